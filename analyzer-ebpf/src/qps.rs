@@ -16,9 +16,7 @@ use aya_ebpf::helpers::generated::{
 use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_probe_read_kernel};
 use aya_ebpf::macros::{btf_map, kprobe, kretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
-use rocescope_common::abi::qp::{
-    ABSENT, ATTR_BYTES, COMM, DEVICE_NAME, QP_BYTES, QpRecord, count, kind,
-};
+use rocescope_common::abi::qp::{ABSENT, ATTR_BYTES, COMM, DEVICE_NAME, QP_BYTES, QpRecord, count, kind};
 
 const RECORDS_BYTES: usize = 1 << 20;
 /// Calls that sleep at once.

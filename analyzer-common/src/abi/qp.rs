@@ -90,7 +90,8 @@ pub struct QpRecord {
     pub attr_bytes: [u8; ATTR_BYTES],
 }
 
-const _: () = assert!(core::mem::size_of::<QpRecord>() == 56 + COMM + DEVICE_NAME + 16 + QP_BYTES + ATTR_BYTES);
+const _: () =
+    assert!(core::mem::size_of::<QpRecord>() == 56 + COMM + DEVICE_NAME + 16 + QP_BYTES + ATTR_BYTES);
 
 /// Layout of the running kernel, as far as the programs have to know it. Unit: bytes.
 /// Each is a global of the programs, by the name beside it.

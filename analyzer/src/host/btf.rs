@@ -57,17 +57,16 @@ impl Btf {
     /// The structure of this name: the module's first, then the kernel's.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<Struct<'_>> {
-        let wanted = |part: &Part| {
-            let of_name = |at: &usize| {
-                let entry = part.entry(*at)?;
-                (matches!(entry.kind(), Kind::STRUCT | Kind::UNION)
-                    && self.name(entry.name) == Some(name.as_bytes()))
-                .then_some(entry)
-            };
-            part.types.iter().find_map(of_name)
-        };
-        let entry = self.module.as_ref().and_then(wanted).or_else(|| wanted(&self.base))?;
+        let module = self.module.as_ref().and_then(|module| self.find_in(module, name));
+        let entry = module.or_else(|| self.find_in(&self.base, name))?;
         Some(Struct { btf: self, entry })
+    }
+
+    fn find_in<'a>(&'a self, part: &'a Part, name: &str) -> Option<Entry<'a>> {
+        part.types.iter().filter_map(|at| part.entry(*at)).find(|entry| {
+            matches!(entry.kind(), Kind::STRUCT | Kind::UNION)
+                && self.name(entry.name) == Some(name.as_bytes())
+        })
     }
 
     /// The type of this number.
@@ -154,8 +153,7 @@ impl Struct<'_> {
             let [known, id, bits] = [0, 1, 2].map(|word| of.word(index * 3 + word));
             let (known, id, bits) = (known?, id?, bits?);
             // With the flag, the upper byte is the length of a bit field.
-            let (bits, is_field) =
-                if of.flag() { (bits & 0xff_ffff, bits >> 24 == 0) } else { (bits, true) };
+            let (bits, is_field) = if of.flag() { (bits & 0xff_ffff, bits >> 24 == 0) } else { (bits, true) };
             let (offset, is_whole) = (bits / 8, bits % 8 == 0 && is_field);
             match self.btf.name(known)? {
                 found if found == name => return is_whole.then_some((offset, id)),
