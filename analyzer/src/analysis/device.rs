@@ -171,7 +171,7 @@ pub struct DeviceQp {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DeviceQpEvent {
-    /// Unit: Unix ns.
+    /// Time of the event, or of the end of the call. Unit: Unix ns.
     pub time_ns: u64,
     /// Number of the queue pair. Null: an event of the port, or the queue pair was not made.
     pub lqpn: Option<u32>,
@@ -211,7 +211,8 @@ pub struct QpLives {
 /// Null without RDMA devices.
 pub(super) fn lives(devices: &Devices) -> Option<QpLives> {
     let lives = &devices.lives;
-    let watched = !devices.ports.is_empty() && (lives.unavailable.is_some() || lives.calls != Calls::default());
+    let watched =
+        !devices.ports.is_empty() && (lives.unavailable.is_some() || lives.calls != Calls::default());
     watched.then(|| QpLives {
         unavailable: lives.unavailable.clone(),
         calls: lives.calls.entered,

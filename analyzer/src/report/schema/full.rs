@@ -36,7 +36,14 @@ pub(super) fn full() -> Report {
     fill_link(&mut facts.links[0]);
     facts.taps = vec![tap_flow(&id)];
     facts.devices.push(device());
-    facts.qp_lives = Some(QpLives { unavailable: Some("no kprobes".into()), ..QpLives::default() });
+    facts.qp_lives = Some(QpLives {
+        unavailable: Some("no kprobes".into()),
+        calls: 3,
+        missed_returns: 1,
+        dropped: 1,
+        qps_left_out: 1,
+        absent: vec!["ib_query_qp".into()],
+    });
     facts.coverage = vec![Coverage {
         device: "mlx5_0".into(),
         port: 1,

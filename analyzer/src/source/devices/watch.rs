@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::lives::{Change, Follower, Lives, Calls};
+use super::lives::{Calls, Change, Follower, Lives};
 use super::port::PortWatch;
 use super::{Devices, Setting};
 use crate::doctor::check::{self, Verdict};

@@ -14,7 +14,7 @@ use crate::host::clock::WallClock;
 use crate::host::nldev::{kind_name, state_name};
 use crate::host::qp_layout::{Attributes, Layout, address, mask};
 use crate::host::read::HostRoot;
-use crate::source::devices::lives::{Change, QpEvent, QpLife, Calls, udp_source_port};
+use crate::source::devices::lives::{Calls, Change, QpEvent, QpLife, udp_source_port};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-qps"));
 
