@@ -173,6 +173,39 @@ fn modules_that_import_each_other_are_listed() {
     assert_eq!(circles, listed);
 }
 
+/// Layers of the terminal UI, the lowest first; imports go down. The other modules of `tui` are below all of them.
+const TUI: [&str; 4] = ["state", "screens", "app", "runtime"];
+
+/// Names that `tui` re-exports, and their layers.
+const TUI_NAMES: &[(&str, &str)] = &[
+    ("table", "screens"),
+    ("mouse", "app"),
+    ("App", "app"),
+    ("Action", "app"),
+    ("draw", "app"),
+    ("render", "app"),
+];
+
+#[test]
+fn layers_of_the_terminal_ui_import_downwards() {
+    let layer = |name: &str| TUI.iter().position(|layer| *layer == name);
+    let mut wrong = Vec::new();
+    for (path, code) in code().iter().filter(|(path, _)| path.starts_with("tui/")) {
+        let Some(own) = path.split('/').nth(1).map(|name| layer(name)) else { continue };
+        let groups = code.split("crate::tui::{").skip(1);
+        let grouped = groups.flat_map(|rest| rest.split('}').next().unwrap().split(','));
+        let single = code.split("crate::tui::").skip(1);
+        for import in grouped.chain(single) {
+            let name = import.trim().split(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap();
+            let renamed = TUI_NAMES.iter().find(|(known, _)| *known == name).map(|(_, layer)| *layer);
+            if path != "tui/mod.rs" && layer(renamed.unwrap_or(name)) > own {
+                wrong.push(format!("{path}: {import}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "imports of a higher layer:\n{}", wrong.join("\n"));
+}
+
 #[test]
 fn crates_with_an_outside_world_are_used_in_one_place() {
     for (name, places) in CRATES {

@@ -1,9 +1,8 @@
 //! The terminal UI as text: every screen at several sizes, and what every key does.
 //!
-//! Pictures are in tests/snapshots; `ROCESCOPE_BLESS=1 cargo test --test tui` writes them anew.
+//! Pictures are in tests/snapshots; `INSTA_UPDATE=always cargo test --test tui` writes them anew.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::path::Path;
 use std::sync::Arc;
 
 use ratatui::Terminal;
@@ -14,6 +13,9 @@ use rocescope::tui::analysis::Analyst;
 use rocescope::tui::key::{KEYMAP, Key};
 use rocescope::tui::{Action, App, End, Options, Screen, render};
 
+#[path = "support/document.rs"]
+#[allow(dead_code, missing_docs, unreachable_pub, reason = "shared with other tests")]
+mod document;
 #[path = "support/fake.rs"]
 #[allow(dead_code, missing_docs, unreachable_pub, reason = "shared with an example")]
 mod fake;
@@ -49,7 +51,7 @@ fn options() -> Options {
 /// The state after `seconds` of `world`, with conclusions.
 fn after(world: &World, size: (u16, u16), seconds: u64) -> App {
     let mut app = App::new(options());
-    let mut analyst = Analyst::new(app.options.report.clone());
+    let mut analyst = Analyst::new(app.view.options.report.clone());
     app.on_resize(size.0, size.1);
     for second in 1..=seconds {
         app.on_events(&world.events(second));
@@ -86,11 +88,11 @@ fn type_text(app: &mut App, text: &str) {
 
 /// All groups of the table.
 fn sums(app: &App) -> Vec<rocescope::tui::table::Sum> {
-    (0..app.table.groups.len()).filter_map(|at| app.group_sum(at)).collect()
+    (0..app.screens.flows.groups.len()).filter_map(|at| app.screens.flows.group_sum(&app.view, at)).collect()
 }
 
 fn draw(app: &App) -> Terminal<TestBackend> {
-    let mut terminal = Terminal::new(TestBackend::new(app.size.0, app.size.1)).unwrap();
+    let mut terminal = Terminal::new(TestBackend::new(app.view.size.0, app.view.size.1)).unwrap();
     terminal.draw(|frame| render(frame, app)).unwrap();
     terminal
 }
@@ -136,13 +138,9 @@ fn snapshot(name: &str, app: &App) {
 }
 
 fn compare(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(format!("{name}.txt"));
-    if std::env::var_os("ROCESCOPE_BLESS").is_some() {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, text).unwrap();
-    }
-    let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(text, expected, "{name} differs; ROCESCOPE_BLESS=1 writes it anew");
+    insta::with_settings!({ omit_expression => true, prepend_module_to_snapshot => false }, {
+        insta::assert_snapshot!(name, text);
+    });
 }
 
 const SMALL: (u16, u16) = (60, 15);
@@ -159,7 +157,7 @@ fn every_screen(name: &str, world: &World, size: (u16, u16)) {
         } else {
             press(&mut app, &[Key::Char(char::from(b'1' + screen as u8)), Key::Down]);
         }
-        assert_eq!(app.screen, screen);
+        assert_eq!(app.view.screen, screen);
         snapshot(&format!("{name}_{}_{}x{}", screen.name(), size.0, size.1), &app);
     }
 }
@@ -240,12 +238,12 @@ fn what_lies_over_the_screens() {
     press(&mut app, &[Key::Char('o')]);
     snapshot("by_link", &app);
     press(&mut app, &[Key::Char('5'), Key::Char('n')]);
-    let mut analyst = Analyst::new(app.options.report.clone());
+    let mut analyst = Analyst::new(app.view.options.report.clone());
     app.analyse_with(&mut analyst);
     snapshot("links_what_if", &app);
     for _ in 0..4 {
         press(&mut app, &[Key::Char('4'), Key::Char('m')]);
-        let name = format!("matrix_{:?}", app.metric).to_lowercase();
+        let name = format!("matrix_{:?}", app.screens.matrix.metric).to_lowercase();
         snapshot(&name, &app);
     }
 }
@@ -293,7 +291,7 @@ fn a_full_table() {
         app.on_sample(Arc::new(world.at(second)));
     }
     snapshot("full_overview", &app);
-    app.analyse_with(&mut Analyst::new(app.options.report.clone()));
+    app.analyse_with(&mut Analyst::new(app.view.options.report.clone()));
     for screen in Screen::ALL {
         press(&mut app, &[Key::Char(char::from(b'1' + screen as u8))]);
         // Many flows are added up by host where no key waits for it, and when somebody looks.
@@ -341,14 +339,40 @@ fn every_size_is_drawn_without_panic() {
     }
 }
 
+/// The terminal may change between the layout of the state and the picture: the picture has the frame's size, and is that of
+/// a state which knew it before.
+#[test]
+fn a_resize_before_the_picture_is_drawn_in_the_new_size() {
+    let mut seed = 7u32;
+    let mut random = |below: u16| {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        u16::try_from((seed >> 8) % u32::from(below)).unwrap()
+    };
+    let mut app = app(&World::sick(), USUAL);
+    let boxes = [&[][..], &[Key::Char('?')], &[Key::Char('c')], &[Key::Char('v')], &[Key::Enter]];
+    for round in 0..200 {
+        let number = Key::Char(char::from(b'1' + u8::try_from(random(8)).unwrap()));
+        press(&mut app, &[number, Key::Down, Key::End]);
+        press(&mut app, boxes[usize::from(random(5))]);
+        app.on_resize(random(260), random(70));
+        let size = (random(260), random(70));
+        let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
+        terminal.draw(|frame| rocescope::tui::draw(frame, &mut app)).unwrap();
+        assert_eq!(app.view.size, size);
+        let drawn = terminal.backend().buffer().clone();
+        assert_eq!(&drawn, draw(&app).backend().buffer(), "round {round}: {size:?} on {:?}", app.view.screen);
+        press(&mut app, &[Key::Esc]);
+    }
+}
+
 #[test]
 fn without_utf8_every_symbol_is_ascii() {
     let mut app = app(&World::sick(), WIDE);
-    app.options.unicode = false;
-    app.speed = Some(1.0);
+    app.view.options.unicode = false;
+    app.view.timeline.speed = Some(1.0);
     for number in '1'..='8' {
         press(&mut app, &[Key::Char(number), Key::Down]);
-        snapshot(&format!("ascii_{}", app.screen.name()), &app);
+        snapshot(&format!("ascii_{}", app.view.screen.name()), &app);
         for overlay in [false, true] {
             if overlay {
                 press(&mut app, &[Key::Char('?')]);
@@ -376,13 +400,13 @@ fn without_colour_badges_are_reversed_and_words_say_what_colours_said() {
         };
         assert!(coloured(&app) > 0);
         let before = text(&app);
-        app.options.color = false;
+        app.view.options.color = false;
         assert_eq!(coloured(&app), 0);
         assert_eq!(text(&app), before);
         let terminal = draw(&app);
         let badge = terminal.backend().buffer().cell((1, 2)).unwrap().clone();
         assert!(badge.modifier.contains(ratatui::style::Modifier::REVERSED));
-        compare(&format!("plain_{}_80x24", app.screen.name()), &with_attributes(&app));
+        compare(&format!("plain_{}_80x24", app.view.screen.name()), &with_attributes(&app));
     }
 }
 
@@ -395,7 +419,7 @@ fn the_users_colours_replace_the_usual_ones() {
         buffer.content.iter().any(|cell| cell.fg == color || cell.bg == color)
     };
     assert!(has(&app, Color::Red) && !has(&app, Color::Indexed(208)));
-    app.options.palette.critical = Color::Indexed(208);
+    app.view.options.palette.critical = Color::Indexed(208);
     assert!(!has(&app, Color::Red) && has(&app, Color::Indexed(208)));
 }
 
@@ -408,9 +432,9 @@ fn help_scrolls_and_names_every_key_of_its_screen() {
         press(&mut app, &[Key::End]);
         seen.push_str(&text(&app));
         for binding in KEYMAP {
-            let there = seen
-                .lines()
-                .any(|line| line.contains(&app.options.keys.shown(binding)) && line.contains(binding.help));
+            let there = seen.lines().any(|line| {
+                line.contains(&app.view.options.keys.shown(binding)) && line.contains(binding.help)
+            });
             assert_eq!(there, binding.on.has(screen), "{} on {screen:?}", binding.name);
         }
         press(&mut app, &[Key::PageUp, Key::Up, Key::Down, Key::Home, Key::Char('?')]);

@@ -6,6 +6,8 @@
 
 pub mod capture_file;
 pub mod craft;
+#[path = "../../analyzer/tests/support/document.rs"]
+pub mod document;
 #[cfg(feature = "live")]
 pub mod kernel;
 #[cfg(feature = "live")]
@@ -14,5 +16,6 @@ pub mod live;
 pub mod load;
 pub mod oracle;
 pub mod schema;
+pub mod sim;
 #[cfg(feature = "live")]
 pub mod soft_roce;

@@ -99,7 +99,7 @@ fn what_is_counted_is_what_was_sent() {
     let running = live::start(Config {
         interfaces: stage.interfaces().to_vec(),
         netns: Some(stage.observed().try_clone().unwrap()),
-        hook: HookChoice::Auto,
+        hook: HookChoice::Private,
         xdp_mode: XdpModeChoice::Auto,
         promiscuous: true,
         max_flows: 1024,

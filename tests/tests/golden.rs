@@ -60,7 +60,7 @@ fn differences(place: &str, now: &Value, before: &Value, found: &mut Vec<String>
 
 #[test]
 fn reports_are_as_kept() {
-    let bless = std::env::var("ROCESCOPE_BLESS").is_ok_and(|value| value == "1");
+    let bless = rocescope_tests::document::blessing();
     let captures = captures::own().unwrap();
     assert!(captures.len() > 50, "only {} captures found", captures.len());
     if bless {

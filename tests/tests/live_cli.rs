@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rocescope_tests::live::attached::{ForeignXdp, Hooks};
 use rocescope_tests::live::program::{Ended, Program, Start, Tenant};
 use rocescope_tests::live::wire::{Link, World};
-use rocescope_tests::live::{frames, root_or_skip};
+use rocescope_tests::live::{frames, root_or_skip, tcp};
 use serde_json::{Value, json};
 
 /// Watches `near0` and reports often.
@@ -237,7 +237,7 @@ fn a_reader_that_goes_away_ends_the_run_quietly() {
             ["live", "-i", "near0", "--output", output, "--interval", "50ms", "--duration", "300ms"];
         let ended = Program::run(how, &options).unwrap();
         assert_eq!(status(&ended), 0, "{output}: {ended:?}");
-        assert_eq!(ended.err.trim(), "rocescope: near0: native XDP and TC egress", "{output}");
+        assert_eq!(ended.err.trim(), "rocescope: near0: TC ingress and TC egress", "{output}");
         nothing_is_attached(&world, &mut link);
     }
     // Without --duration nothing but the closed pipe can end this one.
@@ -470,4 +470,58 @@ fn what_the_filter_leaves_out_is_counted_as_such() {
         assert_eq!(filtered, 5 * (4 - shown as u64), "{filter}: {}", report["totals"]);
         assert_eq!(status(&program.interrupt().unwrap()), 0);
     }
+}
+
+#[test]
+fn idle_flows_that_the_filter_excludes_stay_filtered() {
+    if !root_or_skip("idle_flows_that_the_filter_excludes_stay_filtered") {
+        return;
+    }
+    let (world, mut link) = World::with_link(1500).unwrap();
+    let options = [&LINES[..], &["--idle", "300ms", "--filter", "qp 0x101"]].concat();
+    let program = Program::live(&world.near, &options).unwrap();
+    link.receive(&frames::sends(4, 5)).unwrap();
+    program.reported(|report| packets(report) == 20).unwrap();
+    let report = program.reported(|report| number(&report["totals"]["retired"]["flows"]) > 0).unwrap();
+    conserved(&report);
+    let totals = &report["totals"];
+    let filtered = &totals["skipped"]["filtered"];
+    assert_eq!((&totals["roce_packets"], filtered), (&json!(5), &json!(15)), "{totals}");
+    assert_eq!((&totals["retired"]["flows"], &totals["retired"]["packets"]), (&json!(1), &json!(5)));
+    let links = report["links"].as_array().unwrap();
+    assert_eq!(links.iter().map(|link| number(&link["packets"])).sum::<u64>(), 5, "{links:?}");
+    assert_eq!(status(&program.interrupt().unwrap()), 0);
+}
+
+#[test]
+fn tcp_of_others_keeps_its_segmentation_offload() {
+    if !root_or_skip("tcp_of_others_keeps_its_segmentation_offload") {
+        return;
+    }
+    let (world, mut link) = World::with_link(1500).unwrap();
+    tcp::prepare(&world, &link).unwrap();
+    for (hook, keeps) in [(None, true), (Some("auto"), true), (Some("tc"), true), (Some("xdp"), false)] {
+        let options: Vec<&str> =
+            LINES.into_iter().chain(hook.into_iter().flat_map(|h| ["--hook", h])).collect();
+        let program = Program::live(&world.near, &options).unwrap();
+        let sent = tcp::stream(&world, &mut link, 16 << 20).unwrap();
+        let ended = program.interrupt().unwrap();
+        assert_eq!(status(&ended), 0);
+        // Larger on average than one packet of the link can be: segmented on receipt, if at all.
+        assert_eq!(sent.bytes / sent.packets > 1500, keeps, "{hook:?}: {sent:?}");
+        assert_eq!(ended.err.contains("turns off segmentation offload"), !keeps, "{hook:?}: {}", ended.err);
+    }
+}
+
+#[test]
+fn a_links_mtu_is_that_of_now() {
+    if !root_or_skip("a_links_mtu_is_that_of_now") {
+        return;
+    }
+    let (world, link) = World::with_link(1500).unwrap();
+    let program = Program::live(&world.near, &[&LINES[..], &["--hook", "tc"]].concat()).unwrap();
+    program.reported(|report| report["links"][0]["mtu"] == 1500).unwrap();
+    world.shrink(&link, 1400).unwrap();
+    program.reported(|report| report["links"][0]["mtu"] == 1400).unwrap();
+    assert_eq!(status(&program.interrupt().unwrap()), 0);
 }

@@ -434,12 +434,11 @@ fn a_peer_is_silent_when_nothing_it_is_asked_is_answered() {
     assert_eq!(silent(3, Some(103)), []);
 }
 
-/// The example in docs/report.md is what its command prints; `ROCESCOPE_BLESS=1` writes it anew.
+/// The example in docs/report.md is what its command prints.
 #[test]
 fn the_documentation_shows_what_the_command_prints() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let path = root.join("docs/report.md");
-    let document = std::fs::read_to_string(&path).unwrap();
+    let document = std::fs::read_to_string(root.join("docs/report.md")).unwrap();
     let (_, from) = document.split_once("$ rocescope replay --output text --tap h0=").unwrap();
     let (rest, after) = from.split_once("\n```").unwrap();
     let arguments = format!("replay --output text --tap h0={rest}");
@@ -451,9 +450,5 @@ fn the_documentation_shows_what_the_command_prints() {
         .output()
         .unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
-    if std::env::var_os("ROCESCOPE_BLESS").is_some() {
-        std::fs::write(&path, document.replace(page, printed.trim_end())).unwrap();
-    } else {
-        assert_eq!(page, printed.trim_end());
-    }
+    rocescope_tests::document::check("report.md", &document.replace(page, printed.trim_end()));
 }

@@ -3,17 +3,13 @@
 mod kernel;
 mod length;
 
-use crate::build::with_ebpf;
 use crate::ebpf_toolchain::EbpfToolchain;
+use crate::programs;
 use crate::run::{cargo, has_program, output_of, run, say, step};
 use crate::setup;
 use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::{Command, Stdio};
-
-const USER_SPACE: [&str; 8] =
-    ["-p", "rocescope", "-p", "rocescope-common", "-p", "rocescope-tests", "-p", "xtask"];
-const ARM: &str = "aarch64-unknown-linux-gnu";
 
 /// The results so far.
 #[derive(Default)]
@@ -53,9 +49,9 @@ pub(crate) fn check() -> Result<()> {
     checks.check("files of at most 600 lines", length::check);
     format(&mut checks);
     lints(&mut checks, ebpf);
-    arm(&mut checks, ebpf);
     docs(&mut checks, ebpf);
     licences(&mut checks);
+    advisories(&mut checks);
 
     for line in &checks.skipped {
         say(line);
@@ -83,14 +79,16 @@ fn lints(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
     match component("clippy", "clippy") {
         Ok(()) => {
             checks.check("lints", || {
-                run(cargo().arg("clippy").args(USER_SPACE).args(["--all-targets", "--", "-D", "warnings"]))
+                let mut command = cargo();
+                programs::select(command.arg("clippy"), ebpf);
+                run(command.args(["--all-targets", "--", "-D", "warnings"]))
             });
-            if let Some(ebpf) = ebpf {
-                checks.check("lints with `live`", || {
-                    run(with_ebpf(&mut cargo(), ebpf)
-                        .args(["clippy", "-p", "rocescope", "--features", "live,test-clock"])
-                        .args(["-p", "rocescope-tests", "--features", "rocescope-tests/live"])
-                        .args(["--all-targets", "--", "-D", "warnings"]))
+            if ebpf.is_some() {
+                // Its dependencies are compiled: this adds what differs without the kernel side.
+                checks.check("lints without `live`", || {
+                    let mut command = cargo();
+                    programs::select(command.arg("clippy"), None);
+                    run(command.args(["--lib", "--bins", "--tests", "--", "-D", "warnings"]))
                 });
             }
         }
@@ -99,42 +97,35 @@ fn lints(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
     kernel::lints(checks, ebpf);
 }
 
-/// Type-checks everything, tests included, for the other architecture that GPU hosts have: with `live` where
-/// the kernel programs can be built, which takes in all that is built without.
-fn arm(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
-    let name = format!("types on {ARM}");
-    if let Err(why) = ensure_target(ARM) {
-        return checks.skip(&name, &why);
-    }
-    checks.check(&name, || {
-        let mut command = cargo();
-        command.args(["check", "--tests", "-p", "rocescope", "-p", "rocescope-common", "--target", ARM]);
-        if let Some(ebpf) = ebpf {
-            with_ebpf(&mut command, ebpf).args(["--features", "rocescope/live"]);
-        }
-        run(&mut command)
-    });
-}
-
 fn docs(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
     checks.check("documentation", || {
         let mut command = cargo();
-        command.env("RUSTDOCFLAGS", "-D warnings").args(["doc", "--no-deps"]).args(USER_SPACE);
-        if let Some(ebpf) = ebpf {
-            with_ebpf(&mut command, ebpf).args(["--features", "rocescope/live,rocescope/test-clock"]);
-        }
+        command.env("RUSTDOCFLAGS", "-D warnings").args(["doc", "--no-deps"]);
+        programs::select(&mut command, ebpf);
         run(&mut command)
     });
 }
 
 fn licences(checks: &mut Checks) {
-    if output_of(cargo().args(["deny", "--version"])).is_none() {
-        return checks.skip(
-            "licences and advisories",
-            "cargo-deny is not installed: `cargo install cargo-deny --locked`",
-        );
+    const NAME: &str = "licences, sources and duplicates of dependencies";
+    match setup::deny() {
+        Ok(mut deny) => checks.check(NAME, || {
+            run(deny.args(["--offline", "--all-features", "check", "licenses", "bans", "sources"]))
+        }),
+        Err(error) => checks.skip(NAME, &format!("{error:#}")),
     }
-    checks.check("licences and advisories", || run(cargo().args(["deny", "--all-features", "check"])));
+}
+
+fn advisories(checks: &mut Checks) {
+    const NAME: &str = "advisories on dependencies";
+    let deny = || setup::deny().ok();
+    if deny().is_none_or(|mut deny| output_of(deny.args(["fetch", "db"])).is_none()) {
+        return checks.skip(NAME, "the advisory database (github.com/rustsec/advisory-db) cannot be fetched");
+    }
+    checks.check(NAME, || match deny() {
+        Some(mut deny) => run(deny.args(["--all-features", "check", "--disable-fetch", "advisories"])),
+        None => bail!("cargo-deny is not installed any more"),
+    });
 }
 
 /// Makes sure that the active toolchain has a component, `cargo <subcommand>`.

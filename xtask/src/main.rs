@@ -7,6 +7,7 @@ mod demo;
 mod dist;
 mod ebpf_toolchain;
 mod gen_capture;
+mod programs;
 mod recipe;
 mod run;
 mod setup;

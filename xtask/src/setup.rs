@@ -1,26 +1,49 @@
 //! `cargo xtask setup`: installs what building and testing need and the machine lacks.
 
 mod debian;
-mod linker;
 mod packages;
 mod rustup;
+mod tool;
 
 use crate::ebpf_toolchain::{EbpfToolchain, cache_dir, record_path};
 use crate::recipe::{Facts, LLVM_MAJOR, Recipe, llvm_major, plan};
-use crate::run::{has_program, output_of, say};
+use crate::run::{cargo, has_program, output_of, say};
 use anyhow::{Context as _, Result, anyhow, bail};
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use tool::Tool;
 
-/// The whole set-up: what building needs, then what testing needs.
+/// Checks licences, sources and advisories of the dependencies.
+const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", args: &[], env: &[] };
+
+/// The whole set-up: what building needs, what testing needs, then what the checks need.
 ///
 /// # Errors
 /// The failed installation, with the remedy.
 pub(crate) fn setup() -> Result<()> {
     ebpf_toolchain()?;
-    test_tools()
+    test_tools()?;
+    deny().map(drop)
+}
+
+/// The command of cargo-deny, installed when it is missing.
+///
+/// # Errors
+/// It cannot be built.
+pub(crate) fn deny() -> Result<Command> {
+    let own = output_of(cargo().args(["deny", "--version"])).is_some();
+    let mut command = cargo();
+    if !own {
+        let folder = DENY.install(cargo())?;
+        // cargo looks for its subcommands there.
+        let path = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect::<Vec<_>>();
+        let path = std::iter::once(folder).chain(path);
+        command.env("PATH", env::join_paths(path).context("PATH cannot name the folder of cargo-deny")?);
+    }
+    command.arg("deny");
+    Ok(command)
 }
 
 /// Programs that the integration tests call.

@@ -1,18 +1,30 @@
 //! `cargo xtask test`: every test there is, also those that need root and eBPF.
 
+mod lanes;
+
 use crate::build::with_ebpf;
 use crate::check::ensure_target;
 use crate::ebpf_toolchain::EbpfToolchain;
-use crate::run::{
-    cargo, has_program, is_ci, is_root, root_prefix, run, run_watched, say, show, step, target_dir,
-};
+use crate::programs::{INTEGRATION, Programs, TestProgram};
+use crate::run::{cargo, has_program, is_ci, root_prefix, run, run_watched, say, step, target_dir};
 use crate::setup;
 use anyhow::{Context as _, Result, bail};
-use std::collections::BTreeSet;
-use std::env;
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use lanes::Job;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::{env, fs};
+
+/// Test programs that run at the same time. More would not end sooner on two processors, and would take their time
+/// from those that wait for an answer.
+const LANES: usize = 2;
+
+/// Tests that take longest: they start first, so that the others fill the second lane.
+const LONG: [&str; 6] =
+    ["kernel_vs_replay", "layers", "kernel_latency", "replay_vs_tshark", "live_cli", "kernel_loss"];
+
+/// Tests that saturate the machine, measure time or read what is loaded in the whole system: nothing runs beside them.
+const ALONE: [&str; 7] =
+    ["load", "races", "seqlock", "live_timing", "live_findings", "replay_scale", "verifier"];
 
 /// Environment variables for the tests that sudo must pass on.
 const PASSED_ON: [&str; 2] = ["CI", "RUST_BACKTRACE"];
@@ -31,6 +43,14 @@ impl Tally {
     /// Runs one set of tests. A failure is kept for the end, so that one run shows all of them.
     fn tests(&mut self, name: &str, command: &mut Command) {
         let result = step(name, || run_watched(command, |line| self.skipped.extend(skip_line(line))));
+        if let Err(error) = result {
+            self.failed.push(format!("{name}: {error:#}"));
+        }
+    }
+
+    /// Notes how a test program ended.
+    fn ended(&mut self, name: &str, output: &str, result: Result<()>) {
+        self.skipped.extend(output.lines().filter_map(skip_line));
         if let Err(error) = result {
             self.failed.push(format!("{name}: {error:#}"));
         }
@@ -74,91 +94,47 @@ pub(crate) fn test() -> Result<()> {
             None
         }
     };
-    tally.tests("tests without `live`", cargo().args(["test", "--no-fail-fast", "--", "--show-output"]));
-    if let Some(toolchain) = &toolchain {
-        live(&mut tally, toolchain);
-    }
     let arm = arm(&mut tally, toolchain.as_ref());
-    match binary(toolchain.as_ref()) {
-        Ok(binary) => integration(&mut tally, toolchain.as_ref(), &binary, arm),
-        Err(error) => tally.failed.push(format!("{error:#}")),
-    }
-    tally.finish()
-}
-
-/// Runs the unit tests that exist only with feature `live`; all others have just run without it.
-fn live(tally: &mut Tally, toolchain: &EbpfToolchain) {
-    const NAME: &str = "unit tests behind `live`";
-    let all = || {
-        let mut command = cargo();
-        // The same features as the lints: one build of the kernel programs serves both.
-        let features = ["test", "-p", "rocescope", "--lib", "--features", "live,test-clock"];
-        with_ebpf(&mut command, toolchain).args(features);
-        command
-    };
-    let names = step("listing the unit tests behind `live`", || {
-        let without = listed(cargo().args(["test", "-p", "rocescope", "--lib"]))?;
-        Ok(listed(&mut all())?.difference(&without).cloned().collect::<Vec<_>>())
+    let built = step("building rocescope and the tests", || {
+        Programs::build(toolchain.as_ref(), ["--lib", "--bins", "--tests"])
     });
-    match names {
-        Ok(names) if names.is_empty() => tally.failed.push(format!("{NAME}: there are none")),
-        Ok(names) => {
-            tally.tests(NAME, all().args(["--", "--show-output", "--exact"]).args(names));
+    match built.and_then(|programs| all(&mut tally, &programs, arm)) {
+        Ok(()) => tally.finish(),
+        Err(error) => {
+            tally.failed.push(format!("{error:#}"));
+            tally.finish()
         }
-        Err(error) => tally.failed.push(format!("{NAME}: {error:#}")),
     }
 }
 
-/// The names of the tests that `command`, a `cargo test`, would run.
-fn listed(command: &mut Command) -> Result<BTreeSet<String>> {
-    command.args(["--", "--list", "--format", "terse"]).stderr(Stdio::inherit());
-    let shown = show(command);
-    let output = command.output().with_context(|| format!("cannot start `{shown}`"))?;
-    if !output.status.success() {
-        bail!("`{shown}` failed: {}", output.status);
-    }
-    Ok(test_names(&String::from_utf8_lossy(&output.stdout)))
-}
-
-/// The names in a terse list of tests, which has benchmarks too.
-fn test_names(list: &str) -> BTreeSet<String> {
-    list.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect()
-}
-
-/// Runs the common crate's tests as an ARM host would: programs of that architecture, linked without
-/// a cross compiler, under QEMU's user emulation. Builds the program for it too, as `cargo xtask dist`
-/// does but for optimisation, and gives its place for the integration tests.
+/// Builds the program for aarch64, as `cargo xtask dist` does but for optimisation and without a cross compiler, and
+/// gives its place for the integration tests. Runs the common crate's tests as an ARM host would, under QEMU's user
+/// emulation.
 fn arm(tally: &mut Tally, toolchain: Option<&EbpfToolchain>) -> Option<PathBuf> {
     const TARGET: &str = "aarch64-unknown-linux-musl";
     const NAME: &str = "the common crate's tests on aarch64";
-    const LINKER: (&str, &str) = ("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER", "rust-lld");
-    if !has_program("qemu-aarch64") {
-        tally.skip(NAME, "qemu-aarch64 is not installed (package qemu-user)");
-        return None;
-    }
+    const EMULATOR: &str = "qemu-aarch64";
     if let Err(why) = ensure_target(TARGET) {
-        tally.skip(NAME, &why);
+        tally.skip("the program for aarch64", &why);
         return None;
     }
-    tally.tests(
-        NAME,
-        cargo()
-            .env(LINKER.0, LINKER.1)
-            .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER", "qemu-aarch64")
-            .args([
-                "test",
-                "--no-fail-fast",
-                "-p",
-                "rocescope-common",
-                "--target",
-                TARGET,
-                "--lib",
-                "--tests",
-            ]),
-    );
-    let built = step("building rocescope for aarch64", || {
+    let cargo = |arguments: &[&str]| {
         let mut command = cargo();
-        command.env(LINKER.0, LINKER.1).args(["build", "-p", "rocescope", "--target", TARGET]);
+        command
+            .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER", "rust-lld")
+            .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER", EMULATOR)
+            .args(arguments)
+            .args(["--target", TARGET]);
+        command
+    };
+    if has_program(EMULATOR) {
+        let tests = ["test", "--no-fail-fast", "-p", "rocescope-common", "--lib", "--tests"];
+        tally.tests(NAME, &mut cargo(&tests));
+    } else {
+        tally.skip(NAME, "qemu-aarch64 is not installed (package qemu-user)");
+    }
+    let built = step("building rocescope for aarch64", || {
+        let mut command = cargo(&["build", "-p", "rocescope"]);
         if let Some(toolchain) = toolchain {
             with_ebpf(&mut command, toolchain).args(["--features", "live"]);
         }
@@ -173,63 +149,50 @@ fn arm(tally: &mut Tally, toolchain: Option<&EbpfToolchain>) -> Option<PathBuf> 
     }
 }
 
-/// Builds the program that the integration tests run.
-fn binary(toolchain: Option<&EbpfToolchain>) -> Result<OsString> {
-    step("building rocescope for the integration tests", || {
-        let mut command = cargo();
-        command.args(["build", "--profile", "checked", "-p", "rocescope"]);
-        if let Some(toolchain) = toolchain {
-            with_ebpf(&mut command, toolchain).args(["--features", "live,test-clock"]);
-        }
-        run(&mut command)
-    })?;
-    Ok(target_dir().join("checked/rocescope").into_os_string())
-}
-
-/// Builds the integration tests as this user and runs them as root: they make network namespaces
-/// and load programs into the kernel. `arm` is the program for aarch64.
-fn integration(
-    tally: &mut Tally,
-    toolchain: Option<&EbpfToolchain>,
-    binary: &OsString,
-    arm: Option<PathBuf>,
-) {
-    let mut command = cargo();
-    command.env("ROCESCOPE_BIN", binary);
-    command.envs(arm.as_ref().map(|arm| (ARM_PROGRAM, arm)));
-    command.args(["test", "--no-fail-fast", "--profile", "checked", "-p", "rocescope-tests"]);
-    if let Some(toolchain) = toolchain {
-        with_ebpf(&mut command, toolchain).args(["--features", "live"]);
-    }
-    match root_prefix() {
-        Some([]) => {}
-        Some([sudo, ..]) => {
+/// Runs the tests that were built: unit tests as this user, integration tests as root, since they make network
+/// namespaces and load programs into the kernel. `arm` is the program for aarch64.
+fn all(tally: &mut Tally, programs: &Programs, arm: Option<PathBuf>) -> Result<()> {
+    let mut environment = vec![("ROCESCOPE_BIN".to_owned(), programs.rocescope.display().to_string())];
+    environment.extend(arm.map(|arm| (ARM_PROGRAM.to_owned(), arm.display().to_string())));
+    let passed_on = PASSED_ON.iter().filter_map(|name| Some(((*name).to_owned(), env::var(name).ok()?)));
+    environment.extend(passed_on);
+    let prefix = match root_prefix() {
+        Some([]) => &[],
+        Some(prefix) => {
             say("using sudo: the integration tests need root");
-            let arm = arm.map(|arm| (ARM_PROGRAM, arm.display().to_string()));
-            let passed_on = PASSED_ON.iter().filter_map(|name| Some((*name, env::var(name).ok()?)));
-            let passed_on = passed_on.chain(arm);
-            command.arg("--config").arg(runner(sudo, Path::new(binary), passed_on));
+            prefix
         }
         None => {
             tally.skip("integration tests that need root", "this is neither root nor a machine with sudo");
+            &[]
         }
+    };
+    let logs = target_dir().join("tests");
+    fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
+    let rank = |test: &&TestProgram| LONG.iter().position(|name| *name == test.name).unwrap_or(LONG.len());
+    let (alone, mut beside): (Vec<_>, Vec<_>) =
+        programs.tests.iter().partition(|test| ALONE.contains(&&*test.name));
+    beside.sort_by_key(rank);
+    for (tests, count) in [(beside, LANES), (alone, 1)] {
+        let jobs = tests.into_iter().map(|test| job(test, prefix, &environment)).collect();
+        lanes::run(jobs, count, &logs, |name, output, result| tally.ended(name, output, result));
     }
-    let name = if is_root() { "integration tests" } else { "integration tests (built as this user)" };
-    tally.tests(name, command.args(["--", "--show-output"]));
+    Ok(())
 }
 
-/// Setting that makes cargo start test programs through sudo, with the environment they need. It
-/// holds for any architecture, which a `CARGO_TARGET_*_RUNNER` variable does not.
-fn runner<'a>(sudo: &str, binary: &Path, environment: impl Iterator<Item = (&'a str, String)>) -> String {
-    let mut words = vec![sudo.to_owned(), "env".to_owned()];
-    words.push(format!("ROCESCOPE_BIN={}", binary.display()));
-    words.extend(environment.map(|(name, value)| format!("{name}={value}")));
-    let words: Vec<String> = words.iter().map(|word| toml_string(word)).collect();
-    format!("target.'cfg(unix)'.runner = [{}]", words.join(", "))
-}
-
-fn toml_string(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+/// The command for one test program, in the folder in which cargo would start it. sudo passes no environment on.
+fn job(test: &TestProgram, root: &[&str], environment: &[(String, String)]) -> Job {
+    let prefix = if test.package == INTEGRATION { root } else { &[] };
+    let environment = environment.iter().map(|(name, value)| format!("{name}={value}"));
+    let mut command = Command::new(prefix.first().unwrap_or(&"env"));
+    command.args(prefix.iter().map(|_| "env")).args(environment).arg(&test.path).arg("--show-output");
+    command.current_dir(&test.folder).stdin(Stdio::null());
+    let name = if test.name.replace('_', "-") == test.package {
+        format!("{} unit tests", test.name)
+    } else {
+        test.name.clone()
+    };
+    Job { name, command }
 }
 
 /// The line when it is one with which a test says what it did not do.
@@ -242,6 +205,7 @@ fn skip_line(line: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::show;
 
     #[test]
     fn skip_lines_are_found() {
@@ -252,17 +216,15 @@ mod tests {
     }
 
     #[test]
-    fn tests_are_listed_by_name() {
-        let names = test_names("bench::a: test\nsource::live::b: test\nspeed: benchmark\n\n");
-        assert_eq!(names.into_iter().collect::<Vec<_>>(), ["bench::a", "source::live::b"]);
-    }
-
-    #[test]
-    fn runner_passes_the_environment_through_sudo() {
-        let setting = runner("sudo", Path::new("/t a/r\"b"), [("CI", "true".to_owned())].into_iter());
-        assert_eq!(
-            setting,
-            r#"target.'cfg(unix)'.runner = ["sudo", "env", "ROCESCOPE_BIN=/t a/r\"b", "CI=true"]"#
-        );
+    fn integration_tests_run_as_root_with_the_environment() {
+        let test = |package: &str| TestProgram {
+            package: package.to_owned(),
+            name: "demo".to_owned(),
+            path: PathBuf::from("/t a/demo-1"),
+            folder: PathBuf::from("/w"),
+        };
+        let shown = |test| show(&job(&test, &["sudo"], &[("CI".to_owned(), "true".to_owned())]).command);
+        assert_eq!(shown(test("rocescope-tests")), "sudo env CI=true /t a/demo-1 --show-output");
+        assert_eq!(shown(test("rocescope")), "env CI=true /t a/demo-1 --show-output");
     }
 }

@@ -9,10 +9,10 @@ mod cpio;
 mod debian;
 mod userland;
 
-use crate::build::with_ebpf;
 use crate::dist::{self, Target};
 use crate::ebpf_toolchain::{EbpfToolchain, cache_dir};
-use crate::run::{cargo, output_of, run, run_watched, say, show, step, target_dir, workspace_root};
+use crate::programs::Programs;
+use crate::run::{output_of, run, run_watched, say, step, target_dir, workspace_root};
 use crate::setup;
 use anyhow::{Context as _, Result, bail};
 use cpio::Archive;
@@ -102,58 +102,19 @@ struct Built {
     afterwards: PathBuf,
 }
 
-/// The program and the tests: in the very builds that `cargo xtask test` makes, so that this costs
-/// little beside it. Their C library is the guest's too: it is made of the same distribution's packages.
+/// The program and the tests, from the build that `cargo xtask test` makes: this costs nothing after it. Their C
+/// library is the guest's too: it is made of the same distribution's packages.
 fn build(toolchain: &EbpfToolchain, tests: &[(&str, &str)]) -> Result<Built> {
     let tests = || tests.iter().chain([&SOFT_ROCE]);
-    let program = messages(with_ebpf(&mut cargo(), toolchain).args([
-        "build",
-        "--profile",
-        "checked",
-        "-p",
-        "rocescope",
-        "--features",
-        "live,test-clock",
-    ]))?;
-    let of_tests = messages(
-        with_ebpf(&mut cargo(), toolchain)
-            .args(["build", "--profile", "checked", "-p", "rocescope-tests", "--features", "live"])
-            .args(tests().flat_map(|(name, _)| ["--test", name]))
-            .args(["--test", AFTERWARDS]),
-    )?;
-    let find = |messages: &str, kind: &str, name: &str| -> Result<PathBuf> {
-        let mut found = messages.lines().filter_map(|line| executable(line, kind, name));
-        found.next().with_context(|| format!("cargo built no {kind} {name}"))
-    };
+    let names = tests().map(|(name, _)| *name).chain([AFTERWARDS]);
+    let selection = ["--bin", "rocescope"].into_iter().chain(names.flat_map(|name| ["--test", name]));
+    let programs = Programs::build(Some(toolchain), selection)?;
     let in_guest = |(name, arguments): &(&str, &str)| -> Result<_> {
-        Ok(((*name).to_owned(), (*arguments).to_owned(), find(&of_tests, "test", name)?))
+        Ok(((*name).to_owned(), (*arguments).to_owned(), programs.integration(name)?.to_path_buf()))
     };
     let tests: Result<Vec<_>> = tests().map(in_guest).collect();
-    Ok(Built {
-        checked: find(&program, "bin", "rocescope")?,
-        tests: tests?,
-        afterwards: find(&of_tests, "test", AFTERWARDS)?,
-    })
-}
-
-/// Runs cargo, and gives its messages of what it built.
-fn messages(command: &mut Command) -> Result<String> {
-    command.args(["--message-format", "json-render-diagnostics"]);
-    let shown = show(command);
-    let output =
-        command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start `{shown}`"))?;
-    if !output.status.success() {
-        bail!("`{shown}` failed: {}", output.status);
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// The program of this kind and name, when this message of cargo is about it.
-fn executable(line: &str, kind: &str, name: &str) -> Option<PathBuf> {
-    let message: serde_json::Value = serde_json::from_str(line).ok()?;
-    let target = &message["target"];
-    let is_it = target["name"] == name && target["kind"].as_array()?.iter().any(|one| one == kind);
-    if is_it { message["executable"].as_str().map(PathBuf::from) } else { None }
+    let afterwards = programs.integration(AFTERWARDS)?.to_path_buf();
+    Ok(Built { checked: programs.rocescope, tests: tests?, afterwards })
 }
 
 /// Writes the guest's file system to a file below `dir`.
@@ -246,16 +207,5 @@ mod tests {
         assert_eq!(result_of("guest: done after 12.30 s, failed=1"), Some(false));
         assert_eq!(result_of("guest: done after 12.30 s, failed="), None);
         assert_eq!(result_of("guest: done after"), None);
-    }
-
-    #[test]
-    fn programs_are_found_in_cargos_messages() {
-        let line = r#"{"reason":"compiler-artifact","target":{"kind":["test"],"name":"demo"},"executable":"/t/demo-1"}"#;
-        assert_eq!(executable(line, "test", "demo"), Some(PathBuf::from("/t/demo-1")));
-        assert_eq!(executable(line, "test", "old_kernel"), None);
-        assert_eq!(executable(line, "bin", "demo"), None);
-        let library = r#"{"target":{"kind":["lib"],"name":"demo"},"executable":null}"#;
-        assert_eq!(executable(library, "lib", "demo"), None);
-        assert_eq!(executable("warning: text", "test", "demo"), None);
     }
 }

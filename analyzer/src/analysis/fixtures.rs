@@ -12,6 +12,10 @@ use crate::sample::{
     Direction, Extra, FlowSample, LinkSample, PeerKey, Retired, RetiredTuple, Sample, SourceKind, Tuple,
 };
 
+#[path = "../../tests/support/document.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared with other tests")]
+pub(crate) mod document;
+
 /// 2026-03-01 13:05:09.250 UTC.
 pub(crate) const START: u64 = 1_772_370_309_250_000_000;
 pub(crate) const SECOND: u64 = 1_000_000_000;
@@ -209,23 +213,4 @@ pub(crate) fn everything() -> Sample {
     sample.retired_tuples = vec![RetiredTuple { tuple: tuple(a, b, 49_152), link: 0, bytes: 900_000 }];
     sample.retired_unattributed = 100_000;
     sample
-}
-
-/// Compares `text` with a stored file; `ROCESCOPE_BLESS=1` stores it instead.
-pub(crate) fn stored(name: &str, text: &str) {
-    compare(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/report/snapshots").join(name), text);
-}
-
-/// See [`stored`].
-pub(crate) fn compare(path: &std::path::Path, text: &str) {
-    if std::env::var_os("ROCESCOPE_BLESS").is_some() {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
-    let stored = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(
-        stored == text,
-        "{} is not what is made now (ROCESCOPE_BLESS=1 stores it):\n{text}",
-        path.display()
-    );
 }

@@ -38,6 +38,20 @@ pub struct Loss {
     pub rnr_resent: u64,
     /// Timeouts: go-back-N after a pause of at least 1 ms that no NAK ended. Unit: timeouts.
     pub timeouts: u64,
+    /// Silence of the sender before these timeouts, summed. Unit: ns.
+    pub timeout_wait_ns: u64,
+    /// Shortest of these silences. Unit: ns. Null: no timeout.
+    pub timeout_shortest_ns: Option<u64>,
+    /// Longest of these silences: several times the shortest where the sender backs off. Unit: ns. Null: no
+    /// timeout.
+    pub timeout_longest_ns: Option<u64>,
+    /// Time from RNR NAKs to the retransmissions that they delay, summed. Unit: ns.
+    pub rnr_wait_ns: u64,
+    /// PSN gaps behind which an ECN-capable packet follows. Unit: gaps. Live: 0.
+    pub gaps_capable: u64,
+    /// Part of `gaps_capable` where that packet is CE-marked: a queue that overflows has marked what it still
+    /// takes. Unit: gaps.
+    pub gaps_ce: u64,
     /// Consecutive retransmissions from the same PSN at the end of the run, without progress. Unit: times.
     pub stuck: u64,
     /// Time of the latest packet in `retransmitted` or `rereads`. Unit: Unix ns. Null: there was none.
@@ -83,6 +97,8 @@ pub struct Episodes {
     /// Duration of the longest. Upstream: from the gap to the last repair. Downstream: from the first to the
     /// last retransmission. Unit: ns. Null: there was none.
     pub longest_ns: Option<u64>,
+    /// Sum of their durations. Unit: ns. Null: there was none.
+    pub total_ns: Option<u64>,
     /// Size of the largest. Upstream: PSNs lost. Downstream: packets retransmitted. Unit: packets. Null:
     /// there was none.
     pub largest: Option<u64>,
@@ -134,6 +150,10 @@ pub struct Icrc {
     /// Packets with a wrong ICRC: damaged on the path, or a field that must not change was rewritten. Unit:
     /// packets.
     pub bad: u64,
+    /// Time of the first packet in `bad`. Unit: Unix ns. Null: there was none.
+    pub bad_first_ns: Option<u64>,
+    /// Time of the last packet in `bad`. Unit: Unix ns. Null: there was none.
+    pub bad_last_ns: Option<u64>,
     /// Packets whose ICRC cannot be computed: truncated by the snap length, or fragments. Unit: packets.
     pub unchecked: u64,
 }
@@ -142,6 +162,8 @@ impl Loss {
     /// Of a sequence that was there; nothing may have happened to it.
     pub(crate) fn of(metrics: Option<Metrics>) -> Self {
         let metrics = metrics.unwrap_or_default();
+        let (shortest, longest) = metrics.timeout_range_ns;
+        let waited = |ns| (metrics.timeouts > 0).then_some(ns);
         Self {
             recovered: metrics.recovered,
             lost: metrics.lost,
@@ -151,6 +173,12 @@ impl Loss {
             rereads: metrics.rereads,
             rnr_resent: metrics.rnr_retransmitted,
             timeouts: metrics.timeouts,
+            timeout_wait_ns: metrics.timeout_wait_ns,
+            timeout_shortest_ns: waited(shortest),
+            timeout_longest_ns: waited(longest),
+            rnr_wait_ns: metrics.rnr_wait_ns,
+            gaps_capable: metrics.gaps_capable,
+            gaps_ce: metrics.gaps_ce,
             stuck: metrics.stuck,
             last_again_ns: (metrics.last_retransmission_ns != 0).then_some(metrics.last_retransmission_ns),
             retransmission: metrics.retransmission.map(|how| match how {
@@ -169,6 +197,7 @@ impl From<Counted> for Episodes {
         Self {
             episodes: counted.count,
             longest_ns: known(counted.longest_ns),
+            total_ns: known(counted.total_ns),
             largest: known(counted.largest),
             first_ns: known(counted.first_ns),
             last_ns: known(counted.last_ns),
@@ -177,8 +206,9 @@ impl From<Counted> for Episodes {
 }
 
 impl From<Checked> for Icrc {
-    fn from(Checked { checked, bad, unchecked }: Checked) -> Self {
-        Self { checked, bad, unchecked }
+    fn from(Checked { checked, bad, bad_ns: (first, last), unchecked }: Checked) -> Self {
+        let known = |ns| (bad > 0).then_some(ns);
+        Self { checked, bad, bad_first_ns: known(first), bad_last_ns: known(last), unchecked }
     }
 }
 

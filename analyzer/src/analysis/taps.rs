@@ -37,6 +37,10 @@ pub struct TapFlow {
     /// Packets that only the first, and only the second link saw, between packets that both saw. Unit:
     /// packets.
     pub only_at: [u64; 2],
+    /// Time of the first packet in `vanished`, by the clock of `from`. Unit: Unix ns. Null: there was none.
+    pub vanished_first_ns: Option<u64>,
+    /// Time of the last packet in `vanished`. Unit: Unix ns. Null: there was none.
+    pub vanished_last_ns: Option<u64>,
     /// Duplicates at the first, and at the second link: same PSN with the same IPv4 identification. They are
     /// in no other count. Unit: packets.
     pub copies_at: [u64; 2],
@@ -86,7 +90,8 @@ pub(super) fn taps(sample: &Sample) -> Vec<TapFlow> {
 }
 
 fn build(sample: &Sample, pair: &TapPair, packets: &HashMap<FlowKey, u64>) -> TapFlow {
-    let TapPair { key, links, ordered, matched, only, copies, delay } = pair;
+    let TapPair { key, links, ordered, matched, only, only_ns, copies, delay } = pair;
+    let lost_ns = (*ordered && only[0] > 0).then_some(only_ns[0]);
     let at = |side: usize| packets.get(&FlowKey { link: links[side], ..*key });
     // A flow that was closed meanwhile begins again from 0.
     let not_compared =
@@ -111,6 +116,8 @@ fn build(sample: &Sample, pair: &TapPair, packets: &HashMap<FlowKey, u64>) -> Ta
         // Where nothing is missing at either, the order does not matter.
         vanished: (*ordered || *only == [0; 2]).then_some(only[0]),
         only_at: *only,
+        vanished_first_ns: lost_ns.map(|(first, _)| first),
+        vanished_last_ns: lost_ns.map(|(_, last)| last),
         copies_at: *copies,
         not_compared,
         delay_change_ns: DelayChange {
@@ -139,6 +146,8 @@ pub struct Between<'a> {
     pub vanished: u64,
     /// Packets that the second did not see though they reached the receiver, which never asked for them again.
     pub missed: u64,
+    /// First and last time at which a packet passed the first tap and not the second, Unix nanoseconds.
+    pub seen_ns: Option<(u64, u64)>,
     /// The flows at the second tap that something did not pass.
     pub flows: Vec<&'a Flow>,
 }
@@ -186,7 +195,17 @@ impl Facts {
                 continue;
             }
             let (src, dst) = (tap.src, tap.dst);
-            let new = Between { from, to, src, dst, matched: 0, vanished: 0, missed: 0, flows: Vec::new() };
+            let new = Between {
+                from,
+                to,
+                src,
+                dst,
+                matched: 0,
+                vanished: 0,
+                missed: 0,
+                seen_ns: None,
+                flows: Vec::new(),
+            };
             let sum = pairs.entry((from, to, src, dst)).or_insert(new);
             sum.matched += tap.packets_matched;
             if vanished == 0 {
@@ -199,6 +218,10 @@ impl Facts {
             let missed = if flow.is_uc() { 0 } else { unfilled.min(vanished) };
             sum.vanished += vanished - missed;
             sum.missed += missed;
+            if let Some((first, last)) = tap.vanished_first_ns.zip(tap.vanished_last_ns) {
+                let (begin, end) = sum.seen_ns.unwrap_or((first, last));
+                sum.seen_ns = Some((begin.min(first), end.max(last)));
+            }
             sum.flows.push(flow);
         }
         pairs.into_values().collect()

@@ -8,12 +8,10 @@ use rocescope_common::account::{FlowStats, Mixed, PsnTrack, observe};
 use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::frame::{Encap, Frame, PCP_NONE, UNKNOWN};
 
-use crate::analysis::fixtures::{
-    START, cnps, counter, everything, key, link, sample, stats, stored, tuple, words,
-};
+use crate::analysis::fixtures::{START, cnps, counter, everything, key, link, sample, stats, tuple, words};
 use crate::analysis::{Ecn, Facts, Flow, Opcode, Options, Port, unknown_names};
 use crate::metrics::traffic::bins::{Bin, Folded};
-use crate::metrics::traffic::spurts::Flowlets;
+use crate::metrics::traffic::flowlets::Flowlets;
 use crate::metrics::traffic::{LinkTraffic, Traffic};
 use crate::report::{Report, json, text};
 use crate::sample::{Direction, Extra, LinkSample, PeerKey, Retired, RetiredTuple, Sample};
@@ -482,7 +480,7 @@ fn json_on_one_line_and_on_many() {
     let [one, other]: [serde_json::Value; 2] =
         [&line, &pretty].map(|bytes| serde_json::from_slice(bytes).unwrap());
     assert_eq!(one, other);
-    stored("everything.json", std::str::from_utf8(&pretty).unwrap());
+    insta::assert_snapshot!("everything", std::str::from_utf8(&pretty).unwrap());
 }
 
 #[test]

@@ -103,7 +103,7 @@ pub struct LiveArgs {
 /// Options of attaching the kernel programs.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct AttachArgs {
-    /// Ingress hook; auto: TC on physical interfaces, XDP on virtual ones
+    /// Ingress hook; auto: TC, in the demo XDP; xdp may change offloads and the MTU, and reset queues
     #[arg(long, value_enum, default_value_t = HookChoice::Auto)]
     pub hook: HookChoice,
     /// XDP mode: in the driver (native) or in the network stack (generic)

@@ -9,6 +9,7 @@ use rocescope_common::account::bin::LONGEST_NS;
 use super::{AttachArgs, DemoArgs, LiveArgs, Output, ViewArgs, Views, chosen, format, views};
 use crate::cli::output::{self, Interrupt};
 use crate::host::ask::Kernel;
+use crate::host::hook::HookChoice;
 use crate::source::demo::scenario::{self, Scenario};
 use crate::source::demo::stage::Stage;
 use crate::source::feed::Command;
@@ -40,11 +41,14 @@ pub(super) fn demo(args: &DemoArgs, color: Color) -> Result<()> {
     let interrupt = interrupt(&args.view)?;
     let views = views(&args.view, None)?;
     let stage = Stage::new()?;
-    let config = Config {
+    let mut config = Config {
         interfaces: stage.interfaces().to_vec(),
         netns: Some(stage.observed().try_clone()?),
         ..config(&args.attach, &args.view)?
     };
+    if matches!(config.hook, HookChoice::Auto | HookChoice::Xdp) {
+        config.hook = HookChoice::Private;
+    }
     let watched = chosen(&args.view) == Output::Tui;
     let cycle = if watched { scenario::WATCHED } else { scenario::BRIEF };
     // All episodes once, in the time of the scenario: on a busy machine that takes longer by the clock.

@@ -27,7 +27,7 @@ const fn compared(measure: findings::Measure) -> Measure {
         Unit::Nanoseconds => Kind::Duration,
         Unit::PerSecond => Kind::Rate,
         Unit::BitsPerSecond => Kind::BitRate,
-        Unit::Count | Unit::Time | Unit::Bytes | Unit::Text => Kind::Number,
+        Unit::Count | Unit::Number | Unit::Id | Unit::Time | Unit::Bytes | Unit::Text => Kind::Number,
     };
     let better = match measure.better {
         findings::Better::More => Better::More,

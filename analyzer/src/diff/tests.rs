@@ -287,8 +287,7 @@ fn percentiles_need_their_samples() {
 
 #[test]
 fn the_document_is_up_to_date() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/diff.md");
-    crate::analysis::fixtures::compare(&path, &super::markdown());
+    crate::analysis::fixtures::document::check("diff.md", &super::markdown());
 }
 
 #[test]

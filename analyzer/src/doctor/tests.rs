@@ -362,18 +362,9 @@ fn both_views_say_all_of_it() {
     assert!(json["host"]["devices"][0]["ports"][0]["settings"]["traffic_class"].is_null());
 }
 
-/// `ROCESCOPE_BLESS=1 cargo test -p rocescope doctor` writes it anew.
 #[test]
 fn the_document_is_that_of_the_checks() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/doctor.md");
-    if std::env::var_os("ROCESCOPE_BLESS").is_some() {
-        std::fs::write(path, markdown()).unwrap();
-    }
-    assert_eq!(
-        std::fs::read_to_string(path).unwrap_or_default(),
-        markdown(),
-        "write it with ROCESCOPE_BLESS=1"
-    );
+    crate::analysis::fixtures::document::check("doctor.md", &markdown());
 }
 
 #[test]

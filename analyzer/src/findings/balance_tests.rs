@@ -8,7 +8,7 @@ use super::tests::{found, severity};
 use crate::analysis::{Options, fixtures};
 use crate::findings::Severity;
 use crate::metrics::traffic::bins::{Bin, Folded};
-use crate::metrics::traffic::spurts::Flowlets;
+use crate::metrics::traffic::flowlets::Flowlets;
 use crate::metrics::traffic::{LinkTraffic, Traffic};
 use crate::sample::Sample;
 

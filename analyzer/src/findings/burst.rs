@@ -1,9 +1,12 @@
 //! Incast.
 
+use super::ecn::gaps_at_marks;
 use super::once::{Seen, seen_once};
+use super::span::{episodes, spans};
 use super::title::title;
 use super::{Commands, End, Entry, Family, Impact, Input, Measure, Need, Place, Raise, ends};
 use crate::findings::Severity;
+use crate::metrics::loss::spells::Signal;
 use crate::metrics::traffic::Traffic;
 use crate::metrics::traffic::hosts::{Degree, Pair, Target};
 use crate::sample::address;
@@ -26,7 +29,8 @@ const INCAST: Entry = Entry {
                  with at least incast_senders senders, these carry at least incast_share of the receiver's data, and of their packets more than incast_ce_ratio are \
                  CE-marked or at least incast_gap_ratio have a PSN gap, in both cases at least twice the ratio in bins with fewer senders. Without such bins to compare \
                  with, CE marks count and gaps do not: loss has other causes. Hosts that send less than a tenth of the busiest sender's data (credits, small messages) \
-                 do not count as senders. Incast without CE marks or gaps raises nothing. Taps that see the same packets raise one finding.",
+                 do not count as senders. Incast without CE marks or gaps raises nothing. ecn.congestion of the same hosts belongs to this finding; so do loss.before_tap, loss.between_taps and retry.storm where the \
+                 gaps come with such bins, or right before CE-marked packets (gaps_ce_ratio). Taps that see the same packets raise one finding.",
     advice: "Spread the senders over time or over receivers: a hierarchical or pipelined collective (NCCL_ALGO, NCCL_PXN_DISABLE=0), fewer concurrent channels \
                (NCCL_MAX_NCHANNELS). On the switch, check the egress queue of the receiver's port, ECN thresholds (Kmin, Kmax), PFC on the priority of the data, and \
                buffer shares. On the senders, check that DCQCN is enabled (roce_rp, roce_np).",
@@ -55,6 +59,11 @@ limits! {
         "Go-back-N retransmits all packets in flight for each loss: one in a thousand is noticeable";
 }
 
+/// Effects of queues that fill.
+const CONGESTION: [&str; 2] = ["ecn.congestion", "cnp.without_ce"];
+/// Effects of queues that overflow.
+const ALL: [&str; 5] =
+    ["ecn.congestion", "cnp.without_ce", "loss.before_tap", "loss.between_taps", "retry.storm"];
 /// Minimum ratio to what bins with few senders show.
 const FACTOR: f64 = 2.0;
 /// Minimum share of the busiest sender's data to count as a sender: the others send credits and small messages.
@@ -127,6 +136,8 @@ fn incast(input: &Input<'_>, target: &Target, traffic: &Traffic) -> Option<Seen<
         None => format!("On the switch port towards {host}"),
     };
     let responder = ends::of_data(input, flows.iter().copied()).1;
+    let (gaps_ce, drops) = gaps_at_marks(flows.iter().copied());
+    let signals = if marked { [Signal::CeMarked, Signal::LossUpstream] } else { [Signal::LossUpstream; 2] };
     let here = Commands::on(input, link);
     let raise = Raise::new(&INCAST, Severity::Warning, title(diagnosis, [part]))
         .evidence("link", link)
@@ -140,10 +151,17 @@ fn incast(input: &Input<'_>, target: &Target, traffic: &Traffic) -> Option<Seen<
         .evidence("other_ce_ratio", (few.packets > 0).then(|| ratio(few.ce, &few)))
         .evidence("incast_gaps", many.gaps)
         .evidence("other_gaps", few.gaps)
+        .evidence("gaps_ce_ratio", gaps_ce)
         .flows(flows.iter().copied())
         .place(place.hop("upstream"))
         .ends(None, responder.map(|end| End { qpn: None, ..end }))
         .impact(Impact { packets_ratio: Some(if marked { ce } else { gaps }), ..Impact::default() })
+        .owns(match (marked, lossy || drops) {
+            (true, false) => &CONGESTION,
+            (_, true) => &ALL,
+            (false, false) => &[],
+        })
+        .episodes(episodes(&spans(flows.iter().copied(), &signals)))
         .step(format!("{check_on}, check egress queue, ECN thresholds (Kmin, Kmax) and discards."), None)
         .step("Check that DCQCN is enabled on the NIC (roce_np, roce_rp).", here.ecn())
         .step(

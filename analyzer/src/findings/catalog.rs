@@ -105,4 +105,5 @@ traffic, or makes the figures wrong), evidence in numbers, the flows concerned, 
 
 const ORDER: &str = "\
 The order is the same everywhere (text, JSON, screen): active findings, critical before warning; then those that ended (`last_seen_ns` 10 s or more before the end of the
-data); then info. Findings of one severity are in the order of cause and effect: ";
+data); then info. Findings of one severity are in the order of their impact (the share of packets or of time that they cost); those that cost the same in the order of cause and
+effect. A finding that another owns (`owner`) counts with that one and follows it. Cause and effect: ";

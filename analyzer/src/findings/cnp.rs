@@ -3,10 +3,12 @@
 use std::collections::HashSet;
 
 use super::once::name;
+use super::span::{episodes, timed};
 use super::title::{pair, title};
 use super::{Commands, Entry, Family, Input, Need, Place, Raise, ends};
 use crate::analysis::{Flow, FlowId};
 use crate::findings::{Finding, Severity};
+use crate::metrics::loss::spells::Signal;
 use crate::sample::Direction;
 use crate::util::units::plural;
 
@@ -63,6 +65,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let parts = [pair(most.src, most.dst), format!(", QP {}", data.dest_qp)];
     let (requester, responder) = ends::of_data(input, suspects.iter().map(|(_, data)| *data));
     let here = Commands::on(input, &data.link);
+    let carriers: Vec<&Flow> = suspects.iter().map(|(cnps, _)| *cnps).collect();
     Raise::new(&WITHOUT_CE, severity, title(diagnosis, parts))
         .evidence("cnp_packets", suspects.iter().map(|(cnps, _)| cnps.cnp_packets).sum::<u64>())
         .evidence(
@@ -72,6 +75,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("ce_packets", 0)
         // Where answers travel in the same flow, this is later than its last CNP.
         .last_seen(suspects.iter().map(|(cnps, _)| cnps.last_ns).max())
+        .episodes(episodes(&timed(&carriers, Signal::Cnp, |flow| flow.cnp_packets)))
         .flows(suspects.iter().map(|(_, data)| *data))
         .place(Place::of(input, data).hop("downstream"))
         .ends(requester, responder)

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::once::{Seen, once, seen_once};
+use super::span::{Judged, Span, episodes, latest, run, timed};
 use super::title::{more, pair, short, title};
 use super::{Better, Commands, Entry, Family, Impact, Input, Measure, Place, Raise, Unit, ends};
-use crate::analysis::Flow;
+use crate::analysis::{Cnp, Flow, FlowId, Link};
 use crate::findings::{Finding, Severity};
+use crate::metrics::loss::spells::Signal;
 use crate::util::units;
 use rocescope_common::wire::bth::GSI_QP;
 
@@ -26,7 +28,9 @@ const CONGESTION: Entry = Entry {
     computed: "Per link, over the flows with at least congestion_flow_marks CE-marked packets and a CE ratio of at least congestion_ratio (of ECN-capable data \
                  packets). A warning when they have at least congestion_marks CE-marked packets together. ACKNOWLEDGE and CNP are excluded. Taps that see the same \
                  packets raise one finding, at the tap with most CE-marked packets. marked_time_ratio is the share of time bins with data that contain CE-marked \
-                 packets; peak_ratio is the highest CE ratio of a bin.",
+                 packets; peak_ratio is the highest CE ratio of a bin. Figures are those of the latest episode (10 s without a mark end one), over 10 s at least. Where at least half of \
+                 the PSN gaps of these flows are followed by a CE-marked packet, and twice the CE ratio (gaps_ce_ratio), the queue that marks drops as well: \
+                 loss.before_tap, loss.between_taps and retry.storm of the same hosts then belong to this finding.",
     advice: "Locate the congested queue: incast (several senders to one host, see the flows), or flows hashed onto one uplink (see entropy and imbalance; \
                NCCL_IB_QPS_PER_CONNECTION=4 with NCCL_IB_SPLIT_DATA_ON_QPS=1 adds source ports). On the switch, check that the marking thresholds (Kmin, Kmax, Pmax) \
                suit the port speed. On the hosts, check that DCQCN is enabled: /sys/class/net/IF/ecn/roce_np/enable/PRIO and roce_rp/enable/PRIO, or cc_params in \
@@ -99,9 +103,9 @@ const ENOUGH_ACKS: u64 = 10;
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let numbers = 0..input.facts.links.len();
     let congested = numbers.filter_map(|number| {
-        let flows = congested(input, number);
-        let marks: Vec<_> = flows.iter().map(|flow| (*flow, flow.ecn_data.ce)).collect();
-        (!flows.is_empty()).then(|| Seen::new(number, flows, marks))
+        let judged = congested(input, number)?;
+        let marks: Vec<_> = judged.what.flows.iter().map(|one| (one.flow, one.ce)).collect();
+        Some(Seen::new(number, judged, marks))
     });
     for seen in seen_once(input, congested.collect()) {
         congestion(input, &seen, found);
@@ -114,100 +118,150 @@ fn share(part: u64, all: u64) -> f64 {
     part as f64 / all.max(1) as f64
 }
 
-/// The flows of a link that are congested together.
-fn congested<'a>(input: &Input<'a>, number: usize) -> Vec<&'a Flow> {
-    let limits = &input.limits.ecn;
-    let Some(link) = input.facts.links.get(number) else { return Vec::new() };
-    let mut flows: Vec<&Flow> = input
-        .facts
-        .flows
-        .iter()
-        .filter(|flow| flow.link == link.name && flow.direction == link.direction)
-        .filter(|flow| flow.ecn_data.ce >= limits.congestion_flow_marks.max(1))
-        .filter(|flow| flow.ce_ratio >= Some(limits.congestion_ratio))
-        .collect();
-    // Those that carry most marks first.
-    flows.sort_by_key(|flow| std::cmp::Reverse(flow.ecn_data.ce));
-    if flows.iter().map(|flow| flow.ecn_data.ce).sum::<u64>() < limits.congestion_marks {
-        flows.clear();
-    }
-    flows
+/// A congested flow in one episode.
+struct Marked<'a> {
+    flow: &'a Flow,
+    ce: u64,
+    capable: u64,
 }
 
-fn congestion(input: &Input<'_>, seen: &Seen<Vec<&Flow>>, found: &mut Vec<Finding>) {
-    let flows = &seen.what;
-    let (Some(link), Some(most)) = (input.facts.links.get(seen.link), flows.first()) else { return };
-    let sum = |of: fn(&Flow) -> u64| flows.iter().map(|flow| of(flow)).sum::<u64>();
-    let (ce, capable) = (sum(|flow| flow.ecn_data.ce), sum(|flow| flow.ecn_data.capable()));
-    let percent = units::ratio(Some(share(ce, capable)));
-    let one_host = flows.iter().all(|flow| flow.dst == most.dst);
-    let (diagnosis, parts) = match flows.len() {
-        1 => (
+/// The flows of a link that are congested together in one episode, those with most marks first.
+struct Congested<'a> {
+    flows: Vec<Marked<'a>>,
+    ce: u64,
+    capable: u64,
+    /// The times of all marks are known.
+    timed: bool,
+}
+
+/// The congestion of a link in its latest episode.
+fn congested<'a>(input: &Input<'a>, number: usize) -> Option<Judged<Congested<'a>>> {
+    let limits = &input.limits.ecn;
+    let link = input.facts.links.get(number)?;
+    let on_link = |flow: &&Flow| flow.link == link.name && flow.direction == link.direction;
+    let marked = |flow: &&Flow| flow.ecn_data.ce >= limits.congestion_flow_marks.max(1);
+    let all: Vec<&Flow> = input.facts.flows.iter().filter(on_link).filter(marked).collect();
+    let spans = timed(&all, Signal::CeMarked, |flow| flow.ecn_data.ce);
+    let judge = |span: &Span| {
+        let mut flows: Vec<Marked<'_>> = all
+            .iter()
+            .map(|flow| Marked {
+                flow,
+                ce: span.count(flow, Signal::CeMarked, flow.ecn_data.ce),
+                capable: span.capable(input.facts, flow),
+            })
+            .filter(|one| one.ce >= limits.congestion_flow_marks.max(1))
+            .filter(|one| share(one.ce, one.capable) >= limits.congestion_ratio)
+            .collect();
+        flows.sort_by_key(|one| std::cmp::Reverse(one.ce));
+        let sum = |of: fn(&Marked<'_>) -> u64| flows.iter().map(of).sum::<u64>();
+        let (ce, capable) = (sum(|one| one.ce), sum(|one| one.capable));
+        let ratio = share(ce, capable);
+        let enough = !flows.is_empty() && ce >= limits.congestion_marks;
+        enough.then_some((Congested { flows, ce, capable, timed: !spans.is_empty() }, Some(ratio)))
+    };
+    latest(&spans, run(all.iter().copied()), judge)
+}
+
+/// The diagnosis of congestion, and what stands behind it where there is room.
+fn headline(congested: &Congested<'_>, link: &str, others: String) -> (String, [String; 2]) {
+    let Congested { flows, ce, capable, .. } = congested;
+    let percent = units::ratio(Some(share(*ce, *capable)));
+    match &flows[..] {
+        [Marked { flow, .. }] => (
             format!("ECN congestion: {percent} CE-marked"),
-            [pair(most.src, most.dst), format!(", QP {}", most.dest_qp)],
+            [pair(flow.src, flow.dst), format!(", QP {}", flow.dest_qp)],
         ),
-        n if one_host => (
+        [Marked { flow: most, .. }, rest @ ..] if rest.iter().all(|one| one.flow.dst == most.dst) => (
             format!("ECN congestion towards {}: {percent} CE-marked", most.dst),
-            [format!(", {n} flows"), seen.others()],
+            [format!(", {} flows", flows.len()), others],
         ),
-        n => (
-            format!("ECN congestion on {}: {percent} CE-marked", short(&link.name)),
-            [format!(", {n} flows"), seen.others()],
+        _ => (
+            format!("ECN congestion on {}: {percent} CE-marked", short(link)),
+            [format!(", {} flows", flows.len()), others],
         ),
-    };
-    let worst = flows.iter().filter_map(|flow| flow.ce_ratio).fold(0.0, f64::max);
-    let bins = || {
-        let over_time = link.ecn_over_time.as_ref();
-        over_time.into_iter().flat_map(|bins| bins.capable.iter().zip(&bins.ce)).filter(|(all, _)| **all > 0)
-    };
-    let marked_time = link
-        .ecn_over_time
-        .as_ref()
-        .map(|_| share(bins().filter(|(_, ce)| **ce > 0).count() as u64, bins().count() as u64));
-    let peak = bins().map(|(all, ce)| f64::from(*ce) / f64::from(*all)).reduce(f64::max);
+    }
+}
+
+/// Minimum PSN gaps to conclude that a full queue made them.
+const ENOUGH_GAPS: u64 = 3;
+
+/// Share of the PSN gaps in some flows behind which the next packet is CE-marked, and whether that says that the queue which
+/// marks is the one that drops: most of them, and far more often than any packet is marked.
+pub(super) fn gaps_at_marks<'a>(flows: impl Iterator<Item = &'a Flow>) -> (Option<f64>, bool) {
+    let (mut gaps, mut marked, mut ce, mut capable) = (0, 0, 0, 0);
+    for flow in flows {
+        for loss in [flow.loss, flow.loss_responses].iter().flatten() {
+            gaps += loss.gaps_capable;
+            marked += loss.gaps_ce;
+        }
+        ce += flow.ecn_data.ce;
+        capable += flow.ecn_data.capable();
+    }
+    let ratio = (gaps > 0).then(|| share(marked, gaps));
+    let most = ratio.is_some_and(|ratio| ratio >= 0.5 && ratio >= (2.0 * share(ce, capable)).min(0.9));
+    (ratio, gaps >= ENOUGH_GAPS && most)
+}
+
+/// Time bins of a link: share of those with data that have CE marks, and the highest CE ratio of one.
+fn over_time(link: &Link) -> (Option<f64>, Option<f64>) {
+    let Some(over_time) = &link.ecn_over_time else { return (None, None) };
+    let bins = || over_time.capable.iter().zip(&over_time.ce).filter(|(all, _)| **all > 0);
+    let marked = share(bins().filter(|(_, ce)| **ce > 0).count() as u64, bins().count() as u64);
+    (Some(marked), bins().map(|(all, ce)| f64::from(*ce) / f64::from(*all)).reduce(f64::max))
+}
+
+fn congestion(input: &Input<'_>, seen: &Seen<Judged<Congested<'_>>>, found: &mut Vec<Finding>) {
+    let Judged { what: congested, episodes, .. } = &seen.what;
+    let flows = || congested.flows.iter().map(|one| one.flow);
+    let (Some(link), Some(most)) = (input.facts.links.get(seen.link), flows().next()) else { return };
+    let (diagnosis, parts) = headline(congested, &link.name, seen.others());
+    let ratio = share(congested.ce, congested.capable);
+    let worst = congested.flows.iter().map(|one| share(one.ce, one.capable)).fold(0.0, f64::max);
+    let (marked_time, peak) = over_time(link);
     // Both are upper bounds, to the width of a bin.
-    let by_flows = flows.iter().filter_map(|flow| last_mark(flow)).max();
-    let last_seen = [
-        by_flows,
-        link.ecn_over_time.as_ref().and_then(|bins| end_of_last(bins.start_ns, bins.bin_ns, &bins.ce)),
-    ]
-    .into_iter()
-    .flatten()
-    .min();
-    let reaction = input
-        .facts
-        .flows
-        .iter()
-        .filter_map(|flow| flow.cnp.as_ref())
-        .find(|cnp| cnp.answers.as_ref().is_some_and(|id| *id == crate::analysis::FlowId::of(most)));
+    let by_flows = flows().filter_map(last_mark).max();
+    let by_link =
+        link.ecn_over_time.as_ref().and_then(|bins| end_of_last(bins.start_ns, bins.bin_ns, &bins.ce));
+    let answers = |cnp: &&Cnp| cnp.answers.as_ref().is_some_and(|id| *id == FlowId::of(most));
+    let reaction = input.facts.flows.iter().filter_map(|flow| flow.cnp.as_ref()).find(answers);
+    let (gaps_ce, drops) = gaps_at_marks(flows());
     let here = Commands::on(input, &link.name);
-    let (requester, responder) = ends::of_data(input, flows.iter().copied());
+    let (requester, responder) = ends::of_data(input, flows());
     let place = Place::link(input, &link.name, link.direction).hop("upstream");
-    let port = match (&place.switch_port, one_host) {
+    let port = match (&place.switch_port, flows().all(|flow| flow.dst == most.dst)) {
         (Some(port), _) => format!("On {port} and the switches upstream of it"),
         (None, true) => format!("On the switch port towards {}", most.dst),
         (None, false) => "On the switches upstream of this tap".to_owned(),
     };
     Raise::new(&CONGESTION, Severity::Warning, title(diagnosis, parts))
-        .evidence("ce_ratio", share(ce, capable))
-        .evidence("ce_packets", ce)
-        .evidence("ecn_capable_packets", capable)
+        .evidence("ce_ratio", ratio)
+        .evidence("ce_packets", congested.ce)
+        .evidence("ecn_capable_packets", congested.capable)
         .evidence("worst_flow_ratio", worst)
         .evidence("marked_time_ratio", marked_time)
         .evidence("peak_ratio", peak)
+        .evidence("gaps_ce_ratio", gaps_ce)
         .evidence("rate_before_cnp_bps", reaction.and_then(|cnp| cnp.rate_before_bps))
         .evidence("rate_after_cnp_bps", reaction.and_then(|cnp| cnp.rate_after_bps))
-        .flows(flows.iter().copied())
+        .flows(flows())
         .place(place)
         .ends(requester, responder)
-        .impact(Impact { packets_ratio: Some(share(ce, capable)), ..Impact::default() })
+        .impact(Impact { packets_ratio: Some(ratio), ..Impact::default() })
+        .owns(if drops { &OWNED_WITH_DROPS } else { &OWNED })
         .step(format!("{port}, check queue depth, ECN-marked and discarded packets per priority."), None)
         .step("Check that ECN is enabled per priority on the NIC (roce_np, roce_rp).", here.ecn())
         .step("Check PFC and priorities of the NIC.", here.qos())
         .step("Reduce concurrent senders (incast) or add source ports (ECMP collisions).", None)
-        .last_seen(last_seen)
+        .last_seen([by_flows, by_link].into_iter().flatten().min())
+        .episodes(if congested.timed { episodes.clone() } else { Vec::new() })
         .into(found);
 }
+
+/// What congestion accounts for; with drops, if those come where packets are marked.
+const OWNED: [&str; 1] = ["cnp.without_ce"];
+/// See [`OWNED`].
+const OWNED_WITH_DROPS: [&str; 4] = ["cnp.without_ce", "loss.before_tap", "loss.between_taps", "retry.storm"];
 
 /// When the last time bin ends in which something was counted, Unix nanoseconds.
 fn end_of_last(start_ns: u64, bin_ns: u64, counts: &[u32]) -> Option<u64> {
@@ -232,15 +286,18 @@ fn marked_for(flow: &Flow) -> u64 {
     (bins * over_time.bin_ns).min(flow.last_ns.saturating_sub(flow.first_ns))
 }
 
-fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
-    #[derive(Default)]
-    struct Receiver<'a> {
-        ce: u64,
-        marked_ns: u64,
-        acks: u64,
-        cnps: u64,
-        flows: Vec<&'a Flow>,
-    }
+/// What a receiver gets and sends.
+#[derive(Default)]
+struct Receiver<'a> {
+    ce: u64,
+    marked_ns: u64,
+    acks: u64,
+    cnps: u64,
+    flows: Vec<&'a Flow>,
+}
+
+/// Receivers of CE-marked packets that answer none with a CNP, those with most marks first.
+fn without_cnps<'a>(input: &Input<'a>) -> Vec<(IpAddr, Receiver<'a>)> {
     let limits = &input.limits.ecn;
     let mut receivers: BTreeMap<IpAddr, Receiver<'_>> = BTreeMap::new();
     for (flow, acks) in once(&input.facts.flows, |flow| flow.ack.acks) {
@@ -255,21 +312,24 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
         receiver.marked_ns = receiver.marked_ns.max(marked_for(flow));
         receiver.flows.push(flow);
     }
+    let is_silent = |receiver: &Receiver<'_>| {
+        receiver.ce >= limits.no_cnp_marks
+            && receiver.marked_ns >= limits.no_cnp_ms.saturating_mul(1_000_000)
+            && receiver.acks >= ENOUGH_ACKS
+            && receiver.cnps == 0
+    };
+    let mut silent: Vec<_> = receivers.into_iter().filter(|(_, receiver)| is_silent(receiver)).collect();
+    silent.sort_by_key(|(_, receiver)| std::cmp::Reverse(receiver.ce));
+    silent
+}
+
+fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
     let present: u64 = input.facts.flows.iter().map(|flow| flow.cnp_packets).sum();
     if input.facts.totals.cnp_packets > present {
         // Flows that have retired carried some: whose is not known any more.
         return;
     }
-    let mut silent: Vec<(IpAddr, Receiver<'_>)> = receivers
-        .into_iter()
-        .filter(|(_, receiver)| {
-            receiver.ce >= limits.no_cnp_marks
-                && receiver.marked_ns >= limits.no_cnp_ms.saturating_mul(1_000_000)
-                && receiver.acks >= ENOUGH_ACKS
-                && receiver.cnps == 0
-        })
-        .collect();
-    silent.sort_by_key(|(_, receiver)| std::cmp::Reverse(receiver.ce));
+    let silent = without_cnps(input);
     let Some((most, receiver)) = silent.first() else { return };
     let diagnosis = format!("{most} sends no CNPs: {} CE-marked packets received", units::count(receiver.ce));
     let others = more(silent.len() as u64 - 1, "receiver");
@@ -285,6 +345,7 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("acks", receiver.acks)
         .evidence("cnp_packets", 0)
         .last_seen(all.iter().filter_map(|flow| last_mark(flow)).max())
+        .episodes(episodes(&timed(&all, Signal::CeMarked, |flow| flow.ecn_data.ce)))
         .flows(all)
         .place(place)
         .ends(requester, responder)

@@ -35,7 +35,12 @@ fn run(seconds: u64, loss: Metrics, requests: FlowSpells, answers: FlowSpells) -
         .map(|number| {
             let packets = vec![10_000 * number, 1_000 * number];
             let time_ns = START + 10 * number * SECOND;
-            Arc::new(Mark { number: u32::try_from(number).unwrap(), time_ns, packets })
+            Arc::new(Mark {
+                number: u32::try_from(number).unwrap(),
+                time_ns,
+                capable: packets.clone(),
+                packets,
+            })
         })
         .collect();
     sample.metrics.loss = Some(known);
@@ -46,7 +51,14 @@ fn run(seconds: u64, loss: Metrics, requests: FlowSpells, answers: FlowSpells) -
 fn lossy(seconds: u64, spells: &[Spell]) -> Sample {
     let lost = spells.iter().map(|spell| spell.count).sum();
     let last_ns = spells.last().unwrap().last_ns;
-    let before = Episodes { count: lost, longest_ns: 9, largest: 1, first_ns: spells[0].first_ns, last_ns };
+    let before = Episodes {
+        count: lost,
+        longest_ns: 9,
+        total_ns: 9,
+        largest: 1,
+        first_ns: spells[0].first_ns,
+        last_ns,
+    };
     let metrics = Metrics { lost, upstream: before, ..Metrics::default() };
     let requests =
         FlowSpells::default().with(Signal::Lost, spells.to_vec()).with(Signal::LossUpstream, spells.to_vec());

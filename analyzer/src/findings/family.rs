@@ -173,7 +173,9 @@ impl Need {
             Self::Loss => metrics.loss.is_none(),
             Self::Taps => metrics.taps.is_none(),
             Self::Frames => metrics.icrc.is_none(),
-            Self::Sequences => metrics.loss.is_some() && flows.iter().any(super::not_evaluated::is_unjudged),
+            Self::Sequences => {
+                metrics.loss.is_some() && flows.iter().any(super::not_evaluated::is_not_evaluated)
+            }
             Self::PauseTimes => {
                 let untimed = metrics.control.as_ref().filter(|control| control.stalled.is_none());
                 untimed.is_some_and(|control| control.links.values().any(|link| !link.pauses.is_empty()))

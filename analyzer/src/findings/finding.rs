@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::ops::Index;
 
 use serde::{Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use super::index::FlowSet;
 use crate::analysis::FlowId;
@@ -54,6 +54,12 @@ pub struct Finding {
     pub causes: Vec<&'static str>,
     /// Ids of the findings that this one causes.
     pub effects: Vec<&'static str>,
+    /// Id of the finding that owns this one: of the causes the one that accounts for all of it. It counts with its
+    /// owner and is listed below it. Null: it stands for itself.
+    pub owner: Option<&'static str>,
+    /// Ids of the kinds that it owns where they name no other hosts and show at the same time.
+    #[serde(skip)]
+    pub owns: &'static [&'static str],
     /// What to do, step by step.
     pub steps: Vec<Step>,
     /// What the finding cannot tell, and when it is normal.
@@ -82,6 +88,8 @@ impl Finding {
             responder: None,
             causes: Vec::new(),
             effects: Vec::new(),
+            owner: None,
+            owns: &[],
             steps: Vec::new(),
             caveats: Vec::new(),
         }
@@ -124,8 +132,18 @@ pub struct Impact {
     pub retransmissions: Option<u64>,
     /// Payload lost or sent more than once because of it. Unit: bytes. Null: not known.
     pub goodput_lost_bytes: Option<u64>,
-    /// Time that senders waited because of it, summed over queue pairs. Unit: ns. Null: not known.
+    /// Time lost because of it: silence before transport timeouts, waits after RNR NAKs and recovery from loss,
+    /// summed over queue pairs; of a stalled job its silence; of pauses the stall. Unit: ns. Null: not known.
     pub time_lost_ns: Option<u64>,
+}
+
+impl Impact {
+    /// Share of the traffic or of the time that it costs, for comparison: the larger of the two; `None` where neither is known.
+    #[must_use]
+    pub fn share(&self, length_ns: u64) -> Option<f64> {
+        let time = self.time_lost_ns.map(|ns| (ns as f64 / length_ns.max(1) as f64).min(1.0));
+        [self.packets_ratio, time].into_iter().flatten().reduce(f64::max)
+    }
 }
 
 /// Place of a finding.
@@ -173,8 +191,12 @@ pub struct Step {
 /// What a number of the evidence counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Something counted, or a plain number.
+    /// Something counted.
     Count,
+    /// A plain number.
+    Number,
+    /// A number that names something: shown without a separator.
+    Id,
     /// A fraction of 1, shown in per cent.
     Ratio,
     /// A multiple, shown with `×`.
@@ -243,16 +265,29 @@ fn one(value: &Value, unit: Unit) -> String {
         (Value::String(text), _) => text.clone(),
         (Value::Number(_), Unit::Ratio) => units::ratio(number),
         (Value::Number(_), Unit::Factor) => number.map_or_else(String::new, |n| format!("{n:.2}×")),
-        (Value::Number(n), Unit::Nanoseconds) => n.as_u64().map_or_else(|| n.to_string(), units::duration),
+        (Value::Number(n), Unit::Nanoseconds) => signed_duration(n),
         (Value::Number(n), Unit::Time) => n.as_u64().map_or_else(|| n.to_string(), units::second_utc),
         (Value::Number(n), Unit::Bytes) => n.as_u64().map_or_else(|| n.to_string(), units::bytes),
         (Value::Number(_), Unit::BitsPerSecond) => number.map_or_else(String::new, units::bit_rate),
         (Value::Number(_), Unit::PerSecond) => number.map_or_else(String::new, |n| format!("{n:.0}/s")),
+        (Value::Number(n), Unit::Id) => n.to_string(),
+        (Value::Bool(yes), _) => if *yes { "yes" } else { "no" }.to_owned(),
         (Value::Number(n), _) => match n.as_u64() {
             Some(n) => units::count(n),
             None => number.map_or_else(String::new, |n| format!("{n:.2}")),
         },
         (other, _) => other.to_string(),
+    }
+}
+
+/// A duration that may be negative.
+fn signed_duration(ns: &Number) -> String {
+    let below = ns.as_i64().filter(|ns| *ns < 0);
+    match (below, ns.as_u64(), ns.as_f64()) {
+        (Some(below), ..) => format!("−{}", units::duration(below.unsigned_abs())),
+        (_, Some(ns), _) => units::duration(ns),
+        (.., Some(ns)) => units::duration(crate::metrics::traffic::times(1, ns)),
+        _ => units::UNKNOWN.to_owned(),
     }
 }
 

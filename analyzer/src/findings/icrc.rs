@@ -3,8 +3,8 @@
 use super::title::{pair, short, title};
 use super::{Commands, Impact, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Raise, Unit, label};
-use crate::analysis::Flow;
-use crate::findings::{Finding, Severity};
+use crate::analysis::{Flow, Icrc, Link};
+use crate::findings::{Episode, Finding, Severity};
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -55,79 +55,107 @@ limits! {
 const ALWAYS_AT_LEAST: u64 = 5;
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let limits = &input.limits.icrc;
-    let is_always = |flow: &Flow| {
-        flow.icrc.is_some_and(|icrc| {
-            icrc.checked >= ALWAYS_AT_LEAST && icrc.bad as f64 >= limits.always * icrc.checked as f64
-        })
-    };
     for link in &input.facts.links {
-        let on_link = || {
-            input.facts.flows.iter().filter(|flow| flow.link == link.name && flow.direction == link.direction)
-        };
         let Some(all) = link.icrc.filter(|icrc| icrc.bad > 0) else { continue };
-        let (mut damaged, always): (Vec<&Flow>, Vec<&Flow>) = on_link()
-            .filter(|flow| flow.icrc.is_some_and(|icrc| icrc.bad > 0))
-            .partition(|flow| !is_always(flow));
-        let bad_of = |flow: &&Flow| flow.icrc.map_or(0, |icrc| icrc.bad);
-        let bad_always: u64 = always.iter().map(bad_of).sum();
-        let checked_always: u64 = always.iter().filter_map(|flow| flow.icrc).map(|icrc| icrc.checked).sum();
-        let (bad, checked) =
-            (all.bad - bad_always.min(all.bad), all.checked - checked_always.min(all.checked));
-        if bad > 0 {
-            let ratio = bad as f64 / checked.max(1) as f64;
-            let severe = bad >= limits.packets && ratio >= limits.ratio;
-            damaged.sort_by_key(|flow| std::cmp::Reverse(bad_of(flow)));
-            let diagnosis = format!(
-                "Corruption upstream of {}: {} of {} with a wrong ICRC",
-                short(&link.name),
-                units::count(bad),
-                plural(checked, "packet")
-            );
-            let share = format!(" ({})", units::ratio(Some(ratio)));
-            let place = Place::link(input, &link.name, link.direction).hop("upstream");
-            let (requester, responder) = ends::of_data(input, damaged.iter().copied());
-            let here = Commands::on(input, &link.name);
-            let severity = if severe { Severity::Warning } else { Severity::Info };
-            Raise::new(&ERRORS, severity, title(diagnosis, [share]))
-                .evidence("bad", bad)
-                .evidence("checked", checked)
-                .evidence("unchecked", all.unchecked)
-                .evidence("bad_ratio", ratio)
-                .flows(damaged)
-                .place(place)
-                .ends(requester, responder)
-                .impact(Impact { packets_ratio: Some(ratio), ..Impact::default() })
-                .step(
-                    "Capture at a second point to find the device between a correct and a wrong ICRC.",
-                    None,
-                )
-                .step("Check its memory error, parity and FCS counters.", here.nic_counters())
-                .step(
-                    "Count rx_icrc_encapsulated and rx_roce_errors on the receiving NIC.",
-                    here.rdma_counters(),
-                )
-                .into(found);
-        }
-        if let Some(first) = always.first() {
-            let diagnosis = format!(
-                "ICRC always wrong in {} on {}: rewritten, or filled in later",
-                plural(always.len() as u64, "flow"),
-                short(&link.name)
-            );
-            let (requester, responder) = ends::of_data(input, [*first]);
-            Raise::new(&ERRORS, Severity::Info, title(diagnosis, [pair(first.src, first.dst)]))
-                .evidence("bad", bad_always)
-                .evidence("checked", checked_always)
-                .flows(always)
-                .place(Place::link(input, &link.name, link.direction))
-                .ends(requester, responder)
-                .step(
-                    "Check whether the capture point is before the NIC fills in the ICRC (a sending host).",
-                    None,
-                )
-                .step("Check for address translation or header rewriting between sender and tap.", None)
-                .into(found);
-        }
+        let own = |flow: &&Flow| flow.link == link.name && flow.direction == link.direction;
+        let bad = input.facts.flows.iter().filter(own).filter(|flow| bad_of(flow) > 0);
+        let (always, damaged): (Vec<&Flow>, Vec<&Flow>) =
+            bad.partition(|flow| is_always(flow, input.limits.icrc.always));
+        let of_always = always.iter().filter_map(|flow| flow.icrc);
+        let (bad, checked) = of_always.fold((0, 0), |sum, icrc| (sum.0 + icrc.bad, sum.1 + icrc.checked));
+        corruption(
+            input,
+            link,
+            damaged,
+            Icrc { bad: all.bad.saturating_sub(bad), checked: all.checked.saturating_sub(checked), ..all },
+            found,
+        );
+        rewritten(input, link, always, (bad, checked), found);
     }
+}
+
+fn bad_of(flow: &Flow) -> u64 {
+    flow.icrc.map_or(0, |icrc| icrc.bad)
+}
+
+/// Whether nearly every packet of a flow is wrong.
+fn is_always(flow: &Flow, share: f64) -> bool {
+    flow.icrc
+        .is_some_and(|icrc| icrc.checked >= ALWAYS_AT_LEAST && icrc.bad as f64 >= share * icrc.checked as f64)
+}
+
+/// When packets with a wrong ICRC passed in these flows.
+fn seen(flows: &[&Flow], ratio: Option<f64>) -> Vec<Episode> {
+    let times =
+        flows.iter().filter_map(|flow| flow.icrc).filter_map(|icrc| icrc.bad_first_ns.zip(icrc.bad_last_ns));
+    let both = times.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    both.map(|(first_ns, last_ns)| Episode { first_ns, last_ns, peak: ratio }).into_iter().collect()
+}
+
+/// Some packets of a link are wrong.
+fn corruption(
+    input: &Input<'_>,
+    link: &Link,
+    mut damaged: Vec<&Flow>,
+    Icrc { bad, checked, unchecked, .. }: Icrc,
+    found: &mut Vec<Finding>,
+) {
+    let limits = &input.limits.icrc;
+    if bad == 0 {
+        return;
+    }
+    let ratio = bad as f64 / checked.max(1) as f64;
+    let severe = bad >= limits.packets && ratio >= limits.ratio;
+    damaged.sort_by_key(|flow| std::cmp::Reverse(bad_of(flow)));
+    let diagnosis = format!(
+        "Corruption upstream of {}: {} of {} with a wrong ICRC",
+        short(&link.name),
+        units::count(bad),
+        plural(checked, "packet")
+    );
+    let share = format!(" ({})", units::ratio(Some(ratio)));
+    let (requester, responder) = ends::of_data(input, damaged.iter().copied());
+    let here = Commands::on(input, &link.name);
+    let severity = if severe { Severity::Warning } else { Severity::Info };
+    Raise::new(&ERRORS, severity, title(diagnosis, [share]))
+        .evidence("bad", bad)
+        .evidence("checked", checked)
+        .evidence("unchecked", unchecked)
+        .evidence("bad_ratio", ratio)
+        .episodes(seen(&damaged, Some(ratio)))
+        .flows(damaged)
+        .place(Place::link(input, &link.name, link.direction).hop("upstream"))
+        .ends(requester, responder)
+        .impact(Impact { packets_ratio: Some(ratio), ..Impact::default() })
+        .step("Capture at a second point to find the device between a correct and a wrong ICRC.", None)
+        .step("Check its memory error, parity and FCS counters.", here.nic_counters())
+        .step("Count rx_icrc_encapsulated and rx_roce_errors on the receiving NIC.", here.rdma_counters())
+        .into(found);
+}
+
+/// All packets of some flows are wrong.
+fn rewritten(
+    input: &Input<'_>,
+    link: &Link,
+    always: Vec<&Flow>,
+    (bad, checked): (u64, u64),
+    found: &mut Vec<Finding>,
+) {
+    let Some(first) = always.first() else { return };
+    let diagnosis = format!(
+        "ICRC always wrong in {} on {}: rewritten, or filled in later",
+        plural(always.len() as u64, "flow"),
+        short(&link.name)
+    );
+    let (requester, responder) = ends::of_data(input, [*first]);
+    Raise::new(&ERRORS, Severity::Info, title(diagnosis, [pair(first.src, first.dst)]))
+        .evidence("bad", bad)
+        .evidence("checked", checked)
+        .episodes(seen(&always, None))
+        .flows(always)
+        .place(Place::link(input, &link.name, link.direction))
+        .ends(requester, responder)
+        .step("Check whether the capture point is before the NIC fills in the ICRC (a sending host).", None)
+        .step("Check for address translation or header rewriting between sender and tap.", None)
+        .into(found);
 }

@@ -1,7 +1,7 @@
 //! Stalled jobs.
 
 use super::title::title;
-use super::{Commands, Entry, Family, Input, Need, Place, Raise};
+use super::{Commands, Entry, Family, Impact, Input, Need, Place, Raise};
 use crate::analysis::ports;
 use crate::findings::{Finding, Severity};
 use crate::util::units::{self, plural};
@@ -87,6 +87,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("outstanding_flows", ending.outstanding_flows)
         .flows(flows)
         .place(Place::link(input, &steps.link, None))
+        .impact(Impact { time_lost_ns: Some(ending.silent_ns), ..Impact::default() })
         .step(format!("Dump the stacks of the job on {first}: py-spy dump --pid PID."), None)
         .step("Check the state of the queue pairs.", here.queue_pairs())
         .step("Check Xid and NIC driver errors on all hosts: dmesg.", None)

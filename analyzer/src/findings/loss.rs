@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use super::loss_taps::Ends;
-use super::not_evaluated::{flows_unjudged, is_unjudged};
+use super::not_evaluated::{flows_not_evaluated, is_not_evaluated};
 use super::once::{Name, name};
-use super::span::{Judged, Span, impact, latest, run, spans};
+use super::span::{Cost, Judged, Span, Wait, impact, latest, run, spans};
 use super::title::{self, more, pair, short};
 use super::tool::own;
 use super::{Commands, End, Episode, Place, ends};
@@ -157,7 +157,7 @@ impl Sum {
     /// Of the requests and responses in a flow in one span. Behind a tap an episode counts as one lost packet: how many it
     /// was is not seen.
     fn of(facts: &Facts, flow: &Flow, side: Side, span: &Span) -> Self {
-        if flow.psn.is_none() && flow.psn_responses.is_none() || is_unjudged(flow) {
+        if flow.psn.is_none() && flow.psn_responses.is_none() || is_not_evaluated(flow) {
             return Self::default();
         }
         let total =
@@ -405,8 +405,10 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
     let lost = if side == Side::Before { all.lost } else { 0 };
     let named: Vec<String> = bad
         .iter()
-        .map(|((src, dst), pair)| format!("{src} → {dst} ({})", percent(pair.sum.ratio())))
+        .map(|((src, dst), pair)| format!("{src} → {dst} ({})", units::ratio(Some(pair.sum.ratio()))))
         .collect();
+    let waits = [if side == Side::Before { Wait::RecoveryUpstream } else { Wait::RecoveryDownstream }];
+    let cost = Cost { ratio: Some(all.ratio()), signal: Signal::Retransmitted, lost, waits: &waits };
     let (requester, responder) = ends_of(input, &worst.flows);
     let title = headline(side, link, worst, answers, reordering);
     let more = more(others.len() as u64, "host pair");
@@ -421,12 +423,12 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
         .evidence("timeouts", bad.iter().map(|(_, pair)| pair.timeouts).sum::<u64>())
         .evidence("host_pairs", bad.len())
         .evidence("pairs", named)
-        .evidence("flows_unjudged", flows_unjudged(input.facts))
+        .evidence("flows_unjudged", flows_not_evaluated(input.facts))
         .evidence("tool_lost", own(&input.facts.totals.lost))
         .flows(in_turn(bad))
         .place(Place::of(input, first).hop(side.hop()))
         .ends(requester, responder)
-        .impact(impact(span, lossy(), Some(all.ratio()), Signal::Retransmitted, lost))
+        .impact(impact(span, lossy(), &cost))
         .episodes(judged.episodes.clone());
     if !answers && side == Side::After {
         raise = raise.caveat(
@@ -445,7 +447,7 @@ fn headline(side: Side, link: &str, worst: &Pair<'_>, answers: bool, reordering:
         Side::Before => format!(
             "Loss upstream of {link}: {lost_words} of {} ({})",
             plural(packets, "packet"),
-            percent(worst.sum.ratio())
+            units::ratio(Some(worst.sum.ratio()))
         ),
         Side::After if reordering => {
             format!("Reordering or loss downstream of {link}: {}", plural(lost, "NAK episode"))
@@ -453,10 +455,6 @@ fn headline(side: Side, link: &str, worst: &Pair<'_>, answers: bool, reordering:
         Side::After if answers => format!("Loss downstream of {link}: {}", plural(lost, "NAK episode")),
         Side::After => format!("Retransmissions of packets seen at {link}: {}", plural(lost, "time")),
     }
-}
-
-fn percent(ratio: f64) -> String {
-    units::ratio(Some(ratio))
 }
 
 /// The ends of the flows that lost most. Responses go to the requester.
@@ -534,15 +532,21 @@ fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
             short(to),
             units::count(*vanished),
             plural(one.packets(), "packet"),
-            percent(one.ratio())
+            units::ratio(Some(one.ratio()))
         );
         let critical = one.ratio() >= limits.critical_ratio;
         let severity = if critical { Severity::Critical } else { Severity::Warning };
         let (requester, responder) = ends::of_data(input, one.flows.iter().copied());
-        let spans = spans(one.flows.iter().copied(), &[Signal::LossUpstream]);
-        let episodes: Vec<Episode> = spans.iter().rev().map(|span| span.episode(None)).collect();
         let whole = run(one.flows.iter().copied());
+        let episode = |(first_ns, last_ns)| Episode { first_ns, last_ns, peak: Some(one.ratio()) };
+        let episodes = one.seen_ns.map(episode).into_iter().collect();
         let place = one.flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default();
+        let cost = Cost {
+            ratio: Some(one.ratio()),
+            signal: Signal::Retransmitted,
+            lost: *vanished,
+            waits: &[Wait::RecoveryUpstream],
+        };
         let raise =
             Raise::new(&BETWEEN, severity, title::title(diagnosis, [pair(src, dst), own_loss(input)]))
                 .evidence("loss_ratio", one.ratio())
@@ -552,13 +556,7 @@ fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
                 .flows(one.flows.iter().copied())
                 .place(place.hop(format!("{from} → {to}")))
                 .ends(requester, responder)
-                .impact(impact(
-                    &whole,
-                    one.flows.iter().copied(),
-                    Some(one.ratio()),
-                    Signal::Retransmitted,
-                    *vanished,
-                ))
+                .impact(impact(&whole, one.flows.iter().copied(), &cost))
                 .episodes(episodes)
                 .step(
                     format!("Check the drop, discard and FEC counters of each port between {from} and {to}."),

@@ -20,7 +20,14 @@ fn lossy(lost: u64, behind: u64, end_s: u64) -> Sample {
     let flows = vec![(key(0, "10.0.0.1", "10.0.0.2", 17), data), answers];
     let mut sample = sample(vec![link("eth0", None)], flows);
     sample.window = Some((START, data.last_ns));
-    let at = |count| Episodes { count, longest_ns: 9, largest: 1, first_ns: START, last_ns: START + SECOND };
+    let at = |count| Episodes {
+        count,
+        longest_ns: 9,
+        total_ns: 9,
+        largest: 1,
+        first_ns: START,
+        last_ns: START + SECOND,
+    };
     let metrics = Metrics { lost, upstream: at(lost), downstream: at(behind), ..Metrics::default() };
     let mut known = Loss::default();
     known.flows.insert(0, FlowLoss { requests: Some(metrics), ..FlowLoss::default() });
@@ -102,8 +109,14 @@ fn pairs(lost: &[(u16, u8, u64)]) -> Sample {
     let mut sample = sample(links.into(), flows.collect());
     let mut known = Loss::default();
     for (slot, (_, _, lost)) in (0..).zip(lost) {
-        let before =
-            Episodes { count: *lost, longest_ns: 9, largest: 1, first_ns: START, last_ns: START + SECOND };
+        let before = Episodes {
+            count: *lost,
+            longest_ns: 9,
+            total_ns: 9,
+            largest: 1,
+            first_ns: START,
+            last_ns: START + SECOND,
+        };
         let metrics = Metrics { lost: *lost, upstream: before, ..Metrics::default() };
         known.flows.insert(slot, FlowLoss { requests: Some(metrics), ..FlowLoss::default() });
     }

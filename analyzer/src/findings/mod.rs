@@ -31,6 +31,7 @@ mod finding;
 mod icrc;
 mod index;
 mod job;
+mod labels;
 mod latency;
 mod loss;
 mod loss_taps;

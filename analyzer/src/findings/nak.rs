@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 use super::once::once;
-use super::span::{Judged, Span, latest, run, spans};
+use super::span::{Judged, Span, latest, run, timed};
 use super::title::{more, pair, title};
 use super::{Commands, End, Episode, Place, ends};
 use super::{Entry, Family, Input, Raise, Unit, label};
@@ -129,7 +129,7 @@ fn refused(input: &Input<'_>, kind: &Kind, found: &mut Vec<Finding>) {
         let naks: u64 = flows.iter().map(|(_, naks)| naks).sum();
         (naks >= least).then_some(((flows, naks), Some(naks as f64)))
     };
-    let spans = told(&all, signal, |flow| (kind.count)(&flow.ack.naks));
+    let spans = timed(&all, signal, |flow| (kind.count)(&flow.ack.naks));
     let Some(judged) = latest(&spans, run(all.iter().copied()), judge) else { return };
     let (flows, naks) = &judged.what;
     let Some((worst, _)) = flows.first() else { return };
@@ -189,7 +189,7 @@ fn asked_from_afar(input: &Input<'_>, found: &mut Vec<Finding>) {
         let naks: u64 = flows.iter().map(|(_, naks)| naks).sum();
         (naks >= least).then_some(((flows, naks), Some(naks as f64)))
     };
-    let spans = told(&all, Signal::SequenceNak, counted);
+    let spans = timed(&all, Signal::SequenceNak, counted);
     let Some(judged) = latest(&spans, run(all.iter().copied()), judge) else { return };
     let (flows, naks) = &judged.what;
     let Some((most, _)) = flows.first() else { return };
@@ -214,13 +214,6 @@ fn asked_from_afar(input: &Input<'_>, found: &mut Vec<Finding>) {
         .step("Check port discards and out-of-sequence counters of both hosts.", None)
         .episodes(episodes_of(&judged, &all, |last| last.psn_sequence_error))
         .into(found);
-}
-
-/// When NAKs of a kind passed in these flows; nothing where some of them were counted, but not told one by one.
-pub(super) fn told(flows: &[&Flow], signal: Signal, counted: impl Fn(&Flow) -> u64) -> Vec<Span> {
-    let told =
-        |flow: &&Flow| flow.spells.of(signal).iter().map(|spell| spell.count).sum::<u64>() >= counted(flow);
-    if flows.iter().all(told) { spans(flows.iter().copied(), &[signal]) } else { Vec::new() }
 }
 
 /// The episodes that were judged; none where no NAK's time is known.

@@ -7,15 +7,15 @@ use crate::sample::Sample;
 
 /// Whether something is known to have gone wrong in a flow's sequence, but not what: its counters show gaps or repeats, and there are no
 /// figures of loss. What is said of losses leaves such a flow out as a whole, for of its packets it is unknown how many were lost.
-pub(super) fn is_unjudged(flow: &Flow) -> bool {
+pub(super) fn is_not_evaluated(flow: &Flow) -> bool {
     let broken = |psn: Option<Psn>| psn.is_some_and(|psn| psn.gaps > 0 || psn.repeats > 0);
     let responses = flow.psn_responses.is_some_and(|psn| psn.repeats > 0) || flow.responses_missing > Some(0);
     flow.loss.is_none() && broken(flow.psn) || flow.loss_responses.is_none() && responses
 }
 
 /// How many such flows there are: what findings of loss leave out.
-pub(super) fn flows_unjudged(facts: &Facts) -> u64 {
-    once::count(facts.flows.iter().filter(|flow| is_unjudged(flow)))
+pub(super) fn flows_not_evaluated(facts: &Facts) -> u64 {
+    once::count(facts.flows.iter().filter(|flow| is_not_evaluated(flow)))
 }
 
 /// Their ids in order, and what each needs: the first need that is not met.

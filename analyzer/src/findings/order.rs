@@ -1,4 +1,4 @@
-//! Since when a finding is over, and in which order findings are told.
+//! The end of a finding, and the order of findings.
 
 use std::cmp::Reverse;
 
@@ -10,6 +10,8 @@ use crate::util::units;
 /// A finding has ended when it was not seen for so long before the end of the data, in nanoseconds.
 pub const OVER_NS: u64 = SPELL_NS;
 
+/// Least length of an episode that a cost is compared with.
+const SECOND_NS: u64 = 1_000_000_000;
 const DAY_NS: u64 = 86_400_000_000_000;
 
 /// Place of a kind among those of its severity.
@@ -50,25 +52,47 @@ impl Finding {
     }
 }
 
-/// Puts findings in the order in which they should be looked at: the worst first; what is over behind what goes on,
-/// but before what is only good to know; of those that are as bad, causes before what they cause ([`Entry::rank`](super::Entry::rank)).
+/// Place of a finding: group, severity, ended, share that it costs, rank, id.
+type Key = (u8, Reverse<Severity>, bool, Reverse<u32>, u16, &'static str);
+
+fn key(finding: &Finding, end_ns: Option<u64>) -> Key {
+    let over = finding.over_since(end_ns).is_some();
+    let group = match (finding.severity, over) {
+        (Severity::Info, _) => 2,
+        (_, true) => 1,
+        (_, false) => 0,
+    };
+    (group, Reverse(finding.severity), over, Reverse(cost(finding)), rank(finding.id), finding.id)
+}
+
+/// What a finding costs in its latest episode, as the power of two of parts in a million: less than twice as much decides nothing.
+fn cost(finding: &Finding) -> u32 {
+    let length =
+        finding.episodes.last().map_or(OVER_NS, |episode| episode.last_ns.saturating_sub(episode.first_ns));
+    let share = finding.impact.share(length.max(SECOND_NS)).unwrap_or(0.0);
+    crate::metrics::traffic::times(1_000_000, share).checked_ilog2().unwrap_or(0)
+}
+
+/// Puts findings in the order in which they should be looked at: the worst first; ended ones behind active ones, but before
+/// info; of those that are as bad, by the share of traffic or time that they cost ([`Impact::share`](super::Impact::share)); then
+/// causes before what they cause ([`Entry::rank`](super::Entry::rank)). A finding that another owns follows its owner.
 pub fn sort(findings: &mut [Finding], end_ns: Option<u64>) {
+    let keys: Vec<(Key, &'static str)> = findings.iter().map(|one| (key(one, end_ns), one.id)).collect();
+    let of_owner = |id: &str| keys.iter().filter(|(_, own)| *own == id).map(|(key, _)| *key).min();
     // Stable: within a family the order says which is the worst.
-    findings.sort_by_key(|finding| {
-        let over = finding.over_since(end_ns).is_some();
-        let group = match (finding.severity, over) {
-            (Severity::Info, _) => 2,
-            (_, true) => 1,
-            (_, false) => 0,
-        };
-        (group, Reverse(finding.severity), over, rank(finding.id), finding.id)
+    findings.sort_by_cached_key(|finding| {
+        let own = key(finding, end_ns);
+        match finding.owner.and_then(of_owner) {
+            Some(owner) => (owner, true, own),
+            None => (own, false, own),
+        }
     });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::findings::Episode;
+    use crate::findings::{Episode, Impact};
 
     fn finding(id: &'static str, severity: Severity, last_seen_ns: Option<u64>) -> Finding {
         Finding { last_seen_ns, ..Finding::new(id, severity, String::new()) }
@@ -113,6 +137,31 @@ mod tests {
         (all[0].last_seen_ns, all[4].last_seen_ns) = (Some(1), Some(OVER_NS));
         sort(&mut all, Some(OVER_NS + 1));
         let order = ["step.slower", "icrc.errors", "loss.after_tap", "retry.storm", "tool.lost"];
+        assert_eq!(all.each_ref().map(|finding| finding.id), order);
+    }
+
+    #[test]
+    fn of_those_that_are_as_bad_the_costlier_is_first_and_what_it_owns_follows() {
+        let with = |id, ratio, ms: Option<u64>| Finding {
+            impact: Impact {
+                packets_ratio: ratio,
+                time_lost_ns: ms.map(|ms| ms * 1_000_000),
+                ..Impact::default()
+            },
+            ..finding(id, Severity::Warning, None)
+        };
+        let mut all = [
+            with("tool.lost", None, None),
+            with("icrc.errors", Some(0.01), None),
+            Finding { owner: Some("burst.incast"), ..with("loss.before_tap", Some(0.5), None) },
+            // Of the ten seconds that an episode has at least.
+            with("retry.storm", Some(0.02), Some(3_000)),
+            with("burst.incast", Some(0.2), None),
+            with("loss.after_tap", Some(0.2), Some(1)),
+        ];
+        sort(&mut all, None);
+        let order =
+            ["retry.storm", "loss.after_tap", "burst.incast", "loss.before_tap", "icrc.errors", "tool.lost"];
         assert_eq!(all.each_ref().map(|finding| finding.id), order);
     }
 

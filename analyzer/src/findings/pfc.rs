@@ -3,7 +3,7 @@
 use super::once::once;
 use super::raise::MAX_FLOWS;
 use super::title::{pair, short, title};
-use super::{Better, Commands, Entry, Family, Input, Measure, Need, Place, Raise, Unit, ends};
+use super::{Better, Commands, Entry, Family, Impact, Input, Measure, Need, Place, Raise, Unit, ends};
 use crate::analysis::{Device, Flow, Link, Pause};
 use crate::findings::{Finding, Severity};
 use crate::sample::Direction;
@@ -166,7 +166,9 @@ fn storm(input: &Input<'_>, pause: &Pause, at: &Where<'_>, found: &mut Vec<Findi
     let here = Commands::on(input, at.link.unwrap_or(""));
     let severity = if endless { Severity::Critical } else { Severity::Warning };
     let by = format!(", {}", at.by);
-    let mut raise = Raise::new(&STORM, severity, title(diagnosis, [by])).place(place);
+    let mut raise = Raise::new(&STORM, severity, title(diagnosis, [by]))
+        .place(place)
+        .impact(Impact { time_lost_ns: pause.paused_ns, ..Impact::default() });
     raise = match pause.direction {
         Some(_) if received => raise
             .step(format!("On {neighbour}, check received pauses and follow them to their source."), None),
@@ -256,12 +258,18 @@ fn stalled_qps(input: &Input<'_>, device: &Device, found: &mut Vec<Finding>) {
     pids.dedup();
     Raise::new(&VICTIM, Severity::Warning, title(diagnosis, [of]))
         .place(interface.map(|name| Place::link(input, name, None)).unwrap_or_default())
+        .impact(stalled(victims.iter().map(|(_, ns)| *ns)))
         .step(SOURCE, here.pfc())
         .step("List the queue pairs with their processes.", here.queue_pairs())
         .evidence("queue_pairs", victims.iter().take(16).map(|(qp, _)| qp.lqpn).collect::<Vec<_>>())
         .evidence("longest_ns", *longest)
         .evidence("pids", pids)
         .into(found);
+}
+
+/// What stalls cost.
+fn stalled(ns: impl Iterator<Item = u64>) -> Impact {
+    Impact { time_lost_ns: Some(ns.sum()), ..Impact::default() }
 }
 
 fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -272,8 +280,8 @@ fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
     let mut victims = once(flows, |flow| flow.pause_stall_ns.unwrap_or(0));
     victims.retain(|(_, stalled)| *stalled >= least);
     let Some((worst, longest)) = victims.first() else { return };
-    let stalled = plural(victims.len() as u64, "flow");
-    let diagnosis = format!("PFC victims: {stalled} stalled for up to {}", units::duration(*longest));
+    let count = plural(victims.len() as u64, "flow");
+    let diagnosis = format!("PFC victims: {count} stalled for up to {}", units::duration(*longest));
     let (requester, responder) = ends::of_data(input, victims.iter().map(|(flow, _)| *flow));
     let here = Commands::on(input, &worst.link);
     // As the collector of pauses takes it.
@@ -286,6 +294,7 @@ fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
     Raise::new(&VICTIM, Severity::Warning, title(diagnosis, [pair(worst.src, worst.dst)]))
         .place(Place::of(input, worst))
         .ends(requester, responder)
+        .impact(stalled(victims.iter().map(|(_, ns)| *ns)))
         .step(SOURCE, here.pfc())
         .evidence("longest_ns", *longest)
         .evidence("longest_ratio", share(*longest, worst.last_ns.checked_sub(worst.first_ns)))

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::catalog::family;
+use super::labels::COMMON;
 use super::once::{Name, name};
 use super::{End, Entry, Episode, Evidence, Finding, Impact, Label, Place, Severity, Step};
 use crate::analysis::{Flow, FlowId};
@@ -40,7 +41,7 @@ impl Raise {
     /// Adds a number, or a list of numbers. `None` becomes null: not known.
     pub(super) fn evidence(mut self, name: &str, value: impl Into<Value>) -> Self {
         let mut evidence = Evidence::named(name, value.into());
-        if let Some(known) = self.labels.iter().find(|known| known.name == name) {
+        if let Some(known) = self.labels.iter().chain(COMMON).find(|known| known.name == name) {
             (evidence.label, evidence.unit) = (known.label.to_owned(), known.unit);
         }
         self.finding.evidence.insert(evidence);
@@ -74,6 +75,12 @@ impl Raise {
     /// Says what it costs.
     pub(super) fn impact(mut self, impact: Impact) -> Self {
         self.finding.impact = impact;
+        self
+    }
+
+    /// Names the kinds that it accounts for.
+    pub(super) fn owns(mut self, ids: &'static [&'static str]) -> Self {
+        self.finding.owns = ids;
         self
     }
 

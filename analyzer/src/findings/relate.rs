@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::catalog::entry;
-use super::{Episode, Finding};
+use super::{Episode, Finding, Severity};
 use crate::metrics::loss::spells::SPELL_NS;
 
 /// Fills in causes and effects of all findings, both ways.
@@ -22,11 +22,38 @@ pub(super) fn relate(found: &mut [Finding]) {
             }
         }
     }
-    for (cause, effect) in pairs {
+    let owned = owned(found, &hosts);
+    for (cause, effect) in pairs.into_iter().chain(owned.iter().copied()) {
         let (cause_id, effect_id) = (found[cause].id, found[effect].id);
         add(&mut found[effect].causes, cause_id);
         add(&mut found[cause].effects, effect_id);
     }
+    for (owner, effect) in owned {
+        // An effect of what another finding accounts for counts with that one.
+        let id = found[owner].owner.unwrap_or(found[owner].id);
+        found[effect].owner = Some(id);
+        let severity = found[effect].severity;
+        for one in found.iter_mut().filter(|one| one.id == id) {
+            one.severity = one.severity.max(severity);
+        }
+    }
+}
+
+/// Owners and what they account for: at the same time, between no other hosts. An info accounts for nothing.
+fn owned(found: &[Finding], hosts: &[BTreeSet<(IpAddr, IpAddr)>]) -> Vec<(usize, usize)> {
+    let mut owned: Vec<(usize, usize)> = Vec::new();
+    let owners = found.iter().enumerate().filter(|(_, one)| one.severity > Severity::Info);
+    for (owner, finding) in owners {
+        for (effect, other) in found.iter().enumerate().filter(|(_, other)| finding.owns.contains(&other.id))
+        {
+            let within = !hosts[effect].is_empty() && hosts[effect].is_subset(&hosts[owner]);
+            let first = owned.iter().all(|(_, known)| *known != effect);
+            if within && first && overlap(&finding.episodes, &other.episodes) {
+                owned.push((owner, effect));
+            }
+        }
+    }
+    owned
 }
 
 fn add(ids: &mut Vec<&'static str>, id: &'static str) {
@@ -51,7 +78,6 @@ fn overlap(a: &[Episode], b: &[Episode]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::findings::Severity;
 
     fn storm_and_receiver(host: u8, at_ns: u64) -> Vec<Finding> {
         let finding = |id, host: u8, at_ns| Finding {
@@ -72,6 +98,37 @@ mod tests {
             (&["rnr.slow_receiver"][..], &["retry.storm"][..])
         );
         assert!(found[0].effects.is_empty() && found[1].causes.is_empty());
+    }
+
+    #[test]
+    fn an_owner_accounts_for_what_happens_between_its_hosts_only() {
+        let finding = |id, severity, hosts: &[u8], owns| {
+            let name = |host: &u8| (IpAddr::from([10, 0, 0, *host]), IpAddr::from([10, 0, 0, 9]), 17);
+            Finding {
+                named: hosts.iter().map(name).collect(),
+                owns,
+                ..Finding::new(id, severity, String::new())
+            }
+        };
+        let owner = |lossy: &[u8]| {
+            let mut found = vec![
+                finding("loss.before_tap", Severity::Critical, lossy, &[]),
+                finding("ecn.congestion", Severity::Warning, &[1, 2], &[]),
+                finding(
+                    "burst.incast",
+                    Severity::Warning,
+                    &[1, 2, 3],
+                    &["loss.before_tap", "ecn.congestion"],
+                ),
+            ];
+            relate(&mut found);
+            assert_eq!(found[1].owner, Some("burst.incast"));
+            (found[0].owner, found[2].severity, found[2].effects.clone())
+        };
+        let both = vec!["ecn.congestion", "loss.before_tap"];
+        assert_eq!(owner(&[1, 3]), (Some("burst.incast"), Severity::Critical, both));
+        assert_eq!(owner(&[1, 4]), (None, Severity::Warning, vec!["ecn.congestion"]));
+        assert_eq!(owner(&[]).0, None, "of unknown hosts");
     }
 
     #[test]

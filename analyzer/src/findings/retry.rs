@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::not_evaluated::{flows_unjudged, is_unjudged};
+use super::not_evaluated::{flows_not_evaluated, is_not_evaluated};
 use super::once::once;
-use super::span::{Judged, Span, impact, latest, run, spans};
+use super::span::{Cost, Judged, Span, Wait, impact, latest, run, spans};
 use super::title::{pair, title};
 use super::{Commands, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Raise, Unit, label};
@@ -111,7 +111,7 @@ impl<'a> Pair<'a> {
         let flows = || flows.iter().copied();
         let own = |flow: &Flow, of: fn(&Loss) -> u64| flow.loss.as_ref().map_or(0, of);
         let is_sequence =
-            |flow: &Flow| (flow.psn.is_some() || flow.psn_responses.is_some()) && !is_unjudged(flow);
+            |flow: &Flow| (flow.psn.is_some() || flow.psn_responses.is_some()) && !is_not_evaluated(flow);
         let sum = |of: &dyn Fn(&Flow) -> u64| once(flows(), of).iter().map(|(_, n)| n).sum::<u64>();
         let troubled = once(flows(), |flow| span.count(flow, Signal::Retransmitted, again(flow)));
         let of_troubled = |of: &dyn Fn(&Flow) -> u64| troubled.iter().map(|(flow, _)| of(flow)).sum::<u64>();
@@ -216,6 +216,12 @@ fn raise(input: &Input<'_>, hosts: (IpAddr, IpAddr), judged: &Judged<Pair<'_>>, 
     let (requester, responder) = ends::of_data(input, flows());
     let place = flows().next().map(|flow| Place::of(input, flow)).unwrap_or_default();
     let here = Commands::on(input, flows().next().map_or("", |flow| flow.link.as_str()));
+    let cost = Cost {
+        ratio: Some(storm.ratio()),
+        signal: Signal::Retransmitted,
+        lost: 0,
+        waits: &[Wait::Timeout, Wait::RecoveryDownstream],
+    };
     let mut raise = Raise::new(&STORM, Severity::Warning, title(diagnosis, [pair(src, dst)]))
         .advice(&advice)
         .evidence("late", storm.late)
@@ -223,12 +229,12 @@ fn raise(input: &Input<'_>, hosts: (IpAddr, IpAddr), judged: &Judged<Pair<'_>>, 
         .evidence("retransmitted_ratio", storm.ratio())
         .evidence("packets", storm.packets)
         .evidence("timeouts", storm.timeouts)
-        .evidence("flows_unjudged", flows_unjudged(input.facts))
+        .evidence("flows_unjudged", flows_not_evaluated(input.facts))
         .evidence("rnr_resent", storm.after_rnr)
         .flows(flows())
         .place(place)
         .ends(requester, responder)
-        .impact(impact(span, flows(), Some(storm.ratio()), Signal::Retransmitted, 0))
+        .impact(impact(span, flows(), &cost))
         .episodes(episodes.clone());
     if storm.late > 0 {
         raise = raise

@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
-use super::nak::{episodes_of, latest_nak, told};
-use super::not_evaluated::is_unjudged;
+use super::nak::{episodes_of, latest_nak};
+use super::not_evaluated::is_not_evaluated;
 use super::once::once;
-use super::span::{Judged, Span, impact, latest, run};
+use super::span::{Cost, Judged, Span, Wait, impact, latest, run, timed};
 use super::title::title;
 use super::{Commands, Impact, Place, ends};
 use super::{Entry, Family, Input, Measure, Raise, Unit, label};
@@ -62,7 +62,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let mut raised: Vec<(IpAddr, Vec<&Flow>, Judged<Slow>)> = Vec::new();
     for (host, flows) in by_host {
         let counted = |flow: &Flow| flow.ack.rnr_naks;
-        let spans = told(&flows, Signal::RnrNak, counted);
+        let spans = timed(&flows, Signal::RnrNak, counted);
         let judge = |span: &Span| Slow::of(input, host, &flows, span);
         if let Some(judged) = latest(&spans, run(flows.iter().copied()), judge) {
             raised.push((host, flows, judged));
@@ -136,7 +136,8 @@ fn raise(
     let again = once(requests(), |flow| {
         span.count(flow, Signal::RetransmittedAfterRnr, flow.loss.map_or(0, |loss| loss.rnr_resent))
     });
-    let cost = impact(span, again.iter().map(|(flow, _)| *flow), *ratio, Signal::RetransmittedAfterRnr, 0);
+    let cost = Cost { ratio: *ratio, signal: Signal::RetransmittedAfterRnr, lost: 0, waits: &[Wait::Rnr] };
+    let cost = impact(span, again.iter().map(|(flow, _)| *flow), &cost);
     let place = flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default();
     let here = Commands::on(input, flows.first().map_or("", |flow| flow.link.as_str()));
     let (requester, responder) = ends::of_answers(input, flows.iter().copied());
@@ -170,6 +171,6 @@ fn resent(flows: &[Flow]) -> HashMap<IpAddr, Option<u64>> {
             *sum += packets;
         }
     }
-    resent.extend(flows.iter().filter(|flow| is_unjudged(flow)).map(|flow| (flow.dst, None)));
+    resent.extend(flows.iter().filter(|flow| is_not_evaluated(flow)).map(|flow| (flow.dst, None)));
     resent
 }

@@ -1,8 +1,8 @@
 //! The episodes of a finding: when its signals showed in its flows, and the figures of one episode alone.
 
-use crate::analysis::{Facts, Flow};
+use crate::analysis::{Facts, Flow, Loss};
 use crate::findings::{Episode, Impact};
-use crate::metrics::loss::spells::{SPELL_NS, Signal};
+use crate::metrics::loss::spells::{Mark, SPELL_NS, Signal};
 
 /// A time in which a signal showed in some of several flows without 10 s of silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,10 +46,28 @@ impl Span {
             return all;
         }
         let unfollowed = flow.loss_unfollowed.map_or(0, |before| before.packets);
-        let begin = packets_at(facts, flow, self.before).unwrap_or(0).max(unfollowed);
-        let end = self.after.and_then(|after| packets_at(facts, flow, after)).unwrap_or(flow.packets);
+        let begin = self.at_begin(facts, flow, |mark| &mark.packets).max(unfollowed);
+        let end = self.at_end(facts, flow, |mark| &mark.packets, flow.packets);
         // What a mirror shows twice counts once.
         scaled(end.saturating_sub(begin), all, flow.packets.saturating_sub(unfollowed))
+    }
+
+    /// ECN-capable data packets of a flow meanwhile; of 10 s at least.
+    pub(super) fn capable(&self, facts: &Facts, flow: &Flow) -> u64 {
+        let all = flow.ecn_data.capable();
+        if self.whole {
+            return all;
+        }
+        let begin = self.at_begin(facts, flow, |mark| &mark.capable);
+        self.at_end(facts, flow, |mark| &mark.capable, all).saturating_sub(begin)
+    }
+
+    fn at_begin(&self, facts: &Facts, flow: &Flow, of: fn(&Mark) -> &Vec<u64>) -> u64 {
+        counted_at(facts, flow, self.before, of).unwrap_or(0)
+    }
+
+    fn at_end(&self, facts: &Facts, flow: &Flow, of: fn(&Mark) -> &Vec<u64>, all: u64) -> u64 {
+        self.after.and_then(|after| counted_at(facts, flow, after, of)).unwrap_or(all).min(all)
     }
 
     /// The episode, with the largest value of the finding's measure.
@@ -65,12 +83,12 @@ fn scaled(n: u64, part: u64, whole: u64) -> u64 {
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
-/// Packets of a flow until a mark.
-fn packets_at(facts: &Facts, flow: &Flow, number: u32) -> Option<u64> {
+/// Count of a flow at a mark.
+fn counted_at(facts: &Facts, flow: &Flow, number: u32, of: fn(&Mark) -> &Vec<u64>) -> Option<u64> {
     let mark = facts.marks.iter().find(|mark| mark.number == number)?;
     // The slot may have belonged to another flow then.
     let there = flow.first_ns < mark.time_ns;
-    Some(mark.packets.get(flow.slot as usize).copied().filter(|_| there).unwrap_or(0).min(flow.packets))
+    Some(of(mark).get(flow.slot as usize).copied().filter(|_| there).unwrap_or(0))
 }
 
 /// The times in which any of these signals showed in any of these flows, the latest first.
@@ -102,6 +120,18 @@ pub(super) fn spans<'a>(flows: impl IntoIterator<Item = &'a Flow>, signals: &[Si
     }
     spans.reverse();
     spans
+}
+
+/// The same of one signal; none where some of what was counted is not known with its time.
+pub(super) fn timed(flows: &[&Flow], signal: Signal, counted: impl Fn(&Flow) -> u64) -> Vec<Span> {
+    let timed =
+        |flow: &&Flow| flow.spells.of(signal).iter().map(|spell| spell.count).sum::<u64>() >= counted(flow);
+    if flows.iter().all(timed) { spans(flows.iter().copied(), &[signal]) } else { Vec::new() }
+}
+
+/// The times of spans, the oldest first, as episodes of a finding whose figures are those of the run.
+pub(super) fn episodes(spans: &[Span]) -> Vec<Episode> {
+    spans.iter().rev().map(|span| span.episode(None)).collect()
 }
 
 /// What is judged of one span after the other.
@@ -146,15 +176,52 @@ pub(super) fn run<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> Span {
     Span::whole(first_ns, last_ns)
 }
 
-/// What retransmissions cost in a span: `lost` packets of the flows that did not arrive beside them.
-pub(super) fn impact<'a>(
-    span: &Span,
-    flows: impl IntoIterator<Item = &'a Flow>,
-    ratio: Option<f64>,
-    signal: Signal,
-    lost: u64,
-) -> Impact {
-    let (mut packets, mut bytes) = (0, 0);
+/// A time that senders lose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// Until what was lost upstream is repaired.
+    RecoveryUpstream,
+    /// While what passed the tap is retransmitted.
+    RecoveryDownstream,
+    /// Silence before transport timeouts.
+    Timeout,
+    /// Between an RNR NAK and the retransmission.
+    Rnr,
+}
+
+impl Wait {
+    /// Its sum in a flow in a span, nanoseconds.
+    pub(super) fn of(self, span: &Span, flow: &Flow) -> u64 {
+        let (signal, of): (Signal, fn(&Loss) -> u64) = match self {
+            Self::RecoveryUpstream => {
+                (Signal::RecoveryUpstream, |loss| loss.before_tap.total_ns.unwrap_or(0))
+            }
+            Self::RecoveryDownstream => {
+                (Signal::RecoveryDownstream, |loss| loss.after_tap.total_ns.unwrap_or(0))
+            }
+            Self::Timeout => (Signal::TimeoutWait, |loss| loss.timeout_wait_ns),
+            Self::Rnr => (Signal::RnrWait, |loss| loss.rnr_wait_ns),
+        };
+        span.count(flow, signal, [flow.loss, flow.loss_responses].iter().flatten().map(of).sum())
+    }
+}
+
+/// What retransmissions cost in a span.
+pub(super) struct Cost<'a> {
+    /// Share of packets.
+    pub(super) ratio: Option<f64>,
+    /// What counts the retransmissions.
+    pub(super) signal: Signal,
+    /// Packets of the flows that did not arrive beside them.
+    pub(super) lost: u64,
+    /// Times that add up to the time lost.
+    pub(super) waits: &'a [Wait],
+}
+
+/// What retransmissions in these flows cost in a span.
+pub(super) fn impact<'a>(span: &Span, flows: impl IntoIterator<Item = &'a Flow>, cost: &Cost<'_>) -> Impact {
+    let &Cost { ratio, signal, lost, waits } = cost;
+    let (mut packets, mut bytes, mut waited) = (0, 0, 0);
     for flow in flows {
         let total = match signal {
             Signal::RetransmittedAfterRnr => flow.loss.map_or(0, |loss| loss.rnr_resent),
@@ -163,11 +230,12 @@ pub(super) fn impact<'a>(
         let again = span.count(flow, signal, total);
         packets += again;
         bytes += scaled(again, flow.payload_bytes, flow.packets);
+        waited += waits.iter().map(|wait| wait.of(span, flow)).sum::<u64>();
     }
     Impact {
         packets_ratio: ratio,
         retransmissions: Some(packets + lost),
         goodput_lost_bytes: (packets > 0).then(|| bytes + scaled(lost, bytes, packets)),
-        time_lost_ns: None,
+        time_lost_ns: (waited > 0).then_some(waited),
     }
 }

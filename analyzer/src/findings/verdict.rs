@@ -31,7 +31,8 @@ impl<'a> Verdict<'a> {
     /// The verdict over findings in the order of [`order::sort`](super::order::sort).
     #[must_use]
     pub fn of(findings: &'a [Finding]) -> Self {
-        let troubles = || findings.iter().filter(|finding| finding.severity > Severity::Info);
+        // What another finding owns counts with that one, which is as severe.
+        let troubles = || findings.iter().filter(|one| one.severity > Severity::Info && one.owner.is_none());
         let count = |severity| troubles().filter(|one| one.active && one.severity == severity).count() as u64;
         let (critical, warnings) = (count(Severity::Critical), count(Severity::Warning));
         let ended = troubles().filter(|one| !one.active).count() as u64;
@@ -88,6 +89,8 @@ mod tests {
         assert_eq!(verdict.health, Health::Critical);
         assert_eq!(verdict.sentence, "Critical: 1 active critical problem, 1 active warning");
         assert_eq!(Verdict::of(&all[1..]).sentence, "Degraded: 1 active warning");
+        let owned = Finding { owner: Some("burst.incast"), ..finding(Severity::Warning, true) };
+        assert_eq!(Verdict::of(&[all[1].clone(), owned]).sentence, "Degraded: 1 active warning");
     }
 
     #[test]

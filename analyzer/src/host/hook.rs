@@ -10,13 +10,16 @@ use super::kernel::KernelVersion;
 /// The user's `--hook`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum HookChoice {
-    /// TC on NICs, XDP on veth and other virtual ports.
+    /// TC: it changes nothing about the interface.
     #[default]
     Auto,
     /// XDP on ingress.
     Xdp,
     /// TC on ingress.
     Tc,
+    /// XDP where the interface carries nobody else's traffic, as in the demonstration: no notices of side effects.
+    #[value(skip)]
+    Private,
 }
 
 /// The user's `--xdp-mode`.
@@ -140,9 +143,8 @@ fn decide(
     let name = &interface.name;
     let tc = (Ingress::Tc, Vec::new());
     let wants_xdp = match hook {
-        HookChoice::Tc => false,
-        HookChoice::Xdp => true,
-        HookChoice::Auto => matches!(interface.kind, Kind::Veth | Kind::Tun),
+        HookChoice::Auto | HookChoice::Tc => false,
+        HookChoice::Xdp | HookChoice::Private => true,
     };
     if !wants_xdp {
         if mode != XdpModeChoice::Auto {
@@ -168,7 +170,15 @@ fn decide(
         XdpModeChoice::Auto => has_native(&interface.kind),
     };
     let generic = Ingress::Xdp { mode: XdpMode::Generic, frags: false };
+    let mut side_effects = |effects: String| {
+        if hook == HookChoice::Xdp {
+            notes.push(format!("while attached, {effects}; --hook tc does none of this"));
+        }
+    };
     if !native {
+        side_effects(format!(
+            "generic XDP turns off LRO and hardware GRO of {name}, and packets with little headroom are copied"
+        ));
         return (generic, vec![Ingress::Tc]);
     }
     let frags = interface.mtu > ONE_BUFFER_MTU;
@@ -182,12 +192,16 @@ fn decide(
         ));
         return tc;
     }
-    if resets_queues(interface) {
-        notes.push(format!(
-            "attaching and detaching native XDP may reset the queues of {name} and briefly interrupt \
-             its traffic; --hook tc does not"
-        ));
-    }
+    side_effects(match interface.kind {
+        Kind::Veth => format!(
+            "native XDP on {name} turns off segmentation offload at its peer, which slows TCP to less than half, and \
+             keeps the peer's MTU from being raised"
+        ),
+        _ => format!(
+            "native XDP may turn off LRO and limit the MTU of {name}, and attaching and detaching may reset its \
+             queues and briefly interrupt traffic"
+        ),
+    });
     let fallback = match mode {
         XdpModeChoice::Auto => vec![generic, Ingress::Tc],
         _ => vec![Ingress::Tc],
@@ -202,11 +216,6 @@ fn program(id: Option<u32>) -> String {
 /// Kinds whose drivers support native XDP; on NICs it is tried.
 fn has_native(kind: &Kind) -> bool {
     matches!(kind, Kind::Physical | Kind::Bond | Kind::Veth | Kind::Tun)
-}
-
-/// A bond passes the program to its members.
-fn resets_queues(interface: &Interface) -> bool {
-    matches!(interface.kind, Kind::Physical | Kind::Bond)
 }
 
 /// First kernel in which this driver supports multi-buffer frames.

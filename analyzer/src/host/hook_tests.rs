@@ -21,20 +21,41 @@ fn nic(driver: &str, mtu: u32) -> Interface {
 }
 
 #[test]
-fn auto_is_tc_on_nics_and_xdp_on_virtual_ports() {
-    for (kind, ingress) in [
-        (Kind::Physical, Ingress::Tc),
-        (Kind::Bond, Ingress::Tc),
-        (Kind::Bridge, Ingress::Tc),
-        (Kind::Vlan, Ingress::Tc),
-        (Kind::Netkit, Ingress::Tc),
-        (Kind::Other(String::new()), Ingress::Tc),
-        (Kind::Veth, NATIVE),
-        (Kind::Tun, NATIVE),
+fn auto_is_tc_on_every_interface() {
+    for kind in [
+        Kind::Physical,
+        Kind::Bond,
+        Kind::Bridge,
+        Kind::Vlan,
+        Kind::Netkit,
+        Kind::Other(String::new()),
+        Kind::Veth,
+        Kind::Tun,
     ] {
         let plan = auto(&interface("x", 1, kind.clone()), NEW);
-        assert_eq!(plan.ingress, ingress, "{kind:?}");
+        assert_eq!(plan.ingress, Ingress::Tc, "{kind:?}");
         assert!(plan.notes.is_empty(), "{:?}", plan.notes);
+    }
+}
+
+#[test]
+fn xdp_says_once_what_it_changes_unless_nobody_else_is_there() {
+    for (kind, mode, effect) in [
+        (Kind::Veth, XdpModeChoice::Auto, "segmentation offload at its peer"),
+        (Kind::Veth, XdpModeChoice::Native, "MTU from being raised"),
+        (Kind::Physical, XdpModeChoice::Auto, "reset its queues"),
+        (Kind::Tun, XdpModeChoice::Auto, "reset its queues"),
+        (Kind::Physical, XdpModeChoice::Generic, "hardware GRO"),
+        (Kind::Bridge, XdpModeChoice::Auto, "hardware GRO"),
+    ] {
+        let interface = interface("x0", 1, kind);
+        let plan_of = |hook| plan(hook, mode, &interface, NEW);
+        let [note] = &plan_of(HookChoice::Xdp).notes[..] else { panic!("one notice") };
+        for part in [effect, "x0", "--hook tc"] {
+            assert!(note.contains(part), "{part} in {note}");
+        }
+        let private = plan_of(HookChoice::Private);
+        assert!(private.ingress != Ingress::Tc && private.notes.is_empty(), "{private:?}");
     }
 }
 
@@ -49,7 +70,7 @@ fn tcx_needs_its_kernel() {
 fn a_foreign_xdp_program_is_never_replaced() {
     let mut veth = interface("veth0", 3, Kind::Veth);
     veth.xdp = Some(AttachedXdp { mode: XdpAttachment::Native, program_id: Some(12) });
-    for hook in [HookChoice::Auto, HookChoice::Xdp] {
+    for hook in [HookChoice::Private, HookChoice::Xdp] {
         for mode in [XdpModeChoice::Auto, XdpModeChoice::Native, XdpModeChoice::Generic] {
             let plan = plan(hook, mode, &veth, NEW);
             assert_eq!(plan.ingress, Ingress::Tc);
@@ -67,7 +88,7 @@ fn a_foreign_xdp_program_is_never_replaced() {
 fn xdp_on_a_nic_warns_and_can_fall_back() {
     let mut plan = xdp(XdpModeChoice::Auto, &nic("mlx5_core", 1500), NEW);
     assert_eq!(plan.ingress, NATIVE);
-    assert!(plan.notes[0].contains("reset the queues"), "{:?}", plan.notes);
+    assert!(plan.notes[0].contains("reset its queues"), "{:?}", plan.notes);
     assert_eq!(plan.refused("eth0", "not supported"), Some(GENERIC));
     assert!(plan.notes[1].contains("native XDP on eth0 failed (not supported)"), "{:?}", plan.notes);
     assert_eq!(plan.refused("eth0", "again"), Some(Ingress::Tc));
@@ -81,7 +102,6 @@ fn a_demanded_mode_has_no_other_xdp_to_fall_back_on() {
     assert_eq!(xdp(XdpModeChoice::Native, &eth0, NEW).fallback, [Ingress::Tc]);
     let generic = xdp(XdpModeChoice::Generic, &eth0, NEW);
     assert_eq!((generic.ingress, generic.fallback), (GENERIC, vec![Ingress::Tc]));
-    assert!(generic.notes.is_empty());
     let bridge = xdp(XdpModeChoice::Auto, &interface("br0", 4, Kind::Bridge), NEW);
     assert_eq!(bridge.ingress, GENERIC);
     let netkit = xdp(XdpModeChoice::Auto, &interface("nk0", 4, Kind::Netkit), NEW);
@@ -109,9 +129,10 @@ fn jumbo_frames_need_fragments_and_those_a_kernel() {
         }
     }
     let veth = |mtu| Interface { mtu, ..interface("veth0", 3, Kind::Veth) };
-    assert_eq!(auto(&veth(ONE_BUFFER_MTU), OLD).ingress, NATIVE);
-    assert_eq!(auto(&veth(ONE_BUFFER_MTU + 1), OLD).ingress, Ingress::Tc);
-    assert_eq!(auto(&veth(ONE_BUFFER_MTU + 1), NEW).ingress, NATIVE_FRAGS);
+    let on_veth = |mtu, kernel| xdp(XdpModeChoice::Auto, &veth(mtu), kernel).ingress;
+    assert_eq!(on_veth(ONE_BUFFER_MTU, OLD), NATIVE);
+    assert_eq!(on_veth(ONE_BUFFER_MTU + 1, OLD), Ingress::Tc);
+    assert_eq!(on_veth(ONE_BUFFER_MTU + 1, NEW), NATIVE_FRAGS);
     assert_eq!(xdp(XdpModeChoice::Generic, &veth(9000), OLD).ingress, GENERIC);
 }
 

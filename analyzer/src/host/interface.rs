@@ -304,7 +304,7 @@ pub fn list_with_hardware(root: &SysRoot) -> Result<Vec<Interface>> {
 }
 
 /// The raw answer about one interface, for readers of its other attributes.
-pub(super) fn raw(index: u32) -> Result<Vec<u8>> {
+pub(crate) fn raw(index: u32) -> Result<Vec<u8>> {
     let header = LinkHeader { index, ..LinkHeader::default() };
     let request = Request::new(libc::RTM_GETLINK, 0, &header.bytes());
     RouteSocket::open()?.get(&format!("read interface {index}"), request)

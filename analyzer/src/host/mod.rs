@@ -11,7 +11,7 @@
 //! | [`promisc`] | promiscuous mode for as long as a guard lives |
 //! | [`drops`], [`ethtool`], [`watch`] | drops, driver statistics, removal of interfaces |
 //! | [`filters`] | TC filters left by killed processes |
-//! | [`read`], [`ask`] | files and kernel queries, failures with reasons; recorded ones in tests |
+//! | [`read`], `guarded`, [`ask`] | files and kernel queries, failures with reasons; recorded ones in tests |
 //! | [`device`] | identity of an RDMA device; devlink's `enable_roce` |
 //! | [`port`], [`settings`] | ports, their GIDs and RoCE settings |
 //! | [`dcb`], [`nldev`] | data centre bridging, RDMA netlink |
@@ -41,6 +41,7 @@ pub mod drops;
 pub mod error;
 pub mod ethtool;
 pub mod filters;
+mod guarded;
 pub mod hook;
 pub mod interface;
 pub mod kernel;

@@ -12,20 +12,18 @@
 //! process: they are looked up below its own root, so that a container's files are read for what runs in it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::Component;
+use std::path::PathBuf;
 
 use serde::Serialize;
 
 use super::error::Result;
+use super::guarded::{self, Links};
 use super::process::{Container, Unreadable, comm};
 use super::read::{HostRoot, Unread};
 
 /// More than the memory map of any process takes.
 const MAX_MAP: u64 = 64 << 20;
-/// As the kernel has it (`MAXSYMLINKS`).
-const MAX_LINKS: usize = 40;
 
 /// A process that uses NCCL or has NCCL settings. RCCL has the same variable names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -242,13 +240,16 @@ fn variables(environ: &[u8]) -> BTreeMap<String, String> {
 /// The library that a process has mapped into its memory; `None` when there is none, or that cannot be
 /// read: processes of others have been counted already.
 fn library(root: &HostRoot, pid: u32) -> Option<Library> {
-    let map = fs::File::open(root.path(&format!("/proc/{pid}/maps"))).ok()?;
-    let mut lines = BufReader::new(map.take(MAX_MAP)).split(b'\n').map_while(std::result::Result::ok);
     let of = |line: &[u8]| {
         let named = |name: &str| line.windows(name.len()).any(|window| window == name.as_bytes());
         Library::FILES.into_iter().find(|(name, _)| named(name)).map(|(_, library)| library)
     };
-    lines.find_map(|line| of(&line))
+    let path = root.path(&format!("/proc/{pid}/maps"));
+    let search = move || {
+        let map = BufReader::new(guarded::open(&path)?.take(MAX_MAP));
+        Ok(map.split(b'\n').map_while(std::result::Result::ok).find_map(|line| of(&line)))
+    };
+    guarded::timed(search).ok()?
 }
 
 /// What the configuration files of a process say, of each variable what is said first; those that its
@@ -269,7 +270,7 @@ fn configured(
     };
     let mut found = BTreeMap::new();
     for file in first.into_iter().chain([format!("/etc/{stem}.conf")]) {
-        let text = inside(root, pid, &file).and_then(|path| unread.keep_if_there(root.regular(&path)));
+        let text = unread.keep_if_there(self::file(root, pid, &file));
         for (name, value) in settings(&text.unwrap_or_default()) {
             if name.starts_with("NCCL_") && !environment.contains_key(&name) {
                 found.entry(name).or_insert_with(|| Configured { value, file: file.clone() });
@@ -292,7 +293,7 @@ fn settings(text: &[u8]) -> Vec<(String, String)> {
 fn home(root: &HostRoot, pid: u32, environment: &BTreeMap<String, String>) -> Option<String> {
     let of_passwd = || {
         let user = user(root, pid)?.to_string();
-        let passwd = root.regular(&inside(root, pid, "/etc/passwd")?).ok()?;
+        let passwd = file(root, pid, "/etc/passwd").ok()?;
         let passwd = String::from_utf8_lossy(&passwd).into_owned();
         let mut entries = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
         let entry = entries.find(|entry| entry.get(2) == Some(&user.as_str()))?;
@@ -316,38 +317,10 @@ fn user(root: &HostRoot, pid: u32) -> Option<u64> {
     })
 }
 
-/// Where a path of a process lies for this one: symbolic links lead on below the process's own root, as
-/// they do for it, and never out of it. `None` where they lead in a circle.
-fn inside(root: &HostRoot, pid: u32, path: &str) -> Option<String> {
-    let base = format!("/proc/{pid}/root");
-    let path = if path.starts_with('/') {
-        path.to_owned()
-    } else {
-        format!("{}/{path}", root.link(&format!("/proc/{pid}/cwd")).ok()?.to_str()?)
-    };
-    let parts = |path: &str| path.rsplit('/').map(str::to_owned).collect::<Vec<_>>();
-    let (mut ahead, mut reached, mut links) = (parts(&path), Vec::new(), 0);
-    while let Some(part) = ahead.pop() {
-        match part.as_str() {
-            "" | "." => continue,
-            ".." => {
-                reached.pop();
-                continue;
-            }
-            _ => reached.push(part),
-        }
-        let Ok(target) = root.link(&format!("{base}/{}", reached.join("/"))) else { continue };
-        links += 1;
-        if links > MAX_LINKS {
-            return None;
-        }
-        reached.pop();
-        if target.components().next() == Some(Component::RootDir) {
-            reached.clear();
-        }
-        ahead.extend(parts(target.to_str()?));
-    }
-    Some(format!("{base}/{}", reached.join("/")))
+/// A file as process `pid` names it, from its working directory or absolute.
+fn file(root: &HostRoot, pid: u32, path: &str) -> Result<Vec<u8>> {
+    let folder = if path.starts_with('/') { PathBuf::new() } else { root.link(&format!("/proc/{pid}/cwd"))? };
+    root.of_process(pid, &folder.join(path).to_string_lossy(), Links::Below)
 }
 
 #[cfg(test)]

@@ -158,9 +158,7 @@ fn links_lead_where_they_lead_the_process_and_never_out_of_its_root() {
     }
     // What is no file is not waited for.
     std::fs::remove_file(&conf).unwrap();
-    let path = std::ffi::CString::new(conf.to_str().unwrap()).unwrap();
-    // SAFETY: the path is a string that ends with a zero byte and lives until the call is over.
-    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+    super::super::testing::fifo(&conf);
     let mut unread = Unread::new();
     let all = processes(&HostRoot::at(tree.path()), false, &mut unread);
     assert_eq!(all.found[0].number("NCCL_IB_TC"), Some(7));

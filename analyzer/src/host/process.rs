@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::guarded::Links;
 use super::read::HostRoot;
 
 /// A container, and the pod around it, from a process's control group.
@@ -45,7 +46,7 @@ impl Container {
     pub fn of(root: &HostRoot, pid: u32) -> Option<Self> {
         let mut found = Self::parse(&root.text(&format!("/proc/{pid}/cgroup")).ok()?)?;
         if found.id.is_some() || found.pod_uid.is_some() {
-            found.name = root.text(&format!("/proc/{pid}/root/etc/hostname")).ok();
+            found.name = host_name(root, pid);
         }
         Some(found)
     }
@@ -60,6 +61,16 @@ impl Container {
             .or_else(|| self.slurm_job.as_ref().map(|job| format!("slurm job {job}")))
             .unwrap_or_default()
     }
+}
+
+/// The host name in a container's own file, as runtimes write it there; `None` when the file holds anything else.
+fn host_name(root: &HostRoot, pid: u32) -> Option<String> {
+    /// Longest domain name.
+    const MAX_NAME: usize = 253;
+    let text = String::from_utf8(root.of_process(pid, "/etc/hostname", Links::Refused).ok()?).ok()?;
+    let name = text.trim();
+    let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    (!name.is_empty() && name.len() <= MAX_NAME && name.chars().all(valid)).then(|| name.to_owned())
 }
 
 /// `kubepods-burstable-pod12345678_1234_…` (systemd) or `pod12345678-1234-…` (cgroupfs).
@@ -123,6 +134,7 @@ pub fn comm(root: &HostRoot, pid: u32) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::{fifo, tree};
     use super::*;
 
     const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -152,6 +164,35 @@ mod tests {
         for none in ["0::/user.slice/user-0.slice/session-1.scope", "0::/podman", "", "x", "0::/job_x"] {
             assert_eq!(Container::parse(none), None, "{none}");
         }
+    }
+
+    #[test]
+    fn a_containers_host_name_is_no_pipe_and_no_file_of_the_host() {
+        let cgroup = format!("0::/system.slice/docker-{ID}.scope");
+        let files = |hostname: &str| {
+            tree(&[
+                ("proc/9/cgroup", cgroup.as_str()),
+                ("proc/9/root/etc/hostname", hostname),
+                ("proc/9/root/etc/other", "other"),
+                ("etc/shadow", "root:secret"),
+            ])
+        };
+        let name = |tree: &tempfile::TempDir| Container::of(&HostRoot::at(tree.path()), 9).unwrap().name;
+        assert_eq!(name(&files("worker-0.jobs\n")).as_deref(), Some("worker-0.jobs"));
+        let long = "x".repeat(254);
+        for refused in
+            ["-> /etc/other", "-> ../../../../etc/shadow", "root:secret", "a\nb", "\u{1b}[2J", &long]
+        {
+            assert_eq!(name(&files(refused)), None, "{refused:?}");
+        }
+        let shadow = files("x");
+        let hostname = shadow.path().join("proc/9/root/etc/hostname");
+        std::fs::remove_file(&hostname).unwrap();
+        std::os::unix::fs::symlink(shadow.path().join("etc/shadow"), &hostname).unwrap();
+        assert_eq!(name(&shadow), None, "a file of the host");
+        std::fs::remove_file(&hostname).unwrap();
+        fifo(&hostname);
+        assert_eq!(name(&shadow), None, "a pipe, which must not be waited for");
     }
 
     #[test]

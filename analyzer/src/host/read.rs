@@ -7,10 +7,8 @@ use std::path::{Component, Path, PathBuf};
 use serde::Serialize;
 
 use super::error::{HostError, Result};
+use super::guarded::{self, Links};
 use super::sysfs::SysRoot;
-
-/// More than any file read here holds; a broken driver must not fill the memory.
-const MAX_FILE: u64 = 1 << 20;
 
 /// The trees that are read: those of this host, or recorded ones.
 #[derive(Debug)]
@@ -67,38 +65,28 @@ impl HostRoot {
         if text.is_empty() { Err(failed(io::Error::other("the file is empty"))) } else { Ok(text) }
     }
 
-    /// The bytes of a file, up to a megabyte.
+    /// The bytes of a regular file, up to a megabyte.
     ///
     /// # Errors
-    /// When it is absent or unreadable.
+    /// When it is absent, unreadable or not a regular file, or belongs to a process and does not answer in time.
     pub fn bytes(&self, path: &str) -> Result<Vec<u8>> {
-        use std::io::Read as _;
-        let mut bytes = Vec::new();
-        fs::File::open(self.path(path))
-            .and_then(|file| file.take(MAX_FILE).read_to_end(&mut bytes))
-            .map_err(|e| HostError::system(format!("read {path}"), e))?;
-        Ok(bytes)
+        let at = self.path(path);
+        let of_process =
+            path.strip_prefix("/proc/").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        let bytes =
+            if of_process { guarded::timed(move || guarded::regular(&at)) } else { guarded::regular(&at) };
+        bytes.map_err(|e| HostError::system(format!("read {path}"), e))
     }
 
-    /// The bytes of an ordinary file in a place where others may have put anything: it is not waited for
-    /// a pipe, and no device is read. A symbolic link is not followed.
+    /// The bytes of a regular file at `path` as process `pid` names it, up to a megabyte.
     ///
     /// # Errors
-    /// When it is absent, unreadable or no ordinary file.
-    pub fn regular(&self, path: &str) -> Result<Vec<u8>> {
-        use std::io::Read as _;
-        use std::os::unix::fs::OpenOptionsExt as _;
-        let read = || {
-            let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
-            let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(self.path(path))?;
-            if !file.metadata()?.is_file() {
-                return Err(io::Error::other("not a regular file"));
-            }
-            let mut bytes = Vec::new();
-            file.take(MAX_FILE).read_to_end(&mut bytes)?;
-            Ok(bytes)
-        };
-        read().map_err(|e| HostError::system(format!("read {path}"), e))
+    /// As for [`Self::bytes`], and for links that are refused or form a circle.
+    pub fn of_process(&self, pid: u32, path: &str, links: Links) -> Result<Vec<u8>> {
+        let top = format!("/proc/{pid}/root");
+        let (root, file) = (self.path(&top), path.to_owned());
+        guarded::timed(move || guarded::below(&root, &file, links))
+            .map_err(|e| HostError::system(format!("read {top}{path}"), e))
     }
 
     /// True when there is such a file or folder.

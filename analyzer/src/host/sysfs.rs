@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
 use super::error::{HostError, Result};
+use super::guarded;
 use super::netns::NetNs;
 
 /// The root of a sysfs: `/sys`, a recorded tree, or a private mount.
@@ -51,7 +52,7 @@ impl SysRoot {
 
     /// The trimmed text of a file; `None` when absent, unreadable or empty.
     pub fn text(&self, path: impl AsRef<Path>) -> Option<String> {
-        let text = fs::read_to_string(self.join(path)).ok()?;
+        let text = String::from_utf8(guarded::regular(&self.join(path)).ok()?).ok()?;
         let text = text.trim();
         (!text.is_empty()).then(|| text.to_owned())
     }

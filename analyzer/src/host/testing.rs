@@ -35,6 +35,12 @@ pub(crate) fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
     root
 }
 
+/// Makes a pipe at `path`.
+pub(crate) fn fifo(path: &Path) {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+}
+
 /// Two namespaces joined by a link.
 pub(crate) struct VethPair {
     pub(crate) left: NetNs,

@@ -18,6 +18,8 @@ pub struct Checked {
     pub checked: u64,
     /// Those in which it was wrong.
     pub bad: u64,
+    /// First and last of these, Unix nanoseconds; 0 for none.
+    pub bad_ns: (u64, u64),
     /// Packets of which it cannot be computed: cut, fragments, lengths that contradict each other.
     pub unchecked: u64,
 }
@@ -26,6 +28,10 @@ impl Checked {
     /// Adds the packets of another flow.
     pub fn add(&mut self, other: &Self) {
         self.checked += other.checked;
+        let ((first, last), (other_first, other_last)) = (self.bad_ns, other.bad_ns);
+        let both = self.bad > 0 && other.bad > 0;
+        self.bad_ns =
+            (if both { first.min(other_first) } else { first.max(other_first) }, last.max(other_last));
         self.bad += other.bad;
         self.unchecked += other.unchecked;
     }
@@ -65,7 +71,12 @@ impl Collector {
             None => counts.unchecked += 1,
             Some(right) => {
                 counts.checked += 1;
-                counts.bad += u64::from(!right);
+                if !right {
+                    let (first, last) = counts.bad_ns;
+                    let first = if counts.bad == 0 { packet.time_ns } else { first.min(packet.time_ns) };
+                    counts.bad_ns = (first, last.max(packet.time_ns));
+                    counts.bad += 1;
+                }
             }
         }
     }

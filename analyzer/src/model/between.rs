@@ -76,6 +76,7 @@ mod tests {
             ordered,
             matched,
             only,
+            only_ns: [(0, 0); 2],
             copies: [0; 2],
             delay: Series::new(0, 0),
         };

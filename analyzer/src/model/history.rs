@@ -13,6 +13,7 @@ use super::snapshot::{self, FlowSnapshot};
 pub use super::snapshot::{BUSIEST, Snapshot};
 use crate::analysis::{Again, Entropy};
 use crate::sample::{Sample, SourceKind};
+use crate::util::deferred::discard;
 
 /// How far back snapshots are kept, in nanoseconds: ten minutes.
 pub const KEPT_NS: u64 = 600 * SECOND;
@@ -97,8 +98,6 @@ pub struct History {
     reset: Option<Arc<Snapshot>>,
     names: Option<Arc<Names>>,
     budget: usize,
-    /// Moments that are not kept any more: to free the memory of 65,536 flows takes milliseconds.
-    spent: Vec<Arc<Snapshot>>,
 }
 
 /// The snapshot of a sample that is not in the history yet; see [`History::prepare`].
@@ -122,7 +121,7 @@ impl History {
     /// Nothing yet; snapshots will take `budget` bytes at most, but always two.
     #[must_use]
     pub fn new(budget: usize) -> Self {
-        Self { snapshots: VecDeque::new(), reset: None, names: None, budget, spent: Vec::new() }
+        Self { snapshots: VecDeque::new(), reset: None, names: None, budget }
     }
 
     /// Takes a sample. One of the time of the newest snapshot is left out unless it is `last`; an earlier
@@ -166,7 +165,7 @@ impl History {
             Some(newest) if newest > sample.time_ns => self.clear(),
             Some(newest) if newest == sample.time_ns && !last => return,
             Some(newest) if newest == sample.time_ns => {
-                self.spent.extend(self.snapshots.pop_back().map(|kept| kept.snapshot));
+                discard(self.snapshots.pop_back());
             }
             _ => {}
         }
@@ -191,13 +190,7 @@ impl History {
 
     /// Forgets everything.
     pub fn clear(&mut self) {
-        self.spent.extend(self.snapshots.drain(..).map(|kept| kept.snapshot));
-        self.spent.extend(self.reset.take());
-    }
-
-    /// Moments that are not kept any more since the last call, for the caller to drop where nobody waits.
-    pub fn take_spent(&mut self) -> Vec<Arc<Snapshot>> {
-        std::mem::take(&mut self.spent)
+        discard((std::mem::take(&mut self.snapshots), self.reset.take()));
     }
 
     /// Counts from the newest snapshot on; false when there is none.
@@ -318,17 +311,16 @@ impl History {
         let (now, flows) = (newest.time_ns, newest.flows.len());
         let old = |kept: &Kept| now - kept.snapshot.time_ns > KEPT_NS;
         while self.snapshots.len() > 2 && self.snapshots.front().is_some_and(old) {
-            self.spent.extend(self.snapshots.pop_front().map(|kept| kept.snapshot));
+            discard(self.snapshots.pop_front());
         }
         let [(short, _), ..] = COMPLETE;
         let close = self.iter().rev().take_while(|m| now - m.time_ns <= short).count();
         let all_fit = flows * size_of::<FlowSnapshot>() * (close + 6) <= self.budget / COMPLETE_SHARE;
         let times = self.budget / COMPLETE_SHARE / (KEPT_NS / SECOND) as usize;
         let mut later_bucket = None;
-        let mut spent = Vec::new();
-        let mut trim = |snapshot: &mut Arc<Snapshot>| {
+        let trim = |snapshot: &mut Arc<Snapshot>| {
             if let Some(trimmed) = snapshot.trimmed(times) {
-                spent.push(std::mem::replace(snapshot, Arc::new(trimmed)));
+                discard(std::mem::replace(snapshot, Arc::new(trimmed)));
             }
         };
         for Kept { snapshot, .. } in self.snapshots.iter_mut().rev().skip(1) {
@@ -349,23 +341,21 @@ impl History {
                 later_bucket = Some(bucket);
             }
         }
-        self.spent.append(&mut spent);
         while self.bytes() > self.budget && self.snapshots.len() > 2 {
             let (before, older) = (self.snapshots.len(), self.snapshots.len() * 7 / 8);
             let mut place = 0;
-            let spent = &mut self.spent;
             // Where a time range begins, everything is needed for as long as there is room.
             self.snapshots.retain(|Kept { snapshot, .. }| {
                 place += 1;
                 let stays =
                     place > older || place % 2 == 1 || snapshot.complete && snapshot.flows.len() > BUSIEST;
                 if !stays {
-                    spent.push(Arc::clone(snapshot));
+                    discard(Arc::clone(snapshot));
                 }
                 stays
             });
             if self.snapshots.len() == before {
-                self.spent.extend(self.snapshots.pop_front().map(|kept| kept.snapshot));
+                discard(self.snapshots.pop_front());
             }
         }
     }

@@ -35,6 +35,7 @@ pub use counts::{Counts, Delta};
 pub use dedup::Dedup;
 pub use detail::Detail;
 pub use health::{FlowVerdicts, Judged, Kind, Level, State};
+use history::Names;
 pub use history::{History, Snapshot, TimeRange};
 use snapshot::{Earlier, Finder, FlowSnapshot, Found, LinkSnapshot};
 
@@ -228,10 +229,7 @@ impl Model {
             .filter(|ns| *ns > 0)
             .map(|ns| ns as f64 / NS_PER_S);
         let base = base.filter(|_| seconds.is_some());
-        let since = |now: &Counts, then: Option<&Counts>| {
-            let counts = now.since(then?)?;
-            Some(Delta { counts, seconds: seconds? })
-        };
+        let since = |now: &Counts, then: Option<&Counts>| since(now, then, seconds);
         let reset = history.reset_point().filter(|reset| reset.time_ns < end.time_ns);
         let mut rows = Rows {
             earlier: base.map(|base| Earlier::new(&base.flows, base.complete)),
@@ -240,19 +238,7 @@ impl Model {
             seconds,
         };
         let rows: Vec<Row> = (0..).zip(&end.flows).map(|(number, flow)| rows.row(number, flow)).collect();
-        let none = LinkSnapshot::default();
-        let links = end.links.iter().zip(&names.links).enumerate().map(|(i, (link, (name, direction)))| {
-            let of = |snapshot: Option<&'_ Snapshot>| snapshot.map(|m| *m.links.get(i).unwrap_or(&none));
-            LinkRow {
-                name: name.clone(),
-                direction: *direction,
-                flows: link.flows,
-                total: after_reset(&link.total, of(reset).map(|l| l.total).as_ref()),
-                delta: since(&link.grown, of(base.map(Arc::as_ref)).map(|l| l.grown).as_ref()),
-                skipped: link.skipped,
-            }
-        });
-        let links = links.collect();
+        let links = links(end, names, reset, base.map(Arc::as_ref), seconds);
         let whole = range == TimeRange::All;
         let basis = match seconds {
             None => Basis::Unknown,
@@ -327,6 +313,35 @@ impl Model {
 /// What was counted after a reset. Sums may be smaller now, since flows were retired.
 fn after_reset(total: &Counts, reset: Option<&Counts>) -> Counts {
     reset.map_or(*total, |reset| total.less(reset))
+}
+
+/// Packets counted between two snapshots that are `seconds` apart; `None` when that is unknown, or a counter went back.
+fn since(now: &Counts, then: Option<&Counts>, seconds: Option<f64>) -> Option<Delta> {
+    let counts = now.since(then?)?;
+    Some(Delta { counts, seconds: seconds? })
+}
+
+/// The rows of links; `base` is the snapshot before the time range.
+fn links(
+    end: &Snapshot,
+    names: &Names,
+    reset: Option<&Snapshot>,
+    base: Option<&Snapshot>,
+    seconds: Option<f64>,
+) -> Vec<LinkRow> {
+    let none = LinkSnapshot::default();
+    let row = |(i, (link, (name, direction))): (usize, (&LinkSnapshot, &(String, Option<Direction>)))| {
+        let of = |snapshot: Option<&Snapshot>| snapshot.map(|m| *m.links.get(i).unwrap_or(&none));
+        LinkRow {
+            name: name.clone(),
+            direction: *direction,
+            flows: link.flows,
+            total: after_reset(&link.total, of(reset).map(|l| l.total).as_ref()),
+            delta: since(&link.grown, of(base).map(|l| l.grown).as_ref(), seconds),
+            skipped: link.skipped,
+        }
+    };
+    end.links.iter().zip(&names.links).enumerate().map(row).collect()
 }
 
 /// Makes rows of flows.

@@ -144,15 +144,13 @@ impl Snapshot {
     }
 }
 
-/// What is kept of a sample that follows `previous` and counts `again` what it says.
+/// The snapshot of a sample that follows `previous`, with the sample's `again`.
 pub(super) fn snapshot(sample: &Sample, again: &Again, previous: Option<&Snapshot>) -> Snapshot {
     let mut links: Vec<LinkSnapshot> = sample.links.iter().map(link).collect();
-    let mut total = LinkSnapshot::default();
     let mut flows = Vec::with_capacity(sample.flows.len());
     let mut earlier = previous.map(|p| Earlier::new(&p.flows, p.complete));
     let mut weights: Vec<(u64, u32)> = Vec::with_capacity(sample.flows.len());
     let timed = sample.metrics.latency.as_ref();
-    let none = Histogram::default();
     let mut histogram_bytes = 0;
     let mut dedup = Sum::new(again);
     let between = between::lost(sample);
@@ -172,20 +170,10 @@ pub(super) fn snapshot(sample: &Sample, again: &Again, previous: Option<&Snapsho
             Some(Found::New) => Some(counts),
             Some(Found::Unknown) | None => None,
         };
-        let mut histogram = timed
+        let histogram = timed
             .map(|timed| timed.get(flow.slot).map(|figure| figure.histogram.clone()).unwrap_or_default());
         histogram_bytes += histogram.as_ref().map_or(0, Histogram::bytes);
-        let before = match then {
-            Some(Found::At(_, then)) => then.histogram.as_ref(),
-            Some(Found::New) => Some(&none),
-            Some(Found::Unknown) | None => None,
-        };
-        let latency = histogram.as_ref().zip(before).and_then(|(now, before)| now.since(before));
-        let latency = latency.map(|times| (times.p50, times.tail()));
-        if latency.is_none() && histogram.as_ref() == before {
-            // The same times need memory once.
-            histogram = before.cloned();
-        }
+        let (histogram, latency) = latency_since(histogram, then);
         if let Some(link) = links.get_mut(usize::from(flow.key.link)) {
             link.total.add(&counts);
             link.flows += 1;
@@ -197,29 +185,12 @@ pub(super) fn snapshot(sample: &Sample, again: &Again, previous: Option<&Snapsho
         weights.push((since.map_or(0, |s| s.bytes), at));
         flows.push(FlowSnapshot { id, counts, histogram, latency });
     }
-    for (at, link) in links.iter_mut().enumerate() {
-        let none = LinkSnapshot::default();
-        if let Some(previous) = previous {
-            grow(link, previous.links.get(at).unwrap_or(&none));
-        }
-        total.total.add(&link.total);
-        total.grown.add(&link.grown);
-        total.flows += link.flows;
-        total.skipped.packets += link.skipped.packets;
-        total.skipped.bytes += link.skipped.bytes;
-    }
+    let total = total(&mut links, previous);
     let grown = match previous {
         Some(previous) => total.grown.less(&previous.total.grown),
         None => total.grown,
     };
     let dedup = dedup.snapshot(&total.total, &grown, total.flows, previous.map(|previous| &previous.dedup));
-    let mut busiest = Vec::new();
-    if weights.len() > BUSIEST {
-        weights.select_nth_unstable_by(BUSIEST, |a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
-        weights.truncate(BUSIEST);
-        busiest = weights.into_iter().map(|(_, at)| at).collect();
-        busiest.sort_unstable();
-    }
     Snapshot {
         time_ns: sample.time_ns,
         start_ns: sample.window.map(|(first, _)| first),
@@ -231,9 +202,57 @@ pub(super) fn snapshot(sample: &Sample, again: &Again, previous: Option<&Snapsho
         retired_flows: sample.links.iter().map(|l| l.retired.flows).sum(),
         skipped: skipped(sample),
         lost: lost(sample),
-        busiest,
+        busiest: busiest(weights),
         histogram_bytes,
     }
+}
+
+/// The histogram of a flow, which shares the memory of the earlier one where no request was answered since, and the median
+/// and tail of the requests answered since.
+fn latency_since(
+    histogram: Option<Histogram>,
+    then: Option<Found<'_>>,
+) -> (Option<Histogram>, Option<(Bucket, Option<Bucket>)>) {
+    let none = Histogram::default();
+    let before = match then {
+        Some(Found::At(_, then)) => then.histogram.as_ref(),
+        Some(Found::New) => Some(&none),
+        Some(Found::Unknown) | None => None,
+    };
+    let latency = histogram.as_ref().zip(before).and_then(|(now, before)| now.since(before));
+    let latency = latency.map(|times| (times.p50, times.tail()));
+    if latency.is_none() && histogram.as_ref() == before {
+        return (before.cloned(), latency);
+    }
+    (histogram, latency)
+}
+
+/// Adds to each link its growth before `previous`, and returns the sum of all links.
+fn total(links: &mut [LinkSnapshot], previous: Option<&Snapshot>) -> LinkSnapshot {
+    let (mut total, none) = (LinkSnapshot::default(), LinkSnapshot::default());
+    for (at, link) in links.iter_mut().enumerate() {
+        if let Some(previous) = previous {
+            grow(link, previous.links.get(at).unwrap_or(&none));
+        }
+        total.total.add(&link.total);
+        total.grown.add(&link.grown);
+        total.flows += link.flows;
+        total.skipped.packets += link.skipped.packets;
+        total.skipped.bytes += link.skipped.bytes;
+    }
+    total
+}
+
+/// Places of the busiest flows by their bytes since the snapshot before; empty where all are among them.
+fn busiest(mut weights: Vec<(u64, u32)>) -> Vec<u32> {
+    if weights.len() <= BUSIEST {
+        return Vec::new();
+    }
+    weights.select_nth_unstable_by(BUSIEST, |a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+    weights.truncate(BUSIEST);
+    let mut busiest: Vec<u32> = weights.into_iter().map(|(_, at)| at).collect();
+    busiest.sort_unstable();
+    busiest
 }
 
 /// Adds what a link counted since `previous` to what had grown before. Packets, bytes, ECN and CNP come

@@ -250,6 +250,29 @@ pub fn link_name(link: &LinkRow) -> String {
     }
 }
 
+/// How the table is sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sort {
+    /// By which column.
+    pub by: Id,
+    /// Largest first.
+    pub descending: bool,
+}
+
+impl Sort {
+    /// By a column in its natural direction.
+    #[must_use]
+    pub fn by(id: Id) -> Self {
+        Self { by: id, descending: column(id).kind.largest_first() }
+    }
+}
+
+impl Default for Sort {
+    fn default() -> Self {
+        Self::by(Id::State)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::bar;

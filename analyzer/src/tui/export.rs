@@ -1,16 +1,12 @@
-//! Exports: the table of a screen as CSV or JSON, or packet headers as pcapng.
+//! Exported files: the table of a screen as CSV or JSON, or packet headers as pcapng.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::app::{Action, App, Data, File};
-use super::screen::Screen;
-use super::table::Group;
-use super::{log, sheet};
-use crate::packet::pcapng;
-use crate::util::units;
+use super::column::{self, Column, Kind};
+use super::data::Data;
 
 /// The form of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +15,19 @@ pub enum Form {
     Csv,
     /// An array of objects.
     Json,
+}
+
+/// A file to be written to the working directory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct File {
+    /// Its name without the ending; a number is appended where the name is taken.
+    pub name: String,
+    /// The ending.
+    pub ending: &'static str,
+    /// Its contents in a few words, for the message.
+    pub what: String,
+    /// The contents.
+    pub content: Content,
 }
 
 /// A table for export: names, and values by row; null is unknown.
@@ -118,73 +127,25 @@ impl Content {
         match self {
             Self::Bytes(bytes) => bytes,
             Self::Sheet(sheet, form) => sheet.text(form).into_bytes(),
-            Self::Rows(data, rows, form) => sheet::of_rows(&data, &rows).text(form).into_bytes(),
+            Self::Rows(data, rows, form) => of_rows(&data, &rows).text(form).into_bytes(),
         }
     }
 }
 
-impl App {
-    pub(super) fn export(&mut self, form: Form) -> Action {
-        let content = match &self.data {
-            // With many rows this takes too long for a key.
-            Some(data) if self.screen == Screen::Qps && self.table.group == Group::None => {
-                Content::Rows(Arc::clone(data), self.table.order.clone(), form)
-            }
-            _ => Content::Sheet(self.sheet(), form),
-        };
-        let rows = match &content {
-            Content::Bytes(_) => 0,
-            Content::Sheet(sheet, _) => sheet.rows.len(),
-            Content::Rows(_, order, _) => order.len(),
-        };
-        if rows == 0 {
-            self.answer = Some("nothing to export on this screen".into());
-            return Action::Draw;
-        }
-        let time = self.data.as_ref().map_or(0, |data| data.model.time_ns);
-        Action::Write(File {
-            name: format!("rocescope-{}-{}", self.screen.name(), units::stamp_utc(time)),
-            ending: match form {
-                Form::Csv => "csv",
-                Form::Json => "json",
-            },
-            what: units::plural(rows as u64, "row"),
-            content,
-        })
+/// Every column of these rows. Rates are per second, ratios fractions of 1.
+pub(super) fn of_rows(data: &Data, rows: &[usize]) -> Sheet {
+    let cx = data.context();
+    let columns: Vec<&Column> = columns(false).collect();
+    let rows = rows.iter().filter_map(|index| data.model.rows.get(*index));
+    Sheet {
+        names: columns.iter().map(|column| column.name.to_owned()).collect(),
+        rows: rows.map(|row| columns.iter().map(|column| column.value(row, cx).json()).collect()).collect(),
     }
+}
 
-    /// The latest packet headers of the selected queue pair, both directions; without a selection, of all.
-    pub(super) fn capture(&mut self) -> Action {
-        let selected = match self.screen {
-            Screen::Events => {
-                let listed = self.events.selected.and_then(|at| self.shown_events().nth(at));
-                listed.map(|listed| (listed.entry.key, None))
-            }
-            _ => self.data.as_ref().and_then(|data| match &data.detail {
-                Some((detail, other)) => Some((detail.id.key, other.as_ref().map(|other| other.id.key))),
-                None => self.table.selected.map(|id| (id.key, None)),
-            }),
-        };
-        let of = |key: &rocescope_common::account::FlowKey| match &selected {
-            None => true,
-            Some((one, other)) => key == one || Some(*key) == *other,
-        };
-        let packets = self.log.packets().filter(|event| of(&event.key));
-        let (bytes, count) = pcapng::file(packets, log::describe);
-        if count == 0 {
-            self.answer =
-                Some("no packet headers stored for this queue pair: it had no NAK, RNR, gap or CNP".into());
-            return Action::Draw;
-        }
-        let time = self.data.as_ref().map_or(0, |data| data.model.time_ns);
-        let qp = selected.map_or_else(|| "all".to_owned(), |(key, _)| format!("qp{}", key.dest_qp));
-        Action::Write(File {
-            name: format!("rocescope-{qp}-{}", units::stamp_utc(time)),
-            ending: "pcapng",
-            what: units::plural(count as u64, "packet header"),
-            content: Content::Bytes(bytes),
-        })
-    }
+/// Columns of rows, or of groups.
+pub(super) fn columns(grouped: bool) -> impl Iterator<Item = &'static Column> {
+    column::COLUMNS.iter().filter(move |c| c.kind != Kind::Share && (!grouped || c.kind.sums_up()))
 }
 
 #[cfg(test)]

@@ -2,34 +2,39 @@
 //!
 //! | folder or module | holds |
 //! |---|---|
-//! | `state` | everything shown, and what keys, the mouse, samples and events change in it; pure |
-//! | `screens` | one module per screen and per part of the frame around them; pure |
-//! | `widgets` | what screens share: text spans, bars, scrolling, wrapping, boxes, short names |
+//! | `state` | the state that screens share |
+//! | `screens` | a module per screen: its state, its keys, its drawing, its export |
+//! | [`app`] | both together: changes by keys, mouse, samples and events; the frame around the screens |
+//! | `widgets` | parts of pictures: text spans, bars, scrolling, boxes, short names |
 //! | `runtime` | threads, terminal, files, the loop: everything that is not pure |
 //! | [`mod@column`], [`query`] | the columns of the flow table, the filter |
-//! | [`export`] | what is shown, as a file |
+//! | [`export`] | exported tables and files |
 //! | [`key`] | the table of keys, which is the help too |
 //! | [`layout`], [`theme`], [`settings`] | areas of the terminal, colours and symbols, what the user configures |
+//!
+//! Imports go down this list of layers: `runtime`, `app`, `screens`, `state`, the rest.
 
+pub mod app;
 pub mod column;
 pub mod export;
 pub mod key;
 pub mod layout;
 pub mod query;
 mod runtime;
-mod screens;
+pub mod screens;
 pub mod settings;
-mod sheet;
 mod state;
 pub mod theme;
 mod widgets;
 
+pub use app::{Action, App, End, draw, mouse, render};
 pub use runtime::run;
-pub use screens::render;
+pub use screens::flows::table;
 pub use settings::Options;
-pub use state::app::{Action, App, End};
 pub use state::screen::Screen;
+use state::texts;
 pub use state::{
-    analysis, app, cursor, data, groups, idle, job, log, matrix, mouse, prompt, screen, shown, table, trail,
+    analysis, cursor, data, filter, focus, idle, log, matrix, messages, overlay, preparation, prompt, screen,
+    timeline, trail, view,
 };
 use widgets::names;

@@ -88,11 +88,11 @@ impl Query {
     pub(super) fn event(
         &self,
         entry: &log::Entry,
-        stand: &log::Stand,
+        state: &log::EntryState,
         link: &str,
         flow: Option<(&Row, Context<'_>)>,
     ) -> bool {
-        self.filter.as_ref().is_none_or(|filter| filter.holds(&EventFacts { entry, stand, link, flow }))
+        self.filter.as_ref().is_none_or(|filter| filter.holds(&EventFacts { entry, state, link, flow }))
     }
 }
 
@@ -184,7 +184,7 @@ impl Facts for RowFacts<'_> {
 /// The facts of an event: its own, and those of its flow.
 struct EventFacts<'a> {
     entry: &'a log::Entry,
-    stand: &'a log::Stand,
+    state: &'a log::EntryState,
     link: &'a str,
     flow: Option<(&'a Row, Context<'a>)>,
 }
@@ -244,7 +244,7 @@ impl Facts for EventFacts<'_> {
         let key = &self.entry.key;
         let (src, dst) = (address(key.family, key.src), address(key.family, key.dst));
         let (kind, qp) = (self.entry.class.word, key.dest_qp);
-        let text = format!("{kind} {src} {dst} qp{qp} {} {}", self.link, self.stand.text);
+        let text = format!("{kind} {src} {dst} qp{qp} {} {}", self.link, self.state.text);
         Some(text.to_lowercase().contains(&word.text))
     }
 }

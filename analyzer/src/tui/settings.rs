@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, de};
 
+use super::column::Sort;
 use super::column::{self, Id};
 use super::key::{Key, Keys};
 use super::query::Query;
 use super::screen::Screen;
-use super::table::Sort;
 use super::theme::{self, Palette};
 use crate::model::history;
 use crate::report;

@@ -1,6 +1,7 @@
-//! Units, durations, text layout, colours, notices, and work in the background.
+//! Units, durations, text layout, colours, notices, work and freeing memory in the background.
 
 pub(crate) mod background;
+pub mod deferred;
 pub(crate) mod layout;
 pub mod notice;
 pub mod style;

@@ -14,11 +14,11 @@ use rocescope::tui::table::Group;
 const SECONDS: u64 = 14;
 
 fn time_ns(app: &App) -> u64 {
-    app.data.as_ref().unwrap().model.time_ns
+    app.view.data.as_ref().unwrap().model.time_ns
 }
 
 fn selected(app: &App) -> Option<usize> {
-    app.table.cursor.selected
+    app.screens.flows.cursor.selected
 }
 
 /// The state in which the keys of a binding are tried: on a screen where they are bound, still or moving.
@@ -31,7 +31,7 @@ fn ready(world: &World, binding: &Binding) -> App {
     if binding.when == When::Still {
         press(&mut app, &[Key::Char(' ')]);
     }
-    assert_eq!(app.still(), binding.when == When::Still);
+    assert_eq!(app.view.timeline.still(), binding.when == When::Still);
     app
 }
 
@@ -50,7 +50,7 @@ fn every_key_of_the_table_does_what_the_table_says() {
 #[expect(clippy::too_many_lines, reason = "a case for each input")]
 fn check(input: Input, app: &mut App, key: Key) {
     let press = |app: &mut App, keys: &[Key]| press(app, keys);
-    let rows = app.table.order.len();
+    let rows = app.screens.flows.order.len();
     assert!(rows > 4);
     match input {
         Input::Up => {
@@ -79,43 +79,40 @@ fn check(input: Input, app: &mut App, key: Key) {
             assert_eq!(selected(app), Some(rows - 1));
         }
         Input::Left | Input::Right => {
-            let columns = app.data.as_ref().unwrap().matrix.size().1;
+            let columns = app.view.data.as_ref().unwrap().matrix.size().1;
             assert!(columns > 1);
             let (from, to) = if input == Input::Left { (1, 0) } else { (0, 1) };
-            app.cell.1 = from;
+            app.screens.matrix.cell.1 = from;
             press(app, &[key]);
-            assert_eq!(app.cell.1, to);
+            assert_eq!(app.screens.matrix.cell.1, to);
         }
         Input::Open => {
             press(app, &[key]);
-            assert_eq!(app.screen, Screen::Detail);
-            assert_eq!(
-                app.data.as_ref().unwrap().detail.as_ref().map(|(this, _)| this.id),
-                app.table.selected
-            );
+            assert_eq!(app.view.screen, Screen::Detail);
+            assert_eq!(app.screens.detail.shown.as_ref().map(|(this, _)| this.id), app.view.selected);
         }
         Input::Screen(number) => {
             press(app, &[key]);
-            assert_eq!(app.screen, Screen::ALL[number]);
+            assert_eq!(app.view.screen, Screen::ALL[number]);
         }
         Input::NextScreen => {
             press(app, &[key]);
-            assert_eq!(app.screen, Screen::Detail);
+            assert_eq!(app.view.screen, Screen::Detail);
         }
         Input::PreviousScreen => {
             press(app, &[key]);
-            assert_eq!(app.screen, Screen::Overview);
+            assert_eq!(app.view.screen, Screen::Overview);
         }
         Input::SortNext | Input::SortPrevious => {
-            let columns = app.columns();
+            let columns = app.screens.flows.columns(&app.view);
             press(app, &[key]);
             let at = if input == Input::SortNext { 1 } else { columns.len() - 1 };
-            assert_eq!(app.table.sort.by, columns[at].column.id);
+            assert_eq!(app.screens.flows.sort.by, columns[at].column.id);
         }
         Input::Reverse => {
-            let (up, order) = (app.table.sort.descending, app.table.order.clone());
+            let (up, order) = (app.screens.flows.sort.descending, app.screens.flows.order.clone());
             press(app, &[key]);
-            assert!(app.table.sort.descending != up && app.table.order != order);
+            assert!(app.screens.flows.sort.descending != up && app.screens.flows.order != order);
         }
         Input::Columns => {
             press(app, &[key]);
@@ -123,44 +120,44 @@ fn check(input: Input, app: &mut App, key: Key) {
         }
         Input::Group => {
             press(app, &[key]);
-            assert_eq!(app.table.group, Group::Hosts);
-            assert!(!app.table.groups.is_empty());
+            assert_eq!(app.screens.flows.group, Group::Hosts);
+            assert!(!app.screens.flows.groups.is_empty());
         }
         Input::Mark => {
             press(app, &[Key::Down, key]);
-            assert_eq!(app.table.marked.len(), 1);
+            assert_eq!(app.view.marked.len(), 1);
             press(app, &[key]);
-            assert!(app.table.marked.is_empty());
+            assert!(app.view.marked.is_empty());
         }
         Input::OnlyMarked => {
             press(app, &[Key::Down, Key::Char('m'), key]);
-            assert_eq!(app.table.order.len(), 1);
+            assert_eq!(app.screens.flows.order.len(), 1);
             press(app, &[key]);
-            assert_eq!(app.table.order.len(), rows);
+            assert_eq!(app.screens.flows.order.len(), rows);
         }
         Input::Follow => {
             press(app, &[key]);
-            assert!(app.table.follow && app.answer.is_some());
+            assert!(app.screens.flows.follow && app.view.messages.answer.is_some());
             press(app, &[key]);
-            assert!(!app.table.follow);
+            assert!(!app.screens.flows.follow);
         }
         Input::Metric => {
             press(app, &[key]);
-            assert_eq!(app.metric, Metric::Ce);
+            assert_eq!(app.screens.matrix.metric, Metric::Ce);
         }
         Input::MoreUplinks => {
             assert_eq!(press(app, &[key]), Action::Analyse);
-            let first = app.uplinks.unwrap();
-            assert_eq!((press(app, &[key]), app.uplinks), (Action::Analyse, Some(2 * first)));
+            let first = app.screens.links.uplinks.unwrap();
+            assert_eq!((press(app, &[key]), app.screens.links.uplinks), (Action::Analyse, Some(2 * first)));
         }
         Input::FewerUplinks => {
-            app.uplinks = Some(8);
-            assert_eq!((press(app, &[key]), app.uplinks), (Action::Analyse, Some(4)));
+            app.screens.links.uplinks = Some(8);
+            assert_eq!((press(app, &[key]), app.screens.links.uplinks), (Action::Analyse, Some(4)));
         }
         Input::Filter => {
             press(app, &[key, Key::Char('x')]);
             assert_eq!(app.prompt.as_ref().map(|prompt| prompt.purpose), Some(Purpose::Filter));
-            assert_eq!(app.filter, "x");
+            assert_eq!(app.view.filter.text, "x");
         }
         Input::GoTo => {
             press(app, &[key]);
@@ -168,9 +165,9 @@ fn check(input: Input, app: &mut App, key: Key) {
         }
         Input::Pause => {
             press(app, &[key]);
-            assert!(app.paused && app.shown_ns.is_some());
+            assert!(app.view.timeline.paused && app.view.timeline.shown_ns.is_some());
             press(app, &[key]);
-            assert!(!app.paused && app.shown_ns.is_none());
+            assert!(!app.view.timeline.paused && app.view.timeline.shown_ns.is_none());
         }
         Input::Earlier => {
             let now = time_ns(app);
@@ -185,7 +182,7 @@ fn check(input: Input, app: &mut App, key: Key) {
         Input::JumpBack => {
             let now = time_ns(app);
             press(app, &[key]);
-            assert!(app.paused);
+            assert!(app.view.timeline.paused);
             assert_eq!(time_ns(app), now - 10_000_000_000);
         }
         Input::JumpForward => {
@@ -194,20 +191,20 @@ fn check(input: Input, app: &mut App, key: Key) {
             assert_eq!(time_ns(app), now);
         }
         Input::Faster | Input::Slower => {
-            app.speed = Some(1.0);
+            app.view.timeline.speed = Some(1.0);
             let speed = if input == Input::Faster { 2.0 } else { 0.5 };
             assert_eq!(press(app, &[key]), Action::Send(Command::Speed(speed)));
         }
         Input::TimeRange => {
-            assert_eq!((press(app, &[key]), app.range), (Action::Analyse, TimeRange::Minute));
+            assert_eq!((press(app, &[key]), app.view.range), (Action::Analyse, TimeRange::Minute));
         }
         Input::Reset => {
-            let packets = |app: &App| app.data.as_ref().unwrap().model.total.packets;
+            let packets = |app: &App| app.view.data.as_ref().unwrap().model.total.packets;
             assert!(packets(app) > 0);
             press(app, &[key]);
             let next = Arc::new(World::sick().at(SECONDS));
             app.on_sample(next);
-            assert!(app.answer.is_some() && app.history.reset_point().is_some());
+            assert!(app.view.messages.answer.is_some() && app.view.timeline.history.reset_point().is_some());
         }
         Input::ExportCsv | Input::ExportJson => {
             let Action::Write(file) = press(app, &[key]) else { panic!("{key}") };
@@ -217,10 +214,10 @@ fn check(input: Input, app: &mut App, key: Key) {
         Input::Capture => {
             let event = World::sick().events(SECONDS).into_iter().find(|event| !event.headers.is_empty());
             let key_of = event.unwrap().key;
-            let data = app.data.as_ref().unwrap();
-            app.table.selected = data.model.rows.iter().map(|row| row.id).find(|id| id.key == key_of);
-            assert!(app.table.selected.is_some());
-            let Action::Write(file) = press(app, &[key]) else { panic!("{:?}", app.answer) };
+            let data = app.view.data.as_ref().unwrap();
+            app.view.selected = data.model.rows.iter().map(|row| row.id).find(|id| id.key == key_of);
+            assert!(app.view.selected.is_some());
+            let Action::Write(file) = press(app, &[key]) else { panic!("{:?}", app.view.messages.answer) };
             let bytes = file.content.into_bytes();
             assert_eq!((file.ending, &bytes[..4]), ("pcapng", &[0x0A, 0x0D, 0x0D, 0x0A][..]));
         }
@@ -251,7 +248,7 @@ fn check(input: Input, app: &mut App, key: Key) {
             press(app, &[Key::Char('?'), key]);
             assert_eq!(app.overlay, Overlay::None);
             assert_eq!(press(app, &[key]), Action::Draw);
-            assert_eq!(app.answer.as_deref(), Some("nothing to close (q quits)"));
+            assert_eq!(app.view.messages.answer.as_deref(), Some("nothing to close (q quits)"));
         }
         Input::Quit => assert_eq!(press(app, &[key]), Action::Quit),
     }
@@ -309,6 +306,6 @@ fn what_is_pasted_by_mistake_is_survived() {
     for _ in 0..100_000 {
         let _ = app.on_key(Key::Char('x'));
     }
-    assert!(app.filter.len() <= 1_000);
+    assert!(app.view.filter.text.len() <= 1_000);
     draw(&app);
 }

@@ -19,7 +19,7 @@ fn sorted_by(name: &str) -> App {
 #[test]
 fn a_value_decides_cell_number_and_export() {
     let app = sorted_by("rate");
-    let data = app.data.as_ref().unwrap();
+    let data = app.view.data.as_ref().unwrap();
     let cx = Context { model: &data.model, sample: &data.sample };
     let mut text = String::new();
     for (title, lossy) in [("A flow with loss", true), ("A flow of answers", false)] {
@@ -50,11 +50,14 @@ fn every_column_sorts_by_its_value_and_unknown_values_come_last() {
     for entry in COLUMNS {
         assert_eq!(column(entry.id).name, entry.name, "each has an identifier of its own");
         let app = sorted_by(entry.name);
-        assert_eq!((app.table.sort.by, app.table.sort.descending), (entry.id, entry.kind.largest_first()));
-        let data = app.data.as_ref().unwrap();
+        assert_eq!(
+            (app.screens.flows.sort.by, app.screens.flows.sort.descending),
+            (entry.id, entry.kind.largest_first())
+        );
+        let data = app.view.data.as_ref().unwrap();
         let cx = Context { model: &data.model, sample: &data.sample };
         let values: Vec<Value<'_>> =
-            app.table.order.iter().map(|at| entry.value(&data.model.rows[*at], cx)).collect();
+            app.screens.flows.order.iter().map(|at| entry.value(&data.model.rows[*at], cx)).collect();
         let known = values.iter().take_while(|value| **value != Value::Unknown).count();
         assert!(values[known..].iter().all(|value| *value == Value::Unknown), "{}", entry.name);
         for pair in values[..known].windows(2) {
@@ -79,9 +82,9 @@ fn exports_hold_every_column_but_the_bar_in_both_forms() {
     let names: Vec<&str> = COLUMNS.iter().map(|column| column.name).filter(|name| *name != "share").collect();
     assert_eq!(sheet.names, names);
     let json: Vec<serde_json::Value> = serde_json::from_str(&sheet.json()).unwrap();
-    let data = app.data.as_ref().unwrap();
+    let data = app.view.data.as_ref().unwrap();
     let cx = Context { model: &data.model, sample: &data.sample };
-    for ((at, json), csv) in app.table.order.iter().zip(&json).zip(sheet.csv().lines().skip(1)) {
+    for ((at, json), csv) in app.screens.flows.order.iter().zip(&json).zip(sheet.csv().lines().skip(1)) {
         let row = &data.model.rows[*at];
         for (name, csv) in names.iter().zip(csv.split(',')) {
             let value = COLUMNS.iter().find(|column| column.name == *name).unwrap().value(row, cx).json();

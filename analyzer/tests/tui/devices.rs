@@ -72,7 +72,7 @@ fn eight() -> World {
 
 fn with_devices(world: &World, ports: usize, size: (u16, u16), hidden: bool) -> App {
     let mut app = App::new(options());
-    let mut analyst = Analyst::new(app.options.report.clone());
+    let mut analyst = Analyst::new(app.view.options.report.clone());
     app.on_resize(size.0, size.1);
     for second in 1..=3 {
         let mut sample = world.at(second);
@@ -154,7 +154,7 @@ fn every_line_about_eight_devices_is_reached_with_each_of_the_keys_that_move() {
     }
     // Esc drops the selection, and leads back to the top.
     press(&mut end, &[Key::Esc]);
-    assert_eq!((end.links, end.below), (Cursor::default(), Cursor::default()));
+    assert_eq!((end.screens.links.cursor, end.screens.links.below), (Cursor::default(), Cursor::default()));
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn devices_that_go_leave_no_empty_lines_behind() {
     let mut world = eight();
     let mut app = with_devices(&world, 8, USUAL, false);
     press(&mut app, &[Key::Char('5'), Key::End]);
-    assert!(app.below.offset > 30, "{:?}", app.below);
+    assert!(app.screens.links.below.offset > 30, "{:?}", app.screens.links.below);
     let mut sample = world.at(4);
     sample.devices = Arc::new(Devices::default());
     app.on_sample(Arc::new(sample));
@@ -178,6 +178,6 @@ fn devices_that_go_leave_no_empty_lines_behind() {
     let before = text(&app);
     assert!(before.contains(" mlx5_0/1 "), "{before}");
     press(&mut app, &[Key::Down]);
-    assert_eq!((app.below.offset, app.links.selected), (1, None));
+    assert_eq!((app.screens.links.below.offset, app.screens.links.cursor.selected), (1, None));
     assert_ne!(text(&app), before);
 }

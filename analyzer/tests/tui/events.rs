@@ -12,7 +12,7 @@ fn details(size: (u16, u16)) -> App {
     press(&mut app, &[Key::Char('2'), Key::Char('/')]);
     type_text(&mut app, "nak:>0");
     press(&mut app, &[Key::Enter, Key::Down, Key::Enter]);
-    assert_eq!(app.screen, Screen::Detail);
+    assert_eq!(app.view.screen, Screen::Detail);
     app
 }
 
@@ -21,7 +21,7 @@ fn reversed(app: &App) -> Option<String> {
     let terminal = draw(app);
     let buffer = terminal.backend().buffer();
     let width = usize::from(buffer.area.width);
-    let body = app.layout().body;
+    let body = app.view.layout().body;
     let at = (body.top()..body.bottom())
         .find(|y| buffer.cell((10, *y)).unwrap().modifier.contains(ratatui::style::Modifier::REVERSED))?;
     let line = &buffer.content[usize::from(at) * width..][..width];
@@ -31,7 +31,7 @@ fn reversed(app: &App) -> Option<String> {
 #[test]
 fn enter_on_the_details_opens_the_latest_event_with_its_headers() {
     let mut app = details(USUAL);
-    assert!(app.detail_events().len() > 1, "one can choose");
+    assert!(app.screens.detail.events(&app.view).len() > 1, "one can choose");
     press(&mut app, &[Key::Enter]);
     snapshot("detail_packet", &app);
     let shown = text(&app);
@@ -39,24 +39,25 @@ fn enter_on_the_details_opens_the_latest_event_with_its_headers() {
     press(&mut app, &[Key::End]);
     assert!(text(&app).contains("Bytes"), "{}", text(&app));
     press(&mut app, &[Key::Esc]);
-    assert_eq!((app.overlay, app.screen), (Overlay::None, Screen::Detail));
+    assert_eq!((app.overlay, app.view.screen), (Overlay::None, Screen::Detail));
     assert!(reversed(&app).is_some(), "it is in view, and marked");
     press(&mut app, &[Key::Esc]);
-    assert_eq!(app.screen, Screen::Qps);
+    assert_eq!(app.view.screen, Screen::Qps);
 }
 
 #[test]
 fn down_scrolls_to_the_events_and_then_goes_through_them() {
     for size in [SMALL, USUAL, LARGE] {
         let mut app = details(size);
-        let numbers: Vec<u64> = app.detail_events().iter().map(|listed| listed.entry.number).collect();
+        let numbers: Vec<u64> =
+            app.screens.detail.events(&app.view).iter().map(|listed| listed.entry.number).collect();
         let mut marked = Vec::new();
         for _ in 0..120 {
             press(&mut app, &[Key::Down]);
-            if let Some(number) = app.marked_event.filter(|number| marked.last() != Some(number)) {
+            if let Some(number) = app.screens.detail.marked.filter(|number| marked.last() != Some(number)) {
                 marked.push(number);
                 let line = reversed(&app).expect("the marked line is in view");
-                let word = app.log.entry(number).unwrap().class.word;
+                let word = app.view.log.entry(number).unwrap().class.word;
                 assert!(line.contains(word), "{word}: {line}");
             }
         }
@@ -69,9 +70,9 @@ fn down_scrolls_to_the_events_and_then_goes_through_them() {
         for _ in 0..120 {
             press(&mut app, &[Key::Up]);
         }
-        assert_eq!((app.marked_event, app.detail.offset), (None, 0), "{size:?}");
+        assert_eq!((app.screens.detail.marked, app.screens.detail.scroll.offset), (None, 0), "{size:?}");
         press(&mut app, &[Key::PageDown, Key::End, Key::Home]);
-        assert_eq!((app.marked_event, app.detail.offset), (None, 0));
+        assert_eq!((app.screens.detail.marked, app.screens.detail.scroll.offset), (None, 0));
     }
 }
 
@@ -81,9 +82,9 @@ fn a_click_marks_an_event_of_the_details_and_another_opens_it() {
     let lines: Vec<String> = text(&app).lines().map(str::to_owned).collect();
     let title = lines.iter().position(|line| line.contains("EVENTS of this queue pair")).unwrap();
     let click = Mouse::Click(5, u16::try_from(title + 2).unwrap());
-    let second = app.detail_events()[1].entry.number;
+    let second = app.screens.detail.events(&app.view)[1].entry.number;
     assert_eq!(app.on_mouse(click), Action::Draw);
-    assert_eq!((app.marked_event, app.overlay), (Some(second), Overlay::None));
+    assert_eq!((app.screens.detail.marked, app.overlay), (Some(second), Overlay::None));
     assert_eq!(app.on_mouse(click), Action::Draw);
     assert!(matches!(app.overlay, Overlay::Packet(opened) if opened.entry == second));
 }
@@ -148,7 +149,7 @@ fn a_row_of_several_events_is_that_of_the_moment_shown() {
     assert!(text(&app).contains("14 events, 12:00:00.100–12:00:06.500"), "{}", text(&app));
     press(&mut app, &[Key::Char('N')]);
     assert_eq!(psn(&app), 71, "nothing later than the snapshot shown");
-    assert!(app.answer.as_ref().unwrap().contains("newer"), "{:?}", app.answer);
+    assert!(app.view.messages.answer.as_ref().unwrap().contains("newer"), "{:?}", app.view.messages.answer);
     press(&mut app, &[Key::Char('n'), Key::Char('n')]);
     assert_eq!(psn(&app), 61);
     for _ in 0..20 {

@@ -2,7 +2,7 @@
 
 use super::*;
 use rocescope::metrics::traffic::bins::Binner;
-use rocescope::metrics::traffic::spurts::Flowlets;
+use rocescope::metrics::traffic::flowlets::Flowlets;
 use rocescope::metrics::traffic::{LinkTraffic, Traffic};
 use rocescope::tui::export::Sheet;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// What a key writes: the file's name, and its text.
 fn written(app: &mut App, key: char) -> (String, String) {
     let Action::Write(file) = press(app, &[Key::Char(key)]) else {
-        panic!("nothing written: {:?}", app.answer)
+        panic!("nothing written: {:?}", app.view.messages.answer)
     };
     (format!("{}.{}", file.name, file.ending), String::from_utf8(file.content.into_bytes()).unwrap())
 }
@@ -41,7 +41,7 @@ fn exports_hold_what_is_shown() {
     assert_eq!(json[0]["qp"], 4608);
     let mut empty = App::new(options());
     assert_eq!(press(&mut empty, &[Key::Char('e')]), Action::Draw);
-    assert!(empty.answer.is_some());
+    assert!(empty.view.messages.answer.is_some());
 }
 
 /// Each screen has a file of its own, and in both forms the same.
@@ -77,13 +77,13 @@ fn the_overview_writes_its_trends_of_everything_and_of_each_link() {
     let mut app = after(&World::sick(), USUAL, 5);
     press(&mut app, &[Key::Char('1')]);
     let sheet = app.sheet();
-    let links = app.data.as_ref().unwrap().model.links.len();
+    let links = app.view.data.as_ref().unwrap().model.links.len();
     assert_eq!(sheet.rows.len() % (links + 1), 0);
     let snapshots = sheet.rows.len() / (links + 1);
     assert!(snapshots >= 4, "{snapshots}");
     let (of, rate, bytes) = (column(&sheet, "link"), column(&sheet, "bits_per_s"), column(&sheet, "bytes"));
     assert!(of[..snapshots].iter().all(Value::is_null) && of[snapshots] == json!("eth0"));
-    let all = app.data.as_ref().unwrap().model.dedup;
+    let all = app.view.data.as_ref().unwrap().model.dedup;
     assert_eq!(bytes[snapshots - 1], json!(all.total.bytes));
     assert!(text(&app).contains(&rocescope::util::units::bit_rate(rate[snapshots - 1].as_f64().unwrap())));
     assert_eq!(column(&sheet, "time_ns")[snapshots - 1], json!(fake::START_NS + 5_000_000_000));
@@ -98,7 +98,7 @@ fn the_details_write_both_directions_over_time_and_null_where_nothing_is_known()
     press(&mut app, &[Key::Char('2'), Key::Char('/')]);
     type_text(&mut app, "nak:>0");
     press(&mut app, &[Key::Enter, Key::Down, Key::Enter]);
-    let (this, other) = app.data.as_ref().unwrap().detail.clone().unwrap();
+    let (this, other) = app.screens.detail.shown.clone().unwrap();
     let other = other.expect("both directions are known");
     let sheet = app.sheet();
     let mut qps = column(&sheet, "dest_qp");
@@ -168,7 +168,7 @@ fn a_large_table_is_made_into_text_by_whoever_writes_it() {
     app.on_sample(Arc::new(world.at(3)));
     app.settle();
     press(&mut app, &[Key::Down, Key::Enter]);
-    assert_ne!(app.data.as_ref().unwrap().model.time_ns, world.at(2).time_ns);
+    assert_ne!(app.view.data.as_ref().unwrap().model.time_ns, world.at(2).time_ns);
     assert_eq!(String::from_utf8(file.content.into_bytes()).unwrap(), shown);
 }
 

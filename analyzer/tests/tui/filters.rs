@@ -74,8 +74,8 @@ fn the_same_expression_gives_the_same_flows_at_the_source_and_on_the_screen() {
             let source = flows(source.flows.iter().map(|flow| &flow.key));
             let mut app = App::new(Options { filter: text.to_owned(), screen: Screen::Qps, ..options() });
             app.on_sample(Arc::new(all.clone()));
-            let data = app.data.as_ref().unwrap();
-            let view = flows(app.table.order.iter().map(|at| &data.model.rows[*at].id.key));
+            let data = app.view.data.as_ref().unwrap();
+            let view = flows(app.screens.flows.order.iter().map(|at| &data.model.rows[*at].id.key));
             assert_eq!(source, view, "{capture}: {text}");
             some += usize::from(!view.is_empty() && view.len() < flows(ends.iter().copied()).len());
         }
@@ -85,18 +85,14 @@ fn the_same_expression_gives_the_same_flows_at_the_source_and_on_the_screen() {
 
 #[test]
 fn the_documentation_is_made_from_the_tables() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/filters.md");
-    let text = std::fs::read_to_string(&path).unwrap();
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/filters.md");
+    let text = std::fs::read_to_string(path).unwrap();
     let (begin, end) = ("<!-- begin fields -->\n", "<!-- end fields -->");
     let (before, rest) = text.split_once(begin).unwrap();
     let (_, after) = rest.split_once(end).unwrap();
     let fields = rocescope::filter::fields::markdown(vocabulary());
     let made = format!("{before}{begin}{fields}{end}{after}");
-    if std::env::var_os("ROCESCOPE_BLESS").is_some() {
-        std::fs::write(&path, &made).unwrap();
-    } else {
-        assert_eq!(text, made, "ROCESCOPE_BLESS=1 writes docs/filters.md anew");
-    }
+    document::check("filters.md", &made);
     // The examples of the page and of the help are expressions.
     let block = text.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let examples =

@@ -12,7 +12,8 @@ fn filter(app: &mut App, text: &str) {
 
 /// The kinds of the events shown, without repetitions.
 fn kinds(app: &App) -> Vec<&'static str> {
-    let mut kinds: Vec<&'static str> = app.shown_events().map(|listed| listed.entry.class.word).collect();
+    let mut kinds: Vec<&'static str> =
+        app.view.shown_events().map(|listed| listed.entry.class.word).collect();
     kinds.sort_unstable();
     kinds.dedup();
     kinds
@@ -22,7 +23,7 @@ fn kinds(app: &App) -> Vec<&'static str> {
 fn a_filter_on_figures_leaves_the_events_of_the_flows_that_it_leaves() {
     let mut app = app(&World::sick(), USUAL);
     press(&mut app, &[Key::Char('7')]);
-    let all = app.event_count();
+    let all = app.view.event_count();
     for (text, found) in [
         ("ce:>1%", &["CE", "NEW"][..]),
         ("rnr:>0", &["NEW", "RNR"]),
@@ -33,23 +34,23 @@ fn a_filter_on_figures_leaves_the_events_of_the_flows_that_it_leaves() {
     ] {
         filter(&mut app, text);
         assert_eq!(kinds(&app), found, "{text}");
-        assert!(app.event_count() < all, "{text}");
+        assert!(app.view.event_count() < all, "{text}");
     }
     // As many as the line above the list says.
     filter(&mut app, "link:eth1");
-    let shown = app.event_count();
+    let shown = app.view.event_count();
     assert!(shown > 0 && shown < all);
     assert!(text(&app).contains(&format!("\"link:eth1\" {shown} of {all}")), "{}", text(&app));
-    let links: Vec<u16> = app.shown_events().map(|listed| listed.entry.key.link).collect();
+    let links: Vec<u16> = app.view.shown_events().map(|listed| listed.entry.key.link).collect();
     assert!(links.iter().all(|link| *link >= 2), "{links:?}");
 
     // What comes while the filter is on is filtered too.
     filter(&mut app, "ce:>1%");
-    let before = app.event_count();
+    let before = app.view.event_count();
     let world = World::sick();
     app.on_events(&world.events(5));
     app.on_sample(Arc::new(world.at(5)));
-    assert_eq!(app.event_count(), before + 1, "marked again");
+    assert_eq!(app.view.event_count(), before + 1, "marked again");
 }
 
 /// The order of the table changes with every sample.
@@ -58,11 +59,11 @@ fn details_stay_those_of_one_queue_pair() {
     let world = World::sick();
     let mut app = app(&world, USUAL);
     press(&mut app, &[Key::Char('3')]);
-    let shown = app.table.selected.expect("what is shown is selected");
+    let shown = app.view.selected.expect("what is shown is selected");
     assert!(text(&app).contains("QP "), "{}", text(&app));
     for second in 5..12 {
         app.on_sample(Arc::new(world.at(second)));
-        assert_eq!(app.table.selected, Some(shown), "{second}");
+        assert_eq!(app.view.selected, Some(shown), "{second}");
     }
 }
 
@@ -71,13 +72,13 @@ fn a_filter_that_makes_no_sense_is_not_taken_and_leaves_no_trace() {
     let mut app = app(&World::sick(), WIDE);
     press(&mut app, &[Key::Char('2')]);
     filter(&mut app, "rnr:>0");
-    let before = app.table.order.clone();
+    let before = app.screens.flows.order.clone();
     press(&mut app, &[Key::Char('/'), Key::Ctrl('u')]);
     type_text(&mut app, "ce:>x");
     assert!(!text(&app).lines().take(6).any(|line| line.contains("ce:>x")), "{}", text(&app));
     press(&mut app, &[Key::Enter]);
-    assert_eq!((app.filter.as_str(), &app.query.error), ("rnr:>0", &None));
-    assert_eq!(app.table.order, before);
+    assert_eq!((app.view.filter.text.as_str(), &app.view.filter.query.error), ("rnr:>0", &None));
+    assert_eq!(app.screens.flows.order, before);
     let shown = text(&app);
     assert!(shown.contains("\"rnr:>0\"") && shown.contains("filter unchanged:"), "{shown}");
     assert!(!shown.contains("\"ce:>x\""), "{shown}");
@@ -116,8 +117,8 @@ fn marked(second: u64) -> Sample {
 fn a_finding_that_ended_says_when() {
     let mut app = App::new(options());
     app.on_resize(WIDE.0, WIDE.1);
-    app.options.report.analysis.imbalance_all_links = false;
-    let mut analyst = Analyst::new(app.options.report.clone());
+    app.view.options.report.analysis.imbalance_all_links = false;
+    let mut analyst = Analyst::new(app.view.options.report.clone());
     for second in 1..=8 {
         app.on_sample(Arc::new(marked(second)));
         app.analyse_with(&mut analyst);
@@ -144,10 +145,10 @@ fn how_uneven_links_are_is_seen_though_nobody_said_that_they_share_a_load() {
         flow.packets *= if flow.link >= 2 { 1 } else { 9 };
     }
     let mut app = after(&world, WIDE, 12);
-    app.options.report.analysis.imbalance_all_links = false;
+    app.view.options.report.analysis.imbalance_all_links = false;
     app.on_sample(Arc::new(world.at(13)));
-    app.analyse_with(&mut Analyst::new(app.options.report.clone()));
-    assert!(app.data.as_ref().unwrap().imbalance.is_empty());
+    app.analyse_with(&mut Analyst::new(app.view.options.report.clone()));
+    assert!(app.view.data.as_ref().unwrap().imbalance.is_empty());
     press(&mut app, &[Key::Char('5')]);
     let screen = text(&app);
     assert!(screen.contains("none declared as parallel; --group LINK,LINK"), "{screen}");
@@ -161,7 +162,7 @@ fn keys_are_offered_where_they_do_something() {
     let last = |app: &App| text(app).lines().last().unwrap().to_owned();
     let mut healthy = app(&World::live(), USUAL);
     press(&mut healthy, &[Key::Char('8')]);
-    assert_eq!(healthy.finding_count(), 0);
+    assert_eq!(healthy.view.finding_count(), 0);
     assert!(!last(&healthy).contains(" v "), "{}", last(&healthy));
     let mut sick = app(&World::sick(), USUAL);
     press(&mut sick, &[Key::Char('8')]);

@@ -33,17 +33,20 @@ fn keys_that_leave() {
     // Esc closes one thing at a time: help, details, filter, selection, marks. It never quits.
     press(&mut app, &[Key::Down, Key::Char('m')]);
     press(&mut app, &[Key::Char('/'), Key::Char('1'), Key::Enter, Key::Down, Key::Enter, Key::Char('?')]);
-    assert_eq!((app.overlay, app.screen, app.filter.as_str()), (Overlay::Help(0), Screen::Detail, "1"));
+    assert_eq!(
+        (app.overlay, app.view.screen, app.view.filter.text.as_str()),
+        (Overlay::Help(0), Screen::Detail, "1")
+    );
     assert_eq!(press(&mut app, &[Key::Esc]), Action::Draw);
-    assert_eq!((app.overlay, app.screen), (Overlay::None, Screen::Detail));
+    assert_eq!((app.overlay, app.view.screen), (Overlay::None, Screen::Detail));
     press(&mut app, &[Key::Esc]);
-    assert_eq!((app.screen, app.filter.as_str()), (Screen::Qps, "1"));
+    assert_eq!((app.view.screen, app.view.filter.text.as_str()), (Screen::Qps, "1"));
     press(&mut app, &[Key::Esc]);
-    assert!(app.filter.is_empty() && app.table.selected.is_some());
+    assert!(app.view.filter.text.is_empty() && app.view.selected.is_some());
     press(&mut app, &[Key::Esc]);
-    assert!(app.table.selected.is_none() && !app.table.marked.is_empty());
+    assert!(app.view.selected.is_none() && !app.view.marked.is_empty());
     press(&mut app, &[Key::Esc]);
-    assert!(app.table.marked.is_empty());
+    assert!(app.view.marked.is_empty());
     for number in '1'..='8' {
         press(&mut app, &[Key::Char(number)]);
         for _ in 0..5 {
@@ -59,18 +62,18 @@ fn keys_that_change_screens() {
     let mut app = app(&World::sick(), USUAL);
     for (number, screen) in ('1'..).zip(Screen::ALL) {
         press(&mut app, &[Key::Char(number)]);
-        assert_eq!(app.screen, screen);
+        assert_eq!(app.view.screen, screen);
     }
     press(&mut app, &[Key::Tab]);
-    assert_eq!(app.screen, Screen::Overview);
+    assert_eq!(app.view.screen, Screen::Overview);
     press(&mut app, &[Key::BackTab]);
-    assert_eq!(app.screen, Screen::Findings);
+    assert_eq!(app.view.screen, Screen::Findings);
 }
 
 #[test]
 fn keys_that_move() {
     let mut app = table(&World::many(1_000), USUAL);
-    let page = app.layout().table_page(Screen::Qps);
+    let page = app.view.layout().table_page(Screen::Qps);
     for (keys, at) in [
         (&[Key::Down][..], 0),
         (&[Key::Char('j'), Key::Down], 2),
@@ -84,33 +87,33 @@ fn keys_that_move() {
         (&[Key::Char('G')], 999),
     ] {
         press(&mut app, keys);
-        assert_eq!(app.table.cursor.selected, Some(at), "{keys:?}");
-        assert!(app.table.cursor.offset <= at && at < app.table.cursor.offset + page);
+        assert_eq!(app.screens.flows.cursor.selected, Some(at), "{keys:?}");
+        assert!(app.screens.flows.cursor.offset <= at && at < app.screens.flows.cursor.offset + page);
     }
 }
 
 fn qps(app: &App) -> Vec<u32> {
-    let data = app.data.as_ref().unwrap();
-    app.table.order.iter().map(|i| data.model.rows[*i].id.key.dest_qp).collect()
+    let data = app.view.data.as_ref().unwrap();
+    app.screens.flows.order.iter().map(|i| data.model.rows[*i].id.key.dest_qp).collect()
 }
 
 #[test]
 fn keys_that_sort() {
     let mut app = table(&World::many(1_000), USUAL);
-    assert_eq!(app.table.sort.by, Id::State);
+    assert_eq!(app.screens.flows.sort.by, Id::State);
     press(&mut app, &[Key::Char('s')]);
-    assert_eq!((app.table.sort.by, app.table.sort.descending), (Id::Source, false));
+    assert_eq!((app.screens.flows.sort.by, app.screens.flows.sort.descending), (Id::Source, false));
     press(&mut app, &[Key::Right, Key::Right]);
-    assert_eq!(app.table.sort.by, Id::Qp);
+    assert_eq!(app.screens.flows.sort.by, Id::Qp);
     assert!(qps(&app).is_sorted());
     press(&mut app, &[Key::Char('S')]);
     assert!(qps(&app).is_sorted_by(|a, b| a >= b));
     press(&mut app, &[Key::Char('S')]);
     assert!(qps(&app).is_sorted());
     press(&mut app, &[Key::Left, Key::Left, Key::Left]);
-    assert_eq!(app.table.sort.by, Id::State);
+    assert_eq!(app.screens.flows.sort.by, Id::State);
     press(&mut app, &[Key::Left]);
-    assert_eq!(app.table.sort.by, Id::Naks, "before the first comes the last visible column");
+    assert_eq!(app.screens.flows.sort.by, Id::Naks, "before the first comes the last visible column");
 }
 
 #[test]
@@ -119,14 +122,14 @@ fn rows_keep_their_places_while_one_is_selected_and_are_followed_on_demand() {
     let mut app = table(&world, USUAL);
     // By rate, largest first.
     press(&mut app, &[Key::Char('s'); 4]);
-    assert_eq!(app.table.sort.by, Id::Rate);
+    assert_eq!(app.screens.flows.sort.by, Id::Rate);
     press(&mut app, &[Key::PageDown, Key::PageDown, Key::Up, Key::Up]);
-    let (selected, before) = (app.table.selected, qps(&app));
-    let at = app.table.cursor;
+    let (selected, before) = (app.view.selected, qps(&app));
+    let at = app.screens.flows.cursor;
     assert!(selected.is_some() && at.selected.unwrap() > at.offset);
     // The selected flow becomes the slowest, and a new one comes.
     let mut many = World::many(1_001);
-    let slow = app.table.selected.map(|id| id.key.dest_qp).unwrap();
+    let slow = app.view.selected.map(|id| id.key.dest_qp).unwrap();
     let faster = |sample: &mut rocescope::sample::Sample| {
         for flow in sample.flows.iter_mut().filter(|flow| flow.key.dest_qp != slow) {
             flow.stats.bytes += 1 << 40;
@@ -135,36 +138,36 @@ fn rows_keep_their_places_while_one_is_selected_and_are_followed_on_demand() {
     let mut sample = many.at(4);
     faster(&mut sample);
     app.on_sample(Arc::new(sample));
-    assert_eq!((app.table.selected, app.table.cursor), (selected, at));
+    assert_eq!((app.view.selected, app.screens.flows.cursor), (selected, at));
     let now = qps(&app);
     assert_eq!((&now[..1_000], now[1_000]), (&before[..], 100 + 1_000));
     // Followed, it goes down the table and takes the view with it.
     press(&mut app, &[Key::Char('f')]);
-    assert_eq!((app.table.selected, app.table.cursor.selected), (selected, Some(1_000)));
+    assert_eq!((app.view.selected, app.screens.flows.cursor.selected), (selected, Some(1_000)));
     // When the flow is idle, so is the selection.
     many.flows.retain(|spec| spec.dest_qp != slow);
     app.on_sample(Arc::new(many.at(5)));
-    assert_eq!((app.table.selected, app.table.cursor.selected), (None, None));
+    assert_eq!((app.view.selected, app.screens.flows.cursor.selected), (None, None));
 }
 
 #[test]
 fn keys_that_filter() {
     let mut app = table(&World::sick(), USUAL);
-    let all = app.table.order.len();
+    let all = app.screens.flows.order.len();
     press(&mut app, &[Key::Char('/')]);
     // q is a letter here.
     type_text(&mut app, "10.1.0.12 CE qp4608");
-    assert_eq!(app.table.order.len(), 1);
+    assert_eq!(app.screens.flows.order.len(), 1);
     press(&mut app, &[Key::Ctrl('w')]);
-    assert_eq!(app.table.order.len(), 1, "the flow without its ACK flow");
+    assert_eq!(app.screens.flows.order.len(), 1, "the flow without its ACK flow");
     press(&mut app, &[Key::Backspace; 2]);
     press(&mut app, &[Key::Enter]);
-    assert!(app.prompt.is_none() && !app.filter.is_empty());
+    assert!(app.prompt.is_none() && !app.view.filter.text.is_empty());
     press(&mut app, &[Key::Char('/'), Key::Ctrl('u')]);
-    assert_eq!(app.table.order.len(), all);
+    assert_eq!(app.screens.flows.order.len(), all);
     // Esc brings back what was before.
     press(&mut app, &[Key::Char('x'), Key::Esc]);
-    assert_eq!(app.filter, "10.1.0.12 C");
+    assert_eq!(app.view.filter.text, "10.1.0.12 C");
     press(&mut app, &[Key::Char('/')]);
     assert_eq!(app.on_key(Key::Ctrl('c')), Action::Quit);
 }
@@ -172,9 +175,9 @@ fn keys_that_filter() {
 #[test]
 fn a_filter_compares_and_knows_fields() {
     let mut app = table(&World::sick(), USUAL);
-    let all = app.table.order.len();
+    let all = app.screens.flows.order.len();
     // Of flows without ECN-capable data the CE ratio is unknown, so that its negation holds for none of them.
-    let unmarked = app.data.as_ref().unwrap().model.rows.iter();
+    let unmarked = app.view.data.as_ref().unwrap().model.rows.iter();
     let unmarked = unmarked.filter(|row| row.delta.is_none_or(|delta| delta.counts.ce_ratio().is_none()));
     let unmarked = unmarked.filter(|row| row.delta.is_some_and(|delta| delta.counts.naks() == 0)).count();
     for (filter, rows) in [
@@ -219,7 +222,7 @@ fn a_filter_compares_and_knows_fields() {
         press(&mut app, &[Key::Char('/'), Key::Ctrl('u')]);
         type_text(&mut app, filter);
         press(&mut app, &[Key::Enter]);
-        assert_eq!(app.table.order.len(), rows, "{filter}");
+        assert_eq!(app.screens.flows.order.len(), rows, "{filter}");
     }
     press(&mut app, &[Key::Char('/'), Key::Ctrl('u')]);
     type_text(&mut app, "rate:>");
@@ -228,7 +231,7 @@ fn a_filter_compares_and_knows_fields() {
         "{}",
         text(&app)
     );
-    assert_eq!(app.table.order.len(), all, "the rest of it is in force while it is typed");
+    assert_eq!(app.screens.flows.order.len(), all, "the rest of it is in force while it is typed");
 }
 
 #[test]
@@ -238,15 +241,15 @@ fn keys_that_choose_columns() {
     assert_eq!(app.overlay, Overlay::Columns(0));
     // The second column to the front, the first one away.
     press(&mut app, &[Key::Down, Key::Left, Key::Down, Key::Char(' ')]);
-    let ids: Vec<Id> = app.columns().iter().map(|fitted| fitted.column.id).collect();
+    let ids: Vec<Id> = app.screens.flows.columns(&app.view).iter().map(|fitted| fitted.column.id).collect();
     assert_eq!(ids[..2], [Id::Source, Id::Destination]);
     assert!(!ids.contains(&Id::State));
     // The last of all that are hidden is shown, behind the others.
     press(&mut app, &[Key::End, Key::Char(' ')]);
-    assert_eq!(app.table.columns.last(), Some(&Id::Tunnel));
+    assert_eq!(app.screens.flows.columns.last(), Some(&Id::Tunnel));
     draw(&app);
     press(&mut app, &[Key::Backspace]);
-    assert!(app.table.columns.is_empty());
+    assert!(app.screens.flows.columns.is_empty());
     press(&mut app, &[Key::Enter]);
     assert_eq!(app.overlay, Overlay::None);
     // One column always stays.
@@ -254,61 +257,62 @@ fn keys_that_choose_columns() {
     for _ in 0..40 {
         press(&mut app, &[Key::Home, Key::Char(' ')]);
     }
-    assert_eq!(app.table.columns.len(), 1);
+    assert_eq!(app.screens.flows.columns.len(), 1);
     assert_eq!(press(&mut app, &[Key::Char('q')]), Action::Quit);
 }
 
 #[test]
 fn keys_that_mark_and_group() {
     let mut app = table(&World::sick(), USUAL);
-    let all = app.table.order.len();
+    let all = app.screens.flows.order.len();
     press(&mut app, &[Key::Down, Key::Char('m'), Key::Down, Key::Char('m'), Key::Char('M')]);
-    assert_eq!((app.table.order.len(), app.table.marked.len()), (2, 2));
+    assert_eq!((app.screens.flows.order.len(), app.view.marked.len()), (2, 2));
     assert!(text(&app).lines().filter(|line| line.starts_with('*')).count() == 2);
     press(&mut app, &[Key::Char('m')]);
-    assert_eq!(app.table.marked.len(), 1);
+    assert_eq!(app.view.marked.len(), 1);
     press(&mut app, &[Key::Esc]);
-    assert_eq!(app.table.order.len(), all);
+    assert_eq!(app.screens.flows.order.len(), all);
 
     press(&mut app, &[Key::Esc, Key::Char('o')]);
-    assert_eq!((app.table.group, app.table.groups.len()), (Group::Hosts, 16));
+    assert_eq!((app.screens.flows.group, app.screens.flows.groups.len()), (Group::Hosts, 16));
     let flows: usize = sums(&app).iter().map(|sum| sum.flows).sum();
     assert_eq!(flows, all);
     press(&mut app, &[Key::Char('o')]);
-    assert_eq!((app.table.group, app.table.groups.len()), (Group::Link, 4));
-    let data = app.data.as_ref().unwrap();
+    assert_eq!((app.screens.flows.group, app.screens.flows.groups.len()), (Group::Link, 4));
+    let data = app.view.data.as_ref().unwrap();
     let bytes: u64 = sums(&app).iter().map(|sum| sum.row.total.bytes).sum();
     assert_eq!(bytes, data.model.rows.iter().map(|row| row.total.bytes).sum::<u64>());
     // Enter opens the group.
     press(&mut app, &[Key::Down, Key::Enter]);
-    assert_eq!((app.table.group, app.table.order.len()), (Group::None, 4));
-    assert!(matches!(app.table.focus.as_ref().map(|f| &f.on), Some(Only::Link(_))));
+    assert_eq!((app.screens.flows.group, app.screens.flows.order.len()), (Group::None, 4));
+    assert!(matches!(app.screens.flows.focus.as_ref().map(|f| &f.on), Some(Only::Link(_))));
     press(&mut app, &[Key::Char('o'), Key::Char('o'), Key::Char('o')]);
-    assert_eq!(app.table.group, Group::Process);
+    assert_eq!(app.screens.flows.group, Group::Process);
     press(&mut app, &[Key::Char('o')]);
-    assert_eq!(app.table.group, Group::None);
+    assert_eq!(app.screens.flows.group, Group::None);
 }
 
 #[test]
 fn queue_pairs_are_grouped_by_process() {
     let mut app = table(&World::sick(), USUAL);
     press(&mut app, &[Key::Char('o'); 3]);
-    assert!(app.answer.is_none());
+    assert!(app.view.messages.answer.is_none());
     let mut groups: Vec<(String, usize)> =
         sums(&app).iter().map(|sum| (sum.name.to_string(), sum.flows)).collect();
     groups.sort_unstable();
     assert_eq!(groups, [("python3 (4711)".to_owned(), 8), ("python3 (4712)".to_owned(), 8)]);
     let at = app
-        .table
+        .screens
+        .flows
         .order
         .iter()
-        .position(|i| app.group_sum(*i).unwrap().name.to_string().contains("4712"))
+        .position(|i| app.screens.flows.group_sum(&app.view, *i).unwrap().name.to_string().contains("4712"))
         .unwrap();
     for _ in 0..=at {
         press(&mut app, &[Key::Down]);
     }
     press(&mut app, &[Key::Enter]);
-    assert_eq!((app.table.group, app.table.order.len()), (Group::None, 8));
+    assert_eq!((app.screens.flows.group, app.screens.flows.order.len()), (Group::None, 8));
     assert!(text(&app).contains("python3 (4712)"), "it says why only these are shown");
     // Where the kernel says nothing of processes, neither does the table.
     let mut world = World::sick();
@@ -317,42 +321,42 @@ fn queue_pairs_are_grouped_by_process() {
     }
     let mut app = table(&world, USUAL);
     press(&mut app, &[Key::Char('o'); 3]);
-    assert!(app.answer.as_ref().unwrap().contains("process unknown"));
+    assert!(app.view.messages.answer.as_ref().unwrap().contains("process unknown"));
 }
 
 #[test]
 fn enter_leads_to_what_is_selected() {
     let mut app = app(&World::sick(), USUAL);
     press(&mut app, &[Key::Enter]);
-    assert_eq!(app.screen, Screen::Detail);
-    let (detail, other) = app.data.as_ref().unwrap().detail.as_ref().unwrap();
+    assert_eq!(app.view.screen, Screen::Detail);
+    let (detail, other) = app.screens.detail.shown.as_ref().unwrap();
     assert!(detail.stats.bytes > 0);
     assert_eq!(other.as_ref().map(|other| other.id.key.src), Some(detail.id.key.dst));
     press(&mut app, &[Key::Esc]);
-    assert_eq!(app.screen, Screen::Overview);
+    assert_eq!(app.view.screen, Screen::Overview);
     // A finding's queue pairs.
     press(&mut app, &[Key::Char('8'), Key::Down]);
-    let findings = &app.analysis.as_ref().unwrap().report.findings;
+    let findings = &app.view.analysis.as_ref().unwrap().report.findings;
     let with_flows = findings.iter().position(|finding| !finding.flows.is_empty()).unwrap();
     let (id, flows) = (findings[with_flows].id, findings[with_flows].flows.len());
     for _ in 0..with_flows {
         press(&mut app, &[Key::Down]);
     }
     press(&mut app, &[Key::Enter]);
-    assert_eq!((app.screen, app.table.order.len()), (Screen::Qps, flows));
+    assert_eq!((app.view.screen, app.screens.flows.order.len()), (Screen::Qps, flows));
     assert!(text(&app).contains(&id[..6]), "it says why only these are shown");
     press(&mut app, &[Key::Esc]);
-    assert!(app.table.focus.is_none() && app.table.order.len() == 16);
+    assert!(app.screens.flows.focus.is_none() && app.screens.flows.order.len() == 16);
     // The queue pairs of a cell of the matrix, and of a link.
     press(&mut app, &[Key::Char('4')]);
-    let (row, column) = app.cell;
-    assert!(app.data.as_ref().unwrap().matrix.hottest(Metric::Rate) == Some((row, column)) && row > 0);
+    let (row, column) = app.screens.matrix.cell;
+    assert!(app.view.data.as_ref().unwrap().matrix.hottest(Metric::Rate) == Some((row, column)) && row > 0);
     press(&mut app, &[Key::Char('h'), Key::Up]);
-    assert_eq!(app.cell, (row - 1, column - 1));
+    assert_eq!(app.screens.matrix.cell, (row - 1, column - 1));
     press(&mut app, &[Key::Right, Key::Down]);
-    assert_eq!(app.cell, (row, column));
+    assert_eq!(app.screens.matrix.cell, (row, column));
     press(&mut app, &[Key::Char('5'), Key::Down, Key::Down, Key::Enter]);
-    assert_eq!((app.screen, app.table.order.len()), (Screen::Qps, 4));
+    assert_eq!((app.view.screen, app.screens.flows.order.len()), (Screen::Qps, 4));
     // An event's packet.
     press(&mut app, &[Key::Char('7'), Key::Enter]);
     assert!(matches!(app.overlay, Overlay::Packet(_)));
@@ -366,7 +370,7 @@ fn the_figure_of_the_matrix_and_the_uplinks_change() {
     press(&mut app, &[Key::Char('4')]);
     for metric in [Metric::Ce, Metric::Loss, Metric::Naks, Metric::Latency, Metric::Rate] {
         press(&mut app, &[Key::Char('m')]);
-        assert_eq!(app.metric, metric);
+        assert_eq!(app.screens.matrix.metric, metric);
     }
     press(&mut app, &[Key::Char('5')]);
     for (key, uplinks) in [('n', 4), ('n', 8), ('N', 4), ('N', 2), ('N', 2)] {
@@ -386,7 +390,7 @@ fn the_matrix_shows_what_only_the_second_of_two_taps_sees() {
     world.flows.push(behind);
     let mut app = after(&world, USUAL, 5);
     press(&mut app, &[Key::Char('4')]);
-    let cell = *app.data.as_ref().unwrap().matrix.cell(&src, &dst).unwrap();
+    let cell = *app.view.data.as_ref().unwrap().matrix.cell(&src, &dst).unwrap();
     assert_eq!(cell.counts.packets % packets, 0, "counted once, where most of it passed");
     assert_eq!((cell.flows, cell.counts.lost), (1, cell.counts.packets / packets * 7));
     let ce = cell.value(Metric::Ce).unwrap();
@@ -398,13 +402,15 @@ fn a_filter_leads_back_to_the_latest_event_that_fits() {
     let world = World::sick();
     let mut app = app(&world, USUAL);
     press(&mut app, &[Key::Char('7'), Key::Down, Key::Down, Key::Down]);
-    assert!(app.events.selected.is_some());
+    assert!(app.screens.events.cursor.selected.is_some());
     press(&mut app, &[Key::Char('/')]);
     type_text(&mut app, "nak");
     press(&mut app, &[Key::Enter]);
-    assert_eq!((app.events.selected, app.events.offset), (None, 0));
+    assert_eq!((app.screens.events.cursor.selected, app.screens.events.cursor.offset), (None, 0));
     press(&mut app, &[Key::Down, Key::Down]);
-    let number = |app: &App| app.shown_events().nth(app.events.selected.unwrap()).unwrap().entry.number;
+    let number = |app: &App| {
+        app.view.shown_events().nth(app.screens.events.cursor.selected.unwrap()).unwrap().entry.number
+    };
     let before = number(&app);
     // Others come too; only those that fit move the list.
     app.on_events(&world.events(4));
@@ -416,9 +422,11 @@ fn older_events_stay_in_place_while_new_ones_come() {
     let world = World::sick();
     let mut app = app(&world, USUAL);
     press(&mut app, &[Key::Char('7'), Key::Down, Key::Down]);
-    let before = app.shown_events().nth(app.events.selected.unwrap()).unwrap().entry.number;
+    let before =
+        app.view.shown_events().nth(app.screens.events.cursor.selected.unwrap()).unwrap().entry.number;
     app.on_events(&world.events(4));
-    let after = app.shown_events().nth(app.events.selected.unwrap()).unwrap().entry.number;
+    let after =
+        app.view.shown_events().nth(app.screens.events.cursor.selected.unwrap()).unwrap().entry.number;
     assert_eq!(before, after);
 }
 
@@ -445,33 +453,34 @@ fn packet_headers_of_the_selected_queue_pair_become_a_capture() {
     type_text(&mut app, "qp:4693");
     press(&mut app, &[Key::Enter, Key::Down]);
     assert_eq!(press(&mut app, &[Key::Char('w')]), Action::Draw);
-    assert!(app.answer.as_ref().unwrap().contains("no packet headers"));
+    assert!(app.view.messages.answer.as_ref().unwrap().contains("no packet headers"));
 }
 
 #[test]
 fn the_mouse_selects_sorts_and_scrolls() {
     let mut app = table(&World::many(1_000), USUAL);
-    let table = app.layout().table(Screen::Qps);
+    let table = app.view.layout().table(Screen::Qps);
     let click = |app: &mut App, x: u16, y: u16| assert_eq!(app.on_mouse(Mouse::Click(x, y)), Action::Draw);
     click(&mut app, 10, table.y + 3);
-    assert_eq!(app.table.cursor.selected, Some(2));
+    assert_eq!(app.screens.flows.cursor.selected, Some(2));
     // The title of the queue pairs' numbers, twice.
     let x = u16::try_from(text(&app).lines().nth(4).unwrap().find(" DQPN ").unwrap() + 1).unwrap();
     click(&mut app, x, table.y);
-    assert_eq!((app.table.sort.by, app.table.sort.descending), (Id::Qp, false));
+    assert_eq!((app.screens.flows.sort.by, app.screens.flows.sort.descending), (Id::Qp, false));
     click(&mut app, x, table.y);
-    assert!(app.table.sort.descending);
+    assert!(app.screens.flows.sort.descending);
     let _ = app.on_mouse(Mouse::WheelDown);
-    assert_eq!(app.table.cursor.selected, app.table.selected.and(app.table.cursor.selected));
+    assert_eq!(app.screens.flows.cursor.selected, app.view.selected.and(app.screens.flows.cursor.selected));
     // A second click on the same row opens it.
-    let row = u16::try_from(app.table.cursor.selected.unwrap() - app.table.cursor.offset).unwrap();
+    let row =
+        u16::try_from(app.screens.flows.cursor.selected.unwrap() - app.screens.flows.cursor.offset).unwrap();
     click(&mut app, 10, table.y + 1 + row);
-    assert_eq!(app.screen, Screen::Detail);
+    assert_eq!(app.view.screen, Screen::Detail);
     // The names of the screens.
     let x = u16::try_from(text(&app).lines().nth(3).unwrap().find("Link").unwrap()).unwrap();
-    let y = app.layout().tabs.y;
+    let y = app.view.layout().tabs.y;
     click(&mut app, x, y);
-    assert_eq!(app.screen, Screen::Links);
+    assert_eq!(app.view.screen, Screen::Links);
     press(&mut app, &[Key::Char('?')]);
     let _ = app.on_mouse(Mouse::WheelDown);
     assert!(matches!(app.overlay, Overlay::Help(top) if top > 0));
@@ -496,7 +505,7 @@ fn the_command_line_and_the_configuration_set_the_start() {
     for second in 1..=2 {
         app.on_sample(Arc::new(World::sick().at(second)));
     }
-    assert_eq!((app.screen, app.table.order.len()), (Screen::Qps, 1));
-    assert_eq!((app.table.sort.by, app.table.sort.descending), (Id::CeNow, false));
-    assert_eq!(app.columns().len(), 2);
+    assert_eq!((app.view.screen, app.screens.flows.order.len()), (Screen::Qps, 1));
+    assert_eq!((app.screens.flows.sort.by, app.screens.flows.sort.descending), (Id::CeNow, false));
+    assert_eq!(app.screens.flows.columns(&app.view).len(), 2);
 }

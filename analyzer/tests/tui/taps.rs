@@ -54,7 +54,7 @@ fn two_taps_count_each_packet_once_wherever_it_is_shown() {
     let mut app = after(&world, WIDE, SECONDS);
     // What nobody has looked at is not added up.
     press(&mut app, &[Key::Char('4'), Key::Char('1')]);
-    let data = app.data.as_ref().unwrap();
+    let data = app.view.data.as_ref().unwrap();
     let dedup = data.model.dedup;
     let counts = dedup.delta.unwrap().counts;
     let seconds = dedup.delta.unwrap().seconds;
@@ -87,12 +87,12 @@ fn two_taps_count_each_packet_once_wherever_it_is_shown() {
     press(&mut app, &[Key::Char('2')]);
     for (group, groups) in [(Group::Hosts, 2), (Group::Link, 2), (Group::Process, 1)] {
         press(&mut app, &[Key::Char('o')]);
-        assert_eq!((app.table.group, app.table.groups.len()), (group, groups));
+        assert_eq!((app.screens.flows.group, app.screens.flows.groups.len()), (group, groups));
         let range = sum(sums(&app).iter().map(|sum| sum.row.delta.unwrap().counts));
         let total = sum(sums(&app).iter().map(|sum| sum.row.total));
         let flows: usize = sums(&app).iter().map(|sum| sum.flows).sum();
         if group == Group::Link {
-            let model = &app.data.as_ref().unwrap().model;
+            let model = &app.view.data.as_ref().unwrap().model;
             assert_eq!((range.packets, flows), (model.delta.unwrap().counts.packets, 6));
         } else {
             assert_eq!((range, total, flows), (counts, dedup.total, 3), "{group:?}");
@@ -102,7 +102,8 @@ fn two_taps_count_each_packet_once_wherever_it_is_shown() {
             [(USUAL, &[Id::Rate, Id::CeNow, Id::CnpRate, Id::Lost, Id::Naks][..]), (SMALL, &[Id::Lost])]
         {
             app.on_resize(size.0, size.1);
-            let shown: Vec<Id> = app.visible_columns().iter().map(|fitted| fitted.column.id).collect();
+            let shown: Vec<Id> =
+                app.screens.flows.visible_columns(&app.view).iter().map(|fitted| fitted.column.id).collect();
             assert!(columns.iter().all(|id| shown.contains(id)), "{shown:?}");
             assert!(size == SMALL || text(&app).contains("STATE ↓"), "{}", text(&app));
         }
@@ -122,12 +123,12 @@ fn two_taps_count_each_packet_once_wherever_it_is_shown() {
 fn the_past_is_counted_once_too() {
     let world = two_taps();
     let mut app = after(&world, USUAL, 40);
-    let now = app.data.as_ref().unwrap().model.dedup.delta.unwrap();
+    let now = app.view.data.as_ref().unwrap().model.dedup.delta.unwrap();
     press(&mut app, &[Key::Char(' ')]);
     for _ in 0..20 {
         press(&mut app, &[Key::Left]);
     }
-    let past = app.data.as_ref().unwrap();
+    let past = app.view.data.as_ref().unwrap();
     assert!(past.model.time_ns < past.sample.time_ns);
     assert_eq!(past.model.dedup.delta.unwrap().counts.bytes, now.counts.bytes);
     assert_eq!((past.model.dedup.taps, past.model.dedup.flows), (2, 3));
@@ -135,7 +136,7 @@ fn the_past_is_counted_once_too() {
     press(&mut app, &[Key::Char(' '), Key::Char('r')]);
     app.on_sample(Arc::new(world.at(41)));
     let packets: u64 = world.flows[..3].iter().map(|flow| flow.packets).sum();
-    assert_eq!(app.data.as_ref().unwrap().model.dedup.total.packets, packets);
+    assert_eq!(app.view.data.as_ref().unwrap().model.dedup.total.packets, packets);
 }
 
 /// Links that share the packets of a queue pair add up to what it sent.
@@ -159,7 +160,7 @@ fn links_that_share_a_load_are_added_up_in_the_matrix_as_in_the_header() {
         press(&mut app, &[Key::Char('4')]);
         app
     };
-    let data = app.data.as_ref().unwrap();
+    let data = app.view.data.as_ref().unwrap();
     let (.., cell) = data.matrix.iter().next().unwrap();
     assert_eq!((data.model.dedup.taps, data.model.dedup.flows, cell.flows), (1, 1, 1));
     assert_eq!(cell.counts.packets, data.model.dedup.delta.unwrap().counts.packets);
@@ -182,7 +183,7 @@ fn the_matrix_says_what_its_figures_are() {
         assert!(title.contains(name) && !title.contains('…'), "{title}");
         press(&mut app, &[Key::Char('m')]);
     }
-    let data = app.data.as_ref().unwrap();
+    let data = app.view.data.as_ref().unwrap();
     let counts = data.model.dedup.delta.unwrap().counts;
     let all = |metric| data.matrix.iter().filter_map(|(.., cell)| cell.value(metric)).sum::<f64>();
     same(all(Metric::Loss), counts.lost as f64);
@@ -213,10 +214,10 @@ fn a_small_screen_says_how_many_rows_match_a_filter_and_which_filter() {
     let tabs = text(&app).lines().find(|line| line.contains("2 QPs")).unwrap().to_owned();
     let at = u16::try_from(tabs.find('7').unwrap()).unwrap();
     assert_eq!(app.on_mouse(rocescope::tui::mouse::Mouse::Click(at, 3)), Action::Draw);
-    assert_eq!(app.screen, Screen::Events);
+    assert_eq!(app.view.screen, Screen::Events);
     // What was answered to a key is no answer to a click.
     press(&mut app, &[Key::Char('2'), Key::Esc]);
-    assert!(app.answer.is_some());
+    assert!(app.view.messages.answer.is_some());
     let _ = app.on_mouse(rocescope::tui::mouse::Mouse::Click(3, 6));
-    assert_eq!(app.answer, None);
+    assert_eq!(app.view.messages.answer, None);
 }

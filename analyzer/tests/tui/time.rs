@@ -3,14 +3,14 @@
 use super::*;
 use rocescope::model::TimeRange;
 use rocescope::source::feed::Command;
-use rocescope::tui::shown::Then;
+use rocescope::tui::view::AsOf;
 
 #[test]
 fn a_live_view_stands_still_while_paused_and_catches_up_afterwards() {
     let world = World::sick();
     let mut live = app(&world, USUAL);
     assert_eq!(press(&mut live, &[Key::Char(' ')]), Action::Draw);
-    assert!(live.still());
+    assert!(live.view.timeline.still());
     let before = text(&live);
     for second in 4..=6 {
         live.on_events(&world.events(second));
@@ -18,10 +18,10 @@ fn a_live_view_stands_still_while_paused_and_catches_up_afterwards() {
     }
     assert_eq!(text(&live), before);
     press(&mut live, &[Key::Char(' ')]);
-    assert!(!live.still());
-    assert_eq!(live.data.as_ref().unwrap().model.time_ns, world.at(6).time_ns);
+    assert!(!live.view.timeline.still());
+    assert_eq!(live.view.data.as_ref().unwrap().model.time_ns, world.at(6).time_ns);
     assert_ne!(text(&live), before);
-    let latest = live.log.latest().next().unwrap().latest.time_ns;
+    let latest = live.view.log.latest().next().unwrap().latest.time_ns;
     assert!(latest > world.at(5).time_ns, "events that came meanwhile are there");
 }
 
@@ -32,24 +32,25 @@ fn while_paused_arrows_go_back_and_forward_in_time() {
         world.kind = kind;
         let mut app = after(&world, USUAL, 20);
         press(&mut app, &[Key::Char('2')]);
-        let shown = |app: &App| (app.data.as_ref().unwrap().model.time_ns - fake::START_NS) / 1_000_000_000;
+        let shown =
+            |app: &App| (app.view.data.as_ref().unwrap().model.time_ns - fake::START_NS) / 1_000_000_000;
         press(&mut app, &[Key::Left]);
         assert_eq!(shown(&app), 20, "while figures move, arrows sort");
         press(&mut app, &[Key::Char(' '), Key::Left, Key::Left, Key::Left]);
         assert_eq!(shown(&app), 17);
-        let row = |app: &App| app.data.as_ref().unwrap().model.rows[4].total.missing;
+        let row = |app: &App| app.view.data.as_ref().unwrap().model.rows[4].total.missing;
         assert_eq!(row(&app), 17 * 41);
         assert!(text(&app).contains("PAUSED −3.00 s"), "{}", text(&app));
         press(&mut app, &[Key::Right]);
         assert_eq!(shown(&app), 18);
         // Events that were still to come then are not shown.
         press(&mut app, &[Key::Char('7')]);
-        assert!(app.shown_events().all(|listed| listed.stand.time_ns <= world.at(18).time_ns));
+        assert!(app.view.shown_events().all(|listed| listed.state.time_ns <= world.at(18).time_ns));
         for _ in 0..30 {
             press(&mut app, &[Key::Left]);
         }
         assert_eq!(shown(&app), 1, "before the first figures there is nothing to see");
-        assert!(app.answer.as_ref().unwrap().contains("no older"));
+        assert!(app.view.messages.answer.as_ref().unwrap().contains("no older"));
         for _ in 0..30 {
             press(&mut app, &[Key::Right]);
         }
@@ -59,7 +60,7 @@ fn while_paused_arrows_go_back_and_forward_in_time() {
             draw(&app);
         }
         press(&mut app, &[Key::Char(' ')]);
-        assert_eq!((shown(&app), app.shown_ns), (20, None));
+        assert_eq!((shown(&app), app.view.timeline.shown_ns), (20, None));
     }
 }
 
@@ -69,12 +70,12 @@ fn after_the_end_one_can_still_go_back() {
     world.kind = SourceKind::Replay;
     let mut app = after(&world, USUAL, 20);
     app.on_end(End::Done);
-    assert_eq!(app.range, TimeRange::All);
+    assert_eq!(app.view.range, TimeRange::All);
     press(&mut app, &[Key::Left, Key::Left]);
-    assert_eq!(app.data.as_ref().unwrap().model.time_ns, world.at(18).time_ns);
+    assert_eq!(app.view.data.as_ref().unwrap().model.time_ns, world.at(18).time_ns);
     assert!(text(&app).contains("ENDED −2.00 s"));
     press(&mut app, &[Key::Char(' ')]);
-    assert_eq!((app.shown_ns, app.paused), (None, false));
+    assert_eq!((app.view.timeline.shown_ns, app.view.timeline.paused), (None, false));
 }
 
 #[test]
@@ -85,7 +86,7 @@ fn what_was_not_kept_of_a_flow_is_a_dash() {
     for _ in 0..22 {
         press(&mut app, &[Key::Left]);
     }
-    let data = app.data.as_ref().unwrap();
+    let data = app.view.data.as_ref().unwrap();
     assert_eq!((data.model.rows.len(), data.model.flows), (1_000, 3_000));
     draw(&app);
 }
@@ -94,7 +95,7 @@ fn what_was_not_kept_of_a_flow_is_a_dash() {
 fn the_span_changes_what_figures_are_of() {
     let mut app = after(&World::sick(), USUAL, 30);
     press(&mut app, &[Key::Char('2')]);
-    let lost = |app: &App| app.data.as_ref().unwrap().model.rows[4].delta.unwrap().counts.missing;
+    let lost = |app: &App| app.view.data.as_ref().unwrap().model.rows[4].delta.unwrap().counts.missing;
     assert_eq!(lost(&app), 410);
     for (range, missing, word) in [
         (TimeRange::Minute, 30 * 41, "last 30.0 s"),
@@ -103,7 +104,7 @@ fn the_span_changes_what_figures_are_of() {
         (TimeRange::Seconds10, 410, "last 10.0 s"),
     ] {
         assert_eq!(press(&mut app, &[Key::Char('t')]), Action::Analyse);
-        assert_eq!((app.range, lost(&app)), (range, missing));
+        assert_eq!((app.view.range, lost(&app)), (range, missing));
         assert!(text(&app).contains(word), "{}", text(&app));
     }
 }
@@ -112,7 +113,7 @@ fn the_span_changes_what_figures_are_of() {
 fn imbalance_entropy_and_verdict_are_of_the_span() {
     let mut world = World::healthy();
     let mut app = App::new(options());
-    let mut analyst = Analyst::new(app.options.report.clone());
+    let mut analyst = Analyst::new(app.view.options.report.clone());
     app.on_resize(80, 24);
     let mut show = |app: &mut App, sample| {
         app.on_sample(Arc::new(sample));
@@ -121,14 +122,14 @@ fn imbalance_entropy_and_verdict_are_of_the_span() {
     for second in 1..=5 {
         show(&mut app, world.at(second));
     }
-    let imbalance = |app: &App| app.data.as_ref().unwrap().imbalance[1].max_over_mean.unwrap();
+    let imbalance = |app: &App| app.view.data.as_ref().unwrap().imbalance[1].max_over_mean.unwrap();
     let even = imbalance(&app);
     assert!(even < 1.05, "{even}");
     assert!(text(&app).contains("HEALTHY"));
     // From now on only one uplink carries anything.
     let before = world.at(5);
     world.flows.retain(|spec| spec.link == 1);
-    let flows = app.entropy().unwrap().five_tuples;
+    let flows = app.view.entropy().unwrap().five_tuples;
     for second in 6..=40 {
         let mut sample = World::healthy().at(second);
         for (flow, then) in sample.flows.iter_mut().zip(&before.flows) {
@@ -141,7 +142,7 @@ fn imbalance_entropy_and_verdict_are_of_the_span() {
     }
     assert!(imbalance(&app) > 1.95, "now, not since the start: {}", imbalance(&app));
     assert!(text(&app).contains("IMBAL"));
-    assert!(app.entropy().unwrap().five_tuples < flows, "5-tuples without new bytes do not count");
+    assert!(app.view.entropy().unwrap().five_tuples < flows, "5-tuples without new bytes do not count");
 }
 
 #[test]
@@ -149,14 +150,14 @@ fn latency_is_of_the_span_and_over_time() {
     let world = World::sick();
     let mut app = after(&world, USUAL, 25);
     let p50 = |app: &App| {
-        let model = &app.data.as_ref().unwrap().model;
+        let model = &app.view.data.as_ref().unwrap().model;
         model.latency(&model.rows[2]).map(|times| times.p50.ns())
     };
     let near = |ns: Option<u64>, us: u64| ns.is_some_and(|ns| ns.abs_diff(us * 1_000) <= us * 63);
     assert!(near(p50(&app), 13), "{:?}", p50(&app));
     // The second in which everything took twice as long: as the latest second of the snapshot shown.
     press(&mut app, &[Key::Char('t'), Key::Char('t'), Key::Char('t'), Key::Char(' ')]);
-    assert_eq!(app.range, TimeRange::Latest);
+    assert_eq!(app.view.range, TimeRange::Latest);
     let mut seen = Vec::new();
     for _ in 0..20 {
         press(&mut app, &[Key::Left]);
@@ -185,16 +186,16 @@ fn a_reset_counts_from_zero() {
     let world = World::sick();
     let mut app = after(&world, USUAL, 20);
     press(&mut app, &[Key::Char('2'), Key::Char('r')]);
-    assert!(app.answer.is_some());
+    assert!(app.view.messages.answer.is_some());
     app.on_sample(Arc::new(world.at(21)));
-    let row = &app.data.as_ref().unwrap().model.rows[4];
+    let row = &app.view.data.as_ref().unwrap().model.rows[4];
     assert_eq!((row.total.missing, row.delta.unwrap().counts.missing), (41, 41));
 }
 
 #[test]
 fn keys_that_change_the_speed() {
     let mut replay = app(&World::replay(), USUAL);
-    replay.speed = Some(1.0);
+    replay.view.timeline.speed = Some(1.0);
     assert_eq!(press(&mut replay, &[Key::Char(' ')]), Action::Send(Command::Pause(true)));
     assert_eq!(press(&mut replay, &[Key::Char(' ')]), Action::Send(Command::Pause(false)));
     assert_eq!(press(&mut replay, &[Key::Char('+')]), Action::Send(Command::Speed(2.0)));
@@ -202,10 +203,10 @@ fn keys_that_change_the_speed() {
     replay.on_end(End::Done);
     assert_eq!(press(&mut replay, &[Key::Char(' ')]), Action::Draw);
     assert_eq!(press(&mut replay, &[Key::Char('+')]), Action::Draw);
-    assert!(!replay.paused);
+    assert!(!replay.view.timeline.paused);
     let mut live = app(&World::sick(), USUAL);
     assert_eq!(press(&mut live, &[Key::Char('+')]), Action::Draw);
-    assert!(live.answer.is_some());
+    assert!(live.view.messages.answer.is_some());
 }
 
 #[test]
@@ -213,10 +214,10 @@ fn jumps_go_through_the_history_and_let_a_replay_skip_ahead() {
     let mut world = World::sick();
     world.kind = SourceKind::Replay;
     let mut app = after(&world, USUAL, 30);
-    app.speed = Some(1.0);
-    let shown = |app: &App| (app.data.as_ref().unwrap().model.time_ns - fake::START_NS) / 1_000_000_000;
+    app.view.timeline.speed = Some(1.0);
+    let shown = |app: &App| (app.view.data.as_ref().unwrap().model.time_ns - fake::START_NS) / 1_000_000_000;
     assert_eq!(press(&mut app, &[Key::Char('<')]), Action::Send(Command::Pause(true)));
-    assert_eq!((shown(&app), app.paused), (20, true));
+    assert_eq!((shown(&app), app.view.timeline.paused), (20, true));
     press(&mut app, &[Key::Char('<')]);
     assert_eq!(shown(&app), 10);
     press(&mut app, &[Key::Char('>')]);
@@ -232,7 +233,7 @@ fn jumps_go_through_the_history_and_let_a_replay_skip_ahead() {
     press(&mut app, &[Key::Char('g')]);
     type_text(&mut app, "soon");
     assert_eq!(press(&mut app, &[Key::Enter]), Action::Draw);
-    assert!(app.answer.as_ref().unwrap().contains("soon"));
+    assert!(app.view.messages.answer.as_ref().unwrap().contains("soon"));
     press(&mut app, &[Key::Char('g'), Key::Char('x'), Key::Esc]);
     assert!(app.prompt.is_none());
     // What is still to come: the replay goes there as fast as it can.
@@ -240,21 +241,21 @@ fn jumps_go_through_the_history_and_let_a_replay_skip_ahead() {
     press(&mut app, &[Key::Char('g')]);
     type_text(&mut app, "+45");
     assert_eq!(press(&mut app, &[Key::Enter]), Action::Send(Command::Seek(to)));
-    assert!(app.paused && app.shown_ns.is_none());
+    assert!(app.view.timeline.paused && app.view.timeline.shown_ns.is_none());
     assert!(text(&app).contains("▶ to 12:00:45"), "{}", text(&app));
     // On the way the picture moves, and there it stands still as before.
     app.on_sample(Arc::new(world.at(40)));
-    assert_eq!((shown(&app), app.seek_ns), (40, Some(to)));
+    assert_eq!((shown(&app), app.view.timeline.seek_ns), (40, Some(to)));
     assert_eq!(press(&mut app, &[Key::Char('<')]), Action::Draw);
-    assert!(app.answer.as_ref().unwrap().contains("still seeking"));
+    assert!(app.view.messages.answer.as_ref().unwrap().contains("still seeking"));
     app.on_sample(Arc::new(world.at(45)));
     app.on_sample(Arc::new(world.at(46)));
-    assert_eq!((shown(&app), app.seek_ns, app.paused), (45, None, true));
+    assert_eq!((shown(&app), app.view.timeline.seek_ns, app.view.timeline.paused), (45, None, true));
     // Live there is nothing ahead.
     let mut live = after(&World::sick(), USUAL, 30);
     press(&mut live, &[Key::Char(' ')]);
     assert_eq!(press(&mut live, &[Key::Char('>')]), Action::Draw);
-    assert!(live.answer.as_ref().unwrap().contains("no newer data"));
+    assert!(live.view.messages.answer.as_ref().unwrap().contains("no newer data"));
 }
 
 /// A replay of twenty minutes, of which the last ten are kept.
@@ -262,7 +263,7 @@ fn long_replay() -> (World, App) {
     let mut world = World::sick();
     world.kind = SourceKind::Replay;
     let mut app = App::new(options());
-    app.speed = Some(1.0);
+    app.view.timeline.speed = Some(1.0);
     for second in (1..=1_200).step_by(5) {
         app.on_events(&world.events(second));
         app.on_sample(Arc::new(world.at(second)));
@@ -273,33 +274,37 @@ fn long_replay() -> (World, App) {
 #[test]
 fn beyond_what_is_kept_a_replay_is_read_again_up_to_there() {
     let (world, mut app) = long_replay();
-    let shown = |app: &App| (app.data.as_ref().unwrap().model.time_ns - fake::START_NS) / 1_000_000_000;
+    let shown = |app: &App| (app.view.data.as_ref().unwrap().model.time_ns - fake::START_NS) / 1_000_000_000;
     let to = world.at(60).time_ns;
     press(&mut app, &[Key::Char(' '), Key::Char('g')]);
     type_text(&mut app, "+60");
     assert_eq!(press(&mut app, &[Key::Enter]), Action::Send(Command::Rewind(to)));
     assert!(text(&app).contains("▶ to 12:01:00") && text(&app).contains("capture again"), "{}", text(&app));
     // Everything seen is still to come.
-    app.on_again();
-    assert!(app.log.latest().next().is_none() && app.history.is_empty());
+    app.on_restart();
+    assert!(app.view.log.latest().next().is_none() && app.view.timeline.history.is_empty());
     draw(&app);
     for second in 1..=60 {
         app.on_events(&world.events(second));
         app.on_sample(Arc::new(world.at(second)));
         assert_eq!(shown(&app), second);
     }
-    assert_eq!((app.seek_ns, app.paused), (None, true));
-    assert!(app.log.latest().next().unwrap().latest.time_ns > world.at(59).time_ns);
+    assert_eq!((app.view.timeline.seek_ns, app.view.timeline.paused), (None, true));
+    assert!(app.view.log.latest().next().unwrap().latest.time_ns > world.at(59).time_ns);
     press(&mut app, &[Key::Left]);
     assert_eq!(shown(&app), 59);
     // Before the beginning there is nothing, and nothing to be read again for.
     assert_eq!(press(&mut app, &[Key::Char('<'); 7]), Action::Draw);
     assert_eq!(shown(&app), 1);
-    assert!(app.answer.as_ref().unwrap().contains("precedes the data"), "{:?}", app.answer);
+    assert!(
+        app.view.messages.answer.as_ref().unwrap().contains("precedes the data"),
+        "{:?}",
+        app.view.messages.answer
+    );
     // Conclusions about what is still to come are void.
-    let mut analyst = Analyst::new(app.options.report.clone());
+    let mut analyst = Analyst::new(app.view.options.report.clone());
     app.on_analysis(analyst.analyse(&world.at(1_200), app.ask()));
-    assert!(app.analysis.is_none());
+    assert!(app.view.analysis.is_none());
 }
 
 #[test]
@@ -309,8 +314,8 @@ fn after_its_end_a_replay_can_be_read_again_and_stands_still_there() {
     press(&mut app, &[Key::Char('g')]);
     type_text(&mut app, "12:00:30");
     assert_eq!(press(&mut app, &[Key::Enter]), Action::Send(Command::Rewind(world.at(30).time_ns)));
-    assert!(app.end.is_none() && app.paused);
-    app.on_again();
+    assert!(app.view.timeline.end.is_none() && app.view.timeline.paused);
+    app.on_restart();
     app.on_sample(Arc::new(world.at(30)));
     assert!(text(&app).contains("PAUSED"), "{}", text(&app));
     assert_eq!(press(&mut app, &[Key::Char(' ')]), Action::Send(Command::Pause(false)));
@@ -321,7 +326,7 @@ fn what_a_fast_replay_went_past_is_read_again_too() {
     let mut world = World::sick();
     world.kind = SourceKind::Replay;
     let mut app = App::new(options());
-    app.speed = Some(f64::INFINITY);
+    app.view.timeline.speed = Some(f64::INFINITY);
     // So fast that there are two samples of a minute and a half.
     for second in [40, 90] {
         app.on_sample(Arc::new(world.at(second)));
@@ -331,21 +336,24 @@ fn what_a_fast_replay_went_past_is_read_again_too() {
         press(&mut app, &[Key::Char('g')]);
         type_text(&mut app, to);
         assert_eq!(press(&mut app, &[Key::Enter]), Action::Send(Command::Rewind(world.at(then).time_ns)));
-        app.seek_ns = None;
+        app.view.timeline.seek_ns = None;
         app.on_end(End::Done);
     }
     press(&mut app, &[Key::Char('g')]);
     type_text(&mut app, "12:00:40.5");
     assert_eq!(press(&mut app, &[Key::Enter]), Action::Draw);
-    assert_eq!((app.data.as_ref().unwrap().model.time_ns, app.answer.take()), (world.at(40).time_ns, None));
+    assert_eq!(
+        (app.view.data.as_ref().unwrap().model.time_ns, app.view.messages.answer.take()),
+        (world.at(40).time_ns, None)
+    );
     // Of a stream it is not the time that was asked for, which is said.
-    app.speed = None;
+    app.view.timeline.speed = None;
     press(&mut app, &[Key::Char('g')]);
     type_text(&mut app, "+43");
     assert_eq!(press(&mut app, &[Key::Enter]), Action::Draw);
-    assert_eq!(app.data.as_ref().unwrap().model.time_ns, world.at(40).time_ns);
+    assert_eq!(app.view.data.as_ref().unwrap().model.time_ns, world.at(40).time_ns);
     let said = "showing 12:00:40: a stream cannot be read again";
-    assert_eq!(app.answer.as_deref(), Some(said));
+    assert_eq!(app.view.messages.answer.as_deref(), Some(said));
     assert!(text(&app).contains(said));
 }
 
@@ -356,7 +364,7 @@ fn every_time_of_a_short_capture_can_be_gone_to() {
     world.kind = SourceKind::Replay;
     let ended = || {
         let mut app = App::new(options());
-        app.speed = Some(f64::INFINITY);
+        app.view.timeline.speed = Some(f64::INFINITY);
         app.on_sample(Arc::new(world.at(2)));
         app.on_end(End::Done);
         app
@@ -370,40 +378,43 @@ fn every_time_of_a_short_capture_can_be_gone_to() {
     }
     let mut app = ended();
     assert_eq!(press(&mut app, &[Key::Left]), Action::Draw);
-    assert_eq!(app.answer.as_deref(), Some("no older snapshot; g or < reads the capture again"));
+    assert_eq!(
+        app.view.messages.answer.as_deref(),
+        Some("no older snapshot; g or < reads the capture again")
+    );
     assert_eq!(press(&mut app, &[Key::Char('<')]), ms(200), "not before the beginning");
 }
 
 #[test]
 fn what_is_no_longer_kept_of_a_stream_is_gone() {
     let (_, mut app) = long_replay();
-    app.speed = None;
+    app.view.timeline.speed = None;
     press(&mut app, &[Key::Char('g')]);
     type_text(&mut app, "+60");
     assert_eq!(press(&mut app, &[Key::Enter]), Action::Send(Command::Pause(true)));
-    assert!(app.answer.as_ref().unwrap().contains("cannot be read again"));
+    assert!(app.view.messages.answer.as_ref().unwrap().contains("cannot be read again"));
 }
 
 #[test]
 fn findings_of_an_older_moment_are_those_of_then() {
     let world = World::sick();
     let mut app = App::new(options());
-    let mut analyst = Analyst::new(app.options.report.clone());
+    let mut analyst = Analyst::new(app.view.options.report.clone());
     app.on_resize(120, 40);
     let mut titles = Vec::new();
     for second in 1..=20 {
         app.on_sample(Arc::new(world.at(second)));
         app.analyse_with(&mut analyst);
-        let concluded = app.concluded().unwrap();
-        assert_eq!(concluded.then, Then::Now);
+        let concluded = app.view.concluded().unwrap();
+        assert_eq!(concluded.as_of, AsOf::Now);
         titles.push(concluded.findings.iter().map(|f| f.title.clone()).collect::<Vec<_>>());
     }
     assert_ne!(titles[9], titles[19], "figures in titles grow");
     press(&mut app, &[Key::Char('8'), Key::Char(' ')]);
-    assert_eq!(app.concluded().unwrap().then, Then::Now, "the pause itself is no step back");
+    assert_eq!(app.view.concluded().unwrap().as_of, AsOf::Now, "the pause itself is no step back");
     press(&mut app, &[Key::Left; 10]);
-    let concluded = app.concluded().unwrap();
-    assert_eq!(concluded.then, Then::By(world.at(10).time_ns));
+    let concluded = app.view.concluded().unwrap();
+    assert_eq!(concluded.as_of, AsOf::Earlier(world.at(10).time_ns));
     assert_eq!(concluded.end_ns, world.at(10).window.map(|(_, last)| last));
     let then: Vec<String> = concluded.findings.iter().map(|f| f.title.clone()).collect();
     assert_eq!(then, titles[9]);
@@ -416,9 +427,9 @@ fn findings_of_an_older_moment_are_those_of_then() {
         press(&mut app, &[Key::Down]);
     }
     press(&mut app, &[Key::Enter]);
-    assert_eq!(app.table.focus.as_ref().unwrap().about, id);
+    assert_eq!(app.screens.flows.focus.as_ref().unwrap().about, id);
     press(&mut app, &[Key::Char('8'), Key::Char(' ')]);
-    assert_eq!(app.concluded().unwrap().then, Then::Now);
+    assert_eq!(app.view.concluded().unwrap().as_of, AsOf::Now);
     assert!(text(&app).contains("FINDINGS since the start"));
 }
 
@@ -427,7 +438,7 @@ fn what_was_found_only_later_is_not_shown_as_of_the_moment() {
     // Conclusions of the first second and of the last.
     let mut app = after(&World::sick(), (120, 40), 20);
     press(&mut app, &[Key::Char(' '), Key::Left, Key::Left]);
-    assert!(matches!(app.concluded().unwrap().then, Then::By(_)), "those of the first second");
+    assert!(matches!(app.view.concluded().unwrap().as_of, AsOf::Earlier(_)), "those of the first second");
     // None but of the last.
     let world = World::sick();
     let mut app = App::new(options());
@@ -435,8 +446,8 @@ fn what_was_found_only_later_is_not_shown_as_of_the_moment() {
     for second in 1..=20 {
         app.on_sample(Arc::new(world.at(second)));
     }
-    app.analyse_with(&mut Analyst::new(app.options.report.clone()));
-    let title = app.concluded().unwrap().findings[0].title.clone();
+    app.analyse_with(&mut Analyst::new(app.view.options.report.clone()));
+    let title = app.view.concluded().unwrap().findings[0].title.clone();
     assert!(text(&app).contains(&title));
     press(&mut app, &[Key::Char(' '), Key::Left, Key::Left]);
     let screen = text(&app);
@@ -454,7 +465,7 @@ fn details_of_an_older_moment_say_what_is_of_later() {
     let world = World::sick();
     let mut app = after(&world, (120, 40), 20);
     press(&mut app, &[Key::Char('2')]);
-    app.table.selected = app.data.as_ref().map(|data| data.model.rows[4].id);
+    app.view.selected = app.view.data.as_ref().map(|data| data.model.rows[4].id);
     press(&mut app, &[Key::Enter]);
     let line = |app: &App, name: &str| {
         let screen = text(app);
@@ -467,7 +478,7 @@ fn details_of_an_older_moment_say_what_is_of_later() {
     press(&mut app, &[Key::Char(' '), Key::Left, Key::Left, Key::Left]);
     assert!(line(&app, " PSN ").starts_with(&missing(17)), "{}", text(&app));
     assert!(text(&app).contains("below: state at 12:00:20"), "{}", text(&app));
-    let total = app.data.as_ref().unwrap().model.rows[4].total;
+    let total = app.view.data.as_ref().unwrap().model.rows[4].total;
     let packets = rocescope::util::units::count(total.packets);
     assert!(line(&app, " total ").contains(&format!("{packets} packets")), "{}", text(&app));
 }
@@ -482,7 +493,7 @@ fn figures_of_many_flows_follow_the_key_that_asks_for_them() {
     for sample in &samples {
         app.on_sample(Arc::clone(sample));
     }
-    let basis = |app: &App| app.data.as_ref().unwrap().model.basis;
+    let basis = |app: &App| app.view.data.as_ref().unwrap().model.basis;
     let last = |seconds: f64| rocescope::model::Basis::Last(seconds);
     let waits = |app: &App| text(app).contains("updating… (showing previous values)");
     let before = basis(&app);
@@ -493,8 +504,8 @@ fn figures_of_many_flows_follow_the_key_that_asks_for_them() {
     // Another key before they are there: those of the first are not wanted any more.
     let first = app.wanted().unwrap().make();
     press(&mut app, &[Key::Char('t'), Key::Char('t')]);
-    assert_eq!(app.range, TimeRange::Latest);
-    assert!(!app.on_figures(first) && app.awaited());
+    assert_eq!(app.view.range, TimeRange::Latest);
+    assert!(!app.on_values(first) && app.awaited());
     assert_eq!(basis(&app), before);
     app.settle();
     assert_eq!(basis(&app), last(1.0));
@@ -509,14 +520,14 @@ fn figures_of_many_flows_follow_the_key_that_asks_for_them() {
 
     // Back in time, step by step, though the figures of a step are not there yet; what is selected stays so.
     press(&mut app, &[Key::Char('2'), Key::Down, Key::Char(' '), Key::Left, Key::Left]);
-    let shown = |app: &App| (app.data.as_ref().unwrap().model.time_ns - fake::START_NS) / 1_000_000_000;
-    let selected = app.table.selected;
+    let shown = |app: &App| (app.view.data.as_ref().unwrap().model.time_ns - fake::START_NS) / 1_000_000_000;
+    let selected = app.view.selected;
     assert_eq!((shown(&app), app.awaited()), (15, true));
     app.settle();
-    assert_eq!((shown(&app), app.table.selected), (13, selected));
+    assert_eq!((shown(&app), app.view.selected), (13, selected));
     press(&mut app, &[Key::Char(' ')]);
     app.settle();
-    assert_eq!((shown(&app), app.table.selected), (15, selected));
+    assert_eq!((shown(&app), app.view.selected), (15, selected));
     // A key that changes neither snapshot nor time range asks for nothing.
     press(&mut app, &[Key::Char('s'), Key::Char('o'), Key::Tab]);
     assert!(!app.awaited());

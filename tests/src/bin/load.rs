@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use rocescope_tests::load::{scan, storm, traffic};
+use rocescope_tests::load::{scan, storm, tcp, traffic};
 
 /// Floods links of its own, in network namespaces without a name. Needs root.
 #[derive(Parser)]
@@ -24,6 +24,12 @@ enum What {
         /// Seconds of a turn
         #[arg(long, default_value_t = 1.0)]
         seconds: f64,
+    },
+    /// TCP of others through a veth pair with nothing and with rocescope attached, by hook
+    Tcp {
+        /// Rounds in which every hook has its turn
+        #[arg(long, default_value_t = 7)]
+        rounds: usize,
     },
     /// New flows at 100,000 a second, and what they do to known ones
     Scan {
@@ -59,6 +65,7 @@ fn main() -> ExitCode {
 fn work() -> Result<()> {
     match Cli::parse().what {
         What::Traffic { rounds, seconds } => traffic::bench(rounds, Duration::try_from_secs_f64(seconds)?),
+        What::Tcp { rounds } => tcp::bench(rounds),
         What::Scan { rounds, seconds } => scan::bench(rounds, Duration::try_from_secs_f64(seconds)?),
         What::Storm { rounds, seconds } => storm::bench(rounds, Duration::try_from_secs_f64(seconds)?),
     }

@@ -243,10 +243,16 @@ impl Machine {
         self.drain()?;
         let flows = self.tables.read(&self.programs)?.flows;
         let Self { tables, programs, bins, .. } = self;
-        tables.retire_idle_telling(programs, &flows, u64::MAX, |programs, gone| match bins {
-            Some(bins) => bins.retire(programs, gone),
-            None => Ok(()),
-        })?;
+        tables.retire_idle_telling(
+            programs,
+            &flows,
+            u64::MAX,
+            |_, _| true,
+            |programs, gone| match bins {
+                Some(bins) => bins.retire(programs, gone),
+                None => Ok(()),
+            },
+        )?;
         Ok(())
     }
 

@@ -6,6 +6,7 @@ pub mod attached;
 pub mod frames;
 pub mod picture;
 pub mod program;
+pub mod tcp;
 pub mod terminal;
 pub mod wire;
 

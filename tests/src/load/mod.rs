@@ -9,6 +9,7 @@ pub mod link;
 pub mod pty;
 pub mod scan;
 pub mod storm;
+pub mod tcp;
 pub mod traffic;
 pub mod usage;
 

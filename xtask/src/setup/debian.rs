@@ -1,14 +1,15 @@
 //! The second recipe: the distribution's compiler and LLVM.
 
-use super::linker::Linker;
-use super::packages;
+use super::tool::Tool;
+use super::{in_toolchain, packages};
 use crate::ebpf_toolchain::EbpfToolchain;
 use crate::recipe::{DEBIAN_PACKAGES, DEBIAN_TOOLCHAIN, LLVM_MAJOR};
 use crate::run::{has_program, output_of, run, say};
 use anyhow::{Context as _, Result};
 use std::process::{Command, Stdio};
 
-const LINKER: Linker = Linker {
+const LINKER: Tool = Tool {
+    name: "bpf-linker",
     version: "0.13.0",
     args: &["--no-default-features", "--features", "llvm-22"],
     env: &[("LLVM_PREFIX", "/usr/lib/llvm-22"), ("LLVM_SYS_221_PREFIX", "/usr/lib/llvm-22")],
@@ -29,7 +30,7 @@ pub(super) fn install() -> Result<EbpfToolchain> {
             .context("cannot link Debian's compiler as a rustup toolchain")?;
         }
     }
-    let linker_dir = LINKER.install(DEBIAN_TOOLCHAIN)?;
+    let linker_dir = LINKER.install(in_toolchain(DEBIAN_TOOLCHAIN, "cargo"))?;
     say(&format!(
         "eBPF toolchain: Debian's rustc and LLVM {LLVM_MAJOR} with bpf-linker {} in {}",
         LINKER.version,

@@ -1,7 +1,7 @@
 //! The first recipe: a rustup toolchain, and a bpf-linker that uses the compiler's own LLVM.
 
-use super::check_compiler;
-use super::linker::Linker;
+use super::tool::Tool;
+use super::{check_compiler, in_toolchain};
 use crate::ebpf_toolchain::EbpfToolchain;
 use crate::recipe::{LLVM_MAJOR, PINNED_NIGHTLY, candidates};
 use crate::run::{output_of, run, say, step};
@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use std::process::{Command, Stdio};
 
 /// Needs no LLVM of the system: it borrows the one inside the compiler that runs it.
-const LINKER: Linker = Linker { version: "0.10.3", args: &[], env: &[] };
+const LINKER: Tool = Tool { name: "bpf-linker", version: "0.10.3", args: &[], env: &[] };
 
 /// Installs what this recipe lacks.
 ///
@@ -17,7 +17,7 @@ const LINKER: Linker = Linker { version: "0.10.3", args: &[], env: &[] };
 /// No fitting toolchain can be had, or bpf-linker does not build.
 pub(super) fn install() -> Result<EbpfToolchain> {
     let toolchain = compiler()?;
-    let linker_dir = LINKER.install(&toolchain)?;
+    let linker_dir = LINKER.install(in_toolchain(&toolchain, "cargo"))?;
     say(&format!(
         "eBPF toolchain: rustup's {toolchain} (LLVM {LLVM_MAJOR}) with bpf-linker {} in {}",
         LINKER.version,

@@ -40,6 +40,8 @@ pub(super) struct Arrival<'a> {
     pub(super) span: u32,
     /// Whether it is a READ request.
     pub(super) read: bool,
+    /// Its ECN bits; 0 where they are not known.
+    pub(super) ecn: u8,
     /// NAKs of the reverse direction, in no order.
     pub(super) naks: &'a [Nak],
     /// Whether packets of the reverse direction are captured.
@@ -54,6 +56,12 @@ impl Arrival<'_> {
         let behind = self.high_id.wrapping_sub(self.id);
         let paused = self.time_ns.saturating_sub(self.last_ns) >= REUSE_PAUSE_NS;
         self.numbered && !paused && behind > 0 && behind < ID_AHEAD
+    }
+
+    /// Time from the latest RNR NAK for a PSN to its retransmission at `until_ns`.
+    pub(super) fn rnr_wait_ns(&self, psn: u32, until_ns: u64) -> u64 {
+        let asked = self.naks.iter().filter(|nak| nak.rnr && nak.psn == psn && nak.time_ns <= until_ns);
+        asked.map(|nak| until_ns - nak.time_ns).min().unwrap_or(0)
     }
 
     /// A NAK for these PSNs, near in time and not before `since_ns`; an RNR NAK precedes the sequence errors that

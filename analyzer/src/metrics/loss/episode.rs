@@ -7,6 +7,8 @@ pub struct Episodes {
     pub count: u64,
     /// Length of the longest in nanoseconds.
     pub longest_ns: u64,
+    /// Sum of their lengths in nanoseconds.
+    pub total_ns: u64,
     /// PSNs or packets in the largest.
     pub largest: u64,
     /// Start of the first, Unix nanoseconds; 0 when there was none.
@@ -67,6 +69,7 @@ impl Tracker {
         if let Some(now) = self.now {
             all.count += 1;
             all.longest_ns = all.longest_ns.max(now.end_ns - now.start_ns);
+            all.total_ns += now.end_ns - now.start_ns;
             all.largest = all.largest.max(now.packets);
             all.first_ns = if all.count == 1 { now.start_ns } else { all.first_ns.min(now.start_ns) };
             all.last_ns = all.last_ns.max(now.end_ns);
@@ -85,7 +88,8 @@ mod tests {
         tracker.note(10, 20, 1);
         tracker.note(15, 40, 2);
         tracker.note(50, 50, 1);
-        let episodes = Episodes { count: 2, longest_ns: 30, largest: 3, first_ns: 10, last_ns: 50 };
+        let episodes =
+            Episodes { count: 2, longest_ns: 30, total_ns: 30, largest: 3, first_ns: 10, last_ns: 50 };
         assert_eq!(tracker.metrics(), episodes);
         tracker.take_back();
         assert_eq!(tracker.metrics(), Episodes { count: 1, last_ns: 40, ..episodes });

@@ -5,7 +5,7 @@
 
 use rocescope_common::account::latency::RetxRun;
 use rocescope_common::account::psn::WINDOW;
-use rocescope_common::account::{Event, FlowKey};
+use rocescope_common::account::{Event, FlowKey, FlowStats};
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::opcode::Op;
 
@@ -50,6 +50,7 @@ impl KernelEvent {
             expected,
             span: 1,
             read: false,
+            ecn: 0,
             naks,
             reverse_captured,
             window_ns,
@@ -63,9 +64,9 @@ impl Collector {
         self.open(slot, key);
     }
 
-    /// A reading of the counters: the packets of each flow by slot, at a Unix time.
-    pub fn reading(&mut self, packets: impl Iterator<Item = (u32, u64)>, time_ns: u64) {
-        self.spells.reading(packets, time_ns);
+    /// A reading of the counters of each flow by slot, at a Unix time.
+    pub fn reading<'a>(&mut self, flows: impl Iterator<Item = (u32, &'a FlowStats)>, time_ns: u64) {
+        self.spells.reading(flows, time_ns);
     }
 
     /// The flow in a slot carries ACKs.
@@ -148,9 +149,8 @@ impl Collector {
         };
         naks.sort_unstable_by_key(|nak| nak.time_ns);
         let sequence = slot.request_loss.get_or_insert_with(|| Box::new(Sequence::new(true, event.psn, 0)));
-        let tally = sequence.tally();
         happened(sequence, &naks, reverse_captured, *window_ns);
-        sequence.record(spells, event.slot, &tally, event.time_ns);
+        sequence.record(spells, event.slot, event.time_ns);
     }
 }
 

@@ -111,7 +111,7 @@ pub struct Loss {
     /// The flows whose requests were followed without interruption, where that is not every flow; responses are not followed
     /// then.
     pub known: Option<HashSet<u32, foldhash::fast::RandomState>>,
-    /// When trouble showed.
+    /// When trouble showed, congestion included.
     pub spells: Spells,
 }
 
@@ -276,8 +276,8 @@ impl Collector {
         {
             self.open(packet.slot, &aside.key);
         }
-        self.spells.packet(packet.slot, packet.time_ns);
         let op = Op::of(packet.opcode);
+        self.spells.packet(packet, op);
         if op.any(Op::REQUEST | Op::RESPONSE) {
             self.sequence(packet, op);
         }
@@ -450,11 +450,11 @@ impl Collector {
             expected: packet.expected,
             span,
             read: op.has(Op::READ_REQUEST),
+            ecn: packet.tos & 3,
             naks: &naks,
             reverse_captured,
             window_ns: *window_ns,
         };
-        let tally = sequence.tally();
         if events & Event::RESTART != 0 {
             sequence.restart(&arrival);
         } else if packet.outcome.duplicate_psn {
@@ -464,7 +464,7 @@ impl Collector {
         } else {
             sequence.in_order(&arrival);
         }
-        sequence.record(spells, packet.slot, &tally, packet.time_ns);
+        sequence.record(spells, packet.slot, packet.time_ns);
         latest.passed(arrival.psn, id, arrival.time_ns, smooth);
     }
 }

@@ -61,6 +61,17 @@ pub struct Metrics {
     pub rnr_retransmitted: u64,
     /// Transport timeouts: the sender went back after a pause, without a NAK.
     pub timeouts: u64,
+    /// Silence before these timeouts, summed, nanoseconds.
+    pub timeout_wait_ns: u64,
+    /// The shortest and the longest of these silences, nanoseconds; 0 for none.
+    pub timeout_range_ns: (u64, u64),
+    /// From the RNR NAK to the retransmission it delays, summed, nanoseconds.
+    pub rnr_wait_ns: u64,
+    /// PSN gaps behind which an ECN-capable packet follows, and those where that packet is marked CE: a queue that overflows
+    /// marks what it still takes.
+    pub gaps_capable: u64,
+    /// See `gaps_capable`.
+    pub gaps_ce: u64,
     /// Time of the latest retransmission, Unix nanoseconds; 0 for none.
     pub last_retransmission_ns: u64,
     /// Episodes of loss upstream.

@@ -36,11 +36,28 @@ use super::result::{Metrics, Retransmission};
 use super::spells::{Recorder, Signal};
 use super::state::{Run, State};
 
+/// ECN bits of congestion experienced.
+const CE: u8 = 3;
 /// PSNs of which the last IPv4 identification is remembered, to recognize duplicates.
 const RECENT: u32 = 256;
 
-/// How often each signal has shown.
-pub(super) type Tally = [(Signal, u64); 7];
+/// The signals that a sequence gives.
+const SIGNALS: [Signal; 11] = [
+    Signal::Lost,
+    Signal::LossUpstream,
+    Signal::LossDownstream,
+    Signal::Reordered,
+    Signal::Retransmitted,
+    Signal::RetransmittedAfterRnr,
+    Signal::Timeout,
+    Signal::TimeoutWait,
+    Signal::RnrWait,
+    Signal::RecoveryUpstream,
+    Signal::RecoveryDownstream,
+];
+
+/// How often each of [`SIGNALS`] has shown.
+type Tally = [u64; SIGNALS.len()];
 
 /// Which of the skipped PSNs are missing for certain: sequences of responses skip PSNs between messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +104,8 @@ pub(super) struct Sequence {
     stuck: u64,
     /// Another connection uses the number, and has not got beyond the PSNs of the one before.
     reused: bool,
+    /// Signals that are recorded already.
+    recorded: Tally,
     /// PSN and identification of recent packets, by the last bits of the PSN.
     recent: [u64; RECENT as usize],
 }
@@ -115,6 +134,7 @@ impl Sequence {
             stuck_at: 0,
             stuck: 0,
             reused: false,
+            recorded: [0; SIGNALS.len()],
             recent,
         }
     }
@@ -150,6 +170,8 @@ impl Sequence {
             Missing::Last => (missing - 1, 0),
         };
         let certain = missing - before - behind;
+        self.metrics.gaps_capable += u64::from(certain > 0 && arrival.ecn != 0);
+        self.metrics.gaps_ce += u64::from(certain > 0 && arrival.ecn == CE);
         let mut at = start;
         for (len, retransmitted) in [(before, true), (certain, false), (behind, true)] {
             if len > 0 {
@@ -213,31 +235,39 @@ impl Sequence {
         }
     }
 
-    /// How often each signal has shown, for [`record`](Self::record).
-    pub(super) fn tally(&self) -> Tally {
-        let Metrics { lost, recovered, retransmitted, rereads, rnr_retransmitted, timeouts, .. } =
-            self.metrics;
-        let episodes = if lost == 0 { 0 } else { self.upstream.metrics().count };
+    fn tally(&self) -> Tally {
+        let counted = &self.metrics;
+        let (upstream, downstream) = (self.upstream.metrics(), self.downstream.metrics());
+        let (episodes, recovery) =
+            if counted.lost == 0 { (0, 0) } else { (upstream.count, upstream.total_ns) };
         [
-            (Signal::Lost, lost),
-            (Signal::LossUpstream, episodes),
-            (Signal::LossDownstream, self.downstream.metrics().count),
-            (Signal::Reordered, recovered),
-            (Signal::Retransmitted, retransmitted + rereads),
-            (Signal::RetransmittedAfterRnr, rnr_retransmitted),
-            (Signal::Timeout, timeouts),
+            counted.lost,
+            episodes,
+            downstream.count,
+            counted.recovered,
+            counted.retransmitted + counted.rereads,
+            counted.rnr_retransmitted,
+            counted.timeouts,
+            counted.timeout_wait_ns,
+            counted.rnr_wait_ns,
+            recovery,
+            downstream.total_ns,
         ]
     }
 
-    /// Records the difference from an earlier tally, at a packet of this time.
-    pub(super) fn record(&self, spells: &mut Recorder, slot: u32, earlier: &Tally, time_ns: u64) {
-        for ((signal, now), (_, then)) in self.tally().into_iter().zip(earlier) {
-            if now < *then {
+    /// Records what has shown since the last call, at a packet of this time.
+    pub(super) fn record(&mut self, spells: &mut Recorder, slot: u32, time_ns: u64) {
+        let tally = self.tally();
+        let recorded = std::mem::replace(&mut self.recorded, tally);
+        for ((signal, now), then) in SIGNALS.into_iter().zip(tally).zip(recorded) {
+            if now < then {
                 spells.take_back(slot, signal, then - now);
-            } else if now > *then {
+            } else if now > then {
                 let since = match signal {
-                    Signal::Lost | Signal::LossUpstream => self.upstream.under_way(),
-                    Signal::LossDownstream => self.downstream.under_way(),
+                    Signal::Lost | Signal::LossUpstream | Signal::RecoveryUpstream => {
+                        self.upstream.under_way()
+                    }
+                    Signal::LossDownstream | Signal::RecoveryDownstream => self.downstream.under_way(),
                     _ => None,
                 };
                 spells.note(slot, signal, since.unwrap_or((time_ns, time_ns)), now - then);
@@ -510,12 +540,26 @@ impl Sequence {
         let State::Undecided(run) = self.state else { return };
         let observation = self.observe(arrival, &run);
         let cause = observation.cause();
-        self.metrics.timeouts += u64::from(observation.timer_expired(cause));
+        if observation.timer_expired(cause) {
+            self.timed_out(run.pause_ns);
+        }
+        if cause == Cause::ReceiverNotReady {
+            self.metrics.rnr_wait_ns += arrival.rnr_wait_ns(run.start, run.start_ns);
+        }
         if cause == Cause::Reuse && !self.reused {
             self.reused = true;
             self.forget_gaps();
         }
         self.state = State::GoingBack(run, cause);
+    }
+
+    fn timed_out(&mut self, silence_ns: u64) {
+        let metrics = &mut self.metrics;
+        let (shortest, longest) = metrics.timeout_range_ns;
+        let shortest = if metrics.timeouts == 0 { silence_ns } else { shortest.min(silence_ns) };
+        metrics.timeout_range_ns = (shortest, longest.max(silence_ns));
+        metrics.timeouts += 1;
+        metrics.timeout_wait_ns += silence_ns;
     }
 
     fn observe(&self, arrival: &Arrival<'_>, run: &Run) -> Observation {

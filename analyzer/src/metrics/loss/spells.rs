@@ -14,10 +14,16 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use rocescope_common::account::FlowStats;
+use rocescope_common::wire::opcode::Op;
+
+use crate::metrics::packet::Packet;
 
 /// Silence after which trouble has ended, in nanoseconds. The steps of training jobs are seconds apart at most, so that what
 /// comes with each of them is seen again within it; it is also the time that screens average over.
 pub const SPELL_NS: u64 = 10_000_000_000;
+/// ECN bits of congestion experienced.
+const CE: u8 = 3;
 /// Spells kept per flow and signal; of more, the oldest become one.
 const MOST: usize = 8;
 /// Marks kept, each of 8 bytes per flow; a spell whose mark is gone is compared with what is there.
@@ -48,6 +54,18 @@ pub enum Signal {
     RetransmittedAfterRnr,
     /// Transport timeouts.
     Timeout,
+    /// Silence before transport timeouts, nanoseconds.
+    TimeoutWait,
+    /// From RNR NAKs to the retransmissions they delay, nanoseconds.
+    RnrWait,
+    /// Length of episodes of loss upstream, nanoseconds.
+    RecoveryUpstream,
+    /// Length of episodes of loss downstream, nanoseconds.
+    RecoveryDownstream,
+    /// Data packets marked CE.
+    CeMarked,
+    /// Congestion notification packets, in the flow that they travel in.
+    Cnp,
 }
 
 /// A time in which trouble showed without 10 s of silence.
@@ -57,7 +75,7 @@ pub struct Spell {
     pub first_ns: u64,
     /// Its end, so far.
     pub last_ns: u64,
-    /// How often the signal showed.
+    /// How often the signal showed; of a time, its sum in nanoseconds.
     pub count: u64,
     /// Number of the mark before it; 0 for the begin of the data.
     pub before: u32,
@@ -107,6 +125,8 @@ pub struct Mark {
     pub time_ns: u64,
     /// Packets by slot.
     pub packets: Vec<u64>,
+    /// ECN-capable data packets by slot.
+    pub capable: Vec<u64>,
 }
 
 /// By slot.
@@ -121,13 +141,24 @@ pub struct Spells {
     pub marks: Vec<Arc<Mark>>,
 }
 
+/// What is counted in a flow.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    packets: u64,
+    /// Data packets that are ECN-capable, marked ones included.
+    capable: u64,
+}
+
 /// Records them.
 #[derive(Debug, Default)]
 pub(super) struct Recorder {
     /// Time of the next mark.
     next_ns: u64,
-    /// Packets by slot.
-    packets: Vec<u64>,
+    /// By slot.
+    counts: Vec<Counts>,
+    /// Live: CE marks and CNPs at the latest reading, by slot, and its time.
+    read: Vec<[u64; 2]>,
+    read_ns: u64,
     /// Number of the last mark.
     number: u32,
     /// The last mark, and those that spells refer to; the oldest first.
@@ -138,31 +169,65 @@ pub(super) struct Recorder {
 impl Recorder {
     /// A packet of a flow.
     #[inline]
-    pub(super) fn packet(&mut self, slot: u32, time_ns: u64) {
-        if time_ns >= self.next_ns {
-            self.mark(time_ns);
-        }
-        match self.packets.get_mut(slot as usize) {
-            Some(packets) => *packets += 1,
-            None => self.set(slot, 1),
+    pub(super) fn packet(&mut self, packet: &Packet, op: Op) {
+        let (slot, time_ns) = (packet.slot, packet.time_ns);
+        let ecn = packet.tos & 3;
+        let data = packet.roce_version == 2 && ecn != 0 && !op.any(Op::ACKNOWLEDGE | Op::CNP);
+        self.count(slot, time_ns, data);
+        if data && ecn == CE {
+            self.note(slot, Signal::CeMarked, (time_ns, time_ns), 1);
+        } else if op.has(Op::CNP) {
+            self.note(slot, Signal::Cnp, (time_ns, time_ns), 1);
         }
     }
 
-    /// A reading of the counters: the packets of each flow.
-    pub(super) fn reading(&mut self, packets: impl Iterator<Item = (u32, u64)>, time_ns: u64) {
-        packets.for_each(|(slot, packets)| self.set(slot, packets));
+    #[inline]
+    fn count(&mut self, slot: u32, time_ns: u64, capable: bool) {
+        if time_ns >= self.next_ns {
+            self.mark(time_ns);
+        }
+        match self.counts.get_mut(slot as usize) {
+            Some(counts) => {
+                counts.packets += 1;
+                counts.capable += u64::from(capable);
+            }
+            None => self.set(slot, Counts { packets: 1, capable: u64::from(capable) }),
+        }
+    }
+
+    /// A reading of the counters of each flow. What has shown since the one before did so between the two.
+    pub(super) fn reading<'a>(&mut self, flows: impl Iterator<Item = (u32, &'a FlowStats)>, time_ns: u64) {
+        let since_ns = if self.read_ns == 0 { time_ns } else { self.read_ns };
+        for (slot, stats) in flows {
+            let [_, ect1, ect0, ce] = stats.ecn_data;
+            self.set(slot, Counts { packets: stats.packets, capable: ect1 + ect0 + ce });
+            let now = [ce, stats.cnp_packets];
+            let at = slot as usize;
+            if self.read.len() <= at {
+                self.read.resize(at + 1, [0; 2]);
+            }
+            let then = std::mem::replace(&mut self.read[at], now);
+            for (signal, (now, then)) in
+                [Signal::CeMarked, Signal::Cnp].into_iter().zip(now.into_iter().zip(then))
+            {
+                if now > then {
+                    self.note(slot, signal, (since_ns, time_ns), now - then);
+                }
+            }
+        }
+        self.read_ns = time_ns;
         if time_ns >= self.next_ns {
             self.mark(time_ns);
         }
     }
 
     #[cold]
-    fn set(&mut self, slot: u32, packets: u64) {
+    fn set(&mut self, slot: u32, counts: Counts) {
         let at = slot as usize;
-        if self.packets.len() <= at {
-            self.packets.resize(at + 1, 0);
+        if self.counts.len() <= at {
+            self.counts.resize(at + 1, Counts::default());
         }
-        self.packets[at] = packets;
+        self.counts[at] = counts;
     }
 
     #[cold]
@@ -172,7 +237,8 @@ impl Recorder {
             return;
         }
         let missed = (time_ns - self.next_ns) / SPELL_NS;
-        let mark = Mark { number: self.number + 1, time_ns: self.next_ns, packets: self.packets.clone() };
+        let (packets, capable) = self.counts.iter().map(|counts| (counts.packets, counts.capable)).unzip();
+        let mark = Mark { number: self.number + 1, time_ns: self.next_ns, packets, capable };
         self.number = mark.number;
         self.next_ns = self.next_ns.saturating_add(SPELL_NS.saturating_mul(missed + 1));
         let mut used: Vec<u32> = vec![mark.number];
@@ -229,8 +295,11 @@ impl Recorder {
     /// The slot is another flow's from now on.
     pub(super) fn retired(&mut self, slot: u32) {
         self.flows.remove(&slot);
-        if let Some(packets) = self.packets.get_mut(slot as usize) {
-            *packets = 0;
+        if let Some(counts) = self.counts.get_mut(slot as usize) {
+            *counts = Counts::default();
+        }
+        if let Some(read) = self.read.get_mut(slot as usize) {
+            *read = [0; 2];
         }
     }
 
@@ -251,7 +320,7 @@ mod tests {
         let mut recorder = Recorder::default();
         for i in 0..seconds * 1_000 {
             let time_ns = S + i * S / 1_000;
-            recorder.packet(3, time_ns);
+            recorder.count(3, time_ns, true);
             if lossy.contains(&(i / 1_000)) && i % 100 == 0 {
                 recorder.note(3, Signal::Lost, (time_ns, time_ns), 1);
             }
@@ -277,6 +346,24 @@ mod tests {
     fn in_less_than_ten_seconds_a_spell_has_every_packet() {
         let (spell, packets) = steady(9, 3..4);
         assert_eq!((spell.before, spell.after, packets), (0, None, 9_000));
+    }
+
+    #[test]
+    fn readings_give_spells_of_marks_and_cnps() {
+        let mut recorder = Recorder::default();
+        for (second, ce) in [(1, 0), (2, 5), (3, 9), (4, 9), (20, 10)] {
+            let stats = FlowStats { packets: 100 * second, ecn_data: [0, 0, 50, ce], ..FlowStats::default() };
+            recorder.reading([(2, &stats)].into_iter(), second * S);
+        }
+        let spells = recorder.spells();
+        let marked: Vec<(u64, u64, u64)> = spells.flows[&2]
+            .of(Signal::CeMarked)
+            .iter()
+            .map(|spell| (spell.first_ns / S, spell.last_ns / S, spell.count))
+            .collect();
+        // The last mark was set between 4 and 20 s: it may belong to the spell before.
+        assert_eq!(marked, [(1, 20, 10)]);
+        assert!(spells.flows[&2].of(Signal::Cnp).is_empty());
     }
 
     #[test]

@@ -10,8 +10,8 @@
 use hashbrown::HashMap;
 
 use super::segment::{Block, Segments};
+use crate::metrics::traffic::flowlets::Record;
 use crate::metrics::traffic::hosts::{Host, Pair};
-use crate::metrics::traffic::spurts::Record;
 use crate::metrics::traffic::times;
 
 /// Steps that make a rhythm. The spread of fewer than seven periods says little: of seven pauses of random (exponential) length

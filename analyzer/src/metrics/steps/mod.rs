@@ -19,8 +19,8 @@ mod variants;
 use hashbrown::HashMap;
 
 use super::traffic::Traffic;
+use super::traffic::flowlets::{Record, Standing};
 use super::traffic::hosts::Host;
-use super::traffic::spurts::{Record, Standing};
 use rhythm::{Rhythm, rhythm};
 use segment::{Segments, atoms, segments};
 use straggler::{Receivers, Straggler, View, Why};

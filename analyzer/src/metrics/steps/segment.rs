@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use rocescope_common::account::flowlet::FLOWLET_GAP_NS;
 
-use crate::metrics::traffic::spurts::Record;
+use crate::metrics::traffic::flowlets::Record;
 use crate::metrics::traffic::times;
 
 /// Fewer steps than this are no rhythm.

@@ -6,8 +6,8 @@ use rocescope_common::account::flowlet::Flowlet;
 use rocescope_common::wire::Frame;
 
 use super::tests::{MS, host};
+use crate::metrics::traffic::flowlets::{Flowlets, Record, Standing};
 use crate::metrics::traffic::hosts::{Pairs, Seen};
-use crate::metrics::traffic::spurts::{Flowlets, Record, Standing};
 use crate::metrics::traffic::{LinkTraffic, Traffic};
 
 /// Numbers that look random (a linear congruential generator), the same in every run.

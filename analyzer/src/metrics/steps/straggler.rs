@@ -14,8 +14,8 @@ use std::ops::Range;
 use hashbrown::HashSet;
 
 use super::segment::{Block, MIN_STEPS, Segments};
+use crate::metrics::traffic::flowlets::Record;
 use crate::metrics::traffic::hosts::{Host, Pair};
-use crate::metrics::traffic::spurts::Record;
 
 /// A wait counts from this share of the median step on. Hosts of a healthy ring start one after the other: in the captures that this was
 /// tried on by up to 8 % of a step each.

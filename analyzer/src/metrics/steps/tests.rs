@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::metrics::traffic::LinkTraffic;
+use crate::metrics::traffic::flowlets::Flowlets;
 use crate::metrics::traffic::hosts::Pairs;
-use crate::metrics::traffic::spurts::Flowlets;
 use rocescope_common::abi::Counter;
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::Frame;

@@ -50,6 +50,8 @@ pub(super) struct Common {
     pub(super) matched: u64,
     /// Packets that one of them saw and the other did not, though it saw some before and behind.
     pub(super) only: [u64; 2],
+    /// First and last time of these, by the clock of the tap that saw them; 0 for none.
+    pub(super) only_ns: [(u64, u64); 2],
     /// Packets that each saw once more.
     pub(super) copies: [u64; 2],
     /// First and last packet that both saw, as each of them counts.
@@ -304,6 +306,7 @@ impl Group {
                     second,
                     matched: 1,
                     only: [0; 2],
+                    only_ns: [(0, 0); 2],
                     copies: [0; 2],
                     span: places.map(|place| (place, place)),
                     edge: places.map(|place| (place, place)),
@@ -346,7 +349,13 @@ impl Common {
         let ((first, last), edge) = (self.span[side], self.edge[side]);
         let (first, last) = (first.max(edge.0), last.min(edge.1));
         let between = first < entry.place[tap] && entry.place[tap] < last;
-        self.only[side] += u64::from(between);
+        if between {
+            let (first_ns, last_ns) = &mut self.only_ns[side];
+            let time_ns = entry.time_ns[tap];
+            *first_ns = if self.only[side] == 0 { time_ns } else { time_ns.min(*first_ns) };
+            *last_ns = time_ns.max(*last_ns);
+            self.only[side] += 1;
+        }
         between
     }
 }

@@ -44,6 +44,8 @@ pub struct TapPair {
     pub matched: u64,
     /// Packets that only the first saw, and only the second, between packets that both saw.
     pub only: [u64; 2],
+    /// First and last time of these, Unix nanoseconds by the clock of the tap that saw them; 0 for none.
+    pub only_ns: [(u64, u64); 2],
     /// Packets that each saw once more: the same PSN with the same IPv4 identification.
     pub copies: [u64; 2],
     /// Time at the second minus time at the first. The clocks' difference is part of it.
@@ -182,6 +184,7 @@ impl Collector {
                     ordered: true,
                     matched: common.matched,
                     only: common.only,
+                    only_ns: common.only_ns,
                     copies: common.copies,
                     delay: common.delay,
                 };
@@ -250,12 +253,14 @@ fn first_is_nearer(pair: &TapPair, hops: (Option<&u8>, Option<&u8>), delays: &De
 impl TapPair {
     fn reversed(self) -> Self {
         let ([a, b], [first, second]) = (self.links, self.only);
+        let [first_ns, second_ns] = self.only_ns;
         let [first_copies, second_copies] = self.copies;
         Self {
             copies: [second_copies, first_copies],
             key: FlowKey { link: b, ..self.key },
             links: [b, a],
             only: [second, first],
+            only_ns: [second_ns, first_ns],
             delay: self.delay.reversed(),
             ..self
         }

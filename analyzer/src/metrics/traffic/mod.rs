@@ -4,19 +4,19 @@
 //! packet ─ bins ──── bursts (per link), series for the rhythm
 //!        ├ hosts ─── matrix, senders at once (per receiving host)
 //!        ├ messages  kinds and lengths, frames by length
-//!        └ spurts ── steps (see `steps`)
+//!        └ flowlets steps (see `steps`)
 //! ```
 //!
-//! Live, the kernel programs keep a record of each flow and bin, and [`told`] makes the same of these.
+//! Live, the kernel programs keep a record of each flow and bin, and [`from_kernel`] makes the same of these.
 //!
 //! Memory: 32 KiB per link for the first [`MAX_LINKS`] of them, 8 MiB for flowlets, 72 bytes per flow and about 200 per pair of hosts
 //! ([`hosts::MAX_PAIRS`]). Nothing is allocated per packet.
 
 pub mod bins;
+pub mod flowlets;
+pub mod from_kernel;
 pub mod hosts;
 pub mod series;
-pub mod spurts;
-pub mod told;
 
 use rocescope_common::abi::Counter;
 use rocescope_common::account::Event;
@@ -28,8 +28,8 @@ use rocescope_common::wire::opcode::Op;
 
 use super::packet::{Aside, Packet};
 use bins::{Binner, Bursts};
+use flowlets::{Flowlets, Record, Standing};
 use hosts::{NO_PAIR, Pair, Pairs, Seen, Target};
-use spurts::{Flowlets, Record, Standing};
 
 /// Links whose bins are kept; those beyond have no bursts.
 pub const MAX_LINKS: usize = 1024;
@@ -90,7 +90,7 @@ pub struct Collector {
     slots: Vec<Slot>,
     pairs: Pairs,
     kinds: ByOperation,
-    ended: spurts::Ended,
+    ended: flowlets::Ended,
 }
 
 impl Collector {
@@ -103,7 +103,7 @@ impl Collector {
             slots: Vec::new(),
             pairs: Pairs::default(),
             kinds: [MessageCounts::NONE; COUNTED_OPERATIONS],
-            ended: spurts::Ended::default(),
+            ended: flowlets::Ended::default(),
         }
     }
 

@@ -84,8 +84,14 @@ fn fill_flow(flow: &mut Flow, id: &FlowId) {
 
 fn fill_loss(flow: &mut Flow) {
     let known = Some(1);
-    let episodes =
-        Episodes { episodes: 1, longest_ns: known, largest: known, first_ns: known, last_ns: known };
+    let episodes = Episodes {
+        episodes: 1,
+        longest_ns: known,
+        total_ns: known,
+        largest: known,
+        first_ns: known,
+        last_ns: known,
+    };
     let loss = Loss {
         recovered: 1,
         lost: 1,
@@ -95,6 +101,12 @@ fn fill_loss(flow: &mut Flow) {
         rereads: 1,
         rnr_resent: 1,
         timeouts: 1,
+        timeout_wait_ns: 1,
+        timeout_shortest_ns: known,
+        timeout_longest_ns: known,
+        rnr_wait_ns: 1,
+        gaps_capable: 1,
+        gaps_ce: 1,
         stuck: 1,
         last_again_ns: known,
         retransmission: Some("go_back_n"),
@@ -103,7 +115,7 @@ fn fill_loss(flow: &mut Flow) {
     };
     (flow.loss, flow.loss_responses) = (Some(loss), Some(loss));
     flow.loss_unfollowed = Some(Unfollowed { until_ns: 1, packets: 1, missing: 1, repeats: 1 });
-    flow.icrc = Some(Icrc { checked: 2, bad: 1, unchecked: 1 });
+    flow.icrc = Some(Icrc { checked: 2, bad: 1, bad_first_ns: Some(1), bad_last_ns: Some(1), unchecked: 1 });
     flow.last_naks_ns = Some(LastNaks {
         rnr: known,
         psn_sequence_error: known,
@@ -117,7 +129,7 @@ fn fill_link(link: &mut Link) {
     let column = || vec![1];
     link.ecn_over_time =
         Some(EcnOverTime { start_ns: 1, bin_ns: 1, capable: column(), ce: column(), cnp: column() });
-    link.icrc = Some(Icrc { checked: 2, bad: 1, unchecked: 1 });
+    link.icrc = Some(Icrc { checked: 2, bad: 1, bad_first_ns: Some(1), bad_last_ns: Some(1), unchecked: 1 });
     link.mtu = Some(9000);
     link.pause = Some(vec![pause()]);
     link.neighbours = vec![Neighbour {
@@ -162,6 +174,8 @@ fn tap_flow(id: &FlowId) -> TapFlow {
         packets_matched: 1,
         vanished: Some(1),
         only_at: [1, 0],
+        vanished_first_ns: Some(1),
+        vanished_last_ns: Some(1),
         copies_at: [0, 1],
         not_compared: [Some(2), None],
         delay_change_ns: DelayChange {
@@ -257,6 +271,7 @@ fn finding(id: FlowId) -> Finding {
     };
     (finding.requester, finding.responder) = (Some(end.clone()), Some(end));
     (finding.causes, finding.effects) = (vec!["retry.storm"], vec!["retry.storm"]);
+    finding.owner = Some("burst.incast");
     finding.steps.push(Step {
         text: "Read the counters of the port.".into(),
         command: Some("ethtool -S eth0".into()),

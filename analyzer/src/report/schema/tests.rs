@@ -1,12 +1,11 @@
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use super::full::full;
 use super::markdown::{EVENTS, fields, markdown, target};
 use super::{ID, schema};
-use crate::analysis::fixtures::{compare, everything, sample};
+use crate::analysis::fixtures::{document, everything, sample};
 use crate::report::{Options, Report};
 
 /// Fields of `value` that are not null, and whose lists have elements, as (type, field).
@@ -63,18 +62,14 @@ fn validator() -> (boon::Schemas, boon::SchemaIndex) {
     (schemas, index)
 }
 
-fn docs(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name)
-}
-
 #[test]
 fn schema_is_published() {
-    compare(&docs("report.schema.json"), &(serde_json::to_string_pretty(&schema()).unwrap() + "\n"));
+    document::check("report.schema.json", &(serde_json::to_string_pretty(&schema()).unwrap() + "\n"));
 }
 
 #[test]
 fn metrics_page_is_made_from_the_schema() {
-    compare(&docs("metrics.md"), &markdown(&schema()));
+    document::check("metrics.md", &markdown(&schema()));
 }
 
 #[test]

@@ -38,7 +38,8 @@ pub(super) fn lines(report: &Report, room: usize, paint: Paint) -> Vec<String> {
             Severity::Critical => ("CRITICAL", Role::Critical),
         };
         let ended = if has_ended(finding, end) { " (ended)" } else { "" };
-        let title = format!("{}{ended} [{}]", plain(&finding.title), finding.id);
+        let owner = finding.owner.map_or_else(String::new, |id| format!(" (caused by [{id}])"));
+        let title = format!("{}{ended} [{}]{owner}", plain(&finding.title), finding.id);
         let mut title = labelled(severity, SEVERITY, &title, room);
         if let Some(first) = title.first_mut() {
             *first = paint.head(role, first, SEVERITY);
@@ -48,7 +49,12 @@ pub(super) fn lines(report: &Report, room: usize, paint: Paint) -> Vec<String> {
         if finding.severity == Severity::Info {
             continue;
         }
-        for (label, texts) in page.fields(finding, end) {
+        let mut fields = page.fields(finding, end);
+        if finding.owner.is_some() {
+            // Its owner says what to do.
+            fields.retain(|(label, _)| matches!(*label, "Where" | "When" | "Impact" | "Evidence"));
+        }
+        for (label, texts) in fields {
             for (n, text) in texts.iter().enumerate() {
                 lines.extend(field(if n == 0 { label } else { "" }, text, room, paint));
             }

@@ -3,7 +3,7 @@
 use rocescope_common::account::flow::OPCODES;
 use rocescope_common::wire::SkipReason;
 
-use crate::analysis::fixtures::{START, counter, everything, key, link, sample, stats, stored};
+use crate::analysis::fixtures::{START, counter, everything, key, link, sample, stats};
 use crate::analysis::{FlowId, Options};
 use crate::findings::{Finding, Severity};
 use crate::report::{Report, text};
@@ -12,7 +12,7 @@ use crate::sample::{Sample, SourceKind};
 fn check(name: &str, report: &Report) {
     for width in [80, 120] {
         let page = text::text(report, width);
-        stored(&format!("{name}-{width}.txt"), &page);
+        insta::assert_snapshot!(format!("{name}-{width}"), page);
         for line in page.lines() {
             assert!(crate::util::layout::width(line) <= width, "{name}: wider than {width}: {line}");
             assert_eq!(line.trim_end(), line, "{name}");

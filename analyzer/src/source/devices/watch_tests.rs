@@ -198,8 +198,8 @@ fn the_report_of_a_host_whose_packets_are_hidden() {
     let found: Vec<(&str, String)> =
         report.findings.iter().map(|finding| (finding.id, format!("{:?}", finding.severity))).collect();
     let expected = [
-        ("pfc.on_wrong_priority", "Warning"),
         ("pfc.storm", "Warning"),
+        ("pfc.on_wrong_priority", "Warning"),
         ("device.discards", "Warning"),
         ("device.loss", "Warning"),
         ("device.congestion", "Warning"),

@@ -16,7 +16,7 @@ use super::slots::Hand;
 use super::tables::Reading;
 use crate::filter::Filter;
 use crate::metrics::traffic::Traffic;
-use crate::metrics::traffic::told::{Besides, Collector, Stands};
+use crate::metrics::traffic::from_kernel::{Besides, Collector, Stands};
 use crate::sample::FlowSample;
 
 /// Time allowed for programs between reading the clock and updating their flow's record. Packets that take

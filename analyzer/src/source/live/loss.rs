@@ -240,7 +240,7 @@ impl Losses {
 
     /// Takes in the packets of each flow, at a Unix time: spells of loss are compared with them.
     pub fn count(&mut self, flows: &[FlowSample], time_ns: u64) {
-        self.collector.reading(flows.iter().map(|flow| (flow.slot, flow.stats.packets)), time_ns);
+        self.collector.reading(flows.iter().map(|flow| (flow.slot, &flow.stats)), time_ns);
     }
 
     /// The flow of a slot is retired.

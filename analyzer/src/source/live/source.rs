@@ -31,6 +31,7 @@ use crate::host::drops::{self, RxDrops};
 use crate::host::hook::{self, FRAGS_SINCE};
 use crate::host::interface::{self, Interface};
 use crate::host::kernel::{KernelVersion, raise_memlock};
+use crate::host::netlink::{Attrs, LinkHeader};
 use crate::host::netns::NetNs;
 use crate::host::select::Target;
 use crate::host::watch::LinkWatch;
@@ -272,12 +273,7 @@ impl Source {
 
     /// Detaches, so that the figures stand still, and sends the rest.
     fn finish(&mut self, tap: &SourceEnd, ring: &mut RingBuf<MapData>) -> Result<()> {
-        for (watched, at_end) in self.interfaces.iter_mut().map(|w| {
-            let now = drops::RxDrops::read(w.interface.index).ok().flatten();
-            (w, now)
-        }) {
-            watched.note_drops(at_end);
-        }
+        self.read_interfaces();
         self.attached.clear();
         super::bpf::quiesce();
         if let Some(devices) = &mut self.devices {
@@ -373,10 +369,13 @@ impl Source {
         u16::try_from(position).unwrap_or(u16::MAX)
     }
 
-    fn read_drops(&mut self) {
+    /// Reads drop counters and MTU of each interface that is still there.
+    fn read_interfaces(&mut self) {
         for watched in self.interfaces.iter_mut().filter(|watched| !watched.gone) {
-            let now = drops::RxDrops::read(watched.interface.index).ok().flatten();
-            watched.note_drops(now);
+            let state = interface::raw(watched.interface.index).ok();
+            watched.note_drops(state.as_deref().and_then(RxDrops::parse));
+            let mtu = state.and_then(|state| Attrs::after(&state, LinkHeader::LEN).u32(libc::IFLA_MTU));
+            watched.interface.mtu = mtu.unwrap_or(watched.interface.mtu);
         }
     }
 

@@ -31,6 +31,8 @@ pub struct Tables {
     flows: usize,
     /// Sums of retired flows, by kernel link index.
     retired: HashMap<u16, Retired>,
+    /// Retired flows that the filter excludes, by kernel link index.
+    filtered: HashMap<u16, Counter>,
     tuples: RetiredTuples,
     spare: Spare,
 }
@@ -104,10 +106,11 @@ impl Tables {
         flows: &[FlowSample],
         before: u64,
     ) -> Result<usize> {
-        self.retire_idle_telling(programs, flows, before, |_, _| Ok(()))
+        self.retire_idle_telling(programs, flows, before, |_, _| true, |_, _| Ok(()))
     }
 
-    /// The same. `tell` gets the unreported bins of the flows, before their slots are reused.
+    /// The same. Flows that are not `wanted` are summed in [`Self::filtered`] only. `tell` gets the unreported bins of
+    /// the flows, before their slots are reused.
     ///
     /// # Errors
     /// As for [`Self::retire_idle`], and the errors of `tell`.
@@ -116,6 +119,7 @@ impl Tables {
         programs: &mut Programs,
         flows: &[FlowSample],
         before: u64,
+        wanted: impl Fn(&FlowSample, Option<&Extra>) -> bool,
         tell: impl FnOnce(&Programs, &[(u32, Hand)]) -> Result<()>,
     ) -> Result<usize> {
         let idle: Vec<(u32, FlowKey)> = Self::idle(flows, before).map(|flow| (flow.slot, flow.key)).collect();
@@ -134,27 +138,18 @@ impl Tables {
             gone.push((*slot, place.context("a retiring flow is missing from the table")?));
         }
         tell(programs, &gone.iter().map(|(slot, place)| (*slot, place.hand)).collect::<Vec<_>>())?;
-        for (slot, place) in gone {
-            self.fold(programs, slot, &place, extra.get(&slot))?;
+        for (slot, Place { key, stats, .. }) in gone {
+            let (flow, extra) = (FlowSample { slot, key, stats }, extra.get(&slot));
+            if wanted(&flow, extra) {
+                self.tuples.fold(self.retired.entry(key.link).or_default(), &key, &stats, extra);
+            } else {
+                let sum = self.filtered.entry(key.link).or_default();
+                sum.packets += stats.packets;
+                sum.bytes += stats.bytes;
+            }
+            release(programs, slot, extra)?;
         }
         Ok(idle.len())
-    }
-
-    fn fold(
-        &mut self,
-        programs: &mut Programs,
-        slot: u32,
-        place: &Place,
-        extra: Option<&Extra>,
-    ) -> Result<()> {
-        let Place { key, stats, .. } = *place;
-        let sum = self.retired.entry(key.link).or_default();
-        self.tuples.fold(sum, &key, &stats, extra);
-        programs.slots.clear(slot).context("cannot clear a retired flow's slot")?;
-        for key in extra.into_iter().flat_map(|extra| extra_keys(slot, extra)) {
-            programs.extra.remove(&Data(key)).context("cannot remove a retired flow")?;
-        }
-        programs.free.push(slot, 0).context("cannot release a retired flow's slot")
     }
 
     /// Forgets every flow without folding it, and what was folded.
@@ -173,11 +168,26 @@ impl Tables {
         self.retired.get(&link).copied().unwrap_or_default()
     }
 
+    /// Packets and bytes of the retired flows that were not wanted, of the link with this kernel index.
+    #[must_use]
+    pub fn filtered(&self, link: u16) -> Counter {
+        self.filtered.get(&link).copied().unwrap_or_default()
+    }
+
     /// Bytes by 5-tuple of retired flows; links are kernel indices.
     #[must_use]
     pub fn tuples(&self) -> &RetiredTuples {
         &self.tuples
     }
+}
+
+/// Clears the slot of a retired flow and hands it back to the programs.
+fn release(programs: &mut Programs, slot: u32, extra: Option<&Extra>) -> Result<()> {
+    programs.slots.clear(slot).context("cannot clear a retired flow's slot")?;
+    for key in extra.into_iter().flat_map(|extra| extra_keys(slot, extra)) {
+        programs.extra.remove(&Data(key)).context("cannot remove a retired flow")?;
+    }
+    programs.free.push(slot, 0).context("cannot release a retired flow's slot")
 }
 
 /// Asks for large pages behind a list that is about to be filled: entering every small page of a

@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
 
-use crate::tui::app::File;
+use crate::tui::export::File;
 
 /// Numbers tried when a name is taken.
 const TRIES: u32 = 100;

@@ -16,8 +16,8 @@ const NOTICES: usize = 256;
 /// Updates since the last call.
 #[derive(Debug, Default)]
 pub(in crate::tui) struct News {
-    /// The source began anew; what follows came after that.
-    pub(in crate::tui) again: bool,
+    /// The source restarted; everything else here followed that.
+    pub(in crate::tui) restarted: bool,
     /// The newest sample.
     pub(in crate::tui) sample: Option<Box<Sample>>,
     /// Events, in order.
@@ -47,7 +47,7 @@ impl News {
             }
             Update::Again => {
                 let notices = std::mem::take(&mut self.notices);
-                *self = Self { again: true, notices, ..Self::default() };
+                *self = Self { restarted: true, notices, ..Self::default() };
             }
             Update::Ended(result) => self.end = Some(result),
         }
@@ -55,7 +55,7 @@ impl News {
 
     /// True if there is anything.
     pub(in crate::tui) fn any(&self) -> bool {
-        self.again
+        self.restarted
             || self.sample.is_some()
             || !self.events.is_empty()
             || !self.notices.is_empty()
@@ -131,19 +131,19 @@ mod tests {
     }
 
     #[test]
-    fn what_came_before_a_new_beginning_is_void() {
+    fn updates_before_a_restart_are_void() {
         let mut news = News::default();
         news.add(Update::Notice("kept".into()));
         news.add(Update::Events(vec![event(1)]));
         news.add(Update::Ended(Ok(())));
         news.add(Update::Again);
         news.add(Update::Events(vec![event(2)]));
-        assert!(news.again && news.end.is_none() && news.any());
+        assert!(news.restarted && news.end.is_none() && news.any());
         assert_eq!((news.events.len(), news.events[0].psn, news.notices.len()), (1, 2, 1));
     }
 
     #[test]
-    fn a_source_that_vanishes_has_failed() {
+    fn a_source_whose_thread_is_gone_has_failed() {
         let (tap, feed) = channel();
         let inbox = Inbox::collect(feed.updates).unwrap();
         for i in 0..500 {

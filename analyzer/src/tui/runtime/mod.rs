@@ -1,11 +1,10 @@
 //! Threads, terminal, files and the loop: everything of the terminal UI that is not pure.
 
+mod background;
 mod files;
 mod inbox;
-mod preparer;
 mod run;
 mod terminal;
 mod wait;
-mod worker;
 
 pub use run::run;

@@ -2,44 +2,46 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, bail};
 use ratatui::crossterm::event::{
     self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
+use super::background::{Background, Done};
 use super::inbox::{Inbox, News};
-use super::preparer::{Done, Preparer};
-use super::terminal::Guard;
+use super::terminal::{GONE, Guard};
 use super::wait::{Waiter, Woken};
-use super::worker::Worker;
 use crate::sample::Sample;
 use crate::source::feed::{Command, Feed};
 use crate::tui::app::{Action, App, End};
-use crate::tui::job::Ready;
 use crate::tui::key::Key;
 use crate::tui::mouse::Mouse;
-use crate::tui::{Options, render};
+use crate::tui::preparation::Prepared;
+use crate::tui::{Options, draw};
 
-/// Longest time that the loop waits for a key before it looks for updates, and draws what they changed.
+/// Signals that end the program, with the terminal given back.
+pub(super) const ENDING: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
+/// Longest time that the loop waits for a key before it takes updates, and draws what they changed.
 const TICK: Duration = Duration::from_millis(200);
 /// Enough for the terminal library to look once; its waiting spins.
 const LOOK: Duration = Duration::from_micros(100);
 /// Keys taken before the screen is drawn again, when many wait: as many as the terminal library reads at once.
 const KEYS_PER_PICTURE: usize = 1024;
 
-/// Shows what `feed` brings until the user quits or a signal ends the run. Then the source is told
-/// to stop; the caller waits for it, and should keep nothing else of the feed.
+/// Shows the samples of `feed` until the user quits or a signal ends the run. Then the source is ordered to stop; the caller
+/// waits for it, and should keep nothing else of the feed.
 ///
 /// # Errors
-/// An error if the terminal cannot be set up or read, or the source failed.
+/// An error if the terminal cannot be set up, goes away, or the source failed.
 pub fn run(feed: Feed, options: Options) -> Result<()> {
     give_memory_back();
     let stopped = Arc::new(AtomicBool::new(false));
     let mut handlers = Vec::new();
-    for signal in [SIGTERM, SIGINT, SIGHUP] {
+    for signal in ENDING {
         let handler = signal_hook::flag::register(signal, Arc::clone(&stopped));
         handlers.push(handler.context("signals cannot be handled")?);
     }
@@ -66,112 +68,177 @@ fn give_memory_back() {
     }
 }
 
-/// Updates from the source on their way to the screen.
-struct Desk {
+fn show(feed: Feed, options: Options, guard: &mut Guard, stopped: &AtomicBool) -> Result<()> {
+    let mut waiter = Waiter::new()?;
+    let Feed { updates, commands } = feed;
+    let mut session = Session {
+        inbox: Inbox::collect(updates).context("no thread for the interactive view")?,
+        background: Background::start(options.report.clone(), || waiter.waker())
+            .context("no thread for the interactive view")?,
+        app: App::new(options),
+        commands,
+        end: None,
+        ending: false,
+        failed: None,
+    };
+    let result = session.run(guard, &mut waiter, stopped);
+    session.send(Command::Stop);
+    session.background.finish_files();
+    // After a signal it does not matter that the terminal is gone as well.
+    if !stopped.load(Ordering::SeqCst) {
+        result?;
+    }
+    session.error().map_or(Ok(()), Err)
+}
+
+/// The state, and updates on their way to it.
+struct Session {
+    app: App,
     inbox: Inbox,
-    preparer: Preparer,
-    worker: Worker,
-    /// Result of the source that ended, until its last sample is worked out.
+    background: Background,
+    commands: Sender<Command>,
+    /// Result of the source that ended, until its last sample is ready.
     end: Option<Result<()>>,
     /// True if that is under way.
     ending: bool,
-    /// Its error, for the caller.
+    /// The source's error, for the caller.
     failed: Option<anyhow::Error>,
 }
 
-impl Desk {
-    /// Takes what there is; returns whether the picture changes.
-    fn look(&mut self, app: &mut App) -> bool {
-        let mut changed = false;
-        while let Some(done) = self.preparer.take() {
-            changed |= self.take(app, done);
-        }
-        if let Some(analysis) = self.worker.take() {
-            app.on_analysis(analysis);
-            changed = true;
-        }
-        // A key asked for them; a sample that came first has them too.
-        if !self.preparer.busy()
-            && let Some(wanted) = app.wanted()
-            && let Some(done) = self.preparer.metrics(wanted)
-        {
-            changed |= self.take(app, done);
-        }
-        // What follows a sample waits for it, so that all stays in order.
-        if !self.preparer.busy() {
-            let news = self.inbox.take();
-            if news.any() {
-                // What only goes into the history changes nothing on the screen.
-                changed |= !app.paused
-                    || app.seek_ns.is_some()
-                    || news.end.is_some()
-                    || !news.notices.is_empty()
-                    || app.data.is_none();
-                changed |= self.give(app, news);
+impl Session {
+    fn run(&mut self, guard: &mut Guard, waiter: &mut Waiter, stopped: &AtomicBool) -> Result<()> {
+        let mut looked = Instant::now();
+        let mut dirty = true;
+        while !stopped.load(Ordering::SeqCst) {
+            dirty |= self.take_updates()?;
+            if dirty {
+                guard.draw(|frame| draw(frame, &mut self.app))?;
+                dirty = false;
+            }
+            // Keys are answered at once; updates of the source are drawn a few times a second at most.
+            let left = TICK.saturating_sub(looked.elapsed());
+            match waiter.wait(left).context(GONE)? {
+                Woken::HungUp => bail!(GONE),
+                Woken::Keys => {}
+                Woken::Other => {
+                    looked = Instant::now();
+                    dirty |= guard.size()? != self.app.view.size;
+                }
+            }
+            for action in keys(&mut self.app).context(GONE)? {
+                dirty = true;
+                if action == Action::Quit {
+                    return Ok(());
+                }
+                self.perform(action, guard)?;
             }
         }
-        if !self.preparer.busy() && self.end.is_some() && !self.ending {
-            self.ending = true;
-            match app.newest.clone() {
-                Some(newest) => changed |= self.begin(app, newest, true),
-                None => self.finish(app, None),
-            }
-        }
-        self.preparer.free(std::mem::take(&mut app.spent));
-        changed
+        Ok(())
     }
 
-    /// Gives news to the state; samples to the thread that works them out first.
-    fn give(&mut self, app: &mut App, news: News) -> bool {
-        let News { again, sample, events, too_many, notices, end } = news;
-        if again {
-            app.on_again();
+    fn perform(&mut self, action: Action, guard: &mut Guard) -> Result<()> {
+        match action {
+            Action::Send(command) => self.send(command),
+            Action::Analyse => self.analyse(true),
+            Action::Write(file) => {
+                self.app.view.messages.say(format!("writing {}", file.what));
+                self.background.write(file);
+            }
+            Action::Redraw => guard.redraw()?,
+            Action::Suspend => guard.suspend()?,
+            Action::None | Action::Draw | Action::Quit => {}
+        }
+        Ok(())
+    }
+
+    fn send(&self, command: Command) {
+        // A source that is already gone needs no commands.
+        let _ = self.commands.send(command);
+    }
+
+    fn analyse(&self, urgent: bool) {
+        if let Some(sample) = &self.app.view.newest {
+            self.background.analyse(Arc::clone(sample), self.app.ask(), urgent);
+        }
+    }
+
+    /// Takes finished work and updates of the source; returns whether the picture changes.
+    fn take_updates(&mut self) -> Result<bool> {
+        let mut changed = false;
+        while let Some(done) = self.background.take() {
+            changed |= self.accept(done)?;
+        }
+        // A key asked for values; a sample that came first has them too.
+        if !self.background.busy()
+            && let Some(wanted) = self.app.wanted()
+        {
+            self.background.values(wanted);
+        }
+        // Updates after a sample wait for it, so that all stays in order.
+        if !self.background.busy() {
+            let news = self.inbox.take();
+            if news.any() {
+                // A paused view adds samples to its history alone.
+                changed |= self.app.view.moves() || news.end.is_some() || !news.notices.is_empty();
+                self.receive(news);
+            }
+        }
+        if !self.background.busy() && self.end.is_some() && !self.ending {
+            self.ending = true;
+            match self.app.view.newest.as_deref().cloned() {
+                Some(newest) => self.background.sample(self.app.preparation(newest, true)),
+                None => self.finish(None),
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Gives updates to the state; samples to the background first.
+    fn receive(&mut self, news: News) {
+        let News { restarted, sample, events, too_many, notices, end } = news;
+        if restarted {
+            self.app.on_restart();
             (self.end, self.ending) = (None, false);
         }
         if !events.is_empty() {
-            app.on_events(&events);
+            self.app.on_events(&events);
         }
         if too_many > 0 {
-            app.on_notice(format!(
+            self.app.on_notice(format!(
                 "{too_many} events not listed (too many at a time); counters include them"
             ));
         }
         for notice in notices {
-            app.on_notice(notice);
+            self.app.on_notice(notice);
         }
         if end.is_some() {
             (self.end, self.ending) = (end, false);
         }
-        sample.is_some_and(|sample| self.begin(app, Arc::from(sample), false))
-    }
-
-    fn begin(&mut self, app: &mut App, sample: Arc<Sample>, last: bool) -> bool {
-        let done = self.preparer.sample(app.job(sample, last));
-        done.is_some_and(|done| self.take(app, done))
-    }
-
-    /// Gives what is worked out to the state; returns whether the picture changes.
-    fn take(&mut self, app: &mut App, done: Done) -> bool {
-        let ready = match done {
-            Done::Sample(ready) => *ready,
-            Done::Metrics(data) => return app.on_figures(data.map(|data| *data)),
-            Done::Written(answer) => {
-                app.answer = Some(answer);
-                return true;
-            }
-        };
-        if self.ending && self.end.is_some() {
-            self.finish(app, Some(ready));
-            return true;
+        if let Some(sample) = sample {
+            let sample: Arc<Sample> = Arc::from(sample);
+            self.background.sample(self.app.preparation(sample, false));
         }
-        let changed = !app.paused || app.seek_ns.is_some() || app.data.is_none();
-        app.on_ready(ready);
-        let first = app.analysis.is_none();
-        analyse(app, &self.worker, first);
-        changed
     }
 
-    fn finish(&mut self, app: &mut App, ready: Option<Ready>) {
+    /// Gives finished work to the state; returns whether the picture changes.
+    fn accept(&mut self, done: Done) -> Result<bool> {
+        match done {
+            Done::Sample(prepared) if self.ending && self.end.is_some() => self.finish(Some(*prepared)),
+            Done::Sample(prepared) => {
+                let changed = self.app.view.moves();
+                self.app.on_prepared(*prepared);
+                self.analyse(self.app.view.analysis.is_none());
+                return Ok(changed);
+            }
+            Done::Values(data) => return Ok(self.app.on_values(data.map(|data| *data))),
+            Done::Analysis(analysis) => self.app.on_analysis(*analysis),
+            Done::Written(answer) => self.app.view.messages.say(answer),
+            Done::Failed => bail!("bug: background thread ended unexpectedly"),
+        }
+        Ok(true)
+    }
+
+    fn finish(&mut self, prepared: Option<Prepared>) {
         self.ending = false;
         let Some(result) = self.end.take() else { return };
         let end = match result {
@@ -182,100 +249,14 @@ impl Desk {
                 End::Failed(text)
             }
         };
-        app.on_ended(end, ready);
-        analyse(app, &self.worker, true);
+        self.app.on_ended(end, prepared);
+        self.analyse(true);
     }
 
     /// The source's error, also one that came in just before the end.
     fn error(self) -> Option<anyhow::Error> {
         let Self { inbox, end, failed, .. } = self;
         failed.or_else(|| end.and_then(Result::err)).or_else(|| inbox.take().end.and_then(Result::err))
-    }
-}
-
-fn show(feed: Feed, options: Options, guard: &mut Guard, stopped: &AtomicBool) -> Result<()> {
-    let Feed { updates, commands } = feed;
-    let mut waiter = Waiter::new()?;
-    let mut desk = Desk {
-        inbox: Inbox::collect(updates).context("no thread for the interactive view")?,
-        preparer: Preparer::start(waiter.waker()?).context("no thread for the values")?,
-        worker: Worker::start(options.report.clone(), waiter.waker()?)
-            .context("no thread for the findings")?,
-        end: None,
-        ending: false,
-        failed: None,
-    };
-    let mut app = App::new(options);
-    let mut looked = Instant::now();
-    let size = guard.terminal.size()?;
-    app.on_resize(size.width, size.height);
-    let mut dirty = true;
-    // A source that is already gone needs no commands.
-    let send = |command| {
-        let _ = commands.send(command);
-    };
-    let result = loop {
-        if stopped.load(Ordering::SeqCst) {
-            break Ok(());
-        }
-        dirty |= desk.look(&mut app);
-        if dirty {
-            guard.draw(|frame| render(frame, &app))?;
-            dirty = false;
-        }
-        // Keys are answered at once; what comes from the source is drawn a few times a second, however
-        // much that is.
-        let left = TICK.saturating_sub(looked.elapsed());
-        let woken = waiter.wait(left).context("the terminal cannot be waited for")?;
-        if woken == Woken::Else {
-            looked = Instant::now();
-            let size = guard.terminal.size()?;
-            dirty |= (size.width, size.height) != app.size;
-            app.on_resize(size.width, size.height);
-        }
-        let pressed = keys(&mut app);
-        match pressed {
-            Ok(actions) => {
-                dirty |= !actions.is_empty();
-                if actions.contains(&Action::Quit) {
-                    break Ok(());
-                }
-                for action in actions {
-                    match action {
-                        Action::Send(command) => send(command),
-                        Action::Analyse => analyse(&mut app, &desk.worker, true),
-                        Action::Write(file) => {
-                            app.answer = Some(format!("writing {}", file.what));
-                            if let Some(done) = desk.preparer.write(file) {
-                                desk.take(&mut app, done);
-                            }
-                        }
-                        Action::Redraw => guard.terminal.clear()?,
-                        Action::Suspend => {
-                            guard.suspend()?;
-                            let size = guard.terminal.size()?;
-                            app.on_resize(size.width, size.height);
-                        }
-                        Action::None | Action::Draw | Action::Quit => {}
-                    }
-                }
-            }
-            // After a hang-up there is nobody to tell.
-            Err(_) if stopped.load(Ordering::SeqCst) => break Ok(()),
-            Err(error) => break Err(anyhow!(error).context("the terminal cannot be read")),
-        }
-    };
-    send(Command::Stop);
-    desk.preparer.finish_files();
-    result?;
-    desk.error().map_or(Ok(()), Err)
-}
-
-fn analyse(app: &mut App, worker: &Worker, at_once: bool) {
-    if let Some(sample) = app.newest.clone()
-        && let Some(before) = worker.analyse(sample, app.ask(), at_once)
-    {
-        app.spent.push(Box::new(before));
     }
 }
 

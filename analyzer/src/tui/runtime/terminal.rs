@@ -1,12 +1,13 @@
 //! The terminal: taken over and given back, whatever happens.
 
 use std::io::{self, IsTerminal as _, Write as _, stdout};
+use std::mem::ManuallyDrop;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
 use ratatui::Terminal;
-use ratatui::backend::CrosstermBackend;
+use ratatui::backend::{Backend as _, ClearType, CrosstermBackend};
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{DisableMouseCapture, EnableMouseCapture};
 use ratatui::crossterm::terminal::{
@@ -15,15 +16,17 @@ use ratatui::crossterm::terminal::{
 };
 use ratatui::crossterm::{execute, queue};
 
-/// True if the terminal is ours at the snapshot.
+/// True while the terminal is ours.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 static HOOK: Once = Once::new();
+/// Cause of every error of a terminal that worked before.
+pub(super) const GONE: &str = "the terminal is gone";
 
 /// Holds the terminal; gives it back when dropped.
 #[derive(Debug)]
 pub(in crate::tui) struct Guard {
-    /// Draws to it.
-    pub(in crate::tui) terminal: Terminal<CrosstermBackend<io::Stdout>>,
+    /// Never dropped: it would report a terminal that is gone on standard error, which is gone with it, and panic.
+    terminal: ManuallyDrop<Terminal<CrosstermBackend<io::Stdout>>>,
     mouse: bool,
 }
 
@@ -48,17 +51,17 @@ impl Guard {
             "the terminal cannot be set up for the interactive view; use --output text, json or jsonl",
         )?;
         let terminal = Terminal::new(CrosstermBackend::new(stdout())).inspect_err(|_| restore())?;
-        Ok(Self { terminal, mouse })
+        Ok(Self { terminal: ManuallyDrop::new(terminal), mouse })
     }
 
-    /// Draws what changed. A terminal that can shows all of it at once.
+    /// Draws the cells that changed, in one step where the terminal supports it.
     ///
     /// # Errors
     /// An error if the terminal cannot be written to.
-    pub(in crate::tui) fn draw(&mut self, picture: impl FnOnce(&mut ratatui::Frame<'_>)) -> io::Result<()> {
-        queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
-        self.terminal.draw(picture)?;
-        execute!(self.terminal.backend_mut(), EndSynchronizedUpdate)
+    pub(in crate::tui) fn draw(&mut self, picture: impl FnOnce(&mut ratatui::Frame<'_>)) -> Result<()> {
+        queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate).context(GONE)?;
+        self.terminal.draw(picture).context(GONE)?;
+        execute!(self.terminal.backend_mut(), EndSynchronizedUpdate).context(GONE)
     }
 
     /// Gives the terminal back, stops the process as job control does, and takes the terminal over
@@ -76,8 +79,29 @@ impl Guard {
             return Err(io::Error::last_os_error()).context("the process cannot be stopped");
         }
         take(self.mouse).context("the terminal cannot be set up again")?;
-        self.terminal.clear()?;
+        self.redraw()
+    }
+
+    /// Clears the screen and forgets what it shows. [`Terminal::clear`] asks the terminal for its cursor first, and fails
+    /// where the answer does not come in time.
+    ///
+    /// # Errors
+    /// An error if the terminal cannot be written to.
+    pub(in crate::tui) fn redraw(&mut self) -> Result<()> {
+        self.terminal.backend_mut().clear_region(ClearType::All).context(GONE)?;
+        // Each call empties one of the two buffers; the next picture differs from both.
+        self.terminal.swap_buffers();
+        self.terminal.swap_buffers();
         Ok(())
+    }
+
+    /// Columns and lines of the terminal.
+    ///
+    /// # Errors
+    /// An error if the terminal is gone.
+    pub(in crate::tui) fn size(&self) -> Result<(u16, u16)> {
+        let size = self.terminal.size().context(GONE)?;
+        Ok((size.width, size.height))
     }
 }
 
@@ -99,7 +123,7 @@ fn take(mouse: bool) -> io::Result<()> {
 /// terminal may be gone.
 fn restore() {
     if TAKEN.swap(false, Ordering::SeqCst) {
-        let _ = execute!(stdout(), DisableMouseCapture, LeaveAlternateScreen, Show);
+        let _ = execute!(stdout(), EndSynchronizedUpdate, DisableMouseCapture, LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
         let _ = stdout().flush();
     }

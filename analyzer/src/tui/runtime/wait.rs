@@ -1,4 +1,4 @@
-//! Waiting for the terminal, for a signal, or for the next look at the news.
+//! Waits for the terminal, for a signal, or until updates are due.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _, Write as _, stdin};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use signal_hook::SigId;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
+use signal_hook::consts::SIGWINCH;
 
 /// The terminal library's own waiting spins through the last millisecond of every wait; this one sleeps.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(in crate::tui) struct Waiter {
 
 /// Ends a wait from another thread.
 #[derive(Debug)]
-pub(in crate::tui) struct Waker(UnixStream);
+pub(in crate::tui) struct Waker(pub(super) UnixStream);
 
 impl Waker {
     /// Ends the wait that is under way, or else the next.
@@ -38,8 +38,10 @@ impl Waker {
 pub(in crate::tui) enum Woken {
     /// The terminal has something to read.
     Keys,
+    /// The terminal is gone.
+    HungUp,
     /// A signal came, a thread is done, or the time is over.
-    Else,
+    Other,
 }
 
 impl Waiter {
@@ -57,7 +59,7 @@ impl Waiter {
         signals.set_nonblocking(true).context("signals cannot be handled")?;
         written.set_nonblocking(true).context("signals cannot be handled")?;
         let mut waiter = Self { tty, signals, written, handlers: Vec::new() };
-        for signal in [SIGTERM, SIGINT, SIGHUP, SIGWINCH] {
+        for signal in super::run::ENDING.into_iter().chain([SIGWINCH]) {
             let end = waiter.written.try_clone().context("signals cannot be handled")?;
             let handler = signal_hook::low_level::pipe::register(signal, end);
             waiter.handlers.push(handler.context("signals cannot be handled")?);
@@ -84,24 +86,25 @@ impl Waiter {
     pub(in crate::tui) fn wait(&mut self, most: Duration) -> io::Result<Woken> {
         let watched = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut fds = [watched(self.tty()), watched(self.signals.as_raw_fd())];
-        // Rounded up: what is due in half a millisecond must not be asked for over and over.
+        // Rounded up, so that a wait of half a millisecond does not become a busy loop.
         let ms = i32::try_from(most.as_micros().div_ceil(1_000)).unwrap_or(i32::MAX);
         // SAFETY: `fds` are two valid pollfds that outlive the call, and the count says two.
         let n = unsafe { libc::poll(fds.as_mut_ptr(), 2, ms) };
         if n < 0 {
             let error = io::Error::last_os_error();
-            return if error.kind() == io::ErrorKind::Interrupted { Ok(Woken::Else) } else { Err(error) };
+            return if error.kind() == io::ErrorKind::Interrupted { Ok(Woken::Other) } else { Err(error) };
         }
         let [tty, signals] = fds;
         if signals.revents != 0 {
-            // Which they were is known elsewhere.
+            // The flags of the handlers say which they were.
             while self.signals.read(&mut [0; 64]).is_ok_and(|n| n > 0) {}
         }
-        if tty.revents & libc::POLLIN == 0 && tty.revents != 0 {
-            // Hung up: the signal that says so is on its way.
+        if tty.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0 {
+            // The signal that comes with it is on its way.
             std::thread::sleep(Duration::from_millis(20));
+            return Ok(Woken::HungUp);
         }
-        Ok(if tty.revents != 0 { Woken::Keys } else { Woken::Else })
+        Ok(if tty.revents != 0 { Woken::Keys } else { Woken::Other })
     }
 }
 

@@ -3,14 +3,19 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
+use serde_json::{Value, json};
 
-use super::{Spans, counted, empty};
+use super::{Page, Spans, counted, empty, sheet};
+use crate::analysis::Steps;
 use crate::metrics::traffic::bins::Bursts;
 use crate::model::Level;
 use crate::report::Report;
 use crate::sample::{Sample, SourceKind};
-use crate::tui::app::App;
+use crate::tui::cursor::{Cursor, Move};
+use crate::tui::export::Sheet;
+use crate::tui::layout::Layout;
 use crate::tui::theme;
+use crate::tui::view::View;
 use crate::util::units;
 use crate::util::wrap::{hanging, wrap};
 
@@ -19,31 +24,84 @@ const TALL: usize = 3;
 /// Receivers listed.
 const RECEIVERS: usize = 5;
 
-/// Lines of this screen at its present width.
-pub(in crate::tui) fn height(app: &App) -> usize {
-    lines(app, usize::from(app.size.0)).len()
+/// The screen.
+#[derive(Debug, Default)]
+pub struct BurstsScreen {
+    /// Its first line.
+    pub scroll: Cursor,
 }
 
-pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
-    if empty::nothing_at_all(buffer, area, app) {
+impl Page for BurstsScreen {
+    fn step(&mut self, view: &mut View, step: Move) {
+        let lines = lines(view, usize::from(view.size.0)).len();
+        self.scroll.scroll(step, lines, usize::from(view.layout().body.height));
+    }
+
+    /// The latest bins (`bin`) and the whole run (`run`) of each link, and the steps of the job (`step`).
+    fn sheet(&self, view: &View) -> Sheet {
+        let mut table = Sheet::new(&[
+            "what",
+            "link",
+            "direction",
+            "start_ns",
+            "length_ns",
+            "bytes",
+            "bits_per_s",
+            "busy_ns",
+            "silence_ns",
+        ]);
+        let Some(data) = &view.data else { return table };
+        let traffic = data.sample.metrics.traffic.iter().flat_map(|traffic| &traffic.links);
+        for (link, traffic) in data.sample.links.iter().zip(traffic) {
+            let name = [json!(link.name), sheet::direction(link.direction)];
+            table.rows.extend(traffic.bursts.iter().flat_map(|bursts| loads(&name, bursts)));
+        }
+        let report = view.analysis.as_ref().map(|analysis| &analysis.report);
+        if let Some(steps) = report.and_then(|report| report.facts.steps.as_ref()) {
+            table.rows.extend(steps.starts_ns.iter().map(|start| {
+                // The latest are known in full.
+                let step = steps.latest.iter().find(|step| step.start_ns == *start);
+                vec![
+                    json!("step"),
+                    json!(steps.link),
+                    sheet::direction(steps.direction),
+                    json!(start),
+                    json!(step.map(|step| step.length_ns)),
+                    Value::Null,
+                    Value::Null,
+                    json!(step.map(|step| step.busy_ns)),
+                    json!(step.map(|step| step.silence_ns)),
+                ]
+            }));
+        }
+        table
+    }
+
+    fn render(&self, buffer: &mut Buffer, at: &Layout, view: &View) {
+        render(buffer, at.body, view, self.scroll.offset);
+    }
+}
+
+fn render(buffer: &mut Buffer, area: Rect, view: &View, top: usize) {
+    if empty::nothing_at_all(buffer, area, view) {
         return;
     }
-    let lines = lines(app, usize::from(area.width));
+    let lines = lines(view, usize::from(area.width));
     if lines.is_empty() {
-        let help = match app.kind() {
+        let help = match view.kind() {
             Some(SourceKind::Live) => "Bins start with the first RoCE packets; `--no-timing` disables them.",
             _ => "Bins start with the first packets; the overview shows load per second.",
         };
         empty::because(buffer, area, "No load bins in this run.", help);
         return;
     }
-    super::scrolled(buffer, area, &lines, app.bursts.offset);
+    super::scrolled(buffer, area, &lines, top);
 }
 
-fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
-    let Some(data) = &app.data else { return Vec::new() };
+fn lines(view: &View, width: usize) -> Vec<Line<'static>> {
+    let Some(data) = &view.data else { return Vec::new() };
     let Some(traffic) = &data.sample.metrics.traffic else { return Vec::new() };
-    let report = app.analysis.as_deref().map(|analysis| &analysis.report);
+    let report = view.analysis.as_deref().map(|analysis| &analysis.report);
     let starts =
         report.and_then(|report| report.facts.steps.as_ref()).map_or(&[][..], |steps| &steps.starts_ns);
     let mut links: Vec<(usize, &Bursts)> =
@@ -54,7 +112,7 @@ fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
         let lost = traffic.links.get(at).map_or(0, |link| link.lost.packets);
         all.extend(link(&data.sample, (at, lost), bursts, starts, width));
     }
-    if app.past() && !all.is_empty() {
+    if view.past() && !all.is_empty() {
         let until = units::clock_utc(data.sample.time_ns);
         let text = format!("Whole run until {until} UTC: bins and steps are not kept per snapshot.");
         let parts = wrap(&text, width.saturating_sub(2)).into_iter();
@@ -67,7 +125,8 @@ fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
     all
 }
 
-/// `at` is the link's index, with what of its packets is in no bin.
+/// One link: title, chart of the latest bins, chart of the whole run, durations of its bursts. `at` is the link's index, with
+/// the number of its packets that are in no bin.
 fn link(
     sample: &Sample,
     (at, lost): (usize, u64),
@@ -78,6 +137,30 @@ fn link(
     let name = sample.links.get(at).map_or_else(String::new, |link| {
         format!("{} {}", link.name, super::links::direction(link.direction)).trim_end_matches(" -").to_owned()
     });
+    let mut lines = vec![link_title(&name, bursts, width)];
+    let cells = width.saturating_sub(2);
+    lines.extend(recent_chart(bursts, cells, starts));
+    lines.extend(run_chart(bursts, cells, starts));
+    if lost > 0 {
+        let text = format!(" {} not in any bin: ring buffer full", counted(lost, "packet"));
+        lines.push(Line::styled(text, theme::text(Level::Warning)));
+    }
+    let [p50, p99, max] =
+        [bursts.length_p50_ns, bursts.length_p99_ns, bursts.length_max_ns].map(units::duration);
+    let late = if bursts.late_packets > 0 {
+        format!(" · {} too late for their bin", counted(bursts.late_packets, "packet"))
+    } else {
+        String::new()
+    };
+    let count = counted(bursts.bursts, "burst");
+    let text = format!(" {count} ≥ 50 % of peak · duration p50 {p50}, p99 {p99}, max {max}{late}");
+    lines.push(Line::styled(text, theme::PLAIN));
+    lines.push(Line::default());
+    lines
+}
+
+/// Name, peak, mean and duty cycle of a link.
+fn link_title(name: &str, bursts: &Bursts, width: usize) -> Line<'static> {
     let rate = |bytes: f64| units::bit_rate(bytes * 8e9 / bursts.bin_ns as f64);
     let mean = bursts.total.bytes as f64 / bursts.bins.max(1) as f64;
     let mut title = Spans::default();
@@ -89,10 +172,18 @@ fn link(
     let fits = title.width + metrics.chars().count() <= width;
     let metrics = if fits { metrics } else { format!("{peak} · peak/mean {times:.1} · duty {busy}") };
     title.push(metrics, theme::PLAIN);
-    let mut lines = vec![title.into_line()];
-    let cells = width.saturating_sub(2);
-    // The latest bins, a column each.
-    let shown = bursts.recent.len().min(cells);
+    title.into_line()
+}
+
+/// Bins that have a column each.
+const fn recent_bins(bursts: &Bursts, cells: usize) -> usize {
+    let bins = bursts.recent.len();
+    if bins < cells { bins } else { cells }
+}
+
+/// The latest bins, a column each.
+fn recent_chart(bursts: &Bursts, cells: usize, starts: &[u64]) -> Vec<Line<'static>> {
+    let shown = recent_bins(bursts, cells);
     let first = bursts.recent.len() - shown;
     let recent: Vec<f64> = bursts.recent.iter().skip(first).map(|bytes| f64::from(*bytes)).collect();
     let from_bin = bursts.bins.saturating_sub(shown as u64);
@@ -102,42 +193,26 @@ fn link(
         units::duration(shown as u64 * bursts.bin_ns),
         units::duration(bursts.bin_ns)
     );
-    lines.extend(strip(&text, &recent, cells, start_ns, bursts.bin_ns as f64, starts));
-    // The whole run, as many points to a column as it takes.
+    strip(&text, &recent, cells, start_ns, bursts.bin_ns as f64, starts)
+}
+
+/// The whole run, with as many points per column as it takes; empty where the latest bins are all of it.
+fn run_chart(bursts: &Bursts, cells: usize, starts: &[u64]) -> Vec<Line<'static>> {
     let per_column = bursts.long.len().div_ceil(cells.max(1)).max(1);
-    if bursts.bins > shown as u64 && !bursts.long.is_empty() {
-        let long: Vec<f64> = bursts
-            .long
-            .chunks(per_column)
-            // Also of the last column, though it is not full: a burst in its beginning would dwarf all others.
-            .map(|points| points.iter().sum::<u64>() as f64 / per_column as f64)
-            .collect();
-        let column_ns = bursts.long_bins as f64 * per_column as f64 * bursts.bin_ns as f64;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a span of data")]
-        let text = format!("whole run, {} per column", units::duration(column_ns as u64));
-        let first_ns = bursts.long_first.saturating_mul(bursts.bin_ns);
-        lines.extend(strip(&text, &long, cells, first_ns, column_ns, starts));
+    if bursts.bins <= recent_bins(bursts, cells) as u64 || bursts.long.is_empty() {
+        return Vec::new();
     }
-    let length = [bursts.length_p50_ns, bursts.length_p99_ns, bursts.length_max_ns].map(units::duration);
-    let [p50, p99, max] = length;
-    let late = if bursts.late_packets > 0 {
-        format!(" · {} too late for their bin", counted(bursts.late_packets, "packet"))
-    } else {
-        String::new()
-    };
-    if lost > 0 {
-        let text = format!(" {} not in any bin: ring buffer full", counted(lost, "packet"));
-        lines.push(Line::styled(text, theme::text(Level::Warning)));
-    }
-    lines.push(Line::styled(
-        format!(
-            " {} ≥ 50 % of peak · duration p50 {p50}, p99 {p99}, max {max}{late}",
-            counted(bursts.bursts, "burst")
-        ),
-        theme::PLAIN,
-    ));
-    lines.push(Line::default());
-    lines
+    let long: Vec<f64> = bursts
+        .long
+        .chunks(per_column)
+        // Also of the last column, though it is not full: a burst in its beginning would dwarf all others.
+        .map(|points| points.iter().sum::<u64>() as f64 / per_column as f64)
+        .collect();
+    let column_ns = bursts.long_bins as f64 * per_column as f64 * bursts.bin_ns as f64;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length of time")]
+    let text = format!("whole run, {} per column", units::duration(column_ns as u64));
+    let first_ns = bursts.long_first.saturating_mul(bursts.bin_ns);
+    strip(&text, &long, cells, first_ns, column_ns, starts)
 }
 
 /// A chart of some lines with a line of marks below where steps begin.
@@ -207,64 +282,59 @@ fn steps(report: &Report, lost: bool, width: usize) -> Vec<Line<'static>> {
         lines.push(Line::styled(why, theme::DIM));
         return lines;
     };
-    let mut say = |text: String, level: Level| {
+    let rhythm = format!(
+        "{} steps, period {}, on {}, {} to {} · {} per step · busy {} · communicating {}",
+        steps.count,
+        units::duration(steps.period_ns),
+        steps.link,
+        units::second_utc(steps.first_ns),
+        units::second_utc(steps.last_ns),
+        units::bytes(steps.step_bytes),
+        units::ratio(Some(steps.busy_ratio)),
+        units::ratio(Some(steps.communication_ratio)),
+    );
+    let change = format!(
+        "step time {} → {} (first/last third) · longest stall {}",
+        units::duration(steps.first_third_ns),
+        units::duration(steps.last_third_ns),
+        units::duration(steps.silence_ns),
+    );
+    let sentences = [(rhythm, Level::Fine), (change, Level::Fine)];
+    for (text, level) in sentences.into_iter().chain(last_to_finish(steps)) {
         for part in hanging(&text, width.saturating_sub(2), 2) {
             lines.push(Line::styled(format!(" {part}"), theme::text(level)));
         }
-    };
-    say(
-        format!(
-            "{} steps, period {}, on {}, {} to {} · {} per step · busy {} · communicating {}",
-            steps.count,
-            units::duration(steps.period_ns),
-            steps.link,
-            units::second_utc(steps.first_ns),
-            units::second_utc(steps.last_ns),
-            units::bytes(steps.step_bytes),
-            units::ratio(Some(steps.busy_ratio)),
-            units::ratio(Some(steps.communication_ratio)),
-        ),
-        Level::Fine,
-    );
-    say(
-        format!(
-            "step time {} → {} (first/last third) · longest stall {}",
-            units::duration(steps.first_third_ns),
-            units::duration(steps.last_third_ns),
-            units::duration(steps.silence_ns),
-        ),
-        Level::Fine,
-    );
+    }
+    lines
+}
+
+/// The straggler, or else the flow that usually finishes last.
+fn last_to_finish(steps: &Steps) -> Option<(String, Level)> {
     if let Some(late) = &steps.straggler {
         let who = late.host.map_or_else(|| late.waits_for.to_string(), |host| host.to_string());
         let sure = if late.certain { "" } else { " (uncertain)" };
-        say(
-            format!(
-                "{} straggler{sure}: {who}, last by {} in {} of {} steps; {} → {} QP {}",
-                theme::symbol(Level::Warning),
-                units::duration(late.behind_ns),
-                late.steps,
-                late.of_steps,
-                late.waits_for,
-                late.dst,
-                late.dest_qp
-            ),
-            Level::Warning,
+        let text = format!(
+            "{} straggler{sure}: {who}, last by {} in {} of {} steps; {} → {} QP {}",
+            theme::symbol(Level::Warning),
+            units::duration(late.behind_ns),
+            late.steps,
+            late.of_steps,
+            late.waits_for,
+            late.dst,
+            late.dest_qp
         );
-    } else if let Some(last) = &steps.last_flow {
-        say(
-            format!(
-                "usually last to finish: {} → {} QP {} in {} steps (+{})",
-                last.src,
-                last.dst,
-                last.dest_qp,
-                last.steps,
-                units::duration(last.behind_ns)
-            ),
-            Level::Fine,
-        );
+        return Some((text, Level::Warning));
     }
-    lines
+    let last = steps.last_flow.as_ref()?;
+    let text = format!(
+        "usually last to finish: {} → {} QP {} in {} steps (+{})",
+        last.src,
+        last.dst,
+        last.dest_qp,
+        last.steps,
+        units::duration(last.behind_ns)
+    );
+    Some((text, Level::Fine))
 }
 
 fn incast(report: &Report) -> Vec<Line<'static>> {
@@ -288,4 +358,38 @@ fn incast(report: &Report) -> Vec<Line<'static>> {
         lines.insert(0, Line::default());
     }
     lines
+}
+
+/// The load of a link: bin by bin, then over the whole run.
+fn loads(link: &[Value; 2], bursts: &Bursts) -> Vec<Vec<Value>> {
+    let end_ns = bursts.first_ns.saturating_add(bursts.bins.saturating_mul(bursts.bin_ns));
+    let row = |what: &str, start_ns: u64, length_ns: u64, bytes: u64| {
+        // What lies outside of the run has no load.
+        let (from, to) = (start_ns.max(bursts.first_ns), start_ns.saturating_add(length_ns).min(end_ns));
+        let length = to.saturating_sub(from);
+        let rate = (length > 0).then(|| bytes as f64 * 8e9 / length as f64);
+        let [name, direction] = link.clone();
+        vec![
+            json!(what),
+            name,
+            direction,
+            json!(from),
+            json!(length),
+            json!(bytes),
+            json!(rate),
+            Value::Null,
+            Value::Null,
+        ]
+    };
+    let first = bursts.bins.saturating_sub(bursts.recent.len() as u64);
+    let recent = (first..).zip(&bursts.recent).map(|(bin, bytes)| {
+        let start = bursts.first_ns.saturating_add(bin.saturating_mul(bursts.bin_ns));
+        row("bin", start, bursts.bin_ns, u64::from(*bytes))
+    });
+    let long_ns = bursts.long_bins.saturating_mul(bursts.bin_ns);
+    let long = (0u64..).zip(&bursts.long).map(|(at, bytes)| {
+        let start = bursts.long_first.saturating_mul(bursts.bin_ns);
+        row("run", start.saturating_add(at.saturating_mul(long_ns)), long_ns, *bytes)
+    });
+    recent.chain(long).collect()
 }

@@ -1,21 +1,29 @@
 //! Everything about the selected queue pair, both directions side by side.
 
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
+use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
 use rocescope_common::account::flow::{DSCP_NONE, FlowStats, SRC_QP_SEVERAL};
-use rocescope_common::account::{Mixed, PsnTrack};
+use rocescope_common::account::{FlowKey, Mixed, PsnTrack};
 use rocescope_common::wire::opcode::Name;
+use serde_json::json;
 
 use super::trends::{self, LATENCY, TRENDS};
-use super::{Spans, cut, empty};
-use crate::model::{Counts, Delta, Detail, Kind, Level, Row, State};
+use super::{Effect, Hints, Page, Spans, cut, empty, reverse, sheet};
+use crate::model::{Counts, Delta, Detail, Identity, Kind, Level, Row, State};
 use crate::packet::syndrome;
 use crate::report::text::{P99_SAMPLES, P999_SAMPLES, enough};
-use crate::tui::app::App;
+use crate::sample::address;
 use crate::tui::column::{self, Context, bar, compact};
+use crate::tui::cursor::{Cursor, Move};
+use crate::tui::data::Data;
+use crate::tui::export::Sheet;
 use crate::tui::key::Input;
-use crate::tui::{log, theme};
+use crate::tui::layout::Layout;
+use crate::tui::log::{self, EntryAt};
+use crate::tui::overlay::Opened;
+use crate::tui::theme;
+use crate::tui::view::View;
 use crate::util::units;
 use crate::util::wrap::wrap;
 
@@ -26,53 +34,201 @@ const LISTED: usize = 16;
 /// Below this width the directions stand one below the other.
 const STACKED: usize = 76;
 
-/// Lines of this screen at its present width.
-pub(in crate::tui) fn height(app: &App) -> usize {
-    lines(app, usize::from(app.size.0)).len()
+/// Events listed, at most.
+const EVENTS: usize = 20;
+
+/// The screen.
+#[derive(Debug, Default)]
+pub struct DetailScreen {
+    /// Its first line.
+    pub scroll: Cursor,
+    /// The marked entry among the events.
+    pub marked: Option<u64>,
+    /// The selected flow and its other direction.
+    pub shown: Option<(Detail, Option<Detail>)>,
+}
+
+impl DetailScreen {
+    /// Looks up a flow and its other direction.
+    pub(in crate::tui) fn look_up(&mut self, data: &Data, id: Option<Identity>) {
+        self.shown = id.and_then(|id| {
+            let row = data.model.rows.iter().find(|row| row.id == id)?;
+            let detail = Detail::new(&data.sample, row.at?)?;
+            let other = reverse::other_direction(&data.sample, &detail);
+            Some((detail, other.and_then(|at| Detail::new(&data.sample, at))))
+        });
+    }
+
+    /// Shows the first line, and no event marked.
+    pub(in crate::tui) fn to_top(&mut self) {
+        (self.scroll, self.marked) = (Cursor::default(), None);
+    }
+
+    /// Keys of the flow and of its other direction.
+    #[must_use]
+    pub(in crate::tui) fn keys(&self) -> Option<(FlowKey, Option<FlowKey>)> {
+        let (this, other) = self.shown.as_ref()?;
+        Some((this.id.key, other.as_ref().map(|other| other.id.key)))
+    }
+
+    /// The latest events of the queue pair, the latest first.
+    #[must_use]
+    pub fn events<'a>(&self, view: &'a View) -> Vec<EntryAt<'a>> {
+        let Some((this, other)) = self.keys() else { return Vec::new() };
+        let own = |listed: &EntryAt<'_>| listed.entry.key == this || Some(listed.entry.key) == other;
+        view.log.listed(view.timeline.shown_ns).filter(own).take(EVENTS).collect()
+    }
+
+    /// Place of the marked one among them.
+    fn marked_place(&self, events: &[EntryAt<'_>]) -> Option<usize> {
+        let marked = self.marked?;
+        events.iter().position(|listed| listed.entry.number == marked)
+    }
+
+    /// Number of lines at the present width.
+    fn height(&self, view: &View) -> usize {
+        lines(self, view, usize::from(view.size.0)).len()
+    }
+
+    /// Marks the event on this line.
+    fn mark(&mut self, view: &View, number: u64, line: usize, lines: usize) {
+        self.marked = Some(number);
+        let page = usize::from(view.layout().body.height).saturating_sub(1).max(1);
+        let mut cursor = Cursor { selected: Some(line), offset: self.scroll.offset };
+        cursor.show(lines + 1, page);
+        self.scroll.offset = cursor.offset;
+    }
+}
+
+impl Page for DetailScreen {
+    /// Moves line by line down to the events, and on through them.
+    fn step(&mut self, view: &mut View, step: Move) {
+        let lines = self.height(view);
+        let room = usize::from(view.layout().body.height);
+        let events = self.events(view);
+        let first = first_event(lines, events.len());
+        // The last line in view says how many more there are.
+        let seen = |offset: usize, at: usize| {
+            (offset..(offset + room).saturating_sub(usize::from(offset + room < lines)))
+                .contains(&(first + at))
+        };
+        let to = match (step, self.marked_place(&events)) {
+            (Move::Down, Some(at)) => Some(at + 1),
+            (Move::Down, None) => {
+                let at = self.scroll.offset.saturating_sub(first);
+                Some(at).filter(|at| seen(self.scroll.offset, *at))
+            }
+            (Move::Up, Some(at)) => at.checked_sub(1),
+            _ => None,
+        };
+        if let Some((at, listed)) = to.and_then(|at| Some((at, events.get(at)?))) {
+            self.mark(view, listed.entry.number, first + at, lines);
+            return;
+        }
+        self.scroll.scroll(step, lines, room);
+        let kept = self.marked_place(&events).filter(|at| seen(self.scroll.offset, *at));
+        if kept.is_none() || (step, kept) == (Move::Up, Some(0)) {
+            self.marked = None;
+        }
+    }
+
+    /// Opens the marked event, or else the latest.
+    fn open(&mut self, view: &mut View) -> Effect {
+        let events = self.events(view);
+        let at = self.marked_place(&events).unwrap_or(0);
+        let Some(listed) = events.get(at).copied() else {
+            view.messages.say("no events kept for this queue pair");
+            return Effect::None;
+        };
+        let opened = Opened::latest(listed);
+        let lines = self.height(view);
+        self.mark(view, opened.entry, first_event(lines, events.len()) + at, lines);
+        Effect::Packet(opened)
+    }
+
+    /// A click on an event marks it, or opens it when it is marked.
+    fn click(&mut self, view: &mut View, at: Position) -> Effect {
+        let body = view.layout().body;
+        let Some(y) = at.y.checked_sub(body.y).filter(|y| *y < body.height) else { return Effect::None };
+        let events = self.events(view);
+        let first = first_event(self.height(view), events.len());
+        let place = (self.scroll.offset + usize::from(y)).checked_sub(first);
+        let number = place.and_then(|place| events.get(place)).map(|listed| listed.entry.number);
+        if number.is_some() && number == self.marked {
+            return self.open(view);
+        }
+        self.marked = number.or(self.marked);
+        Effect::None
+    }
+
+    fn hints(&self, _: &View) -> Hints {
+        (&[(&[Input::Back], "back"), (&[Input::Open], "headers")], &[(&[Input::Capture], "pcapng")])
+    }
+
+    fn flow(&self, view: &View) -> Option<(FlowKey, Option<FlowKey>)> {
+        self.keys().or_else(|| view.selected.map(|id| (id.key, None)))
+    }
+
+    /// The charts of both directions, with their counters.
+    fn sheet(&self, view: &View) -> Sheet {
+        let mut table = sheet::over_time(&["link", "src", "dst", "dest_qp"], LATENCY);
+        for one in self.shown.iter().flat_map(|(this, other)| std::iter::once(this).chain(other)) {
+            let key = &one.id.key;
+            let [src, dst] = [key.src, key.dst].map(|end| address(key.family, end));
+            let first = [json!(one.link), json!(src), json!(dst), json!(key.dest_qp)];
+            let points = trends::flow_points(view, &one.id, usize::MAX);
+            sheet::add_points(&mut table, &first, &points, LATENCY);
+        }
+        table
+    }
+
+    fn render(&self, buffer: &mut Buffer, at: &Layout, view: &View) {
+        let area = at.body;
+        if empty::nothing_at_all(buffer, area, view) {
+            return;
+        }
+        if self.shown.is_none() {
+            let (why, help) = not_shown(view);
+            empty::because(buffer, area, why, help);
+            return;
+        }
+        let lines = lines(self, view, usize::from(area.width));
+        super::scrolled(buffer, area, &lines, self.scroll.offset);
+        let events = self.events(view);
+        let marked = self.marked_place(&events).map(|at| first_event(lines.len(), events.len()) + at);
+        let y = marked.and_then(|line| u16::try_from(line.checked_sub(self.scroll.offset)?).ok());
+        if let Some(y) = y.filter(|y| *y < area.height) {
+            super::select(buffer, Rect { y: area.y + y, height: 1, ..area });
+        }
+    }
 }
 
 /// The line of the first of `events` events, which stand at the end of `lines` lines with a line below them.
-#[must_use]
-pub(in crate::tui) fn first_event(lines: usize, events: usize) -> usize {
+const fn first_event(lines: usize, events: usize) -> usize {
     lines.saturating_sub(events + 1)
 }
 
-pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
-    if empty::nothing_at_all(buffer, area, app) {
-        return;
-    }
-    let detail = app.data.as_ref().and_then(|data| data.detail.as_ref());
-    if detail.is_none() {
-        let (why, help) = match (app.table.selected.is_some(), app.past()) {
-            (true, true) => (
-                "This queue pair is not kept in this snapshot.",
-                "History keeps the 1,000 busiest; go to another time, or choose one on screen 2 and press Enter.",
-            ),
-            (true, false) => ("This queue pair has expired.", "Choose one on screen 2 and press Enter."),
-            (false, _) => ("No queue pair is selected.", "Choose one on screen 2 and press Enter."),
-        };
-        empty::because(buffer, area, why, help);
-        return;
-    }
-    let lines = lines(app, usize::from(area.width));
-    super::scrolled(buffer, area, &lines, app.detail.offset);
-    let marked = app.marked_place().map(|at| first_event(lines.len(), app.detail_events().len()) + at);
-    let y = marked.and_then(|line| u16::try_from(line.checked_sub(app.detail.offset)?).ok());
-    if let Some(y) = y.filter(|y| *y < area.height) {
-        super::select(buffer, Rect { y: area.y + y, height: 1, ..area });
+/// Reason why no queue pair is shown, and what helps.
+fn not_shown(view: &View) -> (&'static str, &'static str) {
+    match (view.selected.is_some(), view.past()) {
+        (true, true) => (
+            "This queue pair is not kept in this snapshot.",
+            "History keeps the 1,000 busiest; go to another time, or choose one on screen 2 and press Enter.",
+        ),
+        (true, false) => ("This queue pair has expired.", "Choose one on screen 2 and press Enter."),
+        (false, _) => ("No queue pair is selected.", "Choose one on screen 2 and press Enter."),
     }
 }
 
 /// Both directions side by side, charts over time, the latest events.
-fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
-    let Some(data) = &app.data else { return Vec::new() };
-    let Some((this, other)) = &data.detail else { return Vec::new() };
+fn lines(screen: &DetailScreen, view: &View, width: usize) -> Vec<Line<'static>> {
+    let Some((this, other)) = &screen.shown else { return Vec::new() };
     // Half of a narrow screen would cut figures: one below the other.
     let stacked = width < STACKED;
     let half = if stacked { 0 } else { width / 2 };
-    let left = direction(this, app, if stacked { width } else { half }, other.as_ref());
+    let left = direction(this, view, if stacked { width } else { half }, other.as_ref());
     let (right, more) = if let Some(other) = other {
-        direction(other, app, width - half, Some(this))
+        direction(other, view, width - half, Some(this))
     } else {
         let why = if this.peer_qp.is_some() {
             "reverse flow not captured"
@@ -87,11 +243,11 @@ fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
     };
     let mut lines = both(left.0, right);
     lines.push(Line::default());
-    lines.extend(charts(app, this, other.as_ref(), width));
+    lines.extend(charts(view, this, other.as_ref(), width));
     lines.push(Line::default());
     lines.extend(both(left.1, more));
     lines.push(Line::default());
-    lines.extend(events(app));
+    lines.extend(event_lines(screen, view));
     lines
 }
 
@@ -122,20 +278,20 @@ fn beside(left: Vec<Line<'static>>, right: Vec<Line<'static>>, at: usize) -> Vec
 /// One direction: how it fares, and what it is. `other` is the other direction, where it is known.
 fn direction(
     detail: &Detail,
-    app: &App,
+    view: &View,
     width: usize,
     other: Option<&Detail>,
 ) -> (Vec<Line<'static>>, Vec<Line<'static>>) {
     let route = cut(&log::route(&detail.id.key), width.saturating_sub(2), true);
-    let row = app.data.as_ref().and_then(|data| data.model.rows.iter().find(|row| row.id == detail.id));
+    let row = view.data.as_ref().and_then(|data| data.model.rows.iter().find(|row| row.id == detail.id));
     let mut fares = vec![Line::styled(format!(" {route}"), theme::HEAD)];
     // Of an older snapshot, only what is kept snapshot by snapshot.
-    let later = app.data.as_ref().filter(|_| app.past()).map(|data| data.sample.time_ns);
+    let later = view.data.as_ref().filter(|_| view.past()).map(|data| data.sample.time_ns);
     match later {
-        Some(_) => fares.extend(then(row, app)),
-        None => fares.extend(main(detail, row, app, other)),
+        Some(_) => fares.extend(then(row, view)),
+        None => fares.extend(main(detail, row, view, other)),
     }
-    let mut is = what(detail, row, app, other.map(|other| other.id.key.dest_qp));
+    let mut is = properties(detail, row, view, other.map(|other| other.id.key.dest_qp));
     if let Some(until) = later {
         let text = format!(" below: state at {} UTC", units::clock_utc(until));
         is.push(Line::styled(text, theme::text(Level::Warning)));
@@ -145,16 +301,16 @@ fn direction(
 }
 
 /// Rate, CE, CNP, retransmissions and latency over time.
-fn charts(app: &App, detail: &Detail, other: Option<&Detail>, width: usize) -> Vec<Line<'static>> {
+fn charts(view: &View, detail: &Detail, other: Option<&Detail>, width: usize) -> Vec<Line<'static>> {
     let cells = width.saturating_sub(trends::AROUND + 1);
-    let points = trends::flow_points(app, &detail.id, cells);
-    let covered = units::duration(trends::covered(app, cells));
+    let points = trends::flow_points(view, &detail.id, cells);
+    let covered = units::duration(trends::covered(view, cells));
     let title = format!(" {}, last {covered} (newest right)", log::route(&detail.id.key));
     let mut lines = vec![Line::styled(title, theme::HEAD)];
     lines.extend(TRENDS.iter().map(|trend| trends::row(trend, &points, cells)));
     // Requests are timed; of a flow of answers, those that it answers.
     let timed = |points: &[trends::Point]| points.iter().any(|point| point.latency.is_some());
-    let others = other.map(|other| trends::flow_points(app, &other.id, cells));
+    let others = other.map(|other| trends::flow_points(view, &other.id, cells));
     let own = timed(&points);
     let shown = if own { Some(points) } else { others.filter(|others| timed(others)) };
     if let Some(points) = shown {
@@ -167,16 +323,16 @@ fn charts(app: &App, detail: &Detail, other: Option<&Detail>, width: usize) -> V
     lines
 }
 
-fn events(app: &App) -> Vec<Line<'static>> {
+fn event_lines(screen: &DetailScreen, view: &View) -> Vec<Line<'static>> {
     let mut lines = vec![Line::styled(" EVENTS of this queue pair (newest first)", theme::HEAD)];
-    let listed = app.detail_events();
-    let key = |input| app.options.keys.first(input);
+    let listed = screen.events(view);
+    let key = |input| view.options.keys.first(input);
     let below = if listed.is_empty() {
         " none".to_owned()
     } else {
         format!(" {} {}: select, {}: headers", key(Input::Up), key(Input::Down), key(Input::Open))
     };
-    lines.extend(listed.into_iter().map(|listed| super::events::row(listed, app)));
+    lines.extend(listed.into_iter().map(|listed| super::events::row(listed, view)));
     lines.push(Line::styled(below, theme::DIM));
     lines
 }
@@ -201,11 +357,11 @@ fn bad(is_bad: bool, level: Level) -> Level {
 }
 
 /// Metrics of a queue pair at an older snapshot, which keeps counters only.
-fn then(row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
+fn then(row: Option<&Row>, view: &View) -> Vec<Line<'static>> {
     let Some(row) = row else { return vec![entry("", "not kept in this snapshot")] };
     let counts = &row.total;
     let mut lines = vec![entry("rate", rate(row.delta)), entry("total", total(counts.bytes, counts.packets))];
-    let without = app
+    let without = view
         .data
         .as_ref()
         .is_some_and(|data| Context { model: &data.model, sample: &data.sample }.without_sequence(row));
@@ -222,7 +378,7 @@ fn then(row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
         let text = format!("{} sequence-error NAKs (loss)", counts.asked_again());
         lines.push(styled("", text, level(Level::Critical, Some(row))));
     }
-    lines.push(entry("latency", latency_now(Some(row), app)));
+    lines.push(entry("latency", latency_now(Some(row), view)));
     lines
 }
 
@@ -285,7 +441,7 @@ fn marks(counts: &Counts, ecn: [u64; 4], row: Option<&Row>) -> Vec<Line<'static>
 }
 
 /// Counters of problems come first, so that they show on small screens.
-fn main(detail: &Detail, row: Option<&Row>, app: &App, other: Option<&Detail>) -> Vec<Line<'static>> {
+fn main(detail: &Detail, row: Option<&Row>, view: &View, other: Option<&Detail>) -> Vec<Line<'static>> {
     let stats = &detail.stats;
     let delta = row.and_then(|row| row.delta);
     let mut lines = vec![entry("rate", rate(delta)), entry("total", total(stats.bytes, stats.packets))];
@@ -299,7 +455,7 @@ fn main(detail: &Detail, row: Option<&Row>, app: &App, other: Option<&Detail>) -
     lines.extend(nak_codes(stats, row));
     lines.extend(asks_for(detail, row, other));
     lines.extend(asked_for(row, other));
-    lines.extend(latency(detail, row, app));
+    lines.extend(latency(detail, row, view));
     lines
 }
 
@@ -334,15 +490,15 @@ fn asked_for(row: Option<&Row>, other: Option<&Detail>) -> Vec<Line<'static>> {
 }
 
 /// Owner, path and packet properties.
-fn what(detail: &Detail, row: Option<&Row>, app: &App, sender: Option<u32>) -> Vec<Line<'static>> {
+fn properties(detail: &Detail, row: Option<&Row>, view: &View, sender: Option<u32>) -> Vec<Line<'static>> {
     let stats = &detail.stats;
-    let mut lines = owner(row, app);
+    let mut lines = owner(row, view);
     lines.push(entry("peer QP", peer(detail, sender)));
     let (path, tags) = path(detail);
     lines.extend([entry("path", path), entry("tags", tags)]);
     lines.push(entry("link", detail.link.clone()));
-    let then = app.data.as_ref().map(|data| data.model.time_ns).filter(|then| *then < stats.last_ns);
-    let last = match then.filter(|_| app.past()) {
+    let then = view.data.as_ref().map(|data| data.model.time_ns).filter(|then| *then < stats.last_ns);
+    let last = match then.filter(|_| view.past()) {
         Some(_) => "after this snapshot".to_owned(),
         None => format!("{} UTC", units::clock_utc(stats.last_ns)),
     };
@@ -356,15 +512,15 @@ fn what(detail: &Detail, row: Option<&Row>, app: &App, sender: Option<u32>) -> V
 }
 
 /// Latency percentiles, in the time range and since the start.
-fn latency(detail: &Detail, row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
-    let timed = app.data.as_ref().and_then(|data| data.sample.metrics.latency.as_ref());
+fn latency(detail: &Detail, row: Option<&Row>, view: &View) -> Vec<Line<'static>> {
+    let timed = view.data.as_ref().and_then(|data| data.sample.metrics.latency.as_ref());
     let all = timed.and_then(|timed| timed.get(detail.id.slot)).and_then(|figure| figure.all);
     let Some(all) = all else { return vec![entry("latency", units::UNKNOWN)] };
     let [p50, max] = [all.p50, all.max].map(units::duration);
     let p99 = enough(all.p99, all.count, P99_SAMPLES);
     let p999 = enough(all.p999, all.count, P999_SAMPLES);
     vec![
-        entry("latency", latency_now(row, app)),
+        entry("latency", latency_now(row, view)),
         entry("", format!("total: p50 {p50}, p99 {p99}")),
         entry("", format!("       p99.9 {p999}, max {max}")),
         entry(
@@ -375,8 +531,8 @@ fn latency(detail: &Detail, row: Option<&Row>, app: &App) -> Vec<Line<'static>> 
 }
 
 /// Latency percentiles in the time range.
-fn latency_now(row: Option<&Row>, app: &App) -> String {
-    let times = row.zip(app.data.as_ref()).and_then(|(row, data)| data.model.latency(row));
+fn latency_now(row: Option<&Row>, view: &View) -> String {
+    let times = row.zip(view.data.as_ref()).and_then(|(row, data)| data.model.latency(row));
     times.map_or_else(
         || units::UNKNOWN.to_owned(),
         |times| {
@@ -388,8 +544,8 @@ fn latency_now(row: Option<&Row>, app: &App) -> String {
 }
 
 /// Process, pod and device, where the kernel says whose the queue pair is.
-fn owner(row: Option<&Row>, app: &App) -> Vec<Line<'static>> {
-    let owner = row.zip(app.data.as_ref()).and_then(|(row, data)| {
+fn owner(row: Option<&Row>, view: &View) -> Vec<Line<'static>> {
+    let owner = row.zip(view.data.as_ref()).and_then(|(row, data)| {
         let cx = Context { model: &data.model, sample: &data.sample };
         cx.owner(row)
     });

@@ -5,10 +5,10 @@ use ratatui::text::Line;
 use super::{Spans, cut};
 use crate::model::Level;
 use crate::source::devices::{PortSample, QpSample};
-use crate::tui::app::App;
 use crate::tui::column::compact;
 use crate::tui::theme;
 use crate::tui::trail::Step;
+use crate::tui::view::View;
 use crate::util::units;
 
 /// Queue pairs shown of a port, at most.
@@ -38,12 +38,12 @@ const SHOWN: [(&str, &str, Level); 20] = [
 ];
 
 /// Everything about the devices at the snapshot shown; nothing without devices.
-pub(super) fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
-    let Some(data) = &app.data else { return Vec::new() };
+pub(super) fn lines(view: &View, width: usize) -> Vec<Line<'static>> {
+    let Some(data) = &view.data else { return Vec::new() };
     let ports = &data.sample.devices.ports;
     let mut lines = Vec::new();
     for port in ports {
-        let step = app.trail.step(port);
+        let step = view.timeline.trail.step(port);
         lines.push(head(port, step.as_ref(), width));
         lines.extend(counters(port, step.as_ref(), width));
         lines.extend(pauses(port, step.as_ref()));

@@ -8,17 +8,19 @@ use rocescope_common::wire::SkipReason;
 use super::line;
 use crate::sample::SourceKind;
 use crate::source::devices::PortSample;
-use crate::tui::app::{App, Data, End};
 use crate::tui::column::compact;
+use crate::tui::data::Data;
 use crate::tui::theme;
+use crate::tui::timeline::End;
+use crate::tui::view::View;
 use crate::util::units;
 use crate::util::wrap::hanging;
 
 /// Reasons listed.
 const REASONS: usize = 6;
 
-pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
-    put(buffer, area, &lines(app));
+pub(super) fn render(buffer: &mut Buffer, area: Rect, view: &View) {
+    put(buffer, area, &lines(view));
 }
 
 /// Why a screen is empty, and what to do.
@@ -41,10 +43,10 @@ fn wrapped(text: &Line<'_>, width: usize) -> Vec<Line<'static>> {
 }
 
 /// True if there is nothing at all to see; says why, if so.
-pub(super) fn nothing_at_all(buffer: &mut Buffer, area: Rect, app: &App) -> bool {
-    let nothing = app.data.as_ref().is_none_or(|data| data.model.rows.is_empty());
+pub(super) fn nothing_at_all(buffer: &mut Buffer, area: Rect, view: &View) -> bool {
+    let nothing = view.data.as_ref().is_none_or(|data| data.model.rows.is_empty());
     if nothing {
-        render(buffer, area, app);
+        render(buffer, area, view);
     }
     nothing
 }
@@ -57,23 +59,15 @@ fn title(text: impl Into<String>) -> Line<'static> {
     Line::styled(format!("  {}", text.into()), theme::BOLD)
 }
 
-fn lines(app: &App) -> Vec<Line<'static>> {
-    let Some(data) = &app.data else {
-        return match &app.end {
+fn lines(view: &View) -> Vec<Line<'static>> {
+    let Some(data) = &view.data else {
+        return match &view.timeline.end {
             None => vec![title("Waiting for the first sample…")],
             Some(End::Done) => vec![title("The source ended without a sample.")],
             Some(End::Failed(error)) => vec![title("The source failed."), text(error.clone())],
         };
     };
-    if !data.model.rows.is_empty() {
-        let by = match &app.table.focus {
-            Some(focus) => format!("belongs to {}", focus.about),
-            None if app.table.only_marked => "is marked".to_owned(),
-            None => format!("matches \"{}\"", app.filter),
-        };
-        return vec![title(format!("No queue pair {by}.")), text("Esc clears it, / edits the filter.")];
-    }
-    let mut lines = nothing(app, data);
+    let mut lines = nothing(view, data);
     lines.extend(data.model.skipped.first().map(|(reason, _)| remedy(*reason)).into_iter().flatten());
     let hidden: Vec<String> =
         data.sample.devices.ports.iter().filter(|port| port.hidden).map(PortSample::label).collect();
@@ -89,7 +83,7 @@ fn lines(app: &App) -> Vec<Line<'static>> {
     lines
 }
 
-fn nothing(app: &App, data: &Data) -> Vec<Line<'static>> {
+fn nothing(view: &View, data: &Data) -> Vec<Line<'static>> {
     let model = &data.model;
     let frames = model.frames();
     if model.kind == SourceKind::Live && data.sample.links.is_empty() {
@@ -99,12 +93,12 @@ fn nothing(app: &App, data: &Data) -> Vec<Line<'static>> {
         ];
     }
     if frames == 0 {
-        let what = match (&app.end, model.kind) {
+        let what = match (&view.timeline.end, model.kind) {
             (Some(_), SourceKind::Replay) => "The capture contains no frames.",
             (_, SourceKind::Replay) => "No frames read yet.",
             (_, SourceKind::Live) => "No frames captured yet on these interfaces.",
         };
-        let help = match (&app.end, model.kind) {
+        let help = match (&view.timeline.end, model.kind) {
             (Some(_), _) => "Nothing was captured: check the interface and the capture filter.",
             (None, SourceKind::Replay) => "Values appear with the first frame of the capture.",
             (None, SourceKind::Live) => "Is the link up and is there traffic? Compare with `ip -s link`.",
@@ -120,7 +114,7 @@ fn nothing(app: &App, data: &Data) -> Vec<Line<'static>> {
             )),
         ];
     }
-    let so_far = if app.end.is_some() { "" } else { " yet" };
+    let so_far = if view.timeline.end.is_some() { "" } else { " yet" };
     let mut lines = vec![title(format!(
         "No RoCE packets{so_far} in {} frames. Frames by reason:",
         compact(frames as f64)

@@ -3,92 +3,184 @@
 use std::fmt::Write as _;
 
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
+use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
+use serde_json::json;
 
-use super::{Spans, cut, empty, line};
+use super::{Effect, Hints, Page, Spans, click_list, cut, empty, line};
 use crate::findings::{End as Side, Finding, Severity};
-use crate::model::{Kind, Level};
+use crate::model::{Kind, Level, Model, conclusions};
 use crate::sample::SourceKind;
 use crate::tui::analysis::Analysis;
-use crate::tui::app::{App, Data};
+use crate::tui::cursor::{Cursor, Move};
+use crate::tui::data::Data;
+use crate::tui::export::Sheet;
+use crate::tui::focus::{Focus, Only};
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
-use crate::tui::shown::{Concluded, Then};
+use crate::tui::overlay::Overlay;
 use crate::tui::theme;
+use crate::tui::view::{AsOf, Concluded, View};
 use crate::util::units;
 use crate::util::wrap::wrap;
 
 /// Flows of a finding listed, at most.
 const FLOWS: usize = 6;
 
-pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
-    let (Some(data), Some(analysis), Some(concluded)) = (&app.data, &app.analysis, app.concluded()) else {
-        if app.data.is_none() {
-            empty::render(buffer, at.body, app);
-        } else {
-            empty::because(
-                buffer,
-                at.body,
-                "analysing…",
-                "Findings are computed from all samples since the start, in the background.",
-            );
-        }
-        return;
-    };
-    let Concluded { findings, end_ns: end, then } = concluded;
-    let width = usize::from(at.body.width);
-    let blind = blind(data, analysis, app.options.source_filtered);
-    if findings.is_empty() {
-        let text = format!("  No findings {}.", since(then));
-        let mut lines = vec![Line::default(), Line::styled(text, theme::BOLD)];
-        lines.push(Line::default());
-        lines.extend(blind_lines(&blind, width));
-        put(buffer, at.body, lines);
-        return;
+/// The screen.
+#[derive(Debug, Default)]
+pub struct FindingsScreen {
+    /// Place in the list.
+    pub cursor: Cursor,
+}
+
+impl FindingsScreen {
+    /// The selected finding; without a selection the first.
+    fn finding<'a>(&self, concluded: &Concluded<'a>) -> Option<&'a Finding> {
+        concluded.findings.get(self.cursor.selected.unwrap_or(0))
     }
-    let count = findings.len();
-    let list = at.findings(count);
-    let ended = findings.iter().filter(|finding| !finding.active).count();
-    let ended = if ended > 0 { format!(", {ended} ended") } else { String::new() };
+}
+
+impl Page for FindingsScreen {
+    fn step(&mut self, view: &mut View, step: Move) {
+        self.cursor.step(step, view.finding_count(), view.layout().findings_page());
+    }
+
+    fn open(&mut self, view: &mut View) -> Effect {
+        let finding = view.concluded().and_then(|concluded| self.finding(&concluded));
+        let Some((id, flows)) = finding.map(|finding| (finding.id, finding.flows.clone())) else {
+            return Effect::None;
+        };
+        if flows.is_empty() {
+            view.messages.say("this finding names no queue pair");
+            return Effect::None;
+        }
+        if view.past() && flows.len() == conclusions::FLOWS {
+            view.messages.say(format!("showing the first {} flows kept for that time", flows.len()));
+        }
+        Effect::Focus(Focus { about: id.to_owned(), on: Only::Flows(flows) })
+    }
+
+    fn click(&mut self, view: &mut View, at: Position) -> Effect {
+        let rows = view.finding_count();
+        let list = view.layout().findings(rows);
+        if click_list(&mut self.cursor, list, rows, at) { self.open(view) } else { Effect::None }
+    }
+
+    fn on_input(&mut self, view: &mut View, input: Input) -> Effect {
+        if input == Input::Read && view.finding_count() > 0 {
+            return Effect::Overlay(Overlay::Finding(0));
+        }
+        Effect::None
+    }
+
+    fn keep_in_view(&mut self, view: &View) {
+        self.cursor.show(view.finding_count(), view.layout().findings_page());
+    }
+
+    fn selection(&mut self) -> Option<&mut Cursor> {
+        Some(&mut self.cursor)
+    }
+
+    fn hints(&self, view: &View) -> Hints {
+        if view.finding_count() == 0 {
+            return (&[], &[]);
+        }
+        (&[(&[Input::Open], "queue pairs"), (&[Input::Read], "explain")], &[])
+    }
+
+    fn sheet(&self, view: &View) -> Sheet {
+        let mut table =
+            Sheet::new(&["id", "severity", "title", "evidence", "flows", "advice", "last_seen_ns"]);
+        let findings = view.concluded().map_or(&[][..], |concluded| concluded.findings).iter();
+        table.rows = findings
+            .map(|finding| {
+                vec![
+                    json!(finding.id),
+                    json!(finding.severity),
+                    json!(finding.title),
+                    json!(finding.evidence),
+                    json!(finding.flows),
+                    json!(finding.advice),
+                    json!(finding.last_seen_ns),
+                ]
+            })
+            .collect();
+        table
+    }
+
+    fn render(&self, buffer: &mut Buffer, at: &Layout, view: &View) {
+        let (Some(data), Some(analysis), Some(concluded)) = (&view.data, &view.analysis, view.concluded())
+        else {
+            nothing_yet(buffer, at.body, view);
+            return;
+        };
+        let width = usize::from(at.body.width);
+        let blind = blind_lines(&blind(data, analysis, view.options.source_filtered), width);
+        let mut lines = vec![Line::default()];
+        if concluded.findings.is_empty() {
+            let text = format!("  No findings {}.", since(concluded.as_of));
+            lines.extend([Line::styled(text, theme::BOLD), Line::default()]);
+            lines.extend(blind);
+            put(buffer, at.body, lines);
+            return;
+        }
+        let list = at.findings(concluded.findings.len());
+        titles(buffer, list, &concluded, self.cursor, at.findings_page());
+        if let Some(finding) = self.finding(&concluded) {
+            lines.extend(text(finding, concluded.end_ns, width));
+            lines.push(Line::default());
+        }
+        lines.extend(blind);
+        let below = Rect { y: list.bottom(), height: at.body.height - list.height, ..at.body };
+        let room = usize::from(below.height);
+        let more = (lines.len() + 1).saturating_sub(room);
+        if lines.len() > room && room > 0 {
+            lines.truncate(room - 1);
+            let key = view.options.keys.first(Input::Read);
+            let text = format!(" {more} more lines, blind spots and drops included: {key} shows all");
+            lines.push(Line::styled(cut(&text, width, false), theme::DIM));
+        }
+        put(buffer, below, lines);
+    }
+}
+
+fn nothing_yet(buffer: &mut Buffer, area: Rect, view: &View) {
+    if view.data.is_none() {
+        empty::render(buffer, area, view);
+    } else {
+        empty::because(
+            buffer,
+            area,
+            "analysing…",
+            "Findings are computed from all samples since the start, in the background.",
+        );
+    }
+}
+
+/// The list of findings.
+fn titles(buffer: &mut Buffer, list: Rect, concluded: &Concluded<'_>, cursor: Cursor, page: usize) {
+    let findings = concluded.findings;
     let active = findings.iter().filter(|finding| finding.active).count();
-    line(
-        buffer,
-        list,
-        0,
-        &Line::styled(format!(" FINDINGS {}: {active} active{ended}", since(then)), theme::HEAD),
-    );
-    let rows = findings.iter().enumerate().skip(app.findings.offset).take(at.findings_page());
+    let ended = findings.len() - active;
+    let ended = if ended > 0 { format!(", {ended} ended") } else { String::new() };
+    let head = format!(" FINDINGS {}: {active} active{ended}", since(concluded.as_of));
+    line(buffer, list, 0, &Line::styled(head, theme::HEAD));
+    let rows = findings.iter().enumerate().skip(cursor.offset).take(page);
     for (y, (place, finding)) in (1..).zip(rows) {
-        line(buffer, list, y, &title(finding, width));
-        if app.findings.selected == Some(place) {
+        line(buffer, list, y, &title(finding, usize::from(list.width)));
+        if cursor.selected == Some(place) {
             super::select(buffer, Rect { y: list.y + y, height: 1, ..list });
         }
     }
-    let below = Rect { y: list.bottom(), height: at.body.height - list.height, ..at.body };
-    let mut lines = vec![Line::default()];
-    if let Some(finding) = findings.get(app.findings.selected.unwrap_or(0)) {
-        lines.extend(text(finding, end, width));
-        lines.push(Line::default());
-    }
-    lines.extend(blind_lines(&blind, width));
-    let room = usize::from(below.height);
-    let more = (lines.len() + 1).saturating_sub(room);
-    if lines.len() > room && room > 0 {
-        lines.truncate(room - 1);
-        let key = app.options.keys.first(Input::Read);
-        let text = format!(" {more} more lines, blind spots and drops included: {key} shows all");
-        lines.push(Line::styled(cut(&text, width, false), theme::DIM));
-    }
-    put(buffer, below, lines);
 }
 
 /// The time that findings cover, in words.
-pub(super) fn since(then: Then) -> String {
-    match then {
-        Then::Now => "since the start".to_owned(),
-        Then::By(time_ns) => format!("from the start to {}", units::clock_utc(time_ns)),
-        Then::Later(time_ns) => {
+pub(in crate::tui) fn since(as_of: AsOf) -> String {
+    match as_of {
+        AsOf::Now => "since the start".to_owned(),
+        AsOf::Earlier(time_ns) => format!("from the start to {}", units::clock_utc(time_ns)),
+        AsOf::Later(time_ns) => {
             format!("of {}, later than the snapshot shown", units::clock_utc(time_ns))
         }
     }
@@ -101,7 +193,7 @@ fn put(buffer: &mut Buffer, area: Rect, lines: Vec<Line<'_>>) {
 }
 
 /// Severity and title in a line, and when it ended where it did.
-pub(super) fn title(finding: &Finding, width: usize) -> Line<'static> {
+pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
     let level = Level::from(finding.severity);
     let word = match finding.severity {
         Severity::Info => "info",
@@ -119,7 +211,7 @@ pub(super) fn title(finding: &Finding, width: usize) -> Line<'static> {
 }
 
 /// What has ended, newest information of each kind once: `loss ended 12:09:50`.
-pub(super) fn ended(all: &[Finding]) -> Vec<String> {
+pub(in crate::tui) fn ended(all: &[Finding]) -> Vec<String> {
     let mut kinds: Vec<Kind> = Vec::new();
     let mut texts = Vec::new();
     for finding in all.iter().filter(|finding| !finding.active && finding.severity > Severity::Info) {
@@ -267,20 +359,20 @@ fn text(finding: &Finding, end: Option<u64>, width: usize) -> Vec<Line<'static>>
 
 /// Everything about the selected finding, with what it means and how it is computed.
 #[must_use]
-pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
-    let (Some(concluded), Some(data), Some(analysis)) = (app.concluded(), &app.data, &app.analysis) else {
+pub(in crate::tui) fn lines(view: &View, screen: &FindingsScreen) -> Vec<Line<'static>> {
+    let (Some(concluded), Some(data), Some(analysis)) = (view.concluded(), &view.data, &view.analysis) else {
         return Vec::new();
     };
     // The box is as wide as the screen up to a limit, with a border on both sides.
-    let width = usize::from(app.size.0.min(super::WIDEST).saturating_sub(2));
+    let width = usize::from(view.size.0.min(super::WIDEST).saturating_sub(2));
     let mut lines = Vec::new();
-    let finding = concluded.findings.get(app.findings.selected.unwrap_or(0));
+    let finding = screen.finding(&concluded);
     if let Some(finding) = finding {
         lines.extend(text(finding, concluded.end_ns, width));
         lines.push(Line::default());
     }
     // Before what is the same for every finding of a kind, and long.
-    lines.extend(blind_lines(&blind(data, analysis, app.options.source_filtered), width));
+    lines.extend(blind_lines(&blind(data, analysis, view.options.source_filtered), width));
     if let Some(finding) = finding
         && let Some(entry) = crate::findings::entries().find(|entry| entry.id == finding.id)
     {
@@ -299,39 +391,19 @@ fn blind(data: &Data, analysis: &Analysis, filtered: bool) -> Vec<(Level, String
     let model = &data.model;
     if model.lost.any() {
         let when = if model.losing { "still growing" } else { "not growing" };
-        blind.push((
-            Level::Warning,
-            format!("capture loss: {} ({when})", super::header::own_losses(&model.lost)),
-        ));
+        blind.push((Level::Warning, format!("capture loss: {} ({when})", super::own_losses(&model.lost))));
     }
     for port in analysis.report.facts.coverage.iter().filter(|port| port.why.is_some()) {
-        let seen = crate::util::units::ratio(port.ratio.map(|ratio| ratio.min(1.0)));
+        let seen = units::ratio(port.ratio.map(|ratio| ratio.min(1.0)));
         let why = port.why.as_deref().unwrap_or_default();
         let did = if port.direction == "ingress" { "received" } else { "sent" };
         let (device, number) = (&port.device, port.port);
         let text = format!("coverage: {seen} of the packets {did} by {device} port {number} captured: {why}");
         blind.push((Level::Warning, text));
     }
-    let frames = model.frames();
-    for (reason, counter) in &model.skipped {
-        use rocescope_common::wire::SkipReason;
-        let cut = matches!(
-            reason,
-            SkipReason::Truncated
-                | SkipReason::TruncatedHeaders
-                | SkipReason::TunnelUnparsed
-                | SkipReason::Ipv6ExtUnparsed
-                | SkipReason::Malformed
-        );
-        if cut {
-            let share = crate::util::units::ratio(Some(counter.packets as f64 / frames.max(1) as f64));
-            let text =
-                format!("{}: {share} of frames could not be classified: {}", reason.name(), reason.meaning());
-            blind.push((Level::Warning, text));
-        }
-    }
+    blind.extend(unclassified(model));
     if model.retired_flows > 0 {
-        let n = crate::util::units::count(model.retired_flows);
+        let n = units::count(model.retired_flows);
         blind.push((Level::Fine, format!("{n} flows retired: counted in totals, not listed as rows")));
     }
     if !model.rows.is_empty() && !analysis.timed {
@@ -355,6 +427,30 @@ fn blind(data: &Data, analysis: &Analysis, filtered: bool) -> Vec<(Level, String
         blind.push((Level::Fine, hardware.into()));
     } else if model.lost.capture_drops.is_none() {
         blind.push((Level::Fine, "drops: not recorded in the capture file".into()));
+    }
+    blind
+}
+
+/// Reasons why frames could not be classified.
+fn unclassified(model: &Model) -> Vec<(Level, String)> {
+    let mut blind = Vec::new();
+    let frames = model.frames();
+    for (reason, counter) in &model.skipped {
+        use rocescope_common::wire::SkipReason;
+        let cut = matches!(
+            reason,
+            SkipReason::Truncated
+                | SkipReason::TruncatedHeaders
+                | SkipReason::TunnelUnparsed
+                | SkipReason::Ipv6ExtUnparsed
+                | SkipReason::Malformed
+        );
+        if cut {
+            let share = units::ratio(Some(counter.packets as f64 / frames.max(1) as f64));
+            let text =
+                format!("{}: {share} of frames could not be classified: {}", reason.name(), reason.meaning());
+            blind.push((Level::Warning, text));
+        }
     }
     blind
 }

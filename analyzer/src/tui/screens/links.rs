@@ -1,16 +1,24 @@
 //! Links side by side, load balance across them, and ECMP entropy of the traffic.
 
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
+use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
+use serde_json::json;
 
-use super::{Spans, cut, devices, empty, line, scrolled, trends};
+use super::{Effect, Hints, Page, Spans, click_list, cut, devices, empty, line, scrolled, sheet, trends};
 use crate::analysis;
 use crate::analysis::Imbalance;
 use crate::model::{Delta, Kind, Level, LinkRow, Model};
 use crate::sample::Direction;
-use crate::tui::app::{App, Data};
 use crate::tui::column::{bar, compact};
+use crate::tui::cursor::{Cursor, Move};
+use crate::tui::data::Data;
+use crate::tui::export::Sheet;
+use crate::tui::focus::{Focus, Only};
+use crate::tui::key::Input;
+use crate::tui::layout::Layout;
+use crate::tui::screen::Screen;
+use crate::tui::view::View;
 use crate::tui::{names, theme};
 use crate::util::units;
 use crate::util::wrap::hanging;
@@ -22,17 +30,178 @@ const OVER_TIME: &str = "   max/mean over time (1 … n) ";
 /// Below this width there is no room for bars and for frames that are not RoCE.
 const NARROW: usize = 72;
 
-pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
-    let Some(data) = &app.data else {
-        empty::render(buffer, area, app);
-        return;
-    };
-    let width = usize::from(area.width);
-    let narrow = width < NARROW;
-    let longest = data.model.links.iter().map(|link| link.name.chars().count()).max().unwrap_or(0);
-    let name = width.saturating_sub(63).clamp(10, 40).min(longest.max(10));
-    let trend = width.saturating_sub(name + 65).min(TREND);
-    let mut titles = if narrow {
+/// Uplinks that the what-if begins with, the fewest and the most.
+const UPLINKS: (u32, u32, u32) = (4, 2, 1_024);
+
+/// The screen.
+#[derive(Debug, Default)]
+pub struct LinksScreen {
+    /// Place in the list of links.
+    pub cursor: Cursor,
+    /// First line of the part below the list: devices, balance, entropy.
+    pub below: Cursor,
+    /// Uplinks of the what-if, where the user changed them.
+    pub uplinks: Option<u32>,
+}
+
+impl LinksScreen {
+    fn change_uplinks(&mut self, view: &View, more: bool) {
+        let shown = view.analysis.as_ref().and_then(|analysis| analysis.report.facts.ecmp.as_ref());
+        let (first, least, most) = UPLINKS;
+        self.uplinks = Some(match self.uplinks.or(shown.map(|ecmp| ecmp.uplinks)) {
+            None => first,
+            Some(now) if more => (now * 2).min(most),
+            Some(now) => (now / 2).max(least),
+        });
+    }
+
+    /// Lines of the part below the list, all and visible ones.
+    fn heights(&self, view: &View) -> (usize, usize) {
+        let lines = view.data.as_ref().map_or(0, |data| below(view, data, usize::from(view.size.0)).len());
+        (lines, usize::from(self.below_height(view, view.layout().body.height)))
+    }
+
+    /// Visible lines of that part in a body of this height: the list of links takes the rest.
+    fn below_height(&self, view: &View, body: u16) -> u16 {
+        let links = view.link_count();
+        let page = view.layout().links_page();
+        let titles_and_gap = if body > 12 { 2 } else { 1 };
+        let rest = usize::from(links > self.cursor.offset + page);
+        let list = u16::try_from(links.min(page) + rest).unwrap_or(u16::MAX);
+        body.saturating_sub(list.saturating_add(titles_and_gap))
+    }
+}
+
+impl Page for LinksScreen {
+    /// Moves in the list of links, and beyond its last one through the part below.
+    fn step(&mut self, view: &mut View, step: Move) {
+        let links = view.link_count();
+        let on_last = self.cursor.selected == links.checked_sub(1);
+        let scrolls = match step {
+            Move::Down | Move::PageDown => on_last,
+            Move::Up | Move::PageUp => self.below.offset > 0,
+            Move::First | Move::Last => true,
+        };
+        if !scrolls || matches!(step, Move::First | Move::Last) {
+            self.cursor.step(step, links, view.layout().links_page());
+        }
+        if scrolls {
+            let (lines, room) = self.heights(view);
+            self.below.scroll(step, lines, room);
+        }
+    }
+
+    fn open(&mut self, view: &mut View) -> Effect {
+        let at = self.cursor.selected.unwrap_or(0);
+        let link = view.data.as_ref().and_then(|data| data.model.links.get(at));
+        match (link, u16::try_from(at)) {
+            (Some(link), Ok(at)) => Effect::Focus(Focus { about: link.name.clone(), on: Only::Link(at) }),
+            _ => Effect::None,
+        }
+    }
+
+    fn click(&mut self, view: &mut View, at: Position) -> Effect {
+        let (layout, links) = (view.layout(), view.link_count());
+        // The part below the list has no rows of it.
+        let shown = u16::try_from(links.min(layout.links_page())).unwrap_or(u16::MAX);
+        let list = Rect { height: shown.saturating_add(1), ..layout.body };
+        click_list(&mut self.cursor, list, links, at);
+        Effect::None
+    }
+
+    fn on_input(&mut self, view: &mut View, input: Input) -> Effect {
+        match input {
+            Input::MoreUplinks => self.change_uplinks(view, true),
+            Input::FewerUplinks => self.change_uplinks(view, false),
+            _ => return Effect::None,
+        }
+        Effect::Analyse
+    }
+
+    fn keep_in_view(&mut self, view: &View) {
+        self.cursor.show(view.link_count(), view.layout().links_page());
+        // To count the lines is to make them.
+        if view.screen == Screen::Links {
+            let (lines, room) = self.heights(view);
+            self.below.show(lines, room);
+        }
+    }
+
+    fn selection(&mut self) -> Option<&mut Cursor> {
+        Some(&mut self.cursor)
+    }
+
+    fn hints(&self, _: &View) -> Hints {
+        (&[(&[Input::Open], "queue pairs"), (&[Input::MoreUplinks], "ECMP what-if")], &[])
+    }
+
+    fn sheet(&self, view: &View) -> Sheet {
+        let mut table = Sheet::new(&[
+            "link",
+            "direction",
+            "flows",
+            "bits_per_s",
+            "packets_per_s",
+            "ce_ratio",
+            "packets",
+            "bytes",
+            "skipped_packets",
+        ]);
+        let links = view.data.iter().flat_map(|data| &data.model.links);
+        table.rows = links
+            .map(|link| {
+                vec![
+                    json!(link.name),
+                    sheet::direction(link.direction),
+                    json!(link.flows),
+                    json!(link.delta.map(|d| d.bits_per_s())),
+                    json!(link.delta.map(|d| d.packets_per_s())),
+                    json!(link.delta.and_then(|d| d.counts.ce_ratio())),
+                    json!(link.total.packets),
+                    json!(link.total.bytes),
+                    json!(link.skipped.packets),
+                ]
+            })
+            .collect();
+        table
+    }
+
+    fn render(&self, buffer: &mut Buffer, at: &Layout, view: &View) {
+        let area = at.body;
+        let Some(data) = &view.data else {
+            empty::render(buffer, area, view);
+            return;
+        };
+        list(buffer, area, view, data, self.cursor);
+        let height = self.below_height(view, area.height);
+        let rest = Rect { y: area.bottom() - height, height, ..area };
+        scrolled(buffer, rest, &below(view, data, usize::from(area.width)), self.below.offset);
+    }
+}
+
+/// Widths of the list's columns.
+struct Widths {
+    /// The name of a link.
+    name: usize,
+    /// The trend; `None` where there is no room for it.
+    trend: Option<usize>,
+    /// True where there is no room for bars and for frames that are not RoCE.
+    narrow: bool,
+}
+
+impl Widths {
+    fn new(width: usize, model: &Model) -> Self {
+        let longest = model.links.iter().map(|link| link.name.chars().count()).max().unwrap_or(0);
+        let name = width.saturating_sub(63).clamp(10, 40).min(longest.max(10));
+        let trend = width.saturating_sub(name + 65).min(TREND);
+        Self { name, trend: Some(trend).filter(|trend| *trend > 8), narrow: width < NARROW }
+    }
+}
+
+/// The titles of the list.
+fn titles(view: &View, widths: &Widths) -> String {
+    let name = widths.name;
+    let mut titles = if widths.narrow {
         format!(
             " {:<name$} {:<3} {:>9} {:>6} {:>6} {:>6} {:>5}",
             "LINK", "DIR", "b/s", "pkt/s", "CE %", "BYTES", "QPs"
@@ -43,62 +212,51 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
             "LINK", "DIR", "b/s", "pkt/s", "% BUSIEST", "CE %", "BYTES", "QPs", "NON-ROCE"
         )
     };
-    if trend > 8 {
-        let covered = units::duration(trends::covered(app, trend));
+    if let Some(trend) = widths.trend {
+        let covered = units::duration(trends::covered(view, trend));
         let title = cut(&format!("b/s, last {covered}"), trend, false);
         titles = format!("{titles}  {title:>trend$}");
     }
-    line(buffer, area, 0, &Line::styled(titles, theme::HEAD));
-    let page = app.layout().links_page();
+    titles
+}
+
+/// The list of links.
+fn list(buffer: &mut Buffer, area: Rect, view: &View, data: &Data, cursor: Cursor) {
+    let widths = Widths::new(usize::from(area.width), &data.model);
+    line(buffer, area, 0, &Line::styled(titles(view, &widths), theme::HEAD));
+    let page = view.layout().links_page();
     let most = data.model.links.iter().map(load).fold(0.0, f64::max);
-    let visible = data.model.links.iter().enumerate().skip(app.links.offset).take(page);
+    let visible = data.model.links.iter().enumerate().skip(cursor.offset).take(page);
     let mut y = 1;
     for (place, link) in visible {
-        let mut spans = row(link, &short(&data.model, link, name), name, Some(most).filter(|_| !narrow));
-        if trend > 8 {
-            let points = trends::link_points(app, place, trend);
+        let shown = short(&data.model, link, widths.name);
+        let mut spans = row(link, &shown, widths.name, Some(most).filter(|_| !widths.narrow));
+        if let Some(trend) = widths.trend {
+            let points = trends::link_points(view, place, trend);
             let values: Vec<_> = points.iter().map(|p| p.per_second(|c| c.bytes)).collect();
             let peak = values.iter().flatten().copied().fold(0.0, f64::max);
             spans.push(format!("  {:>trend$}", super::spark(&values, peak)), theme::BAR);
         }
         line(buffer, area, y, &spans.into_line());
-        if app.links.selected == Some(place) {
+        if cursor.selected == Some(place) {
             super::select(buffer, Rect { y: area.y + y, height: 1, ..area });
         }
         y += 1;
     }
-    let left_out = data.model.links.len().saturating_sub(app.links.offset + page);
+    let left_out = data.model.links.len().saturating_sub(cursor.offset + page);
     if left_out > 0 {
         line(buffer, area, y, &Line::styled(format!(" +{left_out} more"), theme::DIM));
     }
-    let height = below_height(app, area.height);
-    let rest = Rect { y: area.bottom() - height, height, ..area };
-    scrolled(buffer, rest, &below(app, data, width), app.below.offset);
 }
 
 /// Everything below the list of links.
-fn below(app: &App, data: &Data, width: usize) -> Vec<Line<'static>> {
-    let mut lines = devices::lines(app, width);
-    lines.extend(balance(app, data, width));
-    lines.extend(entropy(app));
-    lines.extend(rails(app));
-    lines.extend(what_if(app));
+fn below(view: &View, data: &Data, width: usize) -> Vec<Line<'static>> {
+    let mut lines = devices::lines(view, width);
+    lines.extend(balance(view, data, width));
+    lines.extend(entropy(view));
+    lines.extend(rails(view));
+    lines.extend(what_if(view));
     lines
-}
-
-/// The number of those lines at the present width.
-pub(in crate::tui) fn below_lines(app: &App) -> usize {
-    app.data.as_ref().map_or(0, |data| below(app, data, usize::from(app.size.0)).len())
-}
-
-/// The visible part of them in a body of this height: the list of links takes the rest.
-pub(in crate::tui) fn below_height(app: &App, body: u16) -> u16 {
-    let links = app.data.as_ref().map_or(0, |data| data.model.links.len());
-    let page = app.layout().links_page();
-    let titles_and_gap = if body > 12 { 2 } else { 1 };
-    let rest = usize::from(links > app.links.offset + page);
-    let list = u16::try_from(links.min(page) + rest).unwrap_or(u16::MAX);
-    body.saturating_sub(list.saturating_add(titles_and_gap))
 }
 
 /// Load of a link: bits per second, or all bytes while the rate is unknown.
@@ -143,9 +301,9 @@ pub(super) fn direction(direction: Option<Direction>) -> &'static str {
     }
 }
 
-fn balance(app: &App, data: &Data, width: usize) -> Vec<Line<'static>> {
+fn balance(view: &View, data: &Data, width: usize) -> Vec<Line<'static>> {
     let mut lines = vec![Line::styled(
-        format!(" LOAD BALANCE across parallel links, {}", super::header::time_range(data.model.basis)),
+        format!(" LOAD BALANCE across parallel links, {}", super::time_range(data.model.basis)),
         theme::HEAD,
     )];
     let mut shown = data.imbalance.clone();
@@ -163,9 +321,9 @@ fn balance(app: &App, data: &Data, width: usize) -> Vec<Line<'static>> {
         lines.extend(hanging(why, width, 1).into_iter().map(|why| Line::styled(why, theme::DIM)));
     }
     for imbalance in &shown {
-        lines.push(balance_of(imbalance, app));
+        lines.push(balance_of(imbalance, view));
         let cells = width.saturating_sub(OVER_TIME.len() + 1).min(TREND);
-        if let Some(trend) = imbalance_over_time(app, data, imbalance, cells) {
+        if let Some(trend) = imbalance_over_time(view, data, imbalance, cells) {
             lines.push(trend);
         }
     }
@@ -182,7 +340,12 @@ fn all_links(data: &Data) -> Vec<Imbalance> {
 }
 
 /// The ratio of the busiest link to the mean per snapshot; 1 is even.
-fn imbalance_over_time(app: &App, data: &Data, imbalance: &Imbalance, cells: usize) -> Option<Line<'static>> {
+fn imbalance_over_time(
+    view: &View,
+    data: &Data,
+    imbalance: &Imbalance,
+    cells: usize,
+) -> Option<Line<'static>> {
     let member =
         |link: &LinkRow| link.direction == imbalance.direction && imbalance.links.contains(&link.name);
     let links: Vec<Vec<trends::Point>> = data
@@ -191,7 +354,7 @@ fn imbalance_over_time(app: &App, data: &Data, imbalance: &Imbalance, cells: usi
         .iter()
         .enumerate()
         .filter(|(_, link)| member(link))
-        .map(|(at, _)| trends::link_points(app, at, cells))
+        .map(|(at, _)| trends::link_points(view, at, cells))
         .collect();
     let snapshots = links.iter().map(Vec::len).min()?;
     let ratio = |at: usize| {
@@ -210,16 +373,16 @@ fn imbalance_over_time(app: &App, data: &Data, imbalance: &Imbalance, cells: usi
     Some(spans.into_line())
 }
 
-pub(super) fn balance_of(imbalance: &Imbalance, app: &App) -> Line<'static> {
+pub(super) fn balance_of(imbalance: &Imbalance, view: &View) -> Line<'static> {
     let number = |n: Option<f64>| n.map_or_else(|| units::UNKNOWN.to_owned(), |n| format!("{n:.2}"));
     if imbalance.same_path {
         let names = imbalance.links.join(", ");
         let text = format!(" not compared (same path): {} {names}", direction(imbalance.direction));
         return Line::styled(text, theme::DIM);
     }
-    let limit = app.options.report.limits.links.max_over_mean;
+    let limit = view.options.report.limits.links.max_over_mean;
     let uneven = imbalance.max_over_mean.is_some_and(|ratio| ratio >= limit);
-    let level = if uneven && app.is_active(Kind::Imbalance) { Level::Warning } else { Level::Fine };
+    let level = if uneven && view.is_active(Kind::Imbalance) { Level::Warning } else { Level::Fine };
     let mut spans = Spans::default();
     spans.push(format!(" {} ", theme::symbol(level)), theme::text(level));
     spans.push(format!("max/mean {}  ", number(imbalance.max_over_mean)), theme::text(level));
@@ -228,10 +391,10 @@ pub(super) fn balance_of(imbalance: &Imbalance, app: &App) -> Line<'static> {
     spans.into_line()
 }
 
-fn entropy(app: &App) -> Vec<Line<'static>> {
+fn entropy(view: &View) -> Vec<Line<'static>> {
     let number = |n: Option<f64>| n.map_or_else(|| units::UNKNOWN.to_owned(), |n| format!("{n:.2}"));
     let mut lines = vec![Line::styled(" ECMP ENTROPY (5-tuple hash)", theme::HEAD)];
-    let entropy = match super::overview::entropy_shown(app) {
+    let entropy = match super::overview::entropy_shown(view) {
         Ok(entropy) => entropy,
         Err(why) => {
             lines.push(Line::styled(format!(" {why}"), theme::DIM));
@@ -245,7 +408,7 @@ fn entropy(app: &App) -> Vec<Line<'static>> {
     counts.push(format!(", {} source port{}", units::count(ports), s(ports)), theme::PLAIN);
     counts.push(format!(" ≈ {} equal flows", number(entropy.effective_flows)), theme::PLAIN);
     lines.push(counts.into_line());
-    let level = if app.is_active(Kind::Hashing) { Level::Warning } else { Level::Fine };
+    let level = if view.is_active(Kind::Hashing) { Level::Warning } else { Level::Fine };
     let mut bits = Spans::default();
     bits.push(
         format!(
@@ -268,16 +431,16 @@ fn entropy(app: &App) -> Vec<Line<'static>> {
 }
 
 /// The time covered by what is computed since the start and not kept per snapshot.
-fn since(app: &App) -> String {
-    match app.analysis.as_ref().filter(|_| app.past()) {
+fn since(view: &View) -> String {
+    match view.analysis.as_ref().filter(|_| view.past()) {
         Some(analysis) => format!("from the start to {}", units::clock_utc(analysis.time_ns)),
         None => "since the start".to_owned(),
     }
 }
 
 /// Rails, where the user declared them.
-fn rails(app: &App) -> Vec<Line<'static>> {
-    let rails = app.analysis.iter().flat_map(|analysis| &analysis.report.facts.rails);
+fn rails(view: &View) -> Vec<Line<'static>> {
+    let rails = view.analysis.iter().flat_map(|analysis| &analysis.report.facts.rails);
     let mut lines = Vec::new();
     for rails in rails {
         let number = |n: Option<f64>| n.map_or_else(|| units::UNKNOWN.to_owned(), |n| format!("{n:.2}"));
@@ -285,7 +448,7 @@ fn rails(app: &App) -> Vec<Line<'static>> {
             format!(
                 " RAILS {} {}: max/mean {}, Jain {}",
                 direction(rails.direction),
-                since(app),
+                since(view),
                 number(rails.max_over_mean),
                 number(rails.jain)
             ),
@@ -304,8 +467,8 @@ fn rails(app: &App) -> Vec<Line<'static>> {
 }
 
 /// Simulated ECMP hashing of these flows over some uplinks.
-fn what_if(app: &App) -> Vec<Line<'static>> {
-    let Some(ecmp) = app.analysis.as_ref().and_then(|analysis| analysis.report.facts.ecmp.as_ref()) else {
+fn what_if(view: &View) -> Vec<Line<'static>> {
+    let Some(ecmp) = view.analysis.as_ref().and_then(|analysis| analysis.report.facts.ecmp.as_ref()) else {
         return vec![Line::styled(
             " ECMP WHAT-IF: press n to simulate hashing over 2, 4, 8… uplinks",
             theme::DIM,
@@ -315,7 +478,7 @@ fn what_if(app: &App) -> Vec<Line<'static>> {
         format!(
             " ECMP WHAT-IF over {} uplinks, {}: busiest / mean, p50 and p95 of {} hash seeds",
             ecmp.uplinks,
-            since(app),
+            since(view),
             ecmp.seeds
         ),
         theme::HEAD,

@@ -3,15 +3,22 @@
 use std::net::IpAddr;
 
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
+use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
+use serde_json::json;
 
-use super::{Spans, cut, empty, line};
+use super::{Effect, Hints, Page, Spans, cut, empty, line};
 use crate::model::Level;
-use crate::tui::app::{App, Data};
 use crate::tui::column::compact;
+use crate::tui::cursor::{Cursor, Move};
+use crate::tui::data::Data;
+use crate::tui::export::Sheet;
+use crate::tui::focus::{Focus, Only};
+use crate::tui::key::Input;
+use crate::tui::layout::Layout;
 use crate::tui::matrix::{Cell, Metric};
 use crate::tui::theme;
+use crate::tui::view::View;
 use crate::util::units;
 
 /// Width of a cell with a figure, and of one without, the space before it included.
@@ -21,8 +28,116 @@ const SHADES: u16 = 3;
 const LIST: u16 = 72;
 const GAP: u16 = 3;
 
-/// Where everything is: a function of the state and its size.
-pub(in crate::tui) struct Grid {
+/// The screen.
+#[derive(Debug, Default)]
+pub struct MatrixScreen {
+    /// Row and column of the selected cell.
+    pub cell: (usize, usize),
+    /// The metric of the cells.
+    pub metric: Metric,
+}
+
+impl MatrixScreen {
+    /// Selects the cell with the largest value, where there is one.
+    pub(in crate::tui) fn select_hottest(&mut self, view: &View) {
+        let hottest = view.data.as_ref().and_then(|data| data.matrix.hottest(self.metric));
+        self.cell = hottest.unwrap_or(self.cell);
+    }
+}
+
+impl Page for MatrixScreen {
+    fn step(&mut self, view: &mut View, step: Move) {
+        let rows = view.data.as_ref().map_or(0, |data| data.matrix.size().0);
+        let page = usize::from(view.layout().body.height.saturating_sub(3)).max(1);
+        let mut cursor = Cursor { selected: Some(self.cell.0), offset: 0 };
+        cursor.step(step, rows, page);
+        self.cell.0 = cursor.selected.unwrap_or(0);
+    }
+
+    fn open(&mut self, view: &mut View) -> Effect {
+        let pair = view.data.as_ref().and_then(|data| {
+            let matrix = &data.matrix;
+            Some((*matrix.sources.get(self.cell.0)?, *matrix.destinations.get(self.cell.1)?))
+        });
+        pair.map_or(Effect::None, |(src, dst)| {
+            Effect::Focus(Focus { about: format!("{src} → {dst}"), on: Only::Hosts(src, dst) })
+        })
+    }
+
+    fn click(&mut self, view: &mut View, at: Position) -> Effect {
+        let cell = Grid::new(view.layout().body, view, self.cell).and_then(|grid| grid.at(at.x, at.y));
+        if cell == Some(self.cell) {
+            return self.open(view);
+        }
+        self.cell = cell.unwrap_or(self.cell);
+        Effect::None
+    }
+
+    fn on_input(&mut self, view: &mut View, input: Input) -> Effect {
+        match input {
+            Input::Left => self.cell.1 = self.cell.1.saturating_sub(1),
+            Input::Right => {
+                self.cell.1 += 1;
+                self.keep_in_view(view);
+            }
+            Input::Metric => {
+                self.metric = self.metric.next();
+                self.select_hottest(view);
+            }
+            _ => {}
+        }
+        Effect::None
+    }
+
+    fn keep_in_view(&mut self, view: &View) {
+        let hosts = view.data.as_ref().map_or((0, 0), |data| data.matrix.size());
+        self.cell = (self.cell.0.min(hosts.0.saturating_sub(1)), self.cell.1.min(hosts.1.saturating_sub(1)));
+    }
+
+    fn hints(&self, _: &View) -> Hints {
+        (&[(&[Input::Open], "queue pairs"), (&[Input::Metric], "metric")], &[])
+    }
+
+    fn sheet(&self, view: &View) -> Sheet {
+        let mut sheet = Sheet::new(&[
+            "src",
+            "dst",
+            "flows",
+            "bytes",
+            "bits_per_s",
+            "ce_ratio",
+            "missing",
+            "lost",
+            "sequence_naks",
+            "latency_p99_ns",
+        ]);
+        let cells = view.data.iter().flat_map(|data| data.matrix.iter());
+        sheet.rows = cells
+            .map(|(src, dst, cell)| {
+                vec![
+                    json!(src),
+                    json!(dst),
+                    json!(cell.flows),
+                    json!(cell.counts.bytes),
+                    json!(cell.value(Metric::Rate)),
+                    json!(cell.counts.ce_ratio()),
+                    json!(cell.counts.missing),
+                    json!(cell.counts.lost),
+                    json!(cell.counts.sequence_naks),
+                    json!(cell.latency_ns),
+                ]
+            })
+            .collect();
+        sheet
+    }
+
+    fn render(&self, buffer: &mut Buffer, at: &Layout, view: &View) {
+        render(buffer, at.body, view, self);
+    }
+}
+
+/// Areas of the matrix: a function of the state and its size.
+struct Grid {
     /// Cells and the names around them.
     area: Rect,
     /// Columns of a row's name, its number and the space behind it included.
@@ -39,8 +154,9 @@ pub(in crate::tui) struct Grid {
 
 impl Grid {
     /// The grid of the matrix in `area`.
-    pub(in crate::tui) fn new(area: Rect, app: &App) -> Option<Self> {
-        let data = app.data.as_ref()?;
+    fn new(area: Rect, view: &View, cell: (usize, usize)) -> Option<Self> {
+        let selected = cell;
+        let data = view.data.as_ref()?;
         let (rows, columns) = data.matrix.size();
         let inner = Rect { y: area.y + 1, height: area.height.saturating_sub(2), ..area };
         let longest = data.matrix.sources.iter().map(|host| host.to_string().len()).max().unwrap_or(0);
@@ -52,7 +168,7 @@ impl Grid {
         }
         let page = usize::from(inner.height.saturating_sub(1)).max(1);
         let shown = (rows.min(page), columns.min(fits(names, cell)));
-        let from = (scroll(app.cell.0, rows, page), scroll(app.cell.1, columns, shown.1));
+        let from = (scroll(selected.0, rows, page), scroll(selected.1, columns, shown.1));
         let used_width = names + u16::try_from(shown.1).unwrap_or(0) * cell;
         let used_height = 1 + u16::try_from(shown.0).unwrap_or(0);
         let below = inner.height.saturating_sub(used_height + 1);
@@ -68,7 +184,7 @@ impl Grid {
     }
 
     /// Row and column of the cell at this place of the screen.
-    pub(in crate::tui) fn at(&self, x: u16, y: u16) -> Option<(usize, usize)> {
+    fn at(&self, x: u16, y: u16) -> Option<(usize, usize)> {
         let row = usize::from(y.checked_sub(self.area.y + 1)?);
         let column = usize::from(x.checked_sub(self.area.x + self.names)? / self.cell);
         (row < self.shown.0 && column < self.shown.1).then_some((self.from.0 + row, self.from.1 + column))
@@ -79,52 +195,69 @@ impl Grid {
     }
 }
 
-pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
-    if empty::nothing_at_all(buffer, area, app) {
+fn render(buffer: &mut Buffer, area: Rect, view: &View, screen: &MatrixScreen) {
+    if empty::nothing_at_all(buffer, area, view) {
         return;
     }
-    let (Some(data), Some(grid)) = (&app.data, Grid::new(area, app)) else { return };
+    let (Some(data), Some(grid)) = (&view.data, Grid::new(area, view, screen.cell)) else { return };
     let matrix = &data.matrix;
-    let (rows, columns) = matrix.size();
-    if rows == 0 {
+    if matrix.size().0 == 0 {
         let flows = units::count(data.model.rows.len() as u64);
         let why = format!("summing {flows} flows by host…");
         empty::because(buffer, area, &why, "This takes a moment.");
         return;
     }
-    let metric = app.metric;
+    let metric = screen.metric;
     let most = matrix.most(metric);
+    let known = matrix.iter().any(|(.., cell)| cell.value(metric).is_some());
+    title(buffer, area, data, metric, Some(most).filter(|_| known));
+    if !known {
+        let (why, help) = unknown(metric);
+        let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+        empty::because(buffer, below, why, help);
+        return;
+    }
+    heads(buffer, &grid, screen.cell.1, data);
+    cells(buffer, &grid, data, screen, most);
+    pairs(buffer, grid.list, data, metric);
+    selected(buffer, Rect { y: area.bottom().saturating_sub(1), height: 1, ..area }, data, screen);
+}
+
+/// The metric, the meaning of the shades, and the size; `most` is the largest value, where any is known.
+fn title(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric, most: Option<f64>) {
+    let (rows, columns) = data.matrix.size();
     let mut title = Spans::default();
     title.push(format!(" {} ", metric.title().to_uppercase()), theme::BOLD);
-    let known = matrix.iter().any(|(.., cell)| cell.value(metric).is_some());
     let range = match metric {
-        _ if known => format!("░▒▓█ max {}  ", figure(metric, Some(most))),
+        _ if most.is_some() => format!("░▒▓█ max {}  ", figure(metric, most)),
         Metric::Ce => "ECN off  ".to_owned(),
         _ => format!("{}  ", units::UNKNOWN),
     };
     title.push(range, theme::BAR);
     title.push(size(rows, columns, usize::from(area.width).saturating_sub(title.width)), theme::PLAIN);
     line(buffer, area, 0, &title.into_line());
-    if !known {
-        let (why, help) = match metric {
-            Metric::Latency => (
-                "Latency is unknown for these queue pairs.",
-                "p99 needs 100 requests per queue pair in the time range, with responses at the same tap. m: another metric.",
-            ),
-            Metric::Ce => ("ECN is off: no data packet is ECN-capable.", "m: another metric."),
-            Metric::Rate | Metric::Loss | Metric::Naks => {
-                ("No data for this time range yet.", "Wait for the next sample.")
-            }
-        };
-        let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
-        empty::because(buffer, below, why, help);
-        return;
+}
+
+/// Reason why a metric is unknown for every pair, and what helps.
+const fn unknown(metric: Metric) -> (&'static str, &'static str) {
+    match metric {
+        Metric::Latency => (
+            "Latency is unknown for these queue pairs.",
+            "p99 needs 100 requests per queue pair in the time range, with responses at the same tap. m: another metric.",
+        ),
+        Metric::Ce => ("ECN is off: no data packet is ECN-capable.", "m: another metric."),
+        Metric::Rate | Metric::Loss | Metric::Naks => {
+            ("No data for this time range yet.", "Wait for the next sample.")
+        }
     }
-    heads(buffer, &grid, app, data);
-    for (y, (row, src)) in
-        (grid.area.y + 1..).zip(matrix.sources.iter().enumerate().skip(grid.from.0).take(grid.shown.0))
-    {
-        let style = if row == app.cell.0 { theme::BOLD } else { theme::PLAIN };
+}
+
+/// Rows of cells, each with its sender.
+fn cells(buffer: &mut Buffer, grid: &Grid, data: &Data, screen: &MatrixScreen, most: f64) {
+    let matrix = &data.matrix;
+    let rows = matrix.sources.iter().enumerate().skip(grid.from.0).take(grid.shown.0);
+    for (y, (row, src)) in (grid.area.y + 1..).zip(rows) {
+        let style = if row == screen.cell.0 { theme::BOLD } else { theme::PLAIN };
         let number = if grid.numbered() { format!("{:>3} ", matrix.number(src)) } else { String::new() };
         let width = usize::from(grid.names) - 2 - number.len();
         let text = format!(" {number}{}", cut(&src.to_string(), width, true));
@@ -132,15 +265,13 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
         let mut x = grid.area.x + grid.names;
         for (column, dst) in matrix.destinations.iter().enumerate().skip(grid.from.1).take(grid.shown.1) {
             let area = Rect { x, y, width: grid.cell, height: 1 };
-            draw(buffer, area, matrix.cell(src, dst), metric, most);
-            if (row, column) == app.cell {
+            draw(buffer, area, matrix.cell(src, dst), screen.metric, most);
+            if (row, column) == screen.cell {
                 super::select(buffer, area);
             }
             x += grid.cell;
         }
     }
-    pairs(buffer, grid.list, data, metric);
-    selected(buffer, Rect { y: area.bottom().saturating_sub(1), height: 1, ..area }, app);
 }
 
 /// Rows and columns in words, in `room` columns of the screen.
@@ -160,7 +291,7 @@ fn scroll(selected: usize, count: usize, page: usize) -> usize {
 }
 
 /// Titles of columns: the ends of addresses where they fit, else the numbers that rows have too.
-fn heads(buffer: &mut Buffer, grid: &Grid, app: &App, data: &Data) {
+fn heads(buffer: &mut Buffer, grid: &Grid, selected: usize, data: &Data) {
     let hosts = &data.matrix.destinations;
     let common = common_prefix(hosts);
     let mut x = grid.area.x + grid.names;
@@ -174,7 +305,7 @@ fn heads(buffer: &mut Buffer, grid: &Grid, app: &App, data: &Data) {
             let over = end.chars().count().saturating_sub(room);
             if over == 0 { end } else { format!("…{}", end.chars().skip(over + 1).collect::<String>()) }
         };
-        let style = if column == app.cell.1 { theme::HEAD } else { theme::BOLD };
+        let style = if column == selected { theme::HEAD } else { theme::BOLD };
         buffer.set_stringn(x + 1, grid.area.y, format!("{text:>room$}"), room, style);
         x += grid.cell;
     }
@@ -277,10 +408,9 @@ fn pairs(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric) {
 }
 
 /// The selected cell in words.
-fn selected(buffer: &mut Buffer, area: Rect, app: &App) {
-    let Some(data) = &app.data else { return };
+fn selected(buffer: &mut Buffer, area: Rect, data: &Data, screen: &MatrixScreen) {
     let matrix = &data.matrix;
-    let pair = matrix.sources.get(app.cell.0).zip(matrix.destinations.get(app.cell.1));
+    let pair = matrix.sources.get(screen.cell.0).zip(matrix.destinations.get(screen.cell.1));
     let Some((src, dst)) = pair else { return };
     let Some(cell) = matrix.cell(src, dst) else {
         line(buffer, area, 0, &Line::styled(format!(" {src} → {dst}: no traffic"), theme::DIM));
@@ -304,7 +434,7 @@ fn selected(buffer: &mut Buffer, area: Rect, app: &App) {
     let room = |parts: &[(Metric, String)]| width.saturating_sub(3 + text(parts).chars().count());
     // Where there is little room, addresses matter more than figures that are not in the map.
     while room(&parts) < pair.chars().count().min(width / 2)
-        && let Some(at) = parts.iter().rposition(|(of, _)| ![Metric::Rate, app.metric].contains(of))
+        && let Some(at) = parts.iter().rposition(|(of, _)| ![Metric::Rate, screen.metric].contains(of))
     {
         parts.remove(at);
     }

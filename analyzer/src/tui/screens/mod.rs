@@ -1,80 +1,222 @@
-//! One module per part of the screen; each draws from the state alone.
+//! The screens. Each owns its state, its keys, its drawing and its export.
 
-pub(super) mod bursts;
-mod columns;
-pub(super) mod detail;
+pub mod bursts;
+pub mod detail;
 mod devices;
 mod empty;
-mod events;
-pub(super) mod findings;
-pub(super) mod flows;
-pub(super) mod header;
-pub(super) mod help;
-pub(super) mod links;
-pub(super) mod matrix;
-mod overview;
+pub mod events;
+pub mod findings;
+pub mod flows;
+pub mod links;
+pub mod matrix;
+pub mod overview;
 pub(super) mod packet;
-mod status;
+mod reverse;
+mod sheet;
 pub(super) mod trends;
 
-use ratatui::Frame;
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::text::Line;
+use ratatui::layout::{Position, Rect};
+use rocescope_common::account::FlowKey;
 
-use super::app::{App, Overlay};
+use self::bursts::BurstsScreen;
+use self::detail::DetailScreen;
+use self::events::EventsScreen;
+use self::findings::FindingsScreen;
+use self::flows::table::Table;
+use self::links::LinksScreen;
+use self::matrix::MatrixScreen;
+use self::overview::OverviewScreen;
+use super::Options;
+use super::cursor::{Cursor, Move};
+use super::export::{Content, Form, Sheet};
+use super::focus::Focus;
+use super::key::Input;
+use super::layout::Layout;
+use super::overlay::{Opened, Overlay};
 use super::screen::Screen;
-use super::{layout, theme};
-use crate::tui::widgets::{Spans, WIDEST, counted, cut, join, line, overlay, scrolled, select, spark};
+use super::view::View;
+use crate::model::{Basis, Identity, Lost};
+use crate::tui::widgets::{Spans, WIDEST, counted, cut, line, overlay, scrolled, select, spark};
+use crate::util::units;
 
-/// Draws everything.
-pub fn render(frame: &mut Frame<'_>, app: &App) {
-    let area = frame.area();
-    let buffer = frame.buffer_mut();
-    let (width, height) = layout::SMALLEST;
-    if area.width < width || area.height < height {
-        too_small(buffer, area);
-    } else {
-        let at = app.layout();
-        header::render(buffer, &at, app);
-        match app.screen {
-            Screen::Overview => overview::render(buffer, &at, app),
-            Screen::Qps => flows::render(buffer, &at, app),
-            Screen::Detail => detail::render(buffer, at.body, app),
-            Screen::Matrix => matrix::render(buffer, at.body, app),
-            Screen::Links => links::render(buffer, at.body, app),
-            Screen::Bursts => bursts::render(buffer, at.body, app),
-            Screen::Events => events::render(buffer, &at, app),
-            Screen::Findings => findings::render(buffer, &at, app),
-        }
-        status::render(buffer, at.status, app);
-        match app.overlay {
-            Overlay::None => {}
-            Overlay::Help(top) => help::render(buffer, area, app, top),
-            Overlay::Columns(at) => columns::render(buffer, area, app, at),
-            Overlay::Packet(opened) => packet::render(buffer, area, app, opened.top),
-            Overlay::Finding(top) => overlay(buffer, area, " Finding ", &findings::lines(app), top),
+/// Keys and their meaning, for the status line.
+pub(super) type Hint = (&'static [Input], &'static str);
+/// Hints of a screen: those that come first, and those where there is room.
+pub(super) type Hints = (&'static [Hint], &'static [Hint]);
+
+/// Effect of a key or a click beyond the state of the screen.
+#[derive(Debug)]
+pub(super) enum Effect {
+    /// None.
+    None,
+    /// The table is sorted and filtered again.
+    Arrange,
+    /// The newest sample is analysed again.
+    Analyse,
+    /// The details of a queue pair are shown.
+    Detail(Identity),
+    /// The table shows these queue pairs alone.
+    Focus(Focus),
+    /// The headers of an event are shown.
+    Packet(Opened),
+    /// A box is shown over the screen.
+    Overlay(Overlay),
+}
+
+/// A screen.
+pub(super) trait Page {
+    /// Moves in its list, or scrolls.
+    fn step(&mut self, view: &mut View, step: Move);
+
+    /// Opens the selected item.
+    fn open(&mut self, _view: &mut View) -> Effect {
+        Effect::None
+    }
+
+    /// A click somewhere on the screen.
+    fn click(&mut self, _view: &mut View, _at: Position) -> Effect {
+        Effect::None
+    }
+
+    /// A key that is bound on this screen alone.
+    fn on_input(&mut self, _view: &mut View, _input: Input) -> Effect {
+        Effect::None
+    }
+
+    /// Keeps selection and scroll position within the content, after content or size changed.
+    fn keep_in_view(&mut self, _view: &View) {}
+
+    /// Its place in a list, where it has one.
+    fn selection(&mut self) -> Option<&mut Cursor> {
+        None
+    }
+
+    /// Hints for the status line.
+    fn hints(&self, _view: &View) -> Hints {
+        (&[], &[])
+    }
+
+    /// The flow whose packet headers are written to a capture file, and its other direction; `None` for all flows.
+    fn flow(&self, view: &View) -> Option<(FlowKey, Option<FlowKey>)> {
+        view.selected.map(|id| (id.key, None))
+    }
+
+    /// Its data as a table.
+    fn sheet(&self, view: &View) -> Sheet;
+
+    /// Its data as a file.
+    fn content(&self, view: &View, form: Form) -> Content {
+        Content::Sheet(self.sheet(view), form)
+    }
+
+    /// Draws it.
+    fn render(&self, buffer: &mut Buffer, at: &Layout, view: &View);
+}
+
+/// The states of all screens.
+#[derive(Debug)]
+pub struct Screens {
+    /// Overview.
+    pub overview: OverviewScreen,
+    /// The table of queue pairs.
+    pub flows: Table,
+    /// One queue pair.
+    pub detail: DetailScreen,
+    /// Host matrix.
+    pub matrix: MatrixScreen,
+    /// Links.
+    pub links: LinksScreen,
+    /// Bursts.
+    pub bursts: BurstsScreen,
+    /// Events.
+    pub events: EventsScreen,
+    /// Findings.
+    pub findings: FindingsScreen,
+}
+
+impl Screens {
+    /// Nothing selected anywhere.
+    #[must_use]
+    pub fn new(options: &Options) -> Self {
+        Self {
+            overview: OverviewScreen::default(),
+            flows: Table::new(options),
+            detail: DetailScreen::default(),
+            matrix: MatrixScreen::default(),
+            links: LinksScreen::default(),
+            bursts: BurstsScreen::default(),
+            events: EventsScreen::default(),
+            findings: FindingsScreen::default(),
         }
     }
-    if app.options.color {
-        theme::paint(buffer, &app.options.palette);
-    } else {
-        theme::plain(buffer);
+
+    /// A screen.
+    pub(super) fn page(&self, screen: Screen) -> &dyn Page {
+        match screen {
+            Screen::Overview => &self.overview,
+            Screen::Qps => &self.flows,
+            Screen::Detail => &self.detail,
+            Screen::Matrix => &self.matrix,
+            Screen::Links => &self.links,
+            Screen::Bursts => &self.bursts,
+            Screen::Events => &self.events,
+            Screen::Findings => &self.findings,
+        }
     }
-    if !app.options.unicode {
-        theme::ascii(buffer);
+
+    /// A screen, to be changed.
+    pub(super) fn page_mut(&mut self, screen: Screen) -> &mut dyn Page {
+        match screen {
+            Screen::Overview => &mut self.overview,
+            Screen::Qps => &mut self.flows,
+            Screen::Detail => &mut self.detail,
+            Screen::Matrix => &mut self.matrix,
+            Screen::Links => &mut self.links,
+            Screen::Bursts => &mut self.bursts,
+            Screen::Events => &mut self.events,
+            Screen::Findings => &mut self.findings,
+        }
     }
 }
 
-fn too_small(buffer: &mut Buffer, area: Rect) {
-    let (width, height) = layout::SMALLEST;
-    let lines = [
-        format!("terminal too small: {}x{}", area.width, area.height),
-        format!("needs {width}x{height}; q quits"),
-    ];
-    let top = area.height.saturating_sub(2) / 2;
-    for (i, text) in (0u16..).zip(lines) {
-        let x = area.width.saturating_sub(text.len().try_into().unwrap_or(area.width)) / 2;
-        line(buffer, Rect { x, width: area.width - x, ..area }, top + i, &Line::raw(text));
+/// Selects the row under the mouse in a list with one line of titles; true when it was selected already.
+fn click_list(cursor: &mut Cursor, area: Rect, rows: usize, at: Position) -> bool {
+    if !area.contains(at) || at.y == area.y {
+        return false;
     }
+    let row = cursor.offset + usize::from(at.y - area.y - 1);
+    if row >= rows {
+        return false;
+    }
+    cursor.selected.replace(row) == Some(row)
+}
+
+/// A time range in words.
+pub(super) fn time_range(basis: Basis) -> String {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length of time")]
+    let ns = |seconds: f64| units::duration((seconds * 1e9).round() as u64);
+    match basis {
+        Basis::Unknown => "no time range yet".into(),
+        Basis::Last(seconds) => format!("last {}", ns(seconds)),
+        Basis::Whole(seconds) => format!("all {}", ns(seconds)),
+    }
+}
+
+/// Capture loss in words.
+pub(super) fn own_losses(lost: &Lost) -> String {
+    let known = [
+        (Some(lost.flow_table_full), "packet", "not counted: flow table full"),
+        (Some(lost.contended), "packet", "not counted: counter contention"),
+        (lost.capture_drops, "packet", "dropped by the capture"),
+        (lost.interface_drops, "packet", "dropped by the interface"),
+        (lost.events_dropped, "event", "dropped"),
+        (lost.bins_dropped, "packet", "not in burst/step statistics"),
+        (Some(lost.extra_full), "packet", "without port or opcode statistics"),
+    ];
+    let parts = known.into_iter().filter_map(|(count, unit, what)| {
+        let count = count.filter(|count| *count > 0)?;
+        Some(format!("{} {what}", counted(count, unit)))
+    });
+    parts.collect::<Vec<_>>().join(", ")
 }

@@ -6,10 +6,12 @@ use ratatui::text::Line;
 
 use super::Spans;
 use crate::packet::{decode, hex};
-use crate::tui::app::App;
+use crate::sample::EventSample;
 use crate::tui::key::Input;
-use crate::tui::log::{IDLE, Listed, describe, route};
+use crate::tui::log::{Entry, EntryAt, IDLE, describe, route};
+use crate::tui::overlay::Opened;
 use crate::tui::theme;
+use crate::tui::view::View;
 use crate::util::units;
 use crate::util::wrap::wrap;
 
@@ -22,28 +24,59 @@ const SHORT_NAME: usize = 20;
 /// From this width of the box on all have their room.
 const WIDE: usize = 2 + NAME + VALUE + 1;
 
+/// The opened event, and its entry at the time shown; `None` when it is not kept any more.
+#[must_use]
+pub(in crate::tui) fn event(view: &View, opened: Opened) -> Option<(&EventSample, EntryAt<'_>)> {
+    let entry = view.log.entry(opened.entry)?;
+    let state = entry.at(until_ns(view)).unwrap_or(&entry.latest);
+    Some((view.log.event(entry, opened.event).unwrap_or(&state.event), EntryAt { entry, state }))
+}
+
+/// The event before the opened one in its entry, or the one after it, where its headers are kept.
+#[must_use]
+pub(in crate::tui) fn neighbour(view: &View, opened: Opened, older: bool) -> Option<Opened> {
+    let numbers = kept_of(view, view.log.entry(opened.entry)?);
+    let event = if older {
+        numbers.into_iter().rev().find(|number| *number < opened.event)
+    } else {
+        numbers.into_iter().find(|number| *number > opened.event)
+    };
+    Some(Opened { event: event?, ..opened })
+}
+
+/// Numbers of the events of an entry whose headers are kept, none later than the time shown.
+fn kept_of(view: &View, entry: &Entry) -> Vec<u64> {
+    view.log.kept(entry, until_ns(view)).map(|(number, _)| number).collect()
+}
+
+/// Time up to which events are shown.
+fn until_ns(view: &View) -> u64 {
+    view.timeline.shown_ns.unwrap_or(u64::MAX)
+}
+
 /// All lines about the opened event.
 #[must_use]
-pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
+pub(in crate::tui) fn lines(view: &View, opened: Opened) -> Vec<Line<'static>> {
     // The box is as wide as the screen up to a limit, with a border on both sides.
-    let width = usize::from(app.size.0.min(super::WIDEST).saturating_sub(2));
-    let Some((event, Listed { entry, stand })) = app.opened() else {
+    let width = usize::from(view.size.0.min(super::WIDEST).saturating_sub(2));
+    let Some((event, EntryAt { entry, state })) = event(view, opened) else {
         return vec![Line::raw("This event is no longer kept.")];
     };
     let sentence = |text: &str| wrap(text, width).into_iter();
-    let what = format!("{}  {}", entry.class.word, entry.class.help);
-    let mut lines: Vec<Line<'static>> = sentence(&what).map(|part| Line::styled(part, theme::BOLD)).collect();
+    let class = format!("{}  {}", entry.class.word, entry.class.help);
+    let mut lines: Vec<Line<'static>> =
+        sentence(&class).map(|part| Line::styled(part, theme::BOLD)).collect();
     let no_packet = entry.class.bit == IDLE;
     let time = units::time_utc(event.time_ns);
     let passed = if no_packet { time } else { format!("{time}, {} bytes on the wire", event.wire_len) };
     lines.extend([Line::raw(route(&entry.key)), Line::raw(passed)]);
-    if stand.count > 1 {
+    if state.count > 1 {
         let (count, from, to) =
-            (units::count(stand.count), units::clock_utc(entry.first_ns), units::clock_utc(stand.time_ns));
+            (units::count(state.count), units::clock_utc(entry.first_ns), units::clock_utc(state.time_ns));
         let text = format!("{count} events, {from}–{to}, less than 1 s apart");
         lines.extend(sentence(&text).map(Line::raw));
-        let kept = app.kept_of(entry).len() as u64;
-        let key = |input| app.options.keys.first(input);
+        let kept = kept_of(view, entry).len() as u64;
+        let key = |input| view.options.keys.first(input);
         if kept > 1 {
             let (older, newer, kept) = (key(Input::Older), key(Input::Newer), units::count(kept));
             let text = format!("{older} previous · {newer} next · headers of {kept} events stored");
@@ -61,6 +94,13 @@ pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
         lines.extend(sentence(why).map(|part| Line::styled(part, theme::DIM)));
         return lines;
     }
+    lines.extend(decoded(event, width));
+    lines
+}
+
+/// The fields of its headers, and their bytes.
+fn decoded(event: &EventSample, width: usize) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
     let (name, value) = if width < WIDE {
         (SHORT_NAME, width.saturating_sub(2 + SHORT_NAME + 1 + BYTES).clamp(BYTES, VALUE))
     } else {
@@ -88,6 +128,6 @@ pub(in crate::tui) fn lines(app: &App) -> Vec<Line<'static>> {
     lines
 }
 
-pub(super) fn render(buffer: &mut Buffer, screen: Rect, app: &App, top: usize) {
-    super::overlay(buffer, screen, " Packet ", &lines(app), top);
+pub(in crate::tui) fn render(buffer: &mut Buffer, screen: Rect, view: &View, opened: Opened) {
+    super::overlay(buffer, screen, " Packet ", &lines(view, opened), opened.top);
 }

@@ -5,9 +5,9 @@ use ratatui::text::Line;
 use super::{Spans, spark};
 use crate::metrics::latency::Bucket;
 use crate::model::{Counts, Identity, Level, Snapshot};
-use crate::tui::app::App;
 use crate::tui::column::compact;
 use crate::tui::theme;
+use crate::tui::view::View;
 use crate::util::units;
 
 /// What was counted between a snapshot and the one before.
@@ -27,19 +27,19 @@ pub(in crate::tui) struct Point {
 
 impl Point {
     /// A figure per second; `None` when it is not known.
-    pub(super) fn per_second(&self, figure: impl Fn(&Counts) -> u64) -> Option<f64> {
+    pub(in crate::tui) fn per_second(&self, figure: impl Fn(&Counts) -> u64) -> Option<f64> {
         self.counts.as_ref().filter(|_| self.seconds > 0.0).map(|c| figure(c) as f64 / self.seconds)
     }
 }
 
 /// One figure over time.
 pub(in crate::tui) struct Trend {
-    pub(super) name: &'static str,
+    pub(in crate::tui) name: &'static str,
     /// Its name in a file.
     pub(in crate::tui) field: &'static str,
     pub(in crate::tui) value: fn(&Point) -> Option<f64>,
-    pub(super) format: fn(f64) -> String,
-    pub(super) level: Level,
+    pub(in crate::tui) format: fn(f64) -> String,
+    pub(in crate::tui) level: Level,
 }
 
 const fn trend(
@@ -92,15 +92,15 @@ pub(in crate::tui) const LATENCY: &[Trend] = &[
 ];
 
 /// Columns before and behind a sparkline.
-pub(super) const AROUND: usize = 23 + 16;
+pub(in crate::tui) const AROUND: usize = 23 + 16;
 
 /// Pairs of snapshots that follow one another, the latest `n` up to the one shown, the oldest first.
-fn pairs(app: &App, n: usize) -> Vec<(&Snapshot, &Snapshot)> {
-    let end = app.snapshot().map_or(0, |at| at + 1);
+fn pairs(view: &View, n: usize) -> Vec<(&Snapshot, &Snapshot)> {
+    let end = view.timeline.snapshot().map_or(0, |at| at + 1);
     let mut pairs: Vec<_> = (1..end)
         .rev()
         .take(n)
-        .filter_map(|at| Some((app.history.get(at - 1)?, app.history.get(at)?)))
+        .filter_map(|at| Some((view.timeline.history.get(at - 1)?, view.timeline.history.get(at)?)))
         .collect();
     pairs.reverse();
     pairs
@@ -111,7 +111,7 @@ fn seconds(earlier: &Snapshot, later: &Snapshot) -> f64 {
 }
 
 /// Points of everything, each packet once, as the header counts.
-pub(in crate::tui) fn points(app: &App, n: usize) -> Vec<Point> {
+pub(in crate::tui) fn points(view: &View, n: usize) -> Vec<Point> {
     let point = |(a, b): (&Snapshot, &Snapshot)| Point {
         time_ns: b.time_ns,
         counts: b.dedup.grown.since(&a.dedup.grown),
@@ -119,11 +119,11 @@ pub(in crate::tui) fn points(app: &App, n: usize) -> Vec<Point> {
         latency: None,
         seconds: seconds(a, b),
     };
-    pairs(app, n).into_iter().map(point).collect()
+    pairs(view, n).into_iter().map(point).collect()
 }
 
 /// Points of one link.
-pub(in crate::tui) fn link_points(app: &App, link: usize, n: usize) -> Vec<Point> {
+pub(in crate::tui) fn link_points(view: &View, link: usize, n: usize) -> Vec<Point> {
     let point = |(a, b): (&Snapshot, &Snapshot)| Point {
         time_ns: b.time_ns,
         total: b.links.get(link).map(|link| link.total),
@@ -131,11 +131,11 @@ pub(in crate::tui) fn link_points(app: &App, link: usize, n: usize) -> Vec<Point
         latency: None,
         seconds: seconds(a, b),
     };
-    pairs(app, n).into_iter().map(point).collect()
+    pairs(view, n).into_iter().map(point).collect()
 }
 
 /// Points of one flow; unknown where it was not among the busiest.
-pub(in crate::tui) fn flow_points(app: &App, id: &Identity, n: usize) -> Vec<Point> {
+pub(in crate::tui) fn flow_points(view: &View, id: &Identity, n: usize) -> Vec<Point> {
     // From snapshot to snapshot flows mostly keep their places.
     let mut place = 0;
     let mut of = |snapshot: &Snapshot| {
@@ -147,7 +147,7 @@ pub(in crate::tui) fn flow_points(app: &App, id: &Identity, n: usize) -> Vec<Poi
     };
     let mut points: Vec<Point> = Vec::new();
     let mut before: Option<Option<Counts>> = None;
-    for (a, b) in pairs(app, n) {
+    for (a, b) in pairs(view, n) {
         let then = before.unwrap_or_else(|| of(a).0);
         let (now, latency) = of(b);
         let new = a.complete && then.is_none();
@@ -163,18 +163,18 @@ pub(in crate::tui) fn flow_points(app: &App, id: &Identity, n: usize) -> Vec<Poi
 }
 
 /// One figure of everything over the latest `n` snapshots.
-pub(super) fn values(app: &App, n: usize, value: fn(&Point) -> Option<f64>) -> Vec<Option<f64>> {
-    points(app, n).iter().map(value).collect()
+pub(in crate::tui) fn values(view: &View, n: usize, value: fn(&Point) -> Option<f64>) -> Vec<Option<f64>> {
+    points(view, n).iter().map(value).collect()
 }
 
 /// Time that the latest `n` points cover, in nanoseconds.
-pub(super) fn covered(app: &App, n: usize) -> u64 {
-    let pairs = pairs(app, n);
+pub(in crate::tui) fn covered(view: &View, n: usize) -> u64 {
+    let pairs = pairs(view, n);
     pairs.first().zip(pairs.last()).map_or(0, |((a, _), (_, b))| b.time_ns.saturating_sub(a.time_ns))
 }
 
 /// A figure in a line: name, latest value, sparkline of `width` columns, peak.
-pub(super) fn row(trend: &Trend, points: &[Point], width: usize) -> Line<'static> {
+pub(in crate::tui) fn row(trend: &Trend, points: &[Point], width: usize) -> Line<'static> {
     let values: Vec<Option<f64>> = points.iter().map(|point| (trend.value)(point)).collect();
     let peak = values.iter().flatten().copied().fold(0.0, f64::max);
     let now = values.last().copied().flatten();

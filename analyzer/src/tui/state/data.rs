@@ -1,44 +1,42 @@
-//! The figures shown: everything that follows from a snapshot, a time range and a sample alone. Pure.
+//! The values shown: everything that follows from a snapshot, a time range and a sample alone. Pure.
 
 use std::sync::Arc;
 
 use super::matrix::Matrix;
 use crate::analysis;
 use crate::analysis::{Imbalance, Paths};
-use crate::model::{Detail, History, LinkRow, Model, Row, TimeRange};
+use crate::model::{History, LinkRow, Model, Row, TimeRange};
 use crate::report;
 use crate::sample::Sample;
 use crate::tui::column::Context;
 
 /// Queue pairs on the overview, at most.
 const TOP: usize = 100;
-/// Figures of so many flows are made while a key waits; those of more take longer than a key may.
+/// Flows up to which values are made while a key waits.
 const AT_ONCE: usize = 8_192;
 
-/// The figures of a snapshot, and what follows from them.
+/// The values of a snapshot.
 #[derive(Clone, Debug)]
 pub struct Data {
-    /// The time range that was asked for.
+    /// The time range asked for.
     pub(in crate::tui) range: TimeRange,
     /// When counters had been reset.
     pub(in crate::tui) reset_ns: Option<u64>,
-    /// The newest sample; what pauses shows that of the pause.
+    /// The newest sample; in a paused view that of the pause.
     pub sample: Arc<Sample>,
-    /// Figures of the snapshot shown.
+    /// The model of the snapshot shown.
     pub model: Model,
     /// Which links of the sample see the same packets.
     pub paths: Arc<Paths>,
     /// How evenly links carry the load in the time range.
     pub imbalance: Vec<Imbalance>,
-    /// The selected flow and its other direction.
-    pub detail: Option<(Detail, Option<Detail>)>,
     /// Places of the busiest rows, those with the highest rate first.
     pub busiest: Vec<usize>,
-    /// Bytes from host to host; empty until somebody looks at it.
+    /// Sums by host pair; empty until the matrix is shown.
     pub matrix: Matrix,
 }
 
-/// Figures that are wanted: of which snapshot, time range and sample.
+/// Snapshot, time range and sample of values that are wanted.
 #[derive(Debug)]
 pub struct Wanted {
     /// A copy: it shares its snapshots.
@@ -49,18 +47,18 @@ pub struct Wanted {
     pub(in crate::tui) sample: Arc<Sample>,
     /// Those of the sample, where they are known.
     pub(in crate::tui) paths: Option<Arc<Paths>>,
-    /// True if somebody looks at the matrix.
+    /// True if the matrix is shown.
     pub(in crate::tui) matrix: bool,
     pub(in crate::tui) options: report::Options,
 }
 
 impl Wanted {
-    /// True if a key may wait for them.
+    /// True if a key may wait for the values.
     pub(in crate::tui) fn at_once(&self) -> bool {
         self.history.get(self.at).is_none_or(|snapshot| snapshot.flows.len() <= AT_ONCE)
     }
 
-    /// True if `data` are these figures.
+    /// True if `data` are these values.
     pub(in crate::tui) fn are(&self, data: &Data) -> bool {
         data.range == self.range
             && data.reset_ns == self.history.reset_point().map(|reset| reset.time_ns)
@@ -69,7 +67,7 @@ impl Wanted {
             && (!self.matrix || data.has_matrix())
     }
 
-    /// The figures; `None` when there is no such snapshot.
+    /// The values; `None` when there is no such snapshot.
     #[must_use]
     pub fn make(self) -> Option<Data> {
         let Self { history, at, range, sample, paths, matrix, options } = self;
@@ -83,7 +81,7 @@ impl Wanted {
 }
 
 impl Data {
-    /// The figures of snapshot number `at` without the matrix; `None` when there is no such snapshot. `paths` are those of
+    /// The values of snapshot number `at` without the matrix; `None` when there is no such snapshot. `paths` are those of
     /// `sample`.
     pub(in crate::tui) fn new(
         history: &History,
@@ -97,32 +95,32 @@ impl Data {
         let imbalance = analysis::imbalances(&loads(&model), &options.analysis, &paths.same_path);
         let reset_ns = history.reset_point().map(|reset| reset.time_ns);
         let busiest = busiest(&model);
-        let (detail, matrix) = (None, Matrix::default());
-        Some(Self { range, reset_ns, sample, model, paths, imbalance, detail, busiest, matrix })
+        let matrix = Matrix::default();
+        Some(Self { range, reset_ns, sample, model, paths, imbalance, busiest, matrix })
     }
 
-    /// What links carried in the time range.
+    /// The loads of links in the time range.
     pub(in crate::tui) fn loads(&self) -> Vec<analysis::Load<'_>> {
         loads(&self.model)
     }
 
-    /// What cells of the table need.
+    /// The context of cells of the table.
     #[must_use]
     pub fn context(&self) -> Context<'_> {
         Context { model: &self.model, sample: &self.sample }
     }
 
-    /// True if it is added up by host, or there is nothing to add up.
+    /// True if the matrix is made, or would be empty.
     pub(in crate::tui) fn has_matrix(&self) -> bool {
         self.matrix.size() != (0, 0) || self.model.rows.is_empty()
     }
 
-    /// True if a key may wait for more of these figures.
+    /// True if a key may wait for the matrix.
     pub(in crate::tui) fn at_once(&self) -> bool {
         self.model.rows.len() <= AT_ONCE
     }
 
-    /// Adds up by host, where that is not done yet.
+    /// Makes the matrix, where that is not done yet.
     pub(in crate::tui) fn fill_matrix(&mut self) {
         if !self.has_matrix() {
             self.matrix = Matrix::new(self.context(), &self.paths.again);
@@ -130,7 +128,7 @@ impl Data {
     }
 }
 
-/// What links carried in the time range, or, while that is not known, since the start.
+/// The loads of links in the time range, or, while that is not known, since the start.
 fn loads(model: &Model) -> Vec<analysis::Load<'_>> {
     let load = |link: &'_ LinkRow| link.delta.map_or(link.total.bytes, |delta| delta.counts.bytes);
     let links = model.links.iter();

@@ -20,7 +20,7 @@ const JOIN_AMONG: usize = 64;
 /// Events further apart than this are not joined, in nanoseconds.
 const JOIN_WITHIN_NS: u64 = 1_000_000_000;
 /// Moments of which is kept what an entry was, at most: those of ten minutes, a second apart.
-const STANDS: usize = 600;
+const STATES: usize = 600;
 /// The same of all entries; enough for as many as events can join.
 const PAST: usize = 40_000;
 
@@ -59,7 +59,7 @@ pub const CLASSES: &[Class] = &[
 
 /// What an entry was from one of its events to the next that counts.
 #[derive(Clone, Debug)]
-pub struct Stand {
+pub struct EntryState {
     /// The latest event until then, Unix time in nanoseconds.
     pub time_ns: u64,
     /// Events until then.
@@ -82,9 +82,9 @@ pub struct Entry {
     /// The first of them, Unix time in nanoseconds.
     pub first_ns: u64,
     /// What it is now.
-    pub latest: Stand,
+    pub latest: EntryState,
     /// What it was at snapshots before, the oldest first.
-    before: Vec<Stand>,
+    before: Vec<EntryState>,
     /// Unique and growing, so that a view can stay where it is while entries come.
     pub number: u64,
 }
@@ -92,51 +92,51 @@ pub struct Entry {
 impl Entry {
     /// What it was at a time; `None` before its first event.
     #[must_use]
-    pub fn at(&self, time_ns: u64) -> Option<&Stand> {
-        let had_been = |stand: &&Stand| stand.time_ns <= time_ns;
+    pub fn at(&self, time_ns: u64) -> Option<&EntryState> {
+        let had_been = |state: &&EntryState| state.time_ns <= time_ns;
         Some(&self.latest).filter(had_been).or_else(|| self.before.iter().rev().find(had_been))
     }
 
     /// Adds an event; `kept`: whether what it was before is kept.
-    fn push(&mut self, event: &EventSample, number: u64, kept: impl FnOnce(&Stand) -> bool) {
+    fn push(&mut self, event: &EventSample, number: u64, kept: impl FnOnce(&EntryState) -> bool) {
         self.first_ns = self.first_ns.min(event.time_ns);
-        let stand = Stand {
+        let state = EntryState {
             time_ns: self.latest.time_ns.max(event.time_ns),
             count: self.latest.count + 1,
             text: describe(event),
             event: event.clone(),
             number,
         };
-        let before = std::mem::replace(&mut self.latest, stand);
-        if self.before.len() < 2 * STANDS && kept(&before) {
+        let before = std::mem::replace(&mut self.latest, state);
+        if self.before.len() < 2 * STATES && kept(&before) {
             self.before.push(before);
         }
     }
 
     /// Of what it was after one snapshot and until the next, only the last can be gone back to.
     fn settle(&mut self, after_ns: u64, snapshot_ns: u64) {
-        let from = self.before.partition_point(|stand| stand.time_ns <= after_ns);
-        let mut to = self.before.partition_point(|stand| stand.time_ns <= snapshot_ns);
+        let from = self.before.partition_point(|state| state.time_ns <= after_ns);
+        let mut to = self.before.partition_point(|state| state.time_ns <= snapshot_ns);
         if self.latest.time_ns > snapshot_ns {
             to = to.saturating_sub(1);
         }
         if from < to {
             self.before.drain(from..to);
         }
-        if self.before.len() > STANDS {
+        if self.before.len() > STATES {
             // The beginning stays.
-            self.before.drain(1..=self.before.len() - STANDS);
+            self.before.drain(1..=self.before.len() - STATES);
         }
     }
 }
 
 /// An entry as a snapshot shows it.
 #[derive(Clone, Copy, Debug)]
-pub struct Listed<'a> {
+pub struct EntryAt<'a> {
     /// The entry.
     pub entry: &'a Entry,
     /// What it was then.
-    pub stand: &'a Stand,
+    pub state: &'a EntryState,
 }
 
 /// The entries, the oldest first.
@@ -176,7 +176,7 @@ impl Log {
             let open = event.time_ns > self.snapshot_ns;
             entry.push(event, self.seen, |before| open || before.time_ns <= snapshot_ns);
             self.past += entry.before.len() - before;
-            // It is the latest now, and stands where the latest stand.
+            // It is the latest now, and has the place of the latest.
             self.entries.push_back(entry);
             self.forget();
             return;
@@ -188,7 +188,7 @@ impl Log {
             class,
             key: event.key,
             first_ns: event.time_ns,
-            latest: Stand {
+            latest: EntryState {
                 time_ns: event.time_ns,
                 count: 1,
                 text: describe(event),
@@ -206,7 +206,7 @@ impl Log {
         let after_ns = std::mem::replace(&mut self.snapshot_ns, snapshot_ns);
         for entry in &mut self.entries {
             let before = entry.before.len();
-            if before > STANDS || entry.before.last().is_some_and(|stand| stand.time_ns > after_ns) {
+            if before > STATES || entry.before.last().is_some_and(|state| state.time_ns > after_ns) {
                 entry.settle(after_ns, snapshot_ns);
                 self.past -= before - entry.before.len();
             }
@@ -229,13 +229,13 @@ impl Log {
     }
 
     /// Entries as they were at a time, the latest first; `None` for now.
-    pub fn listed(&self, time_ns: Option<u64>) -> impl Iterator<Item = Listed<'_>> {
+    pub fn listed(&self, time_ns: Option<u64>) -> impl Iterator<Item = EntryAt<'_>> {
         let until = time_ns.unwrap_or(u64::MAX);
-        let then = self.latest().filter_map(|entry| Some(Listed { entry, stand: entry.at(until)? }));
-        let mut listed: Vec<Listed<'_>> = then.collect();
+        let then = self.latest().filter_map(|entry| Some(EntryAt { entry, state: entry.at(until)? }));
+        let mut listed: Vec<EntryAt<'_>> = then.collect();
         if time_ns.is_some() {
-            // What went on after that time stands further up now than it did.
-            listed.sort_by_key(|listed| std::cmp::Reverse(listed.stand.time_ns));
+            // Entries with events after that time have moved up since.
+            listed.sort_by_key(|listed| std::cmp::Reverse(listed.state.time_ns));
         }
         listed.into_iter()
     }
@@ -249,10 +249,10 @@ impl Log {
     /// The event of this number in an entry, while it is kept.
     #[must_use]
     pub fn event<'a>(&'a self, entry: &'a Entry, number: u64) -> Option<&'a EventSample> {
-        let stands = std::iter::once(&entry.latest).chain(&entry.before);
-        let stood = stands.into_iter().find(|stand| stand.number == number).map(|stand| &stand.event);
+        let states = std::iter::once(&entry.latest).chain(&entry.before);
+        let found = states.into_iter().find(|state| state.number == number).map(|state| &state.event);
         let kept = || self.packets.iter().rev().find(|(kept, _)| *kept == number).map(|(_, event)| event);
-        stood.or_else(kept)
+        found.or_else(kept)
     }
 
     /// Events of an entry whose headers are kept, up to a time: their numbers, the oldest first.
@@ -403,7 +403,7 @@ mod tests {
         }
         let at = |time_ns: Option<u64>| -> Vec<(u32, u64, u64)> {
             log.listed(time_ns)
-                .map(|l| (l.entry.key.dest_qp, l.stand.count, l.stand.time_ns / HALF))
+                .map(|l| (l.entry.key.dest_qp, l.state.count, l.state.time_ns / HALF))
                 .collect()
         };
         assert_eq!(at(None), [(1, 8, 9), (2, 3, 4)]);
@@ -425,9 +425,9 @@ mod tests {
             log.settle(i * second);
         }
         let entry = log.entry(0).unwrap();
-        assert_eq!((entry.before.len(), log.past), (super::STANDS, super::STANDS));
-        assert_eq!(entry.at(second).map(|stand| stand.count), Some(1));
-        assert_eq!(entry.at(1_500 * second).map(|stand| stand.count), Some(1_500));
+        assert_eq!((entry.before.len(), log.past), (super::STATES, super::STATES));
+        assert_eq!(entry.at(second).map(|state| state.count), Some(1));
+        assert_eq!(entry.at(1_500 * second).map(|state| state.count), Some(1_500));
         for flow in 2..200 {
             for i in 1..=500 {
                 log.push(&event(Event::CNP, i * second, flow), (i - 1) * second);

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use crate::model::{Identity, Model};
 use crate::tui::{column, query};
+use crate::util::deferred::Deferred;
 
 /// Places at most: far more than the tables of flows have.
 const MOST: usize = 1 << 20;
 
 /// Texts of flows by the flow's slot. A copy shares them.
 #[derive(Clone, Debug, Default)]
-pub(in crate::tui) struct Texts(Arc<Vec<Text>>);
+pub(in crate::tui) struct Texts(Arc<Deferred<Vec<Text>>>);
 
 /// Whose it is, and the text; `None` for a slot that no flow has had.
 type Text = Option<(Identity, Box<str>)>;
@@ -35,7 +36,7 @@ impl Texts {
                 *text = Some((row.id, of(&row.id, &links).into_boxed_str()));
             }
         }
-        Self(Arc::new(texts))
+        Self(Arc::new(Deferred::new(texts)))
     }
 
     fn known(&self, id: &Identity) -> Option<&str> {

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Result;
+use rocescope_common::abi::LinkCounters;
 use rocescope_common::wire::SkipReason;
 
 use super::Source;
+use crate::filter::Filter;
 use crate::host::clock::{WallClock, monotonic_ns};
 use crate::metrics::{Metrics, marking};
 use crate::sample::{
-    Direction, FlowSample, LinkSample, Retired, RetiredTuple, Sample, SourceKind, TRANSPORT_UD,
+    Direction, Extra, FlowSample, LinkSample, Retired, RetiredTuple, Sample, SourceKind, TRANSPORT_UD,
 };
 use crate::source::flows::owners::Owners;
 use crate::source::live::counters::{Known, Reader};
@@ -44,24 +46,10 @@ impl Source {
         if let Some(bins) = &mut self.bins {
             bins.settle(&self.programs, &reading, running.then_some(now))?;
         }
-        if let Some(idle) = self.config.idle.filter(|_| running) {
-            let before = now.saturating_sub(nanos(idle));
-            let gone = || Tables::idle(&reading.flows, before).map(|flow| flow.slot);
-            self.pairs.retire(&mut self.programs, gone())?;
-            self.ecn.reading(&reading.flows, self.clock.unix_ns(now));
-            self.losses.changes(&mut self.programs, &self.pairs);
-            for slot in gone() {
-                self.ecn.retired(slot);
-                self.losses.retired(slot);
-            }
-            let bins = &mut self.bins;
-            let tell = |programs: &Programs, gone: &[_]| match bins {
-                Some(bins) => bins.retire(programs, gone),
-                None => Ok(()),
-            };
-            if self.tables.retire_idle_telling(&mut self.programs, &reading.flows, before, tell)? > 0 {
-                reading = self.tables.read(&self.programs)?;
-            }
+        if let Some(idle) = self.config.idle.filter(|_| running)
+            && self.retire_idle(&reading, now.saturating_sub(nanos(idle)), now)? > 0
+        {
+            reading = self.tables.read(&self.programs)?;
         }
         self.find_pairs(&reading, owners)?;
         self.ecn.reading(&reading.flows, self.clock.unix_ns(now));
@@ -71,63 +59,53 @@ impl Source {
         Ok(reading)
     }
 
+    /// Retires the flows of `reading` without a packet since `before`. Gives their number.
+    fn retire_idle(&mut self, reading: &Reading, before: u64, now: u64) -> Result<usize> {
+        let gone = || Tables::idle(&reading.flows, before).map(|flow| flow.slot);
+        self.pairs.retire(&mut self.programs, gone())?;
+        self.ecn.reading(&reading.flows, self.clock.unix_ns(now));
+        self.losses.changes(&mut self.programs, &self.pairs);
+        for slot in gone() {
+            self.ecn.retired(slot);
+            self.losses.retired(slot);
+        }
+        let names: BTreeMap<u16, String> = self
+            .kernel_links()
+            .map(|(kernel, _, watched)| (kernel, watched.interface.name.clone()))
+            .collect();
+        let filter = self.config.filter.as_ref();
+        let wanted = |flow: &FlowSample, extra: Option<&Extra>| {
+            let name = names.get(&flow.key.link);
+            filter.zip(name).is_none_or(|(filter, name)| filter.flow(flow, extra, name))
+        };
+        let bins = &mut self.bins;
+        let tell = |programs: &Programs, gone: &[_]| match bins {
+            Some(bins) => bins.retire(programs, gone),
+            None => Ok(()),
+        };
+        self.tables.retire_idle_telling(&mut self.programs, &reading.flows, before, wanted, tell)
+    }
+
     /// Everything counted so far. `running`: programs go on counting, and idle flows retire.
     pub(super) fn sample(&mut self, running: bool) -> Result<Sample> {
         self.clock = WallClock::sample();
         self.programs.keep_clock()?;
         let now = monotonic_ns();
         let Known { owners, devices } = self.devices.as_ref().map(Reader::known).unwrap_or_default();
-        // Before what programs counted, so that of what both count the programs have as much.
-        self.read_drops();
+        // Before the programs' counters: of the frames that both count, the programs then have at least as many.
+        self.read_interfaces();
         let mut reading = self.read(now, running, &owners)?;
-        let mut events_dropped = 0;
-        let mut links = Vec::new();
-        let mut places = BTreeMap::new();
-        let mut all_counters = Vec::new();
-        for (kernel, direction, watched) in self.kernel_links() {
-            let counters = link_counters(&self.programs, u32::from(kernel))?;
-            events_dropped += counters.events_dropped;
-            let mut link = LinkSample {
-                name: watched.interface.name.clone(),
-                direction: Some(direction),
-                skipped: counters.skipped,
-                flow_table_full: counters.flow_table_full,
-                contended: counters.contended,
-                mtu: Some(watched.interface.mtu),
-                extra_full: 0,
-                retired: Retired::default(),
-            };
-            fill_link(&mut link, &counters, self.tables.retired(kernel));
-            places.insert(kernel, u16::try_from(links.len()).unwrap_or(u16::MAX));
-            links.push(link);
-            all_counters.push(counters);
-        }
+        let Links { mut links, places, counters } = self.links()?;
+        let events_dropped = counters.iter().map(|counters| counters.events_dropped).sum();
         let traffic = match &self.bins {
-            Some(bins) => Some(bins.metrics(&self.programs, &reading, &all_counters, now, None)?),
+            Some(bins) => Some(bins.metrics(&self.programs, &reading, &counters, now, None)?),
             None => None,
         };
         let place = |kernel: u16| places.get(&kernel).copied().unwrap_or(0);
-        for flow in &mut reading.flows {
-            flow.key.link = place(flow.key.link);
-            flow.stats.first_ns = self.clock.unix_ns(flow.stats.first_ns);
-            flow.stats.last_ns = self.clock.unix_ns(flow.stats.last_ns);
-            if flow.stats.last_ce_ns != 0 {
-                flow.stats.last_ce_ns = self.clock.unix_ns(flow.stats.last_ce_ns);
-            }
-        }
+        self.in_unix_time(&mut reading.flows, place);
         let unhandled = unhandled(&links, &reading.flows);
         if let Some(filter) = &self.config.filter {
-            let Reading { flows, extra, .. } = &mut reading;
-            flows.retain(|flow| {
-                let Some(link) = links.get_mut(usize::from(flow.key.link)) else { return true };
-                let shown = filter.flow(flow, extra.get(&flow.slot), &link.name);
-                if !shown {
-                    let filtered = &mut link.skipped[SkipReason::Filtered as usize];
-                    filtered.packets += flow.stats.packets;
-                    filtered.bytes += flow.stats.bytes;
-                }
-                shown
-            });
+            exclude(filter, &mut links, &mut reading);
         }
         let loss = self.losses.metrics(&reading.flows, &self.programs, &self.pairs, &self.clock);
         let tuples = self.tables.tuples();
@@ -135,9 +113,7 @@ impl Source {
             tuples.tuples().iter().map(|t| RetiredTuple { link: place(t.link), ..*t }).collect();
         let retired_unattributed = tuples.unattributed();
         let retired = tuples.marking().map(|(link, marked)| (place(link), marked));
-        // The retired flows that the filter would have excluded are unknown.
-        let known = self.config.filter.is_none() || links.iter().all(|link| link.retired.flows == 0);
-        let marking = marking::by_link(&links, &reading.flows, &reading.extra, retired).filter(|_| known);
+        let marking = marking::by_link(&links, &reading.flows, &reading.extra, retired);
         Ok(Sample {
             time_ns: self.clock.unix_ns(now),
             kind: SourceKind::Live,
@@ -170,6 +146,43 @@ impl Source {
         })
     }
 
+    /// The counters of each link.
+    fn links(&self) -> Result<Links> {
+        let mut all = Links { links: Vec::new(), places: BTreeMap::new(), counters: Vec::new() };
+        for (kernel, direction, watched) in self.kernel_links() {
+            let counters = link_counters(&self.programs, u32::from(kernel))?;
+            let mut link = LinkSample {
+                name: watched.interface.name.clone(),
+                direction: Some(direction),
+                skipped: counters.skipped,
+                flow_table_full: counters.flow_table_full,
+                contended: counters.contended,
+                mtu: Some(watched.interface.mtu),
+                extra_full: 0,
+                retired: Retired::default(),
+            };
+            fill_link(&mut link, &counters, self.tables.retired(kernel));
+            let retired = self.tables.filtered(kernel);
+            skip_filtered(&mut link, retired.packets, retired.bytes);
+            all.places.insert(kernel, u16::try_from(all.links.len()).unwrap_or(u16::MAX));
+            all.links.push(link);
+            all.counters.push(counters);
+        }
+        Ok(all)
+    }
+
+    /// Gives flows the link numbers of the sample, and Unix times.
+    fn in_unix_time(&self, flows: &mut [FlowSample], place: impl Fn(u16) -> u16) {
+        for flow in flows {
+            flow.key.link = place(flow.key.link);
+            flow.stats.first_ns = self.clock.unix_ns(flow.stats.first_ns);
+            flow.stats.last_ns = self.clock.unix_ns(flow.stats.last_ns);
+            if flow.stats.last_ce_ns != 0 {
+                flow.stats.last_ce_ns = self.clock.unix_ns(flow.stats.last_ce_ns);
+            }
+        }
+    }
+
     /// Finds the reverse direction of flows from a reading and the RDMA devices.
     fn find_pairs(&mut self, reading: &Reading, owners: &Owners) -> Result<()> {
         let directions: BTreeMap<u16, Direction> =
@@ -179,6 +192,34 @@ impl Source {
             owners.of(&flow.key, directions.get(&flow.key.link).copied(), connected)?.peer_qp
         })
     }
+}
+
+/// The links of a sample.
+struct Links {
+    links: Vec<LinkSample>,
+    /// Position in `links` by the kernel's number.
+    places: BTreeMap<u16, u16>,
+    /// The kernel's counters, in the order of `links`.
+    counters: Vec<LinkCounters>,
+}
+
+/// Moves the flows that `filter` excludes from `reading` to the skipped packets of their links.
+fn exclude(filter: &Filter, links: &mut [LinkSample], reading: &mut Reading) {
+    let Reading { flows, extra, .. } = reading;
+    flows.retain(|flow| {
+        let Some(link) = links.get_mut(usize::from(flow.key.link)) else { return true };
+        let shown = filter.flow(flow, extra.get(&flow.slot), &link.name);
+        if !shown {
+            skip_filtered(link, flow.stats.packets, flow.stats.bytes);
+        }
+        shown
+    });
+}
+
+fn skip_filtered(link: &mut LinkSample, packets: u64, bytes: u64) {
+    let filtered = &mut link.skipped[SkipReason::Filtered as usize];
+    filtered.packets += packets;
+    filtered.bytes += bytes;
 }
 
 /// Frames that came in and are of no protocol that every network stack handles, by name of the interface: the

@@ -1,0 +1,178 @@
+//! Labels and units of evidence that several families share, or that mean one thing only. A family's own declaration comes first.
+
+use super::family::label;
+use super::{Label, Unit};
+
+/// By name.
+pub(super) const COMMON: &[Label] = &[
+    label("acks", "acknowledgements", Unit::Count),
+    label("bad", "packets with a wrong ICRC", Unit::Count),
+    label("behind_ns", "behind the others", Unit::Nanoseconds),
+    label("behind_ratio", "behind, share of a step", Unit::Ratio),
+    label("better_case", "better setting", Unit::Text),
+    label("better_max_over_mean_p50", "busiest link over mean with it, median", Unit::Factor),
+    label("bin_ns", "time bin", Unit::Nanoseconds),
+    label("bins_dropped", "bins dropped", Unit::Count),
+    label("busiest", "busiest link", Unit::Text),
+    label("busy_ratio", "share of a step spent communicating", Unit::Ratio),
+    label("bytes", "bytes", Unit::Bytes),
+    label("bytes_ratio", "share of the bytes", Unit::Ratio),
+    label("capture_drops", "dropped by the capture", Unit::Count),
+    label("ce_packets", "CE-marked packets", Unit::Count),
+    label("ce_ratio", "CE ratio", Unit::Ratio),
+    label("certain", "certain", Unit::Text),
+    label("change", "change", Unit::Text),
+    label("check", "check", Unit::Text),
+    label("cnp_packets", "CNPs", Unit::Count),
+    label("cnp_packets_in_data_class", "CNPs in the class of the data", Unit::Count),
+    label("contended", "packets without a flow, contended", Unit::Count),
+    label("data_bytes", "data", Unit::Bytes),
+    label("dest_qp", "destination QP", Unit::Id),
+    label("device", "device", Unit::Text),
+    label("direction", "direction", Unit::Text),
+    label("driver", "driver", Unit::Text),
+    label("dscp", "DSCP", Unit::Id),
+    label("ecn_capable_packets", "ECN-capable packets", Unit::Count),
+    label("effective_five_tuples", "effective 5-tuples", Unit::Count),
+    label("effective_queue_pairs", "effective queue pairs", Unit::Count),
+    label("events_dropped", "events dropped", Unit::Count),
+    label("expected_collisions", "collisions expected", Unit::Count),
+    label("extra_table_full", "source ports or opcodes not listed", Unit::Count),
+    label("first_third_ns", "step length, first third", Unit::Nanoseconds),
+    label("five_tuples", "5-tuples", Unit::Count),
+    label("flow_table_full", "packets without a flow, table full", Unit::Count),
+    label("flows", "flows", Unit::Count),
+    label("flows_unjudged", "flows not evaluated", Unit::Count),
+    label("frames", "pause frames", Unit::Count),
+    label("from", "sender of the pauses", Unit::Text),
+    label("gaps_ce_ratio", "PSN gaps followed by a CE-marked packet", Unit::Ratio),
+    label("host", "host", Unit::Text),
+    label("incast_bins", "bins with incast", Unit::Count),
+    label("incast_bytes", "data in these bins", Unit::Bytes),
+    label("incast_bytes_ratio", "share of the receiver's data in them", Unit::Ratio),
+    label("incast_ce_ratio", "CE ratio in them", Unit::Ratio),
+    label("incast_gaps", "PSN gaps in them", Unit::Count),
+    label("interface_drops", "dropped by the interface", Unit::Count),
+    label("interface_mtu", "MTU of the interface", Unit::Bytes),
+    label("jain", "Jain's index", Unit::Number),
+    label("kind", "kind", Unit::Text),
+    label("largest_path_mtu", "largest path MTU", Unit::Bytes),
+    label("last_data_ns", "last data", Unit::Time),
+    label("last_third_ns", "step length, last third", Unit::Nanoseconds),
+    label("least_share", "paused share, at least", Unit::Ratio),
+    label("length_ns", "duration", Unit::Nanoseconds),
+    label("link", "link", Unit::Text),
+    label("links", "links", Unit::Text),
+    label("longest_ns", "longest", Unit::Nanoseconds),
+    label("longest_ratio", "longest, share of the flow's time", Unit::Ratio),
+    label("lossless", "lossless priorities", Unit::Id),
+    label("lost_ratio", "share not counted", Unit::Ratio),
+    label("marked_ns", "CE marks seen over", Unit::Nanoseconds),
+    label("marked_time_ratio", "time bins with CE marks", Unit::Ratio),
+    label("max_ns", "maximum", Unit::Nanoseconds),
+    label("max_over_mean", "busiest link over mean", Unit::Factor),
+    label("max_over_mean_max", "busiest link over mean, maximum", Unit::Factor),
+    label("max_over_mean_p50", "busiest link over mean, median", Unit::Factor),
+    label("most_share", "paused share, at most", Unit::Ratio),
+    label("not_ect_packets", "Not-ECT packets", Unit::Count),
+    label("not_ect_ratio", "Not-ECT share", Unit::Ratio),
+    label("of", "of", Unit::Text),
+    label("of_steps", "of steps", Unit::Count),
+    label("of_windows", "of windows", Unit::Count),
+    label("other_bytes", "other traffic", Unit::Bytes),
+    label("other_ce_ratio", "CE ratio in other bins", Unit::Ratio),
+    label("other_gaps", "PSN gaps in other bins", Unit::Count),
+    label("outstanding_flows", "flows with outstanding requests", Unit::Count),
+    label("p50_ns", "median", Unit::Nanoseconds),
+    label("p99_ns", "p99", Unit::Nanoseconds),
+    label("p999_ns", "p99.9", Unit::Nanoseconds),
+    label("p99_over_p50", "p99 over median", Unit::Factor),
+    label("packets", "packets", Unit::Count),
+    label("path_mtu", "path MTU", Unit::Bytes),
+    label("paused_ns", "paused", Unit::Nanoseconds),
+    label("paused_ratio", "paused, share of the time", Unit::Ratio),
+    label("payload_bytes", "payload", Unit::Bytes),
+    label("peak_ratio", "highest CE ratio of a time bin", Unit::Ratio),
+    label("per_s", "per second", Unit::PerSecond),
+    label("period_ns", "period of the steps", Unit::Nanoseconds),
+    label("pids", "PIDs", Unit::Id),
+    label("priority", "priority", Unit::Id),
+    label("quanta", "pause quanta", Unit::Count),
+    label("queue_pairs", "queue pairs", Unit::Count),
+    label("rate_after_cnp_bps", "sender's rate after a CNP", Unit::BitsPerSecond),
+    label("rate_before_cnp_bps", "sender's rate before a CNP", Unit::BitsPerSecond),
+    label("ratio", "ratio", Unit::Ratio),
+    label("reason", "reason", Unit::Text),
+    label("receiver", "receiver", Unit::Text),
+    label("receivers", "receivers", Unit::Count),
+    label("roce_bytes", "RoCE traffic", Unit::Bytes),
+    label("run_max_over_mean", "busiest link over mean, whole run", Unit::Factor),
+    label("samples", "samples", Unit::Count),
+    label("seconds", "seconds", Unit::Count),
+    label("senders_max", "senders at once, at most", Unit::Count),
+    label("share", "share", Unit::Ratio),
+    label("silent_ns", "silence", Unit::Nanoseconds),
+    label("since_ns", "since", Unit::Time),
+    label("slower_ratio", "longer by", Unit::Ratio),
+    label("source_ports", "source ports", Unit::Count),
+    label("stalled_ns", "stall by flow", Unit::Nanoseconds),
+    label("steps", "steps", Unit::Count),
+    label("steps_seen", "steps observed", Unit::Count),
+    label("tool_lost", "packets dropped before rocescope saw them", Unit::Count),
+    label("trend_ns_per_step", "longer with each step by", Unit::Nanoseconds),
+    label("unfinished_ratio", "part of a step sent", Unit::Ratio),
+    label("until_ns", "until", Unit::Time),
+    label("uplinks", "uplinks", Unit::Count),
+    label("value", "value", Unit::Text),
+    label("waits_for", "waits for", Unit::Text),
+    label("window_ns", "window", Unit::Nanoseconds),
+    label("windows", "windows", Unit::Count),
+    label("worst_flow_ratio", "highest CE ratio of a flow", Unit::Ratio),
+    label("worst_frames_per_s", "pause frames per second, maximum", Unit::PerSecond),
+    label("worst_share", "paused share, worst window", Unit::Ratio),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::FAMILIES;
+
+    /// The names that `.evidence("…"` has in the sources.
+    fn used() -> Vec<(String, String)> {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/findings");
+        let mut used = Vec::new();
+        for file in std::fs::read_dir(folder).unwrap() {
+            let path = file.unwrap().path();
+            let text = std::fs::read_to_string(&path).unwrap();
+            let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+            for (at, call) in code.match_indices(".evidence(\"") {
+                let rest = &code[at + call.len()..];
+                used.push((name.clone(), rest[..rest.find('"').unwrap()].to_owned()));
+            }
+        }
+        used
+    }
+
+    #[test]
+    fn every_measurement_has_a_label_and_a_unit() {
+        let declared = |name: &str| {
+            let own = FAMILIES.iter().flat_map(|family| family.evidence);
+            COMMON.iter().chain(own).any(|label| label.name == name)
+        };
+        let open: Vec<_> = used().into_iter().filter(|(_, name)| !declared(name)).collect();
+        assert!(open.is_empty(), "declare {open:?}");
+    }
+
+    #[test]
+    fn each_name_is_declared_once_and_used() {
+        let mut names: Vec<&str> = COMMON.iter().map(|label| label.name).collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+        let used = used();
+        let unused: Vec<_> = names.iter().filter(|name| !used.iter().any(|(_, one)| one == *name)).collect();
+        assert!(unused.is_empty(), "{unused:?}");
+    }
+}

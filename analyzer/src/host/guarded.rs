@@ -1,0 +1,154 @@
+//! Reading files that other users shape: a pipe is not waited for, a link leads nowhere outside, no device is opened, and
+//! nothing takes longer or more memory than it may.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+
+/// Largest number of bytes read of a file.
+const MAX_FILE: u64 = 1 << 20;
+/// Time that a file of another process may take: a FUSE file system, or memory behind one, may never answer.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Reads that hang, after which no further ones start.
+const MAX_HANGING: usize = 8;
+
+static HANGING: AtomicUsize = AtomicUsize::new(0);
+
+/// Symbolic links on the way to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links {
+    /// Followed as the process itself would, below its root.
+    Below,
+    /// Refused. For files shown word for word: a link would lead to any file that root may read.
+    Refused,
+}
+
+/// The bytes of a regular file, up to a megabyte.
+///
+/// # Errors
+/// When it is absent, unreadable or not a regular file.
+pub(super) fn regular(path: &Path) -> io::Result<Vec<u8>> {
+    contents(&open(path)?)
+}
+
+/// Opens a regular file without waiting for anything.
+///
+/// # Errors
+/// As for [`regular`].
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let kind = file.metadata()?.file_type();
+    match kind.is_file() {
+        true => Ok(file),
+        false if kind.is_dir() => Err(io::Error::from_raw_os_error(libc::EISDIR)),
+        false => Err(not_regular()),
+    }
+}
+
+/// The bytes of the regular file at `path` as a process with the root directory `root` names it, up to a megabyte.
+///
+/// # Errors
+/// As for [`regular`], when links form a circle, and when a link is refused.
+pub(super) fn below(root: &Path, path: &str, links: Links) -> io::Result<Vec<u8>> {
+    let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open(root, folder, Mode::empty())?;
+    let links = match links {
+        Links::Below => ResolveFlags::NO_MAGICLINKS,
+        Links::Refused => ResolveFlags::NO_SYMLINKS,
+    };
+    let resolve = ResolveFlags::IN_ROOT | links;
+    // O_PATH opens nothing yet: neither a pipe nor a driver notices.
+    let found = rustix::fs::openat2(&root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?;
+    if rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(found.as_fd())?.st_mode)
+        != rustix::fs::FileType::RegularFile
+    {
+        return Err(not_regular());
+    }
+    regular(Path::new(&format!("/proc/self/fd/{}", found.as_raw_fd())))
+}
+
+/// The result of `read`, which reads files of another process.
+///
+/// # Errors
+/// Those of `read`, and when it does not end in half a second: it then goes on in a thread of its own.
+pub(super) fn timed<T: Send + 'static>(
+    read: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let hangs = || io::Error::new(io::ErrorKind::TimedOut, "the file does not answer");
+    if HANGING.load(Ordering::Relaxed) >= MAX_HANGING {
+        return Err(hangs());
+    }
+    // Without a buffer, sending fails exactly when this function has given up.
+    let (done, result) = mpsc::sync_channel(0);
+    std::thread::Builder::new().name("file".into()).spawn(move || {
+        if done.send(read()).is_err() {
+            HANGING.fetch_sub(1, Ordering::Relaxed);
+        }
+    })?;
+    result.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+        HANGING.fetch_add(1, Ordering::Relaxed);
+        Err(hangs())
+    })
+}
+
+fn contents(file: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn not_regular() -> io::Error {
+    io::Error::other("not a regular file")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{fifo, tree};
+    use super::*;
+
+    #[test]
+    fn only_regular_files_below_the_root_are_read() {
+        let tree = tree(&[
+            ("secret", "of the host"),
+            ("root/etc/plain", "x"),
+            ("root/etc/absolute", "-> /etc/plain"),
+            ("root/etc/climbing", "-> ../../../../../etc/plain"),
+            ("root/etc/out", "-> ../../secret"),
+            ("root/etc/circle", "-> circle"),
+        ]);
+        fifo(&tree.path().join("root/etc/pipe"));
+        let read = |name: &str, links| below(&tree.path().join("root"), &format!("/etc/{name}"), links);
+        for name in ["plain", "absolute", "climbing"] {
+            assert_eq!(read(name, Links::Below).unwrap(), b"x", "{name}");
+        }
+        assert_eq!(read("plain", Links::Refused).unwrap(), b"x");
+        for name in ["absolute", "climbing", "out"] {
+            let error = read(name, Links::Refused).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::ELOOP), "{name}");
+        }
+        for name in ["out", "circle", "pipe", "", "none"] {
+            assert!(read(name, Links::Below).is_err(), "{name}");
+        }
+        assert!(regular(&tree.path().join("root/etc/pipe")).is_err());
+        assert!(regular(Path::new("/dev/zero")).is_err());
+        let long = File::create(tree.path().join("root/etc/long")).unwrap();
+        long.set_len(1 << 40).unwrap();
+        assert_eq!(read("long", Links::Below).unwrap().len() as u64, MAX_FILE);
+    }
+
+    #[test]
+    fn a_read_that_hangs_is_given_up() {
+        let (release, hold) = mpsc::channel::<()>();
+        let error = timed(move || hold.recv().map_err(|_| io::Error::other("released"))).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(timed(|| Ok(7)).unwrap(), 7, "others still are");
+        drop(release);
+    }
+}

@@ -1,0 +1,434 @@
+//! The lines at the top: source and time, counters, verdict, capture loss, screens.
+
+use ratatui::buffer::Buffer;
+use ratatui::text::Line;
+
+use crate::findings::{Finding, Health, Severity, Verdict};
+use crate::model::{Basis, Counts, Kind, Level};
+use crate::sample::SourceKind;
+use crate::tui::app::App;
+use crate::tui::column::compact;
+use crate::tui::data::Data;
+use crate::tui::layout::Layout;
+use crate::tui::screen::Screen;
+use crate::tui::screens::{findings, own_losses, time_range, trends};
+use crate::tui::table::Group;
+use crate::tui::timeline::End;
+use crate::tui::view::AsOf;
+use crate::tui::widgets::{Spans, cut, join, line, spark};
+use crate::tui::{names, theme};
+use crate::util::units;
+
+/// Cells of the sparkline among the figures.
+const SPARK: usize = 10;
+
+pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
+    title(buffer, at, app);
+    if let Some(data) = &app.view.data {
+        metrics(buffer, at, app, data);
+        verdict(buffer, at, app, data);
+        warning(buffer, at, data);
+    } else {
+        line(buffer, at.verdict, 0, &Line::styled(" waiting for the first sample…", theme::DIM));
+    }
+    tab_line(buffer, at, app);
+}
+
+fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
+    let mut right = Spans::default();
+    if let Some(data) = &app.view.data {
+        let model = &data.model;
+        if !matches!(model.basis, Basis::Unknown) {
+            right.push(format!("{}  ", time_range(model.basis)), theme::BOLD);
+        }
+        if let Some(time_ns) = app.view.clock_ns() {
+            // All times are; where there is little room the names of what is looked at matter more.
+            let zone = if at.title.width < NARROW { "  " } else { " UTC  " };
+            right.push(units::clock_utc(time_ns), theme::PLAIN).push(zone, theme::DIM);
+        }
+    }
+    let (text, style) = phase(app);
+    right.push(format!(" {text} "), style);
+    let width = usize::from(at.title.width);
+    let room = width.saturating_sub(right.width + 2);
+
+    let mut left = Spans::default();
+    left.push(" rocescope ", theme::SELECTED.patch(theme::BOLD)).push(" ", theme::PLAIN);
+    if let Some(data) = &app.view.data {
+        let kind = match data.model.kind {
+            SourceKind::Live => "live ",
+            SourceKind::Replay => "replay ",
+        };
+        if at.title.width >= NARROW {
+            left.push(kind, theme::DIM);
+        }
+        let inputs: Vec<String> = match data.model.kind {
+            SourceKind::Live => data.model.inputs.clone(),
+            // Where the files are matters less than what they are called.
+            SourceKind::Replay => data.model.inputs.iter().map(|path| file_name(path)).collect(),
+        };
+        let only = if app.view.options.source_filtered { " filtered" } else { "" };
+        let room = room.saturating_sub(left.width + only.len());
+        left.push(names::together(&inputs, room), theme::BOLD);
+        left.push(only, theme::text(Level::Warning));
+    }
+    line(buffer, at.title, 0, &left.into_line());
+    let x = at.title.width.saturating_sub(right.width.try_into().unwrap_or(u16::MAX));
+    let area = ratatui::layout::Rect { x, width: at.title.width - x, ..at.title };
+    line(buffer, area, 0, &right.into_line());
+}
+
+/// Below this width only what matters most is in the title.
+const NARROW: u16 = 72;
+
+fn file_name(path: &str) -> String {
+    path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(path).to_owned()
+}
+
+fn phase(app: &App) -> (String, ratatui::style::Style) {
+    // Against the snapshot of the pause, so that nothing moves while paused.
+    let back =
+        app.view.data.as_ref().map_or(0, |data| data.sample.time_ns.saturating_sub(data.model.time_ns));
+    let past = if back > 0 && app.view.timeline.shown_ns.is_some() {
+        format!(" −{}", units::duration(back))
+    } else {
+        String::new()
+    };
+    if let Some(to) = app.view.timeline.seek_ns {
+        return (format!("▶ to {}", units::clock_utc(to)), theme::badge(Level::Warning));
+    }
+    match (&app.view.timeline.end, app.view.timeline.paused) {
+        (Some(End::Failed(_)), _) => (format!("FAILED{past}"), theme::badge(Level::Critical)),
+        (Some(End::Done), _) => (format!("ENDED{past}"), theme::SELECTED),
+        (None, true) => (format!("PAUSED{past}"), theme::badge(Level::Warning)),
+        (None, false) => match app.view.timeline.speed {
+            Some(speed) if speed.is_infinite() => ("▶ max".into(), theme::BOLD),
+            Some(speed) => (format!("▶ {speed}x"), theme::BOLD),
+            None => ("▶".into(), theme::BOLD),
+        },
+    }
+}
+
+fn part(text: impl Into<String>, style: ratatui::style::Style) -> Spans {
+    let mut spans = Spans::default();
+    spans.push(text, style);
+    spans
+}
+
+/// A counter with its name, dim when it is zero or unknown. Only findings say whether it is a problem.
+fn figure(name: &str, value: String) -> Spans {
+    let mut spans = Spans::default();
+    let style = match value.as_str() {
+        "0" | "0 %" | "0 /s" | units::UNKNOWN => theme::DIM,
+        _ => theme::BOLD,
+    };
+    spans.push(format!("{name} "), theme::DIM).push(value, style);
+    spans
+}
+
+fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
+    let dedup = &data.model.dedup;
+    let delta = dedup.delta;
+    let unknown = || units::UNKNOWN.to_owned();
+    let rate = delta.map_or_else(unknown, |d| units::bit_rate(d.bits_per_s()));
+    let mut first = part(format!(" {rate:>9} "), theme::BOLD);
+    let values = trends::values(&app.view, SPARK, |point| point.per_second(|c| c.bytes));
+    let max = values.iter().flatten().copied().fold(0.0, f64::max);
+    first.push(format!("{:>SPARK$}", spark(&values, max)), theme::BAR);
+    let mut packet_rate = part(delta.map_or_else(unknown, |d| compact(d.packets_per_s())), theme::BOLD);
+    packet_rate.push(" pkt/s", theme::DIM);
+    if dedup.taps > 1 {
+        packet_rate.push(format!(", deduplicated across {} taps", dedup.taps), theme::DIM);
+    }
+
+    let now = delta.and_then(|d| d.counts.ce_ratio());
+    let ce_off = delta.is_some_and(|d| d.counts.packets > 0) && now.is_none();
+    let ce = if ce_off { "ECN off".to_owned() } else { units::ratio(now) };
+    let cnp = delta.map_or_else(unknown, |d| format!("{}/s", compact(d.cnp_per_s())));
+    let cnp = if cnp == "0/s" { part("CNP 0/s", theme::DIM) } else { figure("CNP", cnp) };
+    let count = |name, of: fn(&Counts) -> u64| {
+        figure(name, delta.map_or_else(unknown, |d| compact(of(&d.counts) as f64)))
+    };
+    let mut parts = vec![
+        first,
+        packet_rate,
+        figure("CE", ce),
+        cnp,
+        count("lost", |c| c.lost),
+        count("RNR", |c| c.rnr),
+        count("NAK", Counts::naks),
+        count("RETX", |c| c.repeats),
+        count("gaps", |c| c.gaps),
+        figure("total: RoCE", units::bytes(dedup.total.bytes)),
+        figure("lost", compact(dedup.total.lost as f64)),
+        figure("CNPs", compact(dedup.total.cnp as f64)),
+    ];
+    if dedup.total.late > 0 {
+        // Beside the loss that it is not.
+        parts.insert(5, count("reordered", |c| c.late));
+    }
+    if let Some(seen) = coverage(app, at.metrics.width >= WIDE) {
+        // Right behind the rates: everything else is of what was seen.
+        parts.insert(2, seen);
+    }
+    let (spans, _) = join(parts, usize::from(at.metrics.width), " │ ");
+    line(buffer, at.metrics, 0, &spans.into_line());
+}
+
+/// How much of what the NICs carried was seen, since the start: the worst port.
+/// `long`: there is room to say where the reason is.
+fn coverage(app: &App, long: bool) -> Option<Spans> {
+    // It is known of the newest readings only.
+    let coverage = &app.view.analysis.as_ref().filter(|_| !app.view.past())?.report.facts.coverage;
+    let worst = crate::analysis::worst_coverage(coverage)?;
+    let level = if worst < crate::analysis::WHOLE { Level::Warning } else { Level::Fine };
+    // A little above 1 is a matter of when the two were read.
+    let mut spans = Spans::default();
+    spans.push("captured ", theme::DIM).push(units::ratio(Some(worst.min(1.0))), theme::text(level));
+    if long && level == Level::Warning {
+        spans.push(" (8)", theme::DIM);
+    }
+    Some(spans)
+}
+
+/// The line that says how it is: badges of the active findings, and the title of the worst.
+fn verdict(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
+    let width = usize::from(at.verdict.width);
+    line(buffer, at.verdict, 0, &headline(app, data, width).into_line());
+}
+
+fn headline(app: &App, data: &Data, width: usize) -> Spans {
+    if let Some(spans) = nothing(data) {
+        return spans;
+    }
+    let Some(concluded) = app.view.concluded() else {
+        return part(" analysing…", theme::DIM);
+    };
+    if let AsOf::Later(_) = concluded.as_of {
+        return part(" no findings are kept of this time", theme::DIM);
+    }
+    let verdict = Verdict::of(concluded.findings);
+    match (verdict.health, verdict.worst) {
+        (Health::Degraded | Health::Critical, Some(worst)) => badges(concluded.findings, worst, width),
+        (Health::Recovered, Some(worst)) => recovered(concluded.findings, &verdict, worst, width),
+        _ => {
+            let mut spans = fine("HEALTHY");
+            let sentence = verdict.sentence.trim_start_matches("Healthy: ");
+            let flows = units::plural(data.model.dedup.flows as u64, "flow");
+            spans.push(format!(" {sentence} · {flows}"), theme::PLAIN);
+            spans
+        }
+    }
+}
+
+/// What stands in place of the verdict where there are no packets to judge.
+fn nothing(data: &Data) -> Option<Spans> {
+    if data.model.total.packets > 0 {
+        return None;
+    }
+    let hidden = data.sample.devices.ports.iter().any(|port| port.hidden);
+    let (badge, text) = if hidden {
+        (" ○ COUNTERS ONLY ", " hardware-offloaded RoCE bypasses XDP and TC; NIC counters: screen 5")
+    } else {
+        (" ○ NO RoCE ", " no RoCE packets captured")
+    };
+    let mut spans = part(badge, theme::SELECTED);
+    spans.push(text, theme::PLAIN);
+    Some(spans)
+}
+
+fn fine(word: &str) -> Spans {
+    badge(Level::Fine, word)
+}
+
+/// Everything has ended: how much, and the worst of it.
+fn recovered(all: &[Finding], verdict: &Verdict<'_>, worst: &Finding, width: usize) -> Spans {
+    let mut spans = fine("HEALTHY NOW");
+    spans.push(format!(" {}", verdict.sentence.trim_start_matches("Healthy now: ")), theme::PLAIN);
+    let ended = findings::ended(all).into_iter().next().unwrap_or_default();
+    let room = width.saturating_sub(spans.width + 2);
+    spans.push(format!(": {}", cut(&format!("{ended}: {}", worst.title), room, false)), theme::PLAIN);
+    spans
+}
+
+/// What is active, each kind once; then the worst finding's title, and what ended as far as there is room.
+fn badges(all: &[Finding], worst: &Finding, width: usize) -> Spans {
+    /// Columns of a title that are worth their room.
+    const TITLE: usize = 24;
+    let mut kinds: Vec<(Kind, Level)> = Vec::new();
+    for finding in all.iter().filter(|finding| finding.active && finding.severity > Severity::Info) {
+        if let Some(kind) = Kind::of(finding.id)
+            && !kinds.iter().any(|(known, _)| *known == kind)
+        {
+            kinds.push((kind, finding.severity.into()));
+        }
+    }
+    let parts = |long: bool| -> Vec<Spans> {
+        let word = |kind: Kind| if long { kind.badge() } else { kind.word() };
+        kinds.iter().map(|(kind, level)| badge(*level, word(*kind))).collect()
+    };
+    // Whole names where they leave room for the title, else words, so that none is hidden.
+    let (mut spans, mut left_out) = join(parts(true), width.saturating_sub(TITLE), " ");
+    if left_out > 0 {
+        (spans, left_out) = join(parts(false), width.saturating_sub(4), " ");
+    }
+    if left_out > 0 {
+        spans.push(format!("  +{left_out}"), theme::BOLD);
+        return spans;
+    }
+    let room = width.saturating_sub(spans.width + 2);
+    if room >= TITLE {
+        spans.push(format!("  {}", cut(&worst.title, room, false)), theme::PLAIN);
+    }
+    for text in findings::ended(all) {
+        if spans.width + 3 + text.chars().count() > width {
+            break;
+        }
+        spans.push(format!(" · {text}"), theme::DIM);
+    }
+    spans
+}
+
+fn badge(level: Level, word: &str) -> Spans {
+    part(format!(" {} {word} ", theme::symbol(level)), theme::badge(level))
+}
+
+fn warning(buffer: &mut Buffer, at: &Layout, data: &Data) {
+    let lost = &data.model.lost;
+    if !lost.any() {
+        return;
+    }
+    let word = if data.model.losing { "DROPPING NOW" } else { "CAPTURE INCOMPLETE" };
+    let mut spans = badge(Level::Warning, word);
+    spans.push(format!(" {}", own_losses(lost)), theme::BOLD);
+    spans.push("; loss may be a capture artefact", theme::PLAIN);
+    line(buffer, at.warning, 0, &spans.into_line());
+}
+
+/// From this width on there is room for reasons beside the figures.
+const WIDE: u16 = 110;
+/// From this width on tabs have a space at both sides.
+const SPACED: u16 = 90;
+/// From this width on tabs have their names in full.
+const NAMED: u16 = 72;
+
+/// The screens' names, and where they stand: columns of the screen.
+#[must_use]
+pub(in crate::tui) fn tabs(app: &App) -> Vec<(std::ops::Range<u16>, Screen)> {
+    let mut x = 0;
+    let tabs = Screen::ALL.into_iter().map(|screen| {
+        let width = tab(app, screen).chars().count();
+        let start = x;
+        x += u16::try_from(width).unwrap_or(0);
+        (start..x, screen)
+    });
+    tabs.collect()
+}
+
+/// Number and name of a screen; on narrow terminals the number alone for all screens but the one shown.
+fn tab(app: &App, screen: Screen) -> String {
+    let number = screen as usize + 1;
+    if app.view.size.0 >= SPACED {
+        format!(" {number} {} ", screen.title())
+    } else if app.view.size.0 >= NAMED || screen == app.view.screen {
+        format!(" {number} {}", screen.title())
+    } else {
+        format!(" {number}")
+    }
+}
+
+/// Why not all rows or events are shown; `None` when all are.
+fn chosen(app: &App) -> Option<String> {
+    let table = matches!(app.view.screen, Screen::Qps | Screen::Detail);
+    let mut why = Vec::new();
+    if let (true, Some(focus)) = (table, &app.screens.flows.focus) {
+        why.push(focus.about.clone());
+    }
+    if table && app.screens.flows.only_marked {
+        why.push("marked".to_owned());
+    }
+    // While it is typed it may make no sense yet.
+    if !app.view.filter.text.is_empty()
+        && app.view.filter.query.error.is_none()
+        && (table || app.view.screen == Screen::Events)
+    {
+        why.push(format!("\"{}\"", app.view.filter.text));
+    }
+    (!why.is_empty()).then(|| why.join(", "))
+}
+
+/// The filter, focus or marks in force with the number of rows they leave, in `room` columns; empty without any.
+fn selection(app: &App, room: usize) -> Spans {
+    /// Letters of a filter where there is room for more than that.
+    const LONGEST: usize = 30;
+    let mut spans = Spans::default();
+    let Some(why) = chosen(app) else { return spans };
+    let (shown, of) = match app.view.screen {
+        Screen::Events => (app.view.event_count(), app.view.log.len()),
+        _ => app.screens.flows.queue_pairs(&app.view),
+    };
+    let count = format!(" {} of {}", compact(shown as f64), compact(of as f64));
+    let letters = room.saturating_sub(count.chars().count()).min(LONGEST);
+    spans.push(cut(&why, letters, false), theme::text(Level::Warning)).push(count, theme::PLAIN);
+    spans
+}
+
+/// The same, and the sort order, for the last line of terminals whose tabs leave no room for it.
+pub(super) fn selection_below(app: &App) -> Option<Spans> {
+    let end = tabs(app).last().map_or(0, |(area, _)| area.end);
+    let room = usize::from(app.view.size.0.saturating_sub(end + 1));
+    if room > BESIDE_TABS {
+        return None;
+    }
+    let mut spans = selection(app, usize::from(app.view.size.0 / 3));
+    let sort = format!("{} {}", app.screens.flows.sorted_by(), arrow(app));
+    if app.view.screen == Screen::Qps && sort.chars().count() > room {
+        let gap = if spans.width > 0 { "  " } else { "" };
+        spans.push(format!("{gap}sort {sort}"), theme::DIM);
+    }
+    (spans.width > 0).then_some(spans)
+}
+
+fn arrow(app: &App) -> &'static str {
+    if app.screens.flows.sort.descending { "↓" } else { "↑" }
+}
+
+/// With fewer columns than this beside the tabs, the filter in force is shown in the last line.
+const BESIDE_TABS: usize = 16;
+
+/// What stands at the right of the screens' names, as far as there is room: what of all is shown and why,
+/// grouping, sorting.
+fn right_of_tabs(app: &App, room: usize) -> Spans {
+    let mut all = if room > BESIDE_TABS { selection(app, room.saturating_sub(1)) } else { Spans::default() };
+    if app.view.screen != Screen::Qps {
+        return all;
+    }
+    let arrow = arrow(app);
+    let sort = app.screens.flows.sorted_by();
+    let mut forms =
+        vec![format!("sort {sort} {arrow} "), format!("{sort} {arrow} "), format!("{sort} {arrow}")];
+    if app.screens.flows.group != Group::None {
+        // The title of the first column says it as well.
+        forms.insert(0, format!("by {}  sort {sort} {arrow} ", app.screens.flows.group.title()));
+    }
+    let gap = if all.width > 0 { "  " } else { "" };
+    let left = room.saturating_sub(all.width + gap.len());
+    if let Some(form) = forms.into_iter().find(|form| form.chars().count() <= left) {
+        all.push(gap, theme::PLAIN).push(form, theme::DIM);
+    }
+    all
+}
+
+fn tab_line(buffer: &mut Buffer, at: &Layout, app: &App) {
+    for (area, screen) in tabs(app) {
+        let style = if screen == app.view.screen { theme::SELECTED.patch(theme::BOLD) } else { theme::PLAIN };
+        let place = ratatui::layout::Rect { x: area.start, width: area.end - area.start, ..at.tabs };
+        line(buffer, place, 0, &Line::styled(tab(app, screen), style));
+    }
+    let end = tabs(app).last().map_or(0, |(area, _)| area.end);
+    let free = at.tabs.width.saturating_sub(end + 1);
+    let right = right_of_tabs(app, usize::from(free));
+    let width = free.min(u16::try_from(right.width).unwrap_or(free));
+    let area = ratatui::layout::Rect { x: at.tabs.width - width, width, ..at.tabs };
+    line(buffer, area, 0, &right.into_line());
+}

@@ -1,0 +1,71 @@
+//! The help of a screen, from the tables of keys, states, columns and events.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+
+use crate::model::Kind;
+use crate::tui::column::COLUMNS;
+use crate::tui::key::KEYMAP;
+use crate::tui::log::CLASSES;
+use crate::tui::query;
+use crate::tui::screen::{Screen, Screens};
+use crate::tui::theme;
+use crate::tui::view::View;
+use crate::tui::widgets::{Spans, WIDEST, overlay};
+use crate::util::wrap::wrap;
+
+const NAMES: usize = 18;
+
+/// All lines of the help for the screen shown.
+#[must_use]
+pub(in crate::tui) fn lines(view: &View) -> Vec<Line<'static>> {
+    let screen = view.screen;
+    // The box is as wide as the screen up to a limit, with a border on both sides.
+    let width = usize::from(view.size.0.min(WIDEST).saturating_sub(2)).saturating_sub(NAMES + 3);
+    let entry = |name: &str, text: &'static str| entry(name, text, width);
+    let title = format!("Keys of this screen: {}", screen.title());
+    let mut lines = vec![Line::styled(title, theme::BOLD)];
+    // What is of this screen alone comes first.
+    for own in [true, false] {
+        let bindings = KEYMAP.iter().filter(|b| b.on.has(screen) && (b.on != Screens::ALL) == own);
+        lines.extend(bindings.flat_map(|b| entry(&view.options.keys.shown(b), b.help)));
+    }
+    let mut section = |title: &'static str, entries: Vec<Line<'static>>| {
+        lines.push(Line::default());
+        lines.push(Line::styled(title, theme::BOLD));
+        lines.extend(entries);
+    };
+    if matches!(screen, Screen::Qps | Screen::Events | Screen::Overview) {
+        section("Filter", query::help().flat_map(|(text, help)| entry(text, help)).collect());
+    }
+    if matches!(screen, Screen::Qps | Screen::Overview) {
+        let states = Kind::ALL.iter().flat_map(|kind| entry(kind.word(), kind.meaning())).collect();
+        section(
+            "States: the worst finding that names the flow (upper case: active, lower case: past)",
+            states,
+        );
+        let columns = COLUMNS
+            .iter()
+            .flat_map(|column| entry(&format!("{} {}", column.title, column.name), column.help));
+        section("Columns and their names in filters; wider terminals show more", columns.collect());
+    }
+    if screen == Screen::Events {
+        section("Events", CLASSES.iter().flat_map(|class| entry(class.word, class.help)).collect());
+    }
+    lines
+}
+
+fn entry(name: &str, text: &'static str, width: usize) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    for (at, part) in wrap(text, width).into_iter().enumerate() {
+        let mut spans = Spans::default();
+        spans.push(format!("  {:<NAMES$} ", if at == 0 { name } else { "" }), theme::BOLD);
+        lines.push(spans.push(part, theme::PLAIN).clone().into_line());
+    }
+    lines
+}
+
+pub(super) fn render(buffer: &mut Buffer, screen: Rect, view: &View, top: usize) {
+    overlay(buffer, screen, " Help ", &lines(view), top);
+}

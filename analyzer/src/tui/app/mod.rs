@@ -1,0 +1,276 @@
+//! The terminal UI as one state: the screens with what they share, and its changes by samples, events and notices. No I/O,
+//! no clock.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `keys`, [`mouse`], `time`, `export` | changes by keys and the mouse; files that keys write |
+//! | `refresh` | the values shown, made again after a change |
+//! | `draw`, `header`, `status`, `help` | the picture: the frame around the screens, and boxes over them |
+
+mod draw;
+mod export;
+mod header;
+mod help;
+mod keys;
+pub mod mouse;
+mod refresh;
+mod status;
+mod time;
+
+use std::sync::Arc;
+
+pub use self::draw::{draw, render};
+use super::Options;
+use super::analysis::{Analysis, Analyst, Ask};
+use super::cursor::Cursor;
+pub use super::data::Data;
+pub use super::export::File;
+use super::log::{EntryAt, Log};
+pub use super::overlay::{Opened, Overlay};
+use super::preparation::{Preparation, Prepared};
+use super::prompt::Prompt;
+use super::screen::Screen;
+use super::screens::{Screens, packet};
+pub use super::timeline::End;
+use super::view::View;
+use crate::model::TimeRange;
+use crate::sample::{EventSample, Sample};
+use crate::source::feed::Command;
+use crate::util::deferred::{Deferred, discard};
+
+/// Action of the loop after a key.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Nothing.
+    None,
+    /// Draw.
+    Draw,
+    /// Clear the terminal and draw.
+    Redraw,
+    /// Send the source a command, and draw.
+    Send(Command),
+    /// Have the newest sample analysed again, and draw.
+    Analyse,
+    /// Write a file, say so, and draw.
+    Write(File),
+    /// Go to the background, as job control does.
+    Suspend,
+    /// Leave.
+    Quit,
+}
+
+/// The state of the terminal UI.
+#[derive(Debug)]
+pub struct App {
+    /// The state that screens share.
+    pub view: View,
+    /// The screens' own states.
+    pub screens: Screens,
+    /// The screen that Esc leads to from the details.
+    pub back_to: Screen,
+    /// The box over the screen.
+    pub overlay: Overlay,
+    /// The line that is being typed.
+    pub prompt: Option<Prompt>,
+}
+
+impl App {
+    /// Nothing seen yet.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self {
+            screens: Screens::new(&options),
+            view: View::new(options),
+            back_to: Screen::Qps,
+            overlay: Overlay::None,
+            prompt: None,
+        }
+    }
+
+    /// Scope of the next analysis.
+    #[must_use]
+    pub fn ask(&self) -> Ask {
+        Ask { range: self.view.range, uplinks: self.screens.links.uplinks }
+    }
+
+    /// The opened event, and its entry; `None` when none is open, or it is not kept any more.
+    #[must_use]
+    pub fn opened(&self) -> Option<(&EventSample, EntryAt<'_>)> {
+        let Overlay::Packet(opened) = self.overlay else { return None };
+        packet::event(&self.view, opened)
+    }
+
+    /// The terminal has another size.
+    pub fn on_resize(&mut self, width: u16, height: u16) {
+        self.view.size = (width, height);
+        self.keep_in_view();
+    }
+
+    /// The work that a new sample needs before [`on_prepared`](Self::on_prepared) takes it.
+    #[must_use]
+    pub fn preparation(&self, sample: Arc<Sample>, last: bool) -> Preparation {
+        let wanted = last || self.view.moves();
+        let range = if last { TimeRange::All } else { self.view.range };
+        Preparation {
+            sample,
+            last,
+            history: self.view.timeline.history.clone(),
+            range: wanted.then_some(range),
+            texts: self.view.filter.texts.clone(),
+            matrix: self.view.screen == Screen::Matrix,
+            options: self.view.options.report.clone(),
+        }
+    }
+
+    /// Takes a sample. While the view is paused it goes into the history alone.
+    pub fn on_sample(&mut self, sample: Arc<Sample>) {
+        let prepared = self.preparation(sample, false).run();
+        self.on_prepared(prepared);
+    }
+
+    /// Takes a sample that is prepared.
+    pub fn on_prepared(&mut self, prepared: Prepared) {
+        let Prepared { sample, last, next, values, texts, idle } = prepared;
+        self.view.filter.texts = texts;
+        if self.view.newest.as_ref().is_some_and(|newest| newest.time_ns > sample.time_ns) {
+            // A replay restarted.
+            self.forget_events();
+            self.view.analysis = None;
+        }
+        self.on_events(&idle);
+        if let Some(next) = next {
+            self.view.timeline.history.append(next, &sample, last);
+            self.view.log.settle(sample.time_ns);
+        }
+        self.view.timeline.trail.push(&sample.devices);
+        let seeking = self.view.timeline.seek_ns.is_some();
+        self.view.timeline.seek_ns = self.view.timeline.seek_ns.filter(|to| sample.time_ns < *to);
+        self.view.newest = Some(Deferred::new(sample));
+        if !self.view.timeline.paused {
+            self.recompute_from(values, true);
+        } else if seeking {
+            // On the way the picture moves; where the way ends it stands still again.
+            self.view.timeline.paused = false;
+            self.recompute_from(values, true);
+            self.view.timeline.paused = true;
+            if self.view.timeline.seek_ns.is_none() {
+                self.pin();
+            }
+        } else if self.view.data.is_none() {
+            self.recompute_from(values, true);
+            self.pin();
+        }
+    }
+
+    /// Takes new events, in order.
+    pub fn on_events(&mut self, events: &[EventSample]) {
+        if self.view.timeline.paused && self.view.timeline.seek_ns.is_none() {
+            self.view.timeline.hold_back(events);
+            return;
+        }
+        let top = self.view.log.latest().next().map(|entry| entry.number);
+        for event in events {
+            let history = &self.view.timeline.history;
+            let before = event.time_ns.checked_sub(1).and_then(|before| history.at_time(before));
+            let snapshot = before.and_then(|at| history.get(at));
+            self.view.log.push(event, snapshot.map_or(0, |snapshot| snapshot.time_ns));
+        }
+        self.find_rows();
+        // A user who looks at older entries keeps looking at them.
+        let cursor = &mut self.screens.events.cursor;
+        if cursor.offset > 0 || cursor.selected.is_some() {
+            let new = self.view.log.latest().take_while(|entry| Some(entry.number) != top);
+            let new = new.filter(|entry| self.view.lets_through(entry, &entry.latest)).count();
+            cursor.offset += new;
+            cursor.selected = cursor.selected.map(|at| at + new);
+        }
+        self.keep_in_view();
+    }
+
+    /// The source restarts: everything that was seen is still to come.
+    pub fn on_restart(&mut self) {
+        self.forget_events();
+        self.view.timeline.history.clear();
+        (self.view.newest, self.view.analysis) = (None, None);
+    }
+
+    /// Everything that was seen is still to come: no event of it is listed or open.
+    fn forget_events(&mut self) {
+        self.view.log = Log::default();
+        drop(self.view.timeline.take_waiting());
+        self.view.timeline.shown_ns = None;
+        self.screens.events.cursor = Cursor::default();
+        self.screens.detail.marked = None;
+        if matches!(self.overlay, Overlay::Packet(_)) {
+            self.overlay = Overlay::None;
+        }
+    }
+
+    /// Takes conclusions.
+    pub fn on_analysis(&mut self, analysis: Analysis) {
+        // Conclusions of a time that a replay has gone back behind are void.
+        if self.view.newest.as_ref().is_none_or(|newest| newest.time_ns < analysis.time_ns) {
+            discard(analysis);
+            return;
+        }
+        if let Some(entropy) = analysis.entropy {
+            self.view.timeline.history.set_entropy(analysis.time_ns, entropy);
+        }
+        self.view.timeline.history.set_conclusions(Arc::clone(&analysis.conclusions));
+        if !self.view.timeline.paused || self.view.analysis.is_none() {
+            self.view.analysis = Some(Deferred::new(Arc::new(analysis)));
+            self.judge();
+            self.arrange(true);
+        } else {
+            discard(analysis);
+        }
+    }
+
+    /// Takes a sentence for the user.
+    pub fn on_notice(&mut self, notice: String) {
+        self.view.messages.notice(notice);
+    }
+
+    /// The source is done: values become those of the whole run.
+    pub fn on_end(&mut self, end: End) {
+        let newest = self.view.newest.as_deref();
+        let prepared = newest.map(|newest| self.preparation(Arc::clone(newest), true).run());
+        self.on_ended(end, prepared);
+    }
+
+    /// The same, with the last sample prepared.
+    pub fn on_ended(&mut self, end: End, prepared: Option<Prepared>) {
+        let timeline = &mut self.view.timeline;
+        timeline.end = Some(end);
+        timeline.paused = false;
+        (timeline.shown_ns, timeline.seek_ns) = (None, None);
+        self.view.range = TimeRange::All;
+        let waiting = self.view.timeline.take_waiting();
+        self.on_events(&waiting);
+        if let Some(prepared) = prepared {
+            self.on_prepared(prepared);
+        }
+    }
+
+    /// Stays at the snapshot that is shown now.
+    pub(in crate::tui) fn pin(&mut self) {
+        let now = self.view.data.as_ref().map(|data| data.model.time_ns);
+        self.view.timeline.shown_ns = self.view.timeline.shown_ns.or(now);
+    }
+
+    /// Shows the newest values again, with all events that came meanwhile.
+    pub(in crate::tui) fn unpin(&mut self) {
+        self.view.timeline.shown_ns = None;
+        let waiting = self.view.timeline.take_waiting();
+        self.on_events(&waiting);
+        self.recompute(true);
+    }
+
+    /// Draws conclusions from the newest sample at once; for callers without a thread for it.
+    pub fn analyse_with(&mut self, analyst: &mut Analyst) {
+        if let Some(sample) = self.view.newest.as_deref().cloned() {
+            let ask = self.ask();
+            self.on_analysis(analyst.analyse(&sample, ask));
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The last line: prompt, answer, notice or key hints.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::App;
+use crate::model::Level;
+use crate::sample::SourceKind;
+use crate::tui::key::Input;
+use crate::tui::prompt::{Prompt, Purpose};
+use crate::tui::screens::Hint;
+use crate::tui::theme;
+use crate::tui::timeline::End;
+use crate::tui::widgets::{Spans, cut, join, line};
+
+pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
+    if let Some(prompt) = &app.prompt {
+        line(buffer, area, 0, &typed(app, prompt).into_line());
+        return;
+    }
+    let mut spans = Spans::default();
+    // Always visible.
+    let key = |input| app.view.options.keys.first(input);
+    let way_out = format!("  {} help  {} quit ", key(Input::Help), key(Input::Quit));
+    let room = usize::from(area.width).saturating_sub(way_out.chars().count());
+    if let Some(answer) = &app.view.messages.answer {
+        spans.push(format!(" {}", cut(answer, room.saturating_sub(1), false)), theme::BOLD);
+    } else if app.awaited() {
+        spans.push(" updating… (showing previous values)", theme::BOLD);
+    } else if let (true, Some(notice)) = (app.view.messages.unread, app.view.messages.notices.back()) {
+        spans.push(" ! ", theme::badge(Level::Warning));
+        spans.push(format!(" {}", cut(notice, room.saturating_sub(5), false)), theme::PLAIN);
+    } else if let Some(End::Failed(error)) = &app.view.timeline.end {
+        spans.push(" ✖ ", theme::badge(Level::Critical));
+        spans.push(format!(" {}", cut(error, room.saturating_sub(5), false)), theme::PLAIN);
+    } else {
+        let chosen = super::header::selection_below(app);
+        if let Some(chosen) = chosen {
+            spans.push(" ", theme::PLAIN).append(chosen);
+        }
+        let rest = hints(app, room.saturating_sub(spans.width));
+        spans.append(rest);
+    }
+    let gap = room.saturating_sub(spans.width);
+    spans.push(" ".repeat(gap), theme::PLAIN).push(way_out, theme::BOLD);
+    line(buffer, area, 0, &spans.into_line());
+}
+
+/// The line that is typed.
+fn typed(app: &App, prompt: &Prompt) -> Spans {
+    let (name, hint) = match prompt.purpose {
+        Purpose::Filter => (" filter: ", "  Enter apply · Esc cancel"),
+        Purpose::GoTo => (" go to: ", "  12:00:05, +30 (from the start), -30 (from here)"),
+    };
+    let mut spans = Spans::default();
+    spans.push(name, theme::BOLD).push(prompt.text.clone(), theme::PLAIN);
+    spans.push("█", theme::PLAIN);
+    match &app.view.filter.query.error {
+        Some(error) if prompt.purpose == Purpose::Filter => {
+            spans.push(format!("  {}", error.one_line()), theme::text(Level::Warning));
+        }
+        _ => {
+            spans.push(hint, theme::DIM);
+        }
+    }
+    spans
+}
+
+fn hints(app: &App, width: usize) -> Spans {
+    let timeline = &app.view.timeline;
+    let replay =
+        timeline.end.is_none() && timeline.speed.is_some() && app.view.kind() == Some(SourceKind::Replay);
+    let mut hints: Vec<Hint> = vec![(&[Input::NextScreen], "screens")];
+    // Keys of the screen first; others where there is room.
+    let (first, rest) = app.screens.page(app.view.screen).hints(&app.view);
+    hints.extend(first);
+    match (&timeline.end, timeline.paused) {
+        (Some(_), _) => {}
+        (None, true) => hints.push((&[Input::Pause], "resume")),
+        (None, false) => hints.push((&[Input::Pause], "pause")),
+    }
+    if timeline.still() {
+        hints.push((&[Input::Earlier, Input::Later], "step"));
+    }
+    hints.extend(rest);
+    hints.push((&[Input::TimeRange], "time range"));
+    if replay {
+        hints.push((&[Input::Faster, Input::Slower], "speed"));
+    }
+    hints.push((&[Input::ExportCsv], "export"));
+    let parts = hints.into_iter().map(|(inputs, meaning)| {
+        let keys: Vec<String> = inputs.iter().map(|input| app.view.options.keys.first(*input)).collect();
+        let mut spans = Spans::default();
+        spans.push(format!(" {} ", keys.join(" ")), theme::BOLD).push(meaning, theme::DIM);
+        spans
+    });
+    join(parts.collect(), width, " ").0
+}

@@ -1,0 +1,346 @@
+//! Slow work beside the screen, so that a key is answered meanwhile: samples, values that a key asks for, files, findings,
+//! and freeing memory.
+//!
+//! Each kind of work has a slot of its own, and a newer piece of work replaces one that still waits there; files alone all
+//! get written. Two threads take from the slots: an analysis of 65,536 flows lasts longer than a key may wait for its values,
+//! so it has the second for itself.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::mpsc::{self, Receiver, RecvError, Sender, TryRecvError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::files;
+use super::wait::Waker;
+use crate::report;
+use crate::sample::Sample;
+use crate::tui::analysis::{Analysis, Analyst, Ask};
+use crate::tui::data::{Data, Wanted};
+use crate::tui::export::File;
+use crate::tui::preparation::{Preparation, Prepared};
+use crate::util::background;
+use crate::util::deferred::{self, discard};
+
+/// An analysis is followed by this many times its duration without one, so that it takes a small part of a processor.
+const REST: u32 = 24;
+/// The longest such pause.
+const LONGEST_REST: Duration = Duration::from_secs(60);
+
+/// Result of a piece of work.
+#[derive(Debug)]
+pub(in crate::tui) enum Done {
+    /// A sample, ready for the state.
+    Sample(Box<Prepared>),
+    /// Values that a key asked for; `None` when there is no such snapshot.
+    Values(Option<Box<Data>>),
+    /// Conclusions.
+    Analysis(Box<Analysis>),
+    /// The sentence about a file.
+    Written(String),
+    /// A thread panicked.
+    Failed,
+}
+
+/// Work of the first thread.
+enum Work {
+    Sample(Box<Preparation>),
+    Values(Box<Wanted>),
+    Write(Box<File>),
+    Free(Vec<Box<dyn Any + Send>>),
+}
+
+/// A sample to be analysed.
+struct Request {
+    sample: Arc<Sample>,
+    ask: Ask,
+    /// True if the user waits for it.
+    urgent: bool,
+}
+
+/// Work that waits.
+#[derive(Default)]
+struct Slots {
+    sample: Option<Box<Preparation>>,
+    values: Option<Box<Wanted>>,
+    analysis: Option<Request>,
+    files: VecDeque<File>,
+    discarded: Vec<Box<dyn Any + Send>>,
+    /// True if the view is gone.
+    closed: bool,
+}
+
+impl Slots {
+    /// The most urgent work of the first thread.
+    fn take(&mut self) -> Option<Work> {
+        let values = self.values.take().map(Work::Values);
+        let next = values.or_else(|| self.sample.take().map(Work::Sample));
+        let next = next.or_else(|| self.files.pop_front().map(|file| Work::Write(Box::new(file))));
+        next.or_else(|| (!self.discarded.is_empty()).then(|| Work::Free(std::mem::take(&mut self.discarded))))
+    }
+}
+
+#[derive(Default)]
+struct Shared {
+    slots: Mutex<Slots>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn slots(&self) -> MutexGuard<'_, Slots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Slots)) {
+        change(&mut self.slots());
+        self.changed.notify_all();
+    }
+
+    /// The next work of the first thread; `None` when the view is gone.
+    fn next(&self) -> Option<Work> {
+        let mut slots = self.slots();
+        while !slots.closed {
+            if let Some(work) = slots.take() {
+                return Some(work);
+            }
+            slots = self.changed.wait(slots).unwrap_or_else(PoisonError::into_inner);
+        }
+        None
+    }
+
+    /// The next analysis: after `rested` unless it is urgent; `None` when the view is gone.
+    fn next_analysis(&self, rested: Instant) -> Option<Request> {
+        let mut slots = self.slots();
+        while !slots.closed {
+            let wait = rested.saturating_duration_since(Instant::now());
+            slots = match &slots.analysis {
+                Some(request) if request.urgent || wait.is_zero() => return slots.analysis.take(),
+                Some(_) => self.changed.wait_timeout(slots, wait).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.changed.wait(slots).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+        None
+    }
+}
+
+/// The thread's way to the view.
+struct Results {
+    done: Sender<Done>,
+    waker: Waker,
+}
+
+impl Results {
+    fn send(&self, done: Done) {
+        // A view that is gone needs no results.
+        let _ = self.done.send(done);
+        self.waker.wake();
+    }
+}
+
+impl Drop for Results {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.send(Done::Failed);
+        }
+    }
+}
+
+/// The view's end.
+pub(in crate::tui) struct Background {
+    shared: Arc<Shared>,
+    done: Receiver<Done>,
+    /// True if a sample or values are under way: one at a time, so that all stays in order.
+    busy: bool,
+    /// Files that are not written yet.
+    files: usize,
+    _discarded: deferred::Registration,
+}
+
+impl Background {
+    /// Starts the threads, which end when this is dropped. `waker` makes what wakes the view up.
+    ///
+    /// # Errors
+    /// An error if there is no thread to be had.
+    pub(in crate::tui) fn start(
+        options: report::Options,
+        waker: impl Fn() -> anyhow::Result<Waker>,
+    ) -> anyhow::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let (sender, done) = mpsc::channel();
+        let first = (Arc::clone(&shared), Results { done: sender.clone(), waker: waker()? });
+        let second = (Arc::clone(&shared), Results { done: sender, waker: waker()? });
+        let sink = Arc::clone(&shared);
+        let registration =
+            deferred::send_discarded_to(move |value| sink.change(|slots| slots.discarded.push(value)));
+        let background = Self { shared, done, busy: false, files: 0, _discarded: registration };
+        thread::Builder::new().name("background".into()).spawn(move || serve(&first.0, &first.1))?;
+        thread::Builder::new()
+            .name("analysis".into())
+            .spawn(move || serve_analyses(&second.0, &second.1, options))?;
+        Ok(background)
+    }
+
+    /// True if a sample or values are under way.
+    pub(in crate::tui) fn busy(&self) -> bool {
+        self.busy
+    }
+
+    /// Begins with the work of a sample.
+    pub(in crate::tui) fn sample(&mut self, preparation: Preparation) {
+        self.busy = true;
+        self.shared.change(|slots| slots.sample = Some(Box::new(preparation)));
+    }
+
+    /// Begins with values.
+    pub(in crate::tui) fn values(&mut self, wanted: Wanted) {
+        self.busy = true;
+        self.shared.change(|slots| slots.values = Some(Box::new(wanted)));
+    }
+
+    /// Has a sample analysed, at once where the user waits for it. Of several that wait the newest is.
+    pub(in crate::tui) fn analyse(&self, sample: Arc<Sample>, ask: Ask, urgent: bool) {
+        let mut replaced = None;
+        self.shared.change(|slots| {
+            let urgent = urgent || slots.analysis.as_ref().is_some_and(|request| request.urgent);
+            replaced = slots.analysis.replace(Request { sample, ask, urgent });
+        });
+        discard(replaced.map(|request| request.sample));
+    }
+
+    /// Has a file written.
+    pub(in crate::tui) fn write(&mut self, file: File) {
+        self.files += 1;
+        self.shared.change(|slots| slots.files.push_back(file));
+    }
+
+    /// The next result, where there is one.
+    pub(in crate::tui) fn take(&mut self) -> Option<Done> {
+        let done = match self.done.try_recv() {
+            Ok(done) => done,
+            Err(TryRecvError::Empty) => return None,
+            Err(TryRecvError::Disconnected) => Done::Failed,
+        };
+        self.note(&done);
+        Some(done)
+    }
+
+    /// Waits until every file is written.
+    pub(in crate::tui) fn finish_files(&mut self) {
+        while self.files > 0 {
+            match self.done.recv() {
+                Ok(Done::Failed) | Err(RecvError) => return,
+                Ok(done) => self.note(&done),
+            }
+        }
+    }
+
+    fn note(&mut self, done: &Done) {
+        match done {
+            Done::Written(_) => self.files -= 1,
+            Done::Sample(_) | Done::Values(_) => self.busy = false,
+            Done::Analysis(_) | Done::Failed => {}
+        }
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.shared.change(|slots| slots.closed = true);
+    }
+}
+
+/// The first thread.
+fn serve(shared: &Shared, results: &Results) {
+    background::stand_back();
+    while let Some(work) = shared.next() {
+        match work {
+            Work::Sample(preparation) => results.send(Done::Sample(Box::new(preparation.run()))),
+            Work::Values(wanted) => results.send(Done::Values(wanted.make().map(Box::new))),
+            Work::Write(file) => results.send(Done::Written(files::write(*file))),
+            Work::Free(discarded) => drop(discarded),
+        }
+    }
+}
+
+/// The second thread.
+fn serve_analyses(shared: &Shared, results: &Results, options: report::Options) {
+    background::stand_back();
+    let mut analyst = Analyst::new(options);
+    let mut rested = Instant::now();
+    while let Some(Request { sample, ask, .. }) = shared.next_analysis(rested) {
+        let start = Instant::now();
+        let analysis = analyst.analyse(&sample, ask);
+        drop(sample);
+        results.send(Done::Analysis(Box::new(analysis)));
+        rested = Instant::now() + (start.elapsed() * REST).min(LONGEST_REST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::fixtures::{START, link, sample};
+    use crate::tui::export::Content;
+    use crate::util::deferred::SINK_TESTS;
+
+    fn at(time_ns: u64) -> Arc<Sample> {
+        let mut sample = sample(vec![link("eth0", None)], Vec::new());
+        sample.time_ns = time_ns;
+        Arc::new(sample)
+    }
+
+    #[test]
+    fn newer_work_replaces_older_of_its_kind_and_stays_urgent() {
+        let _alone = SINK_TESTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = Shared::default();
+        let request = |time_ns, urgent| Request { sample: at(time_ns), ask: Ask::default(), urgent };
+        shared.change(|slots| slots.analysis = Some(request(START, true)));
+        let background = Background {
+            shared: Arc::new(shared),
+            done: mpsc::channel().1,
+            busy: false,
+            files: 0,
+            _discarded: deferred::send_discarded_to(drop),
+        };
+        background.analyse(at(START + 1), Ask::default(), false);
+        let rested = Instant::now() + Duration::from_secs(3_600);
+        let next = background.shared.next_analysis(rested).unwrap();
+        assert_eq!((next.sample.time_ns, next.urgent), (START + 1, true));
+        background.shared.change(|slots| slots.closed = true);
+        assert!(background.shared.next_analysis(rested).is_none() && background.shared.next().is_none());
+    }
+
+    #[test]
+    fn every_file_is_written_before_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        // Without a terminal there is nothing to wake up.
+        let _alone = SINK_TESTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let (end, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let waker = || Ok(Waker(end.try_clone()?));
+        let mut background = Background::start(report::Options::default(), waker).unwrap();
+        for number in 0..3 {
+            background.write(File {
+                name: folder.path().join(format!("file{number}")).display().to_string(),
+                ending: "csv",
+                what: "1 row".into(),
+                content: Content::Bytes(b"x".to_vec()),
+            });
+        }
+        background.analyse(at(START), Ask::default(), false);
+        background.finish_files();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while Instant::now() < deadline {
+            match background.take() {
+                Some(Done::Analysis(analysis)) => {
+                    assert_eq!(analysis.time_ns, START);
+                    return;
+                }
+                Some(other) => panic!("{other:?}"),
+                None => thread::sleep(Duration::from_millis(5)),
+            }
+        }
+        panic!("no analysis");
+    }
+}

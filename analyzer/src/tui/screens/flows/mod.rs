@@ -1,0 +1,382 @@
+//! The table of queue pairs. Only the visible rows are made into text.
+
+pub(in crate::tui) mod choice;
+pub mod groups;
+pub mod table;
+
+use std::sync::Arc;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use ratatui::text::Line;
+use serde_json::json;
+
+use self::table::{Group, Table};
+use super::{Effect, Hints, Page, cut, empty, line};
+use crate::model::Row;
+use crate::sample::address;
+use crate::tui::column::{self, Column, Context, Fitted, Id, Sort};
+use crate::tui::cursor::{Cursor, Move};
+use crate::tui::data::Data;
+use crate::tui::export::{self, Content, Form, Sheet};
+use crate::tui::focus::{Focus, Only};
+use crate::tui::key::Input;
+use crate::tui::layout::Layout;
+use crate::tui::overlay::Overlay;
+use crate::tui::view::View;
+use crate::tui::{names, theme};
+
+/// Columns at the left for marks.
+pub(in crate::tui) const GUTTER: u16 = 1;
+
+impl Table {
+    /// Sorts by a column in its natural direction.
+    fn sort_by(&mut self, id: Id) -> Effect {
+        self.sort = Sort::by(id);
+        Effect::Arrange
+    }
+
+    fn reverse(&mut self) -> Effect {
+        self.sort.descending = !self.sort.descending;
+        Effect::Arrange
+    }
+
+    /// Sorts by the next visible column, or the one before.
+    fn sort_by_neighbour(&mut self, view: &View, next: bool) -> Effect {
+        let visible: Vec<Id> = self.visible_columns(view).iter().map(|fitted| fitted.column.id).collect();
+        let count = visible.len();
+        if count == 0 {
+            return Effect::None;
+        }
+        let at = visible.iter().position(|id| *id == self.sort.by);
+        let to = match (at, next) {
+            (Some(at), true) => (at + 1) % count,
+            (Some(at), false) => (at + count - 1) % count,
+            (None, _) => 0,
+        };
+        visible.get(to).map_or(Effect::None, |id| self.sort_by(*id))
+    }
+
+    /// Groups queue pairs, or not.
+    pub(in crate::tui) fn group_by(&mut self, view: &mut View, group: Group) -> Effect {
+        if group == Group::Process && !view.has().owners {
+            view.messages.say("process unknown for all queue pairs");
+        }
+        self.group = group;
+        view.selected = None;
+        self.cursor = Cursor::default();
+        Effect::Arrange
+    }
+
+    /// Marks the selected queue pair, or removes its mark.
+    fn mark(view: &mut View) {
+        if let Some(id) = view.selected
+            && !view.marked.remove(&id)
+        {
+            view.marked.insert(id);
+        }
+    }
+
+    fn follow_or_keep(&mut self, view: &mut View) -> Effect {
+        self.follow = !self.follow;
+        view.messages.say(if self.follow {
+            "the view follows the selected row"
+        } else {
+            "rows keep their places while one is selected"
+        });
+        Effect::Arrange
+    }
+
+    /// The selected group as a focus.
+    fn group_focus(&self, view: &View) -> Option<Focus> {
+        let at = *self.order.get(self.cursor.selected?)?;
+        let (sum, data) = (self.group_sum(view, at)?, view.data.as_ref()?);
+        let id = sum.row.id;
+        let host = |words| address(id.key.family, words);
+        let on = match self.group {
+            Group::None | Group::Hosts => Only::Hosts(host(id.key.src), host(id.key.dst)),
+            Group::Link => Only::Link(id.key.link),
+            Group::Process => {
+                let cx = data.context();
+                let row = data.model.rows.iter().find(|row| row.id == id);
+                Only::Process(row.and_then(|row| cx.owner(row)).and_then(column::process))
+            }
+        };
+        Some(Focus { about: sum.name.to_string(), on })
+    }
+
+    /// The columns that the table has now: those of queue pairs, or of groups.
+    #[must_use]
+    pub fn visible_columns(&self, view: &View) -> Vec<Fitted> {
+        match self.group {
+            Group::None => self.columns(view),
+            _ => GroupAreas::new(view.layout().table(view.screen)).columns,
+        }
+    }
+
+    /// A click on a title sorts by it, or reverses the order.
+    fn click_title(&mut self, view: &View, table: Rect, x: u16) -> Effect {
+        let mut left =
+            GUTTER + if self.group == Group::None { table.x } else { GroupAreas::new(table).rest.x };
+        for fitted in self.visible_columns(view) {
+            if (left..=left + fitted.width).contains(&x) {
+                let id = fitted.column.id;
+                return if self.sort.by == id { self.reverse() } else { self.sort_by(id) };
+            }
+            left += fitted.width + 1;
+        }
+        Effect::None
+    }
+}
+
+impl Page for Table {
+    fn step(&mut self, view: &mut View, step: Move) {
+        if let Some(data) = &view.data {
+            let page = view.layout().table_page(view.screen);
+            view.selected = self.step_rows(step, &data.model, page);
+        }
+    }
+
+    /// From a row to its details, from a group to its queue pairs.
+    fn open(&mut self, view: &mut View) -> Effect {
+        if view.selected.is_none() {
+            self.step(view, Move::Up);
+        }
+        if self.group == Group::None {
+            return view.selected.map_or(Effect::None, Effect::Detail);
+        }
+        self.group_focus(view).map_or(Effect::None, Effect::Focus)
+    }
+
+    /// On a title: sorts. On a row: selects it. On the selected row: opens it.
+    fn click(&mut self, view: &mut View, at: Position) -> Effect {
+        let table = view.layout().table(view.screen);
+        if !table.contains(at) {
+            return Effect::None;
+        }
+        if at.y == table.y {
+            return self.click_title(view, table, at.x);
+        }
+        let row = self.cursor.offset + usize::from(at.y - table.y - 1);
+        if self.cursor.selected == Some(row) {
+            return self.open(view);
+        }
+        if let Some(data) = view.data.as_ref().filter(|_| row < self.order.len()) {
+            self.cursor.selected = Some(row);
+            self.cursor.show(self.order.len(), usize::from(table.height.saturating_sub(1)));
+            view.selected = self.id_at(row, &data.model);
+        }
+        Effect::None
+    }
+
+    fn on_input(&mut self, view: &mut View, input: Input) -> Effect {
+        match input {
+            Input::SortNext => self.sort_by_neighbour(view, true),
+            Input::SortPrevious => self.sort_by_neighbour(view, false),
+            Input::Reverse => self.reverse(),
+            Input::Columns => Effect::Overlay(Overlay::Columns(0)),
+            Input::Group => self.group_by(view, self.group.next()),
+            Input::Mark => {
+                Self::mark(view);
+                Effect::None
+            }
+            Input::OnlyMarked => {
+                self.only_marked = !self.only_marked;
+                Effect::Arrange
+            }
+            Input::Follow => self.follow_or_keep(view),
+            _ => Effect::None,
+        }
+    }
+
+    fn keep_in_view(&mut self, view: &View) {
+        self.cursor.show(self.order.len(), view.layout().table_page(view.screen));
+    }
+
+    fn selection(&mut self) -> Option<&mut Cursor> {
+        Some(&mut self.cursor)
+    }
+
+    fn hints(&self, _: &View) -> Hints {
+        (
+            &[(&[Input::Open], "details")],
+            &[
+                (&[Input::SortNext], "sort"),
+                (&[Input::Filter], "filter"),
+                (&[Input::Columns], "columns"),
+                (&[Input::Group], "group"),
+            ],
+        )
+    }
+
+    /// Rows in the order shown, or their groups.
+    fn sheet(&self, view: &View) -> Sheet {
+        let Some(data) = &view.data else { return Sheet::default() };
+        if self.group == Group::None {
+            return export::of_rows(data, &self.order);
+        }
+        let columns: Vec<&Column> = export::columns(true).collect();
+        let mut table = Sheet::new(&["group", "flows"]);
+        table.names.extend(columns.iter().map(|column| column.name.to_owned()));
+        let sums = self.order.iter().filter_map(|at| self.group_sum(view, *at));
+        table.rows = sums
+            .map(|sum| {
+                let cells = columns.iter().map(|column| column.value(&sum.row, data.context()).json());
+                [json!(sum.name.to_string()), json!(sum.flows)].into_iter().chain(cells).collect()
+            })
+            .collect();
+        table
+    }
+
+    /// Many rows take too long for a key: the background makes the table.
+    fn content(&self, view: &View, form: Form) -> Content {
+        match &view.data {
+            Some(data) if self.group == Group::None => {
+                Content::Rows(Arc::clone(data), self.order.clone(), form)
+            }
+            _ => Content::Sheet(self.sheet(view), form),
+        }
+    }
+
+    fn render(&self, buffer: &mut Buffer, at: &Layout, view: &View) {
+        let table = at.table(view.screen);
+        let Some(data) = view.data.as_ref().filter(|_| !self.order.is_empty()) else {
+            self.nothing(buffer, at.body, view);
+            return;
+        };
+        if self.group != Group::None {
+            self.render_groups(buffer, table, view, data);
+            return;
+        }
+        let rows = self.order.iter().enumerate().skip(self.cursor.offset);
+        let rows = rows.filter_map(|(place, index)| Some((place, data.model.rows.get(*index)?)));
+        let columns = self.columns(view);
+        titles(buffer, table, &columns, Some(self.sort.by));
+        list(buffer, table, view, data, &columns, rows, self.cursor.selected);
+    }
+}
+
+impl Table {
+    /// Reason why there are no rows.
+    fn nothing(&self, buffer: &mut Buffer, area: Rect, view: &View) {
+        if view.row_count() == 0 {
+            empty::render(buffer, area, view);
+            return;
+        }
+        let by = match &self.focus {
+            Some(focus) => format!("belongs to {}", focus.about),
+            None if self.only_marked => "is marked".to_owned(),
+            None => format!("matches \"{}\"", view.filter.text),
+        };
+        empty::because(buffer, area, &format!("No queue pair {by}."), "Esc clears it, / edits the filter.");
+    }
+
+    /// One row for each group.
+    fn render_groups(&self, buffer: &mut Buffer, table: Rect, view: &View, data: &Data) {
+        let cx = Context { model: &data.model, sample: &data.sample };
+        let GroupAreas { name: width, rest, columns } = GroupAreas::new(table);
+        let title = format!("{:<1$}", self.group.title().to_uppercase(), usize::from(width));
+        line(buffer, table, 0, &Line::styled(format!(" {title} {:>5}", "QPs"), theme::HEAD));
+        titles(buffer, rest, &columns, Some(self.sort.by));
+        let page = usize::from(table.height.saturating_sub(1));
+        let rows = self.order.iter().enumerate().skip(self.cursor.offset).take(page);
+        for (y, (place, index)) in (table.y + 1..).zip(rows) {
+            let Some(sum) = self.group_sum(view, *index) else { continue };
+            let name = cut(&sum.name.to_string(), usize::from(width), true);
+            let text = format!(" {name:<0$} {1:>5}", usize::from(width), column::compact(sum.flows as f64));
+            buffer.set_stringn(table.x, y, text, usize::from(table.width), theme::PLAIN);
+            let mut x = rest.x + GUTTER;
+            for fitted in &columns {
+                let (text, style) = fitted.column.cell(&sum.row, cx);
+                put(buffer, Rect { x, y, width: fitted.width, height: 1 }, fitted, &text, style);
+                x += fitted.width + 1;
+            }
+            if self.cursor.selected == Some(place) {
+                super::select(buffer, Rect { y, height: 1, ..table });
+            }
+        }
+    }
+}
+
+/// Rows of queue pairs below one line of titles.
+pub(super) fn list<'a>(
+    buffer: &mut Buffer,
+    table: Rect,
+    view: &View,
+    data: &Data,
+    columns: &[Fitted],
+    rows: impl Iterator<Item = (usize, &'a Row)>,
+    selected: Option<usize>,
+) {
+    let cx = Context { model: &data.model, sample: &data.sample };
+    let page = usize::from(table.height.saturating_sub(1));
+    let links: Vec<String> = data.model.links.iter().map(column::link_name).collect();
+    for (y, (place, row)) in (table.y + 1..).zip(rows.take(page)) {
+        let marked = view.marked.contains(&row.id);
+        let sign = if marked { "*" } else { " " };
+        buffer.set_stringn(table.x, y, sign, 1, theme::BOLD);
+        let mut x = table.x + GUTTER;
+        for fitted in columns {
+            let (mut text, style) = fitted.column.cell(row, cx);
+            if fitted.column.id == Id::Link {
+                text = names::apart(&text, links.iter().map(String::as_str), usize::from(fitted.width));
+            }
+            let area = Rect { x, y, width: fitted.width, height: 1 };
+            put(buffer, area, fitted, &text, style);
+            x += fitted.width + 1;
+        }
+        if selected == Some(place) {
+            super::select(buffer, Rect { y, height: 1, ..table });
+        }
+    }
+}
+
+/// Areas of the table of groups.
+struct GroupAreas {
+    /// Columns for the name.
+    name: u16,
+    /// The columns right of name and number of queue pairs.
+    rest: Rect,
+    /// These columns.
+    columns: Vec<Fitted>,
+}
+
+impl GroupAreas {
+    fn new(table: Rect) -> Self {
+        const FLOWS: u16 = 6;
+        // Two short addresses, or on wider screens two long ones.
+        let least = if table.width < 80 { 20 } else { 28 };
+        let name = (table.width / 3).max(least);
+        let used = GUTTER + name + 1 + FLOWS;
+        let rest = Rect { x: table.x + used, width: table.width.saturating_sub(used), ..table };
+        Self { name, rest, columns: column::fit_sums(rest.width.saturating_sub(GUTTER)) }
+    }
+}
+
+/// The title of a column, in short where it is narrower than that.
+fn title(fitted: &Fitted) -> &'static str {
+    match fitted.column.id {
+        Id::Destination if usize::from(fitted.width) < fitted.column.title.len() => "DEST",
+        _ => fitted.column.title,
+    }
+}
+
+pub(super) fn titles(buffer: &mut Buffer, table: Rect, columns: &[Fitted], sorted: Option<Id>) {
+    let mut x = table.x + GUTTER;
+    for fitted in columns {
+        let area = Rect { x, y: table.y, width: fitted.width, height: 1 };
+        let style =
+            if sorted == Some(fitted.column.id) { theme::HEAD.patch(theme::SELECTED) } else { theme::HEAD };
+        put(buffer, area, fitted, title(fitted), style);
+        x += fitted.width + 1;
+    }
+}
+
+fn put(buffer: &mut Buffer, area: Rect, fitted: &Fitted, text: &str, style: ratatui::style::Style) {
+    let width = usize::from(area.width);
+    let keep_end = matches!(fitted.column.id, Id::Source | Id::Destination | Id::Link);
+    let text = cut(text, width, keep_end);
+    let free = width - text.chars().count().min(width);
+    let x = area.x + if fitted.column.kind.right() { u16::try_from(free).unwrap_or(0) } else { 0 };
+    buffer.set_stringn(x, area.y, &text, width, style);
+}

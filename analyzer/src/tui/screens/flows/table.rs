@@ -1,0 +1,249 @@
+//! The table of queue pairs: rows, their order, and the place of the selected one.
+
+use std::cmp::Reverse;
+
+pub use super::groups::{Group, Groups, Name, Sum};
+use crate::analysis::FlowId;
+use crate::model::snapshot::Finder;
+use crate::model::{Identity, Model, Row};
+use crate::sample::address;
+use crate::tui::Options;
+pub use crate::tui::column::Sort;
+use crate::tui::column::{self, Column, Context, Id, SortKey};
+use crate::tui::cursor::{Cursor, Move};
+use crate::tui::data::Data;
+pub use crate::tui::focus::{Focus, Only};
+use crate::tui::texts;
+use crate::tui::view::View;
+
+/// The table of queue pairs.
+#[derive(Debug, Default)]
+pub struct Table {
+    /// Sorting.
+    pub sort: Sort,
+    /// Columns that the user chose, from left to right; empty for those that fit.
+    pub columns: Vec<Id>,
+    /// What shares a row.
+    pub group: Group,
+    /// Rows: places in the model's rows, or in `groups` when queue pairs are grouped.
+    pub order: Vec<usize>,
+    /// Groups, when queue pairs are grouped.
+    pub groups: Groups,
+    /// Place in `order`.
+    pub cursor: Cursor,
+    /// True if only marked ones are shown.
+    pub only_marked: bool,
+    /// True if rows move while one is selected.
+    pub follow: bool,
+    /// The queue pairs shown, besides the filter.
+    pub focus: Option<Focus>,
+}
+
+impl Table {
+    /// The state that the options ask for.
+    #[must_use]
+    pub fn new(options: &Options) -> Self {
+        let (sort, columns) = (options.sort.unwrap_or_default(), options.columns.clone());
+        Self { sort, columns, ..Self::default() }
+    }
+
+    /// True if rows keep their places: while the user looks at one.
+    #[must_use]
+    pub(in crate::tui) fn keeps_places(&self, view: &View) -> bool {
+        view.selected.is_some() && !self.follow && self.group == Group::None
+    }
+
+    /// Sorts and filters again; returns the selected queue pair while it is still in the table. With `keep`, the rows that
+    /// the present order refers to, those that were there stay in their places, and new ones come last.
+    pub(in crate::tui) fn arrange(
+        &mut self,
+        view: &View,
+        data: &Data,
+        keep: Option<&[Row]>,
+    ) -> Option<Identity> {
+        let cx = data.context();
+        let rows = &cx.model.rows;
+        let shown = self.shown(view, cx);
+        if self.group == Group::None {
+            self.groups.clear();
+            self.order = if let Some(keep) = keep {
+                keep_places(&self.order, keep, rows, shown)
+            } else {
+                let mut sorting = Sorting::new(self.sort, shown.len(), cx);
+                for at in shown {
+                    if let Some(row) = rows.get(at) {
+                        sorting.add(at, row);
+                    }
+                }
+                sorting.sorted()
+            };
+        } else {
+            let mut sorting = Sorting::new(self.sort, shown.len(), cx);
+            self.groups.fill(self.group, &shown, cx, &data.paths.again, |at, row| sorting.add(at, row));
+            self.order = sorting.sorted();
+        }
+        let place = view.selected.and_then(|id| {
+            let index = match self.group {
+                Group::None => rows.iter().position(|row| row.id == id),
+                _ => self.groups.position(&id, rows),
+            }?;
+            self.order.iter().position(|other| *other == index)
+        });
+        self.cursor.follow(place, self.order.len(), view.layout().table_page(view.screen));
+        view.selected.filter(|_| place.is_some())
+    }
+
+    /// The rows that filter, focus and marks let through.
+    fn shown(&self, view: &View, cx: Context<'_>) -> Vec<usize> {
+        let rows = &cx.model.rows;
+        let filter = &view.filter;
+        if filter.query.is_empty() && !self.only_marked && self.focus.is_none() {
+            return (0..rows.len()).collect();
+        }
+        let links = texts::links(cx.model);
+        let focused = |row: &Row| match self.focus.as_ref().map(|focus| &focus.on) {
+            None => true,
+            Some(Only::Flows(flows)) => flows.iter().any(|flow| is(flow, row, cx.model)),
+            Some(Only::Hosts(src, dst)) => {
+                let key = &row.id.key;
+                address(key.family, key.src) == *src && address(key.family, key.dst) == *dst
+            }
+            Some(Only::Link(link)) => row.id.key.link == *link,
+            Some(Only::Process(name)) => cx.owner(row).and_then(column::process) == *name,
+        };
+        let wanted = |(_, row): &(usize, &Row)| {
+            (filter.query.is_empty() || filter.query.row(row, &filter.texts, &links, cx))
+                && (!self.only_marked || view.marked.contains(&row.id))
+                && focused(row)
+        };
+        rows.iter().enumerate().filter(wanted).map(|(i, _)| i).collect()
+    }
+
+    /// Queue pairs shown, and all there are: rows, or in groups each of them once.
+    #[must_use]
+    pub fn queue_pairs(&self, view: &View) -> (usize, usize) {
+        let grouped = self.groups.flows();
+        match self.group {
+            Group::None => (self.order.len(), view.row_count()),
+            Group::Link => (grouped, view.row_count()),
+            Group::Hosts | Group::Process => {
+                let all = view.data.as_ref().map_or(0, |data| data.model.dedup.flows);
+                // Where both ends are seen here, each counts for its own process.
+                (grouped.min(all), all)
+            }
+        }
+    }
+
+    /// Group number `at`.
+    #[must_use]
+    pub fn group_sum(&self, view: &View, at: usize) -> Option<Sum> {
+        let data = view.data.as_ref()?;
+        self.groups.sum(at, data.context(), &data.paths.again)
+    }
+
+    /// The columns of queue pairs, as they fit.
+    #[must_use]
+    pub fn columns(&self, view: &View) -> Vec<column::Fitted> {
+        let width = view.layout().table(view.screen).width.saturating_sub(1);
+        column::fit(width, view.has(), &self.columns, None)
+    }
+
+    /// Title of the column that rows are sorted by.
+    #[must_use]
+    pub fn sorted_by(&self) -> &'static str {
+        column::column(self.sort.by).title
+    }
+
+    /// The queue pair in row number `at`; the first of a group.
+    #[must_use]
+    pub fn id_at(&self, at: usize, model: &Model) -> Option<Identity> {
+        let index = *self.order.get(at)?;
+        match self.group {
+            Group::None => model.rows.get(index).map(|row| row.id),
+            _ => self.groups.id(index, &model.rows),
+        }
+    }
+
+    /// Moves the selection; returns the selected queue pair.
+    pub(in crate::tui) fn step_rows(&mut self, step: Move, model: &Model, page: usize) -> Option<Identity> {
+        self.cursor.step(step, self.order.len(), page);
+        self.cursor.selected.and_then(|at| self.id_at(at, model))
+    }
+}
+
+/// Puts rows in the order of a column.
+struct Sorting<'a> {
+    column: &'static Column,
+    descending: bool,
+    cx: Context<'a>,
+    /// By addresses and texts.
+    wide: Vec<(SortKey, usize)>,
+    /// By numbers. They fit into half the bits, and half the memory is sorted in half the time.
+    narrow: Vec<(u64, Reverse<u64>, u32)>,
+}
+
+impl<'a> Sorting<'a> {
+    /// Of so many rows at most.
+    fn new(sort: Sort, rows: usize, cx: Context<'a>) -> Self {
+        let column = column::column(sort.by);
+        let (wide, narrow) = if column.kind.is_wide() { (rows, 0) } else { (0, rows) };
+        Self {
+            column,
+            descending: sort.descending,
+            cx,
+            wide: Vec::with_capacity(wide),
+            narrow: Vec::with_capacity(narrow),
+        }
+    }
+
+    fn add(&mut self, place: usize, row: &Row) {
+        let key = self.column.sort_key(self.descending, row, self.cx);
+        if self.column.kind.is_wide() {
+            self.wide.push((key, place));
+        } else {
+            let SortKey { major, minor } = key;
+            let major = u64::try_from(major).unwrap_or(u64::MAX);
+            self.narrow.push((major, minor, u32::try_from(place).unwrap_or(u32::MAX)));
+        }
+    }
+
+    fn sorted(mut self) -> Vec<usize> {
+        self.wide.sort_unstable();
+        self.narrow.sort_unstable();
+        let wide = self.wide.into_iter().map(|(_, place)| place);
+        wide.chain(self.narrow.into_iter().map(|(.., place)| place as usize)).collect()
+    }
+}
+
+fn is(flow: &FlowId, row: &Row, model: &Model) -> bool {
+    let key = &row.id.key;
+    key.dest_qp == flow.dest_qp
+        && address(key.family, key.src) == flow.src
+        && address(key.family, key.dst) == flow.dst
+        && model
+            .links
+            .get(usize::from(key.link))
+            .is_some_and(|link| link.name == flow.link && link.direction == flow.direction)
+}
+
+/// `order`, which is one of rows of `before`, as far as those are still shown; what is new comes behind.
+fn keep_places(order: &[usize], before: &[Row], rows: &[Row], shown: Vec<usize>) -> Vec<usize> {
+    let mut left = vec![false; rows.len()];
+    for at in &shown {
+        if let Some(left) = left.get_mut(*at) {
+            *left = true;
+        }
+    }
+    // Flows nearly always keep their places in the sample, so that the next is looked for behind the one before.
+    let id_at = |at: usize| rows.get(at).map(|row| row.id);
+    let mut finder = Finder::new(rows.len());
+    let now: Vec<Option<usize>> = before.iter().map(|row| finder.find(&row.id, id_at)).collect();
+    let mut kept: Vec<usize> = Vec::with_capacity(shown.len());
+    for at in order.iter().filter_map(|at| *now.get(*at)?) {
+        if left.get_mut(at).is_some_and(std::mem::take) {
+            kept.push(at);
+        }
+    }
+    kept.extend(shown.into_iter().filter(|at| left.get(*at) == Some(&true)));
+    kept
+}

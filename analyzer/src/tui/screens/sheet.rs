@@ -1,0 +1,57 @@
+//! Parts of exported tables that several screens share.
+
+use serde_json::{Value, json};
+
+use super::trends::{Point, TRENDS, Trend};
+use crate::analysis::direction_name;
+use crate::model::Counts;
+use crate::sample::Direction;
+use crate::tui::export::Sheet;
+
+/// A counter and its name.
+type Total = (&'static str, fn(&Counts) -> u64);
+
+/// Counters up to a point in time.
+const TOTALS: &[Total] = &[
+    ("packets", |c| c.packets),
+    ("bytes", |c| c.bytes),
+    ("ce_packets", |c| c.ecn_data[3]),
+    ("cnp_packets", |c| c.cnp),
+    ("missing", |c| c.missing),
+    ("lost", |c| c.lost),
+    ("repeats", |c| c.repeats),
+    ("acks", |c| c.acks),
+    ("rnr_naks", |c| c.rnr),
+    ("naks", Counts::naks),
+];
+
+/// A direction as a value.
+pub(super) fn direction(direction: Option<Direction>) -> Value {
+    json!(direction.map(direction_name))
+}
+
+/// A table over time: `first` names the first values of each row.
+pub(super) fn over_time(first: &[&str], times: &[Trend]) -> Sheet {
+    let mut sheet = Sheet::new(first);
+    sheet.names.extend(["time_ns", "seconds"].map(str::to_owned));
+    sheet.names.extend(TOTALS.iter().map(|(name, _)| (*name).to_owned()));
+    sheet.names.extend(TRENDS.iter().chain(times).map(|trend| trend.field.to_owned()));
+    sheet
+}
+
+/// Adds a row for each point.
+pub(super) fn add_points(sheet: &mut Sheet, first: &[Value], points: &[Point], times: &[Trend]) {
+    sheet.rows.extend(points.iter().map(|point| {
+        let mut row = first.to_vec();
+        row.extend([json!(point.time_ns), json!(point.seconds)]);
+        row.extend(TOTALS.iter().map(|(_, total)| json!(point.total.as_ref().map(total))));
+        row.extend(TRENDS.iter().map(|trend| json!((trend.value)(point))));
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a time that was counted"
+        )]
+        row.extend(times.iter().map(|trend| json!((trend.value)(point).map(|ns| ns as u64))));
+        row
+    }));
+}

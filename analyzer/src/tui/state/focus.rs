@@ -1,0 +1,27 @@
+//! A subset of the queue pairs: those of a finding, a host pair, a link or a process.
+
+use std::net::IpAddr;
+
+use crate::analysis::FlowId;
+
+/// Queue pairs that something is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Focus {
+    /// Its subject in a few words.
+    pub about: String,
+    /// The queue pairs.
+    pub on: Only,
+}
+
+/// Condition that queue pairs meet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Only {
+    /// Those that a finding lists.
+    Flows(Vec<FlowId>),
+    /// Those from one host to another.
+    Hosts(IpAddr, IpAddr),
+    /// Those on a link.
+    Link(u16),
+    /// Those of a process; `None` for those whose process is not known.
+    Process(Option<String>),
+}

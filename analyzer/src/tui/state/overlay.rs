@@ -1,0 +1,38 @@
+//! Boxes over the screen.
+
+use super::log::EntryAt;
+
+/// An opened event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// The number of its entry in the list.
+    pub entry: u64,
+    /// Its own number.
+    pub event: u64,
+    /// The first line shown.
+    pub top: usize,
+}
+
+impl Opened {
+    /// The latest event of an entry.
+    #[must_use]
+    pub(in crate::tui) const fn latest(listed: EntryAt<'_>) -> Self {
+        Self { entry: listed.entry.number, event: listed.state.number, top: 0 }
+    }
+}
+
+/// A box over the screen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overlay {
+    /// None.
+    #[default]
+    None,
+    /// The help from this line on.
+    Help(usize),
+    /// The choice of columns, this one selected.
+    Columns(usize),
+    /// The headers of an event.
+    Packet(Opened),
+    /// Everything about the selected finding from this line on.
+    Finding(usize),
+}

@@ -1,0 +1,72 @@
+//! The slow part of taking a sample, apart from the state, so that it is done in the background while keys are answered.
+//! Pure: from a history, a sample and a time range to values.
+
+use std::sync::Arc;
+
+use super::data::Data;
+use super::idle;
+use super::texts::Texts;
+use crate::analysis;
+use crate::model::history::Next;
+use crate::model::{History, TimeRange};
+use crate::report;
+use crate::sample::{EventSample, Sample};
+use crate::util::deferred::discard;
+
+/// A sample to be prepared for the state.
+#[derive(Debug)]
+pub struct Preparation {
+    pub(in crate::tui) sample: Arc<Sample>,
+    /// True if it is the last of the run.
+    pub(in crate::tui) last: bool,
+    /// A copy: it shares its snapshots.
+    pub(in crate::tui) history: History,
+    /// The time range of the values; `None` when none are wanted.
+    pub(in crate::tui) range: Option<TimeRange>,
+    /// The texts that filters search, as far as they are known.
+    pub(in crate::tui) texts: Texts,
+    /// True if the matrix is shown.
+    pub(in crate::tui) matrix: bool,
+    pub(in crate::tui) options: report::Options,
+}
+
+/// A prepared sample.
+#[derive(Debug)]
+pub struct Prepared {
+    pub(in crate::tui) sample: Arc<Sample>,
+    pub(in crate::tui) last: bool,
+    pub(in crate::tui) next: Option<Next>,
+    pub(in crate::tui) values: Option<Data>,
+    pub(in crate::tui) texts: Texts,
+    /// Flows that fell silent since the sample before.
+    pub(in crate::tui) idle: Vec<EventSample>,
+}
+
+impl Preparation {
+    /// Prepares the sample.
+    #[must_use]
+    pub fn run(self) -> Prepared {
+        let Self { sample, last, mut history, range, texts, matrix, options } = self;
+        let before = history.iter().next_back().map(|snapshot| snapshot.time_ns);
+        let idle = before.map_or_else(Vec::new, |before_ns| idle::between(before_ns, &sample));
+        let next = history.prepare(&sample, last);
+        if let Some(next) = &next {
+            history.append(next.clone(), &sample, last);
+        }
+        let newest = history.len().checked_sub(1);
+        let values = range.zip(newest).and_then(|(range, at)| {
+            let paths = Arc::new(match &next {
+                Some(next) => analysis::Paths::with(Arc::clone(&next.again), &sample, &options.analysis),
+                None => analysis::Paths::of(&sample, &options.analysis),
+            });
+            let mut values = Data::new(&history, at, range, Arc::clone(&sample), &options, paths)?;
+            if matrix {
+                values.fill_matrix();
+            }
+            Some(values)
+        });
+        let texts = values.as_ref().map_or_else(|| texts.clone(), |values| texts.updated(&values.model));
+        discard(history);
+        Prepared { sample, last, next, values, texts, idle }
+    }
+}

@@ -1,0 +1,229 @@
+//! The state that several screens show, at the snapshot shown.
+
+use std::sync::Arc;
+
+use hashbrown::HashSet;
+
+use super::analysis::Analysis;
+use super::data::Data;
+use super::filter::Filter;
+use super::log::{self, Log};
+use super::messages::Messages;
+use super::screen::Screen;
+use super::timeline::Timeline;
+use crate::analysis::Entropy;
+use crate::findings::{Finding, Severity, Verdict};
+use crate::model::{Identity, Kind, TimeRange};
+use crate::sample::{Sample, SourceKind};
+use crate::tui::layout::Layout;
+use crate::tui::{Options, column};
+use crate::util::deferred::Deferred;
+
+/// Snapshots before the one shown in which entropy is searched, since not every sample is analysed.
+const NEAR: usize = 30;
+
+/// The state that several screens show.
+#[derive(Debug)]
+pub struct View {
+    /// What the user chose beforehand.
+    pub options: Options,
+    /// Columns and lines of the terminal.
+    pub size: (u16, u16),
+    /// The screen shown.
+    pub screen: Screen,
+    /// The filter of table and events.
+    pub filter: Filter,
+    /// The time range that the user chose.
+    pub range: TimeRange,
+    /// Snapshots, and which of them is shown.
+    pub timeline: Timeline,
+    /// Events.
+    pub log: Log,
+    /// Sentences for the user.
+    pub messages: Messages,
+    /// The selected queue pair, wherever it is in the table.
+    pub selected: Option<Identity>,
+    /// Marked queue pairs.
+    pub marked: HashSet<Identity, foldhash::fast::RandomState>,
+    /// The newest sample.
+    pub newest: Option<Deferred<Arc<Sample>>>,
+    /// The latest conclusions.
+    pub analysis: Option<Deferred<Arc<Analysis>>>,
+    /// The values shown; `None` before the first. Exported files are made from a copy in the background.
+    pub data: Option<Deferred<Arc<Data>>>,
+    /// Set while the background makes other values than those shown; true inside where rows may keep their places.
+    pub(in crate::tui) awaited: Option<bool>,
+}
+
+/// Findings since the start, as they stood at the snapshot shown or as near to it as is known.
+#[derive(Clone, Copy, Debug)]
+pub struct Concluded<'a> {
+    /// The findings, the worst first.
+    pub findings: &'a [Finding],
+    /// The last frame that they are drawn from.
+    pub end_ns: Option<u64>,
+    /// Their time.
+    pub as_of: AsOf,
+}
+
+/// Time of findings in relation to the snapshot shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AsOf {
+    /// They are of the snapshot, or the newest there is.
+    Now,
+    /// They are of this time, not later than the snapshot.
+    Earlier(u64),
+    /// They are of this time, later than the snapshot: none of its time are kept.
+    Later(u64),
+}
+
+impl View {
+    /// Nothing seen yet.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self {
+            size: (80, 24),
+            screen: options.screen,
+            filter: Filter::new(&options.filter),
+            range: TimeRange::default(),
+            timeline: Timeline::new(options.history_bytes, options.speed),
+            log: Log::default(),
+            messages: Messages::default(),
+            selected: None,
+            marked: HashSet::default(),
+            newest: None,
+            analysis: None,
+            data: None,
+            awaited: None,
+            options,
+        }
+    }
+
+    /// True if a new sample changes the picture, rather than the history alone.
+    #[must_use]
+    pub const fn moves(&self) -> bool {
+        !self.timeline.paused || self.timeline.seek_ns.is_some() || self.data.is_none()
+    }
+
+    /// The kind of source, once it is known.
+    #[must_use]
+    pub fn kind(&self) -> Option<SourceKind> {
+        self.newest.as_ref().map(|sample| sample.kind)
+    }
+
+    /// The areas of the screen.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        let warning = self.data.as_ref().is_some_and(|data| data.model.lost.any());
+        Layout::new(self.size, warning)
+    }
+
+    /// What columns can show with this data.
+    #[must_use]
+    pub fn has(&self) -> column::Has {
+        self.data.as_ref().map(|data| column::Has::of(data.context())).unwrap_or_default()
+    }
+
+    /// Number of links.
+    #[must_use]
+    pub fn link_count(&self) -> usize {
+        self.data.as_ref().map_or(0, |data| data.model.links.len())
+    }
+
+    /// True if an older snapshot than the newest figures is shown: what is not kept snapshot by snapshot is of later.
+    #[must_use]
+    pub fn past(&self) -> bool {
+        self.data.as_ref().is_some_and(|data| data.model.time_ns < data.sample.time_ns)
+    }
+
+    /// What is concluded; `None` before anything was.
+    #[must_use]
+    pub fn concluded(&self) -> Option<Concluded<'_>> {
+        let analysis = self.analysis.as_ref()?;
+        let report = &analysis.report;
+        let of_report =
+            |as_of| Concluded { findings: &report.findings, end_ns: report.facts.window.last_ns, as_of };
+        let Some(shown_ns) = self.timeline.shown_ns.filter(|shown_ns| *shown_ns < analysis.time_ns) else {
+            return Some(of_report(AsOf::Now));
+        };
+        let kept = self.timeline.snapshot().and_then(|at| self.timeline.history.conclusions(at));
+        Some(kept.filter(|kept| kept.time_ns <= shown_ns).map_or_else(
+            || of_report(AsOf::Later(analysis.time_ns)),
+            |kept| Concluded {
+                findings: &kept.findings,
+                end_ns: kept.end_ns,
+                as_of: AsOf::Earlier(kept.time_ns),
+            },
+        ))
+    }
+
+    /// The verdict over what is shown; `None` while nothing is concluded, or nothing was kept of then.
+    #[must_use]
+    pub fn verdict(&self) -> Option<Verdict<'_>> {
+        let concluded = self.concluded().filter(|concluded| !matches!(concluded.as_of, AsOf::Later(_)))?;
+        Some(Verdict::of(concluded.findings))
+    }
+
+    /// True if an active finding is of this kind, at the snapshot shown.
+    #[must_use]
+    pub fn is_active(&self, kind: Kind) -> bool {
+        let concluded = self.concluded().filter(|concluded| !matches!(concluded.as_of, AsOf::Later(_)));
+        concluded.is_some_and(|concluded| {
+            let active = concluded.findings.iter().filter(|one| one.active && one.severity > Severity::Info);
+            active.into_iter().any(|finding| Kind::of(finding.id) == Some(kind))
+        })
+    }
+
+    /// The time of what is shown: that of the figures, or of an event that came after them. `None` before anything.
+    #[must_use]
+    pub fn clock_ns(&self) -> Option<u64> {
+        let metrics = self.data.as_ref().map(|data| data.model.time_ns).filter(|time| *time > 0)?;
+        let event = self.log.latest().next().map(|entry| entry.latest.time_ns);
+        let moves = self.timeline.shown_ns.is_none() && !self.timeline.paused;
+        Some(event.filter(|_| moves).map_or(metrics, |event| event.max(metrics)))
+    }
+
+    /// Number of queue pairs.
+    #[must_use]
+    pub fn row_count(&self) -> usize {
+        self.data.as_ref().map_or(0, |data| data.model.rows.len())
+    }
+
+    /// How bytes spread over 5-tuples in the time range, at the snapshot shown or shortly before.
+    #[must_use]
+    pub fn entropy(&self) -> Option<Entropy> {
+        let at = self.timeline.snapshot()?;
+        self.timeline.history.entropy(at, NEAR)
+    }
+
+    /// Number of findings.
+    #[must_use]
+    pub fn finding_count(&self) -> usize {
+        self.concluded().map_or(0, |concluded| concluded.findings.len())
+    }
+
+    /// Number of events that the filter lets through.
+    #[must_use]
+    pub fn event_count(&self) -> usize {
+        self.shown_events().count()
+    }
+
+    /// Events that the filter lets through and that had happened at the snapshot shown, the latest first.
+    pub fn shown_events(&self) -> impl Iterator<Item = log::EntryAt<'_>> {
+        self.log.listed(self.timeline.shown_ns).filter(|listed| self.lets_through(listed.entry, listed.state))
+    }
+
+    /// True if the filter lets an event through.
+    #[must_use]
+    pub(in crate::tui) fn lets_through(&self, entry: &log::Entry, state: &log::EntryState) -> bool {
+        if self.filter.query.is_empty() {
+            return true;
+        }
+        let Some(data) = &self.data else { return self.filter.query.event(entry, state, "", None) };
+        let cx = data.context();
+        let row = self.filter.rows.get(&entry.key).and_then(|at| data.model.rows.get(*at));
+        let flow = row.filter(|row| row.id.key == entry.key).map(|row| (row, cx));
+        let link = data.model.links.get(usize::from(entry.key.link)).map_or("", |link| &link.name);
+        self.filter.query.event(entry, state, link, flow)
+    }
+}

@@ -1,0 +1,188 @@
+//! Runs scenarios, replays their captures and scores the reports.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+use super::lab::{Run, Scenario};
+use super::score::{Judgement, Verdict, judge};
+
+/// A replay that takes longer has failed.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Choice of what is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The program.
+    pub rocescope: PathBuf,
+    /// Seeds of each scenario.
+    pub seeds: u64,
+    /// Only scenarios whose name or kind contains this.
+    pub only: Option<String>,
+    /// Keeps captures, truth and reports here.
+    pub keep: Option<PathBuf>,
+    /// Runs at the same time.
+    pub jobs: usize,
+}
+
+/// One run and its result.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Name of the scenario.
+    pub name: &'static str,
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its seed.
+    pub seed: u64,
+    /// The comparison with the truth.
+    pub judgement: Judgement,
+}
+
+/// Runs all that is chosen, in the order of the table.
+///
+/// # Errors
+/// When nothing is chosen or a folder cannot be made.
+pub fn run(scenarios: &[Scenario], options: &Options) -> Result<Vec<Outcome>> {
+    let chosen = |scenario: &&Scenario| {
+        options.only.as_ref().is_none_or(|only| scenario.name.contains(only) || scenario.kind.contains(only))
+    };
+    let tasks: Vec<(&Scenario, u64)> = scenarios
+        .iter()
+        .filter(chosen)
+        .flat_map(|scenario| (1..=options.seeds).map(move |seed| (scenario, seed)))
+        .collect();
+    if tasks.is_empty() {
+        bail!("no scenario has this name: without --only, all run");
+    }
+    let next = AtomicUsize::new(0);
+    let outcomes = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..options.jobs {
+            scope.spawn(|| {
+                while let Some((scenario, seed)) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let judgement = one(scenario, *seed, options)
+                        .unwrap_or_else(|error| Judgement::failed(format!("{error:#}")));
+                    let outcome = Outcome { name: scenario.name, kind: scenario.kind, seed: *seed, judgement };
+                    if let Ok(mut outcomes) = outcomes.lock() {
+                        outcomes.push(outcome);
+                    }
+                }
+            });
+        }
+    });
+    let mut outcomes = outcomes.into_inner().unwrap_or_default();
+    let position = |name: &str| scenarios.iter().position(|scenario| scenario.name == name);
+    outcomes.sort_by_key(|outcome| (position(outcome.name), outcome.seed));
+    Ok(outcomes)
+}
+
+/// Simulates, replays and judges one scenario.
+///
+/// # Errors
+/// When a file cannot be written or the program fails.
+pub fn one(scenario: &Scenario, seed: u64, options: &Options) -> Result<Judgement> {
+    let temporary = tempfile::tempdir()?;
+    let folder = match &options.keep {
+        Some(keep) => keep.join(format!("{}-{seed}", scenario.name)),
+        None => temporary.path().to_path_buf(),
+    };
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let run = scenario.run(seed, &folder)?;
+    let report = report(&options.rocescope, &run, &folder)?;
+    Ok(judge(&run.truth, &report))
+}
+
+/// The JSON report of a run's captures.
+///
+/// # Errors
+/// When the program cannot be started, fails, or takes too long.
+pub fn report(rocescope: &Path, run: &Run, folder: &Path) -> Result<Value> {
+    let (out, errors) = (folder.join("report.json"), folder.join("errors.txt"));
+    let mut child = Command::new(rocescope)
+        .arg("replay")
+        .args(&run.files)
+        .args(["--output", "json"])
+        .args(&run.options)
+        .stdin(Stdio::null())
+        .stdout(File::create(&out)?)
+        .stderr(File::create(&errors)?)
+        .spawn()
+        .with_context(|| format!("cannot start {}", rocescope.display()))?;
+    let start = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if start.elapsed() > LIMIT {
+            child.kill()?;
+            child.wait()?;
+            bail!("replay took more than {} s", LIMIT.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    if !status.success() {
+        bail!("replay ended with {status}: {}", std::fs::read_to_string(&errors)?.trim());
+    }
+    serde_json::from_reader(std::io::BufReader::new(File::open(&out)?)).context("replay printed no JSON report")
+}
+
+/// Totals of a set of runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    /// Runs.
+    pub runs: usize,
+    /// Runs whose report is right.
+    pub right: usize,
+}
+
+/// Scenarios with faults, and clean controls.
+#[must_use]
+pub fn totals(outcomes: &[Outcome]) -> (Totals, Totals) {
+    let of = |control: bool| {
+        let mut all = outcomes.iter().filter(|outcome| (outcome.kind == "control") == control);
+        let right = all.clone().filter(|outcome| outcome.judgement.verdict == Verdict::Right).count();
+        Totals { runs: all.by_ref().count(), right }
+    };
+    (of(false), of(true))
+}
+
+/// Prints what is not right, a table by kind, and the totals.
+pub fn print(outcomes: &[Outcome]) {
+    const ALL: [Verdict; 5] =
+        [Verdict::Right, Verdict::Missed, Verdict::WrongPlace, Verdict::FalseAlarm, Verdict::Failed];
+    for outcome in outcomes.iter().filter(|outcome| outcome.judgement.verdict != Verdict::Right) {
+        println!("{:12} {} (seed {})", outcome.judgement.verdict, outcome.name, outcome.seed);
+        for reason in &outcome.judgement.reasons {
+            println!("             {reason}");
+        }
+    }
+    let mut kinds: BTreeMap<&str, BTreeMap<String, usize>> = BTreeMap::new();
+    for outcome in outcomes {
+        let verdict = outcome.judgement.verdict.to_string();
+        *kinds.entry(outcome.kind).or_default().entry(verdict).or_default() += 1;
+    }
+    println!("\n{:18} {:>7} {:>7} {:>12} {:>12} {:>7}", "kind", "right", "missed", "wrong place", "false alarm", "failed");
+    for (kind, counts) in kinds {
+        let count = |verdict: Verdict| counts.get(&verdict.to_string()).copied().unwrap_or(0);
+        let [right, missed, place, alarm, failed] = ALL.map(count);
+        println!("{kind:18} {right:>7} {missed:>7} {place:>12} {alarm:>12} {failed:>7}");
+    }
+    let (faults, controls) = totals(outcomes);
+    let share = |part: usize, of: usize| 100.0 * part as f64 / of.max(1) as f64;
+    println!(
+        "\nscenarios: {} of {} right ({:.1} %); clean controls: {} of {} raise a false alarm ({:.1} %)",
+        faults.right,
+        faults.runs,
+        share(faults.right, faults.runs),
+        controls.runs - controls.right,
+        controls.runs,
+        share(controls.runs - controls.right, controls.runs),
+    );
+}

@@ -1,0 +1,152 @@
+//! One direction of a cable: the queue and rate of the port that feeds it, and what goes wrong on the way.
+
+use std::collections::VecDeque;
+
+use super::packet::{Body, Packet, op};
+
+/// Random early marking: none below `min` bytes of queue, `max_ppm` at `max`, all above.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Red {
+    pub(crate) min: u64,
+    pub(crate) max: u64,
+    pub(crate) max_ppm: u32,
+}
+
+/// Selects packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Match {
+    pub(crate) src: Option<usize>,
+    pub(crate) dst: Option<usize>,
+    pub(crate) qp: Option<u32>,
+    /// Only requests and READ responses (`Some(true)`), or only the rest.
+    pub(crate) data: Option<bool>,
+    /// Only packets with more payload.
+    pub(crate) over: Option<u32>,
+    /// Only an opcode.
+    pub(crate) opcode: Option<u8>,
+}
+
+impl Match {
+    pub(crate) fn takes(&self, packet: &Packet) -> bool {
+        packet.is_roce()
+            && self.src.is_none_or(|src| src == packet.src)
+            && self.dst.is_none_or(|dst| dst == packet.dst)
+            && self.qp.is_none_or(|qp| qp == packet.dest_qp)
+            && self.data.is_none_or(|data| data == packet.is_data())
+            && self.over.is_none_or(|over| packet.payload > over)
+            && self.opcode.is_none_or(|opcode| opcode == packet.opcode)
+    }
+}
+
+/// Damage on a channel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Effect {
+    /// Loses packets at random.
+    Drop { ppm: u32 },
+    /// Loses runs of packets.
+    DropRuns { ppm: u32, len: u32 },
+    /// Delays packets at random by up to `jitter_ns` beyond `ns`: reorders when that exceeds their distance.
+    Delay { ppm: u32, ns: u64, jitter_ns: u64 },
+    /// Changes ToS bits: keeps those of `keep`, sets those of `set`.
+    Tos { keep: u8, set: u8 },
+    /// Changes a bit that must not change.
+    Corrupt { ppm: u32 },
+    /// Sends a second copy later.
+    Duplicate { ppm: u32, after_ns: u64 },
+    /// Marks packets CE, at random.
+    Mark { ppm: u32 },
+}
+
+/// An effect on some packets for some time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fault {
+    pub(crate) from_ns: u64,
+    pub(crate) to_ns: u64,
+    pub(crate) only: Match,
+    pub(crate) effect: Effect,
+    /// Packets that a run of losses still takes.
+    pub(crate) left: u32,
+}
+
+impl Fault {
+    /// From the beginning to the end.
+    pub(crate) fn always(only: Match, effect: Effect) -> Self {
+        Self { from_ns: 0, to_ns: u64::MAX, only, effect, left: 0 }
+    }
+
+    /// For a time range of the simulation.
+    pub(crate) fn during(from_ns: u64, to_ns: u64, only: Match, effect: Effect) -> Self {
+        Self { from_ns, to_ns, only, effect, left: 0 }
+    }
+}
+
+/// The end of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Node {
+    Host(usize),
+    Switch(usize),
+}
+
+/// One direction of a cable with its egress queue.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub(crate) from: Node,
+    pub(crate) to: Node,
+    pub(crate) bits_per_s: u64,
+    pub(crate) delay_ns: u64,
+    pub(crate) queue: VecDeque<Packet>,
+    pub(crate) queued: u64,
+    /// Bytes of queue beyond which packets are dropped.
+    pub(crate) limit: u64,
+    pub(crate) red: Option<Red>,
+    pub(crate) busy: bool,
+    pub(crate) paused_until: u64,
+    pub(crate) wake_at: u64,
+    pub(crate) faults: Vec<Fault>,
+    /// Taps that see what enters the cable, and what leaves it.
+    pub(crate) near: Vec<usize>,
+    pub(crate) far: Vec<usize>,
+    /// Changes of the rate: from when on, bits per second.
+    pub(crate) rates: Vec<(u64, u64)>,
+    /// For PFC: bytes in the switch behind this channel that entered through it, and whether it is paused.
+    pub(crate) held: u64,
+    pub(crate) holding: bool,
+    pub(crate) renew_at: u64,
+}
+
+impl Channel {
+    pub(crate) fn new(from: Node, to: Node, bits_per_s: u64, delay_ns: u64) -> Self {
+        Self {
+            from,
+            to,
+            bits_per_s,
+            delay_ns,
+            queue: VecDeque::new(),
+            queued: 0,
+            limit: u64::MAX,
+            red: None,
+            busy: false,
+            paused_until: 0,
+            wake_at: u64::MAX,
+            faults: Vec::new(),
+            near: Vec::new(),
+            far: Vec::new(),
+            rates: Vec::new(),
+            held: 0,
+            holding: false,
+            renew_at: 0,
+        }
+    }
+
+    /// Nanoseconds that a frame of `bytes` takes on the wire, with preamble, FCS and gap.
+    pub(crate) fn time(&self, bytes: u32, now: u64) -> u64 {
+        let changed = self.rates.iter().rev().find(|(from, _)| *from <= now);
+        let rate = changed.map_or(self.bits_per_s, |(_, rate)| *rate);
+        u64::from(bytes + 24) * 8_000_000_000 / rate
+    }
+}
+
+/// True for what overtakes data in a host's NIC.
+pub(crate) fn urgent(packet: &Packet) -> bool {
+    packet.opcode == op::CNP || matches!(packet.body, Body::Pfc { .. })
+}

@@ -1,0 +1,177 @@
+//! The discrete-event simulation: integer nanoseconds, a queue of events, and everything that they change.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::channel::Channel;
+use super::frame::Addr;
+use super::job::Job;
+use super::packet::Packet;
+use super::qp::Qp;
+use super::rng::Rng;
+use super::switch::Switch;
+use super::tap::Tap;
+
+/// Something that happens at a time.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A channel has put the last bit of a packet on the wire.
+    Sent(usize, Packet),
+    /// A packet reaches the other end of a channel.
+    Arrive(usize, Packet),
+    /// A channel may have something to send: a rate limit or a pause has ended.
+    Wake(usize),
+    /// The transport timer of a queue pair.
+    Timer(usize),
+    /// A responder's delayed ACK.
+    Ack(usize),
+    /// A receive buffer is posted.
+    Credit(usize),
+    /// A job's own event.
+    Job(usize, u64),
+    /// Sends a frame from a host's control queue.
+    Emit(Box<Packet>),
+    /// Freezes a queue pair: the process stops, and nothing leaves or is answered.
+    Freeze(usize),
+}
+
+/// What a queue pair reports to the job that uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// The job starts, or an event that it scheduled is due.
+    Timer(u64),
+    /// The requester's message is complete.
+    Done { qp: usize, tag: u64 },
+    /// A message reached the receiver.
+    Delivered { tag: u64 },
+}
+
+/// A host: its address, the channels of its NIC, and what waits in front of queue pairs.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) addr: Addr,
+    pub(crate) uplinks: Vec<usize>,
+    pub(crate) qps: Vec<usize>,
+    /// Position of the round robin, and packets that the queue pair in turn may still send.
+    pub(crate) turn: usize,
+    pub(crate) left: u32,
+    /// Packets of one queue pair in a row.
+    pub(crate) quantum: u32,
+    pub(crate) ident: u16,
+    /// IPv4 identifications count up; else they stay 0.
+    pub(crate) counts_ident: bool,
+    /// Time from a packet's arrival to its answer.
+    pub(crate) reaction_ns: u64,
+}
+
+/// Counts of what really happened, for the truth.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    /// Packets that the fabric lost: time, channel, source, destination, queue pair, PSN.
+    pub(crate) lost: Vec<Lost>,
+    pub(crate) timeouts: u64,
+    pub(crate) died: Vec<usize>,
+    pub(crate) marked: u64,
+    pub(crate) pauses: u64,
+    /// Longest time from a request's last packet to its ACK at the sender, by queue pair.
+    pub(crate) longest_ack_ns: Vec<u64>,
+}
+
+/// A packet that the fabric lost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lost {
+    pub(crate) ns: u64,
+    pub(crate) src: usize,
+    pub(crate) dst: usize,
+    pub(crate) data: bool,
+}
+
+/// Everything that is simulated.
+pub(crate) struct World {
+    pub(crate) now: u64,
+    pub(crate) end: u64,
+    queue: BinaryHeap<Reverse<(u64, u64)>>,
+    events: std::collections::HashMap<u64, Event>,
+    sequence: u64,
+    pub(crate) rng: Rng,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) switches: Vec<Switch>,
+    pub(crate) channels: Vec<Channel>,
+    pub(crate) qps: Vec<Qp>,
+    pub(crate) taps: Vec<Tap>,
+    pub(crate) jobs: Vec<Option<Box<dyn Job>>>,
+    pub(crate) facts: Facts,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            now: 0,
+            end: u64::MAX,
+            queue: BinaryHeap::new(),
+            events: std::collections::HashMap::new(),
+            sequence: 0,
+            rng: Rng::new(seed),
+            hosts: Vec::new(),
+            switches: Vec::new(),
+            channels: Vec::new(),
+            qps: Vec::new(),
+            taps: Vec::new(),
+            jobs: Vec::new(),
+            facts: Facts::default(),
+        }
+    }
+
+    /// Schedules an event. Events of the same time happen in the order in which they were scheduled.
+    pub(crate) fn at(&mut self, ns: u64, event: Event) {
+        self.sequence += 1;
+        self.queue.push(Reverse((ns.max(self.now), self.sequence)));
+        self.events.insert(self.sequence, event);
+    }
+
+    /// Starts a job.
+    pub(crate) fn start(&mut self, job: impl Job + 'static, ns: u64) -> usize {
+        self.jobs.push(Some(Box::new(job)));
+        let index = self.jobs.len() - 1;
+        self.at(ns, Event::Job(index, 0));
+        index
+    }
+
+    /// Runs until nothing is left to do, or `end`.
+    pub(crate) fn run(&mut self) {
+        while let Some(Reverse((ns, sequence))) = self.queue.pop() {
+            if ns > self.end {
+                break;
+            }
+            self.now = ns;
+            if let Some(event) = self.events.remove(&sequence) {
+                self.happen(event);
+            }
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Sent(channel, packet) => self.sent(channel, packet),
+            Event::Arrive(channel, packet) => self.arrive(channel, packet),
+            Event::Wake(channel) => {
+                self.channels[channel].wake_at = u64::MAX;
+                self.kick(channel);
+            }
+            Event::Timer(qp) => self.timer(qp),
+            Event::Ack(qp) => self.delayed_ack(qp),
+            Event::Credit(qp) => self.qps[qp].credits += 1,
+            Event::Job(job, token) => self.notify(job, Notice::Timer(token)),
+            Event::Emit(packet) => self.emit(*packet),
+            Event::Freeze(qp) => self.qps[qp].frozen = true,
+        }
+    }
+
+    /// Gives a notice to a job.
+    pub(crate) fn notify(&mut self, job: usize, notice: Notice) {
+        if let Some(mut running) = self.jobs[job].take() {
+            running.notice(self, job, notice);
+            self.jobs[job] = Some(running);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! A scenario: what is built and run, and what is true of it.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+use super::engine::World;
+use super::truth::{Expected, Figure, Place, Truth};
+
+/// Microseconds and milliseconds in nanoseconds.
+pub(crate) const US: u64 = 1_000;
+pub(crate) const MS: u64 = 1_000_000;
+/// Kibibytes and mebibytes in bytes.
+pub(crate) const KB: u32 = 1 << 10;
+pub(crate) const MB: u32 = 1 << 20;
+
+/// A named way to build a run.
+pub struct Scenario {
+    /// Name, unique.
+    pub name: &'static str,
+    /// What it is a case of; `control` for clean traffic.
+    pub kind: &'static str,
+    pub(crate) build: fn(&mut Lab),
+}
+
+/// A finished run.
+#[derive(Debug)]
+pub struct Run {
+    /// Captures, in the order of the command line.
+    pub files: Vec<PathBuf>,
+    /// Further options of `rocescope replay`.
+    pub options: Vec<String>,
+    /// The truth.
+    pub truth: Truth,
+}
+
+/// A run that is being built.
+pub(crate) struct Lab {
+    pub(crate) world: World,
+    pub(crate) truth: Truth,
+    pub(crate) options: Vec<String>,
+}
+
+impl Lab {
+    /// The address of a host, as reports write it.
+    pub(crate) fn addr(&self, host: usize) -> String {
+        self.world.hosts[host].addr.text()
+    }
+
+    pub(crate) fn host(&self, host: usize) -> Place {
+        Place::Host(self.addr(host))
+    }
+
+    pub(crate) fn pair(&self, a: usize, b: usize) -> Place {
+        Place::Pair(self.addr(a), self.addr(b))
+    }
+
+    /// Expects a diagnosis of one of these kinds.
+    pub(crate) fn expect(&mut self, ids: &[&'static str], place: Place) -> &mut Self {
+        self.truth.expected.push(Expected::new(ids, place));
+        self
+    }
+
+    /// The same, true only in a range of the simulation's time.
+    pub(crate) fn expect_during(&mut self, ids: &[&'static str], place: Place, range: (u64, u64)) -> &mut Self {
+        self.truth.expected.push(Expected::new(ids, place).during(range.0, range.1));
+        self
+    }
+
+    /// The same, where information suffices.
+    pub(crate) fn expect_info(&mut self, ids: &[&'static str], place: Place) -> &mut Self {
+        self.truth.expected.push(Expected::new(ids, place).or_info());
+        self
+    }
+
+    /// Findings that may be made as well.
+    pub(crate) fn also(&mut self, ids: &[&'static str]) -> &mut Self {
+        self.truth.also.extend(ids);
+        self
+    }
+
+    /// Findings that must not be made.
+    pub(crate) fn never(&mut self, ids: &[&'static str]) -> &mut Self {
+        self.truth.never.extend(ids);
+        self
+    }
+
+    pub(crate) fn figure(
+        &mut self,
+        name: &'static str,
+        of: fn(&serde_json::Value) -> Option<f64>,
+        low: f64,
+        high: f64,
+    ) -> &mut Self {
+        self.truth.figures.push(Figure { name, of, range: (low, high) });
+        self
+    }
+
+    pub(crate) fn option(&mut self, words: &[&str]) -> &mut Self {
+        self.options.extend(words.iter().map(|word| (*word).to_owned()));
+        self
+    }
+}
+
+impl Scenario {
+    /// True for clean traffic.
+    #[must_use]
+    pub fn is_control(&self) -> bool {
+        self.kind == "control"
+    }
+
+    /// Runs the simulation and writes captures and truth into `folder`.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn run(&self, seed: u64, folder: &Path) -> Result<Run> {
+        let mut lab =
+            Lab { world: World::new(seed ^ hash(self.name)), truth: Truth::default(), options: Vec::new() };
+        (self.build)(&mut lab);
+        let Lab { world, mut truth, options } = lab;
+        truth.lost = world.facts.lost.len() as u64;
+        truth.lost_data = world.facts.lost.iter().filter(|lost| lost.data).count() as u64;
+        (truth.timeouts, truth.marked) = (world.facts.timeouts, world.facts.marked);
+        truth.died = world.facts.died.len() as u64;
+        let mut files = Vec::new();
+        for tap in &world.taps {
+            let path = folder.join(&tap.name);
+            std::fs::write(&path, tap.file()).with_context(|| format!("cannot write {}", path.display()))?;
+            truth.counted.push((tap.name.clone(), tap.counted.clone()));
+            files.push(path);
+        }
+        let path = folder.join("truth.json");
+        let text = serde_json::to_string_pretty(&truth.json(self.name, seed))?;
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Run { files, options, truth })
+    }
+}
+
+/// FNV-1a of a name: scenarios with the same seed differ.
+fn hash(name: &str) -> u64 {
+    name.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
+    })
+}

@@ -1,0 +1,216 @@
+//! A reliable connection's queue pair: its settings and its state at both ends.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::packet::Packet;
+
+/// What a message does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Write,
+    WriteImm,
+    Send,
+    Read,
+    Atomic,
+}
+
+/// The UDP source ports of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ports {
+    One(u16),
+    /// Another one for each packet: from a base on, so many.
+    Many(u16, u16),
+}
+
+/// Retransmission after a sequence error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recovery {
+    GoBackN,
+    /// Only the missing PSN; the responder keeps what arrives out of order, and sends a NAK once a hole is that old,
+    /// in packets.
+    Selective(u64),
+}
+
+/// Settings of a connection, the same at both ends.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) mtu: u32,
+    /// Unacknowledged packets that the requester allows.
+    pub(crate) window: u64,
+    /// READ requests in flight.
+    pub(crate) reads: u64,
+    /// Asks for an ACK every so many packets.
+    pub(crate) ack_every: u64,
+    /// ACKs that are merged into one.
+    pub(crate) coalesce: u32,
+    pub(crate) timeout_ns: u64,
+    pub(crate) retries: u32,
+    pub(crate) backoff: bool,
+    pub(crate) recovery: Recovery,
+    pub(crate) ports: Ports,
+    pub(crate) tos: u8,
+    /// Line rate limit of the requester, in bits per second; 0 for none.
+    pub(crate) bits_per_s: u64,
+    /// Sends CNPs, and obeys them.
+    pub(crate) dcqcn: bool,
+    /// Shortest time between two CNPs of a queue pair.
+    pub(crate) cnp_gap_ns: u64,
+    /// Receive buffers; 0 for no end of them.
+    pub(crate) buffers: u32,
+    /// Time until a used buffer is posted again.
+    pub(crate) repost_ns: u64,
+    /// RNR timer code of the responder.
+    pub(crate) rnr_code: u8,
+    pub(crate) first_psn: u64,
+    /// The responder refuses the message with this number by this NAK code, and both ends stop.
+    pub(crate) refuse: Option<(u32, u8)>,
+    /// Planes of the fabric that packets are spread over by an outer header; 0 for none.
+    pub(crate) planes: u16,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            mtu: 4096,
+            window: 128,
+            reads: 4,
+            ack_every: 32,
+            coalesce: 1,
+            timeout_ns: 4_096 << 12,
+            retries: 7,
+            backoff: false,
+            recovery: Recovery::GoBackN,
+            ports: Ports::One(50_000),
+            // DSCP 26, ECT(0).
+            tos: 26 << 2 | 2,
+            bits_per_s: 0,
+            dcqcn: true,
+            cnp_gap_ns: 50_000,
+            buffers: 0,
+            repost_ns: 0,
+            rnr_code: 12,
+            first_psn: 0x1000,
+            refuse: None,
+            planes: 0,
+        }
+    }
+}
+
+/// A posted message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message {
+    pub(crate) verb: Verb,
+    pub(crate) len: u32,
+    /// First PSN, and PSNs that it takes.
+    pub(crate) start: u64,
+    pub(crate) count: u64,
+    pub(crate) job: usize,
+    pub(crate) tag: u64,
+}
+
+impl Message {
+    pub(crate) fn end(&self) -> u64 {
+        self.start + self.count
+    }
+}
+
+/// A READ that a responder answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub(crate) start: u64,
+    pub(crate) next: u64,
+    pub(crate) end: u64,
+    pub(crate) len: u32,
+}
+
+/// One end of a connection: requester of its own messages, responder to its peer's.
+#[derive(Debug)]
+pub(crate) struct Qp {
+    pub(crate) host: usize,
+    pub(crate) number: u32,
+    pub(crate) peer: usize,
+    pub(crate) set: Settings,
+    /// Stopped by an error.
+    pub(crate) dead: bool,
+    /// Its process is gone.
+    pub(crate) frozen: bool,
+    /// Uplink of the host, when it is bound to one.
+    pub(crate) uplink: Option<usize>,
+
+    pub(crate) messages: VecDeque<Message>,
+    /// PSN of the next message, the next packet, the oldest unacknowledged, and behind the highest that was sent.
+    pub(crate) end: u64,
+    pub(crate) next: u64,
+    pub(crate) una: u64,
+    pub(crate) high: u64,
+    pub(crate) resend: VecDeque<u64>,
+    pub(crate) deadline: u64,
+    pub(crate) timer_runs: bool,
+    pub(crate) tries: u32,
+    pub(crate) wait_until: u64,
+    pub(crate) reread: Option<u64>,
+    /// When the last packets that ask for an ACK were sent first.
+    pub(crate) asked: BTreeMap<u64, u64>,
+    pub(crate) rate: super::cc::Rate,
+    pub(crate) free_at: u64,
+    pub(crate) packets: u64,
+
+    pub(crate) expected: u64,
+    pub(crate) completed: u32,
+    pub(crate) nak_sent: bool,
+    pub(crate) nak_for: u64,
+    pub(crate) ahead: BTreeMap<u64, Packet>,
+    pub(crate) answers: VecDeque<Answer>,
+    pub(crate) credits: u32,
+    pub(crate) ack_owed: u32,
+    pub(crate) cnp_at: u64,
+}
+
+impl Qp {
+    pub(crate) fn new(host: usize, number: u32, peer: usize, set: Settings) -> Self {
+        let (first, credits) = (set.first_psn, set.buffers);
+        Self {
+            host,
+            number,
+            peer,
+            dead: false,
+            frozen: false,
+            uplink: None,
+            messages: VecDeque::new(),
+            end: first,
+            next: first,
+            una: first,
+            high: first,
+            resend: VecDeque::new(),
+            deadline: u64::MAX,
+            timer_runs: false,
+            tries: 0,
+            wait_until: 0,
+            reread: None,
+            asked: BTreeMap::new(),
+            rate: super::cc::Rate::new(set.bits_per_s),
+            free_at: 0,
+            packets: 0,
+            expected: first,
+            completed: 0,
+            nak_sent: false,
+            nak_for: u64::MAX,
+            ahead: BTreeMap::new(),
+            answers: VecDeque::new(),
+            credits,
+            ack_owed: 0,
+            cnp_at: 0,
+            set,
+        }
+    }
+
+    /// The message that a PSN belongs to.
+    pub(crate) fn message(&self, psn: u64) -> Option<&Message> {
+        let at = self.messages.partition_point(|message| message.end() <= psn);
+        self.messages.get(at).filter(|message| message.start <= psn)
+    }
+
+    pub(crate) fn stopped(&self) -> bool {
+        self.dead || self.frozen
+    }
+}

@@ -1,0 +1,223 @@
+//! Queues that fill: incast, marking, CNPs, pauses, receivers that are not ready.
+
+use super::{Entry, connections, settings};
+use crate::sim::channel::Node;
+use crate::sim::engine::Event;
+use crate::sim::job::{Collective, Compute, Stream};
+use crate::sim::lab::{KB, Lab, MB, MS, US};
+use crate::sim::net::GBIT;
+use crate::sim::packet::{Body, Packet, op};
+use crate::sim::qp::{Settings, Verb};
+use crate::sim::switch::Pfc;
+
+pub(super) const ALL: &[Entry] = &[
+    ("incast", "incast-3-fifo-runs", |lab| incast(lab, 3, 64, true, 0)),
+    ("incast", "incast-4-dcqcn", |lab| incast(lab, 4, 1, true, 0)),
+    ("incast", "incast-8-tail-drop", |lab| incast(lab, 8, 16, false, 300_000)),
+    ("incast", "incast-8-tail-drop-at-receiver", |lab| incast(lab, 8, 16, false, 200_000)),
+    ("incast", "incast-parameter-server", parameter_server),
+    ("incast", "incast-read", read_incast),
+    ("ecn", "ecn-slow-uplink", slow_uplink),
+    ("ecn", "ecn-no-cnp", no_cnp),
+    ("ecn", "ecn-first-half", first_half),
+    ("cnp", "cnp-storm", cnp_storm),
+    ("rnr", "rnr-slow-receiver", |lab| rnr(lab, 1)),
+    ("rnr", "rnr-slow-receiver-at-sender", |lab| rnr(lab, 0)),
+    ("rnr", "rnr-one-of-three", rnr_one),
+    ("pfc", "pfc-storm-from-host", pfc_storm),
+    ("pfc", "pfc-incast", pfc_incast),
+];
+
+const CONGESTED: &[&str] = &["ecn.congestion", "burst.incast", "latency.tail"];
+
+/// Hosts 1 and on send to host 0 in rounds of a millisecond.
+fn incast(lab: &mut Lab, senders: usize, quantum: u32, marks: bool, buffer: u64) {
+    lab.world.star(senders + 1, 10 * GBIT);
+    if marks {
+        lab.world.red(100_000, 400_000, 100_000);
+    } else {
+        lab.world.buffers(buffer);
+    }
+    let set = Settings { window: 64, timeout_ns: 4 * MS, ..settings() };
+    let mut ends = Vec::new();
+    for host in 1..=senders {
+        lab.world.hosts[host].quantum = quantum;
+        ends.extend(connections(lab, host, 0, 2, &set));
+    }
+    let count = 240 / senders as u64;
+    lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, count).gap(MS, MS / 2).depth(4), 0);
+    if buffer == 200_000 {
+        lab.world.tap_host(0, "h0.pcap");
+    } else {
+        lab.world.tap_switch(0, "switch.pcap");
+        // Marks are set at the egress to the receiver: a mirror of the ingress does not show them.
+        if marks {
+            lab.world.taps.pop();
+            for channel in &mut lab.world.channels {
+                channel.far.clear();
+            }
+            lab.world.tap_cable(Node::Switch(0), Node::Host(0), "port0.pcap");
+        }
+    }
+    let receiver = lab.host(0);
+    lab.expect(&["burst.incast"], receiver).also(CONGESTED);
+    if !marks {
+        lab.also(&["loss.before_tap", "loss.after_tap", "retry.timeouts"]).never(&["retry.storm"]);
+    }
+    lab.world.run();
+}
+
+fn parameter_server(lab: &mut Lab) {
+    lab.world.star(7, 5 * GBIT);
+    lab.world.red(60_000, 300_000, 100_000);
+    let up: Vec<usize> = (1..7).map(|host| lab.world.connect(host, 0, &settings()).0).collect();
+    let down: Vec<usize> = (1..7).map(|host| lab.world.connect(0, host, &settings()).0).collect();
+    let compute = Compute { ns: 20 * MS, jitter_ns: MS, ..Compute::default() };
+    lab.world.start(Collective::server(&up, &down, (2, 128 * KB), 40, compute), 0);
+    lab.world.tap_host(0, "server.pcap");
+    let server = lab.host(0);
+    lab.expect(&["burst.incast"], server).also(CONGESTED);
+    lab.world.run();
+}
+
+/// Host 0 reads from six hosts at once.
+fn read_incast(lab: &mut Lab) {
+    lab.world.star(7, 10 * GBIT);
+    lab.world.red(100_000, 400_000, 100_000);
+    let mut ends = Vec::new();
+    for host in 1..7 {
+        ends.extend(connections(lab, 0, host, 1, &settings()));
+    }
+    lab.world.start(Stream::new(&ends, Verb::Read, 256 * KB, 40).gap(2 * MS, MS / 4).depth(2), 0);
+    lab.world.tap_host(0, "h0.pcap");
+    let receiver = lab.host(0);
+    lab.expect(&["burst.incast"], receiver).also(CONGESTED);
+    lab.world.run();
+}
+
+/// Two hosts on one leaf share an uplink of half their speed.
+fn slow_uplink(lab: &mut Lab) {
+    lab.world.leaf_spine(2, 2, 1, (10 * GBIT, 10 * GBIT));
+    lab.world.red(60_000, 300_000, 100_000);
+    let mut ends = connections(lab, 0, 2, 2, &settings());
+    ends.extend(connections(lab, 1, 3, 2, &settings()));
+    lab.world.start(Stream::new(&ends, Verb::Write, 512 * KB, 24), 0);
+    lab.world.tap_cable(Node::Switch(1), Node::Host(2), "h2.pcap");
+    let pair = lab.pair(0, 2);
+    lab.expect(&["ecn.congestion"], pair).also(&["latency.tail"]).never(&["burst.incast"]);
+    lab.world.run();
+}
+
+fn no_cnp(lab: &mut Lab) {
+    lab.world.leaf_spine(2, 2, 1, (10 * GBIT, 10 * GBIT));
+    lab.world.red(60_000, 300_000, 100_000);
+    let set = Settings { dcqcn: false, ..settings() };
+    let mut ends = connections(lab, 0, 2, 2, &set);
+    ends.extend(connections(lab, 1, 2, 2, &set));
+    lab.world.start(Stream::new(&ends, Verb::Write, 256 * KB, 80).gap(4 * MS, MS), 0);
+    lab.world.tap_host(2, "h2.pcap");
+    let receiver = lab.host(2);
+    lab.expect(&["ecn.no_cnp"], receiver).also(CONGESTED);
+    lab.world.run();
+}
+
+/// Marks only in the first half of the capture: the finding has that time.
+fn first_half(lab: &mut Lab) {
+    lab.world.star(3, 10 * GBIT);
+    lab.world.red(60_000, 300_000, 100_000);
+    let set = Settings { window: 512, ..settings() };
+    let first = connections(lab, 0, 2, 2, &set);
+    let second = connections(lab, 1, 2, 2, &set);
+    lab.world.start(Stream::new(&first, Verb::Write, 512 * KB, 60).gap(60 * MS, 0), 0);
+    lab.world.start(Stream::new(&second, Verb::Write, 512 * KB, 30).gap(60 * MS, 0), 0);
+    lab.world.tap_host(2, "h2.pcap");
+    let receiver = lab.host(2);
+    lab.expect(&["ecn.congestion"], receiver).also(CONGESTED);
+    lab.world.run();
+}
+
+/// A receiver sends thousands of CNPs though nothing is marked.
+fn cnp_storm(lab: &mut Lab) {
+    lab.world.star(3, 10 * GBIT);
+    let ends = connections(lab, 0, 1, 2, &settings());
+    let others = connections(lab, 2, 1, 2, &settings());
+    for qp in &others {
+        lab.world.qps[*qp].set.dcqcn = false;
+    }
+    lab.world.start(Stream::new(&others, Verb::Write, 128 * KB, 120).gap(MS, 0), 0);
+    lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 120).gap(MS, 0), 0);
+    let (responder, requester) = (lab.world.qps[others[0]].peer, others[0]);
+    let number = lab.world.qps[requester].number;
+    for at in 0..30_000 {
+        let mut cnp = Packet::roce(1, 2, op::CNP, number, 0);
+        (cnp.becn, cnp.tos, cnp.to_qp) = (true, 48 << 2 | 2, Some(requester));
+        lab.world.at(at * 4 * US, Event::Emit(Box::new(cnp)));
+    }
+    assert_eq!(lab.world.qps[responder].host, 1);
+    lab.world.tap_host(2, "h2.pcap");
+    let receiver = lab.host(1);
+    lab.expect(&["cnp.storm"], receiver);
+    lab.world.run();
+}
+
+/// A receiver that posts its buffers too late.
+fn rnr(lab: &mut Lab, tapped: usize) {
+    lab.world.line(10 * GBIT);
+    let set = Settings { buffers: 4, repost_ns: MS, ..settings() };
+    let ends = connections(lab, 0, 1, 2, &set);
+    lab.world.start(Stream::new(&ends, Verb::Send, 16 * KB, 400).depth(8), 0);
+    lab.world.tap_host(tapped, "tap.pcap");
+    let receiver = lab.host(1);
+    lab.expect(&["rnr.slow_receiver"], receiver).never(&["loss.after_tap", "loss.before_tap"]);
+    lab.also(&["latency.tail"]);
+    lab.world.run();
+}
+
+/// One of three receivers is slow; WRITEs with immediate data.
+fn rnr_one(lab: &mut Lab) {
+    lab.world.star(4, 10 * GBIT);
+    let mut ends = Vec::new();
+    for host in 1..4 {
+        let slow = Settings { buffers: 2, repost_ns: 2 * MS, ..settings() };
+        ends.extend(connections(lab, 0, host, 2, &if host == 2 { slow } else { settings() }));
+    }
+    lab.world.start(Stream::new(&ends, Verb::WriteImm, 32 * KB, 150).gap(200 * US, 0), 0);
+    lab.world.tap_host(0, "h0.pcap");
+    let receiver = lab.host(2);
+    lab.expect(&["rnr.slow_receiver"], receiver).never(&["loss.after_tap"]).also(&["latency.tail"]);
+    lab.world.run();
+}
+
+/// A host that pauses its switch port again and again for half of the time.
+fn pfc_storm(lab: &mut Lab) {
+    lab.world.star(3, 10 * GBIT);
+    let ends = connections(lab, 0, 1, 3, &settings());
+    lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, 60).gap(MS, 0), 0);
+    // A full pause is 3.4 ms at this speed.
+    for at in 0..40 {
+        let pause = Packet::other(1, 0x8000, Body::Pfc { priority: 3, quanta: u16::MAX });
+        lab.world.at((20 + at * 6) * MS, Event::Emit(Box::new(pause)));
+    }
+    lab.world.tap_host(1, "h1.pcap");
+    lab.expect(&["pfc.storm"], crate::sim::truth::Place::Link("h1.pcap".into()));
+    lab.option(&["--link-speed", "10G"]).also(&["pfc.victim", "latency.tail", "retry.timeouts"]);
+    lab.world.run();
+}
+
+/// Incast on a lossless fabric: the switch pauses the senders.
+fn pfc_incast(lab: &mut Lab) {
+    lab.world.star(6, 10 * GBIT);
+    lab.world.switches[0].pfc = Some(Pfc { off: 100_000, on: 50_000, priority: 3 });
+    let set = Settings { dcqcn: false, ..settings() };
+    let mut ends = Vec::new();
+    for host in 1..6 {
+        ends.extend(connections(lab, host, 0, 1, &set));
+    }
+    lab.world.start(Stream::new(&ends, Verb::Write, MB / 2, 24), 0);
+    lab.world.tap_host(1, "h1.pcap");
+    lab.expect(&["pfc.storm"], crate::sim::truth::Place::Link("h1.pcap".into()));
+    lab.option(&["--link-speed", "10G"]).also(&["pfc.victim", "latency.tail"]);
+    // The sender's tap shows pauses, and nothing that is lost.
+    lab.never(&["loss.after_tap", "loss.before_tap", "retry.storm"]);
+    lab.world.run();
+}

@@ -1,0 +1,149 @@
+//! Clean controls: fabrics that spray, reorder, hash and mirror by design.
+
+use super::{Entry, connections, settings};
+use crate::sim::channel::{Effect, Fault, Match, Node};
+use crate::sim::job::Stream;
+use crate::sim::lab::{KB, Lab, MS, US};
+use crate::sim::net::GBIT;
+use crate::sim::qp::{Ports, Recovery, Settings, Verb};
+use crate::sim::switch::Spread;
+
+pub(super) const ALL: &[Entry] = &[
+    ("control", "clean-spray-at-receiver", |lab| sprayed(lab, false, &[4])),
+    ("control", "clean-spray-two-taps", |lab| sprayed(lab, false, &[0, 4])),
+    ("control", "clean-spray-identified", |lab| sprayed(lab, true, &[4])),
+    ("control", "clean-spray-all-uplinks", spray_uplinks),
+    ("control", "clean-adaptive-routing", |lab| reordered(lab, 60_000, 3 * US, &[1])),
+    ("control", "clean-adaptive-routing-two-taps", |lab| reordered(lab, 60_000, 3 * US, &[0, 1])),
+    ("control", "clean-adaptive-routing-deep", |lab| reordered(lab, 250_000, 20 * US, &[1])),
+    ("control", "clean-multipath-ports", |lab| multipath(lab, 128, 0)),
+    ("control", "clean-multipath-many-ports", |lab| multipath(lab, 256, 0)),
+    ("control", "clean-multipath-planes", |lab| multipath(lab, 64, 4)),
+    ("control", "clean-hashed-uplinks", hashed_uplinks),
+    ("control", "clean-mirror-of-switch", mirror),
+    ("control", "clean-selective-reads", selective_reads),
+    ("control", "clean-spines-of-eight-hosts", spines),
+];
+
+fn tolerant() -> Settings {
+    Settings { recovery: Recovery::Selective(1_024), ..settings() }
+}
+
+const NAMES: [&str; 8] =
+    ["h0.pcap", "h1.pcap", "h2.pcap", "h3.pcap", "h4.pcap", "h5.pcap", "h6.pcap", "h7.pcap"];
+
+/// Leaf and spine, each packet by any spine, some of which are slower: receivers place out of order.
+fn sprayed(lab: &mut Lab, idents: bool, taps: &[usize]) {
+    lab.world.leaf_spine(2, 4, 4, (10 * GBIT, 10 * GBIT));
+    lab.world.spread(Spread::Spray);
+    for host in &mut lab.world.hosts {
+        host.counts_ident = idents;
+    }
+    for at in 0..lab.world.channels.len() {
+        if lab.world.channels[at].from == Node::Switch(3) {
+            lab.world.channels[at].delay_ns += 5 * US;
+        }
+    }
+    let mut ends = Vec::new();
+    for host in 0..2 {
+        ends.extend(connections(lab, host, 4 + host, 3, &tolerant()));
+    }
+    lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, 60).gap(500 * US, 500 * US), 0);
+    for tap in taps {
+        lab.world.tap_host(*tap, NAMES[*tap]);
+    }
+    lab.world.run();
+}
+
+/// A tap on each of the uplinks over which one queue pair is sprayed.
+fn spray_uplinks(lab: &mut Lab) {
+    lab.world.leaf_spine(2, 2, 2, (10 * GBIT, 10 * GBIT));
+    lab.world.spread(Spread::Spray);
+    let mut ends = connections(lab, 0, 2, 2, &tolerant());
+    ends.extend(connections(lab, 3, 1, 2, &tolerant()));
+    lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, 80).gap(500 * US, 500 * US), 0);
+    for spine in 0..2 {
+        lab.world.tap_cable(Node::Switch(0), Node::Switch(2 + spine), ["up0.pcap", "up1.pcap"][spine]);
+    }
+    lab.option(&["--group", "up0.pcap,up1.pcap"]);
+    lab.world.run();
+}
+
+/// Part of the packets take a longer way.
+fn reordered(lab: &mut Lab, ppm: u32, ns: u64, taps: &[usize]) {
+    lab.world.line(10 * GBIT);
+    let data = Match { data: Some(true), ..Match::default() };
+    let way = Fault::always(data, Effect::Delay { ppm, ns, jitter_ns: ns });
+    lab.world.fault(Node::Switch(0), Node::Switch(1), way);
+    let ends = connections(lab, 0, 1, 4, &tolerant());
+    lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, 70).gap(200 * US, 200 * US), 0);
+    for tap in taps {
+        lab.world.tap_host(*tap, NAMES[*tap]);
+    }
+    lab.world.run();
+}
+
+/// Each packet of a queue pair has one of many source ports, and maybe one of several planes in an outer header.
+fn multipath(lab: &mut Lab, ports: u16, planes: u16) {
+    lab.world.leaf_spine(2, 2, 4, (10 * GBIT, 10 * GBIT));
+    for at in 0..lab.world.channels.len() {
+        if lab.world.channels[at].from == Node::Switch(4) {
+            lab.world.channels[at].delay_ns += 3 * US;
+        }
+    }
+    let set = Settings { ports: Ports::Many(0xC000, ports), planes, ..tolerant() };
+    let mut ends = connections(lab, 0, 2, 4, &set);
+    ends.extend(connections(lab, 1, 3, 4, &set));
+    lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, 45).gap(500 * US, 500 * US), 0);
+    lab.world.tap_host(2, "h2.pcap");
+    lab.world.run();
+}
+
+/// Many queue pairs hash onto two uplinks about evenly.
+fn hashed_uplinks(lab: &mut Lab) {
+    lab.world.leaf_spine(2, 4, 2, (10 * GBIT, 40 * GBIT));
+    let mut ends = Vec::new();
+    for host in 0..4 {
+        ends.extend(connections(lab, host, 4 + host, 32, &settings()));
+    }
+    lab.world.start(Stream::new(&ends, Verb::Write, 32 * KB, 12).depth(2).gap(MS, MS), 0);
+    for spine in 0..2 {
+        lab.world.tap_cable(Node::Switch(0), Node::Switch(2 + spine), ["up0.pcap", "up1.pcap"][spine]);
+    }
+    lab.option(&["--group", "up0.pcap,up1.pcap"]);
+    lab.world.run();
+}
+
+fn mirror(lab: &mut Lab) {
+    lab.world.star(6, 10 * GBIT);
+    let mut ends = Vec::new();
+    for host in 0..6 {
+        ends.extend(connections(lab, host, (host + 2) % 6, 3, &settings()));
+    }
+    lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 50).gap(MS, MS), 0);
+    lab.world.tap_switch(0, "mirror.pcap");
+    lab.world.run();
+}
+
+fn selective_reads(lab: &mut Lab) {
+    lab.world.line(10 * GBIT);
+    let set = Settings { reads: 16, ..tolerant() };
+    let ends = connections(lab, 0, 1, 4, &set);
+    lab.world.start(Stream::new(&ends, Verb::Read, 32 * KB, 250).depth(12).gap(50 * US, 0), 0);
+    lab.world.tap_host(1, "h1.pcap");
+    lab.world.run();
+}
+
+/// A tap at each spine: together they see everything once.
+fn spines(lab: &mut Lab) {
+    lab.world.leaf_spine(2, 4, 4, (10 * GBIT, 10 * GBIT));
+    let mut ends = Vec::new();
+    for host in 0..4 {
+        ends.extend(connections(lab, host, 7 - host, 8, &settings()));
+    }
+    lab.world.start(Stream::new(&ends, Verb::WriteImm, 64 * KB, 20).gap(MS, MS), 0);
+    for spine in 0..4 {
+        lab.world.tap_switch(2 + spine, ["s0.pcap", "s1.pcap", "s2.pcap", "s3.pcap"][spine]);
+    }
+    lab.world.run();
+}

@@ -1,0 +1,115 @@
+//! The same packet twice, changed on its way, damaged, or out of order.
+
+use super::{Entry, connections, mtu, settings};
+use crate::sim::channel::{Effect, Fault, Match, Node};
+use crate::sim::job::Stream;
+use crate::sim::lab::{KB, Lab, MB, MS, US};
+use crate::sim::net::GBIT;
+use crate::sim::qp::{Recovery, Settings, Verb};
+
+pub(super) const ALL: &[Entry] = &[
+    ("rewritten", "rewritten-dscp", |lab| rewritten(lab, 0x03, 0, "h0.pcap", "h1.pcap")),
+    ("rewritten", "rewritten-ecn-cleared", |lab| rewritten(lab, 0xFC, 0, "h0.pcap", "h1.pcap")),
+    ("rewritten", "rewritten-dscp-at-second-hop", |lab| rewritten(lab, 0x03, 8 << 2, "leaf0.pcap", "leaf1.pcap")),
+    ("duplicates", "duplicates-both-directions", |lab| both_directions(lab, false)),
+    ("duplicates", "duplicates-both-directions-identified", |lab| both_directions(lab, true)),
+    ("duplicates", "duplicates-merged-files", merged),
+    ("duplicates", "duplicates-with-marks", with_marks),
+    ("icrc", "icrc-corruption", |lab| corruption(lab, 3_000)),
+    ("icrc", "icrc-corruption-few", |lab| corruption(lab, 1_000)),
+    ("dscp", "dscp-mixed", dscp_mixed),
+];
+
+const HOP: (Node, Node) = (Node::Switch(0), Node::Switch(1));
+
+fn rewritten(lab: &mut Lab, keep: u8, set: u8, first: &str, second: &str) {
+    lab.world.line(10 * GBIT);
+    let only = Match { src: Some(0), ..Match::default() };
+    lab.world.fault(HOP.0, HOP.1, Fault::always(only, Effect::Tos { keep, set }));
+    let ends = connections(lab, 0, 1, 3, &settings());
+    lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, 60).gap(MS, MS), 0);
+    lab.world.tap_host(0, first);
+    lab.world.tap_host(1, second);
+    let hop = crate::sim::truth::Place::Hop(first.to_owned(), second.to_owned());
+    lab.expect(&["path.rewritten"], hop);
+    lab.world.run();
+}
+
+const WRONG: &[&str] = &["loss.before_tap", "loss.after_tap", "loss.between_taps", "retry.storm", "retry.timeouts"];
+
+/// A mirror of ingress and egress: each packet is in the file twice.
+fn both_directions(lab: &mut Lab, idents: bool) {
+    lab.world.star(4, 10 * GBIT);
+    for host in &mut lab.world.hosts {
+        host.counts_ident = idents;
+    }
+    let mut ends = Vec::new();
+    for host in 0..4 {
+        ends.extend(connections(lab, host, (host + 1) % 4, 2, &settings()));
+    }
+    lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 60).gap(500 * US, 200 * US), 0);
+    lab.world.tap_both_ways(0, "mirror.pcap");
+    lab.expect_info(&["capture.duplicates"], crate::sim::truth::Place::Link("mirror.pcap".into())).never(WRONG);
+    lab.world.run();
+}
+
+/// The captures of both ends in one file.
+fn merged(lab: &mut Lab) {
+    lab.world.line(10 * GBIT);
+    let ends = connections(lab, 0, 1, 4, &settings());
+    lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 100).gap(500 * US, 200 * US), 0);
+    let tap = lab.world.tap_host(0, "merged.pcap");
+    for channel in &mut lab.world.channels {
+        if channel.from == Node::Host(1) {
+            channel.near.push(tap);
+        }
+        if channel.to == Node::Host(1) {
+            channel.far.push(tap);
+        }
+    }
+    lab.expect_info(&["capture.duplicates"], crate::sim::truth::Place::Link("merged.pcap".into())).never(WRONG);
+    lab.world.run();
+}
+
+/// A mirror of both directions of a congested switch: marked after the first copy, so that half of the marks show.
+fn with_marks(lab: &mut Lab) {
+    lab.world.star(3, 10 * GBIT);
+    lab.world.red(40_000, 200_000, 200_000);
+    let mut ends = connections(lab, 0, 2, 2, &settings());
+    ends.extend(connections(lab, 1, 2, 2, &settings()));
+    lab.world.start(Stream::new(&ends, Verb::Write, MB / 2, 24), 0);
+    lab.world.tap_both_ways(0, "mirror.pcap");
+    lab.expect_info(&["capture.duplicates"], crate::sim::truth::Place::Link("mirror.pcap".into()));
+    lab.expect(&["ecn.congestion", "burst.incast"], lab_host(2)).never(WRONG).also(&["ecn.congestion", "burst.incast"]);
+    lab.world.run();
+}
+
+fn lab_host(host: u8) -> crate::sim::truth::Place {
+    crate::sim::truth::Place::Host(format!("10.0.0.{}", host + 1))
+}
+
+fn corruption(lab: &mut Lab, ppm: u32) {
+    lab.world.line(10 * GBIT);
+    let data = Match { data: Some(true), ..Match::default() };
+    lab.world.fault(HOP.0, HOP.1, Fault::always(data, Effect::Corrupt { ppm }));
+    let set = Settings { recovery: Recovery::GoBackN, ..mtu(1024) };
+    let ends = connections(lab, 0, 1, 2, &set);
+    lab.world.start(Stream::new(&ends, Verb::Write, 32 * KB, 160).gap(200 * US, 0), 0);
+    let tap = lab.world.tap_host(1, "h1.pcap");
+    lab.world.taps[tap].snap = 65_535;
+    let pair = lab.pair(0, 1);
+    lab.expect(&["icrc.errors"], pair).also(&["loss.after_tap", "retry.storm", "retry.timeouts", "latency.tail"]);
+    lab.world.run();
+}
+
+/// Two classes between the same hosts: one of four connections has DSCP 0.
+fn dscp_mixed(lab: &mut Lab) {
+    lab.world.line(10 * GBIT);
+    let mut ends = connections(lab, 0, 1, 3, &settings());
+    ends.extend(connections(lab, 0, 1, 1, &Settings { tos: 2, ..settings() }));
+    lab.world.start(Stream::new(&ends, Verb::Write, 256 * KB, 40).gap(500 * US, 0), 0);
+    lab.world.tap_host(0, "h0.pcap");
+    let pair = lab.pair(0, 1);
+    lab.expect(&["qos.dscp_mixed"], pair);
+    lab.world.run();
+}

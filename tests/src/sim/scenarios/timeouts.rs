@@ -1,0 +1,238 @@
+//! Time lost to transport timeouts, queue pairs that die, and paths that take only small packets.
+
+use super::{Entry, connections, mtu, ring, settings};
+use crate::sim::channel::{Effect, Fault, Match, Node};
+use crate::sim::engine::Event;
+use crate::sim::job::{Compute, PingPong, Stream};
+use crate::sim::lab::{KB, Lab, MS, US};
+use crate::sim::net::GBIT;
+use crate::sim::qp::{Settings, Verb};
+
+pub(super) const ALL: &[Entry] = &[
+    ("timeouts", "timeouts-lost-acks-at-sender", |lab| lost_acks(lab, 0)),
+    ("timeouts", "timeouts-lost-acks-at-receiver", |lab| lost_acks(lab, 1)),
+    ("timeouts", "timeouts-lost-acks-mirror", |lab| lost_acks(lab, 2)),
+    ("timeouts", "timeouts-path-dead-300ms", |lab| dead_path(lab, 0)),
+    ("timeouts", "timeouts-path-dead-300ms-at-receiver", |lab| dead_path(lab, 1)),
+    ("timeouts", "timeouts-slow-rping", slow_rping),
+    ("timeouts", "timeouts-last-packets", last_packets),
+    ("timeouts", "timeouts-stalled-step", stalled_step),
+    ("died", "died-retries-exhausted", retries_exhausted),
+    ("died", "died-stops-in-mid-message", mid_message),
+    ("died", "died-peer-killed", peer_killed),
+    ("died", "died-peer-never-answers", never_answers),
+    ("nak", "nak-remote-access", |lab| refused(lab, 2, &["nak.remote_access_error"], Verb::Write)),
+    ("nak", "nak-invalid-request", |lab| refused(lab, 1, &["nak.invalid_request"], Verb::Send)),
+    ("nak", "nak-remote-operational", |lab| refused(lab, 3, &["nak.remote_operational_error"], Verb::Send)),
+    ("mtu", "mtu-black-hole-two-taps", |lab| black_hole(lab, &[0, 1])),
+    ("mtu", "mtu-black-hole-at-sender", |lab| black_hole(lab, &[0])),
+    ("latency", "latency-first-request-slowest", first_request),
+    ("latency", "latency-tail", tail),
+];
+
+const HOP: (Node, Node) = (Node::Switch(0), Node::Switch(1));
+const BACK: (Node, Node) = (Node::Switch(1), Node::Switch(0));
+const NOT_DATA: Match = Match { data: Some(false), src: None, dst: None, qp: None, over: None, opcode: None };
+const LOSSES: &[&str] = &[
+    "retry.storm",
+    "retry.timeouts",
+    "loss.before_tap",
+    "loss.after_tap",
+    "loss.between_taps",
+    "latency.tail",
+];
+
+fn tap(lab: &mut Lab, at: usize) {
+    match at {
+        2 => lab.world.tap_cable(HOP.0, HOP.1, "mirror.pcap"),
+        host => lab.world.tap_host(host, ["h0.pcap", "h1.pcap"][host]),
+    };
+}
+
+fn lost_acks(lab: &mut Lab, at: usize) {
+    lab.world.line(10 * GBIT);
+    lab.world.fault(BACK.0, BACK.1, Fault::always(NOT_DATA, Effect::Drop { ppm: 50_000 }));
+    let ends = connections(lab, 0, 1, 4, &settings());
+    lab.world.start(Stream::new(&ends, Verb::Write, 16 * KB, 300).depth(1).gap(50 * US, 50 * US), 0);
+    tap(lab, at);
+    let pair = lab.pair(0, 1);
+    lab.expect(&["retry.timeouts"], pair).also(&["loss.between_taps", "latency.tail", "retry.storm"]);
+    lab.world.run();
+}
+
+fn dead_path(lab: &mut Lab, at: usize) {
+    lab.world.line(10 * GBIT);
+    let range = (400 * MS, 700 * MS);
+    let dead = Fault::during(range.0, range.1, Match::default(), Effect::Drop { ppm: 1_000_000 });
+    lab.world.fault(HOP.0, HOP.1, dead);
+    lab.world.fault(BACK.0, BACK.1, dead);
+    let set = Settings { timeout_ns: 67 * MS, ..settings() };
+    let ends = connections(lab, 0, 1, 5, &set);
+    lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 200).gap(4 * MS, MS), 0);
+    tap(lab, at);
+    let pair = lab.pair(0, 1);
+    lab.expect_during(&["retry.timeouts"], pair, (range.0, range.1 + 100 * MS)).also(LOSSES);
+    lab.world.run();
+}
+
+/// Small SENDs whose every loss costs a timeout of a quarter of a second.
+fn slow_rping(lab: &mut Lab) {
+    lab.world.line(10 * GBIT);
+    lab.world.fault(HOP.0, HOP.1, Fault::always(Match::default(), Effect::Drop { ppm: 10_000 }));
+    let set = Settings { timeout_ns: 4_096 << 16, ..mtu(1024) };
+    let (a, b) = lab.world.connect(0, 1, &set);
+    lab.world.start(PingPong { client: a, server: b, bytes: (64, 64), count: 1_500, gap_ns: 100 * US }, 0);
+    tap(lab, 0);
+    let pair = lab.pair(0, 1);
+    lab.expect(&["retry.timeouts"], pair).also(LOSSES);
+    lab.world.run();
+}
+
+/// Single-packet messages, one at a time: no NAK, each loss is a timeout.
+fn last_packets(lab: &mut Lab) {
+    lab.world.line(10 * GBIT);
+    let data = Match { data: Some(true), ..Match::default() };
+    lab.world.fault(HOP.0, HOP.1, Fault::always(data, Effect::Drop { ppm: 10_000 }));
+    let ends = connections(lab, 0, 1, 4, &Settings { timeout_ns: 4_096 << 14, ..settings() });
+    lab.world.start(Stream::new(&ends, Verb::WriteImm, 4 * KB, 800).depth(1).gap(100 * US, 100 * US), 0);
+    tap(lab, 0);
+    let pair = lab.pair(0, 1);
+    lab.expect(&["retry.timeouts"], pair).also(LOSSES);
+    lab.world.run();
+}
+
+/// Steps of 50 ms, and one in which a cable is dead for 1.2 s.
+fn stalled_step(lab: &mut Lab) {
+    ring(lab, 4, 30, Compute { ns: 35 * MS, jitter_ns: MS, ..Compute::default() });
+    for qp in &mut lab.world.qps {
+        (qp.set.timeout_ns, qp.set.backoff) = (134 * MS, true);
+    }
+    let dead = Fault::during(600 * MS, 1_800 * MS, Match::default(), Effect::Drop { ppm: 1_000_000 });
+    lab.world.fault(Node::Host(2), Node::Switch(0), dead);
+    lab.world.tap_host(2, "h2.pcap");
+    let host = lab.host(2);
+    lab.expect_during(&["retry.timeouts"], host, (600 * MS, 2_100 * MS));
+    lab.also(LOSSES).never(&["step.straggler", "step.slower"]);
+    lab.world.run();
+}
+
+/// Three hosts talk to a fourth; the path of one of them dies for good.
+fn retries_exhausted(lab: &mut Lab) {
+    lab.world.star(4, 10 * GBIT);
+    let set = Settings { timeout_ns: 17 * MS, ..settings() };
+    let mut ends = Vec::new();
+    for host in 1..4 {
+        ends.extend(connections(lab, host, 0, 2, &set));
+    }
+    lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 150).gap(3 * MS, MS), 0);
+    let dead = Fault::during(150 * MS, u64::MAX, Match { src: Some(2), ..Match::default() }, Effect::Drop { ppm: 1_000_000 });
+    lab.world.fault(Node::Switch(0), Node::Host(0), dead);
+    lab.world.tap_switch(0, "switch.pcap");
+    let pair = lab.pair(2, 0);
+    lab.expect_during(&["qp.died"], pair, (150 * MS, 500 * MS)).also(LOSSES).also(&["peer.silent"]);
+    lab.world.run();
+}
+
+/// One of four queue pairs stops within a message; the others go on.
+fn mid_message(lab: &mut Lab) {
+    lab.world.line(2 * GBIT);
+    let ends = connections(lab, 0, 1, 4, &settings());
+    lab.world.at(101 * MS, Event::Freeze(ends[1]));
+    lab.world.start(Stream::new(&ends, Verb::Write, 512 * KB, 24).depth(2), 0);
+    tap(lab, 0);
+    let pair = lab.pair(0, 1);
+    lab.expect(&["qp.died"], pair);
+    lab.world.run();
+}
+
+/// The process behind a responder is killed: its requester retries until it gives up.
+fn peer_killed(lab: &mut Lab) {
+    lab.world.star(4, 10 * GBIT);
+    let set = Settings { timeout_ns: 17 * MS, backoff: true, ..settings() };
+    let mut ends = Vec::new();
+    for host in 1..4 {
+        ends.extend(connections(lab, 0, host, 2, &set));
+    }
+    for qp in 0..lab.world.qps.len() {
+        if lab.world.qps[qp].host == 3 {
+            lab.world.at(120 * MS, Event::Freeze(qp));
+        }
+    }
+    lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 300).gap(3 * MS, MS), 0);
+    tap(lab, 0);
+    let pair = lab.pair(0, 3);
+    lab.expect(&["qp.died"], pair).also(LOSSES).also(&["peer.silent"]);
+    lab.world.run();
+}
+
+fn never_answers(lab: &mut Lab) {
+    lab.world.star(3, 10 * GBIT);
+    let mut ends = connections(lab, 0, 1, 2, &settings());
+    ends.extend(connections(lab, 0, 2, 2, &settings()));
+    for qp in 0..lab.world.qps.len() {
+        lab.world.qps[qp].frozen = lab.world.qps[qp].host == 2;
+    }
+    lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 100).gap(3 * MS, MS), 0);
+    tap(lab, 0);
+    let pair = lab.pair(0, 2);
+    lab.expect(&["peer.silent", "qp.died"], pair).also(LOSSES).also(&["qp.died"]);
+    lab.world.run();
+}
+
+fn refused(lab: &mut Lab, code: u8, ids: &[&'static str], verb: Verb) {
+    lab.world.star(3, 10 * GBIT);
+    let mut ends = connections(lab, 1, 2, 2, &settings());
+    ends.extend(connections(lab, 0, 2, 1, &Settings { refuse: Some((40, code)), ..settings() }));
+    lab.world.start(Stream::new(&ends, verb, 64 * KB, 100).gap(MS, MS), 0);
+    lab.world.tap_host(2, "h2.pcap");
+    let pair = lab.pair(0, 2);
+    lab.expect(ids, pair).also(&["qp.died"]);
+    lab.world.run();
+}
+
+/// Packets above 1,500 bytes vanish between two switches; queue pairs with small messages do not notice.
+fn black_hole(lab: &mut Lab, taps: &[usize]) {
+    lab.world.line(10 * GBIT);
+    let large = Match { over: Some(1_500), ..Match::default() };
+    lab.world.fault(HOP.0, HOP.1, Fault::always(large, Effect::Drop { ppm: 1_000_000 }));
+    let small = connections(lab, 0, 1, 2, &settings());
+    let big = connections(lab, 0, 1, 2, &settings());
+    lab.world.start(Stream::new(&small, Verb::Send, 512, 1_000).gap(200 * US, 100 * US), 0);
+    lab.world.start(Stream::new(&big, Verb::Send, 64 * KB, 10).mix(&[(Verb::Send, 256), (Verb::Write, 64 * KB)]), 20 * MS);
+    for at in taps {
+        tap(lab, *at);
+    }
+    let pair = lab.pair(0, 1);
+    lab.expect(&["path.mtu_black_hole"], pair).also(LOSSES).also(&["qp.died", "peer.silent"]).never(&["mtu.small"]);
+    lab.world.run();
+}
+
+/// The first request of each queue pair is answered late: that is the maximum.
+fn first_request(lab: &mut Lab) {
+    lab.world.line(10 * GBIT);
+    let slow = Fault::during(0, 100 * US, NOT_DATA, Effect::Delay { ppm: 1_000_000, ns: 2 * MS, jitter_ns: 0 });
+    lab.world.fault(BACK.0, BACK.1, slow);
+    let ends = connections(lab, 0, 1, 6, &settings());
+    lab.world.start(Stream::new(&ends, Verb::Write, 8 * KB, 400).depth(1).gap(100 * US, 50 * US), 0);
+    tap(lab, 0);
+    lab.world.run();
+    let longest = lab.world.facts.longest_ack_ns.iter().max().map_or(0.0, |ns| *ns as f64);
+    lab.figure("least maximum latency of a flow", |report| {
+        let flows = report["flows"].as_array()?.iter();
+        let known = flows.filter_map(|flow| flow["latency_ns"]["max"].as_f64());
+        known.reduce(f64::min)
+    }, longest * 0.95, longest * 1.05);
+}
+
+/// One request in sixty takes three milliseconds.
+fn tail(lab: &mut Lab) {
+    lab.world.line(10 * GBIT);
+    let slow = Fault::always(NOT_DATA, Effect::Delay { ppm: 16_000, ns: 3 * MS, jitter_ns: MS });
+    lab.world.fault(BACK.0, BACK.1, slow);
+    let ends = connections(lab, 0, 1, 4, &settings());
+    lab.world.start(Stream::new(&ends, Verb::Write, 8 * KB, 1_200).depth(1).gap(100 * US, 50 * US), 0);
+    tap(lab, 0);
+    let pair = lab.pair(0, 1);
+    lab.expect(&["latency.tail"], pair);
+    lab.world.run();
+}

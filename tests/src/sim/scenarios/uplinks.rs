@@ -1,0 +1,132 @@
+//! Parallel links: one of them congested, slow or lossy, uneven load, and too few source ports.
+
+use super::{Entry, connections, settings};
+use crate::sim::channel::{Effect, Fault, Match, Node};
+use crate::sim::job::Stream;
+use crate::sim::lab::{KB, Lab, MS, US};
+use crate::sim::net::GBIT;
+use crate::sim::qp::{Ports, Settings, Verb};
+use crate::sim::truth::Place;
+
+pub(super) const ALL: &[Entry] = &[
+    ("uplinks", "uplinks-marks-on-one-of-two", |lab| one_of(lab, 2, Effect::Mark { ppm: 40_000 })),
+    ("uplinks", "uplinks-marks-on-one-of-four", |lab| one_of(lab, 4, Effect::Mark { ppm: 80_000 })),
+    ("uplinks", "uplinks-one-slow", |lab| {
+        one_of(lab, 2, Effect::Delay { ppm: 1_000_000, ns: 150 * US, jitter_ns: 0 });
+    }),
+    ("uplinks", "uplinks-loss-on-one", |lab| one_of(lab, 2, Effect::Drop { ppm: 4_000 })),
+    ("uplinks", "uplinks-uneven", uneven),
+    ("uplinks", "uplinks-uneven-one-direction", uneven_one_direction),
+    ("entropy", "entropy-one-port", |lab| one_port(lab, 16)),
+    ("entropy", "entropy-two-ports-of-24", two_ports),
+];
+
+const TAPS: [&str; 4] = ["up0.pcap", "up1.pcap", "up2.pcap", "up3.pcap"];
+
+/// Two leaves with parallel uplinks, and a tap on each of the first leaf's.
+fn fabric(lab: &mut Lab, spines: usize) {
+    lab.world.leaf_spine(2, 4, spines, (10 * GBIT, 20 * GBIT));
+    for spine in 0..spines {
+        lab.world.tap_cable(Node::Switch(0), Node::Switch(2 + spine), TAPS[spine]);
+    }
+    let group = TAPS[..spines].join(",");
+    lab.option(&["--group", &group]);
+}
+
+fn traffic(lab: &mut Lab, qps: usize, count: u64) {
+    for host in 0..4 {
+        let mut ends = connections(lab, host, 4 + host, qps, &settings());
+        ends.extend(connections(lab, 4 + (host + 1) % 4, host, qps, &settings()));
+        lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, count).depth(2).gap(MS, MS / 2), 0);
+    }
+}
+
+/// What comes down one of the uplinks has the fault, from the middle of the capture on.
+fn one_of(lab: &mut Lab, spines: usize, effect: Effect) {
+    fabric(lab, spines);
+    let from = if spines == 2 { 15 * MS } else { 0 };
+    let data = match effect {
+        Effect::Delay { .. } => Match::default(),
+        _ => Match { data: Some(true), ..Match::default() },
+    };
+    lab.world.fault(Node::Switch(3), Node::Switch(0), Fault::during(from, u64::MAX, data, effect));
+    traffic(lab, 12, 14);
+    let link = Place::Link("up1.pcap".into());
+    let ids: &[&'static str] = match effect {
+        Effect::Drop { .. } => &["links.congested_one_of", "loss.before_tap"],
+        _ => &["links.congested_one_of"],
+    };
+    lab.expect(ids, link).also(&["ecn.congestion", "retry.timeouts", "retry.storm", "loss.before_tap", "latency.tail"]);
+    lab.also(&["links.imbalance"]);
+    lab.world.run();
+}
+
+/// All source ports fall onto one of two uplinks, for three quarters of the load.
+fn uneven(lab: &mut Lab) {
+    fabric(lab, 2);
+    let mut all = Vec::new();
+    for host in 0..4 {
+        all.extend(connections(lab, host, 4 + host, 4, &settings()));
+    }
+    steer(lab, &all, |at| at % 8 == 0);
+    lab.world.start(Stream::new(&all, Verb::Write, 128 * KB, 30).gap(MS, MS / 2), 0);
+    lab.expect(&["links.imbalance"], Place::Link("up0.pcap".into())).also(&["links.congested_one_of"]);
+    lab.world.run();
+}
+
+/// Uneven towards the spines, and even on the way back, which carries as much.
+fn uneven_one_direction(lab: &mut Lab) {
+    fabric(lab, 2);
+    let (mut out, mut back) = (Vec::new(), Vec::new());
+    for host in 0..4 {
+        out.extend(connections(lab, host, 4 + host, 4, &settings()));
+        back.extend(connections(lab, 4 + host, host, 4, &settings()));
+    }
+    steer(lab, &out, |at| at % 8 == 0);
+    for ends in [out, back] {
+        lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, 30).gap(MS, MS / 2), 0);
+    }
+    lab.expect(&["links.imbalance", "links.congested_one_of"], Place::Link("up0.pcap".into()));
+    lab.world.run();
+}
+
+/// Chooses source ports so that the requests of a connection take the second uplink where `second` says so.
+fn steer(lab: &mut Lab, ends: &[usize], second: fn(usize) -> bool) {
+    for (at, end) in ends.iter().enumerate() {
+        let (src, dst) = (lab.world.qps[*end].host, lab.world.qps[lab.world.qps[*end].peer].host);
+        let seed = lab.world.switches[0].seed;
+        let way = |port: u16| {
+            let tuple = (src as u64) << 40 | (dst as u64) << 20 | u64::from(port);
+            crate::sim::rng::mix(tuple ^ crate::sim::rng::mix(seed)) % 2
+        };
+        let first = 0xC000 + 64 * at as u16;
+        let port = (first..first + 64).find(|port| way(*port) == u64::from(second(at))).unwrap_or(first);
+        lab.world.qps[*end].set.ports = Ports::One(port);
+    }
+}
+
+/// All queue pairs between two hosts use one source port.
+fn one_port(lab: &mut Lab, qps: usize) {
+    lab.world.star(2, 10 * GBIT);
+    let set = Settings { ports: Ports::One(49_152), ..Settings::default() };
+    let ends = connections(lab, 0, 1, qps, &set);
+    lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 30).gap(MS, MS / 2), 0);
+    lab.world.tap_host(0, "h0.pcap");
+    let pair = lab.pair(0, 1);
+    lab.expect(&["entropy.low"], pair);
+    lab.world.run();
+}
+
+fn two_ports(lab: &mut Lab) {
+    lab.world.star(4, 10 * GBIT);
+    let mut ends = Vec::new();
+    for at in 0..24 {
+        let set = Settings { ports: Ports::One(50_000 + at % 2), ..Settings::default() };
+        ends.extend(connections(lab, 0, 1, 1, &set));
+    }
+    lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 20).gap(MS, MS / 2), 0);
+    lab.world.tap_host(0, "h0.pcap");
+    let host = lab.host(0);
+    lab.expect(&["entropy.low"], host);
+    lab.world.run();
+}

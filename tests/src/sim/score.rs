@@ -1,0 +1,188 @@
+//! Comparison of a report with the truth.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::truth::{Expected, Place, Truth};
+
+/// The result for one run, best to worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verdict {
+    /// All that is true is reported, at its place, and nothing else.
+    Right,
+    /// A finding at warning or critical that is not true.
+    FalseAlarm,
+    /// The right finding at a wrong place or time.
+    WrongPlace,
+    /// Something true is not reported.
+    Missed,
+    /// No report: the program failed or took too long.
+    Failed,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Right => "right",
+            Self::FalseAlarm => "false alarm",
+            Self::WrongPlace => "wrong place",
+            Self::Missed => "missed",
+            Self::Failed => "failed",
+        })
+    }
+}
+
+/// The result with its reasons.
+#[derive(Clone, Debug)]
+pub struct Judgement {
+    /// The worst of what follows.
+    pub verdict: Verdict,
+    /// One line for each thing that is not right.
+    pub reasons: Vec<String>,
+}
+
+impl Judgement {
+    /// A run without a report.
+    #[must_use]
+    pub fn failed(why: String) -> Self {
+        Self { verdict: Verdict::Failed, reasons: vec![why] }
+    }
+}
+
+/// Compares a report with the truth of its run.
+#[must_use]
+pub fn judge(truth: &Truth, report: &Value) -> Judgement {
+    let findings = report["findings"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut wrong = Vec::new();
+    for expected in &truth.expected {
+        let named: Vec<&Value> = findings.iter().filter(|finding| is_one_of(finding, expected)).collect();
+        if named.is_empty() {
+            wrong.push((Verdict::Missed, format!("no {}", expected.ids.join(" or "))));
+        } else if !named.iter().any(|finding| is_at(finding, &expected.place) && in_time(finding, expected)) {
+            let titles: Vec<&str> = named.iter().filter_map(|finding| finding["title"].as_str()).collect();
+            wrong.push((Verdict::WrongPlace, format!("true at {:?}: {}", expected.place, titles.join("; "))));
+        }
+    }
+    for finding in findings {
+        let id = finding["id"].as_str().unwrap_or("");
+        let title = finding["title"].as_str().unwrap_or("");
+        let expected = truth.expected.iter().any(|expected| expected.ids.contains(&id));
+        let info = finding["severity"] == "info";
+        if truth.never.contains(&id) || !info && !expected && !truth.also.contains(&id) {
+            wrong.push((Verdict::FalseAlarm, format!("{id} ({}): {title}", finding["severity"])));
+        }
+    }
+    for figure in &truth.figures {
+        let value = (figure.of)(report);
+        if value.is_none_or(|value| value < figure.range.0 || value > figure.range.1) {
+            let (low, high) = figure.range;
+            wrong.push((Verdict::Missed, format!("{} is {value:?}, true: {low} to {high}", figure.name)));
+        }
+    }
+    let verdict = wrong.iter().map(|(verdict, _)| *verdict).max().unwrap_or(Verdict::Right);
+    Judgement { verdict, reasons: wrong.into_iter().map(|(_, reason)| reason).collect() }
+}
+
+fn is_one_of(finding: &Value, expected: &Expected) -> bool {
+    let id = finding["id"].as_str().unwrap_or("");
+    expected.ids.contains(&id) && (expected.info || finding["severity"] != "info")
+}
+
+/// True when a finding's ends, title, place and evidence name the place, and its title or ends no other one.
+fn is_at(finding: &Value, place: &Place) -> bool {
+    let ends = [&finding["requester"]["addr"], &finding["responder"]["addr"]];
+    let ends: Vec<&str> = ends.into_iter().filter_map(Value::as_str).collect();
+    let title = finding["title"].as_str().unwrap_or("");
+    let text = |value: &Value| value.to_string();
+    let stem = |name: &str| name.split('.').next().unwrap_or(name).to_owned();
+    match place {
+        Place::Any => true,
+        Place::Host(addr) => ends.contains(&addr.as_str()) || names(title, addr) || names(&text(&finding["evidence"]), addr),
+        Place::Pair(a, b) => {
+            let all = format!("{title} {}", text(&finding["evidence"]));
+            let has = |addr: &String| ends.contains(&addr.as_str()) || names(&all, addr);
+            let of_flow = |flow: &Value| {
+                let (src, dst) = (flow["src"].as_str(), flow["dst"].as_str());
+                let (a, b) = (Some(a.as_str()), Some(b.as_str()));
+                (src, dst) == (a, b) || (src, dst) == (b, a)
+            };
+            // Ends that contradict the truth count; flows decide where no ends are given.
+            has(a) && has(b)
+                || ends.iter().all(|end| end == a || end == b)
+                    && finding["flows"].as_array().is_some_and(|flows| flows.iter().any(of_flow))
+        }
+        Place::Link(name) => names(title, &stem(name)) || text(&finding["where"]).contains(name),
+        Place::Hop(a, b) => {
+            let hop = finding["where"]["hop"].as_str().unwrap_or("");
+            let both = |text: &str| match (text.find(&stem(a)), text.find(&stem(b))) {
+                (Some(first), Some(second)) => first < second,
+                _ => false,
+            };
+            both(hop) || both(title)
+        }
+    }
+}
+
+/// True when a text has a name that no further letter or digit continues.
+fn names(text: &str, name: &str) -> bool {
+    text.match_indices(name).any(|(at, _)| {
+        let continues = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+        !continues(text[at + name.len()..].chars().next()) && !continues(text[..at].chars().next_back())
+    })
+}
+
+fn in_time(finding: &Value, expected: &Expected) -> bool {
+    let Some((from, to)) = expected.window else { return true };
+    let (first, last) = (finding["first_seen_ns"].as_u64(), finding["last_seen_ns"].as_u64());
+    first.is_none_or(|first| first <= to) && last.is_none_or(|last| last >= from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::truth::{Expected, Place, Truth};
+    use super::{Verdict, judge};
+    use serde_json::{Value, json};
+
+    fn finding(id: &str, severity: &str, src: &str, dst: &str) -> Value {
+        json!({
+            "id": id, "severity": severity, "title": format!("Loss, {src} to {dst}"),
+            "requester": { "addr": src }, "responder": { "addr": dst }, "evidence": {}, "flows": [],
+            "where": {}, "first_seen_ns": 10, "last_seen_ns": 20,
+        })
+    }
+
+    fn loss() -> Truth {
+        let place = Place::Pair("10.0.0.1".into(), "10.0.0.2".into());
+        let expected = Expected { window: Some((15, 30)), ..Expected::new(&["loss.before_tap"], place) };
+        Truth { expected: vec![expected], also: vec!["retry.storm"], never: vec!["icrc.errors"], ..Truth::default() }
+    }
+
+    #[track_caller]
+    fn is(truth: &Truth, findings: Value, verdict: Verdict) {
+        let judgement = judge(truth, &json!({ "findings": findings }));
+        assert_eq!(judgement.verdict, verdict, "{:?}", judgement.reasons);
+    }
+
+    #[test]
+    fn each_verdict_has_its_case() {
+        let found = finding("loss.before_tap", "critical", "10.0.0.1", "10.0.0.2");
+        is(&loss(), json!([found]), Verdict::Right);
+        is(&loss(), json!([found, finding("retry.storm", "warning", "a", "b")]), Verdict::Right);
+        is(&loss(), json!([]), Verdict::Missed);
+        is(&loss(), json!([finding("loss.before_tap", "info", "10.0.0.1", "10.0.0.2")]), Verdict::Missed);
+        is(&loss(), json!([finding("loss.before_tap", "critical", "10.0.0.1", "10.0.0.20")]), Verdict::WrongPlace);
+        is(&loss(), json!([found, finding("entropy.low", "warning", "a", "b")]), Verdict::FalseAlarm);
+        is(&loss(), json!([found, finding("icrc.errors", "info", "a", "b")]), Verdict::FalseAlarm);
+        is(&loss(), json!([found, finding("mtu.small", "info", "a", "b")]), Verdict::Right);
+        is(&Truth::default(), json!([found]), Verdict::FalseAlarm);
+    }
+
+    #[test]
+    fn a_finding_of_another_time_is_at_the_wrong_place() {
+        let mut late = finding("loss.before_tap", "critical", "10.0.0.1", "10.0.0.2");
+        late["first_seen_ns"] = json!(31);
+        late["last_seen_ns"] = json!(40);
+        is(&loss(), json!([late]), Verdict::WrongPlace);
+    }
+}

@@ -1,0 +1,111 @@
+//! The truth of a run, written beside its captures: what a report must say, and what it must not.
+
+use serde_json::{Value, json};
+
+use super::tap::{Counted, EPOCH_NS};
+
+/// The place of a diagnosis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Not checked: the finding is about the whole capture.
+    Any,
+    /// A host's address: the one that is at fault, or that suffers.
+    Host(String),
+    /// Both ends of a connection or of a path.
+    Pair(String, String),
+    /// A link, by the name of its capture.
+    Link(String),
+    /// Between two taps, in this order.
+    Hop(String, String),
+}
+
+/// A diagnosis that must be made.
+#[derive(Clone, Debug)]
+pub struct Expected {
+    /// Findings that are right, any of them.
+    pub ids: Vec<&'static str>,
+    /// Its place.
+    pub place: Place,
+    /// The time range in which it is true, in Unix time; `None` for the whole capture.
+    pub window: Option<(u64, u64)>,
+    /// Information suffices: the capture cannot show how bad it is.
+    pub info: bool,
+}
+
+/// A figure of the report that the truth knows: a JSON pointer, and the least and most that it may be.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// Name, for the score.
+    pub name: &'static str,
+    /// Computes the figure from a report.
+    pub of: fn(&Value) -> Option<f64>,
+    /// The least and most that is right.
+    pub range: (f64, f64),
+}
+
+/// The truth of one run.
+#[derive(Clone, Debug, Default)]
+pub struct Truth {
+    /// Diagnoses that must be made. None for a clean control: then nothing may be at warning or critical.
+    pub expected: Vec<Expected>,
+    /// Further findings that may be made at warning or critical: consequences, or other words for the same.
+    pub also: Vec<&'static str>,
+    /// Findings that must not be made at any severity.
+    pub never: Vec<&'static str>,
+    /// Figures that must be right.
+    pub figures: Vec<Figure>,
+    /// What the taps recorded, by file.
+    pub counted: Vec<(String, Counted)>,
+    /// Packets that the fabric lost, of them data, and transport timeouts.
+    pub lost: u64,
+    /// Of these, requests and READ responses.
+    pub lost_data: u64,
+    /// Transport timeouts of all requesters.
+    pub timeouts: u64,
+    /// Queue pairs in the error state at the end.
+    pub died: u64,
+    /// CE marks set.
+    pub marked: u64,
+}
+
+impl Expected {
+    /// A diagnosis at a place.
+    pub(crate) fn new(ids: &[&'static str], place: Place) -> Self {
+        Self { ids: ids.to_vec(), place, window: None, info: false }
+    }
+
+    /// True only in a range of the simulation's time.
+    pub(crate) fn during(mut self, from_ns: u64, to_ns: u64) -> Self {
+        self.window = Some((EPOCH_NS + from_ns, EPOCH_NS + to_ns));
+        self
+    }
+
+    pub(crate) fn or_info(mut self) -> Self {
+        self.info = true;
+        self
+    }
+}
+
+impl Truth {
+    /// As written beside the captures.
+    #[must_use]
+    pub fn json(&self, name: &str, seed: u64) -> Value {
+        let expected = |e: &Expected| json!({ "ids": e.ids, "place": format!("{:?}", e.place), "window_ns": e.window });
+        let counted = |(file, c): &(String, Counted)| {
+            json!({
+                "file": file, "packets": c.packets, "opcodes": c.opcodes, "retransmissions": c.retransmissions,
+                "sequence_naks": c.sequence_naks, "other_naks": c.other_naks, "rnr_naks": c.rnr_naks,
+                "acks": c.acks, "ce": c.ce,
+            })
+        };
+        json!({
+            "scenario": name, "seed": seed,
+            "expected": self.expected.iter().map(expected).collect::<Vec<_>>(),
+            "also": self.also, "never": self.never,
+            "figures": self.figures.iter().map(|f| json!({ "name": f.name, "range": [f.range.0, f.range.1] })).collect::<Vec<_>>(),
+            "counted": self.counted.iter().map(counted).collect::<Vec<_>>(),
+            "lost": self.lost, "lost_data": self.lost_data, "timeouts": self.timeouts, "died": self.died,
+            "ce_marks": self.marked,
+        })
+    }
+}

@@ -1,0 +1,152 @@
+//! The program under test and the programs that test it, from one build.
+//!
+//! The features of a dependency follow from the packages that one run of cargo builds. All tests, those of the
+//! guest included, therefore come from runs for the same packages: each other choice would compile most
+//! dependencies again.
+
+use crate::build::with_ebpf;
+use crate::ebpf_toolchain::EbpfToolchain;
+use crate::run::{cargo, show};
+use anyhow::{Context as _, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The profile of all of them: optimised, and arithmetic is checked.
+const PROFILE: &str = "checked";
+const PACKAGES: [&str; 4] = ["rocescope", "rocescope-common", "rocescope-tests", "xtask"];
+const FEATURES: &str = "rocescope/live,rocescope/test-clock,rocescope-tests/live";
+
+/// The package of the tests that need root, a program and the kernel.
+pub(crate) const INTEGRATION: &str = "rocescope-tests";
+
+/// Adds the packages, and all features where the kernel programs can be built, to a command of cargo.
+pub(crate) fn select<'a>(command: &'a mut Command, toolchain: Option<&EbpfToolchain>) -> &'a mut Command {
+    command.args(PACKAGES.iter().flat_map(|package| ["-p", package]));
+    if let Some(toolchain) = toolchain {
+        with_ebpf(command, toolchain).args(["--features", FEATURES]);
+    }
+    command
+}
+
+/// A program that tests.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TestProgram {
+    pub(crate) package: String,
+    /// Name of the file below `tests/`, or of the crate whose unit tests these are.
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    /// The package's folder, in which cargo would start it.
+    pub(crate) folder: PathBuf,
+}
+
+/// All that was built.
+pub(crate) struct Programs {
+    /// rocescope itself.
+    pub(crate) rocescope: PathBuf,
+    pub(crate) tests: Vec<TestProgram>,
+}
+
+impl Programs {
+    /// Builds rocescope and the test programs that `selection`, arguments of cargo, names. Without `toolchain`
+    /// the tests of the kernel programs are left out.
+    ///
+    /// # Errors
+    /// The command that failed.
+    pub(crate) fn build<'a>(
+        toolchain: Option<&EbpfToolchain>,
+        selection: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self> {
+        let mut command = cargo();
+        command.args([
+            "test",
+            "--no-run",
+            "--profile",
+            PROFILE,
+            "--message-format",
+            "json-render-diagnostics",
+        ]);
+        select(&mut command, toolchain).args(selection);
+        let shown = show(&command);
+        let output =
+            command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start `{shown}`"))?;
+        if !output.status.success() {
+            bail!("`{shown}` failed: {}", output.status);
+        }
+        Self::of(&String::from_utf8_lossy(&output.stdout))
+            .with_context(|| format!("`{shown}` built no rocescope"))
+    }
+
+    /// Those that cargo's messages name.
+    fn of(messages: &str) -> Option<Self> {
+        let (mut rocescope, mut tests) = (None, Vec::new());
+        for line in messages.lines() {
+            let Some((program, is_test)) = program(line) else { continue };
+            if is_test {
+                tests.push(program);
+            } else if program.package == "rocescope" && program.name == "rocescope" {
+                rocescope = Some(program.path);
+            }
+        }
+        Some(Self { rocescope: rocescope?, tests })
+    }
+
+    /// The integration test of this name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn integration(&self, name: &str) -> Result<&Path> {
+        let mut all = self.tests.iter();
+        let found = all.find(|program| program.package == INTEGRATION && program.name == name);
+        found.map(|program| program.path.as_path()).with_context(|| format!("cargo built no test {name}"))
+    }
+}
+
+/// The program that a message of cargo is about, and whether it tests.
+fn program(message: &str) -> Option<(TestProgram, bool)> {
+    let message: serde_json::Value = serde_json::from_str(message).ok()?;
+    let path = PathBuf::from(message["executable"].as_str()?);
+    let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_path_buf();
+    let name = message["target"]["name"].as_str()?.to_owned();
+    // The id ends with `#name@version`, or with `/name#version` when the folder has the package's name.
+    let id = message["package_id"].as_str()?;
+    let (place, end) = id.rsplit_once('#')?;
+    let package = end.split_once('@').map_or_else(|| place.rsplit('/').next(), |(name, _)| Some(name))?;
+    let program = TestProgram { package: package.to_owned(), name, path, folder };
+    Some((program, message["profile"]["test"].as_bool()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(id: &str, name: &str, test: bool, executable: &str) -> String {
+        serde_json::json!({
+            "reason": "compiler-artifact",
+            "package_id": id,
+            "manifest_path": "/w/tests/Cargo.toml",
+            "target": { "name": name },
+            "profile": { "test": test },
+            "executable": (!executable.is_empty()).then_some(executable),
+        })
+        .to_string()
+    }
+
+    #[test]
+    fn programs_are_found_in_cargos_messages() {
+        let lines = [
+            message("path+file:///w/analyzer#rocescope@0.1.0", "rocescope", false, "/t/rocescope"),
+            message("path+file:///w/analyzer#rocescope@0.1.0", "rocescope", true, "/t/rocescope-1"),
+            message("path+file:///w/tests#rocescope-tests@0.1.0", "demo", true, "/t/demo-1"),
+            message("path+file:///w/xtask#0.1.0", "xtask", true, "/t/xtask-1"),
+            message("path+file:///w/tests#rocescope-tests@0.1.0", "rocescope_tests", false, ""),
+            "warning: text".to_owned(),
+        ];
+        let found = Programs::of(&lines.join("\n")).unwrap();
+        assert_eq!(found.rocescope, Path::new("/t/rocescope"));
+        let tests: Vec<_> = found.tests.iter().map(|test| (&*test.package, &*test.name)).collect();
+        assert_eq!(tests, [("rocescope", "rocescope"), ("rocescope-tests", "demo"), ("xtask", "xtask")]);
+        assert_eq!(found.integration("demo").unwrap(), Path::new("/t/demo-1"));
+        assert!(found.integration("rocescope").is_err());
+        assert!(Programs::of(&lines[1]).is_none(), "rocescope itself was not built");
+    }
+}
