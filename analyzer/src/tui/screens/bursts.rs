@@ -6,7 +6,7 @@ use ratatui::text::Line;
 use serde_json::{Value, json};
 
 use super::{Page, Spans, counted, empty, sheet};
-use crate::analysis::Steps;
+use crate::analysis::traffic::Steps;
 use crate::metrics::traffic::bins::Bursts;
 use crate::model::Level;
 use crate::report::Report;
