@@ -11,7 +11,7 @@ use rocescope_common::wire::opcode::Op;
 
 use crate::maps::{BIN_NS, BIN_PHASE_NS, BINS, EXCHANGES, PRECISE_CLOCK, counters_of};
 
-/// Whether the programs keep bins.
+/// True if the programs keep bins.
 #[inline(always)]
 pub(crate) fn enabled() -> bool {
     PRECISE_CLOCK.load() != 0

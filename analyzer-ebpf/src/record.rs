@@ -207,7 +207,7 @@ fn slot_of<C: aya_ebpf::EbpfContext>(ctx: &C, frame: &Frame, link: u16) -> Optio
     Some((slot, SLOTS.get_ptr_mut(slot)?))
 }
 
-/// Whether a slot has the frame's key. `bits` selects the bits of the key's last word to compare.
+/// True if a slot has the frame's key. `bits` selects the bits of the key's last word to compare.
 ///
 /// Lookups by hint compare all bits, so that a marked slot never matches: its flow is not yet or no longer
 /// in the hash. A flow leaves the hash and is marked before the grace period after which user space reads

@@ -13,7 +13,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use rocescope::model::TimeRange;
 use rocescope::sample::Sample;
-use rocescope::tui::analysis::{Analyst, Ask};
+use rocescope::tui::analysis::{Analyst, Scope};
 use rocescope::tui::key::Key;
 use rocescope::tui::{App, Options, render};
 
@@ -84,8 +84,8 @@ fn tui(c: &mut Criterion) {
         }
         group.bench_function("findings and spread, beside the screen", |b| {
             let mut analyst = Analyst::new(rocescope::report::Options::default());
-            let ask = Ask { range: TimeRange::All, uplinks: None };
-            b.iter(|| black_box(analyst.analyse(last, ask)));
+            let scope = Scope { range: TimeRange::All, uplinks: None };
+            b.iter(|| black_box(analyst.analyse(last, scope)));
         });
         group.finish();
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use rocescope::model::history::{BUSIEST, History};
-use rocescope::model::{Basis, Conclusions, FlowVerdicts, Kind, Model, State, TimeRange, conclusions};
+use rocescope::model::{Basis, Conclusions, FlowVerdicts, Model, Problem, State, TimeRange, conclusions};
 use rocescope::sample::{Retired, Sample};
 
 #[path = "support/fake.rs"]
@@ -36,7 +36,7 @@ fn model(samples: &[&Sample], range: TimeRange) -> Model {
 }
 
 #[test]
-fn the_first_sample_has_figures_since_the_start() {
+fn the_first_sample_has_counts_since_the_start() {
     let (then, _) = pair();
     let model = model(&[&then], TimeRange::Seconds10);
     assert_eq!(model.basis, Basis::Last(10.0));
@@ -71,7 +71,7 @@ fn rows_are_judged_by_the_findings_that_name_their_flows() {
         let state = State::of(row);
         let named = refused.named.iter().any(|(_, _, qp)| *qp == row.id.key.dest_qp);
         assert!(state.known());
-        assert_eq!(state.has(Kind::Refused), named, "{state:?}");
+        assert_eq!(state.has(Problem::Refused), named, "{state:?}");
         assert_eq!(state.worst.is_some(), state.rank() > 0, "{state:?}");
     }
     model.judge(None);
@@ -138,7 +138,7 @@ fn flows_are_found_again_in_any_order_and_a_slot_in_use_again_is_another_flow() 
 }
 
 #[test]
-fn what_retired_flows_counted_stays_in_the_rates_of_everything() {
+fn retired_flows_stay_in_total_rates() {
     let (then, mut now) = pair();
     let whole = model(&[&then, &now], TimeRange::Latest);
     let gone = now.flows.remove(0);
@@ -165,7 +165,7 @@ fn the_whole_run_has_averages_over_its_window() {
     assert_eq!((delta.packets, delta.missing), (model.total.packets, model.total.missing));
 }
 
-/// What was bad long ago is in the totals and not in the time range.
+/// Old losses are in the totals and not in the time range.
 #[test]
 fn a_span_shows_what_is_now() {
     let world = World::sick();
@@ -193,7 +193,7 @@ fn a_span_shows_what_is_now() {
 }
 
 #[test]
-fn older_moments_keep_the_busiest_and_the_memory_is_bounded() {
+fn older_snapshots_keep_the_busiest_and_the_memory_is_bounded() {
     let budget = 24 << 20;
     let mut history = History::new(budget);
     let world = World::many(3_000);
@@ -225,7 +225,7 @@ fn older_moments_keep_the_busiest_and_the_memory_is_bounded() {
 }
 
 #[test]
-fn moments_leave_after_ten_minutes() {
+fn snapshots_leave_after_ten_minutes() {
     let mut history = History::default();
     let world = World::healthy();
     for seconds in 1..=1_000 {
@@ -260,7 +260,7 @@ fn after_a_reset_counters_start_from_zero_and_spans_reach_no_further_back() {
 }
 
 #[test]
-fn conclusions_stay_with_their_moment_and_count_as_memory() {
+fn conclusions_stay_with_their_snapshot_and_count_as_memory() {
     let world = World::sick();
     let options = rocescope::analysis::Options::default();
     let mut history = History::default();

@@ -220,7 +220,7 @@ fn every_screen_of_a_sick_host_at_every_size() {
 }
 
 #[test]
-fn what_lies_over_the_screens() {
+fn boxes_over_the_screens() {
     let mut app = app(&World::sick(), USUAL);
     press(&mut app, &[Key::Char('7')]);
     press(&mut app, &[Key::Char('/')]);

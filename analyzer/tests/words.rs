@@ -73,7 +73,7 @@ const BANNED: &[(&str, &str)] = &[
     ("to look at first", "most important"),
 ];
 
-/// Where the words are looked for. Add a scope when its texts are in order.
+/// Texts that are searched for the words. Add a scope when its texts are in order.
 const SCOPES: &[Scope] = &[
     Scope::Literals("src"),
     Scope::Documents("../docs"),
@@ -86,7 +86,7 @@ const SCOPES: &[Scope] = &[
     // Scope::Comments("../analyzer-ebpf/src"),
 ];
 
-/// Where a phrase may stand: end of the path, phrase, reason.
+/// Exceptions: end of the path, phrase, reason.
 const ALLOWED: &[(&str, &str, &str)] = &[];
 
 /// Texts of one kind.

@@ -129,7 +129,7 @@ impl PcapNg {
     /// resolution. `original` is the length on the wire, where it is more than what is kept.
     ///
     /// # Panics
-    /// When the section has no such interface.
+    /// Panics if the section has no such interface.
     pub fn packet(&mut self, interface: u32, time_ns: u64, frame: &[u8], original: Option<u32>) -> &mut Self {
         let resolution = self.resolutions[interface as usize];
         let per_second = if resolution & 0x80 == 0 {

@@ -50,7 +50,7 @@ impl Typed {
     }
 }
 
-/// What stands in the last four bytes of a packet.
+/// The last four bytes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Icrc {
     /// The right value.
@@ -273,7 +273,7 @@ impl Net {
     /// An IP packet of protocol `protocol`.
     ///
     /// # Panics
-    /// When the addresses are of two families, or IPv4 options are no multiple of four bytes.
+    /// Panics if the addresses are of two families, or IPv4 options are no multiple of four bytes.
     #[must_use]
     pub fn wrap(&self, protocol: u8, inside: &[u8]) -> Typed {
         match (self.src, self.dst) {

@@ -15,6 +15,7 @@ pub mod live;
 #[cfg(feature = "live")]
 pub mod load;
 pub mod oracle;
+pub mod pty;
 pub mod schema;
 pub mod sim;
 #[cfg(feature = "live")]

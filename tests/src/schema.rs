@@ -32,7 +32,7 @@ pub fn check(report: &Value) -> Result<()> {
 /// Reads JSON that the program wrote. Reports must be as the published schema says.
 ///
 /// # Errors
-/// When it is no JSON, or a report that is not as the schema says.
+/// Fails if it is no JSON, or a report that is not as the schema says.
 pub fn read(json: &str) -> Result<Value> {
     let value: Value = serde_json::from_str(json).with_context(|| format!("no JSON: {json}"))?;
     if value["schema"] == REPORT {

@@ -53,7 +53,7 @@ fn doctor_reads_the_host() {
     let page: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(page["schema"], "rocescope.doctor/1");
     assert!(page["host"]["kernel"]["release"].is_string(), "{page:#}");
-    // What emulation does not offer is unknown, with the reason.
+    // Facts that emulation does not offer are unknown, with the reason.
     for reason in page["host"]["unread"].as_array().unwrap() {
         assert!(reason["what"].is_string() && reason["why"].is_string(), "{reason}");
     }

@@ -1,4 +1,4 @@
-//! Who answers whom, how long answers take, and the loop from a congestion mark to the sender that
+//! Responders, latencies, and the loop from a congestion mark to the sender that
 //! slows down: against what drivers and programs said of their traffic, and against traffic made
 //! here.
 //!
@@ -166,7 +166,7 @@ fn latency_is_the_time_from_request_to_answer() {
     // The first request passes before anyone has answered.
     assert_eq!((&flow["latency_unpaired"], &latency["count"]), (&json!(1), &json!(999)));
     assert!(near(&latency["p50"], 20_500, 7), "{latency}");
-    // Where an acknowledgement takes 400 µs, that of the next request comes before it, and is for both.
+    // An acknowledgement after 400 µs is overtaken by that of the next request, which is for both.
     assert!(near(&latency["p99"], 220_500, 7) && near(&latency["max"], 400_000, 1), "{latency}");
     assert_eq!(flow["latency_by_class"]["write_send"], *latency);
     assert_eq!((&flow["peer_qp"], &flow["pairing"]["how"]), (&json!(QP_A), &json!("port_rule")));
@@ -237,7 +237,7 @@ fn a_long_tail_is_found_and_a_short_one_is_not() {
     assert_eq!(findings(&with_tail(5, 8 * MS, 20 * US), &families), [], "fewer than one in a hundred");
 }
 
-/// What a congested flow looks like near its receiver.
+/// A congested flow near its receiver.
 struct Congested {
     /// One packet in so many is marked.
     one_in: u32,

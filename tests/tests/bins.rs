@@ -1,4 +1,4 @@
-//! What flows tell bin by bin: nothing is lost or counted twice, however user space looks at it.
+//! Bins of flows: nothing is lost or counted twice, whenever user space reads them.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -114,7 +114,7 @@ fn retired_flows_stay_in_the_figures() {
     }
 }
 
-/// What finds the ring buffer full is counted, to the packet.
+/// Records that find the ring buffer full are counted, to the packet.
 #[test]
 fn lost_records_are_counted() {
     if !available() {

@@ -80,7 +80,6 @@ fn the_parser_reads_every_wrapper() {
     extended.extensions = vec![(60, vec![0; 8])];
     let mut options = v4();
     options.options = vec![1; 8];
-    let platform = Some([0; 8]);
     let eth = |inside: &Typed| ethernet(Mac::SRC, Mac::DST, inside);
     let cases = [
         (plain.clone(), "eth:ip:udp:infiniband", 0),
@@ -110,7 +109,7 @@ fn the_parser_reads_every_wrapper() {
             Encap::Erspan2 as u32,
         ),
         (
-            around(47, &erspan3(Some(9), 11, 12, 0, platform, &plain)),
+            around(47, &erspan3(Some(9), 11, 12, 0, Some([0; 8]), &plain)),
             "eth:ip:gre:erspan:eth:ip:udp:infiniband",
             Encap::Erspan3 as u32,
         ),

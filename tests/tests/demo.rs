@@ -10,10 +10,11 @@ use rocescope::host::hook::{HookChoice, XdpModeChoice};
 use rocescope::sample::{Direction, Sample};
 use rocescope::source::demo::scenario::{BRIEF, FlowTruth, Scenario, Truth};
 use rocescope::source::demo::stage::Stage;
-use rocescope::source::feed::{Command, Update};
+use rocescope::source::feed::{Command, Feed, Update};
 use rocescope::source::live::{self, Config};
 use rocescope_tests::live::program::{Program, Start};
 use rocescope_tests::live::root_or_skip;
+use rustix::process::Signal;
 use serde_json::Value;
 
 /// The seed that the command uses.
@@ -89,6 +90,30 @@ fn report_of(sample: &Sample) -> Value {
     serde_json::from_slice(&json).unwrap()
 }
 
+/// Stops the source when it has counted `sent` packets, and gives its last report.
+fn last_report(feed: &Feed, sent: u64) -> Value {
+    // The last frames may still be in the link when the player is done.
+    let late = Instant::now() + Duration::from_secs(30);
+    let (mut last, mut stopping) = (None, false);
+    loop {
+        match feed.updates.recv_timeout(Duration::from_secs(30)).unwrap() {
+            Update::Sample(sample) => {
+                let report = report_of(&sample);
+                if !stopping && (number(&report["totals"]["packets"]) >= sent || Instant::now() > late) {
+                    stopping = true;
+                    feed.commands.send(Command::Stop).unwrap();
+                }
+                last = Some(report);
+            }
+            Update::Ended(result) => {
+                result.unwrap();
+                return last.unwrap();
+            }
+            Update::Notice(_) | Update::Events(_) | Update::Again => {}
+        }
+    }
+}
+
 /// A whole round with the generator at hand: every flow's figures are its own.
 #[test]
 fn what_is_counted_is_what_was_sent() {
@@ -123,28 +148,8 @@ fn what_is_counted_is_what_was_sent() {
     let result = player.join().unwrap();
     assert_eq!((result.failed, result.first_error), (0, None));
 
-    // The last frames may still be in the link when the player is done.
-    let late = Instant::now() + Duration::from_secs(30);
-    let mut last = None;
-    let mut stopping = false;
-    let feed = running.feed;
-    loop {
-        match feed.updates.recv_timeout(Duration::from_secs(30)).unwrap() {
-            Update::Sample(sample) => {
-                let report = report_of(&sample);
-                if !stopping && (number(&report["totals"]["packets"]) >= result.sent || Instant::now() > late)
-                {
-                    stopping = true;
-                    feed.commands.send(Command::Stop).unwrap();
-                }
-                last = Some(report);
-            }
-            Update::Ended(result) => break result.unwrap(),
-            Update::Notice(_) | Update::Events(_) | Update::Again => {}
-        }
-    }
+    let report = last_report(&running.feed, result.sent);
     running.thread.join().unwrap();
-    let report = last.unwrap();
     let truth = &result.truth;
     assert_eq!(number(&report["totals"]["packets"]), result.sent, "{}", report["totals"]);
     assert_eq!(number(&report["totals"]["roce_packets"]), truth.total().packets);
@@ -220,7 +225,7 @@ fn the_command_can_be_interrupted() {
     let program = Program::start(Start::default(), &options).unwrap();
     program.said(|text| text.contains("rail1: TC ingress and TC egress").then_some(())).unwrap();
     program.reported(|report| number(&report["totals"]["roce_packets"]) > 0).unwrap();
-    program.signal(libc::SIGTERM).unwrap();
+    program.signal(Signal::TERM).unwrap();
     let ended = program.end().unwrap();
     assert_eq!(ended.status.code(), Some(0), "{ended:?}");
     for line in ended.lines().unwrap() {

@@ -43,7 +43,7 @@ fn report(machine: &mut Machine) -> Value {
     replayed::report(&machine.sample().unwrap()).unwrap()
 }
 
-/// What replay makes of the frames.
+/// Replay of the frames.
 fn replay(frames: &[Frame]) -> Value {
     let mut report = replayed::report(&replayed::sample(frames).unwrap().0).unwrap();
     report["totals"]["lost"]["events_dropped"] = json!(0);
@@ -120,7 +120,7 @@ fn idle_flows_retire_without_taking_a_count_along() {
     assert_eq!(after["totals"]["retired"]["flows"], 7);
     assert_eq!(after["totals"]["retired"]["packets"], 28);
     assert_eq!(flows(&after).keys().copied().collect::<Vec<_>>(), [3]);
-    // What is summed over flows is so over retired ones too.
+    // Sums over flows include retired ones.
     let whole: Vec<Frame> = sent.iter().map(|frame| (*frame).clone()).collect();
     let expected = replay(&whole);
     for sum in ["packets", "bytes", "roce_packets", "roce_bytes", "cnp_packets", "ecn"] {

@@ -14,14 +14,14 @@ fn folder() -> PathBuf {
     captures::folder().join("golden")
 }
 
-/// Where the report of a capture is kept: the name alone would be taken twice in several folders.
+/// File of a capture's report. Several folders have captures of the same name.
 fn kept(capture: &Path) -> PathBuf {
     let inner = capture.strip_prefix(captures::folder()).expect("the tests' own captures");
     let name = inner.to_string_lossy().replace(std::path::MAIN_SEPARATOR, "__");
     folder().join(format!("{name}.json"))
 }
 
-/// What is kept of a report: everything but the findings, which are a judgement on these figures
+/// The stored part of a report: everything but the findings, which are a judgement on these figures
 /// and change when it is bettered.
 fn reduced(mut report: Value) -> Value {
     binary::strip_folders(&mut report);

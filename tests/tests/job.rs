@@ -215,7 +215,7 @@ fn all_send_to_all() {
     }
 }
 
-/// What is sent to one host takes ten times as long from the sixth step on.
+/// Data to one host takes ten times as long from the sixth step on.
 #[test]
 fn a_slow_transfer_is_named() {
     let mut wire = Wire::default();

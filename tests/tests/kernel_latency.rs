@@ -1,6 +1,6 @@
 //! The kernel programs time what replay times, sample by sample.
 //!
-//! How pairs are found depends on what each side sees, and when. So the pairs are given in advance here,
+//! Pairs depend on the packets that each side sees, and on their times. So the pairs are given in advance here,
 //! the same to both: those that a replay of the whole capture ends with. Then the frames go through the
 //! programs at their own times, and through replay's own collector.
 
@@ -27,7 +27,7 @@ const MAX_FLOWS: u32 = 4096;
 /// The slot with the answers, by slot of the flow of requests.
 type Pairs = BTreeMap<u32, u32>;
 
-/// What is compared of a flow: times, and why others have none.
+/// The compared part of a flow: times, and the reasons for missing ones.
 type Times = BTreeMap<u32, (Figure, u64)>;
 
 fn parsed(frame: &Frame) -> Option<rocescope_common::wire::Frame> {
@@ -152,7 +152,7 @@ fn every_capture_of_the_tests() {
     assert!(samples > 4_000, "{samples} samples");
 }
 
-/// What is not paired is counted, request by request.
+/// Requests without a pair are counted, one by one.
 #[test]
 fn without_pairs_every_request_is_counted() {
     if !available() {

@@ -1,4 +1,4 @@
-//! What live runs say of loss is what replay says of the same packets.
+//! Live runs and replay report the same loss for the same packets.
 //!
 //! Each capture's frames go through the kernel programs at their own times; what the programs tell
 //! goes the way it takes in a live run, through the search for pairs to the figures. Replay gets the same
@@ -47,7 +47,7 @@ fn as_given(frames: &[Frame]) -> Vec<Frame> {
     frames.collect()
 }
 
-/// What a live run makes of it.
+/// A live run on the same packets.
 struct Lived {
     loss: Loss,
     ecn: rocescope::metrics::ecn::Metrics,
@@ -97,7 +97,7 @@ fn live_from(frames: &[Frame], from: usize) -> Lived {
     Lived { loss, ecn, flows: reading.flows.len() }
 }
 
-/// What is compared: times within a run of packets are not told one by one.
+/// The compared part: a run of packets has one time.
 fn comparable(loss: &FlowLoss) -> impl PartialEq + std::fmt::Debug + use<> {
     loss.requests.map(|mut metrics| {
         for episodes in [&mut metrics.upstream, &mut metrics.downstream] {
@@ -160,7 +160,7 @@ fn loss_is_what_replay_says() {
     assert!(troubled > 5 && sums["lost"] > 10 && sums["retransmitted"] > 100, "{troubled}: {sums:?}");
 }
 
-/// Who begins to listen in the middle of losses knows those since, and what is not among them.
+/// A run that starts amid losses knows the later ones, and counts no earlier one.
 #[test]
 fn losses_are_followed_from_the_middle_on() {
     const LOSSES: [&str; 2] = ["e1_loss1.h0.pcap.gz", "e1_loss1.h1.pcap.gz"];
@@ -185,7 +185,7 @@ fn losses_are_followed_from_the_middle_on() {
                 assert_eq!((unfollowed.missing, unfollowed.repeats), (psn.missing, psn.repeats));
                 let [then, at_end] = [&before, &whole].map(|sample| after(sample, slot).unwrap_or_default());
                 let metrics = ours.requests.unwrap_or_default();
-                // What was skipped before and sent again since is in neither, nor what was being sent again.
+                // Packets lost earlier and retransmitted since are in neither, nor are those in retransmission.
                 let since = at_end.lost - then.lost;
                 let most = then.unfilled + at_end.upstream.largest;
                 let lost_since = metrics.lost;

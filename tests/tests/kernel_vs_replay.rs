@@ -33,7 +33,7 @@ const MAX_FLOWS: u32 = 4096;
 /// The longest packet there is in a kernel; some captures claim longer ones, to break readers.
 const LONGEST: u32 = 65_536;
 
-/// What the programs leave unparsed, replay may not.
+/// Replay parses what the programs leave unparsed.
 fn too_deep(frame: &Frame) -> bool {
     let data = frame.data.as_slice();
     let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: frame.wire_len, tag: Tag::NONE };
@@ -54,7 +54,7 @@ fn as_given(hook: Hook, frames: &[Frame]) -> Vec<Frame> {
     }
 }
 
-/// What the report of `hook` must be, from a replay of what it can take apart.
+/// Expected report of `hook`: a replay of the frames that it can parse.
 fn expected(hook: Hook, parsed: &[Frame], deep: &[Frame], window: (u64, u64)) -> Result<Value> {
     let mut report = replayed::report(&replayed::sample(parsed)?.0)?;
     let count = |report: &mut Value, place: &str, more: u64| -> Result<()> {
@@ -98,7 +98,7 @@ fn without_metadata(flow: &mut Value) {
     }
 }
 
-/// Whether a frame falls into an earlier bin than one before it.
+/// True if a frame falls into an earlier bin than one before it.
 fn jumps_back(frames: &[Frame]) -> bool {
     let bins = frames.iter().map(|frame| frame.time_ns / BIN_NS);
     bins.clone().zip(bins.skip(1)).any(|(one, next)| next < one)

@@ -64,7 +64,7 @@ impl Trace for Walked {
     }
 }
 
-/// What the parser makes of one captured frame.
+/// The parser's result for one captured frame.
 fn parsed(link_type: u32, frame: &[u8], wire_len: u32) -> (String, Result<Frame, SkipReason>) {
     let mut path = Walked::default();
     let (entry, offset, tag) = match link_type {
@@ -176,7 +176,7 @@ fn fields(ours: &Frame, theirs: &Packet) -> Vec<Field> {
     list
 }
 
-/// Whether the ICRC holds by the tests' own computation; `None` when the packet is not whole, or has
+/// True if the ICRC holds by the tests' own computation; `None` when the packet is not whole, or has
 /// extension headers, which that computation does not know.
 fn invariant(bytes: &[u8], frame: &Frame) -> Option<bool> {
     let at = |offset: u32| usize::try_from(offset).ok();
@@ -227,7 +227,7 @@ fn compare_frames(name: &str, plain: &Plain, rows: &[tshark::Row], found: &mut V
     }
 }
 
-/// Whether a frame ends within a UDP header, behind a destination port that says RoCEv2.
+/// True if a frame ends within a UDP header, behind a destination port that says RoCEv2.
 fn ends_within_udp_to_roce(bytes: &[u8]) -> bool {
     let ports = |have: usize| bytes.len().checked_sub(have).and_then(|at| bytes.get(at + 2..at + 4));
     (4..8).any(|have| ports(have) == Some(&4791u16.to_be_bytes()[..]))

@@ -9,6 +9,7 @@ use rocescope_tests::live::attached::{ForeignXdp, Hooks};
 use rocescope_tests::live::program::{Ended, Program, Start, Tenant};
 use rocescope_tests::live::wire::{Link, World};
 use rocescope_tests::live::{frames, root_or_skip, tcp};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 /// Watches `near0` and reports often.
@@ -139,7 +140,7 @@ fn interfaces_on_top_of_one_another_are_not_watched_together() {
         }
     }
     nothing_is_attached(&world, &mut link);
-    // What does not lie on one another can.
+    // Interfaces that are not stacked can.
     let program = Program::live(&world.near, &["-i", "vx0", "-i", "near1", "--output", "json"]).unwrap();
     let ended = program.interrupt().unwrap();
     assert_eq!(status(&ended), 0, "{ended:?}");
@@ -199,7 +200,7 @@ fn every_end_leaves_nothing_attached() {
     }
     let (world, mut link) = World::with_link(1500).unwrap();
     for hook in ["xdp", "tc"] {
-        for signal in [libc::SIGINT, libc::SIGTERM] {
+        for signal in [Signal::INT, Signal::TERM] {
             for output in ["json", "text"] {
                 let options = ["-i", "near0", "--hook", hook, "--output", output];
                 let program = Program::live(&world.near, &options).unwrap();
@@ -219,7 +220,7 @@ fn every_end_leaves_nothing_attached() {
             }
         }
         let program = Program::live(&world.near, &["-i", "near0", "--hook", hook]).unwrap();
-        program.signal(libc::SIGKILL).unwrap();
+        program.signal(Signal::KILL).unwrap();
         assert_eq!(program.end().unwrap().status.code(), None);
         nothing_is_attached(&world, &mut link);
     }

@@ -28,7 +28,7 @@ const CE: u8 = OFF | 3;
 const SEND_ONLY: u8 = 0x04;
 const WRITE_MIDDLE: u8 = 0x07;
 
-/// What `live` must find, and `replay` of the same; in order.
+/// Findings that `live` and `replay` must both have, in order.
 const EXPECTED: [&str; 21] = [
     "burst.incast",
     "cnp.without_ce",
@@ -342,7 +342,7 @@ fn live_and_replay_come_to_the_same_findings() {
     let replayed = binary::replay(&files, grouped).unwrap();
     assert_eq!(ids(&replayed), EXPECTED.map(str::to_owned).into(), "replay: {:#}", replayed["findings"]);
     assert_eq!(ids(&live), EXPECTED.map(str::to_owned).into(), "live: {:#}", live["findings"]);
-    // What a live run cannot come to, it says.
+    // A live run names the findings that it cannot evaluate.
     assert_eq!(unjudged(&live), ["icrc.errors", "loss.between_taps"]);
     assert_eq!(unjudged(&replayed), [""; 0]);
     // Those of which no other direction is seen are followed once it shows that they send again.

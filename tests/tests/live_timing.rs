@@ -14,7 +14,7 @@ use serde_json::Value;
 /// Both directions of a connection use one port, which says that they belong together.
 const PORT: u16 = 50_123;
 const REQUESTS: u32 = 100;
-/// How long answers take, at least.
+/// Least latency of an answer.
 const DELAY: Duration = Duration::from_millis(3);
 const QPS: (u32, u32) = (0x100, 0x200);
 

@@ -80,7 +80,7 @@ fn watched(hook: Hook, mtu: u32, frames: &[Vec<u8>]) -> (Value, u64) {
         let leaving = link.transmit(frames).unwrap();
         let Sent { frames: sent, dropped } =
             Sent { frames: arriving.frames + leaving.frames, dropped: arriving.dropped };
-        // Where the far end's queue is the kernel's own, frames may still be on their way.
+        // With the kernel's own queue at the far end, frames may still be on their way.
         program.reported(|report| packets(report) + dropped >= sent).unwrap();
         let ended = program.interrupt().unwrap();
         assert!(ended.status.success(), "{hook:?}: {ended:?}");
@@ -109,7 +109,7 @@ fn flows<'a>(report: &'a Value, direction: Option<&str>) -> BTreeMap<String, &'a
     all.map(|flow| (identity(flow), flow)).collect()
 }
 
-/// Whether a field of a flow depends on when packets come, which here is as fast as the link takes them, or
+/// True if a field of a flow depends on when packets come, which here is as fast as the link takes them, or
 /// is not collected in live.
 fn not_compared(name: &str) -> bool {
     ["icrc", "ce_over_time", "cnp", "last_naks_ns"].contains(&name)
@@ -151,31 +151,36 @@ fn flow_differences(live: &Value, replayed: &Value, direction: &str, tag_known: 
     found
 }
 
+/// Differences between the links of one direction, whose bursts must hold all of their bytes.
+fn link_differences(live: &Value, replayed: &Value, direction: &str) -> Vec<String> {
+    let link = |report: &Value| -> Value {
+        let mut links = report["links"].as_array().unwrap().iter();
+        links.find(|link| link["direction"].is_null() || link["direction"] == direction).unwrap().clone()
+    };
+    let (ours, theirs) = (link(live), link(replayed));
+    let mut found = Vec::new();
+    for name in ["dscp", "frame_sizes"] {
+        if ours[name] != theirs[name] {
+            found.push(format!("{direction}: {name} is {}, replay has {}", ours[name], theirs[name]));
+        }
+    }
+    let mut bursts = live["bursts"].as_array().unwrap().iter();
+    let binned = bursts
+        .find(|one| one["direction"] == direction)
+        .map_or(0.0, |one| one["mean_bytes"].as_f64().unwrap() * one["bins"].as_f64().unwrap());
+    if (binned - ours["bytes"].as_f64().unwrap()).abs() > 0.5 {
+        found.push(format!("{direction}: {binned} bytes in bins of {}", ours["bytes"]));
+    }
+    found
+}
+
 /// Every difference between a live report in which frames arrived and left, and their replay.
 fn differences(live: &Value, replayed: &Value, hook: Hook) -> Vec<String> {
     let mut found = flow_differences(live, replayed, "ingress", hook == Hook::Tc);
     found.extend(flow_differences(live, replayed, "egress", true));
     // The frames came faster than they were captured, so that bins and steps are others; sums are not.
     for direction in ["ingress", "egress"] {
-        let link = |report: &Value| -> Value {
-            let mut links = report["links"].as_array().unwrap().iter();
-            links.find(|link| link["direction"].is_null() || link["direction"] == direction).unwrap().clone()
-        };
-        let (ours, theirs) = (link(live), link(replayed));
-        for name in ["dscp", "frame_sizes"] {
-            if ours[name] != theirs[name] {
-                let text = format!("{direction}: {name} is {}, replay has {}", ours[name], theirs[name]);
-                found.push(text);
-            }
-        }
-        let bursts = live["bursts"].as_array().unwrap();
-        let binned = bursts
-            .iter()
-            .find(|one| one["direction"] == direction)
-            .map_or(0.0, |one| one["mean_bytes"].as_f64().unwrap() * one["bins"].as_f64().unwrap());
-        if (binned - ours["bytes"].as_f64().unwrap()).abs() > 0.5 {
-            found.push(format!("{direction}: {binned} bytes in bins of {}", ours["bytes"]));
-        }
+        found.extend(link_differences(live, replayed, direction));
     }
     for name in ["matrix", "shape", "hosts"] {
         let (ours, theirs) = (&live["pattern"][name], &replayed["pattern"][name]);

@@ -49,7 +49,7 @@ fn reports_of_a_storm_are_exact() {
     }
 }
 
-/// What a view of the live source heard.
+/// Updates that a view of the live source received.
 #[derive(Default)]
 struct Heard {
     events: u64,

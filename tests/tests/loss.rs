@@ -53,7 +53,7 @@ fn sum(report: &Value, name: &str) -> u64 {
 #[test]
 fn loss_between_two_hosts_is_placed_from_either_side() {
     let near = replay(&["e1_loss1.h0.pcap.gz"]);
-    // What is retransmitted for a loss belongs to it.
+    // Retransmissions for a loss belong to it.
     assert_eq!(ids(&near), ["loss.after_tap"]);
     assert_eq!((sum(&near, "lost"), sum(&near, "recovered")), (0, 0));
     // The sender's driver counted 49 sequence errors; one NAK more came when it had gone back already.
@@ -147,7 +147,7 @@ fn healthy_captures_raise_no_alarm() {
     assert_eq!(found(&replay(&["k1_ecmp_ring.uA0.pcap.gz", "k1_ecmp_ring.uA1.pcap.gz"])), []);
 }
 
-/// What the findings say in numbers. Where a packet is damaged is said of each tap.
+/// The numbers of the findings. Each tap has its own place of damage.
 fn numbers(report: &Value) -> Vec<(String, Value)> {
     let findings = report["findings"].as_array().unwrap().iter();
     let mut all: Vec<(String, Value)> = findings
@@ -339,7 +339,7 @@ fn what_vanishes_between_taps_takes_several_packets_and_one_way() {
     assert!(!ids(&report).contains(&"loss.between_taps".to_owned()));
 }
 
-/// Which frames of [`losses`] are the copy that is asked for again: the eleventh of each episode.
+/// The retransmitted frames of [`losses`]: the eleventh of each episode.
 fn is_lost_copy(at: usize) -> bool {
     // An answer and 100 requests; then per episode 20 requests, a NAK, 90 requests, an answer.
     at.checked_sub(101).is_some_and(|at| at % 112 == 10)

@@ -1,4 +1,4 @@
-//! What is different on kernels before 6.6, where TC programs attach as filters of a clsact
+//! Differences of kernels before 6.6, on which TC programs attach as filters of a clsact
 //! queueing discipline, which outlive their process. `cargo xtask test --vm` runs these tests on
 //! such a kernel; they are ignored elsewhere.
 
@@ -18,11 +18,12 @@ use rocescope::source::live::load::{LoadOptions, Programs, names};
 use rocescope_tests::live::frames;
 use rocescope_tests::live::program::{Ended, Program};
 use rocescope_tests::live::wire::{Link, World};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 const WHY: &str = "for kernels before 6.6: `cargo xtask test --vm`";
 const LINES: [&str; 6] = ["-i", "near0", "--output", "jsonl", "--interval", "100ms"];
-/// How many instructions the verifier may walk for one program: it gives up at a million, and other
+/// Instructions that the verifier may walk for one program: it gives up at a million, and other
 /// kernels of that age walk more than this one.
 const MOST_VERIFIED: u32 = 500_000;
 
@@ -45,7 +46,7 @@ fn filters(world: &World, index: u32) -> Vec<Filter> {
     world.near.run(|| filters::list(index)).unwrap().unwrap()
 }
 
-/// Whether an interface has a clsact queueing discipline.
+/// True if an interface has a clsact queueing discipline.
 fn has_clsact(netns: &NetNs, index: u32) -> bool {
     let dump = netns.run(|| {
         let header = TcHeader { index, ..TcHeader::default() };
@@ -170,7 +171,7 @@ fn what_a_killed_run_left_goes_with_the_next() {
     let (world, mut link) = World::with_link(1500).unwrap();
     let options = [&LINES[..], &["--hook", "tc"]].concat();
     let killed = Program::live(&world.near, &options).unwrap();
-    killed.signal(libc::SIGKILL).unwrap();
+    killed.signal(Signal::KILL).unwrap();
     let handle = killed.id();
     assert_eq!(killed.end().unwrap().status.code(), None);
     let left = filters(&world, link.index);

@@ -76,7 +76,7 @@ fn one_flow_on_several_cpus() {
                 }
             });
         }
-        // What is read meanwhile must fit together: a reader never sees half of a packet.
+        // Values read meanwhile must fit together: a reader never sees half of a packet.
         while ended.load(Ordering::Relaxed) < 2 {
             for flow in tables.read(&programs).unwrap().flows {
                 let stats = &flow.stats;
@@ -162,6 +162,12 @@ fn drained(ring: &mut aya::maps::RingBuf<aya::maps::MapData>) -> u64 {
     new_flows
 }
 
+/// A frame for each flow. Their lengths differ: a packet in the wrong flow shows.
+fn frames_of_different_lengths(flows: u32) -> Vec<Vec<u8>> {
+    let roce = |qp| Roce { dest_qp: qp, payload: 4 * qp as usize, ..Roce::default() };
+    (0..flows).map(|qp| frame(&roce(qp))).collect()
+}
+
 /// Flows are retired while packets of them arrive: the worst that user space can do to a program.
 #[test]
 fn flows_retired_under_the_programs_feet() {
@@ -175,10 +181,7 @@ fn flows_retired_under_the_programs_feet() {
         let hooks = [Hook::Xdp, Hook::TcIngress];
         let fds = hooks.map(|hook| hook.load(&mut programs).unwrap());
         drop(programs.take_events());
-        // Each flow's packets are of a length of its own: a packet in the wrong flow shows.
-        let frames: Vec<_> = (0..FLOWS)
-            .map(|qp| frame(&Roce { dest_qp: qp, payload: 4 * qp as usize, ..Roce::default() }))
-            .collect();
+        let frames = frames_of_different_lengths(FLOWS);
         let mut tables = Tables::default();
         let ended = AtomicU64::new(0);
         let failed = AtomicBool::new(false);
@@ -216,18 +219,16 @@ fn flows_retired_under_the_programs_feet() {
         let counters = link_counters(&programs, number).unwrap();
         let Retired { packets, bytes, flows, .. } = tables.retired(u16::try_from(number).unwrap());
         let (full, present) = (counters.flow_table_full, sums(&reading.flows));
-        println!(
-            "{sent} sent: {packets} in {flows} retired flows, {} in flows, {} too many",
-            present.0, full.packets
-        );
+        let (in_flows, too_many) = (present.0, full.packets);
+        println!("{sent} sent: {packets} in {flows} retired flows, {in_flows} in flows, {too_many} too many");
         assert_eq!(counters.contended.packets, 0);
         assert_eq!(packets + present.0 + full.packets, sent);
         assert_eq!(bytes + present.1 + full.bytes, 2 * u64::from(ROUNDS * REPEAT) * lengths);
-        // How many depends on the machine; some hundreds on a slow one.
+        // The number depends on the machine; some hundreds on a slow one.
         assert!(flows > 100, "only {flows} flows were retired");
         assert!(!failed.load(Ordering::Relaxed), "packets were counted in other flows than their own");
 
-        // No slot got lost: all can be used.
+        // No slot is lost: all can be used.
         tables.retire_idle(&mut programs, &reading.flows, u64::MAX).unwrap();
         for frame in frames.iter().take(max_flows as usize) {
             send(hooks[1], fds[1].as_fd(), frame, 1);

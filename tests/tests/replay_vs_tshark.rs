@@ -213,7 +213,7 @@ fn parts_of_one_tap() {
     none(&compare::differences(&report, &account(&[whole]).report()));
 }
 
-/// What a capture says it dropped stands beside the counts; a capture that says nothing gives null.
+/// Drops that a capture records stand beside the counts; a capture without a record gives null.
 #[test]
 fn drops_of_the_capture() {
     let frames = craft::in_sequence(vec![craft::ethernet(0x0800, &Roce::default().ipv4())]);

@@ -17,6 +17,7 @@ use rocescope_tests::kernel::machine::Hook;
 use rocescope_tests::kernel::slots::Slots;
 use rocescope_tests::kernel::{available, test_run};
 use rocescope_tests::oracle::craft::{self, Roce};
+use rustix::time::{ClockId, clock_getres};
 
 const LOOPBACK: u32 = 1;
 /// A program that spins blocks its CPU: one test at a time.
@@ -143,10 +144,7 @@ fn a_packet_waits_for_a_delayed_lock_holder() {
 
 /// The length of the kernel's timer tick, in nanoseconds.
 fn tick_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure is valid for the call, which fills it.
-    assert_eq!(unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) }, 0);
-    u64::try_from(time.tv_nsec).unwrap()
+    u64::try_from(clock_getres(ClockId::MonotonicCoarse).tv_nsec).unwrap()
 }
 
 #[test]

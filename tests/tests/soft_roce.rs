@@ -19,6 +19,7 @@ use rocescope_tests::soft_roce::qps::{self, Qp};
 use rocescope_tests::soft_roce::report::{count, flow, on_link, sum, used, with_opcodes};
 use rocescope_tests::soft_roce::session::{Seen, Session};
 use rocescope_tests::soft_roce::tool::{self, Tool};
+use rustix::process::Signal;
 use serde_json::Value;
 
 /// DSCP 26, ECT(0).
@@ -254,7 +255,7 @@ fn named(flow: &Value, of: &Qp, sender: u64) {
 // Connections
 
 /// Connects by the connection manager and talks; gives the queue pairs that `rdma resource` showed.
-/// What rocescope reads of all queue pairs meanwhile must be the same.
+/// rocescope must read the same of all queue pairs meanwhile.
 fn rping() -> Vec<Qp> {
     let count = "25";
     let mut server =
@@ -346,7 +347,7 @@ fn by_the_driver(seen: &Seen) {
     devices::both(report, &seen.counted).unwrap();
 }
 
-/// What devices tell of their queue pairs while they work.
+/// Facts that devices give about their queue pairs while they work.
 fn followed(seen: &Seen, transfers: &[Transferred]) {
     let followed: Vec<devices::Followed> =
         transfers.iter().map(|transfer| devices::queue_pairs(&seen.reports, transfer).unwrap()).collect();
@@ -357,7 +358,7 @@ fn followed(seen: &Seen, transfers: &[Transferred]) {
     assert!(moved > 0, "no queue pair was ever seen to move: {followed:?}");
 }
 
-/// What left and did not arrive is what the queue dropped.
+/// The packets that left and did not arrive are those that the queue dropped.
 fn losses(report: &Value, transfer: &Transferred, netem: &Value) {
     let dropped = count(&netem["drops"]);
     assert!(dropped > 0, "netem dropped nothing, so that this shows nothing: {netem}");
@@ -371,13 +372,13 @@ fn losses(report: &Value, transfer: &Transferred, netem: &Value) {
         let sent = flow(report, NEAR, "egress", FAR, *far).unwrap();
         assert!(count(&sent["psn"]["repeats"]) > 0, "what was lost had to be sent again: {sent}");
     }
-    // What is lost again when it is repeated is no gap: there was none before it.
+    // A retransmission that is lost too is no gap: there was none before it.
     assert!((1..=dropped).contains(&missing), "{missing} missing, {dropped} dropped");
     let backward = (on_link(report, FAR, "egress").unwrap(), on_link(report, NEAR, "ingress").unwrap());
     assert_eq!(backward.0, backward.1, "nothing was lost the other way");
 }
 
-/// What arrived with CE is what the queue marked.
+/// The packets that arrived with CE are those that the queue marked.
 fn marks(report: &Value, transfer: &Transferred, red: &Value) {
     let marked = count(&red["marked"]);
     assert!(marked > 0, "RED marked nothing, so that this shows nothing: {red}");
@@ -444,46 +445,7 @@ fn doctor_says_what_rdma_and_ibv_devinfo_say() {
 
         let ports = device["ports"].as_array().unwrap();
         assert_eq!(ports.len().to_string(), info(&verbose, "phys_port_cnt"));
-        let port = &ports[0];
-        assert_eq!(port["number"], link["port"], "{link}");
-        assert_eq!(port["interface"], link["netdev"], "{link}");
-        assert_eq!(port["interface"], end.interface);
-        assert_eq!(port["state"], link["state"], "{link}");
-        assert_eq!(info(&verbose, "state"), "PORT_ACTIVE (4)");
-        // "LinkUp" in sysfs, "LINK_UP" over netlink.
-        let plain = |value: &Value| value.as_str().unwrap().replace('_', "").to_lowercase();
-        assert_eq!(plain(&port["physical_state"]), plain(&link["physical_state"]), "{port} {link}");
-        assert_eq!(port["link_layer"], info(&verbose, "link_layer"));
-        let mtu = info(&verbose, "active_mtu").split_whitespace().next().unwrap();
-        assert_eq!(port["active_mtu"].to_string(), mtu, "{verbose}");
-        let listed = port["gids"].as_array().unwrap().iter().map(|gid| {
-            let address = gid["gid"].as_str().unwrap().parse().unwrap();
-            (count(&gid["index"]), address, gid["kind"].as_str().unwrap().to_owned())
-        });
-        assert_eq!(listed.collect::<Vec<_>>(), gids(&verbose), "{verbose}");
-        let own = Ipv6Addr::from_str(&format!("::ffff:{}", end.address)).unwrap();
-        assert!(gids(&verbose).iter().any(|(_, gid, _)| *gid == own), "{verbose}");
-
-        let mode =
-            tool::run("rdma", &["statistic", "qp", "mode", "link", &format!("{}/1", end.device)]).unwrap();
-        assert!(mode.contains("auto off"), "{mode}");
-        assert_eq!(port["qp_binding"], "none", "{port}");
-
-        // Idle, so that both tools read the same values.
-        let statistic = lab::statistic(end).unwrap();
-        let driver: Vec<&Value> =
-            port["counters"].as_array().unwrap().iter().filter(|c| c["source"] == "hardware").collect();
-        for counter in &driver {
-            let name = counter["name"].as_str().unwrap();
-            assert_eq!(counter["value"], statistic[name], "{name} of {}: {statistic}", end.device);
-        }
-        let named = statistic
-            .as_object()
-            .unwrap()
-            .iter()
-            .filter(|(name, _)| !["ifname", "port", "ifindex"].contains(&name.as_str()));
-        assert_eq!(driver.len(), named.count(), "{driver:?} and {statistic}");
-        assert!(driver.len() >= 10, "{driver:?}");
+        port_is_as_the_tools_have_it(&ports[0], &link, &verbose, end);
 
         let interface =
             page["host"]["interfaces"].as_array().unwrap().iter().find(|i| i["name"] == end.interface);
@@ -505,6 +467,49 @@ fn doctor_says_what_rdma_and_ibv_devinfo_say() {
         assert!(why.starts_with("no ") || absent.iter().any(|words| why.contains(words)), "{reason}");
         assert!(!what.contains("hw_counters") && !what.contains("netlink"), "{reason}");
     }
+}
+
+/// Compares a port with `link` of `rdma link` and the output of `ibv_devinfo -v`, and its counters with
+/// `rdma statistic`.
+fn port_is_as_the_tools_have_it(port: &Value, link: &Value, verbose: &str, end: lab::End) {
+    assert_eq!(port["number"], link["port"], "{link}");
+    assert_eq!(port["interface"], link["netdev"], "{link}");
+    assert_eq!(port["interface"], end.interface);
+    assert_eq!(port["state"], link["state"], "{link}");
+    assert_eq!(info(verbose, "state"), "PORT_ACTIVE (4)");
+    // "LinkUp" in sysfs, "LINK_UP" over netlink.
+    let plain = |value: &Value| value.as_str().unwrap().replace('_', "").to_lowercase();
+    assert_eq!(plain(&port["physical_state"]), plain(&link["physical_state"]), "{port} {link}");
+    assert_eq!(port["link_layer"], info(verbose, "link_layer"));
+    let mtu = info(verbose, "active_mtu").split_whitespace().next().unwrap();
+    assert_eq!(port["active_mtu"].to_string(), mtu, "{verbose}");
+    let listed = port["gids"].as_array().unwrap().iter().map(|gid| {
+        let address = gid["gid"].as_str().unwrap().parse().unwrap();
+        (count(&gid["index"]), address, gid["kind"].as_str().unwrap().to_owned())
+    });
+    assert_eq!(listed.collect::<Vec<_>>(), gids(verbose), "{verbose}");
+    let own = Ipv6Addr::from_str(&format!("::ffff:{}", end.address)).unwrap();
+    assert!(gids(verbose).iter().any(|(_, gid, _)| *gid == own), "{verbose}");
+
+    let mode = tool::run("rdma", &["statistic", "qp", "mode", "link", &format!("{}/1", end.device)]).unwrap();
+    assert!(mode.contains("auto off"), "{mode}");
+    assert_eq!(port["qp_binding"], "none", "{port}");
+
+    // Idle, so that both tools read the same values.
+    let statistic = lab::statistic(end).unwrap();
+    let driver: Vec<&Value> =
+        port["counters"].as_array().unwrap().iter().filter(|c| c["source"] == "hardware").collect();
+    for counter in &driver {
+        let name = counter["name"].as_str().unwrap();
+        assert_eq!(counter["value"], statistic[name], "{name} of {}: {statistic}", end.device);
+    }
+    let named = statistic
+        .as_object()
+        .unwrap()
+        .iter()
+        .filter(|(name, _)| !["ifname", "port", "ifindex"].contains(&name.as_str()));
+    assert_eq!(driver.len(), named.count(), "{driver:?} and {statistic}");
+    assert!(driver.len() >= 10, "{driver:?}");
 }
 
 // ---------------------------------------------------------------------------------------------
@@ -533,7 +538,7 @@ fn killed_amid_traffic() {
     .unwrap();
     let killer = std::thread::spawn(move || {
         session.reported(|report| count(&report["totals"]["roce_packets"]) > 0).unwrap();
-        session.signal(libc::SIGKILL).unwrap();
+        session.signal(Signal::KILL).unwrap();
         session.end().unwrap()
     });
     // The kill and what it leaves does nothing to the traffic.

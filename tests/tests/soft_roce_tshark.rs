@@ -1,4 +1,4 @@
-//! What rocescope counted live in the virtual machine of `cargo xtask vm`, against what tshark makes of
+//! Live counts in the virtual machine of `cargo xtask vm`, compared with tshark's dissection of
 //! tcpdump's captures of the same packets. Runs outside of it when it is done: there, tshark would
 //! take minutes.
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rocescope_tests::live::root_or_skip;
 use rocescope_tests::live::terminal::{PROMPT, Terminal, tmux_or_skip};
 use rocescope_tests::oracle::{binary, captures};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Stands on the screen before the program runs, and must be there again afterwards.
 const BEFORE: &str = "what-was-there-before";
@@ -42,11 +43,9 @@ impl Session {
         self.terminal.command(&format!("sh -c '{command}'")).unwrap();
     }
 
-    fn signal(&self, signal: libc::c_int) {
+    fn signal(&self, signal: Signal) {
         let pid = std::fs::read_to_string(self.file("pid")).unwrap().trim().parse().unwrap();
-        // SAFETY: takes two numbers; the process is the one this session started, and the shell has
-        // not seen it end.
-        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
     }
 
     /// The shell is back, and everything is as it was.
@@ -223,7 +222,7 @@ fn signals_and_ctrl_c_give_the_terminal_back() {
         return;
     }
     let session = Session::open(100, 30);
-    for end in [Some(libc::SIGTERM), Some(libc::SIGINT), None] {
+    for end in [Some(Signal::TERM), Some(Signal::INT), None] {
         session.start("demo");
         session.terminal.until("the view", |screen| screen.contains("ECMP ENTROPY")).unwrap();
         match end {

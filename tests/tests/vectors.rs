@@ -139,7 +139,7 @@ fn replay_reads_them_as_the_table_says() {
             }
         };
         let flow = &report["flows"][0];
-        // Which of the two sequences it is in depends on the opcode; acknowledgements and datagrams are in none.
+        // The opcode decides the sequence; acknowledgements and datagrams are in none.
         let sequence = match vector.opcode & 0x1F {
             low if low == 0x11 || vector.opcode >> 5 == 3 => None,
             0x0D..=0x10 | 0x12 => Some("psn_responses"),

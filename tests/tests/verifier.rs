@@ -13,7 +13,7 @@ use rocescope_tests::kernel::{available, memory};
 /// The verifier itself gives up at a million. A program that needs more than this would be on its
 /// way there, and take noticeably long to load. Linux 6.1 walks some 15 % further than 6.18.
 const MOST_VERIFIED: u32 = 400_000;
-/// What the product promises.
+/// Limits that the product promises.
 const MOST_MEMORY: u64 = 64 << 20;
 
 fn info(programs: &mut Programs, hook: Hook) -> ProgramInfo {
@@ -26,7 +26,7 @@ fn info(programs: &mut Programs, hook: Hook) -> ProgramInfo {
 
 fn variants() -> Vec<LoadOptions> {
     let mut all = Vec::new();
-    // What other processors, and other settings, need of the programs.
+    // Variants for other processors and settings.
     for full_order in [false, true] {
         for precise_clock in [false, true] {
             let usual = LoadOptions::new(&[1]);
@@ -53,7 +53,7 @@ fn every_variant_of_every_program_is_verified_at_a_bounded_cost() {
         return;
     }
     for options in variants() {
-        // Whether there is a helper for buffers of XDP changes nothing of the others.
+        // The helper for buffers of XDP does not concern the others.
         for hook in Hook::ALL.into_iter().filter(|hook| hook.is_xdp() || options.xdp_buff_len) {
             let mut programs = Programs::load(&options).unwrap();
             let info = info(&mut programs, hook);

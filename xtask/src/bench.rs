@@ -6,6 +6,7 @@ mod keys;
 mod load;
 mod machine;
 mod replay;
+mod truth;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -21,17 +22,20 @@ pub(crate) enum Bench {
     Load(load::Wanted),
     /// Response time of the terminal UI to keys while it receives samples of 65,536 flows
     Keys(keys::Wanted),
+    /// Findings of `rocescope replay` against simulated fabrics with a known truth
+    Truth(truth::Wanted),
 }
 
 /// Measures and prints.
 ///
 /// # Errors
-/// When an input cannot be made, or a program cannot be run.
+/// Fails if an input cannot be made, or a program cannot be run.
 pub(crate) fn bench(wanted: &Bench) -> Result<()> {
     match wanted {
         Bench::Kernel(wanted) => kernel::kernel(wanted),
         Bench::Replay(wanted) => replay::replay(wanted),
         Bench::Load(wanted) => load::load(wanted),
         Bench::Keys(wanted) => keys::keys(wanted),
+        Bench::Truth(wanted) => truth::truth(wanted),
     }
 }

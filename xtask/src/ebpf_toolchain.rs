@@ -26,7 +26,7 @@ pub(crate) struct EbpfToolchain {
 }
 
 impl EbpfToolchain {
-    /// What the caller's environment asks for. The linker's folder may be left out when
+    /// The choice of the caller's environment. The linker's folder may be left out when
     /// `bpf-linker` is on `PATH`.
     pub(crate) fn from_env() -> Option<Self> {
         let toolchain = env::var(TOOLCHAIN_VAR).ok().filter(|name| !name.is_empty())?;

@@ -71,7 +71,7 @@ impl FromStr for Snap {
 /// Writes the capture.
 ///
 /// # Errors
-/// When arguments make no sense or the output cannot be written.
+/// Fails if arguments make no sense or the output cannot be written.
 pub(crate) fn generate(wanted: &Generate) -> Result<()> {
     if wanted.flows == 0 || wanted.flows > traffic::MAX_FLOWS {
         bail!("--flows {}: possible are 1 to {}", wanted.flows, traffic::MAX_FLOWS);

@@ -149,7 +149,7 @@ fn pack(dir: &Path, parts: &Parts, released: &Path, built: &Built) -> Result<Pat
 }
 
 /// A copy of a program without what only a debugger reads, below `dir`: the guest is slow at loading
-/// it. Where there is no `strip`, the program itself.
+/// it. Without `strip`, the program itself.
 fn stripped(program: &Path, dir: &Path) -> PathBuf {
     let copy = dir.join(program.file_name().unwrap_or_default());
     let mut strip = Command::new("strip");

@@ -146,7 +146,7 @@ impl FlowBin {
         (self.message_bytes, self.message_flags) = open.parts();
     }
 
-    /// Whether the flow has an open message.
+    /// True if the flow has an open message.
     #[must_use]
     pub fn message_is_open(&self) -> bool {
         OpenMessage::from_parts(self.message_bytes, self.message_flags).is_open()
@@ -171,7 +171,7 @@ impl FlowBin {
         })
     }
 
-    /// Whether `later` is a later state of this record.
+    /// True if `later` is a later state of this record.
     #[must_use]
     pub fn is_part_of(&self, later: &Self) -> bool {
         let first = self.first & OFFSET;
@@ -255,7 +255,7 @@ impl LastExchange {
         }
     }
 
-    /// Whether a packet is data that expects a response.
+    /// True if a packet is data that expects a response.
     #[inline(always)]
     #[must_use]
     pub fn expects_response(frame: &Frame, op: Op) -> bool {

@@ -28,7 +28,7 @@ pub struct Flowlet {
 }
 
 impl Flowlet {
-    /// Whether packets of this opcode are data: requests and responses with data or for data, not
+    /// True if packets of this opcode are data: requests and responses with data or for data, not
     /// acknowledgements or CNPs.
     #[inline(always)]
     #[must_use]

@@ -147,7 +147,7 @@ impl RetxRun {
     /// Minimum gap in nanoseconds between two packets that ends a run: times within a run are interpolated.
     pub const PAUSE_NS: u64 = 500_000;
 
-    /// Whether a packet with this opcode and PSN continues the run.
+    /// True if a packet with this opcode and PSN continues the run.
     #[inline(always)]
     #[must_use]
     pub fn continues_with(&self, op: Op, psn: u32, now: u64) -> bool {
@@ -247,7 +247,7 @@ impl LatencyMemory for Latency {
 /// 2.9 KB: the ABI of user space and kernel programs.
 const _: () = assert!(size_of::<Latency>() == 2944);
 
-/// Whether a packet is a request that expects a response.
+/// True if a packet is a request that expects a response.
 #[inline(always)]
 #[must_use]
 pub fn is_timed(op: Op, ack_req: bool) -> bool {

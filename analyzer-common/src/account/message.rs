@@ -139,7 +139,7 @@ impl OpenMessage {
         Self { bytes, flags }
     }
 
-    /// Whether a message has started and not ended.
+    /// True if a message has started and not ended.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.flags & Self::STARTED != 0

@@ -34,7 +34,7 @@ pub struct PsnTrack {
 pub struct Span {
     /// Distance from the packet's PSN to the largest possible PSN of the next packet, at least 1.
     pub upper: u32,
-    /// Whether the length is unknown, so that the next packet may have any PSN in between.
+    /// True if the length is unknown, so that the next packet may have any PSN in between.
     pub loose: bool,
 }
 

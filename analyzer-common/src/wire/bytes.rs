@@ -8,7 +8,7 @@ pub trait Bytes {
     /// `N` bytes from `offset`, or `None` if the captured frame ends earlier.
     fn get<const N: usize>(&self, offset: usize) -> Option<[u8; N]>;
 
-    /// Whether the parser tries the fast path first. The result is the same; without it the kernel's
+    /// True if the parser tries the fast path first. The result is the same; without it the kernel's
     /// verifier has less code to walk, for sources that are read rarely.
     #[inline(always)]
     fn prefers_fast_path(&self) -> bool {

@@ -76,7 +76,7 @@ const FRAGMENTED: u16 = 0x3FFF;
 /// Distance from the outer Ethernet header to the inner one of VXLAN over IPv4, without tags and options.
 const VXLAN_AROUND: usize = ETHERNET_LEN + V4 + ip::UDP_LEN + tunnel::VXLAN_LEN;
 
-/// Whether a frame is VXLAN over IPv4 without tags, options and fragmentation.
+/// True if a frame is VXLAN over IPv4 without tags, options and fragmentation.
 #[inline(always)]
 fn vxlan(bytes: &impl Bytes, at: usize) -> bool {
     let Some(h) = bytes.get::<VXLAN_AROUND>(at) else { return false };
@@ -95,6 +95,10 @@ fn vxlan(bytes: &impl Bytes, at: usize) -> bool {
 /// one bounds check replaces one per layer. Returns false, with no layer traced, if the frame has another
 /// form; otherwise the result equals that of the layered parser.
 #[inline(always)]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one walk: pieces would check bounds again, which the verifier follows too"
+)]
 pub(super) fn parse_roce(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Trace) -> bool {
     const UP_TO_BTH: usize = ip::UDP_LEN + bth::LEN;
     let outer = walk.offset;

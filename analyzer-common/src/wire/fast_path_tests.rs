@@ -63,7 +63,7 @@ fn frames() -> Vec<Vec<u8>> {
     frames
 }
 
-/// Whether the fast path applied; checks that its result equals that of the layered parser.
+/// True if the fast path applied; checks that its result equals that of the layered parser.
 fn same(bytes: &[u8], meta: Meta) -> bool {
     let (mut fast, mut layers_fast) = (Frame::EMPTY, Layers::default());
     if !parse_roce(&bytes, &mut Walk::start(meta, &mut fast), &mut layers_fast) {

@@ -307,7 +307,7 @@ pub(super) mod ethertype {
     pub(crate) const ROCE_V1: u16 = 0x8915;
     pub(crate) const QINQ_OLD: u16 = 0x9100;
 
-    /// Whether the ethertype announces a VLAN tag.
+    /// True if the ethertype announces a VLAN tag.
     #[inline(always)]
     pub(crate) const fn is_tag(ethertype: u16) -> bool {
         matches!(ethertype, VLAN | QINQ | QINQ_OLD)

@@ -24,7 +24,7 @@ fn feed(crc: u32, bytes: &[u8]) -> u32 {
     bytes.iter().fold(crc, |crc, byte| TABLE[((crc ^ u32::from(*byte)) & 0xFF) as usize] ^ (crc >> 8))
 }
 
-/// Whether the ICRC of a packet is correct. `None` if it cannot be checked: the frame is truncated or a
+/// True if the ICRC of a packet is correct. `None` if it cannot be checked: the frame is truncated or a
 /// fragment, or its lengths are contradictory.
 #[must_use]
 pub fn check(bytes: &[u8], frame: &Frame) -> Option<bool> {

@@ -26,7 +26,7 @@ const PROTO_MPLS: u8 = 137;
 pub(super) const PORT_ROCE: u16 = 4791;
 const PORT_ULTRA_ETHERNET: u16 = 4793;
 
-/// Whether [`above`] recognises a UDP port.
+/// True if [`above`] recognises a UDP port.
 #[inline(always)]
 pub(super) const fn knows_port(port: u16) -> bool {
     matches!(port, PORT_ROCE | PORT_ULTRA_ETHERNET)

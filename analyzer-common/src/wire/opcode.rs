@@ -53,14 +53,14 @@ impl Op {
         Self(TABLE[code as usize])
     }
 
-    /// Whether all of `bits` are set.
+    /// True if all of `bits` are set.
     #[inline(always)]
     #[must_use]
     pub const fn has(self, bits: u32) -> bool {
         self.0 & bits == bits
     }
 
-    /// Whether any of `bits` is set.
+    /// True if any of `bits` is set.
     #[inline(always)]
     #[must_use]
     pub const fn any(self, bits: u32) -> bool {

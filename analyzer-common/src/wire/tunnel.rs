@@ -15,7 +15,7 @@ const PORT_VXLAN_GPE: u32 = 4790;
 const PORT_GENEVE: u32 = 6081;
 const PORT_MPLS: u32 = 6635;
 
-/// Whether a UDP port belongs to a tunnel.
+/// True if a UDP port belongs to a tunnel.
 #[inline(always)]
 pub(super) const fn knows_port(port: u16) -> bool {
     matches!(port as u32, PORT_VXLAN | PORT_VXLAN_GPE | PORT_GENEVE | PORT_MPLS)

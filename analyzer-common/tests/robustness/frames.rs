@@ -4,7 +4,7 @@
 pub(crate) struct Sample {
     pub(crate) name: &'static str,
     pub(crate) bytes: Vec<u8>,
-    /// Whether the parser of the kernel programs decodes it too.
+    /// True if the parser of the kernel programs decodes it too.
     pub(crate) kernel: bool,
 }
 

@@ -110,7 +110,12 @@ fn case(id: &'static str, name: &'static str, frame: Vec<u8>, step: Option<Bench
 
 /// All cases in the order of the table. Those that fill the flow table come last.
 pub(super) fn all() -> Vec<Case> {
-    let mut cases = vec![
+    [data(), exact(), others(), table()].concat()
+}
+
+/// WRITEs in every wrapper.
+fn data() -> Vec<Case> {
+    vec![
         Case {
             every_hook: true,
             ..case(
@@ -143,9 +148,12 @@ pub(super) fn all() -> Vec<Case> {
             f::write_erspan(),
             Some(in_order(f::ERSPAN_BTH)),
         ),
-    ];
-    cases.extend(exact());
-    cases.extend([
+    ]
+}
+
+/// Answers, and frames that are not RoCE.
+fn others() -> Vec<Case> {
+    vec![
         case("ack", "RoCEv2/IPv4 ACK", f::ack(), None),
         Case { kind: Kind::Events, ..case("cnp", "RoCEv2/IPv4 CNP, with its event", f::cnp(), None) },
         Case { kind: Kind::Events, ..case("nak", "RoCEv2/IPv4 NAK, with its event", f::nak(), None) },
@@ -154,6 +162,12 @@ pub(super) fn all() -> Vec<Case> {
         case("tcp_vlan", "TCP with a VLAN tag in the frame", f::tcp_vlan(), None),
         case("udp", "other UDP", f::udp(), None),
         case("arp", "ARP", f::arp(), None),
+    ]
+}
+
+/// Packets that fill the flow table, or find it filled.
+fn table() -> Vec<Case> {
+    vec![
         Case {
             kind: Kind::Fill,
             ..case(
@@ -181,8 +195,7 @@ pub(super) fn all() -> Vec<Case> {
                 Some(next_flow(f::IPV4_BTH)),
             )
         },
-    ]);
-    cases
+    ]
 }
 
 /// Those with the exact clock.

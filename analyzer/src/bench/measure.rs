@@ -34,7 +34,7 @@ pub struct Effort {
     pub rounds: u32,
     /// In how many of them flow tables are filled, which takes longer.
     pub fills: u32,
-    /// Which rows are wanted, by kind of program and the case's name in JSON.
+    /// The rows wanted, by kind of program and the case's name in JSON.
     pub wanted: fn(Hook, &str) -> bool,
 }
 
@@ -76,7 +76,7 @@ pub struct Measured {
 struct Set {
     programs: Programs,
     ring: RingBuf<MapData>,
-    /// How far the number that changes from packet to packet has gone, by the name of the case. The flow is
+    /// Last value of the number that changes from packet to packet, by the name of the case. The flow is
     /// the same for every hook and round; begun anew, its packets would all be repeats.
     gone: BTreeMap<&'static str, u32>,
 }
@@ -201,7 +201,7 @@ fn step_on(frame: &mut [u8], step: BenchStep, packets: u32) {
 /// another build of the kernel programs than this binary's.
 ///
 /// # Errors
-/// When the kernel refuses the programs or to run them.
+/// Fails if the kernel refuses the programs or to run them.
 pub fn measure(effort: Effort, object: Option<&[u8]>, interrupt: &Interrupt) -> Result<Measured> {
     let cases = all();
     let mut measured = Measured::default();

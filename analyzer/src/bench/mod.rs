@@ -19,7 +19,7 @@ use measure::{Effort, measure};
 /// Measures and prints the result, as JSON or as a table.
 ///
 /// # Errors
-/// When this host or these privileges do not allow it.
+/// Fails if this host or these privileges do not allow it.
 pub fn run(json: bool) -> Result<()> {
     let interrupt = Interrupt::catch()?;
     let facts = KernelFacts::read(std::path::Path::new("/"));

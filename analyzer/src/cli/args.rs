@@ -127,7 +127,7 @@ pub struct AttachArgs {
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = format!("{DEMO_EPISODES}\n\n{}", fields::source_help()))]
 pub struct DemoArgs {
-    /// How the kernel programs are attached.
+    /// Options of attaching the kernel programs.
     #[command(flatten)]
     pub attach: AttachArgs,
     /// Options of the view.

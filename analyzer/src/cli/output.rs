@@ -36,7 +36,7 @@ impl Interrupt {
     /// ends the process at once.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Fails if the system refuses.
     pub fn catch() -> Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
@@ -48,7 +48,7 @@ impl Interrupt {
         Ok(Self(flag))
     }
 
-    /// Whether a signal arrived.
+    /// True if a signal arrived.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
@@ -150,7 +150,7 @@ pub fn width() -> usize {
 /// A text to standard output. A reader that goes away is no failure.
 ///
 /// # Errors
-/// When it cannot be written.
+/// Fails if it cannot be written.
 pub fn page(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

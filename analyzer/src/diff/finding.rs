@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::figure::{Better, Kind, Measure};
-use super::{FindingChange, Verdict};
+use super::{Change, FindingChange, State, Verdict};
 use crate::findings::{self, Unit};
 
 /// What goes wrong by chance differs more from run to run than what is sent.
@@ -36,46 +36,68 @@ const fn compared(measure: findings::Measure) -> Measure {
     Measure { name: measure.name, kind, better, same: (USUAL, 0.0) }
 }
 
+/// Time lost to findings of a kind, per time of the report.
+const TIME_LOST: Measure =
+    Measure { name: "time_lost_ratio", kind: Kind::Ratio, better: Better::Less, same: (USUAL, 0.001) };
+
 /// Findings in either, by id: the worse ones first.
 pub(super) fn changes(a: &Value, b: &Value) -> Vec<FindingChange> {
     let evaluated = (Evaluated::of(a), Evaluated::of(b));
     let (a, b) = (by_id(a), by_id(b));
     let ids: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
-    let mut changes: Vec<FindingChange> = ids
-        .into_iter()
-        .map(|id| {
-            let (before, after) = (a.get(id), b.get(id));
-            let level = |found: Option<&Found>| found.map_or(0, |found| rank(&found.severity));
-            let count = |found: Option<&Found>| found.map_or(0, |found| found.count);
-            let main = findings::entry(id).and_then(|entry| entry.measure).map(compared);
-            let figure = main.as_ref().map(|measure| {
-                let worst = |found: Option<&Found>| found.and_then(|found| found.worst(measure));
-                measure.change(worst(before), worst(after))
-            });
-            let by_figure = figure.as_ref().and_then(|change| change.verdict);
-            let verdict = match level(after).cmp(&level(before)) {
-                _ if !(evaluated.0.knows(id, before) && evaluated.1.knows(id, after)) => None,
-                Ordering::Greater => Some(Verdict::Worse),
-                Ordering::Less => Some(Verdict::Better),
-                Ordering::Equal if by_figure.is_some_and(|verdict| verdict != Verdict::Same) => by_figure,
-                Ordering::Equal if count(before) != count(after) => Some(Verdict::Changed),
-                Ordering::Equal => Some(Verdict::Same),
-            };
-            let severity = |found: Option<&Found>| found.map(|found| found.severity.clone());
-            FindingChange {
-                id: id.clone(),
-                a: severity(before),
-                b: severity(after),
-                count_a: count(before),
-                count_b: count(after),
-                title: after.or(before).map(|found| found.title.clone()).unwrap_or_default(),
-                figure,
-                verdict,
-            }
-        })
-        .collect();
+    let one = |id: &String| {
+        let (before, after) = (a.get(id), b.get(id));
+        let known = evaluated.0.knows(id, before) && evaluated.1.knows(id, after);
+        change(id, before, after, known)
+    };
+    let mut changes: Vec<FindingChange> = ids.into_iter().map(one).collect();
     changes.sort_by_key(|change| (change.verdict.is_none(), change.verdict));
     changes
+}
+
+/// One kind in both: by what is active, then by severity, by its measure, by the time lost, by number.
+fn change(id: &str, before: Option<&Found>, after: Option<&Found>, known: bool) -> FindingChange {
+    let main = findings::entry(id).and_then(|entry| entry.measure).map(compared);
+    let figure = main.as_ref().map(|measure| {
+        let worst = |found: Option<&Found>| found.and_then(|found| found.worst(measure));
+        measure.change(worst(before), worst(after))
+    });
+    let lost = |found: Option<&Found>| found.and_then(|found| found.time_lost_ratio);
+    let time_lost = (lost(before).is_some() || lost(after).is_some())
+        .then(|| TIME_LOST.change(lost(before), lost(after)));
+    let by = |change: Option<&Change>| {
+        change.and_then(|change| change.verdict).filter(|verdict| *verdict != Verdict::Same)
+    };
+    let level = |found: Option<&Found>| found.map_or((0, 0), |found| (found.active, rank(&found.severity)));
+    let count = |found: Option<&Found>| found.map_or(0, |found| found.count);
+    let verdict = match level(after).cmp(&level(before)) {
+        Ordering::Greater => Verdict::Worse,
+        Ordering::Less => Verdict::Better,
+        Ordering::Equal => by(figure.as_ref())
+            .or(by(time_lost.as_ref()))
+            .unwrap_or(if count(before) == count(after) { Verdict::Same } else { Verdict::Changed }),
+    };
+    let state = match (before, after) {
+        (None, _) => State::New,
+        (_, None) => State::Gone,
+        (Some(before), Some(after)) if before.active > 0 && after.active == 0 => State::Ended,
+        _ => State::of(verdict),
+    };
+    let severity = |found: Option<&Found>| found.map(|found| found.severity.clone());
+    FindingChange {
+        id: id.to_owned(),
+        a: severity(before),
+        b: severity(after),
+        active_a: before.map(|found| found.active > 0),
+        active_b: after.map(|found| found.active > 0),
+        count_a: count(before),
+        count_b: count(after),
+        title: after.or(before).map(|found| found.title.clone()).unwrap_or_default(),
+        figure,
+        time_lost,
+        verdict: known.then_some(verdict),
+        state: known.then_some(state),
+    }
 }
 
 /// The findings that a report evaluated.
@@ -101,6 +123,10 @@ impl<'a> Evaluated<'a> {
 struct Found {
     severity: String,
     title: String,
+    /// Rank of the highest severity of an active one; 0 where all have ended.
+    active: u8,
+    /// Time lost per time of the report, of all of them; `None` where it is not known.
+    time_lost_ratio: Option<f64>,
     count: usize,
     evidence: Vec<Value>,
 }
@@ -115,16 +141,27 @@ impl Found {
 
 fn by_id(report: &Value) -> BTreeMap<String, Found> {
     let mut found: BTreeMap<String, Found> = BTreeMap::new();
+    let duration_ns = super::figure::duration_ns(report);
     let list = report.get("findings").and_then(Value::as_array);
     for finding in list.into_iter().flatten() {
         let text = |name: &str| finding.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let one = found.entry(text("id")).or_insert_with(|| Found {
             severity: text("severity"),
             title: text("title"),
+            active: 0,
+            time_lost_ratio: None,
             count: 0,
             evidence: Vec::new(),
         });
         one.count += 1;
+        // Reports without the field had no end of findings.
+        if finding.get("active").and_then(Value::as_bool).unwrap_or(true) {
+            one.active = one.active.max(rank(&text("severity")));
+        }
+        let lost = finding.pointer("/impact/time_lost_ns").and_then(Value::as_f64);
+        if let Some((lost, length)) = lost.zip(duration_ns).filter(|(_, length)| *length > 0) {
+            *one.time_lost_ratio.get_or_insert(0.0) += lost / length as f64;
+        }
         one.evidence.extend(finding.get("evidence").cloned());
         if rank(&text("severity")) > rank(&one.severity) {
             (one.severity, one.title) = (text("severity"), text("title"));

@@ -36,6 +36,37 @@ pub enum Verdict {
     Same,
 }
 
+/// What became of a kind of finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Not in the baseline.
+    New,
+    /// In the baseline only.
+    Gone,
+    /// Active in the baseline; in the other report it has ended.
+    Ended,
+    /// In both, worse.
+    Worse,
+    /// In both, better.
+    Better,
+    /// In both, different.
+    Changed,
+    /// In both, the same.
+    Same,
+}
+
+impl State {
+    const fn of(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Worse => Self::Worse,
+            Verdict::Better => Self::Better,
+            Verdict::Changed => Self::Changed,
+            Verdict::Same => Self::Same,
+        }
+    }
+}
+
 /// The comparison of two reports.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Diff {
@@ -90,6 +121,10 @@ pub struct FindingChange {
     pub a: Option<String>,
     /// The highest severity in the other report.
     pub b: Option<String>,
+    /// Whether one is active at the end of the baseline; null when not raised.
+    pub active_a: Option<bool>,
+    /// Whether one is active at the end of the other report.
+    pub active_b: Option<bool>,
     /// Number of findings in the baseline.
     pub count_a: usize,
     /// Number of findings in the other report.
@@ -98,9 +133,13 @@ pub struct FindingChange {
     pub title: String,
     /// The measure of its severity in the evidence, of the worst finding of its kind; null when the kind has none.
     pub figure: Option<Change>,
-    /// By severity, then by that measure, then by number; another number at the same severity and measure is "changed".
-    /// Null when one of the reports did not evaluate it.
+    /// Time lost (`impact.time_lost_ns`) per time of the report; null when neither knows it.
+    pub time_lost: Option<Change>,
+    /// By the highest severity of active ones, then by severity, by that measure, by the time lost, by number; another number alone is
+    /// "changed". Null when one of the reports did not evaluate it.
     pub verdict: Option<Verdict>,
+    /// What became of it; null as `verdict`.
+    pub state: Option<State>,
 }
 
 /// Traffic from one host to another.
@@ -197,8 +236,9 @@ const HOSTS: &str = "\nCompared also by host pair (`hosts`): ";
 const FINDINGS: &str = "
 ## Findings
 
-Findings are compared by kind: first by the highest severity; then by the measure in their evidence (`findings[].figure`, of the worst finding of the kind), so that
-a finding in both reports whose measure doubled is worse; then by their number. Kinds without a measure are compared by severity and number.
+Findings are compared by kind: first by what is active at the end (one that has ended is better: `state` is `ended`), then by the highest severity; then by the
+measure in their evidence (`findings[].figure`, of the worst finding of the kind), so that a finding in both reports whose measure doubled is worse; then by the time
+lost (`time_lost`: `impact.time_lost_ns` per time of the report, same up to 25 %); then by their number.
 
 | finding | measure | better | same up to |
 |---|---|---|---|

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::{Verdict, diff, text};
+use super::{State, Verdict, diff, text};
 use crate::util::style::Paint;
 
 fn report(seconds: u64, bytes: u64, ce: f64, findings: &[(&str, &str)]) -> Value {
@@ -109,6 +109,33 @@ fn findings_come_go_and_change() {
         ("mtu.small", Verdict::Changed),
     ];
     assert_eq!(found, expected.map(|(id, verdict)| (id.to_owned(), verdict)));
+}
+
+#[test]
+fn what_is_active_and_what_it_costs_decide() {
+    let with = |active: bool, lost_ns: Option<u64>| {
+        let mut report = report(10, 1_000_000, 0.0, &[("job.stalled", "critical")]);
+        report["findings"][0]["active"] = active.into();
+        report["findings"][0]["impact"] = json!({ "time_lost_ns": lost_ns });
+        report
+    };
+    let one = |a: &Value, b: &Value| {
+        let change = diff(("a", a), ("b", b)).findings.remove(0);
+        (change.state.unwrap(), change.verdict.unwrap())
+    };
+    const S: u64 = 1_000_000_000;
+    let active = with(true, Some(S));
+    assert_eq!(one(&active, &with(false, Some(S))), (State::Ended, Verdict::Better));
+    assert_eq!(one(&with(false, Some(S)), &active), (State::Worse, Verdict::Worse));
+    assert_eq!(one(&active, &with(true, Some(3 * S))), (State::Worse, Verdict::Worse));
+    assert_eq!(one(&active, &with(true, Some(S / 3))), (State::Better, Verdict::Better));
+    assert_eq!(one(&active, &with(true, Some(S + S / 10))), (State::Same, Verdict::Same));
+    assert_eq!(one(&active, &with(true, None)), (State::Same, Verdict::Same), "not known");
+    let none = report(10, 1_000_000, 0.0, &[]);
+    assert_eq!(one(&none, &active), (State::New, Verdict::Worse));
+    assert_eq!(one(&active, &none), (State::Gone, Verdict::Better));
+    let page = text(&diff(("a", &active), ("b", &with(false, None))), 120, Paint::PLAIN);
+    assert!(page.contains("critical (ended)") && page.contains("ended"), "{page}");
 }
 
 #[test]

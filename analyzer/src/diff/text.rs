@@ -1,7 +1,7 @@
 //! The comparison for people.
 
 use super::figure::Kind;
-use super::{Change, Diff, Verdict};
+use super::{Change, Diff, FindingChange, State, Verdict};
 use crate::util::layout::{Align, Table, plain};
 use crate::util::style::{Paint, Role};
 use crate::util::units;
@@ -15,13 +15,7 @@ pub fn text(diff: &Diff, room: usize, paint: Paint) -> String {
         lines.push(format!("{letter}  {}, {length}", plain(&side.name)));
     }
     lines.push(String::new());
-    let mut table = Table::new(vec![
-        ("METRIC", Align::Left),
-        ("A", Align::Right),
-        ("B", Align::Right),
-        ("CHANGE", Align::Right),
-        ("", Align::Left),
-    ]);
+    let mut table = figures("METRIC");
     for change in diff.metrics.iter().filter(|change| change.a.is_some() || change.b.is_some()) {
         table.row(row(change.name.to_owned(), change, paint));
     }
@@ -30,55 +24,16 @@ pub fn text(diff: &Diff, room: usize, paint: Paint) -> String {
     if diff.findings.is_empty() {
         lines.push("No findings in A or B.".into());
     } else {
-        let mut table = Table::new(vec![
-            ("FINDING", Align::Left),
-            ("A", Align::Left),
-            ("B", Align::Left),
-            ("", Align::Left),
-            ("", Align::Left),
-        ]);
-        for finding in &diff.findings {
-            let side = |severity: &Option<String>, count, figure: Option<f64>| {
-                let Some(severity) = severity else { return units::UNKNOWN.into() };
-                let times = if count > 1 { format!(" ×{count}") } else { String::new() };
-                let kind = finding.figure.as_ref().map(|change| change.kind);
-                let figure = kind.zip(figure).map(|(kind, figure)| format!(" {}", value(kind, Some(figure))));
-                format!("{severity}{times}{}", figure.unwrap_or_default())
-            };
-            let figure = finding.figure.as_ref();
-            let (word, role) = match (finding.verdict, &finding.a, &finding.b) {
-                (None, ..) => ("not evaluated in both", Role::Dim),
-                (Some(_), None, Some(_)) => ("new", Role::Critical),
-                (Some(_), Some(_), None) => ("resolved", Role::Good),
-                (Some(verdict), ..) => (word(verdict), role(verdict)),
-            };
-            table.row(vec![
-                finding.id.clone(),
-                side(&finding.a, finding.count_a, figure.and_then(|change| change.a)),
-                side(&finding.b, finding.count_b, figure.and_then(|change| change.b)),
-                paint.paint(role, word),
-                plain(&finding.title),
-            ]);
-        }
-        lines.extend(painted(&table, room, paint));
+        lines.extend(painted(&findings(diff, paint), room, paint));
     }
     if !diff.hosts.is_empty() {
         lines.push(String::new());
-        let mut table = Table::new(vec![
-            ("FROM → TO", Align::Left),
-            ("A", Align::Right),
-            ("B", Align::Right),
-            ("CHANGE", Align::Right),
-            ("", Align::Left),
-        ]);
+        let mut table = figures("FROM → TO");
         for pair in &diff.hosts {
             for change in &pair.metrics {
                 if !matches!(change.verdict, None | Some(Verdict::Same)) {
-                    table.row(row(
-                        format!("{} → {}  {}", plain(&pair.src), plain(&pair.dst), change.name),
-                        change,
-                        paint,
-                    ));
+                    let name = format!("{} → {}  {}", plain(&pair.src), plain(&pair.dst), change.name);
+                    table.row(row(name, change, paint));
                 }
             }
         }
@@ -87,6 +42,68 @@ pub fn text(diff: &Diff, room: usize, paint: Paint) -> String {
     let mut text = lines.join("\n");
     text.push('\n');
     text
+}
+
+/// A table of figures in both.
+fn figures(heading: &'static str) -> Table {
+    Table::new(vec![
+        (heading, Align::Left),
+        ("A", Align::Right),
+        ("B", Align::Right),
+        ("CHANGE", Align::Right),
+        ("", Align::Left),
+    ])
+}
+
+fn findings(diff: &Diff, paint: Paint) -> Table {
+    let mut table = Table::new(vec![
+        ("FINDING", Align::Left),
+        ("A", Align::Left),
+        ("B", Align::Left),
+        ("", Align::Left),
+        ("", Align::Left),
+    ]);
+    for finding in &diff.findings {
+        let figure = finding.figure.as_ref();
+        let (word, role) = state(finding.state);
+        table.row(vec![
+            finding.id.clone(),
+            side(finding, &finding.a, finding.active_a, finding.count_a, figure.and_then(|change| change.a)),
+            side(finding, &finding.b, finding.active_b, finding.count_b, figure.and_then(|change| change.b)),
+            paint.paint(role, word),
+            plain(&finding.title),
+        ]);
+    }
+    table
+}
+
+/// A kind of finding in one of the reports: severity, whether all have ended, number and measure.
+fn side(
+    finding: &FindingChange,
+    severity: &Option<String>,
+    active: Option<bool>,
+    count: usize,
+    figure: Option<f64>,
+) -> String {
+    let Some(severity) = severity else { return units::UNKNOWN.into() };
+    let ended = if active == Some(false) { " (ended)" } else { "" };
+    let times = if count > 1 { format!(" ×{count}") } else { String::new() };
+    let kind = finding.figure.as_ref().map(|change| change.kind);
+    let figure = kind.zip(figure).map(|(kind, figure)| format!(" {}", value(kind, Some(figure))));
+    format!("{severity}{ended}{times}{}", figure.unwrap_or_default())
+}
+
+const fn state(state: Option<State>) -> (&'static str, Role) {
+    match state {
+        None => ("not evaluated in both", Role::Dim),
+        Some(State::New) => ("new", Role::Critical),
+        Some(State::Gone) => ("gone", Role::Good),
+        Some(State::Ended) => ("ended", Role::Good),
+        Some(State::Worse) => ("worse", Role::Critical),
+        Some(State::Better) => ("better", Role::Good),
+        Some(State::Changed) => ("changed", Role::Warning),
+        Some(State::Same) => ("same", Role::Dim),
+    }
 }
 
 /// The lines of a table, its heading in colour.

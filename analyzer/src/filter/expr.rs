@@ -74,28 +74,28 @@ pub struct Word {
     pub figure: Option<usize>,
 }
 
-/// What a filter is asked about: a packet, a flow, a row on the screen or an event. `None` is unknown.
+/// The subject of a filter: a packet, a flow, a row on the screen or an event. `None` is unknown.
 pub trait Facts {
     /// Family, source, destination.
     fn addresses(&self) -> (u8, Addr, Addr);
     /// Destination queue pair.
     fn dest_qp(&self) -> u32;
-    /// Whether the link has this name.
+    /// True if the link has this name.
     fn link(&self, name: &Pattern) -> bool;
-    /// Whether `holds` for a UDP source port.
+    /// True if `holds` for a UDP source port.
     fn port(&self, holds: impl Fn(u16) -> bool) -> Option<bool>;
-    /// Whether `holds` for a DSCP.
+    /// True if `holds` for a DSCP.
     fn dscp(&self, holds: impl Fn(u16) -> bool) -> Option<bool>;
     /// VLAN ID of the outermost tag; 0 for none.
     fn vlan(&self) -> Option<u16>;
-    /// Whether an opcode is among those `wanted`.
+    /// True if an opcode is among those `wanted`.
     fn opcode(&self, wanted: &[bool; 256]) -> Option<bool>;
 
     /// The figure in field `at` of the vocabulary, in units of one.
     fn figure(&self, _at: usize) -> Option<f64> {
         None
     }
-    /// Whether the text in field `at` contains `part`, which is in lower case. An unknown text contains nothing.
+    /// True if the text in field `at` contains `part`, which is in lower case. An unknown text contains nothing.
     fn text(&self, _at: usize, _part: &str) -> bool {
         false
     }
@@ -103,14 +103,14 @@ pub trait Facts {
     fn words(&self, _at: usize) -> Option<u64> {
         None
     }
-    /// Whether a word alone occurs.
+    /// True if a word alone occurs.
     fn mentions(&self, _word: &Word) -> Option<bool> {
         None
     }
 }
 
 impl Expr {
-    /// Whether it holds. `None` where an unknown figure decides: neither the test nor its opposite holds then.
+    /// True if it holds. `None` where an unknown figure decides: neither the test nor its opposite holds then.
     pub fn decide(&self, facts: &impl Facts) -> Option<bool> {
         match self {
             Self::All(all) => {
@@ -155,7 +155,7 @@ impl Expr {
         }
     }
 
-    /// Whether `wanted` holds for one of its tests.
+    /// True if `wanted` holds for one of its tests.
     pub fn any_test(&self, wanted: &impl Fn(&Test) -> bool) -> bool {
         match self {
             Self::All(exprs) | Self::Any(exprs) => exprs.iter().any(|expr| expr.any_test(wanted)),
@@ -195,7 +195,7 @@ impl Test {
         }
     }
 
-    /// Whether it is about a flow and not about a packet or event of it.
+    /// True if it is about a flow and not about a packet or event of it.
     #[must_use]
     pub const fn is_of_flow(&self) -> bool {
         !matches!(self, Self::Address(..) | Self::Number(Core::Qp, ..) | Self::Link(_) | Self::Word(_))

@@ -68,7 +68,7 @@ pub struct CoreField {
     pub core: Core,
     /// Its name, and others that mean the same.
     pub names: &'static [&'static str],
-    /// How it is written.
+    /// Its usage, for help and documentation.
     pub usage: &'static str,
     /// Its meaning.
     pub help: &'static str,
@@ -124,7 +124,7 @@ pub struct Field {
     pub name: &'static str,
     /// Other names that mean the same.
     pub aliases: &'static [&'static str],
-    /// How its values are written.
+    /// The form of its values.
     pub unit: Unit,
     /// Its meaning.
     pub help: &'static str,

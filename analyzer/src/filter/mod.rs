@@ -85,18 +85,18 @@ impl Filter {
         &self.expr
     }
 
-    /// Whether it holds for these facts; not where an unknown figure decides.
+    /// True if it holds for these facts; not where an unknown figure decides.
     pub fn holds(&self, facts: &impl Facts) -> bool {
         self.expr.decide(facts) == Some(true)
     }
 
-    /// Whether a packet on the link of this name matches.
+    /// True if a packet on the link of this name matches.
     #[must_use]
     pub fn packet(&self, frame: &Frame, link: &str) -> bool {
         self.holds(&PacketFacts { frame, link })
     }
 
-    /// Whether a flow matches: tests of port, DSCP and opcode hold when one of its packets matches.
+    /// True if a flow matches: tests of port, DSCP and opcode hold when one of its packets matches.
     #[must_use]
     pub fn flow(&self, flow: &FlowSample, extra: Option<&Extra>, link: &str) -> bool {
         self.holds(&FlowFacts { flow, extra, link })

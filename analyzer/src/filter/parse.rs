@@ -9,7 +9,7 @@ use super::value::{Net, Op, Pattern, Unit, opcodes, whole};
 /// Nested expressions at most: bounds the depth of recursion.
 const MAX_DEPTH: u32 = 64;
 
-/// Where an expression is used.
+/// Use of an expression, which decides its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     /// At the source: packets and their flows, before there are figures.

@@ -103,7 +103,7 @@ pub(super) fn tokens(text: &str, is_field: impl Fn(&str) -> bool) -> Result<Vec<
     Ok(tokens)
 }
 
-/// Whether `token` is the name of a field that ends at `at`.
+/// True if `token` is the name of a field that ends at `at`.
 fn is_name(token: &Token, at: usize, is_field: impl Fn(&str) -> bool) -> bool {
     token.end == at && matches!(&token.kind, Kind::Word(name) if is_field(name))
 }

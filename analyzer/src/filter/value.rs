@@ -24,7 +24,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether `a` compares so with `b`.
+    /// True if `a` compares so with `b`.
     #[must_use]
     pub fn holds(self, a: f64, b: f64) -> bool {
         // The typed number has fewer digits than the counted one.
@@ -77,7 +77,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Whether values are numbers.
+    /// True if values are numbers.
     #[must_use]
     pub const fn is_number(self) -> bool {
         !matches!(self, Self::Text | Self::Words(_))
@@ -210,7 +210,7 @@ impl Net {
         Self::new(address, Some(u32::try_from(parts.len()).ok()? * bits))
     }
 
-    /// Whether an address is in it.
+    /// True if an address is in it.
     pub(super) fn contains(self, family: u8, words: Addr) -> bool {
         let address = words.iter().fold(0u128, |sum, word| sum << 32 | u128::from(u32::from_be(*word)));
         family == self.family && address & self.mask == self.prefix
@@ -244,7 +244,7 @@ impl Pattern {
         Self { text: text.to_owned() }
     }
 
-    /// Whether a name is so.
+    /// True if a name is so.
     #[must_use]
     pub fn is(&self, name: &str) -> bool {
         let mut parts = self.text.split('*');

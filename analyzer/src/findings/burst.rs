@@ -60,10 +60,17 @@ limits! {
 }
 
 /// Effects of queues that fill.
-const CONGESTION: [&str; 2] = ["ecn.congestion", "cnp.without_ce"];
+const CONGESTION: [&str; 3] = ["ecn.congestion", "cnp.without_ce", "cnp.storm"];
 /// Effects of queues that overflow.
-const ALL: [&str; 5] =
-    ["ecn.congestion", "cnp.without_ce", "loss.before_tap", "loss.between_taps", "retry.storm"];
+const ALL: [&str; 7] = [
+    "ecn.congestion",
+    "cnp.without_ce",
+    "cnp.storm",
+    "loss.before_tap",
+    "loss.between_taps",
+    "retry.storm",
+    "retry.timeouts",
+];
 /// Minimum ratio to what bins with few senders show.
 const FACTOR: f64 = 2.0;
 /// Minimum share of the busiest sender's data to count as a sender: the others send credits and small messages.

@@ -1,19 +1,28 @@
 //! CNPs for flows without CE marks.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
 
-use super::once::name;
+use super::once::{name, once};
 use super::span::{episodes, timed};
-use super::title::{pair, title};
-use super::{Commands, Entry, Family, Input, Need, Place, Raise, ends};
+use super::title::{more, pair, title};
+use super::{Commands, Entry, Family, Input, Measure, Need, Place, Raise, Unit, ends, label};
 use crate::analysis::{Flow, FlowId};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
 use crate::sample::Direction;
-use crate::util::units::plural;
+use crate::util::units::{self, plural};
 
 /// This family.
-pub(super) const FAMILY: Family = Family { entries: &[WITHOUT_CE], limits: &[], evidence: &[], check };
+pub(super) const FAMILY: Family = Family {
+    entries: &[WITHOUT_CE, STORM],
+    limits: &[Limits::META],
+    evidence: &[
+        label("packets", "data packets of the throttled senders", Unit::Count),
+        label("cnp_ratio", "CNPs per data packet", Unit::Ratio),
+    ],
+    check,
+};
 
 const WITHOUT_CE: Entry = Entry {
     id: "cnp.without_ce",
@@ -32,12 +41,111 @@ const WITHOUT_CE: Entry = Entry {
     ..Entry::EMPTY
 };
 
+const STORM: Entry = Entry {
+    id: "cnp.storm",
+    rank: 325,
+    causes: &["burst.incast", "ecn.congestion"],
+    measure: Some(Measure::ratio("cnp_ratio")),
+    title: "CNP storm",
+    meaning: "A receiver sends far more CNPs than there are CE marks at this tap, one for every few packets of data: its senders are throttled to a small part of their rate, and stay \
+              there. Either a queue downstream of this tap is congested all the time, or the receiver sends CNPs without reason.",
+    computed: "Per receiver: a warning when it sends at least storm_cnps CNPs to a host, at least storm_ratio per data packet that it gets from there, and more CNPs than CE-marked packets from there \
+               pass any tap (a NIC answers several marks with one CNP, never one with several). Figures are those of the run; episodes are those of the CNPs.",
+    advice: "Capture at the receiver: are its packets marked? Then find the congested queue (its switch port, PCIe or memory of the receiver). If not: check its notification point (roce_np, cc_params/np_* in \
+             mlx5 debugfs), slow restart (roce_slow_restart_cnps), and min_time_between_cnps, and the firmware's release notes.",
+    caveat: "At a tap on the sender's side of the congested queue no mark is visible, and this is what heavy congestion looks like there.",
+    ..Entry::EMPTY
+};
+
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "cnp";
+    storm_cnps: u64 = 1_000,
+        "minimum CNPs from one host to another",
+        "NICs pace CNPs at 4 to 50 µs per flow: a burst of congestion of some milliseconds brings a few hundred";
+    storm_ratio: f64 = 0.01,
+        "minimum CNPs per data packet",
+        "DCQCN recovers within about a thousand packets at full rate: a CNP for every hundred keeps a sender at a fraction of it";
+}
+
+/// Hosts that throttle others with more CNPs than there are marks.
+fn storm(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let limits = &input.limits.cnp;
+    let flows = &input.facts.flows;
+    let mut pairs: BTreeMap<(IpAddr, IpAddr), Pair<'_>> = BTreeMap::new();
+    for (flow, cnps) in once(flows, |flow| flow.cnp_packets) {
+        let pair = pairs.entry((flow.src, flow.dst)).or_default();
+        pair.cnps += cnps;
+        pair.flows.push(flow);
+    }
+    for (flow, packets) in once(flows, |flow| flow.ecn_data.capable() + flow.ecn_data.not_ect) {
+        if let Some(pair) = pairs.get_mut(&(flow.dst, flow.src)) {
+            pair.data += packets;
+        }
+    }
+    for (flow, ce) in once(flows, |flow| flow.ecn_data.ce) {
+        if let Some(pair) = pairs.get_mut(&(flow.dst, flow.src)) {
+            pair.ce += ce;
+        }
+    }
+    pairs.retain(|_, pair| {
+        pair.cnps >= limits.storm_cnps.max(1) && pair.ratio() >= limits.storm_ratio && pair.cnps > pair.ce
+    });
+    let Some(((from, to), worst)) = pairs.iter().max_by_key(|(_, pair)| pair.cnps) else { return };
+    let diagnosis = format!("CNP storm: {} from {from} throttle {to}", plural(worst.cnps, "CNP"));
+    let share = format!(" ({} of its data packets)", units::ratio(Some(worst.ratio())));
+    let others = more(pairs.len() as u64 - 1, "host pair");
+    let Some(first) = worst.flows.first() else { return };
+    let all: Vec<&Flow> = pairs.values().flat_map(|pair| pair.flows.iter().copied()).collect();
+    let here = Commands::on(input, &first.link);
+    let (requester, responder) = ends::of_answers(input, worst.flows.iter().copied());
+    Raise::new(&STORM, Severity::Warning, title(diagnosis, [share, others]))
+        .evidence("cnp_packets", worst.cnps)
+        .evidence("packets", worst.data)
+        .evidence("cnp_ratio", worst.ratio())
+        .evidence("ce_packets", worst.ce)
+        .evidence("host_pairs", pairs.len())
+        .last_seen(all.iter().map(|flow| flow.last_ns).max())
+        .episodes(episodes(&timed(&all, Signal::Cnp, |flow| flow.cnp_packets)))
+        .flows(all)
+        .place(Place::of(input, first).hop("downstream"))
+        .ends(requester, responder)
+        .owns(&["cnp.without_ce"])
+        .step(format!("Capture at {from}: do its packets arrive CE-marked?"), None)
+        .step(format!("On {from}, check the notification point (roce_np) and its CNP pacing."), here.ecn())
+        .step(
+            format!("On {from}, compare np_ecn_marked_roce_packets with np_cnp_sent."),
+            here.rdma_counters(),
+        )
+        .into(found);
+}
+
+/// CNPs from one host to another, and the data that they answer.
+#[derive(Default)]
+struct Pair<'a> {
+    cnps: u64,
+    data: u64,
+    ce: u64,
+    flows: Vec<&'a Flow>,
+}
+
+impl Pair<'_> {
+    fn ratio(&self) -> f64 {
+        self.cnps as f64 / self.data.max(1) as f64
+    }
+}
+
 /// Fewer may be chance, or belong to marks before the capture began.
 const ENOUGH_CNPS: u64 = 10;
 /// Minimum packets to conclude that none is CE-marked.
 const ENOUGH_DATA: u64 = 100;
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    storm(input, found);
+    without_ce(input, found);
+}
+
+fn without_ce(input: &Input<'_>, found: &mut Vec<Finding>) {
     let flows = &input.facts.flows;
     let mut suspects: Vec<(&Flow, &Flow)> = Vec::new();
     for cnps in flows {
@@ -82,4 +190,35 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         .step(format!("Capture closer to {}, where all CE marks are visible.", most.src), None)
         .step(format!("On {}, check the notification point (roce_np).", most.src), here.ecn())
         .into(found);
+}
+
+#[cfg(test)]
+mod tests {
+    use rocescope_common::account::FlowStats;
+
+    use crate::analysis::Options;
+    use crate::analysis::fixtures::{key, link, sample, stats};
+    use crate::findings::{Finding, tests::found};
+
+    fn storm(cnps: u64, data: u64, ce: u64) -> Option<Finding> {
+        let there = FlowStats { ecn_data: [0, 0, data - ce, ce], ..stats(50_000, data, 1_000 * data) };
+        let back = FlowStats { cnp_packets: cnps, ..stats(0, cnps, 74 * cnps) };
+        let flows =
+            vec![(key(0, "10.0.0.1", "10.0.0.2", 17), there), (key(0, "10.0.0.2", "10.0.0.1", 18), back)];
+        let all = found(&sample(vec![link("eth0", None)], flows), &Options::default());
+        all.into_iter().find(|finding| finding.id == "cnp.storm")
+    }
+
+    #[test]
+    fn many_cnps_without_marks_are_a_storm() {
+        let found = storm(30_000, 360_000, 0).unwrap();
+        assert!(
+            found.title.starts_with("CNP storm: 30,000 CNPs from 10.0.0.2 throttle 10.0.0.1"),
+            "{}",
+            found.title
+        );
+        assert_eq!(storm(999, 10_000, 0), None, "few");
+        assert_eq!(storm(2_000, 300_000, 0), None, "few per packet");
+        assert_eq!(storm(2_000, 100_000, 2_000), None, "as many as there are marks");
+    }
 }

@@ -259,9 +259,10 @@ fn congestion(input: &Input<'_>, seen: &Seen<Judged<Congested<'_>>>, found: &mut
 }
 
 /// What congestion accounts for; with drops, if those come where packets are marked.
-const OWNED: [&str; 1] = ["cnp.without_ce"];
+const OWNED: [&str; 2] = ["cnp.without_ce", "cnp.storm"];
 /// See [`OWNED`].
-const OWNED_WITH_DROPS: [&str; 4] = ["cnp.without_ce", "loss.before_tap", "loss.between_taps", "retry.storm"];
+const OWNED_WITH_DROPS: [&str; 6] =
+    ["cnp.without_ce", "cnp.storm", "loss.before_tap", "loss.between_taps", "retry.storm", "retry.timeouts"];
 
 /// When the last time bin ends in which something was counted, Unix nanoseconds.
 fn end_of_last(start_ns: u64, bin_ns: u64, counts: &[u32]) -> Option<u64> {

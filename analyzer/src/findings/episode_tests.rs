@@ -11,13 +11,13 @@ use crate::metrics::loss::{Episodes, FlowLoss, Loss, Metrics, NakTally, Naks};
 use crate::sample::{PeerKey, Sample};
 
 /// A spell between two times in seconds, and the marks around it.
-fn spell(seconds: std::ops::Range<u64>, count: u64, before: u32, after: Option<u32>) -> Spell {
+pub(super) fn spell(seconds: std::ops::Range<u64>, count: u64, before: u32, after: Option<u32>) -> Spell {
     let (first_ns, last_ns) = (START + seconds.start * SECOND, START + seconds.end * SECOND);
     Spell { first_ns, last_ns, count, before, after }
 }
 
 /// Requests from 10.0.0.1 to QP 17 on 10.0.0.2, a thousand a second, and their answers to QP 18.
-fn run(seconds: u64, loss: Metrics, requests: FlowSpells, answers: FlowSpells) -> Sample {
+pub(super) fn run(seconds: u64, loss: Metrics, requests: FlowSpells, answers: FlowSpells) -> Sample {
     let mut data = stats(50_000, 1_000 * seconds, 1_000_000 * seconds);
     let mut acks = stats(50_001, 100 * seconds, 6_200 * seconds);
     acks.psn.seen = 0;
@@ -65,7 +65,7 @@ fn lossy(seconds: u64, spells: &[Spell]) -> Sample {
     run(seconds, metrics, requests, FlowSpells::default())
 }
 
-fn by_id(sample: &Sample, id: &str) -> Option<Finding> {
+pub(super) fn by_id(sample: &Sample, id: &str) -> Option<Finding> {
     found(sample, &Options::default()).into_iter().find(|finding| finding.id == id)
 }
 

@@ -15,6 +15,7 @@ const STALLED: Entry = Entry {
     rank: 370,
     causes: &[
         "peer.silent",
+        "qp.died",
         "nak.remote_access_error",
         "nak.remote_operational_error",
         "nak.invalid_request",

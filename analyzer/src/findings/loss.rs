@@ -85,7 +85,7 @@ const BEFORE: Entry = Entry {
     measure: Some(Measure::ratio("loss_ratio")),
     title: "Loss upstream of this tap",
     meaning: "Packets are lost between the sender and this tap. Each loss makes a go-back-N sender retransmit all that is in flight.",
-    computed: "Per link and host pair: PSNs skipped here and retransmitted later, as a share of the packets that should have passed (flows[].loss.lost). Reordered PSNs do not count, nor PSNs that are never retransmitted: these reached the receiver. \
+    computed: "Per link and host pair: PSNs skipped here and retransmitted later, as a share of the packets that should have passed (flows[].loss.lost). Reordered PSNs do not count, nor PSNs that are never retransmitted: these reached the receiver. Info where the receiver's ACKs are captured and neither a NAK nor a timeout asked for a retransmission: without IPv4 identifications that count up, reordering and loss cannot be told apart then. \
                Raised when all that passes the tap (live: all interfaces; each queue pair once) shows `episodes` loss episodes and the share `ratio`, or one host pair does; it names every host pair with `pair_episodes` and that share; critical from `critical_ratio`. For UC, which retransmits nothing, skipped PSNs count as lost, and the finding is info. \
                With two taps on the path, only the one nearer the sender is evaluated. Queue pairs that could not be followed (live) are left out: `flows_unjudged`. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
     advice: concat!(upstream!(), " ", lossless!()),
@@ -382,8 +382,10 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
     let (span, bad) = (&judged.span, &judged.what);
     let Some((((src, dst), worst), others)) = bad.split_first() else { return };
     let answers = input.facts.flows.iter().any(|flow| flow.src == *dst && flow.dst == *src);
-    // Where packets come out of order as often, each NAK may be for one of them.
-    let reordering = side == Side::After && worst.reordered >= worst.sum.episodes;
+    // Where packets come out of order as often, each NAK may be for one of them. Where nothing asked for a retransmission, there
+    // is no reason for one: the packets that filled the gaps may be late originals.
+    let unasked = side == Side::Before && worst.reliable && nobody_asked(input, (*src, *dst));
+    let reordering = unasked || side == Side::After && worst.reordered >= worst.sum.episodes;
     let mut all = Sum::default();
     for (_, pair) in bad {
         all.add(pair.sum);
@@ -429,13 +431,30 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
         .place(Place::of(input, first).hop(side.hop()))
         .ends(requester, responder)
         .impact(impact(span, lossy(), &cost))
+        .owns(if severity > Severity::Info { &["retry.timeouts"] } else { &[] })
         .episodes(judged.episodes.clone());
     if !answers && side == Side::After {
         raise = raise.caveat(
             "The reverse direction was not captured: the sender may also have retransmitted after RNR NAKs or timeouts.",
         );
     }
+    if unasked {
+        raise = raise.caveat("No NAK and no timeout asked for these packets: they may be reordered originals, which their constant IPv4 identification does not tell from retransmissions.");
+    }
     steps(capture_caveat(input, raise), input, side, link, first).into(found);
+}
+
+/// Whether a receiver's acknowledgements are captured, and neither they nor a timeout gave a sender reason to retransmit.
+fn nobody_asked(input: &Input<'_>, (src, dst): (IpAddr, IpAddr)) -> bool {
+    let between = |from: IpAddr, to: IpAddr| {
+        input.facts.flows.iter().filter(move |flow| (flow.src, flow.dst) == (from, to))
+    };
+    let asked = |flow: &Flow| flow.ack.rnr_naks + flow.ack.naks.total() + flow.ack.unknown > 0;
+    let lost_answers = |flow: &Flow| flow.loss_responses.is_some_and(|loss| loss.lost > 0);
+    let by_itself = |flow: &Flow| flow.loss.is_some_and(|loss| loss.timeouts + loss.rereads > 0);
+    between(dst, src).any(|flow| flow.ack.acks > 0)
+        && !between(dst, src).any(|flow| asked(flow) || by_itself(flow))
+        && !between(src, dst).any(|flow| by_itself(flow) || lost_answers(flow))
 }
 
 /// The diagnosis with its figure.
@@ -444,6 +463,9 @@ fn headline(side: Side, link: &str, worst: &Pair<'_>, answers: bool, reordering:
     let Sum { lost, packets, .. } = worst.sum;
     let lost_words = units::count(lost);
     match side {
+        Side::Before if reordering => {
+            format!("Reordering or loss upstream of {link}: {}", plural(lost, "packet"))
+        }
         Side::Before => format!(
             "Loss upstream of {link}: {lost_words} of {} ({})",
             plural(packets, "packet"),
@@ -557,6 +579,7 @@ fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
                 .place(place.hop(format!("{from} → {to}")))
                 .ends(requester, responder)
                 .impact(impact(&whole, one.flows.iter().copied(), &cost))
+                .owns(&["retry.timeouts"])
                 .episodes(episodes)
                 .step(
                     format!("Check the drop, discard and FEC counters of each port between {from} and {to}."),

@@ -16,7 +16,9 @@ use crate::util::units;
 fn lossy(lost: u64, behind: u64, end_s: u64) -> Sample {
     let mut data = stats(50_000, 1_000, 1_000_000);
     data.last_ns = START + end_s * SECOND;
-    let answers = (key(0, "10.0.0.2", "10.0.0.1", 18), stats(50_000, 10, 620));
+    let mut back = stats(50_000, 10, 620);
+    (back.acks, back.naks[0]) = (10, lost + behind);
+    let answers = (key(0, "10.0.0.2", "10.0.0.1", 18), back);
     let flows = vec![(key(0, "10.0.0.1", "10.0.0.2", 17), data), answers];
     let mut sample = sample(vec![link("eth0", None)], flows);
     sample.window = Some((START, data.last_ns));
@@ -171,6 +173,19 @@ fn a_few_episodes_among_much_are_no_loss() {
     assert_eq!(named(&sample).len(), 1);
     sample.flows[2].stats.packets = 100_000;
     assert_eq!(named(&sample), [] as [String; 0]);
+}
+
+/// What fills the gaps may be late originals: nobody had a reason to retransmit.
+#[test]
+fn without_a_nak_or_a_timeout_it_may_be_reordering() {
+    let mut sample = lossy(9, 0, 1);
+    sample.flows[1].stats.naks[0] = 0;
+    let finding = by_id(&sample, "loss.before_tap").unwrap();
+    assert_eq!(finding.severity, crate::findings::Severity::Info);
+    assert!(finding.title.starts_with("Reordering or loss upstream of eth0: 9 packets"), "{}", finding.title);
+    sample.flows[1].stats.acks = 0;
+    let finding = by_id(&sample, "loss.before_tap").unwrap();
+    assert!(finding.title.starts_with("Loss upstream"), "no ACK is seen, so a NAK may have passed elsewhere");
 }
 
 #[test]

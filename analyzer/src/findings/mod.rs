@@ -23,11 +23,13 @@ mod cnp;
 mod command;
 mod config;
 mod device;
+mod died;
 mod ecn;
 mod ends;
 #[cfg(test)]
 mod episode_tests;
 mod finding;
+mod growth;
 mod icrc;
 mod index;
 mod job;
@@ -54,6 +56,7 @@ mod span;
 mod step;
 #[cfg(test)]
 mod tests;
+mod timeouts;
 mod title;
 mod tool;
 mod verdict;
@@ -66,6 +69,7 @@ pub use family::{Better, Entry, Family, Label, LimitMeta, Measure, Need};
 pub use finding::{
     End, Episode, Evidence, EvidenceList, Finding, Impact, NotEvaluated, Place, Severity, Step, Unit,
 };
+pub use growth::Growth;
 pub use index::{FlowIndex, FlowSet};
 
 use command::Commands;
@@ -87,9 +91,10 @@ pub struct Input<'a> {
 families! {
     balance [entropy: balance::EntropyLimits, links: balance::LinksLimits],
     burst [burst: burst::Limits],
-    cnp [],
+    cnp [cnp: cnp::Limits],
     config [],
     device [device: device::Limits],
+    died [qp: died::Limits],
     ecn [ecn: ecn::Limits],
     icrc [icrc: icrc::Limits],
     job [job: job::Limits],
@@ -108,6 +113,7 @@ families! {
         isolation: settings::IsolationLimits
     ],
     step [step: step::Limits],
+    timeouts [],
     tool [tool: tool::Limits],
 }
 

@@ -129,6 +129,7 @@ fn steps(input: &Input<'_>, raise: Raise, worst: &Flow) -> Raise {
     let (requester, responder) = ends::of_data(input, [worst]);
     let asks = requester.as_ref().map_or_else(|| worst.src.to_string(), ToString::to_string);
     raise
+        .owns(&["retry.timeouts"])
         .place(Place::of(input, worst).hop("responder"))
         .ends(requester, responder)
         .step(

@@ -84,6 +84,12 @@ limits! {
     packets: u64 = 100,
         "minimum retransmissions",
         "A short exchange that is retransmitted once is no storm";
+    timeouts: u64 = 3,
+        "minimum transport timeouts",
+        "One lost last packet now and then is repaired by a timer; three in ten seconds are no accident";
+    timeout_wait_ms: u64 = 100,
+        "minimum silence before transport timeouts in all, in milliseconds",
+        "The length of a training step or two: the job feels it, be it one timeout only";
 }
 
 fn again(flow: &Flow) -> u64 {

@@ -1,7 +1,7 @@
 //! Loss upstream of a tap, where another tap further upstream saw the packets.
 //!
-//! From PSNs alone a tap counts reordered packets that are retransmitted as lost, and does not see a retransmission that
-//! is lost again. The packets that one tap saw and the other did not are exact.
+//! From PSNs alone a tap counts reordered packets that are retransmitted as lost, and does not see a retransmission
+//! that is lost again. The packets that one tap saw and the other did not are exact.
 
 use hashbrown::{HashMap, HashSet};
 use rocescope_common::account::FlowKey;
@@ -12,8 +12,8 @@ use crate::sample::{FlowSample, Sample};
 
 type State = foldhash::fast::RandomState;
 
-/// Of a hundred packets at the second tap, those that the first may not have seen: where it saw only a part of the time,
-/// it knows nothing of the rest.
+/// Of a hundred packets at the second tap, those that the first may not have seen: where it saw only a part of the
+/// time, it knows nothing of the rest.
 const UNMATCHED: u64 = 1;
 const UC: u8 = 1;
 
@@ -29,13 +29,13 @@ pub(super) fn lost(sample: &Sample) -> HashMap<u32, u64, State> {
     for pair in ordered() {
         let [first, second] = ends(pair);
         let (Some(one), Some(two)) = (at.get(&first), at.get(&second)) else { continue };
-        // The first tap of all tells of all that happened behind it.
+        // The first tap of all shows every loss downstream of it.
         let unmatched = two.stats.packets.saturating_sub(pair.matched);
         if behind.contains(&first) || unmatched * 100 > two.stats.packets * UNMATCHED {
             continue;
         }
         let vanished = pair.only[0];
-        // What the sender never sent again has arrived: the second capture missed it.
+        // A packet that the sender never retransmitted has arrived: the second capture missed it.
         let missed = if two.stats.transport == UC {
             0
         } else {
@@ -46,7 +46,7 @@ pub(super) fn lost(sample: &Sample) -> HashMap<u32, u64, State> {
     lost
 }
 
-/// A figure of the requests and the responses in a flow.
+/// A counter of the requests and the responses in a flow.
 fn sum(losses: &Loss, flow: &FlowSample, of: fn(&Metrics) -> u64) -> u64 {
     let told = losses.flow(flow.slot);
     [told.requests, told.responses].iter().flatten().map(of).sum()
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_vanished_is_exact_and_comes_on_top_of_what_the_first_tap_lacks() {
+    fn loss_between_taps_is_exact_and_adds_to_the_gaps_of_the_first() {
         let there = [([0, 1], true, 1_000, [92, 0])];
         assert_eq!(at_taps(&sample([(0, 0), (87, 0), (0, 0)], &there)), [None, Some(92), None]);
         assert_eq!(at_taps(&sample([(3, 0), (87, 0), (0, 0)], &there)), [None, Some(95), None]);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_other_tap_saw_a_part_or_the_order_is_not_known_psns_tell() {
+    fn psns_decide_where_the_other_tap_saw_a_part_or_the_order_is_unknown() {
         for pair in [([0, 1], true, 500, [9, 0]), ([0, 1], false, 1_000, [9, 8])] {
             assert_eq!(at_taps(&sample([(0, 0), (87, 0), (0, 0)], &[pair])), [None; 3]);
         }

@@ -1,4 +1,4 @@
-//! What was concluded at a moment of the history: findings as they stood then.
+//! The findings at a snapshot of the history, as they stood then.
 
 use crate::analysis::FlowId;
 use crate::findings::{Episode, Finding, Step};
@@ -6,13 +6,13 @@ use crate::report::Report;
 
 /// Queue pairs that are kept of a finding. The newest findings have all of theirs.
 pub const FLOWS: usize = 16;
-/// Queue pairs of a finding that mark rows of an earlier moment.
+/// Queue pairs of a finding that mark rows of an earlier snapshot.
 const NAMED: usize = 1_024;
 
-/// Findings since the start, as they stood at a moment.
+/// Findings since the start, as they stood at a snapshot.
 #[derive(Clone, Debug)]
 pub struct Conclusions {
-    /// The moment, Unix time in nanoseconds.
+    /// The time of the snapshot, Unix time in nanoseconds.
     pub time_ns: u64,
     /// The last frame until then; `None` where there was none.
     pub end_ns: Option<u64>,

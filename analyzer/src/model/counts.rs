@@ -26,9 +26,9 @@ pub struct Counts {
     pub rnr: u64,
     /// NAKs for a PSN sequence error.
     pub sequence_naks: u64,
-    /// Of these, as many as the receiver was not ready before: it asks for what came behind, and nothing was lost.
+    /// Of these, those that follow an RNR NAK: they ask for the packets dropped after it, and nothing was lost.
     pub behind_rnr: u64,
-    /// Of the rest, those that ask for what only came late: nothing was lost either.
+    /// Of the rest, those that ask for reordered packets: nothing was lost either.
     pub behind_late: u64,
     /// All other NAKs, RNR excepted.
     pub other_naks: u64,
@@ -36,9 +36,9 @@ pub struct Counts {
     pub gaps: u64,
     /// PSNs that they skipped.
     pub missing: u64,
-    /// Packets lost before this link. Where it is not known which of the missing are, all of them.
+    /// Packets lost before this link. All missing ones, where it is not known which of them are lost.
     pub lost: u64,
-    /// PSNs that were skipped and only came late, out of order.
+    /// PSNs that were skipped and arrived later, out of order.
     pub late: u64,
     /// Packets behind the expected PSN.
     pub repeats: u64,
@@ -103,7 +103,7 @@ impl Counts {
         *self = self.zip(other, u64::saturating_add);
     }
 
-    /// What came on top of `earlier`; `None` when a counter went back.
+    /// The growth since `earlier`; `None` when a counter decreased.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Option<Self> {
         let mut back = false;
@@ -118,14 +118,14 @@ impl Counts {
         (!back).then_some(Self { behind_late, lost, late, ..delta })
     }
 
-    /// What is left after `part`; 0 where that is more.
+    /// The rest after `part`; 0 where that is more.
     #[must_use]
     pub fn less(&self, part: &Self) -> Self {
         self.zip(part, u64::saturating_sub)
     }
 
-    /// The same with the holes and marks of `other`, which counts the same packets elsewhere on their way, where those are
-    /// more: what is lost or marked between two taps shows at the second of them only.
+    /// The same with the holes and marks of `other`, which counts the same packets elsewhere on their way, where those
+    /// are more: what is lost or marked between two taps shows at the second of them only.
     #[must_use]
     pub fn with_holes_of(&self, other: &Self) -> Self {
         let marked = |counts: &Self| counts.ce_ratio().unwrap_or(-1.0);
@@ -139,7 +139,7 @@ impl Counts {
         }
     }
 
-    /// Whether anything was lost, or a receiver said so. What was skipped and came late is not.
+    /// True if packets were lost, or a receiver reported loss. Reordered packets are not lost.
     #[must_use]
     pub const fn loss(&self) -> bool {
         self.lost != 0 || self.asked_again() != 0
@@ -151,7 +151,7 @@ impl Counts {
         self.sequence_naks.saturating_sub(self.behind_rnr).saturating_sub(self.behind_late)
     }
 
-    /// The same with all that are left asking for what only came late.
+    /// The same with all remaining NAKs attributed to reordering.
     #[must_use]
     pub(super) const fn asking_for_late(self) -> Self {
         Self { behind_late: self.behind_late + self.asked_again(), ..self }
@@ -193,7 +193,7 @@ impl Counts {
     }
 }
 
-/// What was counted in a span of time.
+/// The growth of counters in a time range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Delta {
     /// Counted in it.
@@ -230,7 +230,7 @@ mod tests {
     use rocescope_common::account::FlowStats;
 
     #[test]
-    fn what_comes_behind_a_receiver_that_was_not_ready_is_not_lost() {
+    fn packets_after_an_rnr_nak_are_not_lost() {
         let stats = |rnr_naks, sequence| FlowStats {
             rnr_naks,
             naks: [sequence, 0, 0, 0, 0, 0],
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_responses_jump_over_between_messages_is_not_lost() {
+    fn psns_skipped_between_response_messages_are_not_lost() {
         // READs among SENDs: 28 PSNs that acknowledgements answered, and one that nothing did.
         let mut stats = FlowStats { response_holes: 0, ..FlowStats::default() };
         (stats.psn_responses.gaps, stats.psn_responses.missing) = (7, 28);

@@ -1,7 +1,7 @@
-//! The figures of everything, each packet dedup: several taps may see the same ones.
+//! Totals with each packet counted once, though several taps see it.
 //!
-//! Which flows count the same packets is told by [`Again`]. Of those the one that saw most counts; holes and marks
-//! are, queue pair by queue pair, those of the tap that has most of them.
+//! [`Again`] holds the flows that count the same packets. The one with most packets represents them; gaps and CE marks are,
+//! queue pair by queue pair, those of the tap that has most of them.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -39,7 +39,7 @@ pub struct DedupSnapshot {
 /// Flows of a sample as they come, to be counted once.
 pub(super) struct Sum<'a> {
     again: &'a Again,
-    /// What each speaker counts, in all and since the snapshot before, with the holes of the others.
+    /// The counts of each representative flow, in all and since the snapshot before, with the gaps of the others.
     spoken: HashMap<usize, (Counts, Counts), State>,
     /// The same of all of them added up.
     all: (Counts, Counts),
@@ -93,25 +93,26 @@ impl<'a> Sum<'a> {
     }
 }
 
-/// What one row counts of what it shares with others.
+/// The share of one row in the packets that it has in common with others.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
+pub struct RowShare<'a> {
     /// The row that speaks: of those at hand.
     pub row: &'a Row,
     /// In the time range, with the holes of the others.
     pub delta: Option<Delta>,
     /// The same since the start, or since counters were reset.
     pub total: Counts,
-    /// Whether no other row of its queue pair came before.
+    /// True for the first row of its queue pair.
     pub new: bool,
 }
 
-/// Among so many rows those of the same packets are looked for one by one: there may be thousands of small groups.
+/// Up to this number of rows, those of the same packets are searched one by one: there may be thousands of small
+/// groups.
 const FEW: usize = 16;
 
 /// Hands `rows` to `with`, those that count the same packets as one.
-pub fn each<'a>(rows: impl Iterator<Item = &'a Row>, again: &Again, mut with: impl FnMut(&Seen<'a>)) {
-    let alone = |row: &'a Row| Seen { row, delta: row.delta, total: row.total, new: true };
+pub fn each<'a>(rows: impl Iterator<Item = &'a Row>, again: &Again, mut with: impl FnMut(&RowShare<'a>)) {
+    let alone = |row: &'a Row| RowShare { row, delta: row.delta, total: row.total, new: true };
     let most = rows.size_hint().1.unwrap_or(usize::MAX);
     if again.is_empty() || most <= 1 {
         rows.for_each(|row| with(&alone(row)));
@@ -119,7 +120,7 @@ pub fn each<'a>(rows: impl Iterator<Item = &'a Row>, again: &Again, mut with: im
     }
     let few = most <= FEW;
     // With the speaker of each, and its queue pair.
-    let mut merged: Vec<(usize, usize, Seen<'a>)> = Vec::with_capacity(if few { most } else { 0 });
+    let mut merged: Vec<(usize, usize, RowShare<'a>)> = Vec::with_capacity(if few { most } else { 0 });
     let mut places: HashMap<usize, usize, State> = HashMap::default();
     let mut queue_pairs: HashSet<usize, State> = HashSet::default();
     for row in rows {
@@ -139,7 +140,7 @@ pub fn each<'a>(rows: impl Iterator<Item = &'a Row>, again: &Again, mut with: im
             } else {
                 queue_pairs.insert(queue_pair)
             };
-            merged.push((speaker, queue_pair, Seen { new, ..alone(row) }));
+            merged.push((speaker, queue_pair, RowShare { new, ..alone(row) }));
             continue;
         };
         let new = seen.new;
@@ -151,11 +152,11 @@ pub fn each<'a>(rows: impl Iterator<Item = &'a Row>, again: &Again, mut with: im
     }
 }
 
-/// What `first` counts, with the holes of `other`.
-fn both<'a>(first: &Seen<'a>, other: &Seen<'a>) -> Seen<'a> {
+/// The counts of `first`, with the gaps of `other`.
+fn both<'a>(first: &RowShare<'a>, other: &RowShare<'a>) -> RowShare<'a> {
     let delta = match (first.delta, other.delta) {
         (Some(one), Some(two)) => Some(Delta { counts: one.counts.with_holes_of(&two.counts), ..one }),
         (one, two) => one.or(two),
     };
-    Seen { delta, total: first.total.with_holes_of(&other.total), ..*first }
+    RowShare { delta, total: first.total.with_holes_of(&other.total), ..*first }
 }

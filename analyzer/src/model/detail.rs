@@ -11,7 +11,7 @@ use crate::sample::{PeerKey, Sample};
 /// One flow with all that the source knows of it.
 #[derive(Clone, Debug)]
 pub struct Detail {
-    /// Which flow.
+    /// Identity of the flow.
     pub id: Identity,
     /// Name of its link.
     pub link: String,

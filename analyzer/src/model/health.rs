@@ -1,4 +1,4 @@
-//! What findings say about flows: the state of a row. The findings decide; here they are only looked up by flow.
+//! The state of a row: the findings that name its flow. The findings decide; this module looks them up by flow.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use super::Row;
 use crate::findings::{Finding, Severity};
 use crate::sample::address;
 
-/// How bad something is.
+/// Severity of something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// No problem.
@@ -35,7 +35,7 @@ impl From<Severity> for Level {
 /// A kind of finding where there is room for one word only, causes before what they cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "each is described in the table below")]
-pub enum Kind {
+pub enum Problem {
     Capture,
     Settings,
     Device,
@@ -58,67 +58,67 @@ pub enum Kind {
 }
 
 /// A kind with the beginnings of the ids of its findings, its word in the STATE column, its badge, and its meaning.
-type About = (Kind, &'static [&'static str], &'static str, &'static str, &'static str);
+type About = (Problem, &'static [&'static str], &'static str, &'static str, &'static str);
 
 const ABOUT: [About; 19] = [
     (
-        Kind::Capture,
+        Problem::Capture,
         &["tool."],
         "DROP",
         "CAPTURE INCOMPLETE",
         "packets missing from the counters of rocescope",
     ),
     (
-        Kind::Settings,
+        Problem::Settings,
         &["config.", "qos.", "mtu.", "rocev1."],
         "CONF",
         "SETTINGS",
         "settings of host, NIC, switch or traffic class",
     ),
-    (Kind::Device, &["device."], "NIC", "NIC COUNTERS", "errors or discards counted by the NIC"),
-    (Kind::Pause, &["pfc."], "PFC", "PFC", "priority flow control stops the sender"),
-    (Kind::Icrc, &["icrc."], "ICRC", "ICRC ERRORS", "packets corrupted on the path (invalid ICRC)"),
+    (Problem::Device, &["device."], "NIC", "NIC COUNTERS", "errors or discards counted by the NIC"),
+    (Problem::Pause, &["pfc."], "PFC", "PFC", "priority flow control stops the sender"),
+    (Problem::Icrc, &["icrc."], "ICRC", "ICRC ERRORS", "packets corrupted on the path (invalid ICRC)"),
     (
-        Kind::Refused,
+        Problem::Refused,
         &["nak.remote", "nak.invalid"],
         "NAK",
         "NAK",
         "request refused: remote access, operational or invalid request error",
     ),
     (
-        Kind::Loss,
+        Problem::Loss,
         &["loss.", "nak.psn"],
         "LOSS",
         "LOSS",
         "packets lost, or requested again by sequence-error NAKs",
     ),
-    (Kind::NotReady, &["rnr."], "RNR", "RNR", "receiver not ready: no receive buffer posted"),
-    (Kind::Silent, &["peer."], "PEER", "PEER SILENT", "requests without any response from the peer"),
-    (Kind::Retransmission, &["retry."], "RETX", "RETRANSMISSIONS", "large share of retransmitted packets"),
-    (Kind::Incast, &["burst."], "INCA", "INCAST", "incast: many senders to one receiver at the same time"),
+    (Problem::NotReady, &["rnr."], "RNR", "RNR", "receiver not ready: no receive buffer posted"),
+    (Problem::Silent, &["peer."], "PEER", "PEER SILENT", "requests without any response from the peer"),
+    (Problem::Retransmission, &["retry."], "RETX", "RETRANSMISSIONS", "large share of retransmitted packets"),
+    (Problem::Incast, &["burst."], "INCA", "INCAST", "incast: many senders to one receiver at the same time"),
     (
-        Kind::Congestion,
+        Problem::Congestion,
         &["ecn.congestion"],
         "CE",
         "CONGESTION",
         "CE-marked data: a queue on the path is above its ECN threshold",
     ),
-    (Kind::Notification, &["ecn.", "cnp."], "CNP", "CNP", "CNPs missing, unexpected, or ECN not in use"),
-    (Kind::Latency, &["latency."], "SLOW", "LATENCY", "long tail of request latency"),
+    (Problem::Notification, &["ecn.", "cnp."], "CNP", "CNP", "CNPs missing, unexpected, or ECN not in use"),
+    (Problem::Latency, &["latency."], "SLOW", "LATENCY", "long tail of request latency"),
     (
-        Kind::Hashing,
+        Problem::Hashing,
         &["entropy."],
         "ECMP",
         "ECMP HASHING",
         "few 5-tuples carry most bytes: ECMP cannot balance them",
     ),
-    (Kind::Imbalance, &["links."], "LOAD", "IMBALANCE", "parallel links carry unequal load"),
-    (Kind::Stall, &["job."], "STOP", "JOB STALLED", "the job stopped communicating"),
-    (Kind::Step, &["step."], "STEP", "STEPS", "straggler, or steps of the job getting longer"),
-    (Kind::Foreign, &["isolation."], "ISOL", "ISOLATION", "traffic of another tenant or application"),
+    (Problem::Imbalance, &["links."], "LOAD", "IMBALANCE", "parallel links carry unequal load"),
+    (Problem::Stall, &["job."], "STOP", "JOB STALLED", "the job stopped communicating"),
+    (Problem::Step, &["step."], "STEP", "STEPS", "straggler, or steps of the job getting longer"),
+    (Problem::Foreign, &["isolation."], "ISOL", "ISOLATION", "traffic of another tenant or application"),
 ];
 
-impl Kind {
+impl Problem {
     /// Every kind, causes first.
     pub const ALL: [Self; ABOUT.len()] = {
         let mut all = [Self::Capture; ABOUT.len()];
@@ -153,7 +153,7 @@ impl Kind {
         self.about().3
     }
 
-    /// What the word means, for the help.
+    /// Meaning of the word, for the help.
     #[must_use]
     pub fn meaning(self) -> &'static str {
         self.about().4
@@ -164,14 +164,14 @@ impl Kind {
     }
 }
 
-/// What the findings say about one flow.
+/// The findings that name one flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Judged {
-    /// Whether findings were evaluated at all.
+    /// True if findings were evaluated at all.
     pub known: bool,
     /// The first active finding in the order of the report, else the first past one: its kind and severity.
-    pub worst: Option<(Kind, Level)>,
-    /// Whether that finding is active.
+    pub worst: Option<(Problem, Level)>,
+    /// True if that finding is active.
     pub active: bool,
     /// Kinds of all findings that name the flow, active and past, by bit.
     kinds: u32,
@@ -182,7 +182,7 @@ impl Judged {
     pub const FINE: Self = Self { known: true, worst: None, active: false, kinds: 0 };
 
     /// Takes in a finding, in the order of the report.
-    fn add(&mut self, kind: Kind, level: Level, active: bool) {
+    fn add(&mut self, kind: Problem, level: Level, active: bool) {
         self.kinds |= kind.bit();
         // The order has active findings first.
         if self.worst.is_none() {
@@ -215,13 +215,13 @@ impl Judged {
 /// The state of one row: what findings say about it, and whether it carries packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
-    /// Kind of the worst finding that names the row's flow.
-    pub worst: Option<Kind>,
-    /// Whether findings of other kinds name it too.
+    /// Problem of the worst finding that names the row's flow.
+    pub worst: Option<Problem>,
+    /// True if findings of other kinds name it too.
     pub more: bool,
-    /// Whether the worst finding is active.
+    /// True if the worst finding is active.
     pub present: bool,
-    /// Whether packets were counted in the time range; `None` when that is not known.
+    /// True if packets were counted in the time range; `None` when that is not known.
     pub active: Option<bool>,
     judged: Judged,
 }
@@ -246,15 +246,15 @@ impl State {
         self.judged.level()
     }
 
-    /// Whether findings were evaluated: before that the state is unknown.
+    /// True if findings were evaluated: before that the state is unknown.
     #[must_use]
     pub const fn known(&self) -> bool {
         self.judged.known
     }
 
-    /// Whether a finding of this kind, active or past, names the row's flow.
+    /// True if a finding of this kind, active or past, names the row's flow.
     #[must_use]
-    pub const fn has(&self, kind: Kind) -> bool {
+    pub const fn has(&self, kind: Problem) -> bool {
         self.judged.kinds & kind.bit() != 0
     }
 
@@ -278,7 +278,7 @@ impl FlowVerdicts {
     pub fn of(findings: &[Finding]) -> Self {
         let mut all = Self::default();
         for finding in findings.iter().filter(|finding| finding.severity > Severity::Info) {
-            let Some(kind) = Kind::of(finding.id) else { continue };
+            let Some(kind) = Problem::of(finding.id) else { continue };
             for (src, dst, dest_qp) in named(finding) {
                 let (family, src) = words(src);
                 let name = (family, src, words(dst).1, dest_qp);
@@ -289,7 +289,7 @@ impl FlowVerdicts {
         all
     }
 
-    /// What the findings say about a flow.
+    /// The findings that name a flow.
     #[must_use]
     pub fn get(&self, key: &FlowKey) -> Judged {
         if self.0.is_empty() {
@@ -338,14 +338,14 @@ mod tests {
     #[test]
     fn every_finding_has_a_kind_and_every_word_fits_its_column() {
         for entry in findings::entries() {
-            assert!(Kind::of(entry.id).is_some(), "{}", entry.id);
+            assert!(Problem::of(entry.id).is_some(), "{}", entry.id);
         }
-        for (at, kind) in Kind::ALL.into_iter().enumerate() {
+        for (at, kind) in Problem::ALL.into_iter().enumerate() {
             assert_eq!((kind as usize, kind.about().0), (at, kind));
             assert!(kind.word().len() <= 4 && !kind.meaning().is_empty(), "{kind:?}");
         }
-        assert_eq!(Kind::of("loss.before_tap"), Some(Kind::Loss));
-        assert_eq!(Kind::of("ecn.no_cnp"), Some(Kind::Notification));
+        assert_eq!(Problem::of("loss.before_tap"), Some(Problem::Loss));
+        assert_eq!(Problem::of("ecn.no_cnp"), Some(Problem::Notification));
     }
 
     #[test]
@@ -366,9 +366,9 @@ mod tests {
         let (family, src) = words("10.0.0.1".parse().unwrap());
         let dst = words("2001:db8::1".parse().unwrap()).1;
         let get = |dest_qp| verdicts.get(&FlowKey { src, dst, dest_qp, family, link: 7, pad: 0 });
-        assert_eq!(get(1).worst, Some((Kind::Loss, Level::Critical)));
+        assert_eq!(get(1).worst, Some((Problem::Loss, Level::Critical)));
         assert!(get(1).active && get(1).rank() > get(2).rank() && get(2).rank() > get(3).rank());
-        assert_eq!(get(3).worst, Some((Kind::NotReady, Level::Warning)));
+        assert_eq!(get(3).worst, Some((Problem::NotReady, Level::Warning)));
         assert!(!get(3).active && get(3).rank() > 0);
         assert_eq!((get(4), get(5)), (Judged::FINE, Judged::FINE), "info is no problem of a flow");
         let both = get(3).join(get(1));

@@ -3,7 +3,7 @@
 //! All counters of a snapshot are cumulative, so what any time range counted is one snapshot taken from
 //! another. The newest snapshot has every flow. Older ones keep every flow where a time range may begin
 //! there (see [`TimeRange`]), else the [`BUSIEST`]; what was not kept is not known and shown as a dash.
-//! Moments leave after [`KEPT_NS`]; when memory is short before that, every other of the older ones.
+//! Snapshots leave after [`KEPT_NS`]; when memory is short before that, every other of the older ones.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,27 +15,26 @@ use crate::analysis::{Again, Entropy};
 use crate::sample::{Sample, SourceKind};
 use crate::util::deferred::discard;
 
-/// How far back snapshots are kept, in nanoseconds: ten minutes.
+/// Age up to which snapshots are kept, in nanoseconds: ten minutes.
 pub const KEPT_NS: u64 = 600 * SECOND;
 /// Memory for snapshots, unless the user says otherwise.
 pub const BUDGET: usize = 256 << 20;
 const SECOND: u64 = 1_000_000_000;
-/// Moments as close as this to the newest keep all flows at this spacing, in nanoseconds.
+/// Age up to which snapshots keep all flows, and the spacing of those that do, in nanoseconds.
 const COMPLETE: [(u64, u64); 2] = [(25 * SECOND / 2, 5 * SECOND / 2), (75 * SECOND, 15 * SECOND)];
 /// A time range may be shorter than asked by this part of it.
 const TOLERANCE: u64 = 20;
 /// The times of requests of one snapshot may take this share of the memory; those of the busiest flows are kept.
 const HISTOGRAM_SHARE: usize = 32;
-/// Where all flows of every snapshot that a time range may begin at fit into this share of the memory, all
-/// are kept.
+/// All flows are kept where those of every snapshot that a time range may begin at fit into this share of the memory.
 const COMPLETE_SHARE: usize = 4;
 
-/// The time that figures are of, up to the snapshot shown.
+/// The time range of rates and counters, up to the snapshot shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimeRange {
     /// Since the snapshot before.
     Latest,
-    /// The last ten seconds: long enough for figures that stand still, short enough to be now.
+    /// The last ten seconds: long enough for steady values, short enough for current ones.
     #[default]
     Seconds10,
     /// The last minute.
@@ -62,7 +61,7 @@ impl TimeRange {
 /// Links as they are called now.
 #[derive(Clone, Debug)]
 pub struct Names {
-    /// Kind of source.
+    /// Problem of source.
     pub kind: SourceKind,
     /// Interfaces or files.
     pub inputs: Vec<String>,
@@ -74,9 +73,9 @@ pub struct Names {
 #[derive(Clone, Debug)]
 struct Kept {
     snapshot: Arc<Snapshot>,
-    /// How bytes of the last seconds spread over 5-tuples, once that is known.
+    /// Entropy over 5-tuples in the last seconds, once it is known.
     entropy: Option<Entropy>,
-    /// What was concluded by then, where that was done.
+    /// The findings of that time, where they were evaluated.
     conclusions: Option<Arc<Conclusions>>,
 }
 
@@ -94,7 +93,7 @@ impl Kept {
 #[derive(Clone, Debug)]
 pub struct History {
     snapshots: VecDeque<Kept>,
-    /// What is subtracted from totals: where the user reset the counters.
+    /// The snapshot subtracted from totals: that at which the user reset the counters.
     reset: Option<Arc<Snapshot>>,
     names: Option<Arc<Names>>,
     budget: usize,
@@ -102,12 +101,12 @@ pub struct History {
 
 /// The snapshot of a sample that is not in the history yet; see [`History::prepare`].
 #[derive(Clone, Debug)]
-pub struct Next {
+pub struct PreparedSnapshot {
     snapshot: Arc<Snapshot>,
     /// The snapshot that it follows.
     previous: Option<Arc<Snapshot>>,
     names: Arc<Names>,
-    /// What the sample counts on more than one link.
+    /// The packets that the sample counts on more than one link.
     pub(crate) again: Arc<Again>,
 }
 
@@ -135,7 +134,7 @@ impl History {
     /// The snapshot that [`push`](Self::push) would add; `None` when it would leave the sample out. This is nearly
     /// all of its work, and can be done elsewhere, with a copy of the history.
     #[must_use]
-    pub fn prepare(&self, sample: &Sample, last: bool) -> Option<Next> {
+    pub fn prepare(&self, sample: &Sample, last: bool) -> Option<PreparedSnapshot> {
         let newest = self.snapshots.back().map(|kept| &kept.snapshot);
         let previous = match newest {
             Some(newest) if newest.time_ns == sample.time_ns && !last => return None,
@@ -156,11 +155,12 @@ impl History {
             links: sample.links.iter().map(|l| (l.name.clone(), l.direction)).collect(),
         };
         let previous = previous.map(Arc::clone);
-        Some(Next { snapshot: Arc::new(snapshot), previous, names: Arc::new(names), again })
+        Some(PreparedSnapshot { snapshot: Arc::new(snapshot), previous, names: Arc::new(names), again })
     }
 
-    /// Takes what was prepared of `sample`. What was prepared for a history that has changed since is made again.
-    pub fn append(&mut self, next: Next, sample: &Sample, last: bool) {
+    /// Takes the prepared snapshot of `sample`. One that was prepared for a history that has changed since is made
+    /// again.
+    pub fn append(&mut self, next: PreparedSnapshot, sample: &Sample, last: bool) {
         match self.snapshots.back().map(|kept| kept.snapshot.time_ns) {
             Some(newest) if newest > sample.time_ns => self.clear(),
             Some(newest) if newest == sample.time_ns && !last => return,
@@ -199,7 +199,7 @@ impl History {
         self.reset.is_some()
     }
 
-    /// Where counters were reset.
+    /// The snapshot at which counters were reset.
     #[must_use]
     pub fn reset_point(&self) -> Option<&Snapshot> {
         self.reset.as_deref()
@@ -217,7 +217,7 @@ impl History {
         self.snapshots.len()
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.snapshots.is_empty()
@@ -253,7 +253,7 @@ impl History {
         }
     }
 
-    /// Notes what was concluded at a snapshot that is kept.
+    /// Notes the findings at a snapshot that is kept.
     pub fn set_conclusions(&mut self, conclusions: Arc<Conclusions>) {
         if let Some(kept) = self.kept_of(conclusions.time_ns) {
             kept.conclusions = Some(conclusions);
@@ -266,20 +266,20 @@ impl History {
         self.snapshots.get_mut(at).filter(|kept| kept.snapshot.time_ns == time_ns)
     }
 
-    /// What had been concluded last at snapshot number `at`.
+    /// The latest findings at snapshot number `at`.
     #[must_use]
     pub fn conclusions(&self, at: usize) -> Option<&Conclusions> {
         self.snapshots.iter().take(at + 1).rev().find_map(|kept| kept.conclusions.as_deref())
     }
 
-    /// How bytes spread at snapshot number `at`, or at one of the `near` before it.
+    /// The entropy at snapshot number `at`, or at one of the `near` before it.
     #[must_use]
     pub fn entropy(&self, at: usize, near: usize) -> Option<Entropy> {
         self.snapshots.iter().take(at + 1).rev().take(near).find_map(|kept| kept.entropy)
     }
 
-    /// Where a time range that ends at snapshot number `at` begins. The beginning may be a little earlier than
-    /// asked where that is needed to know all flows, and later where nothing older is known.
+    /// The snapshot at the beginning of a time range that ends at snapshot number `at`. The beginning may be a little
+    /// earlier than asked where that is needed to know all flows, and later where nothing older is known.
     #[must_use]
     pub fn base(&self, at: usize, range: TimeRange) -> Option<&Arc<Snapshot>> {
         let end = self.get(at)?;
@@ -296,7 +296,7 @@ impl History {
                 whole.or_else(|| old().next()).or_else(|| before().next())
             }
         }?;
-        // What was before a reset is not to be seen again.
+        // A time range does not reach back behind a reset.
         Some(reset.filter(|reset| reset.time_ns > base.time_ns).unwrap_or(base))
     }
 
@@ -344,7 +344,7 @@ impl History {
         while self.bytes() > self.budget && self.snapshots.len() > 2 {
             let (before, older) = (self.snapshots.len(), self.snapshots.len() * 7 / 8);
             let mut place = 0;
-            // Where a time range begins, everything is needed for as long as there is room.
+            // The beginning of a time range needs everything for as long as there is room.
             self.snapshots.retain(|Kept { snapshot, .. }| {
                 place += 1;
                 let stays =
@@ -361,7 +361,7 @@ impl History {
     }
 }
 
-/// When a sample's window begins, if that is before its time.
+/// The beginning of a sample's window, if that is before its time.
 fn start(sample: &Sample) -> Option<u64> {
     sample.window.map(|(first, _)| first).filter(|start| *start < sample.time_ns)
 }

@@ -1,4 +1,4 @@
-//! What views show: rows, rates and totals, as a pure function of the history of samples.
+//! Rows, rates and totals that views show, as a pure function of the history of samples.
 //!
 //! | module | holds |
 //! |---|---|
@@ -34,12 +34,12 @@ use counts::NS_PER_S;
 pub use counts::{Counts, Delta};
 pub use dedup::Dedup;
 pub use detail::Detail;
-pub use health::{FlowVerdicts, Judged, Kind, Level, State};
+pub use health::{FlowVerdicts, Judged, Level, Problem, State};
 use history::Names;
 pub use history::{History, Snapshot, TimeRange};
-use snapshot::{Earlier, Finder, FlowSnapshot, Found, LinkSnapshot};
+use snapshot::{EarlierFlow, EarlierFlows, Finder, FlowSnapshot, LinkSnapshot};
 
-/// Which flow a row is: the key, and the slot, which changes when the flow was retired and came
+/// Identity of the flow of a row: the key, and the slot, which changes when the flow was retired and came
 /// back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
@@ -52,23 +52,23 @@ pub struct Identity {
 /// One flow.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Which one.
+    /// Its identity.
     pub id: Identity,
     /// Its place in the newest [`Sample::flows`]; `None` when it is not there (any more).
     pub at: Option<usize>,
     /// All that was counted since the start, or since counters were reset.
     pub total: Counts,
-    /// What was counted in the time range; `None` when that is not known, or a counter went back.
+    /// The growth in the time range; `None` when that is not known, or a counter decreased.
     pub delta: Option<Delta>,
-    /// Where its times are in the snapshots at both ends of the time range; `None` for a sum of rows.
-    timed: Option<(u32, Then)>,
-    /// What the findings say about it; not known until [`Model::judge`].
+    /// Places of its latencies in the snapshots at both ends of the time range; `None` for a sum of rows.
+    timed: Option<(u32, BasePlace)>,
+    /// The findings that name it; not known until [`Model::judge`].
     pub judged: Judged,
 }
 
-/// Where the flow of a row is in the snapshot before its time range.
+/// Place of the flow of a row in the snapshot before its time range.
 #[derive(Clone, Copy, Debug)]
-enum Then {
+enum BasePlace {
     At(u32),
     /// It was not there yet.
     New,
@@ -101,7 +101,7 @@ pub struct LinkRow {
     pub skipped: Counter,
 }
 
-/// What rocescope or the capture itself missed. `None` where it cannot be known.
+/// Packets and events that rocescope or the capture missed. `None` means unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
     /// RoCE packets that found the flow table full.
@@ -116,12 +116,12 @@ pub struct Lost {
     pub capture_drops: Option<u64>,
     /// Packets that the interfaces dropped.
     pub interface_drops: Option<u64>,
-    /// Packets that are missing from figures over time.
+    /// Packets that are missing from bins over time.
     pub bins_dropped: Option<u64>,
 }
 
 impl Lost {
-    /// Whether anything was missed.
+    /// True if anything was missed.
     #[must_use]
     pub fn any(&self) -> bool {
         let known = [self.events_dropped, self.capture_drops, self.interface_drops, self.bins_dropped];
@@ -129,12 +129,12 @@ impl Lost {
     }
 }
 
-/// The time that figures are of.
+/// The time range of rates and counters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Basis {
     /// There is only one snapshot, or no time passed between two.
     Unknown,
-    /// The last so many seconds.
+    /// The last seconds, of this number.
     Last(f64),
     /// All since the start or since counters were reset, in seconds.
     Whole(f64),
@@ -177,7 +177,7 @@ impl Longest {
 pub struct Model {
     /// The snapshot, Unix time in nanoseconds.
     pub time_ns: u64,
-    /// Kind of source.
+    /// Problem of source.
     pub kind: SourceKind,
     /// Interfaces or files.
     pub inputs: Vec<String>,
@@ -191,8 +191,8 @@ pub struct Model {
     pub flows: usize,
     /// Links, in the order of [`Sample::links`].
     pub links: Vec<LinkRow>,
-    /// All RoCE packets, those of retired flows included. What is not kept of retired flows (NAKs
-    /// and PSN figures) is of the present ones.
+    /// All RoCE packets, those of retired flows included. NAK and PSN counters, which are not kept of retired flows,
+    /// are of the present ones.
     pub total: Counts,
     /// The same in the time range.
     pub delta: Option<Delta>,
@@ -204,21 +204,21 @@ pub struct Model {
     pub skipped: Vec<(SkipReason, Counter)>,
     /// Own losses.
     pub lost: Lost,
-    /// Whether they grew in the time range.
+    /// True if they grew in the time range.
     pub losing: bool,
-    /// Whether an address is IPv6.
+    /// True if an address is IPv6.
     pub has_ipv6: bool,
-    /// How long what tells flows apart is as text.
+    /// Widths of the texts that distinguish flows.
     pub longest: Longest,
-    /// Whether requests are timed.
+    /// True if requests are timed.
     pub has_latency: bool,
     /// The snapshot, and the one before the time range.
     ends: (Arc<Snapshot>, Option<Arc<Snapshot>>),
 }
 
 impl Model {
-    /// The model at snapshot number `at` of the history, its figures of the time range before it. `newest`
-    /// tells where rows are in it. `None` when there is no such snapshot.
+    /// The model at snapshot number `at` of the history, with the time range before it. `newest` gives the places of
+    /// rows in it. `None` when there is no such snapshot.
     #[must_use]
     pub fn new(history: &History, at: usize, range: TimeRange, newest: Option<&Sample>) -> Option<Self> {
         let end = history.shared(at)?;
@@ -232,8 +232,8 @@ impl Model {
         let since = |now: &Counts, then: Option<&Counts>| since(now, then, seconds);
         let reset = history.reset_point().filter(|reset| reset.time_ns < end.time_ns);
         let mut rows = Rows {
-            earlier: base.map(|base| Earlier::new(&base.flows, base.complete)),
-            reset: reset.map(|reset| Earlier::new(&reset.flows, reset.complete)),
+            earlier: base.map(|base| EarlierFlows::new(&base.flows, base.complete)),
+            reset: reset.map(|reset| EarlierFlows::new(&reset.flows, reset.complete)),
             places: Places::new(newest),
             seconds,
         };
@@ -273,8 +273,8 @@ impl Model {
         })
     }
 
-    /// How long requests of `row` took that were answered in the time range; `None` when none was, or it is not known. Told
-    /// when it is asked: for all flows at once it takes longer than all else about them.
+    /// Latencies of the requests of `row` answered in the time range; `None` when none was, or it is not known.
+    /// Computed on demand: for all flows at once it takes longer than all else about them.
     #[must_use]
     pub fn latency(&self, row: &Row) -> Option<Times> {
         fn histogram(snapshot: &Snapshot, at: u32) -> Option<&Histogram> {
@@ -284,13 +284,13 @@ impl Model {
         let (number, then) = row.timed?;
         let now = histogram(end, number)?;
         match then {
-            Then::At(at) => now.since(histogram(base.as_deref()?, at)?),
-            Then::New => now.since(&Histogram::default()),
-            Then::Unknown => None,
+            BasePlace::At(at) => now.since(histogram(base.as_deref()?, at)?),
+            BasePlace::New => now.since(&Histogram::default()),
+            BasePlace::Unknown => None,
         }
     }
 
-    /// Looks up what the findings say about each row; `None` when no finding of that time is known.
+    /// Looks up the findings that name each row; `None` when no finding of that time is known.
     pub fn judge(&mut self, verdicts: Option<&FlowVerdicts>) {
         for row in &mut self.rows {
             row.judged = verdicts.map_or_else(Judged::default, |verdicts| verdicts.get(&row.id.key));
@@ -310,12 +310,12 @@ impl Model {
     }
 }
 
-/// What was counted after a reset. Sums may be smaller now, since flows were retired.
+/// The growth after a reset. Sums may be smaller now, since flows were retired.
 fn after_reset(total: &Counts, reset: Option<&Counts>) -> Counts {
     reset.map_or(*total, |reset| total.less(reset))
 }
 
-/// Packets counted between two snapshots that are `seconds` apart; `None` when that is unknown, or a counter went back.
+/// Growth between two snapshots that are `seconds` apart; `None` when that is unknown, or a counter decreased.
 fn since(now: &Counts, then: Option<&Counts>, seconds: Option<f64>) -> Option<Delta> {
     let counts = now.since(then?)?;
     Some(Delta { counts, seconds: seconds? })
@@ -346,8 +346,8 @@ fn links(
 
 /// Makes rows of flows.
 struct Rows<'a> {
-    earlier: Option<Earlier<'a>>,
-    reset: Option<Earlier<'a>>,
+    earlier: Option<EarlierFlows<'a>>,
+    reset: Option<EarlierFlows<'a>>,
     places: Places<'a>,
     seconds: Option<f64>,
 }
@@ -357,18 +357,18 @@ impl Rows<'_> {
         let FlowSnapshot { id, counts, .. } = flow;
         let none = Counts::default();
         let (then, place) = match self.earlier.as_mut().map(|e| e.find(id)) {
-            Some(Found::At(at, then)) => {
-                (Some(&then.counts), u32::try_from(at).map_or(Then::Unknown, Then::At))
+            Some(EarlierFlow::At(at, then)) => {
+                (Some(&then.counts), u32::try_from(at).map_or(BasePlace::Unknown, BasePlace::At))
             }
-            Some(Found::New) => (Some(&none), Then::New),
-            Some(Found::Unknown) | None => (None, Then::Unknown),
+            Some(EarlierFlow::New) => (Some(&none), BasePlace::New),
+            Some(EarlierFlow::Unknown) | None => (None, BasePlace::Unknown),
         };
         let delta = then
             .and_then(|then| counts.since(then))
             .zip(self.seconds)
             .map(|(counts, seconds)| Delta { counts, seconds });
         let total = match self.reset.as_mut().map(|e| e.find(id)) {
-            Some(Found::At(_, then)) => counts.less(&then.counts),
+            Some(EarlierFlow::At(_, then)) => counts.less(&then.counts),
             _ => *counts,
         };
         Row {

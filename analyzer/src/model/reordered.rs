@@ -1,6 +1,6 @@
 //! Sequence-error NAKs caused by reordering alone.
 //!
-//! A receiver sends a NAK for any gap, lost or reordered. Which it was follows from the data flow that it acknowledges.
+//! A receiver sends a NAK for any gap, lost or reordered. The data flow that it acknowledges shows the cause.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -10,7 +10,8 @@ use crate::sample::Sample;
 
 type State = foldhash::fast::RandomState;
 
-/// Slots of ACK flows with sequence-error NAKs whose data flow lost nothing on any link and was reordered on one. `between` are packets lost between taps.
+/// Slots of ACK flows with sequence-error NAKs whose data flow lost nothing on any link and was reordered on one.
+/// `between` are packets lost between taps.
 pub(super) fn reordering_only(
     sample: &Sample,
     again: &Again,
@@ -79,7 +80,7 @@ mod tests {
             (late, Some(0), false),
             (Metrics { lost: 1, ..late }, Some(0), true),
             (Metrics::default(), Some(0), true),
-            // Whose data they ask for is not known.
+            // The data flow that they belong to is not known.
             (late, None, true),
         ] {
             let sample = asked(found, reverse);

@@ -15,11 +15,11 @@ pub const BUSIEST: usize = 1_000;
 /// One flow at a snapshot.
 #[derive(Clone, Debug)]
 pub struct FlowSnapshot {
-    /// Which flow.
+    /// Identity of the flow.
     pub id: Identity,
     /// All that it had counted.
     pub counts: Counts,
-    /// How long its requests had taken; `None` where that is not collected, or not kept.
+    /// Latencies of its requests; `None` where they are not collected, or not kept.
     pub histogram: Option<Histogram>,
     /// Median and, of enough samples, 99th percentile of requests answered since the snapshot before.
     pub latency: Option<(Bucket, Option<Bucket>)>,
@@ -41,7 +41,7 @@ pub struct LinkSnapshot {
 /// Everything kept of one snapshot.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// When, Unix time in nanoseconds.
+    /// Its time, Unix time in nanoseconds.
     pub time_ns: u64,
     /// Unix time of the first frame, or of the start.
     pub start_ns: Option<u64>,
@@ -53,7 +53,7 @@ pub struct Snapshot {
     pub links: Vec<LinkSnapshot>,
     /// Flows, in the order of [`Sample::flows`].
     pub flows: Vec<FlowSnapshot>,
-    /// Whether `flows` has all of them.
+    /// True if `flows` has all of them.
     pub complete: bool,
     /// Flows that were retired.
     pub retired_flows: u64,
@@ -148,7 +148,7 @@ impl Snapshot {
 pub(super) fn snapshot(sample: &Sample, again: &Again, previous: Option<&Snapshot>) -> Snapshot {
     let mut links: Vec<LinkSnapshot> = sample.links.iter().map(link).collect();
     let mut flows = Vec::with_capacity(sample.flows.len());
-    let mut earlier = previous.map(|p| Earlier::new(&p.flows, p.complete));
+    let mut earlier = previous.map(|p| EarlierFlows::new(&p.flows, p.complete));
     let mut weights: Vec<(u64, u32)> = Vec::with_capacity(sample.flows.len());
     let timed = sample.metrics.latency.as_ref();
     let mut histogram_bytes = 0;
@@ -166,9 +166,9 @@ pub(super) fn snapshot(sample: &Sample, again: &Again, previous: Option<&Snapsho
         let id = Identity { key: flow.key, slot: flow.slot };
         let then = earlier.as_mut().map(|e| e.find(&id));
         let since = match then {
-            Some(Found::At(_, then)) => counts.since(&then.counts),
-            Some(Found::New) => Some(counts),
-            Some(Found::Unknown) | None => None,
+            Some(EarlierFlow::At(_, then)) => counts.since(&then.counts),
+            Some(EarlierFlow::New) => Some(counts),
+            Some(EarlierFlow::Unknown) | None => None,
         };
         let histogram = timed
             .map(|timed| timed.get(flow.slot).map(|figure| figure.histogram.clone()).unwrap_or_default());
@@ -207,17 +207,17 @@ pub(super) fn snapshot(sample: &Sample, again: &Again, previous: Option<&Snapsho
     }
 }
 
-/// The histogram of a flow, which shares the memory of the earlier one where no request was answered since, and the median
-/// and tail of the requests answered since.
+/// The histogram of a flow, which shares the memory of the earlier one where no request was answered since, and the
+/// median and tail of the requests answered since.
 fn latency_since(
     histogram: Option<Histogram>,
-    then: Option<Found<'_>>,
+    then: Option<EarlierFlow<'_>>,
 ) -> (Option<Histogram>, Option<(Bucket, Option<Bucket>)>) {
     let none = Histogram::default();
     let before = match then {
-        Some(Found::At(_, then)) => then.histogram.as_ref(),
-        Some(Found::New) => Some(&none),
-        Some(Found::Unknown) | None => None,
+        Some(EarlierFlow::At(_, then)) => then.histogram.as_ref(),
+        Some(EarlierFlow::New) => Some(&none),
+        Some(EarlierFlow::Unknown) | None => None,
     };
     let latency = histogram.as_ref().zip(before).and_then(|(now, before)| now.since(before));
     let latency = latency.map(|times| (times.p50, times.tail()));
@@ -286,35 +286,35 @@ fn link(link: &crate::sample::LinkSample) -> LinkSnapshot {
     LinkSnapshot { total, grown: Counts::default(), flows: 0, skipped }
 }
 
-/// What an earlier snapshot knows of a flow.
+/// A flow in an earlier snapshot.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Found<'a> {
-    /// Where it was, and what it had.
+pub(super) enum EarlierFlow<'a> {
+    /// Its place, and its values there.
     At(usize, &'a FlowSnapshot),
     /// It was not there.
     New,
-    /// Whether it was there is not kept.
+    /// It is not kept whether the flow was there.
     Unknown,
 }
 
 /// Finds flows in an earlier snapshot.
-pub(super) struct Earlier<'a> {
+pub(super) struct EarlierFlows<'a> {
     flows: &'a [FlowSnapshot],
     complete: bool,
     finder: Finder,
 }
 
-impl<'a> Earlier<'a> {
+impl<'a> EarlierFlows<'a> {
     pub(super) fn new(flows: &'a [FlowSnapshot], complete: bool) -> Self {
         Self { flows, complete, finder: Finder::new(flows.len()) }
     }
 
-    pub(super) fn find(&mut self, id: &Identity) -> Found<'a> {
+    pub(super) fn find(&mut self, id: &Identity) -> EarlierFlow<'a> {
         let flows = self.flows;
         match self.finder.find(id, |at| flows.get(at).map(|flow| flow.id)) {
-            Some(at) => flows.get(at).map_or(Found::Unknown, |flow| Found::At(at, flow)),
-            None if self.complete => Found::New,
-            None => Found::Unknown,
+            Some(at) => flows.get(at).map_or(EarlierFlow::Unknown, |flow| EarlierFlow::At(at, flow)),
+            None if self.complete => EarlierFlow::New,
+            None => EarlierFlow::Unknown,
         }
     }
 }
@@ -337,7 +337,7 @@ impl Finder {
         Self { len, next: 0, left: len, places: None }
     }
 
-    /// The place of a flow; `id_at` tells which flow is at a place.
+    /// The place of a flow; `id_at` returns the flow at a place.
     pub(crate) fn find(&mut self, id: &Identity, id_at: impl Fn(usize) -> Option<Identity>) -> Option<usize> {
         let is = |at: &usize| id_at(*at).is_some_and(|other| other.slot == id.slot && other.key == id.key);
         let at = if is(&self.next) {

@@ -12,7 +12,7 @@ use rocescope_common::account::FlowStats;
 
 pub use fit::{Has, fit, fit_sums};
 pub use table::COLUMNS;
-pub use value::{Kind, SortKey, Value};
+pub use value::{SortKey, Value, ValueKind};
 
 use super::theme;
 use crate::model::{self, Level, LinkRow, Model, Row, State};
@@ -68,8 +68,8 @@ pub struct Column {
     pub aliases: &'static [&'static str],
     /// Its title.
     pub title: &'static str,
-    /// Kind of its values.
-    pub kind: Kind,
+    /// ValueKind of its values.
+    pub kind: ValueKind,
     /// Its width.
     pub width: u16,
     /// Columns with a smaller number come first when there is little room.
@@ -101,7 +101,7 @@ const COLUMN: Column = Column {
     name: "",
     aliases: &[],
     title: "",
-    kind: Kind::Text,
+    kind: ValueKind::Text,
     width: 0,
     rank: 0,
     needs: Needs::Packets,
@@ -146,8 +146,8 @@ impl<'a> Context<'a> {
         self.sample.flows.get(row.at?).map(|flow| &flow.stats)
     }
 
-    /// True if no packet of the row's flow is part of a PSN sequence: loss and retransmission of acknowledgements and CNPs are
-    /// unknown.
+    /// True if no packet of the row's flow is part of a PSN sequence: loss and retransmission of acknowledgements and
+    /// CNPs are unknown.
     pub(super) fn without_sequence(&self, row: &Row) -> bool {
         let total = &row.total;
         total.gaps + total.repeats + total.lost == 0
@@ -167,19 +167,19 @@ impl<'a> Context<'a> {
 /// Names of the states, for filters: without a problem, by problem, and by problem with the sign for more than one.
 fn states() -> &'static [String] {
     static STATES: LazyLock<Vec<String>> = LazyLock::new(|| {
-        let kinds = || model::Kind::ALL.iter().map(|kind| kind.word().to_lowercase());
+        let kinds = || model::Problem::ALL.iter().map(|kind| kind.word().to_lowercase());
         let healthy = ["ok", "idle"].map(str::to_owned);
         healthy.into_iter().chain(kinds()).chain(kinds().map(|kind| format!("{kind}+"))).collect()
     });
     &STATES
 }
 
-/// The states of a row, as bits of [`states`]: each kind of finding about it, and with the sign the one shown; none while
-/// the state is unknown.
+/// The states of a row, as bits of [`states`]: each kind of finding about it, and with the sign the one shown; none
+/// while the state is unknown.
 #[must_use]
 pub(super) fn state_bits(row: &Row) -> u64 {
     const HEALTHY: usize = 2;
-    const KINDS: usize = model::Kind::ALL.len();
+    const KINDS: usize = model::Problem::ALL.len();
     let state = State::of(row);
     let Some(worst) = state.worst else {
         return match state.active {
@@ -187,7 +187,7 @@ pub(super) fn state_bits(row: &Row) -> u64 {
             _ => u64::from(state.known()),
         };
     };
-    let bits = model::Kind::ALL.iter().enumerate().map(|(at, kind)| {
+    let bits = model::Problem::ALL.iter().enumerate().map(|(at, kind)| {
         let plain = u64::from(state.has(*kind)) << (HEALTHY + at);
         let more = u64::from(state.more && *kind == worst) << (HEALTHY + KINDS + at);
         plain | more
@@ -250,10 +250,10 @@ pub fn link_name(link: &LinkRow) -> String {
     }
 }
 
-/// How the table is sorted.
+/// Order of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sort {
-    /// By which column.
+    /// The column sorted by.
     pub by: Id,
     /// Largest first.
     pub descending: bool,

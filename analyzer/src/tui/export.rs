@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::column::{self, Column, Kind};
+use super::column::{self, Column, ValueKind};
 use super::data::Data;
 
 /// The form of an export.
@@ -145,7 +145,7 @@ pub(super) fn of_rows(data: &Data, rows: &[usize]) -> Sheet {
 
 /// Columns of rows, or of groups.
 pub(super) fn columns(grouped: bool) -> impl Iterator<Item = &'static Column> {
-    column::COLUMNS.iter().filter(move |c| c.kind != Kind::Share && (!grouped || c.kind.sums_up()))
+    column::COLUMNS.iter().filter(move |c| c.kind != ValueKind::Share && (!grouped || c.kind.sums_up()))
 }
 
 #[cfg(test)]

@@ -142,7 +142,7 @@ pub enum Input {
 pub enum When {
     /// At any time.
     Always,
-    /// While figures stand still: paused, or at the end.
+    /// While values stand still: paused, or at the end.
     Still,
     /// While they do not.
     Moving,
@@ -157,9 +157,9 @@ pub struct Binding {
     pub keys: &'static [Key],
     /// Their command.
     pub input: Input,
-    /// On which screens.
+    /// Screens on which they are bound.
     pub on: Screens,
-    /// When.
+    /// Condition under which they are bound.
     pub when: When,
     /// Their effect, for the help.
     pub help: &'static str,
@@ -376,7 +376,7 @@ impl Keys {
         binding.and_then(|binding| self.of(binding).first()).map_or_else(String::new, Key::to_string)
     }
 
-    /// The command of `key` on `screen`, while figures stand `still` or not.
+    /// The command of `key` on `screen`, while values stand `still` or not.
     #[must_use]
     pub fn decode(&self, key: Key, screen: Screen, still: bool) -> Option<Input> {
         let meant = |binding: &&Binding| {

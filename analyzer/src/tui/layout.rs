@@ -14,14 +14,14 @@ pub const BESIDE: u16 = 110;
 const ABOVE_BESIDE: u16 = 15;
 const ABOVE_STACKED: u16 = 22;
 
-/// The areas. What is not shown has no height.
+/// The areas. An area that is not shown has no height.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Name, source, time.
     pub title: Rect,
-    /// The figures of everything.
+    /// Rates and counters of everything.
     pub metrics: Rect,
-    /// The problem.
+    /// The verdict.
     pub verdict: Rect,
     /// Own losses; only when there are any.
     pub warning: Rect,

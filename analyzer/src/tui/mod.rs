@@ -12,7 +12,7 @@
 //! | [`key`] | the table of keys, which is the help too |
 //! | [`layout`], [`theme`], [`settings`] | areas of the terminal, colours and symbols, what the user configures |
 //!
-//! Imports go down this list of layers: `runtime`, `app`, `screens`, `state`, the rest.
+//! Imports go down these layers: `runtime`, `app`, `screens`, and below them all others.
 
 pub mod app;
 pub mod column;

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::frame::Addr;
 
-use super::column::{COLUMNS, Context, Kind, Value, state_bits};
+use super::column::{COLUMNS, Context, Value, ValueKind, state_bits};
 use super::log::{self, CLASSES};
 use super::state::texts::Texts;
 use crate::filter::fields::{CORE, RULES};
@@ -77,7 +77,7 @@ impl Query {
         self.rows.as_ref().is_none_or(holds)
     }
 
-    /// True if it asks about flows: an event is judged by figures, state and owner of its flow then.
+    /// True if it has conditions on flows: an event then matches by counters, state and owner of its flow.
     #[must_use]
     pub fn is_of_flows(&self) -> bool {
         self.filter.as_ref().is_some_and(|filter| filter.expr().any_test(&|test| test.is_of_flow()))
@@ -121,7 +121,7 @@ fn value<'a>(at: usize, row: &'a Row, cx: Context<'a>) -> Value<'a> {
 }
 
 fn words(at: usize, row: &Row) -> Option<u64> {
-    (COLUMNS.get(at)?.kind == Kind::State).then(|| state_bits(row))
+    (COLUMNS.get(at)?.kind == ValueKind::State).then(|| state_bits(row))
 }
 
 impl Facts for RowFacts<'_> {

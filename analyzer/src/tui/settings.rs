@@ -1,5 +1,4 @@
-//! What the terminal UI knows beforehand: from the command line, the configuration file and the
-//! environment.
+//! Settings of the terminal UI: from the command line, the configuration file and the environment.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +13,7 @@ use super::theme::{self, Palette};
 use crate::model::history;
 use crate::report;
 
-/// What the terminal UI must know beforehand.
+/// Settings of the terminal UI.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub struct Options {
@@ -24,7 +23,7 @@ pub struct Options {
     pub color: bool,
     /// True if symbols other than ASCII may be used.
     pub unicode: bool,
-    /// Which colours.
+    /// The palette.
     pub palette: Palette,
     /// True if clicks come here rather than to the terminal.
     pub mouse: bool,
@@ -66,7 +65,7 @@ impl Default for Options {
     }
 }
 
-/// Where something is decided.
+/// A choice that may be left to the environment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Choice {
@@ -121,7 +120,7 @@ pub struct Settings {
     pub keys: BTreeMap<String, Vec<String>>,
 }
 
-/// A setting that is looked at where it is read, whatever will be shown: so a mistake is told with its line.
+/// A setting that is checked where it is read, so that an error has the line of the mistake.
 fn checked<'de, D, T>(from: D, check: impl FnOnce(&T) -> Result<(), String>) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -191,7 +190,7 @@ pub struct SettingMeta {
     pub name: &'static str,
     /// The default, as written in the file.
     pub default: &'static str,
-    /// What it does.
+    /// Its effect.
     pub meaning: &'static str,
 }
 
@@ -253,7 +252,7 @@ pub const THEME: &[SettingMeta] = &[
 ];
 
 impl Options {
-    /// What the environment says: NO_COLOR and TERM=dumb turn colours off, a locale without UTF-8
+    /// The settings of the environment: NO_COLOR and TERM=dumb turn colours off, a locale without UTF-8
     /// turns symbols off.
     #[must_use]
     pub fn from_env() -> Self {
@@ -266,7 +265,7 @@ impl Options {
         Self { color: !no_color && !dumb, unicode: theme::is_utf8(lookup), ..Self::default() }
     }
 
-    /// With what the configuration file says.
+    /// With the settings of the configuration file.
     ///
     /// # Errors
     /// A screen, column or key that does not exist, or two meanings for one key.

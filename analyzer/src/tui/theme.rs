@@ -2,7 +2,7 @@
 //!
 //! Text keeps the terminal's own foreground; colour goes with a word or a symbol, never alone, and
 //! is one of the 16 that every terminal has. Badges set foreground and background both, so they
-//! read on dark and on light. What cannot be shown is mended once, over the finished buffer:
+//! read on dark and on light. Text that cannot be shown is mended once, over the finished buffer:
 //! [`plain`] for terminals without colour, [`ascii`] for locales without UTF-8.
 
 use ratatui::buffer::Buffer;
@@ -12,9 +12,9 @@ use serde::{Deserialize, Deserializer};
 
 use crate::model::Level;
 
-/// Titles and figures that matter.
+/// Important titles and values.
 pub const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
-/// What is there for completeness: zeros, units, what is over.
+/// Less important text: zeros, units, past values.
 pub const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 /// The selected row.
 pub const SELECTED: Style = Style::new().add_modifier(Modifier::REVERSED);
@@ -60,16 +60,16 @@ pub const fn symbol(level: Level) -> &'static str {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Palette {
-    /// What is healthy, and bars.
+    /// Healthy values, and bars.
     #[serde(deserialize_with = "color")]
     pub fine: Color,
-    /// What costs performance.
+    /// Reduced performance.
     #[serde(deserialize_with = "color")]
     pub warning: Color,
     /// The same, as a background.
     #[serde(deserialize_with = "color")]
     pub warning_badge: Color,
-    /// What is lost or refused.
+    /// Lost or refused packets.
     #[serde(deserialize_with = "color")]
     pub critical: Color,
 }

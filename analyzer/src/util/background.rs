@@ -10,9 +10,9 @@ use anyhow::{Context, Result};
 pub(crate) fn stand_back() {
     #[cfg(target_os = "linux")]
     {
-        const NICE: libc::c_int = 5;
-        // SAFETY: takes three numbers. On Linux 0 means the calling thread. Where it is refused, nothing changes.
-        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+        const NICE: i32 = 5;
+        // On Linux no process means the calling thread. A refusal changes nothing.
+        let _ = rustix::process::setpriority_process(None, NICE);
     }
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn behind<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result
     })
 }
 
-/// Whether there is a second processor for this program.
+/// True if there is a second processor for this program.
 pub(crate) fn is_there() -> bool {
     thread::available_parallelism().is_ok_and(|processors| processors.get() > 1)
 }

@@ -12,7 +12,7 @@ pub(crate) fn width(text: &str) -> usize {
     textwrap::core::display_width(text)
 }
 
-/// Where the text of a cell stands in its column.
+/// Alignment of a cell's text in its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
@@ -78,7 +78,7 @@ impl Table {
             .collect()
     }
 
-    /// Whether the table is no wider than `room`.
+    /// True if the table is no wider than `room`.
     pub(crate) fn fits(&self, room: usize) -> bool {
         self.fits_with(1, room)
     }

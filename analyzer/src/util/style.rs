@@ -17,7 +17,7 @@ pub enum Color {
     Never,
 }
 
-/// What a text is, which decides its colour.
+/// Purpose of a text, which decides its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A heading.

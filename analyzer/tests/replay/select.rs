@@ -1,4 +1,4 @@
-//! Which files form a tap, and which frames are wanted.
+//! Selection: the files that form a tap, and the frames that a filter leaves.
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};

@@ -4,6 +4,7 @@ use std::io::{BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::craft::{pcap_header, record, send, sends};
@@ -47,10 +48,8 @@ fn stderr(child: &mut Child) -> String {
     said
 }
 
-fn signal(child: &Child, signal: i32) {
-    let pid = i32::try_from(child.id()).unwrap();
-    // SAFETY: plain system call; the child was not waited for, so the number is its own.
-    assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
 }
 
 #[test]
@@ -90,7 +89,7 @@ fn lines_appear_while_the_pipe_is_open() {
 
 #[test]
 fn an_interrupt_prints_what_was_counted_so_far() {
-    for number in [libc::SIGINT, libc::SIGTERM] {
+    for number in [Signal::INT, Signal::TERM] {
         let (mut child, mut stdin) = start(&["-", "--output", "jsonl", "--interval", "1ms"]);
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         stdin.write_all(&sends(0, 7, 3)).unwrap();
@@ -107,7 +106,7 @@ fn an_interrupt_prints_what_was_counted_so_far() {
     let path = file(folder.path(), "a.pcap", &bytes);
     let (mut child, _stdin) = start(&[&path, "--speed", "1x", "--output", "json"]);
     std::thread::sleep(Duration::from_millis(700));
-    signal(&child, libc::SIGINT);
+    signal(&child, Signal::INT);
     assert_eq!(wait(&mut child), Some(0));
     let report: Value = serde_json::from_reader(child.stdout.take().unwrap()).unwrap();
     assert_eq!(report["totals"]["packets"], 3);
@@ -117,7 +116,7 @@ fn an_interrupt_prints_what_was_counted_so_far() {
 fn an_interrupt_before_the_first_byte_is_an_empty_report() {
     let (mut child, _stdin) = start(&["-", "--output", "json"]);
     std::thread::sleep(Duration::from_millis(700));
-    signal(&child, libc::SIGINT);
+    signal(&child, Signal::INT);
     assert_eq!(wait(&mut child), Some(0));
     let report: Value = serde_json::from_reader(child.stdout.take().unwrap()).unwrap();
     assert_eq!(report["totals"]["packets"], 0);

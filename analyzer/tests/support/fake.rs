@@ -16,7 +16,7 @@ use rocescope_common::wire::frame::UNKNOWN;
 /// 2026-03-01 12:00:00 UTC.
 pub const START_NS: u64 = 1_772_366_400_000_000_000;
 
-/// What one flow does, per second unless it says otherwise.
+/// Traffic of one flow, per second unless noted.
 #[derive(Clone, Debug)]
 pub struct Spec {
     pub src: std::net::IpAddr,
@@ -384,7 +384,7 @@ impl World {
         std::sync::Arc::new(Owners::new(owners, &gids))
     }
 
-    /// What happened in the second before `seconds`.
+    /// Events of the second before `seconds`.
     pub fn events(&self, seconds: u64) -> Vec<EventSample> {
         let mut events = Vec::new();
         for (i, spec) in (0u64..).zip(&self.flows) {

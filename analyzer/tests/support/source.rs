@@ -160,7 +160,7 @@ pub fn without_tests(text: &str) -> &str {
     &text[..end.unwrap_or(text.len())]
 }
 
-/// Whether a file holds tests only.
+/// True if a file holds tests only.
 pub fn is_test(path: &str) -> bool {
     let ends =
         ["tests.rs", "fixtures.rs", "testing.rs", "recorded.rs", "steps/simulate.rs", "steps/variants.rs"];

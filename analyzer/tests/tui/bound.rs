@@ -293,7 +293,7 @@ fn a_filter_that_makes_no_sense_says_so_after_enter_too() {
 
 /// What a terminal sends when somebody pastes the wrong thing.
 #[test]
-fn what_is_pasted_by_mistake_is_survived() {
+fn text_pasted_by_mistake_does_no_harm() {
     let mut app = table(&World::sick(), USUAL);
     let mut seed = 1u32;
     for _ in 0..10_000 {

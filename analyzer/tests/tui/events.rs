@@ -103,7 +103,7 @@ pub(super) fn notified(world: &World, second: u64) -> Vec<EventSample> {
 }
 
 #[test]
-fn a_row_of_several_events_is_that_of_the_moment_shown() {
+fn a_row_of_several_events_is_that_of_the_snapshot_shown() {
     let world = World::sick();
     let mut app = App::new(options());
     app.on_resize(120, 40);

@@ -46,7 +46,7 @@ fn exports_hold_what_is_shown() {
 
 /// Each screen has a file of its own, and in both forms the same.
 #[test]
-fn every_screen_writes_its_own_figures() {
+fn every_screen_exports_its_own_data() {
     let mut app = with_bins();
     press(&mut app, &[Key::Char('2'), Key::Down, Key::Enter]);
     let own = [

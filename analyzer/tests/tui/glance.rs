@@ -20,7 +20,7 @@ fn kinds(app: &App) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_filter_on_figures_leaves_the_events_of_the_flows_that_it_leaves() {
+fn a_filter_on_counters_keeps_the_events_of_matching_flows() {
     let mut app = app(&World::sick(), USUAL);
     press(&mut app, &[Key::Char('7')]);
     let all = app.view.event_count();
@@ -138,7 +138,7 @@ fn a_finding_that_ended_says_when() {
 }
 
 #[test]
-fn how_uneven_links_are_is_seen_though_nobody_said_that_they_share_a_load() {
+fn imbalance_is_shown_without_declared_parallel_links() {
     let mut world = World::healthy();
     world.kind = SourceKind::Replay;
     for flow in &mut world.flows {

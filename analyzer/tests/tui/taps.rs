@@ -168,7 +168,7 @@ fn links_that_share_a_load_are_added_up_in_the_matrix_as_in_the_header() {
 }
 
 #[test]
-fn the_matrix_says_what_its_figures_are() {
+fn the_matrix_names_its_metric() {
     let mut app = after(&World::sick(), USUAL, 3);
     press(&mut app, &[Key::Char('4')]);
     for (name, size) in [

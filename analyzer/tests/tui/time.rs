@@ -79,7 +79,7 @@ fn after_the_end_one_can_still_go_back() {
 }
 
 #[test]
-fn what_was_not_kept_of_a_flow_is_a_dash() {
+fn a_value_that_was_not_kept_is_a_dash() {
     let world = World::many(3_000);
     let mut app = after(&world, USUAL, 40);
     press(&mut app, &[Key::Char('2'), Key::Char(' ')]);
@@ -92,7 +92,7 @@ fn what_was_not_kept_of_a_flow_is_a_dash() {
 }
 
 #[test]
-fn the_span_changes_what_figures_are_of() {
+fn the_time_range_changes_the_values() {
     let mut app = after(&World::sick(), USUAL, 30);
     press(&mut app, &[Key::Char('2')]);
     let lost = |app: &App| app.view.data.as_ref().unwrap().model.rows[4].delta.unwrap().counts.missing;
@@ -303,7 +303,7 @@ fn beyond_what_is_kept_a_replay_is_read_again_up_to_there() {
     );
     // Conclusions about what is still to come are void.
     let mut analyst = Analyst::new(app.view.options.report.clone());
-    app.on_analysis(analyst.analyse(&world.at(1_200), app.ask()));
+    app.on_analysis(analyst.analyse(&world.at(1_200), app.scope()));
     assert!(app.view.analysis.is_none());
 }
 
@@ -322,7 +322,7 @@ fn after_its_end_a_replay_can_be_read_again_and_stands_still_there() {
 }
 
 #[test]
-fn what_a_fast_replay_went_past_is_read_again_too() {
+fn snapshots_that_a_fast_replay_skipped_are_read_again() {
     let mut world = World::sick();
     world.kind = SourceKind::Replay;
     let mut app = App::new(options());
@@ -386,7 +386,7 @@ fn every_time_of_a_short_capture_can_be_gone_to() {
 }
 
 #[test]
-fn what_is_no_longer_kept_of_a_stream_is_gone() {
+fn a_stream_cannot_be_read_again() {
     let (_, mut app) = long_replay();
     app.view.timeline.speed = None;
     press(&mut app, &[Key::Char('g')]);
@@ -396,7 +396,7 @@ fn what_is_no_longer_kept_of_a_stream_is_gone() {
 }
 
 #[test]
-fn findings_of_an_older_moment_are_those_of_then() {
+fn findings_of_an_older_snapshot_are_those_of_its_time() {
     let world = World::sick();
     let mut app = App::new(options());
     let mut analyst = Analyst::new(app.view.options.report.clone());
@@ -434,7 +434,7 @@ fn findings_of_an_older_moment_are_those_of_then() {
 }
 
 #[test]
-fn what_was_found_only_later_is_not_shown_as_of_the_moment() {
+fn later_findings_are_not_shown_at_an_older_snapshot() {
     // Conclusions of the first second and of the last.
     let mut app = after(&World::sick(), (120, 40), 20);
     press(&mut app, &[Key::Char(' '), Key::Left, Key::Left]);
@@ -461,7 +461,7 @@ fn what_was_found_only_later_is_not_shown_as_of_the_moment() {
 }
 
 #[test]
-fn details_of_an_older_moment_say_what_is_of_later() {
+fn details_of_an_older_snapshot_mark_later_values() {
     let world = World::sick();
     let mut app = after(&world, (120, 40), 20);
     press(&mut app, &[Key::Char('2')]);
@@ -485,7 +485,7 @@ fn details_of_an_older_moment_say_what_is_of_later() {
 
 /// Figures of many flows take longer than a key may: they are made elsewhere, and the screen says that it shows others.
 #[test]
-fn figures_of_many_flows_follow_the_key_that_asks_for_them() {
+fn values_of_many_flows_follow_the_key_that_asks_for_them() {
     let world = World::many(10_000);
     let samples: Vec<_> = (1..=14).map(|second| Arc::new(world.at(second))).collect();
     let mut app = App::new(options());

@@ -12,7 +12,7 @@ pub fn differences(kernel: &Value, expected: &Value) -> Vec<String> {
     found
 }
 
-/// How a flow is called in these lines.
+/// Name of a flow in these lines.
 #[must_use]
 pub fn flow_name(flow: &Value) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);

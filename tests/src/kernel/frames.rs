@@ -10,7 +10,7 @@ use crate::oracle::craft::{self, Captured};
 /// One frame.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// When it was captured, Unix nanoseconds.
+    /// Time of capture, Unix nanoseconds.
     pub time_ns: u64,
     /// The captured bytes, from the Ethernet header on.
     pub data: Vec<u8>,
@@ -24,7 +24,7 @@ const ETHERNET_LEN: u32 = 14;
 /// `None` when frames of some other kind are among them, which no kernel program ever meets.
 ///
 /// # Errors
-/// When the capture cannot be read.
+/// Fails if the capture cannot be read.
 pub fn read(path: &Path) -> Result<Option<Vec<Frame>>> {
     let mut reader = Reader::open(path)?;
     let mut frames = Vec::new();

@@ -43,7 +43,7 @@ impl Hook {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Xdp, Self::XdpFrags, Self::TcIngress, Self::TcEgress];
 
-    /// Whether it is one of the XDP programs.
+    /// True if it is one of the XDP programs.
     #[must_use]
     pub fn is_xdp(self) -> bool {
         matches!(self, Self::Xdp | Self::XdpFrags)
@@ -60,7 +60,7 @@ impl Hook {
         }
     }
 
-    /// What the program must return: the packet goes on.
+    /// Return value that lets the packet go on, which the program must give.
     #[must_use]
     pub fn passes(self) -> u32 {
         const XDP_PASS: u32 = 2;
@@ -71,7 +71,7 @@ impl Hook {
     /// Loads the program and gives a descriptor of it.
     ///
     /// # Errors
-    /// When the kernel refuses it.
+    /// Fails if the kernel refuses it.
     pub fn load(self, programs: &mut Programs) -> Result<OwnedFd> {
         let fd = if self.is_xdp() {
             programs.xdp(self.name())?.fd()?.as_fd().try_clone_to_owned()
@@ -85,7 +85,7 @@ impl Hook {
 /// Programs whose clock tests set, for frames on the loopback interface.
 ///
 /// # Errors
-/// When the kernel refuses the maps.
+/// Fails if the kernel refuses the maps.
 pub fn programs(max_flows: u32, test_clock: bool) -> Result<Programs> {
     Programs::load(&LoadOptions { max_flows, test_clock, ..LoadOptions::new(&[LOOPBACK]) })
 }
@@ -94,7 +94,7 @@ pub fn programs(max_flows: u32, test_clock: bool) -> Result<Programs> {
 pub struct Machine {
     /// The maps.
     pub programs: Programs,
-    /// How they are read.
+    /// Order in which they are read.
     pub tables: Tables,
     /// Events so far.
     pub events: Vec<EventSample>,
@@ -105,7 +105,7 @@ pub struct Machine {
     peers: Peers,
     window: Option<(u64, u64)>,
     undrained: u32,
-    /// Whether bins that may go on are left out, as while programs are attached.
+    /// True if bins that may go on are left out, as while programs are attached.
     pub running: bool,
 }
 
@@ -119,7 +119,7 @@ impl Machine {
     /// Loads the test build of a program.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// Fails if the kernel refuses.
     pub fn new(hook: Hook, max_flows: u32) -> Result<Self> {
         let mut programs = programs(max_flows, true)?;
         let program = hook.load(&mut programs)?;
@@ -146,7 +146,7 @@ impl Machine {
     /// Sends one frame, at its time.
     ///
     /// # Errors
-    /// When the kernel does not take the frame, or the program would not let it pass.
+    /// Fails if the kernel does not take the frame, or the program would not let it pass.
     pub fn send(&mut self, frame: &Frame) -> Result<()> {
         self.send_unheard(frame)?;
         self.undrained += 1;
@@ -187,7 +187,7 @@ impl Machine {
     /// Empties the ring buffer and gives the records as they are.
     ///
     /// # Errors
-    /// When there is something else than records in it.
+    /// Fails if there is something else than records in it.
     pub fn records(&mut self) -> Result<Vec<EventRecord>> {
         let mut records = Vec::new();
         while let Some(item) = self.ring.next() {
@@ -199,7 +199,7 @@ impl Machine {
     /// Empties the ring buffer.
     ///
     /// # Errors
-    /// When there is something else than records in it.
+    /// Fails if there is something else than records in it.
     pub fn drain(&mut self) -> Result<()> {
         self.undrained = 0;
         if let Some(bins) = &mut self.bins {
@@ -238,7 +238,7 @@ impl Machine {
     /// Retires every flow, whatever it is doing.
     ///
     /// # Errors
-    /// When a map cannot be read or written.
+    /// Fails if a map cannot be read or written.
     pub fn retire(&mut self) -> Result<()> {
         self.drain()?;
         let flows = self.tables.read(&self.programs)?.flows;
@@ -259,7 +259,7 @@ impl Machine {
     /// Everything counted so far, as replay would put it.
     ///
     /// # Errors
-    /// When a map cannot be read.
+    /// Fails if a map cannot be read.
     pub fn sample(&mut self) -> Result<Sample> {
         self.drain()?;
         let mut reading = self.tables.read(&self.programs)?;

@@ -1,4 +1,4 @@
-//! What programs and maps cost the kernel.
+//! Kernel memory of programs and maps.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, AsRawFd as _};
@@ -14,14 +14,14 @@ pub struct MapCost {
     pub entries: u32,
     /// Bytes of kernel memory, as the kernel itself accounts for them.
     pub bytes: u64,
-    /// Whether every CPU has its own values.
+    /// True if every CPU has its own values.
     pub per_cpu: bool,
 }
 
-/// The maps that programs use, by name. What is in global variables of the programs counts too.
+/// The maps that programs use, by name. Global variables of the programs count too.
 ///
 /// # Errors
-/// When the kernel does not tell.
+/// Fails if the kernel does not report it.
 pub fn maps(programs: &[ProgramInfo]) -> Result<BTreeMap<String, MapCost>> {
     const BPF_MAP_TYPE_PERCPU_ARRAY: u64 = 6;
     let mut found = BTreeMap::new();

@@ -18,15 +18,14 @@ pub mod wire;
 use std::io;
 use std::os::fd::{FromRawFd as _, OwnedFd};
 
-/// Whether this process may load programs. Without that a test has nothing to do: it says so in a
+/// True if this process may load programs. Without that a test has nothing to do: it says so in a
 /// line, or fails where every test is expected to run (`CI=true`).
 ///
 /// # Panics
-/// When it may not, and `CI=true` is set.
+/// Panics if it may not, and `CI=true` is set.
 #[must_use]
 pub fn available() -> bool {
-    // SAFETY: the call has no arguments and cannot fail.
-    let why = if unsafe { libc::geteuid() } != 0 {
+    let why = if !rustix::process::geteuid().is_root() {
         "this is not root".to_owned()
     } else if let Err(error) = make_a_map() {
         format!("this kernel lets nobody use eBPF here ({error})")

@@ -1,4 +1,4 @@
-//! What replay makes of frames.
+//! Replay of frames that also go through the kernel programs.
 
 use anyhow::{Context as _, Result, bail};
 use rocescope::metrics::Metrics;
@@ -17,10 +17,10 @@ pub const LINK: &str = "frames.pcap";
 /// The last sample of a replay of `frames`, and all its events.
 ///
 /// # Errors
-/// When replay fails.
+/// Fails if replay fails.
 pub fn sample(frames: &[Frame]) -> Result<(Sample, Vec<EventSample>)> {
     let (mut sample, events) = replay(frames)?;
-    // How and when the others are found depends on what a source sees; `kernel_latency.rs` compares them.
+    // The others depend on the packets that a source sees; `kernel_latency.rs` compares them.
     let Metrics { marking, traffic, .. } = sample.metrics;
     sample.metrics = Metrics { marking, traffic, ..Metrics::default() };
     Ok((sample, events))
@@ -29,7 +29,7 @@ pub fn sample(frames: &[Frame]) -> Result<(Sample, Vec<EventSample>)> {
 /// The last sample of a replay of `frames`, with its figures.
 ///
 /// # Errors
-/// When replay fails.
+/// Fails if replay fails.
 pub fn whole(frames: &[Frame]) -> Result<Sample> {
     Ok(replay(frames)?.0)
 }
@@ -58,7 +58,7 @@ fn replay(frames: &[Frame]) -> Result<(Sample, Vec<EventSample>)> {
 /// The report of a sample, as JSON.
 ///
 /// # Errors
-/// When it is not as docs/report.schema.json has it, which would be a fault of the report.
+/// Fails if it is not as docs/report.schema.json has it, which would be a fault of the report.
 pub fn report(sample: &Sample) -> Result<Value> {
     let report = serde_json::to_value(Report::build(sample, &Options::default()))?;
     schema::check(&report)?;

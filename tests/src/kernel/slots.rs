@@ -24,7 +24,7 @@ impl Slots {
     /// Maps the slots that a loaded program uses.
     ///
     /// # Errors
-    /// When the kernel does not tell, or does not map.
+    /// Fails if the kernel does not report it, or does not map.
     pub fn of(program: &ProgramInfo) -> Result<Self> {
         for id in program.map_ids()?.context("the kernel does not say which maps a program uses")? {
             let info = MapInfo::from_id(id)?;

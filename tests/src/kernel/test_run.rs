@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 /// Bytes of an Ethernet header, the least that the kernel takes.
 pub const LEAST: usize = 14;
-/// What surely fits the first page of a test frame, behind its headroom and before the kernel's own
+/// Length that fits the first page of a test frame, behind its headroom and before the kernel's own
 /// data at its end.
 pub const LINEAR: usize = 3_400;
 

@@ -16,7 +16,7 @@ use rocescope::source::live::{self, Config, Programs, Running};
 pub const WATCHED: &str = "watched";
 /// Name of the end that frames are sent from.
 pub const SENDING: &str = "sending";
-/// How long to wait for frames that should have arrived at once.
+/// Longest wait for frames that should arrive at once.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The pair.
@@ -31,7 +31,7 @@ impl Wire {
     /// A new pair with nothing else on it.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// Fails if the kernel refuses.
     pub fn new(mtu: u32) -> Result<Self> {
         let (watched, sending) = (NetNs::anonymous()?, NetNs::anonymous()?);
         let end = |netns, name| VethEnd { netns, name, mac: None };
@@ -68,7 +68,7 @@ impl Wire {
     /// Attaches the program that tags what leaves the sending end. It stays as long as `programs`.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// Fails if the kernel refuses.
     pub fn tag(&self, programs: &mut Programs) -> Result<()> {
         let tagger = programs.tc("rocescope_test_tag")?;
         self.sending.run(|| tagger.attach(SENDING, aya::programs::TcAttachType::Egress))??;

@@ -1,4 +1,4 @@
-//! What is attached to an interface, and programs of others, through bpf(2) itself.
+//! Programs attached to an interface, and foreign programs, through bpf(2) itself.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
@@ -19,7 +19,7 @@ const BPF_XDP: u32 = 37;
 const BPF_TCX_INGRESS: u32 = 46;
 const BPF_TCX_EGRESS: u32 = 47;
 
-/// What is attached to the near end of a link.
+/// Programs attached to the near end of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hooks {
     /// XDP program.
@@ -28,18 +28,18 @@ pub struct Hooks {
     pub tc_ingress: u32,
     /// Programs at TC egress.
     pub tc_egress: u32,
-    /// How many asked for promiscuous mode.
+    /// Number of users of promiscuous mode.
     pub promiscuity: u32,
 }
 
-/// How long the kernel may take to let go of what a killed program had attached.
+/// Longest time that the kernel may take to detach the programs of a killed process.
 const LETTING_GO: Duration = Duration::from_secs(10);
 
 impl Hooks {
     /// Waits until nothing is attached any more.
     ///
     /// # Errors
-    /// What still is, or when it cannot be read.
+    /// Names what is still attached, or fails if it cannot be read.
     pub fn until_gone(world: &World, link: &mut Link) -> Result<()> {
         let late = Instant::now() + LETTING_GO;
         loop {
@@ -55,7 +55,7 @@ impl Hooks {
     /// Reads them.
     ///
     /// # Errors
-    /// When the interface is gone or the kernel refuses.
+    /// Fails if the interface is gone or the kernel refuses.
     pub fn of(world: &World, link: &mut Link) -> Result<Self> {
         let promiscuity = link.near_counted()?.promiscuity;
         let index = link.index;
@@ -77,7 +77,7 @@ fn bpf<T>(command: libc::c_long, attr: &mut T) -> io::Result<i32> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(i32::try_from(done).unwrap_or_default()) }
 }
 
-/// How many programs TC has on an interface of the calling thread's namespace.
+/// Number of TC programs on an interface of the calling thread's namespace.
 fn tcx_programs(index: u32, place: u32) -> Result<u32> {
     #[repr(C)]
     #[derive(Default)]
@@ -120,7 +120,7 @@ impl ForeignXdp {
     /// Attaches it, as the driver likes best.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// Fails if the kernel refuses.
     pub fn attach(world: &World, link: &Link) -> Result<Self> {
         let program = pass_all().context("a program of two instructions is refused")?;
         let raw = program.as_raw_fd().cast_unsigned();

@@ -17,7 +17,7 @@ const TIME_NS: u64 = 1_700_000_000_000_000_000;
 /// MTU can carry, in their order.
 ///
 /// # Errors
-/// When a capture cannot be read.
+/// Fails if a capture cannot be read.
 pub fn whole(mtu: u32) -> Result<Vec<Vec<u8>>> {
     let mut frames = Vec::new();
     for path in captures::own()? {
@@ -76,7 +76,7 @@ fn long() -> Vec<Vec<u8>> {
 /// One SEND FIRST in a frame of so many bytes.
 ///
 /// # Panics
-/// When that is too short for its headers.
+/// Panics if that is too short for its headers.
 #[must_use]
 pub fn of_length(length: usize, psn: u32) -> Vec<u8> {
     // 14 Ethernet, 20 IPv4, 8 UDP, 12 BTH, 4 ICRC.
@@ -88,7 +88,7 @@ pub fn of_length(length: usize, psn: u32) -> Vec<u8> {
     craft::ethernet(Mac::SRC, Mac::DST, &packet)
 }
 
-/// Whether the kernel programs see a tunnel that they do not take apart where replay finds RoCE: they
+/// True if the kernel programs see a tunnel that they do not take apart where replay finds RoCE: they
 /// go through one VXLAN, GRE or ERSPAN, replay through four tunnels of any kind.
 #[must_use]
 pub fn is_deep(frame: &[u8]) -> bool {

@@ -9,17 +9,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use rocescope::host::netns::NetNs;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::oracle::binary;
 use crate::schema;
 
-/// How long anything may take on a slow machine under load.
+/// Longest time that anything may take on a slow machine under load.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// The user and group that may do nothing.
 const NOBODY: u32 = 65534;
 
-/// What a program wrote so far, and whether that is all.
+/// Output of a program so far, and a mark at its end.
 #[derive(Clone, Debug, Default)]
 struct Written(Arc<(Mutex<Bytes>, Condvar)>);
 
@@ -71,7 +72,7 @@ impl Written {
     }
 }
 
-/// How to start it.
+/// Options of a start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Start<'a> {
     /// In which network namespace; `None` for that of the test.
@@ -108,7 +109,7 @@ impl Ended {
     /// The one JSON report on standard output.
     ///
     /// # Errors
-    /// When there is anything else.
+    /// Fails if there is anything else.
     pub fn report(&self) -> Result<Value> {
         schema::read(&self.out).with_context(|| format!("no report; it said: {}", self.err))
     }
@@ -116,7 +117,7 @@ impl Ended {
     /// The reports of `--output jsonl`, one per line.
     ///
     /// # Errors
-    /// When a line is none.
+    /// Fails if a line is none.
     pub fn lines(&self) -> Result<Vec<Value>> {
         self.out.lines().map(schema::read).collect()
     }
@@ -138,7 +139,7 @@ impl Program {
     /// Starts rocescope with these arguments.
     ///
     /// # Errors
-    /// When it is not built or cannot be started.
+    /// Fails if it is not built or cannot be started.
     pub fn start(how: Start<'_>, arguments: &[&str]) -> Result<Self> {
         let mut command = if how.capabilities.is_empty() {
             Command::new(binary::path()?)
@@ -169,7 +170,7 @@ impl Program {
     /// Starts `rocescope live` in a namespace, and waits until everything is attached.
     ///
     /// # Errors
-    /// When it ends before.
+    /// Fails if it ends before.
     pub fn live(netns: &NetNs, arguments: &[&str]) -> Result<Self> {
         let start = Start { netns: Some(netns), ..Start::default() };
         Self::watching(start, &[&["live"], arguments].concat())
@@ -178,7 +179,7 @@ impl Program {
     /// The same with more to choose.
     ///
     /// # Errors
-    /// When it ends before.
+    /// Fails if it ends before.
     pub fn watching(how: Start<'_>, arguments: &[&str]) -> Result<Self> {
         let interfaces = arguments.iter().filter(|argument| **argument == "-i").count().max(1);
         let program = Self::start(how, arguments)?;
@@ -198,7 +199,7 @@ impl Program {
     /// Waits until `found` finds something on standard error.
     ///
     /// # Errors
-    /// When it does not in time, or the program ends before.
+    /// Fails if it does not in time, or the program ends before.
     pub fn said<T>(&self, found: impl Fn(&str) -> Option<T>) -> Result<T> {
         let said = || anyhow!("what was waited for was not said, but: {}", self.err.text());
         self.err.wait(found).ok_or_else(said)
@@ -207,7 +208,7 @@ impl Program {
     /// Waits for a report of `--output jsonl` that is as wanted, and gives it.
     ///
     /// # Errors
-    /// When none comes in time, or the program ends before.
+    /// Fails if none comes in time, or the program ends before.
     pub fn reported(&self, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
         let last = |text: &str| -> Option<Value> {
             let (complete, _) = text.rsplit_once('\n')?;
@@ -225,20 +226,15 @@ impl Program {
     /// Sends it a signal.
     ///
     /// # Errors
-    /// When it has ended.
-    pub fn signal(&self, signal: libc::c_int) -> Result<()> {
-        let pid = libc::pid_t::try_from(self.child.id())?;
-        // SAFETY: takes two numbers; the child was not waited for, so the number is still its own.
-        if unsafe { libc::kill(pid, signal) } == 0 {
-            return Ok(());
-        }
-        Err(std::io::Error::last_os_error()).context("rocescope could not be signalled")
+    /// Fails if it has ended.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        kill_process(Pid::from_child(&self.child), signal).context("rocescope could not be signalled")
     }
 
     /// Waits for its end.
     ///
     /// # Errors
-    /// When it does not end in time.
+    /// Fails if it does not end in time.
     pub fn end(mut self) -> Result<Ended> {
         let late = Instant::now() + PATIENCE;
         let status = loop {
@@ -259,16 +255,16 @@ impl Program {
     /// Interrupts it as Ctrl-C does, and waits for its end.
     ///
     /// # Errors
-    /// When it does not end in time.
+    /// Fails if it does not end in time.
     pub fn interrupt(self) -> Result<Ended> {
-        self.signal(libc::SIGINT)?;
+        self.signal(Signal::INT)?;
         self.end()
     }
 
     /// Runs it to its end.
     ///
     /// # Errors
-    /// When it does not end in time.
+    /// Fails if it does not end in time.
     pub fn run(how: Start<'_>, arguments: &[&str]) -> Result<Ended> {
         Self::start(how, arguments)?.end()
     }
@@ -290,7 +286,7 @@ impl Tenant {
     /// Starts it.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// Fails if it cannot be started.
     pub fn of(netns: &NetNs) -> Result<Self> {
         // Waits for the end of its standard input, which comes with the test's own.
         let mut command = Command::new("cat");

@@ -13,10 +13,10 @@ pub const PROMPT: &str = "ready>";
 /// Time between two looks at the screen.
 const LOOK: Duration = Duration::from_millis(30);
 
-/// Whether there is tmux. Says so when there is not, and fails where there must be.
+/// True if there is tmux. Says so when there is not, and fails where there must be.
 ///
 /// # Panics
-/// When it is missing and `CI` is `true`.
+/// Panics if it is missing and `CI` is `true`.
 #[must_use]
 pub fn tmux_or_skip(test: &str) -> bool {
     let found = Command::new("tmux").arg("-V").output().is_ok_and(|output| output.status.success());
@@ -38,7 +38,7 @@ impl Terminal {
     /// Opens a terminal of so many columns and lines, and waits for the shell's prompt.
     ///
     /// # Errors
-    /// When tmux or the shell does not start.
+    /// Fails if tmux or the shell does not start.
     pub fn open(columns: u16, lines: u16) -> Result<Self> {
         let terminal = Self { folder: tempfile::tempdir()? };
         let (columns, lines) = (columns.to_string(), lines.to_string());
@@ -58,10 +58,10 @@ impl Terminal {
         Ok(String::from_utf8_lossy(&stdout).into_owned())
     }
 
-    /// What is on the screen, line by line.
+    /// The screen, line by line.
     ///
     /// # Errors
-    /// When the terminal is gone.
+    /// Fails if the terminal is gone.
     pub fn screen(&self) -> Result<String> {
         self.tmux(&["capture-pane", "-p"])
     }
@@ -69,7 +69,7 @@ impl Terminal {
     /// The same with colours, as escape sequences.
     ///
     /// # Errors
-    /// When the terminal is gone.
+    /// Fails if the terminal is gone.
     pub fn colored_screen(&self) -> Result<String> {
         self.tmux(&["capture-pane", "-e", "-p"])
     }
@@ -95,7 +95,7 @@ impl Terminal {
     /// Presses keys, by tmux's names: `a`, `Enter`, `C-z`.
     ///
     /// # Errors
-    /// When the terminal is gone.
+    /// Fails if the terminal is gone.
     pub fn press(&self, keys: &[&str]) -> Result<()> {
         self.tmux(&[&["send-keys"], keys].concat()).map(drop)
     }
@@ -112,7 +112,7 @@ impl Terminal {
     /// Types text as it stands.
     ///
     /// # Errors
-    /// When the terminal is gone.
+    /// Fails if the terminal is gone.
     pub fn type_text(&self, text: &str) -> Result<()> {
         self.tmux(&["send-keys", "-l", text]).map(drop)
     }
@@ -120,7 +120,7 @@ impl Terminal {
     /// Types a command and Enter.
     ///
     /// # Errors
-    /// When the terminal is gone.
+    /// Fails if the terminal is gone.
     pub fn command(&self, text: &str) -> Result<()> {
         self.type_text(text)?;
         self.press(&["Enter"])
@@ -129,7 +129,7 @@ impl Terminal {
     /// The exit status of the shell's last command, once the shell is back.
     ///
     /// # Errors
-    /// When the shell does not answer.
+    /// Fails if the shell does not answer.
     pub fn status(&self) -> Result<String> {
         // In two parts, so that the command itself does not look like its answer.
         self.command("echo the-status'='$?'.'")?;
@@ -145,7 +145,7 @@ impl Terminal {
     /// Writes the terminal's settings to a file and reads it.
     ///
     /// # Errors
-    /// When the shell does not answer.
+    /// Fails if the shell does not answer.
     pub fn settings(&self, file: &Path) -> Result<String> {
         self.command(&format!("stty -a > {0}.new && mv {0}.new {0}", file.display()))?;
         let late = Instant::now() + PATIENCE;
@@ -161,7 +161,7 @@ impl Terminal {
     /// Makes the terminal another size.
     ///
     /// # Errors
-    /// When the terminal is gone.
+    /// Fails if the terminal is gone.
     pub fn resize(&self, columns: u16, lines: u16) -> Result<()> {
         self.tmux(&["resize-window", "-x", &columns.to_string(), "-y", &lines.to_string()]).map(drop)
     }
@@ -169,7 +169,7 @@ impl Terminal {
     /// The device of the terminal, by which others can write to it.
     ///
     /// # Errors
-    /// When the terminal is gone.
+    /// Fails if the terminal is gone.
     pub fn device(&self) -> Result<PathBuf> {
         Ok(PathBuf::from(self.tmux(&["display-message", "-p", "#{pane_tty}"])?.trim()))
     }
@@ -177,16 +177,16 @@ impl Terminal {
     /// Clicks with the left button at a column and line, both from 0, as a terminal reports it (SGR).
     ///
     /// # Errors
-    /// When the terminal is gone.
+    /// Fails if the terminal is gone.
     pub fn click(&self, column: usize, line: usize) -> Result<()> {
         let (column, line) = (column + 1, line + 1);
         self.type_text(&format!("\u{1b}[<0;{column};{line}M\u{1b}[<0;{column};{line}m"))
     }
 
-    /// Whether the alternate screen is shown, and whether the cursor is visible.
+    /// Visibility of the alternate screen and of the cursor.
     ///
     /// # Errors
-    /// When the terminal is gone.
+    /// Fails if the terminal is gone.
     pub fn modes(&self) -> Result<(bool, bool)> {
         let text = self.tmux(&["display-message", "-p", "#{alternate_on} #{cursor_flag}"])?;
         Ok((text.starts_with('1'), text.trim().ends_with('1')))

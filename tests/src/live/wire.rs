@@ -14,15 +14,15 @@ const BURST: usize = 64;
 const VXLAN_ID: u16 = 1;
 const VXLAN_LINK: u16 = 3;
 const VXLAN_PORT: u16 = 15;
-/// How long a burst may take on a machine that is busy with other things.
+/// Longest time of a burst on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Two namespaces, and nothing in them but what a test makes.
 #[derive(Debug)]
 pub struct World {
-    /// Where the program watches.
+    /// The namespace in which the program watches.
     pub near: NetNs,
-    /// Where traffic comes from and goes to.
+    /// The namespace at the other end of the traffic.
     pub far: NetNs,
 }
 
@@ -46,7 +46,7 @@ impl std::fmt::Debug for Link {
     }
 }
 
-/// What the kernel counts on an interface.
+/// The kernel's counters of an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Packets received.
@@ -57,7 +57,7 @@ pub struct Counted {
     pub receive_drops: u64,
     /// Dropped instead of being sent.
     pub send_drops: u64,
-    /// How many asked for promiscuous mode.
+    /// Number of users of promiscuous mode.
     pub promiscuity: u32,
 }
 
@@ -107,7 +107,7 @@ impl Counters {
     }
 }
 
-/// What became of frames that were sent.
+/// Fate of frames that were sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Frames sent.
@@ -120,7 +120,7 @@ impl World {
     /// Two empty namespaces.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// Fails if the kernel refuses.
     pub fn new() -> Result<Self> {
         Ok(Self { near: NetNs::anonymous()?, far: NetNs::anonymous()? })
     }
@@ -128,7 +128,7 @@ impl World {
     /// A world with one link, `near0`.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// Fails if the kernel refuses.
     pub fn with_link(mtu: u32) -> Result<(Self, Link)> {
         let world = Self::new()?;
         let link = world.link("near0", mtu)?;
@@ -138,7 +138,7 @@ impl World {
     /// Adds a link; its far end has the same name with `peer-` before it.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// Fails if the kernel refuses.
     pub fn link(&self, name: &str, mtu: u32) -> Result<Link> {
         let far_name = format!("peer-{name}");
         let near_end = VethEnd { netns: &self.near, name, mac: Some([2, 0, 0, 0, 0, 1]) };
@@ -157,7 +157,7 @@ impl World {
     /// Makes an interface of a kind in the watched namespace, on top of `lower` if given.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// Fails if the kernel refuses.
     pub fn add(&self, kind: &str, name: &str, lower: Option<u32>) -> Result<u32> {
         let (create, exclusive) = (libc::NLM_F_CREATE as u16, libc::NLM_F_EXCL as u16);
         let mut request = Request::new(libc::RTM_NEWLINK, create | exclusive, &LinkHeader::default().bytes())
@@ -184,7 +184,7 @@ impl World {
     /// Makes `port` a member of bridge `master`.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// Fails if the kernel refuses.
     pub fn enslave(&self, port: u32, master: u32) -> Result<()> {
         let header = LinkHeader { index: port, ..LinkHeader::default() };
         let request = Request::new(libc::RTM_NEWLINK, 0, &header.bytes()).attr_u32(libc::IFLA_MASTER, master);
@@ -196,7 +196,7 @@ impl World {
     /// the way.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// Fails if the kernel refuses.
     pub fn shrink(&self, link: &Link, mtu: u32) -> Result<()> {
         Ok(self.near.run(|| veth::set_mtu(link.index, mtu))??)
     }
@@ -204,7 +204,7 @@ impl World {
     /// Deletes an interface of the watched namespace.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// Fails if the kernel refuses.
     pub fn delete(&self, index: u32) -> Result<()> {
         let header = LinkHeader { index, ..LinkHeader::default() };
         let request = Request::new(libc::RTM_DELLINK, 0, &header.bytes());
@@ -217,7 +217,7 @@ impl Link {
     /// The counters of the near end.
     ///
     /// # Errors
-    /// When the interface is gone.
+    /// Fails if the interface is gone.
     pub fn near_counted(&mut self) -> Result<Counted> {
         self.near_counters.read()
     }
@@ -225,7 +225,7 @@ impl Link {
     /// The counters of the far end.
     ///
     /// # Errors
-    /// When the interface is gone.
+    /// Fails if the interface is gone.
     pub fn far_counted(&mut self) -> Result<Counted> {
         self.far_counters.read()
     }
@@ -234,7 +234,7 @@ impl Link {
     /// Returns when all have.
     ///
     /// # Errors
-    /// When the kernel does not take a frame, or frames neither arrive nor are dropped in time.
+    /// Fails if the kernel does not take a frame, or frames neither arrive nor are dropped in time.
     pub fn receive(&mut self, frames: &[Vec<u8>]) -> Result<Sent> {
         let (near, far) = (self.near_counted()?, self.far_counted()?);
         let mut sent = Sent::default();
@@ -262,7 +262,7 @@ impl Link {
     /// Sends frames out of the watched namespace.
     ///
     /// # Errors
-    /// When the kernel does not take a frame.
+    /// Fails if the kernel does not take a frame.
     pub fn transmit(&mut self, frames: &[Vec<u8>]) -> Result<Sent> {
         for frame in frames {
             self.near.send(frame).with_context(|| format!("a frame of {} bytes", frame.len()))?;
@@ -274,7 +274,7 @@ impl Link {
     /// Sends frames towards the watched namespace without regard to what the link can take.
     ///
     /// # Errors
-    /// When the kernel does not take a frame.
+    /// Fails if the kernel does not take a frame.
     pub fn flood(&mut self, frames: &[Vec<u8>], times: usize) -> Result<Sent> {
         let before = self.far_counted()?;
         for frame in std::iter::repeat_n(frames, times).flatten() {

@@ -33,7 +33,7 @@ struct Plan(FloodPlan);
 // SAFETY: integers without padding.
 unsafe impl Pod for Plan {}
 
-/// What a flood is made of.
+/// Kind of packets of a flood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// WRITE MIDDLE, 1024 bytes of payload.
@@ -55,16 +55,16 @@ impl Kind {
     }
 }
 
-/// What a flood does.
+/// Parameters of a flood.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// What its frames are.
+    /// Its packets.
     pub kind: Kind,
     /// Queue pairs that have turns.
     pub flows: u32,
     /// One frame of so many goes to a queue pair that had none before; 0 for none.
     pub scan_every: u32,
-    /// Whether the packets of a queue pair all have the same PSN, see [`FloodPlan::hold_psn`].
+    /// True if the packets of a queue pair all have the same PSN, see [`FloodPlan::hold_psn`].
     pub hold_psn: bool,
 }
 
@@ -87,7 +87,7 @@ impl Flood {
     /// A flood out of the interface with this index in this namespace.
     ///
     /// # Errors
-    /// When the kernel refuses the generator.
+    /// Fails if the kernel refuses the generator.
     pub fn new(netns: &NetNs, interface: u32, wanted: Wanted) -> Result<Self> {
         let mut programs = machine::programs(1, true)?;
         let program = programs.xdp(PROGRAM)?;
@@ -111,7 +111,7 @@ impl Flood {
     /// Moves the calling thread to the namespace of the interface, where [`Self::send`] works.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// Fails if the kernel refuses.
     pub fn enter(&self) -> Result<()> {
         Ok(self.netns.enter()?)
     }
@@ -150,10 +150,10 @@ impl Flood {
         }
     }
 
-    /// How many frames were made so far, and how many of them went to new queue pairs.
+    /// Frames made so far, and how many of them went to new queue pairs.
     ///
     /// # Errors
-    /// When the map cannot be read.
+    /// Fails if the map cannot be read.
     pub fn made(&self) -> Result<(u64, u64)> {
         let Plan(plan) = self.plan.get(&0, 0)?;
         Ok((plan.frames, plan.frames - plan.known))

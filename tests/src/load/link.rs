@@ -1,13 +1,14 @@
 //! The link that a flood goes through.
 
 use std::fs;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::AsRawFd as _;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use rocescope::host::netns::NetNs;
 use rocescope::host::sysfs::SysRoot;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::flood::Flood;
 use super::usage;
@@ -31,10 +32,10 @@ pub struct FloodLink {
     /// The index of the far end, in its own namespace.
     pub far: u32,
     /// The kernel threads that may work for the receiving end.
-    pub threads: Vec<libc::pid_t>,
+    pub threads: Vec<i32>,
 }
 
-/// Where the receiving end does its work.
+/// CPU of the receiving end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receiver {
     /// On the sender's CPU, a batch after each batch that is sent: no frame is dropped.
@@ -47,7 +48,7 @@ impl FloodLink {
     /// Makes it.
     ///
     /// # Errors
-    /// When the kernel refuses, or this host cannot receive on a CPU of its own.
+    /// Fails if the kernel refuses, or this host cannot receive on a CPU of its own.
     pub fn new(receiver: Receiver) -> Result<Self> {
         let world = World::new()?;
         // A name of its own: by it the kernel's thread is found, and that of an earlier link may linger.
@@ -59,7 +60,7 @@ impl FloodLink {
         world.near.run(|| poll(&name))??;
         let cpus = usage::cpus()?;
         let threads = match receiver {
-            // What does not get its turn behind a batch is left to this thread.
+            // This thread takes the frames that a batch leaves.
             Receiver::SameCpu => usage::named(&format!("ksoftirqd/{}", cpus.first().context("no CPU")?)),
             Receiver::OwnCpu => move_to(&world.near, &name, *cpus.get(1).context("there is only one CPU")?)?,
         };
@@ -68,10 +69,10 @@ impl FloodLink {
 }
 
 impl FloodLink {
-    /// What the near end counted since `before`, once all frames of a flood have arrived or were dropped.
+    /// Counters of the near end since `before`, once all frames of a flood have arrived or were dropped.
     ///
     /// # Errors
-    /// When some do neither in time.
+    /// Fails if some do neither in time.
     pub fn arrived(&mut self, before: Counted, flood: &Flood) -> Result<Counted> {
         let (made, _) = flood.made()?;
         let late = Instant::now() + PATIENCE;
@@ -88,13 +89,7 @@ impl FloodLink {
 
 /// Switches generic receive offload on.
 fn poll(name: &str) -> Result<()> {
-    // SAFETY: takes three numbers.
-    let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(std::io::Error::last_os_error()).context("no socket");
-    }
-    // SAFETY: the descriptor is new and belongs to nobody else.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     let mut command = [ETHTOOL_SGRO, 1];
     // SAFETY: all-zero bytes are a valid value of this structure of integers and a union.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -110,7 +105,7 @@ fn poll(name: &str) -> Result<()> {
 }
 
 /// Lets a kernel thread receive, on that CPU.
-fn move_to(near: &NetNs, name: &str, cpu: usize) -> Result<Vec<libc::pid_t>> {
+fn move_to(near: &NetNs, name: &str, cpu: usize) -> Result<Vec<i32>> {
     near.run(|| -> Result<()> {
         let root = SysRoot::of_this_thread()?;
         let file = root.join(format!("class/net/{name}/threaded"));

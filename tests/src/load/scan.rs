@@ -33,7 +33,7 @@ fn to_qp(qp: u32) -> Vec<u8> {
     frame
 }
 
-/// What the table and the scan were like while the known flow was measured.
+/// State of the table and of the scan while the known flow is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Quiet,
@@ -149,7 +149,7 @@ fn complete(programs: &mut Programs, new: u32) -> Result<()> {
     Ok(())
 }
 
-/// What a watching rocescope made of a scan.
+/// Result of a run of rocescope during a scan.
 #[derive(Clone, Copy, Debug)]
 pub struct Watched {
     /// New flows a second.
@@ -169,7 +169,7 @@ pub struct Watched {
 /// Scans a link under rocescope's eyes for so long; every second packet is one of 64 known flows.
 ///
 /// # Errors
-/// When something is refused, or the totals do not come out even.
+/// Fails if something is refused, or the totals do not come out even.
 pub fn watched(time: Duration, options: &[&str]) -> Result<Watched> {
     /// Time between two bursts, and what is sent in one.
     const TURN: Duration = Duration::from_millis(200);
@@ -241,7 +241,7 @@ fn even(report: &Value, received: u64) -> Result<(u64, u64)> {
 /// Both measurements, and their tables.
 ///
 /// # Errors
-/// When something is refused, or does not come out even.
+/// Fails if something is refused, or does not come out even.
 pub fn bench(rounds: usize, time: Duration) -> Result<()> {
     println!("\nnew flows at {RATE} a second");
     if usage::cpus()?.len() > 1 {

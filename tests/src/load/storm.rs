@@ -16,10 +16,10 @@ use crate::live::program::{PATIENCE, Program};
 const FLOWS: u32 = 64;
 /// Between two reports.
 const INTERVAL: &str = "100ms";
-/// How long the first reports or screens may take.
+/// Longest time until the first reports or screens.
 const START: Duration = Duration::from_millis(500);
 
-/// How rocescope is looked at meanwhile.
+/// Output of rocescope meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
     /// A report ten times a second: events are read for connection management alone.
@@ -78,7 +78,7 @@ impl Watching {
 /// Floods a link with NAKs for so long.
 ///
 /// # Errors
-/// When something is refused, or a packet or an event is not accounted for.
+/// Fails if something is refused, or a packet or an event is not accounted for.
 pub fn run(view: View, time: Duration) -> Result<Run> {
     let mut bench = FloodLink::new(Receiver::SameCpu)?;
     let watching = Watching::new(view, &bench.world.near, &bench.link.name)?;

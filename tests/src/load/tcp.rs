@@ -13,7 +13,7 @@ const BYTES: u64 = 2 << 30;
 /// Every hook in turn, round after round, and a table of medians.
 ///
 /// # Errors
-/// When a connection fails or the program does not start.
+/// Fails if a connection fails or the program does not start.
 pub fn bench(rounds: usize) -> Result<()> {
     let hooks: [(&str, Option<&[&str]>); 4] = [
         ("nothing", None),

@@ -1,4 +1,4 @@
-//! How much of a flood gets through with nothing, an empty program and rocescope at the receiving end.
+//! Rate of a flood with nothing, an empty program and rocescope at the receiving end.
 
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ const FLOWS: u32 = 64;
 /// Frames in front of each measurement, for caches, pages and the table of flows.
 const WARM_UP: u32 = 50_000;
 
-/// What is at the receiving end.
+/// State of the receiving end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Nothing.
@@ -40,7 +40,7 @@ impl State {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Nothing, Self::EmptyXdp, Self::Xdp, Self::EmptyTc, Self::Tc];
 
-    /// How it is called in the table.
+    /// Its name in the table.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -124,7 +124,7 @@ impl Attached {
 /// Floods a link for about so long.
 ///
 /// # Errors
-/// When something is refused, or rocescope counted other packets than the interface.
+/// Fails if something is refused, or rocescope counted other packets than the interface.
 pub fn run(at: Receiver, state: State, time: Duration) -> Result<Run> {
     let mut bench = FloodLink::new(at)?;
     let attached = Attached::new(state, &bench)?;
@@ -158,7 +158,7 @@ pub fn run(at: Receiver, state: State, time: Duration) -> Result<Run> {
     })
 }
 
-/// What was sent, and what it took.
+/// Packets sent, and the time they took.
 struct Spent {
     frames: u64,
     seconds: f64,
@@ -202,7 +202,7 @@ fn send(
     })
 }
 
-/// What a thread came to.
+/// Result of a thread.
 pub(super) fn joined<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
     thread.join().map_err(|_| anyhow!("a thread of the measurement has panicked"))?
 }

@@ -58,7 +58,7 @@ pub struct Flow {
     mixed: BTreeSet<&'static str>,
 }
 
-/// What a flow shows of its first packet.
+/// Properties that a flow takes from its first packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Setting {
     vlan: Option<u64>,
@@ -78,7 +78,7 @@ impl Account {
     /// Accounts capture files, each a link of its own, in the order given.
     ///
     /// # Errors
-    /// When tshark fails, or leaves out a field that a frame must have.
+    /// Fails if tshark fails, or leaves out a field that a frame must have.
     pub fn of_files(captures: &[PathBuf]) -> Result<Self> {
         let mut account = Self::default();
         for capture in captures {

@@ -12,7 +12,7 @@ use crate::schema;
 /// The program to test: `ROCESCOPE_BIN`, else the one built next to the running test.
 ///
 /// # Errors
-/// When there is none.
+/// Fails if there is none.
 pub fn path() -> Result<PathBuf> {
     if let Some(chosen) = std::env::var_os("ROCESCOPE_BIN") {
         let chosen = PathBuf::from(chosen);
@@ -37,7 +37,7 @@ pub fn path() -> Result<PathBuf> {
 /// The JSON report of `rocescope replay` over capture files, as it stands on standard output.
 ///
 /// # Errors
-/// When the program is missing, fails, or prints something other than a report as docs/report.schema.json has it.
+/// Fails if the program is missing, fails, or prints something other than a report as docs/report.schema.json has it.
 pub fn replay<I, S>(captures: &[PathBuf], options: I) -> Result<Value>
 where
     I: IntoIterator<Item = S>,

@@ -1,4 +1,4 @@
-//! Where the captures are.
+//! The captures of the tests.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ pub fn folder() -> PathBuf {
 /// All captures of the tests, in the order of their paths.
 ///
 /// # Errors
-/// When the folder cannot be read.
+/// Fails if the folder cannot be read.
 pub fn own() -> Result<Vec<PathBuf>> {
     beneath(&folder())
 }
@@ -21,7 +21,7 @@ pub fn own() -> Result<Vec<PathBuf>> {
 /// All captures below the folder named by `ROCESCOPE_CAPTURES`; none when it is not set.
 ///
 /// # Errors
-/// When that folder cannot be read.
+/// Fails if that folder cannot be read.
 pub fn further() -> Result<Vec<PathBuf>> {
     std::env::var_os("ROCESCOPE_CAPTURES").map_or(Ok(Vec::new()), |folder| beneath(Path::new(&folder)))
 }
@@ -64,7 +64,7 @@ pub struct Plain {
 /// Reads a plain pcap file; `None` when it is of another kind (pcapng, gzip).
 ///
 /// # Errors
-/// When the file cannot be read, or ends within a record.
+/// Fails if the file cannot be read, or ends within a record.
 pub fn plain(path: &Path) -> Result<Option<Plain>> {
     let file = std::fs::read(path).with_context(|| path.display().to_string())?;
     let big = match file.get(..4) {

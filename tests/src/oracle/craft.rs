@@ -9,7 +9,7 @@
 
 use super::icrc;
 
-/// What a crafted RoCE packet is made of; [`Roce::default`] is an RC SEND ONLY without payload.
+/// Fields of a crafted RoCE packet; [`Roce::default`] is an RC SEND ONLY without payload.
 #[derive(Debug, Clone)]
 pub struct Roce {
     /// Opcode.

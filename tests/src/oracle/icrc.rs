@@ -55,7 +55,7 @@ pub fn icrc(packet: &[u8], grh: bool) -> Option<u32> {
     Some(crc32(&covered))
 }
 
-/// Whether the last four bytes of `packet` (which ends with its ICRC) are the ICRC of the rest.
+/// True if the last four bytes of `packet` (which ends with its ICRC) are the ICRC of the rest.
 #[must_use]
 pub fn holds(packet: &[u8], grh: bool) -> Option<bool> {
     let (covered, stored) = packet.split_at_checked(packet.len().checked_sub(4)?)?;

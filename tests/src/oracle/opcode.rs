@@ -3,7 +3,7 @@
 //! Names follow the Linux kernel's `ib_pack.h` without its `IB_OPCODE_` prefix. XRC, which that
 //! header does not list, is named like RC. This table is written apart from the product's own.
 
-/// What follows the Base Transport Header, and what the accounting may claim about the packet.
+/// Meaning of an opcode: the headers behind the Base Transport Header, and the role of the packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a property of its own, read by name")]
 pub struct Opcode {
@@ -11,7 +11,7 @@ pub struct Opcode {
     pub name: String,
     /// Bytes of extended headers between BTH and payload; `None` when the chain is not known.
     pub extended: Option<u64>,
-    /// Which of the two sequences of packet sequence numbers it belongs to.
+    /// The sequence of packet sequence numbers that it belongs to.
     pub sequence: Option<Sequence>,
     /// Offset of the AETH behind the BTH, for opcodes that carry one.
     pub aeth: Option<usize>,

@@ -24,11 +24,11 @@ pub struct Frame {
     pub len: u64,
     /// Link within the capture: empty, or `:in`, `:if3:out`, `:eth0`.
     pub link_suffix: String,
-    /// What is in it.
+    /// Its content.
     pub content: Content,
 }
 
-/// What a frame is to the accounting.
+/// Class of a frame in the accounting.
 #[derive(Debug)]
 pub enum Content {
     /// A RoCE packet.
@@ -52,7 +52,7 @@ pub struct Packet {
     pub roce_version: u64,
     /// Number of the opcode.
     pub code: u8,
-    /// What the opcode means.
+    /// Meaning of the opcode.
     pub opcode: Opcode,
     /// Destination QP number.
     pub dest_qp: u64,
@@ -93,7 +93,7 @@ pub enum Cm {
     Rep(u64, u64),
 }
 
-/// How often each layer occurs above the one looked at: the index into tshark's lists of values.
+/// Number of occurrences of each layer above this one: the index into tshark's lists of values.
 #[derive(Debug, Default)]
 struct Above {
     ip: usize,
@@ -117,7 +117,7 @@ struct Above {
 /// Reads one row.
 ///
 /// # Errors
-/// When tshark left out a field that every such frame has.
+/// Fails if tshark left out a field that every such frame has.
 pub fn decode(row: &Row) -> Result<Frame> {
     let number = row.text("frame.number", 0).unwrap_or("?");
     Ok(Frame {

@@ -8,7 +8,7 @@ const WINDOW: u32 = 65_536;
 pub struct Tracker {
     /// Sequence number of the first packet.
     pub first: u32,
-    /// What the next new packet should carry, or the upper end of what it may carry.
+    /// PSN of the next new packet, or the highest that it may have.
     pub expected: u32,
     /// Packets that went back behind `expected`.
     pub repeats: u64,
@@ -18,11 +18,11 @@ pub struct Tracker {
     pub missing: u64,
     /// Jumps too far to be either.
     pub restarts: u64,
-    /// How far below `expected` the next packet may lie and still be in order.
+    /// Distance below `expected` within which the next packet is still in order.
     slack: u32,
 }
 
-/// How many sequence numbers a packet uses.
+/// The number of sequence numbers a packet uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Span {
     /// Exactly so many.

@@ -88,7 +88,7 @@ const KEPT: [&str; 19] = [
     "null",
 ];
 
-/// What tshark says about one frame.
+/// tshark's dissection of one frame.
 #[derive(Debug)]
 pub struct Row {
     values: HashMap<&'static str, Vec<String>>,
@@ -130,7 +130,7 @@ impl Row {
     /// Time of the frame in nanoseconds of Unix time.
     ///
     /// # Errors
-    /// When tshark printed something other than seconds and a fraction.
+    /// Fails if tshark printed something other than seconds and a fraction.
     pub fn time_ns(&self) -> Result<u64> {
         let text = self.text("frame.time_epoch", 0).context("tshark gave a frame no time")?;
         let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -141,10 +141,10 @@ impl Row {
     }
 }
 
-/// Whether tshark can be run here.
+/// True if tshark can be run here.
 ///
 /// # Errors
-/// When it cannot while `CI=true`: there, tests that silently check nothing are a fault.
+/// Fails if it cannot while `CI=true`: there, tests that silently check nothing are a fault.
 pub fn available() -> Result<bool> {
     if Command::new("tshark").arg("--version").output().is_ok_and(|out| out.status.success()) {
         return Ok(true);
@@ -161,7 +161,7 @@ pub fn available() -> Result<bool> {
 /// All frames of a capture file (pcap, pcapng, also gzip).
 ///
 /// # Errors
-/// When tshark fails or its output does not have the shape asked for.
+/// Fails if tshark fails or its output does not have the shape asked for.
 pub fn read(capture: &Path) -> Result<Vec<Row>> {
     let mut command = isolated()?;
     command.arg("-n").arg("-r").arg(capture);

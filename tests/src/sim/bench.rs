@@ -69,7 +69,8 @@ pub fn run(scenarios: &[Scenario], options: &Options) -> Result<Vec<Outcome>> {
                 while let Some((scenario, seed)) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let judgement = one(scenario, *seed, options)
                         .unwrap_or_else(|error| Judgement::failed(format!("{error:#}")));
-                    let outcome = Outcome { name: scenario.name, kind: scenario.kind, seed: *seed, judgement };
+                    let outcome =
+                        Outcome { name: scenario.name, kind: scenario.kind, seed: *seed, judgement };
                     if let Ok(mut outcomes) = outcomes.lock() {
                         outcomes.push(outcome);
                     }
@@ -130,7 +131,8 @@ pub fn report(rocescope: &Path, run: &Run, folder: &Path) -> Result<Value> {
     if !status.success() {
         bail!("replay ended with {status}: {}", std::fs::read_to_string(&errors)?.trim());
     }
-    serde_json::from_reader(std::io::BufReader::new(File::open(&out)?)).context("replay printed no JSON report")
+    serde_json::from_reader(std::io::BufReader::new(File::open(&out)?))
+        .context("replay printed no JSON report")
 }
 
 /// Totals of a set of runs.
@@ -168,7 +170,10 @@ pub fn print(outcomes: &[Outcome]) {
         let verdict = outcome.judgement.verdict.to_string();
         *kinds.entry(outcome.kind).or_default().entry(verdict).or_default() += 1;
     }
-    println!("\n{:18} {:>7} {:>7} {:>12} {:>12} {:>7}", "kind", "right", "missed", "wrong place", "false alarm", "failed");
+    println!(
+        "\n{:18} {:>7} {:>7} {:>12} {:>12} {:>7}",
+        "kind", "right", "missed", "wrong place", "false alarm", "failed"
+    );
     for (kind, counts) in kinds {
         let count = |verdict: Verdict| counts.get(&verdict.to_string()).copied().unwrap_or(0);
         let [right, missed, place, alarm, failed] = ALL.map(count);

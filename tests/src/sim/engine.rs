@@ -1,7 +1,7 @@
 //! The discrete-event simulation: integer nanoseconds, a queue of events, and everything that they change.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 
 use super::channel::Channel;
 use super::frame::Addr;
@@ -67,8 +67,9 @@ pub(crate) struct Host {
 /// Counts of what really happened, for the truth.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
-    /// Packets that the fabric lost: time, channel, source, destination, queue pair, PSN.
-    pub(crate) lost: Vec<Lost>,
+    /// RoCE packets that the fabric lost, and of these requests and READ responses.
+    pub(crate) lost: u64,
+    pub(crate) lost_data: u64,
     pub(crate) timeouts: u64,
     pub(crate) died: Vec<usize>,
     pub(crate) marked: u64,
@@ -77,21 +78,14 @@ pub(crate) struct Facts {
     pub(crate) longest_ack_ns: Vec<u64>,
 }
 
-/// A packet that the fabric lost.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Lost {
-    pub(crate) ns: u64,
-    pub(crate) src: usize,
-    pub(crate) dst: usize,
-    pub(crate) data: bool,
-}
-
 /// Everything that is simulated.
 pub(crate) struct World {
     pub(crate) now: u64,
     pub(crate) end: u64,
+    /// Bytes that taps keep of a frame.
+    pub(crate) snap: u32,
     queue: BinaryHeap<Reverse<(u64, u64)>>,
-    events: std::collections::HashMap<u64, Event>,
+    events: HashMap<u64, Event>,
     sequence: u64,
     pub(crate) rng: Rng,
     pub(crate) hosts: Vec<Host>,
@@ -108,8 +102,9 @@ impl World {
         Self {
             now: 0,
             end: u64::MAX,
+            snap: 128,
             queue: BinaryHeap::new(),
-            events: std::collections::HashMap::new(),
+            events: HashMap::new(),
             sequence: 0,
             rng: Rng::new(seed),
             hosts: Vec::new(),

@@ -51,13 +51,7 @@ fn roce_len(packet: &Packet) -> u32 {
 }
 
 /// Appends the frame's first `snap` bytes to `out`.
-pub(crate) fn write(
-    packet: &Packet,
-    ends: (Addr, Addr),
-    layer: Layer,
-    snap: u32,
-    out: &mut Vec<u8>,
-) -> u32 {
+pub(crate) fn write(packet: &Packet, ends: (Addr, Addr), layer: Layer, snap: u32, out: &mut Vec<u8>) -> u32 {
     let (start, len) = (out.len(), wire_len(packet, ends, layer));
     match packet.body {
         Body::Pfc { priority, quanta } => pfc(packet.src, priority, quanta, out),
@@ -125,7 +119,8 @@ fn ip(packet: &Packet, ends: (Addr, Addr), upper: u32, out: &mut Vec<u8>) {
             out.extend([0x40, 0, packet.ttl, 17, 0, 0]);
             out.extend(src);
             out.extend(dst);
-            let words = out[start..].chunks_exact(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]])));
+            let words =
+                out[start..].chunks_exact(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]])));
             let mut sum: u32 = words.sum();
             while sum > 0xFFFF {
                 sum = (sum & 0xFFFF) + (sum >> 16);
@@ -220,9 +215,10 @@ fn icrc(packet: &[u8], v6: bool) -> u32 {
     // UDP checksum; FECN, BECN and reserved bits of the BTH.
     head[8 + ip + 6..8 + ip + 8].fill(0xFF);
     head[8 + ip + 12] = 0xFF;
-    !head[..8 + len].iter().chain(&packet[len..]).fold(u32::MAX, |crc, byte| {
-        CRC[usize::from(crc as u8 ^ byte)] ^ (crc >> 8)
-    })
+    !head[..8 + len]
+        .iter()
+        .chain(&packet[len..])
+        .fold(u32::MAX, |crc, byte| CRC[usize::from(crc as u8 ^ byte)] ^ (crc >> 8))
 }
 
 /// Table of the reflected CRC-32 of Ethernet.

@@ -186,7 +186,13 @@ impl Collective {
     }
 
     /// Parameter server: member 0 collects from the others by `up`, then sends to them by `down`.
-    pub(crate) fn server(up: &[usize], down: &[usize], chunk: (u64, u32), steps: u64, compute: Compute) -> Self {
+    pub(crate) fn server(
+        up: &[usize],
+        down: &[usize],
+        chunk: (u64, u32),
+        steps: u64,
+        compute: Compute,
+    ) -> Self {
         let collect = Round { sends: Vec::new(), wait: up.len() as u64 };
         let mut rounds = vec![vec![collect, Round { sends: down.to_vec(), wait: 0 }]];
         rounds.extend(up.iter().map(|qp| vec![Round { sends: vec![*qp], wait: 1 }]));
@@ -195,7 +201,8 @@ impl Collective {
 
     fn compute(&mut self, world: &mut World, me: usize, member: usize) {
         let step = self.at[member].0;
-        let mut ns = self.compute.ns + self.compute.growth_ns * step + world.rng.below(self.compute.jitter_ns + 1);
+        let mut ns =
+            self.compute.ns + self.compute.growth_ns * step + world.rng.below(self.compute.jitter_ns + 1);
         if let Some((late, by, steps)) = &self.compute.late
             && *late == member
             && steps.contains(&step)

@@ -62,7 +62,12 @@ impl Lab {
     }
 
     /// The same, true only in a range of the simulation's time.
-    pub(crate) fn expect_during(&mut self, ids: &[&'static str], place: Place, range: (u64, u64)) -> &mut Self {
+    pub(crate) fn expect_during(
+        &mut self,
+        ids: &[&'static str],
+        place: Place,
+        range: (u64, u64),
+    ) -> &mut Self {
         self.truth.expected.push(Expected::new(ids, place).during(range.0, range.1));
         self
     }
@@ -114,12 +119,20 @@ impl Scenario {
     /// # Errors
     /// When a file cannot be written.
     pub fn run(&self, seed: u64, folder: &Path) -> Result<Run> {
-        let mut lab =
-            Lab { world: World::new(seed ^ hash(self.name)), truth: Truth::default(), options: Vec::new() };
+        self.run_with_snap(seed, folder, 128)
+    }
+
+    /// The same with captures that keep `snap` bytes of a frame.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn run_with_snap(&self, seed: u64, folder: &Path, snap: u32) -> Result<Run> {
+        let mut world = World::new(seed ^ hash(self.name));
+        world.snap = snap;
+        let mut lab = Lab { world, truth: Truth::default(), options: Vec::new() };
         (self.build)(&mut lab);
         let Lab { world, mut truth, options } = lab;
-        truth.lost = world.facts.lost.len() as u64;
-        truth.lost_data = world.facts.lost.iter().filter(|lost| lost.data).count() as u64;
+        (truth.lost, truth.lost_data) = (world.facts.lost, world.facts.lost_data);
         (truth.timeouts, truth.marked) = (world.facts.timeouts, world.facts.marked);
         truth.died = world.facts.died.len() as u64;
         let mut files = Vec::new();
@@ -138,7 +151,6 @@ impl Scenario {
 
 /// FNV-1a of a name: scenarios with the same seed differ.
 fn hash(name: &str) -> u64 {
-    name.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
-    })
+    name.bytes()
+        .fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3))
 }

@@ -163,7 +163,7 @@ impl World {
     }
 
     pub(crate) fn add_tap(&mut self, name: &str) -> usize {
-        self.taps.push(Tap::new(name));
+        self.taps.push(Tap::new(name, self.snap));
         self.taps.len() - 1
     }
 

@@ -1,7 +1,7 @@
 //! A host's NIC: picks what leaves, and hands what arrives to its queue pair.
 
 use super::channel::Node;
-use super::engine::{Event, World};
+use super::engine::World;
 use super::packet::{CE, Packet, op};
 use super::qp::Ports;
 
@@ -135,12 +135,6 @@ impl World {
         cnp.tos = CNP_TOS;
         cnp.to_qp = Some(qp.peer);
         self.emit(cnp);
-    }
-
-    /// Sends an answer after the host's reaction time.
-    pub(crate) fn answer(&mut self, packet: Packet) {
-        let at = self.now + self.hosts[packet.src].reaction_ns;
-        self.at(at, Event::Emit(Box::new(packet)));
     }
 
     /// The channel in the direction from one node to another.

@@ -114,9 +114,13 @@ impl Message {
     }
 }
 
-/// A READ that a responder answers.
-#[derive(Clone, Copy, Debug)]
+/// An answer that a responder owes. Answers leave in the order of their requests.
+#[derive(Clone, Debug)]
 pub(crate) struct Answer {
+    /// An ACK, NAK or atomic response; else the responses to a READ.
+    pub(crate) packet: Option<Packet>,
+    /// Not before this time.
+    pub(crate) at: u64,
     pub(crate) start: u64,
     pub(crate) next: u64,
     pub(crate) end: u64,
@@ -167,7 +171,9 @@ pub(crate) struct Qp {
 }
 
 impl Qp {
-    pub(crate) fn new(host: usize, number: u32, peer: usize, set: Settings) -> Self {
+    pub(crate) fn new(host: usize, number: u32, peer: usize, mut set: Settings) -> Self {
+        // A window without a packet that asks for an ACK would wait for the timer.
+        set.ack_every = set.ack_every.min(set.window / 2).max(1);
         let (first, credits) = (set.first_psn, set.buffers);
         Self {
             host,

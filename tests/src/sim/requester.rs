@@ -25,8 +25,13 @@ impl World {
 
     /// The time from which on the queue pair has a packet to send, as far as its window goes.
     pub(crate) fn ready(&self, index: usize) -> Option<u64> {
+        let answer = self.qps[index].answers.front().map(|answer| answer.at);
+        answer.into_iter().chain(self.request_ready(index)).min()
+    }
+
+    fn request_ready(&self, index: usize) -> Option<u64> {
         let qp = &self.qps[index];
-        if !qp.answers.is_empty() || !qp.resend.is_empty() {
+        if !qp.resend.is_empty() {
             return Some(self.now);
         }
         let message = qp.message(qp.next)?;

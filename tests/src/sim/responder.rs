@@ -3,6 +3,7 @@
 use super::engine::{Event, Notice, World};
 use super::packet::{Packet, SYNDROME_ACK, SYNDROME_NAK, SYNDROME_RNR, op};
 use super::qp::{Answer, Ports, Recovery};
+use super::rng::mix;
 
 /// The longest that an ACK is held back.
 const ACK_DELAY_NS: u64 = 20_000;
@@ -53,7 +54,7 @@ impl World {
     fn send_nak(&mut self, index: usize, syndrome: u8) {
         let qp = &self.qps[index];
         let nak = self.response(index, op::ACK, qp.expected, (syndrome, qp.completed));
-        self.answer(nak);
+        self.answer(index, nak);
     }
 
     /// A response packet of the queue pair.
@@ -64,8 +65,10 @@ impl World {
         packet.aeth = aeth;
         packet.tos = qp.set.tos;
         packet.to_qp = Some(qp.peer);
-        let (Ports::One(port) | Ports::Many(port, _)) = qp.set.ports;
-        packet.sport = port;
+        packet.sport = match qp.set.ports {
+            Ports::One(port) => port,
+            Ports::Many(base, count) => base + (mix(psn) % u64::from(count)) as u16,
+        };
         if qp.set.planes > 0 {
             packet.outer = Some((psn % u64::from(qp.set.planes)) as u16);
         }
@@ -106,11 +109,8 @@ impl World {
         qp.expected += packet.span;
         if matches!(
             packet.opcode,
-            op::SEND_LAST
-                | op::SEND_ONLY
-                | op::WRITE_LAST..=op::WRITE_ONLY_IMM
-                | op::READ_REQUEST
-                | op::FETCH_ADD
+            op::SEND_LAST | op::SEND_ONLY | op::WRITE_LAST
+                ..=op::WRITE_ONLY_IMM | op::READ_REQUEST | op::FETCH_ADD
         ) {
             qp.completed += 1;
         }
@@ -146,33 +146,49 @@ impl World {
         self.qps[index].ack_owed = 0;
         let qp = &self.qps[index];
         let ack = self.response(index, op::ACK, qp.expected - 1, (SYNDROME_ACK, qp.completed));
-        self.answer(ack);
+        self.answer(index, ack);
+    }
+
+    /// Sends an answer after the host's reaction time: before data of other queue pairs, and never before the
+    /// responses to an earlier READ.
+    fn answer(&mut self, index: usize, packet: Packet) {
+        let at = self.now + self.hosts[packet.src].reaction_ns;
+        let psn = packet.psn;
+        if self.qps[index].answers.is_empty() {
+            self.at(at, Event::Emit(Box::new(packet)));
+        } else {
+            let answer = Answer { packet: Some(packet), at, start: psn, next: psn, end: psn + 1, len: 0 };
+            self.qps[index].answers.push_back(answer);
+        }
     }
 
     fn atomic(&mut self, index: usize, psn: u64) {
         let ack = self.response(index, op::ATOMIC_ACK, psn, (SYNDROME_ACK, self.qps[index].completed));
-        self.answer(ack);
+        self.answer(index, ack);
     }
 
     /// Queues the responses to a READ; one that begins again replaces what was left of it.
     fn read(&mut self, index: usize, packet: &Packet) {
         let qp = &mut self.qps[index];
-        qp.answers.retain(|answer| answer.start.max(answer.next) < packet.psn && answer.end <= packet.psn);
-        let end = packet.psn + packet.span;
-        qp.answers.push_back(Answer { start: packet.psn, next: packet.psn, end, len: packet.dma_len });
+        let host = qp.host;
+        qp.answers.retain(|answer| answer.packet.is_some() || answer.end <= packet.psn);
+        let (start, end) = (packet.psn, packet.psn + packet.span);
+        // Later than an ACK that is on its way already.
+        let at = self.now + self.hosts[host].reaction_ns + 1;
+        let answer = Answer { packet: None, at, start, next: start, end, len: packet.dma_len };
+        self.qps[index].answers.push_back(answer);
         self.ring(index);
     }
 
-    /// The next READ response.
+    /// The next answer in the queue pair's order, when it is time.
     pub(crate) fn next_answer(&mut self, index: usize) -> Option<Packet> {
-        let qp = &mut self.qps[index];
-        let answer = qp.answers.front_mut()?;
-        let psn = answer.next;
+        let (now, qp) = (self.now, &mut self.qps[index]);
+        let answer = qp.answers.front_mut().filter(|answer| answer.at <= now)?;
+        let (psn, start, end, len, mtu) = (answer.next, answer.start, answer.end, answer.len, qp.set.mtu);
         answer.next += 1;
-        let (Answer { start, end, len, .. }, mtu) = (*answer, qp.set.mtu);
         let last = psn + 1 == end;
-        if last {
-            qp.answers.pop_front();
+        if last && let Some(Answer { packet: Some(packet), .. }) = qp.answers.pop_front() {
+            return Some(packet);
         }
         let opcode = match (psn == start, last) {
             (true, true) => op::READ_ONLY,

@@ -98,7 +98,9 @@ fn is_at(finding: &Value, place: &Place) -> bool {
     let stem = |name: &str| name.split('.').next().unwrap_or(name).to_owned();
     match place {
         Place::Any => true,
-        Place::Host(addr) => ends.contains(&addr.as_str()) || names(title, addr) || names(&text(&finding["evidence"]), addr),
+        Place::Host(addr) => {
+            ends.contains(&addr.as_str()) || names(title, addr) || names(&text(&finding["evidence"]), addr)
+        }
         Place::Pair(a, b) => {
             let all = format!("{title} {}", text(&finding["evidence"]));
             let has = |addr: &String| ends.contains(&addr.as_str()) || names(&all, addr);
@@ -155,7 +157,12 @@ mod tests {
     fn loss() -> Truth {
         let place = Place::Pair("10.0.0.1".into(), "10.0.0.2".into());
         let expected = Expected { window: Some((15, 30)), ..Expected::new(&["loss.before_tap"], place) };
-        Truth { expected: vec![expected], also: vec!["retry.storm"], never: vec!["icrc.errors"], ..Truth::default() }
+        Truth {
+            expected: vec![expected],
+            also: vec!["retry.storm"],
+            never: vec!["icrc.errors"],
+            ..Truth::default()
+        }
     }
 
     #[track_caller]
@@ -171,7 +178,11 @@ mod tests {
         is(&loss(), json!([found, finding("retry.storm", "warning", "a", "b")]), Verdict::Right);
         is(&loss(), json!([]), Verdict::Missed);
         is(&loss(), json!([finding("loss.before_tap", "info", "10.0.0.1", "10.0.0.2")]), Verdict::Missed);
-        is(&loss(), json!([finding("loss.before_tap", "critical", "10.0.0.1", "10.0.0.20")]), Verdict::WrongPlace);
+        is(
+            &loss(),
+            json!([finding("loss.before_tap", "critical", "10.0.0.1", "10.0.0.20")]),
+            Verdict::WrongPlace,
+        );
         is(&loss(), json!([found, finding("entropy.low", "warning", "a", "b")]), Verdict::FalseAlarm);
         is(&loss(), json!([found, finding("icrc.errors", "info", "a", "b")]), Verdict::FalseAlarm);
         is(&loss(), json!([found, finding("mtu.small", "info", "a", "b")]), Verdict::Right);

@@ -1,6 +1,6 @@
 //! Captures: what passes a point of the simulation, as files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::frame::{self, Addr, Layer};
 use super::packet::{Body, CE, Packet, SYNDROME_NAK, SYNDROME_RNR, op};
@@ -50,23 +50,23 @@ pub(crate) struct Tap {
     /// Misses packets at random, in ppm.
     pub(crate) misses_ppm: u32,
     pub(crate) counted: Counted,
-    /// PSNs that passed: the highest, by flow.
-    passed: BTreeMap<(usize, usize, u32), std::collections::BTreeSet<u64>>,
+    /// PSNs that passed, by flow.
+    passed: HashMap<(usize, usize, u32), HashSet<u64>>,
     bytes: Vec<u8>,
 }
 
 impl Tap {
-    pub(crate) fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str, snap: u32) -> Self {
         Self {
             name: name.to_owned(),
-            snap: 128,
+            snap,
             layer: Layer::Ethernet,
             format: Format::Pcap,
             ahead_ns: 0,
             range: (0, u64::MAX),
             misses_ppm: 0,
             counted: Counted::default(),
-            passed: BTreeMap::new(),
+            passed: HashMap::new(),
             bytes: Vec::new(),
         }
     }
@@ -132,8 +132,21 @@ impl Tap {
             Format::Pcap => &[0xA1B2_3C4D, 0x0004_0002, 0, 0, self.snap, link_type],
             // A section without a length; an interface with `if_tsresol` 9, nanoseconds.
             Format::PcapNg => &[
-                0x0A0D_0D0A, 28, 0x1A2B_3C4D, 1, u32::MAX, u32::MAX, 28,
-                1, 32, link_type, self.snap, 0x0001_0009, 9, 0, 32,
+                0x0A0D_0D0A,
+                28,
+                0x1A2B_3C4D,
+                1,
+                u32::MAX,
+                u32::MAX,
+                28,
+                1,
+                32,
+                link_type,
+                self.snap,
+                0x0001_0009,
+                9,
+                0,
+                32,
             ],
         };
         for word in words {

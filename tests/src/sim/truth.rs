@@ -90,7 +90,8 @@ impl Truth {
     /// As written beside the captures.
     #[must_use]
     pub fn json(&self, name: &str, seed: u64) -> Value {
-        let expected = |e: &Expected| json!({ "ids": e.ids, "place": format!("{:?}", e.place), "window_ns": e.window });
+        let expected =
+            |e: &Expected| json!({ "ids": e.ids, "place": format!("{:?}", e.place), "window_ns": e.window });
         let counted = |(file, c): &(String, Counted)| {
             json!({
                 "file": file, "packets": c.packets, "opcodes": c.opcodes, "retransmissions": c.retransmissions,

@@ -1,4 +1,4 @@
-//! What a report says that devices counted by themselves, held against what their driver says over
+//! Counters of devices in a report, compared with those that their driver gives over
 //! `rdma`, what perftest printed, and what was counted from packets.
 
 use anyhow::{Context as _, Result, ensure};
@@ -10,7 +10,7 @@ use super::report::{flow, on_link, used};
 
 /// PSNs count modulo 2^24.
 const PSNS: u64 = 1 << 24;
-/// What `rdma statistic` says of a port beside its counters.
+/// Fields of `rdma statistic` that are no counters.
 const ABOUT: [&str; 3] = ["ifname", "ifindex", "port"];
 
 /// The name in rocescope's vocabulary of what Soft-RoCE counts; others keep the driver's.
@@ -41,7 +41,7 @@ fn entries<'a>(report: &'a Value, end: End, source: &'a str) -> impl Iterator<It
 /// on (`counted`), and nothing else is.
 ///
 /// # Errors
-/// What differs.
+/// The differences.
 pub fn as_the_driver(report: &Value, end: End, counted: &Value) -> Result<()> {
     let mut found = entries(report, end, "sysfs hw_counters");
     let entry =
@@ -70,7 +70,7 @@ pub fn as_the_driver(report: &Value, end: End, counted: &Value) -> Result<()> {
 /// All packets pass the interface here, so that all that the driver carried was seen.
 ///
 /// # Errors
-/// What differs.
+/// The differences.
 pub fn covered(report: &Value, end: End, counted: &Value) -> Result<()> {
     for (direction, name) in [("ingress", "rcvd_pkts"), ("egress", "sent_pkts")] {
         let mut all = report["coverage"].as_array().into_iter().flatten();
@@ -85,12 +85,12 @@ pub fn covered(report: &Value, end: End, counted: &Value) -> Result<()> {
     Ok(())
 }
 
-/// How the queue pairs of a transfer were seen.
+/// Appearance of a transfer's queue pairs in reports.
 #[derive(Debug, Default)]
 pub struct Followed {
-    /// How often one was in a report.
+    /// Number of times that one was in a report.
     pub sightings: usize,
-    /// How many were seen to move.
+    /// Number of those that moved.
     pub moved: usize,
     /// Of each in turn, what changed from report to report: state, PSN, packets counted from PSNs.
     pub steps: Vec<String>,
@@ -100,7 +100,7 @@ pub struct Followed {
 /// are the reports: peer, process and PSNs.
 ///
 /// # Errors
-/// What differs from what perftest printed, from what `rdma resource` showed, or from the packets.
+/// The differences from perftest's output, from `rdma resource`, and from the packets.
 pub fn queue_pairs(reports: &[Value], transfer: &Transferred) -> Result<Followed> {
     let last = reports.last().context("no report")?;
     let name = transfer.wanted.program;
@@ -117,7 +117,7 @@ pub fn queue_pairs(reports: &[Value], transfer: &Transferred) -> Result<Followed
                     .flat_map(|e| e["qps"].as_array().into_iter().flatten());
                 all.find(|qp| qp["lqpn"] == own.0 && qp["rqpn"] == peer.0).cloned()
             };
-            // Where the requester's PSNs begin, which are the responder's too.
+            // First PSN of the requester, which is the responder's too.
             let first = near.1;
             // A requester that repeats takes PSNs back. A responder never does.
             let goes_back = repeated && end == NEAR;
@@ -161,7 +161,7 @@ pub fn queue_pairs(reports: &[Value], transfer: &Transferred) -> Result<Followed
 /// Both ends, with what their drivers counted.
 ///
 /// # Errors
-/// What differs.
+/// The differences.
 pub fn both(report: &Value, counted: &[Value]) -> Result<()> {
     ensure!(report["source"]["kind"] == "mixed", "packets and counters: {}", report["source"]);
     for (end, counted) in ENDS.into_iter().zip(counted) {

@@ -26,7 +26,7 @@ pub struct End {
     mac: &'static str,
 }
 
-/// The end that asks: perftest's client. What is to harm its packets is put on its interface.
+/// The requester: perftest's client. Loss and marking are set up on its interface.
 pub const NEAR: End = End { interface: "h0", device: "rxe0", address: "10.0.0.1", mac: "02:00:00:00:00:01" };
 /// The end that answers.
 pub const FAR: End = End { interface: "h1", device: "rxe1", address: "10.0.0.2", mac: "02:00:00:00:00:02" };
@@ -40,7 +40,7 @@ pub const PATH_MTU: u64 = 1024;
 /// Sets everything up, once.
 ///
 /// # Errors
-/// When the kernel has no Soft-RoCE, or anything else is missing here.
+/// Fails if the kernel has no Soft-RoCE, or anything else is missing here.
 pub fn up() -> Result<()> {
     static UP: OnceLock<std::result::Result<(), String>> = OnceLock::new();
     UP.get_or_init(|| set_up().map_err(|error| format!("{error:#}"))).clone().map_err(|why| anyhow!(why))
@@ -115,7 +115,7 @@ fn commands() -> String {
 /// The place of an end's IPv4 address among its device's GIDs.
 ///
 /// # Errors
-/// When it has none.
+/// Fails if it has none.
 pub fn gid_index(end: End) -> Result<u32> {
     let wanted = end.address.parse::<std::net::Ipv4Addr>()?.to_ipv6_mapped();
     let of = |index: u32| -> Option<std::net::Ipv6Addr> {
@@ -129,7 +129,7 @@ pub fn gid_index(end: End) -> Result<u32> {
 /// The counters of an end's device, as `rdma statistic` shows them.
 ///
 /// # Errors
-/// When it does not.
+/// Fails if it does not.
 pub fn statistic(end: End) -> Result<Value> {
     let port = format!("{}/1", end.device);
     let shown = json("rdma", &["-j", "statistic", "show", "link", &port])?;
@@ -145,7 +145,7 @@ impl Harm {
     /// Adds them.
     ///
     /// # Errors
-    /// When the kernel refuses one.
+    /// Fails if the kernel refuses one.
     pub fn add(disciplines: &[&str]) -> Result<Self> {
         let harm = Self(());
         for discipline in disciplines {
@@ -155,10 +155,10 @@ impl Harm {
         Ok(harm)
     }
 
-    /// What the discipline of this kind counted, as `tc -s` shows it.
+    /// Counters of the discipline of this kind, as `tc -s` shows them.
     ///
     /// # Errors
-    /// When there is none.
+    /// Fails if there is none.
     pub fn counted(&self, kind: &str) -> Result<Value> {
         let shown = json("tc", &["-s", "-j", "qdisc", "show", "dev", NEAR.interface])?;
         let all = shown.as_array().cloned().unwrap_or_default();

@@ -8,7 +8,7 @@ use super::lab::{End, FAR, NEAR, PATH_MTU, gid_index};
 use super::qps::{self, Qp};
 use super::tool::{Tool, wait_for};
 
-/// Which program, and what it transfers.
+/// The program, and the transfer.
 #[derive(Clone, Copy, Debug)]
 pub struct Transfer {
     /// `ib_write_bw` …
@@ -21,14 +21,14 @@ pub struct Transfer {
     pub size: u64,
     /// Traffic class of its packets.
     pub traffic_class: u64,
-    /// Whether each message waits for the one before it.
+    /// True if each message waits for the one before it.
     pub one_by_one: bool,
 }
 
-/// What both ends of a transfer said.
+/// Output of both ends of a transfer.
 #[derive(Clone, Debug)]
 pub struct Transferred {
-    /// What was asked for.
+    /// The transfer requested.
     pub wanted: Transfer,
     /// Bytes of a message, as the client printed them.
     pub size: u64,
@@ -38,7 +38,7 @@ pub struct Transferred {
     pub near: Vec<(u64, u64)>,
     /// Of each of the server's, in the same order.
     pub far: Vec<(u64, u64)>,
-    /// What `rdma resource` showed of both ends' queue pairs meanwhile.
+    /// Queue pairs of both ends meanwhile, as `rdma resource` shows them.
     pub resources: Vec<Qp>,
     /// Process ids of client and server.
     pub pids: (u32, u32),
@@ -56,7 +56,7 @@ impl Transfer {
     /// Runs both ends to their end, and looks at their queue pairs meanwhile.
     ///
     /// # Errors
-    /// When one fails, or does not say what is expected of it.
+    /// Fails if one fails, or does not say what is expected of it.
     pub fn run(self) -> Result<Transferred> {
         // A port for each: the last one's may not be free again yet.
         let port = free_port()?;
@@ -122,7 +122,7 @@ fn free_port() -> Result<u16> {
     Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
-/// Whether anything listens on a TCP port, by the kernel's own tables.
+/// True if anything listens on a TCP port, by the kernel's own tables.
 fn is_listening(port: u16) -> bool {
     const LISTEN: &str = "0A";
     let wanted = format!(":{port:04X}");

@@ -27,10 +27,10 @@ pub struct Qp {
     pub comm: Option<String>,
 }
 
-/// What `rdma resource show qp` shows.
+/// The queue pairs in `rdma resource show qp`.
 ///
 /// # Errors
-/// When it does not.
+/// Fails if it does not.
 pub fn shown() -> Result<Vec<Qp>> {
     let all = json("rdma", &["-j", "resource", "show", "qp"])?;
     let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
@@ -55,10 +55,10 @@ pub fn shown() -> Result<Vec<Qp>> {
     Ok(found)
 }
 
-/// What rocescope reads of them over RDMA netlink.
+/// The queue pairs that rocescope reads over RDMA netlink.
 ///
 /// # Errors
-/// When anything could not be read.
+/// Fails if anything could not be read.
 pub fn read() -> Result<Vec<Qp>> {
     let mut unread = Unread::new();
     let root = HostRoot::here()?;
@@ -83,7 +83,7 @@ pub fn read() -> Result<Vec<Qp>> {
 /// look.
 ///
 /// # Errors
-/// When it shows none with its other end until the program's end.
+/// Fails if it shows none with its other end until the program's end.
 pub fn while_running(program: &mut Tool, wanted: impl Fn(&Qp) -> bool) -> Result<Vec<Qp>> {
     let mut found = BTreeSet::new();
     wait_for("the end of a program whose queue pairs are looked at", || {

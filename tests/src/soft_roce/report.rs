@@ -11,7 +11,7 @@ const PSNS: u64 = 1 << 24;
 /// A count in a report.
 ///
 /// # Panics
-/// When it is not one: null is not 0.
+/// Panics if it is not one: null is not 0.
 #[must_use]
 #[track_caller]
 pub fn count(value: &Value) -> u64 {
@@ -21,7 +21,7 @@ pub fn count(value: &Value) -> u64 {
 /// The flow to a queue pair, on the interface of an end.
 ///
 /// # Errors
-/// When the report has none.
+/// Fails if the report has none.
 pub fn flow<'a>(report: &'a Value, on: End, direction: &str, dst: End, qpn: u64) -> Result<&'a Value> {
     let mut flows = report["flows"].as_array().into_iter().flatten();
     let found = flows.find(|flow| {
@@ -49,7 +49,7 @@ fn short(flow: &Value) -> String {
 /// RoCE packets of a link in one direction.
 ///
 /// # Errors
-/// When the report has no such link.
+/// Fails if the report has no such link.
 pub fn on_link(report: &Value, end: End, direction: &str) -> Result<u64> {
     let mut links = report["links"].as_array().into_iter().flatten();
     let link = links.find(|link| link["name"] == end.interface && link["direction"] == direction);
@@ -64,7 +64,7 @@ pub fn sum(report: &Value, end: End, direction: &str, of: impl Fn(&Value) -> u64
     flows.filter(|flow| flow["link"] == end.interface && flow["direction"] == direction).map(of).sum()
 }
 
-/// How many PSNs a sequence has used: packets that were not repeats.
+/// The number of PSNs a sequence has used: packets that were not repeats.
 #[must_use]
 #[track_caller]
 pub fn used(psn: &Value) -> u64 {

@@ -13,10 +13,10 @@ use crate::live::program::{Program, Start};
 
 /// Enough of each packet for connection management, whose messages are the longest headers.
 const SNAP_LENGTH: &str = "400";
-/// How long tcpdump may keep a packet to itself.
+/// Longest time that tcpdump buffers a packet.
 const SETTLE: Duration = Duration::from_millis(1600);
 
-/// Where the host of the virtual machine looks for what was left.
+/// Folder that the guest shares with its host, for results.
 ///
 /// # Errors
 /// Outside of it.
@@ -34,18 +34,18 @@ pub struct Session {
     before: Vec<Value>,
 }
 
-/// What was seen.
+/// Results of a session.
 #[derive(Debug)]
 pub struct Seen {
     /// rocescope's report.
     pub report: Value,
     /// Its reports in the course of the run, a second apart, and the same at last.
     pub reports: Vec<Value>,
-    /// What it said beside.
+    /// Standard error of rocescope.
     pub said: String,
     /// The capture of each end, nearest first.
     pub captures: Vec<PathBuf>,
-    /// What the device of each end counted meanwhile.
+    /// Counters of each end's device meanwhile.
     pub counted: Vec<Value>,
 }
 
@@ -53,7 +53,7 @@ impl Session {
     /// Starts everything and waits until it watches.
     ///
     /// # Errors
-    /// When anything does not.
+    /// Fails if anything does not.
     pub fn start(name: &'static str, arguments: &[&str]) -> Result<Self> {
         up()?;
         let program = Program::start(
@@ -73,7 +73,7 @@ impl Session {
     /// counted before a queueing discipline is not what tcpdump sees behind it.
     ///
     /// # Errors
-    /// When anything ends in another way than it should.
+    /// Fails if anything ends in another way than it should.
     pub fn finish(self, harmed: &[u64]) -> Result<Seen> {
         std::thread::sleep(SETTLE);
         let after: Result<Vec<_>> = ENDS.into_iter().map(statistic).collect();
@@ -109,7 +109,7 @@ fn capture(name: &str, end: End) -> Result<(End, PathBuf, Tool)> {
     Ok((end, file, tool))
 }
 
-/// What was added to each counter.
+/// Increase of each counter.
 fn change(before: &Value, after: &Value) -> Value {
     let of =
         |(name, now): (&String, &Value)| Some((name.clone(), json!(now.as_u64()? - before[name].as_u64()?)));

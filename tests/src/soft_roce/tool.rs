@@ -6,9 +6,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// How long any of them may take in a machine that is emulated, beside other work.
+/// Longest time of a tool in an emulated machine with other work.
 pub const LIMIT: Duration = Duration::from_secs(90);
 /// Between two looks at whether something has happened.
 const LOOK: Duration = Duration::from_millis(20);
@@ -16,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Waits until `found` finds something.
 ///
 /// # Errors
-/// When it does not in time; `what` completes the sentence.
+/// Fails if it does not in time; `what` completes the sentence.
 pub fn wait_for<T>(what: &str, mut found: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let late = Instant::now() + LIMIT;
     loop {
@@ -43,7 +44,7 @@ impl Tool {
     /// Starts a program.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// Fails if it cannot be started.
     pub fn start(program: &str, arguments: &[&str]) -> Result<Self> {
         let shown = format!("{program} {}", arguments.join(" "));
         // Files rather than pipes: nobody has to read them for the program to go on.
@@ -60,18 +61,18 @@ impl Tool {
         self.child.id()
     }
 
-    /// Whether it still runs.
+    /// True if it still runs.
     ///
     /// # Errors
-    /// When the kernel does not say.
+    /// Fails if the kernel does not say.
     pub fn is_running(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_none())
     }
 
-    /// What it wrote to standard error so far.
+    /// Its standard error so far.
     ///
     /// # Errors
-    /// When that cannot be read.
+    /// Fails if that cannot be read.
     pub fn said(&self) -> Result<String> {
         text(&self.err)
     }
@@ -79,7 +80,7 @@ impl Tool {
     /// Waits for its end, and gives what it wrote to standard output.
     ///
     /// # Errors
-    /// When it does not end in time, or fails.
+    /// Fails if it does not end in time, or fails.
     pub fn finish(mut self) -> Result<String> {
         let shown = self.shown.clone();
         let status = wait_for(&format!("the end of `{shown}`"), || Ok(self.child.try_wait()?))
@@ -90,10 +91,9 @@ impl Tool {
     /// Interrupts it as Ctrl-C does, and waits for its end.
     ///
     /// # Errors
-    /// When it does not end in time, or fails.
+    /// Fails if it does not end in time, or fails.
     pub fn interrupt(self) -> Result<String> {
-        // SAFETY: takes two numbers; the child was not waited for, so the number is still its own.
-        unsafe { libc::kill(libc::pid_t::try_from(self.child.id())?, libc::SIGINT) };
+        kill_process(Pid::from_child(&self.child), Signal::INT)?;
         self.finish()
     }
 
@@ -122,7 +122,7 @@ fn text(file: &File) -> Result<String> {
 /// Runs a program to its end, and gives what it wrote to standard output.
 ///
 /// # Errors
-/// When it cannot be started, does not end in time, or fails.
+/// Fails if it cannot be started, does not end in time, or fails.
 pub fn run(program: &str, arguments: &[&str]) -> Result<String> {
     Tool::start(program, arguments)?.finish()
 }

@@ -20,7 +20,7 @@ pub(crate) struct Spent {
 /// Runs a program to its end with its output thrown away.
 ///
 /// # Errors
-/// When it cannot be started or fails.
+/// Fails if it cannot be started or fails.
 pub(crate) fn time(command: &mut Command) -> Result<Spent> {
     let shown = show(command);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

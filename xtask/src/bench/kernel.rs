@@ -55,7 +55,7 @@ const MAP_BYTES: f64 = 64.0 * 1024.0 * 1024.0;
 /// Builds, measures, and prints a table for docs/performance.md.
 ///
 /// # Errors
-/// When it cannot be built or run.
+/// Fails if it cannot be built or run.
 pub(crate) fn kernel(wanted: &Wanted) -> Result<()> {
     let binary = match &wanted.bin {
         Some(binary) => binary.clone(),

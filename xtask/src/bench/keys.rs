@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -15,6 +14,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, ioctl_fionbio};
+use rustix::process::{ioctl_tiocsctty, setsid};
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::{machine, replay};
 use crate::gen_capture::{Generate, Snap, generate};
@@ -34,7 +38,7 @@ pub(crate) struct Wanted {
     bin: Vec<PathBuf>,
 }
 
-const SIZE: libc::winsize = libc::winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
+const SIZE: Winsize = Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
 /// Until there is a minute's span to look back at, and the capture goes on for long enough behind it.
 const WARM_UP: Duration = Duration::from_secs(22);
 /// The capture at this pace has some 35,000 packets a second; a round of keys takes some 16 seconds.
@@ -75,7 +79,7 @@ struct Answer {
 /// Measures and prints.
 ///
 /// # Errors
-/// When the capture cannot be made, or the program does not run.
+/// Fails if the capture cannot be made, or the program does not run.
 pub(crate) fn keys(wanted: &Wanted) -> Result<()> {
     let programs = if wanted.bin.is_empty() { vec![replay::build()?] } else { wanted.bin.clone() };
     let folder = target_dir().join("bench");
@@ -153,37 +157,27 @@ struct Session {
 
 impl Session {
     fn start(program: &Path, file: &Path) -> Result<Self> {
-        let (mut near, mut far) = (-1, -1);
-        let size = SIZE;
-        // SAFETY: both places outlive the call; null asks for no name and the usual settings, and the size is read only.
-        let opened = unsafe {
-            libc::openpty(
-                &raw mut near,
-                &raw mut far,
-                std::ptr::null_mut(),
-                std::ptr::null(),
-                &raw const size,
-            )
-        };
-        if opened != 0 {
-            return Err(std::io::Error::last_os_error()).context("no pseudo terminal");
-        }
-        // SAFETY: openpty gave both, and nothing else owns them.
-        let (near, far) = unsafe { (OwnedFd::from_raw_fd(near), OwnedFd::from_raw_fd(far)) };
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let (near, far) = openpt(flags)
+            .and_then(|near| {
+                grantpt(&near)?;
+                unlockpt(&near)?;
+                let far = ioctl_tiocgptpeer(&near, flags)?;
+                tcsetwinsize(&far, SIZE)?;
+                ioctl_fionbio(&near, true)?;
+                Ok((near, far))
+            })
+            .context("no pseudo terminal")?;
         let terminal = File::from(near);
-        // SAFETY: changes a flag of an open file.
-        unsafe { libc::fcntl(terminal.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
         let mut command = Command::new(program);
         command.arg("replay").args(["--speed", "1x", "--screen", "qps"]).arg(file);
         command.env("TERM", "xterm-256color").stderr(Stdio::null());
         command.stdin(far.try_clone()?).stdout(far);
-        // SAFETY: setsid and ioctl may be called between fork and exec; 0 is the terminal by then.
+        // SAFETY: setsid and ioctl may be called between fork and exec; standard input is the terminal by then.
         unsafe {
             command.pre_exec(|| {
-                if libc::setsid() < 0 || libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
-                    return Err(std::io::Error::last_os_error());
-                }
-                Ok(())
+                setsid()?;
+                Ok(ioctl_tiocsctty(std::io::stdin())?)
             });
         }
         let child = command.spawn().with_context(|| format!("{} does not start", program.display()))?;
@@ -192,10 +186,8 @@ impl Session {
 
     /// True when the program wrote something within `most`; it is thrown away.
     fn written(&mut self, most: Duration) -> Result<bool> {
-        let mut fd = libc::pollfd { fd: self.terminal.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one valid pollfd that outlives the call.
-        let n = unsafe { libc::poll(&raw mut fd, 1, i32::try_from(most.as_millis()).unwrap_or(i32::MAX)) };
-        if n <= 0 {
+        let mut terminal = [PollFd::new(&self.terminal, PollFlags::IN)];
+        if !poll(&mut terminal, Timespec::try_from(most).ok().as_ref()).is_ok_and(|ready| ready > 0) {
             return Ok(false);
         }
         match self.terminal.read(&mut [0; 1 << 13]) {
@@ -203,7 +195,9 @@ impl Session {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
             // The system's error for a closed far end.
-            Err(error) if error.raw_os_error() == Some(libc::EIO) => bail!("the program has ended"),
+            Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => {
+                bail!("the program has ended")
+            }
             Err(error) => Err(error).context("cannot read the pseudo terminal"),
         }
     }

@@ -54,7 +54,7 @@ impl Part {
 /// Builds, measures and prints.
 ///
 /// # Errors
-/// When something cannot be built, or does not count what it should.
+/// Fails if something cannot be built, or does not count what it should.
 pub(crate) fn load(wanted: &Wanted) -> Result<()> {
     let rocescope = match &wanted.bin {
         Some(binary) => std::path::absolute(binary)?,

@@ -84,7 +84,7 @@ struct Case {
 /// Writes the captures, measures, and prints tables.
 ///
 /// # Errors
-/// When a capture cannot be written, or a program cannot be run.
+/// Fails if a capture cannot be written, or a program cannot be run.
 pub(crate) fn replay(wanted: &Wanted) -> Result<()> {
     let binary = match &wanted.bin {
         Some(binary) => binary.clone(),

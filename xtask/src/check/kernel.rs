@@ -29,7 +29,7 @@ pub(super) fn lints(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
     }
 }
 
-/// Where clippy comes from: the toolchain that builds the programs, or the active one. Linting
+/// Clippy of the toolchain that builds the programs, or of the active one. Linting
 /// links nothing, so any compiler that has the source of `core` will do.
 fn clippy(ebpf: Option<&EbpfToolchain>) -> Option<Box<dyn Fn() -> Command + '_>> {
     if let Some(ebpf) = ebpf {

@@ -75,7 +75,7 @@ fn install(purpose: &str, packages: &[&str]) -> Result<()> {
         );
     }
     step(&format!("installing {names} for {purpose}"), || {
-        // Whether others than root may capture is the owner's decision: no is the package's default.
+        // The owner decides whether others than root may capture: no is the package's default.
         preseed("wireshark-common wireshark-common/install-setuid boolean false\n", packages);
         apt(&["update", "--quiet=2"])?;
         let mut args = vec!["install", "--yes", "--quiet=2", "--no-install-recommends"];

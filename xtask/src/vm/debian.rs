@@ -35,10 +35,10 @@ pub(super) struct Parts {
     pub(super) userland: PathBuf,
 }
 
-/// Gets the parts, into and below `dir`. What is there already is used again.
+/// Gets the parts, into and below `dir`. Parts that are there already are used again.
 ///
 /// # Errors
-/// When the packages are not to be had, or the kernel is not what the test is for.
+/// Fails if the packages are not to be had, or the kernel is not what the test is for.
 pub(super) fn parts(dir: &Path) -> Result<Parts> {
     if !has_program("apt-get") || !has_program("dpkg-deb") {
         bail!(
@@ -86,7 +86,7 @@ fn dependency(text: &str) -> Option<&str> {
 /// Has apt fetch what packages there are.
 ///
 /// # Errors
-/// When it cannot.
+/// Fails if it cannot.
 pub(super) fn update() -> Result<()> {
     run(root_command("apt-get", "updating the list of packages")?
         .args(["update", "--quiet=2"])
@@ -119,7 +119,7 @@ fn unpacked(dir: &Path, package: &str) -> Result<PathBuf> {
 /// Downloads packages into a folder, each by its name or as `name=version`.
 ///
 /// # Errors
-/// When one of them cannot be had.
+/// Fails if one of them cannot be had.
 pub(super) fn download(into: &Path, packages: &[&str]) -> Result<()> {
     fs::create_dir_all(into).with_context(|| format!("cannot create {}", into.display()))?;
     let mut command = Command::new("apt-get");
@@ -131,7 +131,7 @@ pub(super) fn download(into: &Path, packages: &[&str]) -> Result<()> {
 /// Unpacks a package into a folder, which may have others in it already.
 ///
 /// # Errors
-/// When it is no package, or the folder cannot be written.
+/// Fails if it is no package, or the folder cannot be written.
 pub(super) fn extract(package: &Path, into: &Path) -> Result<()> {
     run(Command::new("dpkg-deb").arg("--extract").args([package, into]).stdin(Stdio::null()))
 }

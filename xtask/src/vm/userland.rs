@@ -19,7 +19,7 @@ const LIST: &str = "packages.list";
 /// The folder with all of them, below `dir`. It is used again until the distribution has newer ones.
 ///
 /// # Errors
-/// When the packages are not to be had.
+/// Fails if the packages are not to be had.
 pub(super) fn tree(dir: &Path) -> Result<PathBuf> {
     let place = dir.join("userland");
     let have = fs::read_to_string(place.join(LIST)).ok();

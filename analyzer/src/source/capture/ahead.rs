@@ -69,8 +69,7 @@ fn read(mut input: Box<dyn Read + Send>, full: &SyncSender<io::Result<Chunk>>, u
         let result = loop {
             let Some(room) = buf.get_mut(HEADROOM..) else { return };
             match input.read(room) {
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                     // The input may have more later: this buffer is still to be filled.
                     if full.send(Err(e)).is_err() {
                         return;

@@ -198,4 +198,6 @@ pub(super) enum Stop {
     Corrupt(String),
     /// The input failed.
     Io(io::Error),
+    /// Much input without a packet: the caller may want to stop.
+    Pause,
 }

@@ -2,25 +2,48 @@
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 
-use flate2::bufread::GzDecoder;
+use flate2::{Decompress, FlushDecompress, Status};
 
 /// Compressed bytes per read of the input.
 const CHUNK: usize = 128 * 1024;
-
-type Source = BufReader<Box<dyn Read + Send>>;
+/// The largest window of deflate, which every stream can be decompressed with.
+const WINDOW_BITS: u8 = 15;
+/// Members without a byte of content in a row, after which a read is interrupted.
+const MAX_EMPTY: u32 = 1024;
 
 /// Decompresses gzip members one after another.
 ///
-/// Unlike flate2's own multi-member reader it accepts zero padding after the last member, which tapes and some copy
-/// tools leave, and distinguishes other trailing bytes from damaged data.
+/// Unlike flate2's own readers it hands out everything before damage however the input arrives, accepts zero padding after
+/// the last member, which tapes and some copy tools leave, and distinguishes other trailing bytes from damaged data.
+/// Between many empty members it returns [`ErrorKind::Interrupted`], so that the caller can stop.
 pub(super) struct Gunzip {
-    /// `None` after the last member.
-    member: Option<GzDecoder<Source>>,
+    input: BufReader<Box<dyn Read + Send>>,
+    /// `None` between members.
+    member: Option<Decompress>,
+    members: u64,
+    empty: u32,
+    /// The end: `Some(None)` without an error.
+    end: Option<Option<String>>,
 }
 
 impl Gunzip {
     pub(super) fn new(input: Box<dyn Read + Send>) -> Self {
-        Self { member: Some(GzDecoder::new(BufReader::with_capacity(CHUNK, input))) }
+        let input = BufReader::with_capacity(CHUNK, input);
+        Self { input, member: None, members: 0, empty: 0, end: None }
+    }
+
+    /// Begins the next member; sets the end where there is none.
+    fn next_member(&mut self) -> io::Result<()> {
+        match self.input.fill_buf()?.first() {
+            Some(0x1f) => {
+                self.member = Some(Decompress::new_gzip(WINDOW_BITS));
+                self.members += 1;
+            }
+            None | Some(0) if self.members > 0 => self.end = Some(None),
+            None => return Err(ErrorKind::UnexpectedEof.into()),
+            Some(_) => self.end = Some(Some("bytes that are not gzip follow the compressed data".to_owned())),
+        }
+        Ok(())
     }
 }
 
@@ -29,23 +52,42 @@ impl Read for Gunzip {
         if out.is_empty() {
             return Ok(0);
         }
-        while let Some(member) = &mut self.member {
-            let n = member.read(out)?;
-            if n > 0 {
-                return Ok(n);
+        loop {
+            match &self.end {
+                Some(None) => return Ok(0),
+                Some(Some(damage)) => return Err(io::Error::new(ErrorKind::InvalidData, damage.clone())),
+                None => {}
             }
-            // Peek before taking the source out: after an error here the call can be repeated.
-            match member.get_mut().fill_buf()?.first() {
-                None | Some(0) => self.member = None,
-                Some(0x1f) => {
-                    self.member = self.member.take().map(|ended| GzDecoder::new(ended.into_inner()));
+            let Some(member) = &mut self.member else {
+                self.next_member()?;
+                continue;
+            };
+            let input = self.input.fill_buf()?;
+            if input.is_empty() {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            let (before_in, before_out) = (member.total_in(), member.total_out());
+            let result = member.decompress(input, out, FlushDecompress::None);
+            let consumed = member.total_in() - before_in;
+            let produced = member.total_out() - before_out;
+            let was_empty = member.total_out() == 0;
+            self.input.consume(usize::try_from(consumed).unwrap_or(usize::MAX));
+            match result {
+                Ok(Status::StreamEnd) => {
+                    self.member = None;
+                    self.empty = if was_empty { self.empty + 1 } else { 0 };
                 }
-                Some(_) => {
-                    let what = "bytes that are not gzip follow the compressed data";
-                    return Err(io::Error::new(ErrorKind::InvalidData, what));
-                }
+                Ok(Status::Ok | Status::BufError) => {}
+                // The bytes in front of the damage come first.
+                Err(damage) => self.end = Some(Some(damage.to_string())),
+            }
+            if produced > 0 {
+                return Ok(usize::try_from(produced).unwrap_or(out.len()));
+            }
+            if self.empty >= MAX_EMPTY {
+                self.empty = 0;
+                return Err(ErrorKind::Interrupted.into());
             }
         }
-        Ok(0)
     }
 }

@@ -138,6 +138,76 @@ pub struct Reader {
     records: u64,
     truncated: Option<Truncation>,
     ended: bool,
+    /// The latest call of `next` paused among input without packets.
+    paused: bool,
+}
+
+/// A stream whose format is not known yet.
+pub struct Opening {
+    name: String,
+    window: Window,
+    gzip: bool,
+}
+
+impl fmt::Debug for Opening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opening").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Opening {
+    /// Nothing is read yet. Messages call the stream `name`.
+    #[must_use]
+    pub fn new(name: &str, input: Box<dyn Read + Send>) -> Self {
+        Self { name: name.to_owned(), window: Window::new(input), gzip: false }
+    }
+
+    /// Lets [`Self::poll`] [block](CaptureError::would_block) now and then where the input goes on without content.
+    pub fn interruptible(&mut self) {
+        self.window.interruptible = true;
+    }
+
+    /// The reader, once the bytes that identify the format have arrived (24 at most).
+    ///
+    /// # Errors
+    /// When the stream fails, is empty, or is not a capture. An input that [would block](CaptureError::would_block) may be
+    /// asked again.
+    pub fn poll(&mut self) -> Result<Reader, CaptureError> {
+        let Self { name, window, .. } = self;
+        let nothing = || Window::new(Box::new(io::empty()));
+        let io_error = |e| error::open_error(name, e);
+        let mut magic = detect::magic(window).map_err(io_error)?;
+        if magic == Magic::Gzip && !self.gzip {
+            *window = Window::gunzip(std::mem::replace(window, nothing()));
+            self.gzip = true;
+            magic = detect::magic(window).map_err(io_error)?;
+        }
+        let kind = match magic {
+            Magic::Pcap => FormatKind::Pcap,
+            Magic::PcapNg => FormatKind::PcapNg,
+            Magic::Nothing | Magic::Gzip | Magic::Other => {
+                return Err(detect::refuse(name, self.gzip, window));
+            }
+        };
+        let mut interfaces = Vec::new();
+        let decoder = match kind {
+            FormatKind::Pcap => Decoder::Pcap(Pcap::open(name, window, &mut interfaces)?),
+            FormatKind::PcapNg => Decoder::PcapNg(PcapNg::open(name, window)?),
+        };
+        Ok(Reader {
+            name: name.clone(),
+            window: std::mem::replace(window, nothing()),
+            file: None,
+            in_parts: false,
+            format: Format { kind, gzip: self.gzip },
+            decoder,
+            interfaces,
+            records: 0,
+            truncated: None,
+            ended: false,
+            paused: false,
+        })
+    }
 }
 
 impl fmt::Debug for Reader {
@@ -167,45 +237,20 @@ impl Reader {
         Ok(Self { file: Some(Arc::clone(&file)), ..Self::from_read(&name, Box::new(file))? })
     }
 
-    /// Reads from any stream, for example standard input. Messages call it `name`.
+    /// Reads from any stream. Messages call it `name`.
     ///
     /// Blocks until the bytes that identify the format have arrived (24 at most), not longer.
     ///
     /// # Errors
     /// When the stream fails, is empty, or is not a capture.
     pub fn from_read(name: &str, input: Box<dyn Read + Send>) -> Result<Self, CaptureError> {
-        let io_error = |e| CaptureError::from_io(name, e);
-        let mut window = Window::new(input);
-        let mut magic = detect::magic(&mut window).map_err(io_error)?;
-        let gzip = magic == Magic::Gzip;
-        if gzip {
-            window = Window::gunzip(window);
-            magic = detect::magic(&mut window).map_err(|e| error::open_error(name, e))?;
-        }
-        let kind = match magic {
-            Magic::Pcap => FormatKind::Pcap,
-            Magic::PcapNg => FormatKind::PcapNg,
-            Magic::Nothing | Magic::Gzip | Magic::Other => {
-                return Err(detect::refuse(name, gzip, &window));
-            }
-        };
-        let mut interfaces = Vec::new();
-        let decoder = match kind {
-            FormatKind::Pcap => Decoder::Pcap(Pcap::open(name, &mut window, &mut interfaces)?),
-            FormatKind::PcapNg => Decoder::PcapNg(PcapNg::open(name, &mut window)?),
-        };
-        Ok(Self {
-            name: name.to_owned(),
-            window,
-            file: None,
-            in_parts: false,
-            format: Format { kind, gzip },
-            decoder,
-            interfaces,
-            records: 0,
-            truncated: None,
-            ended: false,
-        })
+        Opening::new(name, input).poll()
+    }
+
+    /// Lets [`Self::next`] [block](CaptureError::would_block) now and then where much input holds no packet, so that the
+    /// caller can stop.
+    pub fn interruptible(&mut self) {
+        self.window.interruptible = true;
     }
 
     /// The next record, or `None` at the end. An end in the middle of a record also gives `None`
@@ -244,7 +289,12 @@ impl Reader {
             }
             // No byte of the record was consumed: the next call tries again.
             Err(Stop::Io(source)) if source.kind() == io::ErrorKind::WouldBlock => {
+                self.paused = false;
                 Err(CaptureError::from_io(&self.name, source))
+            }
+            Err(Stop::Pause) => {
+                self.paused = true;
+                Err(CaptureError::from_io(&self.name, io::ErrorKind::WouldBlock.into()))
             }
             Err(stop) => self.stop(stop).map(|()| None),
         }
@@ -259,7 +309,7 @@ impl Reader {
     /// before the next record; `None` when the input has no data.
     #[must_use]
     pub fn wanted_part(&self) -> Option<Location> {
-        self.window.wanted_part()
+        self.window.wanted_part().filter(|_| !self.paused)
     }
 
     /// Supplies the part that is [wanted](Self::wanted_part).
@@ -300,6 +350,7 @@ impl Reader {
             Stop::Io(e) if self.format.gzip && error::is_gzip_damage(&e) => {
                 return Err(self.corrupt(offset, format!("the gzip data is damaged ({e})")));
             }
+            Stop::Pause => return Ok(()),
             Stop::Io(source) => return Err(CaptureError::from_io(&self.name, source)),
             Stop::Corrupt(what) => return Err(self.corrupt(offset, what)),
         };

@@ -65,6 +65,9 @@ pub(super) struct PcapNg {
     lost_between: Option<u64>,
 }
 
+/// Blocks other than packets in a row, after which reading pauses where that is wanted.
+const MAX_OTHER: u32 = 4096;
+
 /// A packet inside its block.
 struct Packet {
     ts_ns: u64,
@@ -117,6 +120,7 @@ impl PcapNg {
         window: &mut Window,
         interfaces: &mut Vec<Interface>,
     ) -> Result<Found, Stop> {
+        let mut others = 0;
         loop {
             let (block_type, block_len) = self.block_header(window)?;
             let Some(block) = window.available().get(..block_len) else {
@@ -134,6 +138,7 @@ impl PcapNg {
                 PACKET => Some(self.old_packet(block)?),
                 other => {
                     self.describe(other, block, interfaces)?;
+                    others += 1;
                     None
                 }
             };
@@ -149,6 +154,9 @@ impl PcapNg {
                     start: at + packet.offset,
                     len: packet.len as usize,
                 });
+            }
+            if others == MAX_OTHER && window.interruptible {
+                return Err(Stop::Pause);
             }
         }
     }

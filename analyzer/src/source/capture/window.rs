@@ -40,6 +40,8 @@ pub(super) struct Window {
     /// Whether `input` decompresses: then an unexpected end is one of the file.
     gzip: bool,
     gzip_cut: bool,
+    /// Whether an interrupted read blocks instead of being repeated.
+    pub(super) interruptible: bool,
 }
 
 impl Window {
@@ -54,6 +56,7 @@ impl Window {
             eof: false,
             gzip: false,
             gzip_cut: false,
+            interruptible: false,
         }
     }
 
@@ -62,7 +65,7 @@ impl Window {
         let head = Cursor::new(compressed.available().to_vec());
         let Input::Direct(rest) = compressed.input else { return compressed };
         let input = Gunzip::new(Box::new(head.chain(rest)));
-        Self { gzip: true, ..Self::new(Box::new(input)) }
+        Self { gzip: true, interruptible: compressed.interruptible, ..Self::new(Box::new(input)) }
     }
 
     /// Lets a thread of its own read the input ahead from now on, where possible. The bytes stay the same.
@@ -153,6 +156,9 @@ impl Window {
             let before = self.end - self.start;
             match self.more(n) {
                 Ok(()) => self.eof = self.end - self.start == before,
+                Err(e) if e.kind() == ErrorKind::Interrupted && self.interruptible => {
+                    return Err(ErrorKind::WouldBlock.into());
+                }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if self.gzip && e.kind() == ErrorKind::UnexpectedEof => {
                     self.eof = true;

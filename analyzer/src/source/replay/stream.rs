@@ -1,22 +1,20 @@
 //! Standard input and other inputs whose reads may block.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Time after which an impatient read gives up.
+/// Time after which a read gives up.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// A pipe, socket or terminal. While [`Stream::impatient`] is set, a read that gets no data for a tenth of a second fails
-/// with [`io::ErrorKind::WouldBlock`]; no data is lost.
+/// A pipe, socket or terminal. A read that gets no data for a tenth of a second fails with
+/// [`io::ErrorKind::WouldBlock`]; no data is lost.
 #[derive(Debug)]
 pub struct Stream {
     file: File,
-    impatient: Arc<AtomicBool>,
 }
 
 impl Stream {
@@ -25,10 +23,10 @@ impl Stream {
     /// # Errors
     /// When standard input is closed.
     pub fn stdin() -> io::Result<Self> {
-        Ok(Self::new(io::stdin().as_fd().try_clone_to_owned()?))
+        Ok(Self { file: io::stdin().as_fd().try_clone_to_owned()?.into() })
     }
 
-    /// A file, when it is one whose reads may block (a named pipe, say); else `None`.
+    /// A file, when it is one whose reads may block (a named pipe, say); else `None`. Does not wait for a writer.
     ///
     /// # Errors
     /// When it cannot be opened.
@@ -37,24 +35,15 @@ impl Stream {
         if kind.is_file() || kind.is_dir() {
             return Ok(None);
         }
-        Ok(Some(Self::new(File::open(path)?.into())))
-    }
-
-    fn new(fd: OwnedFd) -> Self {
-        Self { file: File::from(fd), impatient: Arc::new(AtomicBool::new(false)) }
-    }
-
-    /// The switch between patient (false, at first) and impatient reads.
-    #[must_use]
-    pub fn impatient(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.impatient)
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        Ok(Some(Self { file }))
     }
 
     /// Waits up to `PATIENCE` for data or for the end; false when there is neither.
     ///
     /// # Errors
     /// When poll(2) fails.
-    pub fn ready(&self) -> io::Result<bool> {
+    fn ready(&self) -> io::Result<bool> {
         let mut poll = libc::pollfd { fd: self.file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let patience = i32::try_from(PATIENCE.as_millis()).unwrap_or(i32::MAX);
         // SAFETY: `poll` is one valid pollfd that outlives the call, and the count says one.
@@ -69,11 +58,6 @@ impl Stream {
 
 impl Read for Stream {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        while !self.ready()? {
-            if self.impatient.load(Ordering::Relaxed) {
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
-        }
-        self.file.read(buf)
+        if self.ready()? { self.file.read(buf) } else { Err(io::ErrorKind::WouldBlock.into()) }
     }
 }

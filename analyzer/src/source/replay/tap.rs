@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, bail};
 
 use super::inputs::{STDIN, TapFiles};
 use super::links::{TapLinks, supported};
 use super::stream::Stream;
-use crate::source::capture::{CaptureError, Interface, Location, Part, Reader, Record, link_type_name};
+use crate::source::capture::{
+    CaptureError, Interface, Location, Opening, Part, Reader, Record, link_type_name,
+};
 use crate::source::flows::table::FlowTable;
 
 /// A frame that was read and waits to be counted. Its buffer is reused.
@@ -66,9 +66,10 @@ pub struct TapReader {
     /// The waiting frame, after [`Halt::FrameWaits`].
     pub pending: Pending,
     files: VecDeque<PathBuf>,
-    stream: Option<(String, Stream)>,
+    /// A stream whose format is not known yet.
+    opening: Option<Opening>,
+    is_stream: bool,
     reader: Option<Reader>,
-    impatient: Option<Arc<AtomicBool>>,
     drops: Option<u64>,
     /// The first frame was read when the file was opened, and is in `pending`.
     primed: bool,
@@ -86,16 +87,18 @@ impl TapReader {
             links: TapLinks::new(tap.name),
             pending: Pending::default(),
             files: VecDeque::new(),
-            stream: None,
+            opening: None,
+            is_stream: false,
             reader: None,
-            impatient: None,
             drops: None,
             primed: false,
             in_parts: false,
         };
         if let [file] = tap.files.as_slice() {
             if let Some(stream) = stream(file)? {
-                opened.stream = Some((display(file), stream));
+                let mut opening = Opening::new(&display(file), Box::new(stream));
+                opening.interruptible();
+                (opened.opening, opened.is_stream) = (Some(opening), true);
             } else {
                 let mut reader = Reader::open(file)?;
                 // A pcapng describes its interfaces before the first frame, not in the file header.
@@ -104,6 +107,7 @@ impl TapReader {
                     opened.primed = true;
                 }
                 refuse_unreadable(&reader)?;
+                reader.interruptible();
                 opened.reader = Some(reader);
             }
             return Ok(opened);
@@ -153,7 +157,7 @@ impl TapReader {
     /// Whether the tap is a stream, which ends when its writer does.
     #[must_use]
     pub fn is_stream(&self) -> bool {
-        self.stream.is_some() || self.impatient.is_some()
+        self.is_stream
     }
 
     /// Packets dropped during the capture, as the files read so far report; `None` when they do not.
@@ -250,23 +254,22 @@ impl TapReader {
     /// Opens the next input; `None` when it is open.
     #[cold]
     fn next_file(&mut self, messages: &mut Messages) -> Result<Option<Halt>> {
-        if let Some((_, stream)) = &self.stream {
-            if !stream.ready()? {
-                return Ok(Some(Halt::NoData));
+        if let Some(opening) = &mut self.opening {
+            match opening.poll() {
+                Ok(reader) => {
+                    refuse_unreadable(&reader)?;
+                    (self.reader, self.opening) = (Some(reader), None);
+                    return Ok(None);
+                }
+                Err(error) if error.would_block() => return Ok(Some(Halt::NoData)),
+                Err(error) => return Err(error.into()),
             }
-            let Some((name, stream)) = self.stream.take() else { return Ok(Some(Halt::FileEnded)) };
-            let impatient = stream.impatient();
-            let reader = Reader::from_read(&name, Box::new(stream))?;
-            impatient.store(true, Ordering::Relaxed);
-            self.impatient = Some(impatient);
-            refuse_unreadable(&reader)?;
-            self.reader = Some(reader);
-            return Ok(None);
         }
         let Some(file) = self.files.pop_front() else { return Ok(Some(Halt::FileEnded)) };
         self.links.next_file();
         match Reader::open(&file) {
             Ok(mut reader) => {
+                reader.interruptible();
                 if self.in_parts {
                     reader.allow_parts();
                 }

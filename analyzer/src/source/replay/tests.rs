@@ -171,3 +171,48 @@ fn a_rewind_reads_everything_again_up_to_there() {
     let Ok(Update::Ended(Err(error))) = feed.updates.recv_timeout(Duration::from_secs(20)) else { panic!() };
     assert!(format!("{error:#}").contains("no such file"), "{error:#}");
 }
+
+/// A stream that never gets to a packet still obeys.
+#[test]
+fn a_stop_is_heard_wherever_a_stream_stalls() {
+    let section: Vec<u8> = [0x0A0D_0D0Au32, 28, 0x1A2B_3C4D, 1, u32::MAX, u32::MAX, 28]
+        .into_iter()
+        .flat_map(u32::to_le_bytes)
+        .collect();
+    let unknown: Vec<u8> = [0x0BAD_u32, 12, 12].into_iter().flat_map(u32::to_le_bytes).collect();
+    let empty_member = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    for (what, head, endless) in [
+        ("no writer's byte", vec![], None),
+        ("a stalled header", section[..3].to_vec(), None),
+        ("a stalled file header", section[..10].to_vec(), None),
+        ("a stalled gzip header", vec![0x1f, 0x8b, 8, 0], None),
+        ("unknown blocks", section.clone(), Some(unknown)),
+        ("empty gzip members", empty_member.to_vec(), Some(empty_member.to_vec())),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        crate::host::testing::fifo(&path);
+        let feed = start(Options { files: vec![path.clone()], ..Options::default() }).unwrap();
+        let writer = std::thread::spawn(move || {
+            let mut pipe = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+            pipe.write_all(&head).unwrap();
+            let endless = endless.map(|bytes| bytes.repeat(1000));
+            // Ends with the reader.
+            while endless.as_ref().is_some_and(|bytes| pipe.write_all(bytes).is_ok()) {}
+            pipe
+        });
+        std::thread::sleep(Duration::from_millis(150));
+        feed.commands.send(Command::Stop).unwrap();
+        let late = std::time::Instant::now() + Duration::from_secs(20);
+        loop {
+            let left = late.saturating_duration_since(std::time::Instant::now());
+            match feed.updates.recv_timeout(left) {
+                Ok(Update::Ended(result)) => break result.unwrap(),
+                Ok(_) => {}
+                Err(_) => panic!("{what}: not heard"),
+            }
+        }
+        drop(feed);
+        writer.join().unwrap();
+    }
+}

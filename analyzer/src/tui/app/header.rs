@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::text::Line;
 
 use crate::findings::{Finding, Health, Severity, Verdict};
-use crate::model::{Basis, Counts, Kind, Level};
+use crate::model::{Basis, Counts, Level, Problem};
 use crate::sample::SourceKind;
 use crate::tui::app::App;
 use crate::tui::column::compact;
@@ -19,7 +19,7 @@ use crate::tui::widgets::{Spans, cut, join, line, spark};
 use crate::tui::{names, theme};
 use crate::util::units;
 
-/// Cells of the sparkline among the figures.
+/// Cells of the sparkline among the counters.
 const SPARK: usize = 10;
 
 pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
@@ -64,7 +64,7 @@ fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
         }
         let inputs: Vec<String> = match data.model.kind {
             SourceKind::Live => data.model.inputs.clone(),
-            // Where the files are matters less than what they are called.
+            // Names of files matter more than their folders.
             SourceKind::Replay => data.model.inputs.iter().map(|path| file_name(path)).collect(),
         };
         let only = if app.view.options.source_filtered { " filtered" } else { "" };
@@ -175,8 +175,8 @@ fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     line(buffer, at.metrics, 0, &spans.into_line());
 }
 
-/// How much of what the NICs carried was seen, since the start: the worst port.
-/// `long`: there is room to say where the reason is.
+/// Share of the NICs' packets that was captured since the start: the worst port. `long`: there is room for the screen
+/// that has the reason.
 fn coverage(app: &App, long: bool) -> Option<Spans> {
     // It is known of the newest readings only.
     let coverage = &app.view.analysis.as_ref().filter(|_| !app.view.past())?.report.facts.coverage;
@@ -221,7 +221,7 @@ fn headline(app: &App, data: &Data, width: usize) -> Spans {
     }
 }
 
-/// What stands in place of the verdict where there are no packets to judge.
+/// Text in place of the verdict where there are no packets.
 fn nothing(data: &Data) -> Option<Spans> {
     if data.model.total.packets > 0 {
         return None;
@@ -251,20 +251,20 @@ fn recovered(all: &[Finding], verdict: &Verdict<'_>, worst: &Finding, width: usi
     spans
 }
 
-/// What is active, each kind once; then the worst finding's title, and what ended as far as there is room.
+/// Active kinds, each once; then the title of the worst finding, and ended kinds as far as there is room.
 fn badges(all: &[Finding], worst: &Finding, width: usize) -> Spans {
     /// Columns of a title that are worth their room.
     const TITLE: usize = 24;
-    let mut kinds: Vec<(Kind, Level)> = Vec::new();
+    let mut kinds: Vec<(Problem, Level)> = Vec::new();
     for finding in all.iter().filter(|finding| finding.active && finding.severity > Severity::Info) {
-        if let Some(kind) = Kind::of(finding.id)
+        if let Some(kind) = Problem::of(finding.id)
             && !kinds.iter().any(|(known, _)| *known == kind)
         {
             kinds.push((kind, finding.severity.into()));
         }
     }
     let parts = |long: bool| -> Vec<Spans> {
-        let word = |kind: Kind| if long { kind.badge() } else { kind.word() };
+        let word = |kind: Problem| if long { kind.badge() } else { kind.word() };
         kinds.iter().map(|(kind, level)| badge(*level, word(*kind))).collect()
     };
     // Whole names where they leave room for the title, else words, so that none is hidden.
@@ -305,7 +305,7 @@ fn warning(buffer: &mut Buffer, at: &Layout, data: &Data) {
     line(buffer, at.warning, 0, &spans.into_line());
 }
 
-/// From this width on there is room for reasons beside the figures.
+/// From this width on there is room for reasons beside the counters.
 const WIDE: u16 = 110;
 /// From this width on tabs have a space at both sides.
 const SPACED: u16 = 90;
@@ -337,7 +337,7 @@ fn tab(app: &App, screen: Screen) -> String {
     }
 }
 
-/// Why not all rows or events are shown; `None` when all are.
+/// Reason why rows or events are hidden; `None` when all are shown.
 fn chosen(app: &App) -> Option<String> {
     let table = matches!(app.view.screen, Screen::Qps | Screen::Detail);
     let mut why = Vec::new();
@@ -396,8 +396,7 @@ fn arrow(app: &App) -> &'static str {
 /// With fewer columns than this beside the tabs, the filter in force is shown in the last line.
 const BESIDE_TABS: usize = 16;
 
-/// What stands at the right of the screens' names, as far as there is room: what of all is shown and why,
-/// grouping, sorting.
+/// Text right of the screens' names, as far as there is room: number of rows shown and why, grouping, sorting.
 fn right_of_tabs(app: &App, room: usize) -> Spans {
     let mut all = if room > BESIDE_TABS { selection(app, room.saturating_sub(1)) } else { Spans::default() };
     if app.view.screen != Screen::Qps {

@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use crate::model::Kind;
+use crate::model::Problem;
 use crate::tui::column::COLUMNS;
 use crate::tui::key::KEYMAP;
 use crate::tui::log::CLASSES;
@@ -26,7 +26,7 @@ pub(in crate::tui) fn lines(view: &View) -> Vec<Line<'static>> {
     let entry = |name: &str, text: &'static str| entry(name, text, width);
     let title = format!("Keys of this screen: {}", screen.title());
     let mut lines = vec![Line::styled(title, theme::BOLD)];
-    // What is of this screen alone comes first.
+    // Keys of this screen alone come first.
     for own in [true, false] {
         let bindings = KEYMAP.iter().filter(|b| b.on.has(screen) && (b.on != Screens::ALL) == own);
         lines.extend(bindings.flat_map(|b| entry(&view.options.keys.shown(b), b.help)));
@@ -40,7 +40,7 @@ pub(in crate::tui) fn lines(view: &View) -> Vec<Line<'static>> {
         section("Filter", query::help().flat_map(|(text, help)| entry(text, help)).collect());
     }
     if matches!(screen, Screen::Qps | Screen::Overview) {
-        let states = Kind::ALL.iter().flat_map(|kind| entry(kind.word(), kind.meaning())).collect();
+        let states = Problem::ALL.iter().flat_map(|kind| entry(kind.word(), kind.meaning())).collect();
         section(
             "States: the worst finding that names the flow (upper case: active, lower case: past)",
             states,

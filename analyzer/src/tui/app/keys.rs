@@ -31,6 +31,7 @@ impl App {
     #[must_use]
     pub fn on_key(&mut self, key: Key) -> Action {
         self.view.messages.clear();
+        self.screens.forget_lines();
         if self.prompt.is_some() && key != Key::Ctrl('c') {
             return self.type_key(key);
         }
@@ -110,7 +111,7 @@ impl App {
                     // A filter may hide its row, not its details.
                     self.view.selected = Some(id);
                 }
-                self.screens.detail.to_top();
+                self.screens.detail.scroll_to_top();
                 self.back_to = self.view.screen;
                 self.show_screen(Screen::Detail);
             }
@@ -205,7 +206,7 @@ impl App {
     /// Moves in the list of the screen.
     pub(in crate::tui) fn step(&mut self, step: Move) {
         self.screens.page_mut(self.view.screen).step(&mut self.view, step);
-        self.keep_in_view();
+        self.keep_scrolled();
     }
 
     pub(in crate::tui) fn show_screen(&mut self, screen: Screen) {

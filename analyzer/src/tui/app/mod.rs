@@ -1,5 +1,5 @@
-//! The terminal UI as one state: the screens with what they share, and its changes by samples, events and notices. No I/O,
-//! no clock.
+//! The terminal UI as one state: the screens with what they share, and its changes by samples, events and notices. No
+//! I/O, no clock.
 //!
 //! | module | holds |
 //! |---|---|
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 pub use self::draw::{draw, render};
 use super::Options;
-use super::analysis::{Analysis, Analyst, Ask};
+use super::analysis::{Analysis, Analyst, Scope};
 use super::cursor::Cursor;
 pub use super::data::Data;
 pub use super::export::File;
@@ -89,8 +89,8 @@ impl App {
 
     /// Scope of the next analysis.
     #[must_use]
-    pub fn ask(&self) -> Ask {
-        Ask { range: self.view.range, uplinks: self.screens.links.uplinks }
+    pub fn scope(&self) -> Scope {
+        Scope { range: self.view.range, uplinks: self.screens.links.uplinks }
     }
 
     /// The opened event, and its entry; `None` when none is open, or it is not kept any more.
@@ -197,6 +197,7 @@ impl App {
     /// Everything that was seen is still to come: no event of it is listed or open.
     fn forget_events(&mut self) {
         self.view.log = Log::default();
+        self.screens.forget_lines();
         drop(self.view.timeline.take_waiting());
         self.view.timeline.shown_ns = None;
         self.screens.events.cursor = Cursor::default();
@@ -269,8 +270,8 @@ impl App {
     /// Draws conclusions from the newest sample at once; for callers without a thread for it.
     pub fn analyse_with(&mut self, analyst: &mut Analyst) {
         if let Some(sample) = self.view.newest.as_deref().cloned() {
-            let ask = self.ask();
-            self.on_analysis(analyst.analyse(&sample, ask));
+            let scope = self.scope();
+            self.on_analysis(analyst.analyse(&sample, scope));
         }
     }
 }

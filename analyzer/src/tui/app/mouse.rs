@@ -25,6 +25,7 @@ impl App {
     #[must_use]
     pub fn on_mouse(&mut self, mouse: Mouse) -> Action {
         self.view.messages.clear();
+        self.screens.forget_lines();
         match mouse {
             Mouse::WheelUp => self.wheel(Move::Up),
             Mouse::WheelDown => self.wheel(Move::Down),

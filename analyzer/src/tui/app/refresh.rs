@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use super::App;
 use crate::model::{FlowVerdicts, Row};
-use crate::tui::data::{Data, Wanted};
+use crate::tui::data::{Data, ValuesRequest};
 use crate::tui::screen::Screen;
 use crate::tui::screens::Screens;
 use crate::tui::view::{AsOf, Concluded, View};
 use crate::util::deferred::{Deferred, discard};
 
 impl App {
-    /// Makes the values of the snapshot shown: at once, or for many flows through [`wanted`](Self::wanted). `keep`: rows may
-    /// stay in their places.
+    /// Makes the values of the snapshot shown: at once, or for many flows through [`wanted`](Self::wanted). `keep`:
+    /// rows may stay in their places.
     pub(in crate::tui) fn recompute(&mut self, keep: bool) {
         self.recompute_from(None, keep);
     }
@@ -33,14 +33,14 @@ impl App {
     }
 
     /// The values that should be shown; `None` before the first sample.
-    fn wanted_now(&self) -> Option<Wanted> {
+    fn wanted_now(&self) -> Option<ValuesRequest> {
         // A paused view shows settings and ports of the pause.
         let sample = match &self.view.data {
             Some(data) if self.view.timeline.paused => &data.sample,
             _ => &**self.view.newest.as_ref()?,
         };
         let known = self.view.data.as_ref().filter(|data| Arc::ptr_eq(&data.sample, sample));
-        Some(Wanted {
+        Some(ValuesRequest {
             history: self.view.timeline.history.clone(),
             at: self.view.timeline.snapshot()?,
             range: self.view.range,
@@ -51,10 +51,10 @@ impl App {
         })
     }
 
-    /// Values that a key asked for and that take too long while it waits; they are due at [`on_values`](Self::on_values).
-    /// Until then the old ones are shown, and the status line says so.
+    /// Values that a key asked for and that take too long while it waits; they are due at
+    /// [`on_values`](Self::on_values). Until then the old ones are shown, and the status line says so.
     #[must_use]
-    pub fn wanted(&self) -> Option<Wanted> {
+    pub fn wanted(&self) -> Option<ValuesRequest> {
         self.view.awaited.and_then(|_| self.wanted_now())
     }
 
@@ -64,7 +64,8 @@ impl App {
         self.view.awaited.is_some()
     }
 
-    /// Takes values that were wanted; returns whether the picture changes. Values that are no longer wanted are discarded.
+    /// Takes values that were wanted; returns whether the picture changes. Values that are no longer wanted are
+    /// discarded.
     pub fn on_values(&mut self, data: Option<Data>) -> bool {
         let Some(keep) = self.view.awaited else {
             discard(data);
@@ -141,8 +142,8 @@ impl App {
         filter.find_rows(data.as_ref().map(|data| &***data), log);
     }
 
-    /// Looks up the selected flow, or without a selection the one at the top of the table, which is selected with it: the
-    /// details stay with one flow while rows move.
+    /// Looks up the selected flow, or without a selection the one at the top of the table, which is selected with it:
+    /// the details stay with one flow while rows move.
     pub(in crate::tui) fn refresh_detail(&mut self) {
         let Screens { detail, flows, .. } = &mut self.screens;
         let Some(data) = &self.view.data else { return };
@@ -158,8 +159,14 @@ impl App {
         }
     }
 
-    /// Keeps what every screen shows within its content.
+    /// After a change of what screens show: keeps it within the new content.
     pub(in crate::tui) fn keep_in_view(&mut self) {
+        self.screens.forget_lines();
+        self.keep_scrolled();
+    }
+
+    /// The same after a scroll, which leaves the content as it is.
+    pub(in crate::tui) fn keep_scrolled(&mut self) {
         for screen in Screen::ALL {
             self.screens.page_mut(screen).keep_in_view(&self.view);
         }

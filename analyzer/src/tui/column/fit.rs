@@ -1,6 +1,6 @@
-//! Which columns fit on the screen, and how wide they are.
+//! The columns that fit on the screen, and their widths.
 
-use super::{COLUMNS, Column, Context, Fitted, Id, Kind, Needs, column, link_name};
+use super::{COLUMNS, Column, Context, Fitted, Id, Needs, ValueKind, column, link_name};
 use crate::model::Longest;
 
 /// Room for the longest IPv4 address, and for most of the IPv6 ones.
@@ -121,7 +121,13 @@ const fn rank(column: &Column, has: Has, narrow: bool) -> u8 {
     }
 }
 
-fn ranked(left: &mut u16, has: Has, narrow: bool, among: fn(Kind) -> bool, first: Option<Id>) -> Vec<Fitted> {
+fn ranked(
+    left: &mut u16,
+    has: Has,
+    narrow: bool,
+    among: fn(ValueKind) -> bool,
+    first: Option<Id>,
+) -> Vec<Fitted> {
     let shows = |column: &&Column| has.shows(column) && among(column.kind);
     let rank = |column: &Column| if first == Some(column.id) { 0 } else { rank(column, has, narrow) };
     let mut ranked: Vec<&'static Column> = COLUMNS.iter().filter(shows).collect();
@@ -144,7 +150,7 @@ fn ranked(left: &mut u16, has: Has, narrow: bool, among: fn(Kind) -> bool, first
 /// The columns for sums of queue pairs that fit into `width`: those that matter most.
 #[must_use]
 pub fn fit_sums(width: u16) -> Vec<Fitted> {
-    ranked(&mut (width + 1), Has::default(), false, Kind::sums_up, None)
+    ranked(&mut (width + 1), Has::default(), false, ValueKind::sums_up, None)
 }
 
 #[cfg(test)]
@@ -154,7 +160,7 @@ mod tests {
 
     /// Two rows of a queue pair that two taps see differ in their link alone.
     #[test]
-    fn where_several_taps_see_the_same_the_link_is_shown_before_what_matters_less() {
+    fn the_link_is_shown_early_where_several_taps_see_the_same_packets() {
         let has = |width, twins, id| {
             let columns = fit(width, Has { twins, ..Has::default() }, &[], None);
             columns.iter().any(|fitted| fitted.column.id == id)
@@ -220,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_little_room_health_comes_before_load() {
+    fn health_comes_before_load_in_little_room() {
         let ids = |ipv4, qp, first| -> Vec<Id> {
             let fitted = fit(59, Has { ipv4, qp, ..Has::default() }, &[], first);
             assert!(fitted.iter().map(|fitted| fitted.width + 1).sum::<u16>() <= 60);

@@ -13,9 +13,10 @@ use crate::model::{self, Delta, Level, LinkRow, Row, State};
 use crate::tui::theme;
 use crate::util::units;
 
-/// The kind of a column's values. It decides alignment, initial sort order, and whether groups of queue pairs have a sum.
+/// The kind of a column's values. It decides alignment, initial sort order, and whether groups of queue pairs have a
+/// sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// State of a flow.
     State,
     /// Bits per second.
@@ -42,7 +43,7 @@ pub enum Kind {
     Text,
 }
 
-impl Kind {
+impl ValueKind {
     /// True if cells are aligned to the right.
     #[must_use]
     pub const fn right(self) -> bool {
@@ -144,8 +145,8 @@ impl<'a> Value<'a> {
         Self::of(known, |text| Self::Text(Cow::Borrowed(text)))
     }
 
-    /// The number to compare and to sort by, in units of one (bits, packets, nanoseconds, fractions of 1); `None` when it is
-    /// unknown, or no number.
+    /// The number to compare and to sort by, in units of one (bits, packets, nanoseconds, fractions of 1); `None` when
+    /// it is unknown, or no number.
     #[must_use]
     pub fn number(&self) -> Option<f64> {
         match self {
@@ -158,7 +159,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The value as exports hold it: a figure, a text, or null when it is unknown.
+    /// The value as exports hold it: a number, a text, or null when it is unknown.
     #[must_use]
     pub fn json(&self) -> serde_json::Value {
         match self {
@@ -184,13 +185,13 @@ impl<'a> Value<'a> {
     }
 
     /// Text and style of its cell. `level` is that of a count or ratio above 0.
-    fn cell(&self, kind: Kind, level: Level) -> (String, Style) {
+    fn cell(&self, kind: ValueKind, level: Level) -> (String, Style) {
         let counted = |n: u64| if n == 0 { theme::DIM } else { theme::text(level) };
         match self {
             Self::Unknown => (units::UNKNOWN.to_owned(), theme::DIM),
             Self::State(state) => state_cell(*state),
             Self::Rate(n) if *n <= 0.0 => ("0".into(), theme::DIM),
-            Self::Rate(n) if kind == Kind::BitRate => (compact(*n), theme::BOLD),
+            Self::Rate(n) if kind == ValueKind::BitRate => (compact(*n), theme::BOLD),
             Self::Rate(n) => (compact(*n), theme::text(level)),
             Self::Share(share) => (bar(*share, 8), theme::BAR),
             Self::Ratio(ratio) => {
@@ -248,8 +249,8 @@ impl Column {
     pub fn cell(&self, row: &Row, cx: Context<'_>) -> (String, Style) {
         let state = State::of(row);
         let level = match self.kind {
-            Kind::Ratio if state.has(model::Kind::Congestion) => Level::Warning,
-            Kind::Ratio => Level::Fine,
+            ValueKind::Ratio if state.has(model::Problem::Congestion) => Level::Warning,
+            ValueKind::Ratio => Level::Fine,
             _ => self.level.min(state.level()),
         };
         self.value(row, cx).cell(self.kind, level)

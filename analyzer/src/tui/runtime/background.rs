@@ -1,9 +1,9 @@
-//! Slow work beside the screen, so that a key is answered meanwhile: samples, values that a key asks for, files, findings,
-//! and freeing memory.
+//! Slow work beside the screen, so that a key is answered meanwhile: samples, values that a key asks for, files,
+//! findings, and freeing memory.
 //!
-//! Each kind of work has a slot of its own, and a newer piece of work replaces one that still waits there; files alone all
-//! get written. Two threads take from the slots: an analysis of 65,536 flows lasts longer than a key may wait for its values,
-//! so it has the second for itself.
+//! Each kind of work has a slot of its own, and a newer piece of work replaces one that still waits there; files alone
+//! all get written. Two threads take from the slots: an analysis of 65,536 flows lasts longer than a key may wait for
+//! its values, so it has the second for itself.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -16,8 +16,8 @@ use super::files;
 use super::wait::Waker;
 use crate::report;
 use crate::sample::Sample;
-use crate::tui::analysis::{Analysis, Analyst, Ask};
-use crate::tui::data::{Data, Wanted};
+use crate::tui::analysis::{Analysis, Analyst, Scope};
+use crate::tui::data::{Data, ValuesRequest};
 use crate::tui::export::File;
 use crate::tui::preparation::{Preparation, Prepared};
 use crate::util::background;
@@ -46,7 +46,7 @@ pub(in crate::tui) enum Done {
 /// Work of the first thread.
 enum Work {
     Sample(Box<Preparation>),
-    Values(Box<Wanted>),
+    Values(Box<ValuesRequest>),
     Write(Box<File>),
     Free(Vec<Box<dyn Any + Send>>),
 }
@@ -54,7 +54,7 @@ enum Work {
 /// A sample to be analysed.
 struct Request {
     sample: Arc<Sample>,
-    ask: Ask,
+    scope: Scope,
     /// True if the user waits for it.
     urgent: bool,
 }
@@ -63,7 +63,7 @@ struct Request {
 #[derive(Default)]
 struct Slots {
     sample: Option<Box<Preparation>>,
-    values: Option<Box<Wanted>>,
+    values: Option<Box<ValuesRequest>>,
     analysis: Option<Request>,
     files: VecDeque<File>,
     discarded: Vec<Box<dyn Any + Send>>,
@@ -193,17 +193,17 @@ impl Background {
     }
 
     /// Begins with values.
-    pub(in crate::tui) fn values(&mut self, wanted: Wanted) {
+    pub(in crate::tui) fn values(&mut self, wanted: ValuesRequest) {
         self.busy = true;
         self.shared.change(|slots| slots.values = Some(Box::new(wanted)));
     }
 
     /// Has a sample analysed, at once where the user waits for it. Of several that wait the newest is.
-    pub(in crate::tui) fn analyse(&self, sample: Arc<Sample>, ask: Ask, urgent: bool) {
+    pub(in crate::tui) fn analyse(&self, sample: Arc<Sample>, scope: Scope, urgent: bool) {
         let mut replaced = None;
         self.shared.change(|slots| {
             let urgent = urgent || slots.analysis.as_ref().is_some_and(|request| request.urgent);
-            replaced = slots.analysis.replace(Request { sample, ask, urgent });
+            replaced = slots.analysis.replace(Request { sample, scope, urgent });
         });
         discard(replaced.map(|request| request.sample));
     }
@@ -268,9 +268,9 @@ fn serve_analyses(shared: &Shared, results: &Results, options: report::Options) 
     background::stand_back();
     let mut analyst = Analyst::new(options);
     let mut rested = Instant::now();
-    while let Some(Request { sample, ask, .. }) = shared.next_analysis(rested) {
+    while let Some(Request { sample, scope, .. }) = shared.next_analysis(rested) {
         let start = Instant::now();
-        let analysis = analyst.analyse(&sample, ask);
+        let analysis = analyst.analyse(&sample, scope);
         drop(sample);
         results.send(Done::Analysis(Box::new(analysis)));
         rested = Instant::now() + (start.elapsed() * REST).min(LONGEST_REST);
@@ -294,7 +294,7 @@ mod tests {
     fn newer_work_replaces_older_of_its_kind_and_stays_urgent() {
         let _alone = SINK_TESTS.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = Shared::default();
-        let request = |time_ns, urgent| Request { sample: at(time_ns), ask: Ask::default(), urgent };
+        let request = |time_ns, urgent| Request { sample: at(time_ns), scope: Scope::default(), urgent };
         shared.change(|slots| slots.analysis = Some(request(START, true)));
         let background = Background {
             shared: Arc::new(shared),
@@ -303,7 +303,7 @@ mod tests {
             files: 0,
             _discarded: deferred::send_discarded_to(drop),
         };
-        background.analyse(at(START + 1), Ask::default(), false);
+        background.analyse(at(START + 1), Scope::default(), false);
         let rested = Instant::now() + Duration::from_secs(3_600);
         let next = background.shared.next_analysis(rested).unwrap();
         assert_eq!((next.sample.time_ns, next.urgent), (START + 1, true));
@@ -327,9 +327,9 @@ mod tests {
                 content: Content::Bytes(b"x".to_vec()),
             });
         }
-        background.analyse(at(START), Ask::default(), false);
         background.finish_files();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
+        background.analyse(at(START), Scope::default(), false);
         let deadline = Instant::now() + Duration::from_secs(60);
         while Instant::now() < deadline {
             match background.take() {

@@ -8,8 +8,8 @@ use crate::tui::export::File;
 /// Numbers tried when a name is taken.
 const TRIES: u32 = 100;
 
-/// Writes a file to the working directory, under a name that is free; nothing is ever written over, and
-/// only the user may read it. What happened, as a sentence.
+/// Writes a file to the working directory, under a name that is free; nothing is ever overwritten, and only the user
+/// may read it. Returns a sentence about the outcome.
 pub(in crate::tui) fn write(file: File) -> String {
     let bytes = file.content.into_bytes();
     for number in 0..TRIES {

@@ -32,8 +32,8 @@ const LOOK: Duration = Duration::from_micros(100);
 /// Keys taken before the screen is drawn again, when many wait: as many as the terminal library reads at once.
 const KEYS_PER_PICTURE: usize = 1024;
 
-/// Shows the samples of `feed` until the user quits or a signal ends the run. Then the source is ordered to stop; the caller
-/// waits for it, and should keep nothing else of the feed.
+/// Shows the samples of `feed` until the user quits or a signal ends the run. Then the source is ordered to stop; the
+/// caller waits for it, and should keep nothing else of the feed.
 ///
 /// # Errors
 /// An error if the terminal cannot be set up, goes away, or the source failed.
@@ -158,7 +158,7 @@ impl Session {
 
     fn analyse(&self, urgent: bool) {
         if let Some(sample) = &self.app.view.newest {
-            self.background.analyse(Arc::clone(sample), self.app.ask(), urgent);
+            self.background.analyse(Arc::clone(sample), self.app.scope(), urgent);
         }
     }
 

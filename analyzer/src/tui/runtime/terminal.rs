@@ -15,6 +15,7 @@ use ratatui::crossterm::terminal::{
     disable_raw_mode, enable_raw_mode,
 };
 use ratatui::crossterm::{execute, queue};
+use rustix::process::{Signal, kill_current_process_group};
 
 /// True while the terminal is ours.
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -73,17 +74,13 @@ impl Guard {
         restore();
         // To the whole process group, as the terminal would: a capture tool that feeds us through a
         // pipe must stop too, or the shell does not take the job for stopped.
-        // SAFETY: kill(2) touches no memory of ours; 0 is the caller's own process group.
-        let sent = unsafe { libc::kill(0, libc::SIGTSTP) };
-        if sent != 0 {
-            return Err(io::Error::last_os_error()).context("the process cannot be stopped");
-        }
+        kill_current_process_group(Signal::TSTP).context("the process cannot be stopped")?;
         take(self.mouse).context("the terminal cannot be set up again")?;
         self.redraw()
     }
 
-    /// Clears the screen and forgets what it shows. [`Terminal::clear`] asks the terminal for its cursor first, and fails
-    /// where the answer does not come in time.
+    /// Clears the screen and forgets what it shows. [`Terminal::clear`] asks the terminal for its cursor first, and
+    /// fails where the answer does not come in time.
     ///
     /// # Errors
     /// An error if the terminal cannot be written to.

@@ -2,18 +2,20 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _, Write as _, stdin};
-use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use signal_hook::SigId;
 use signal_hook::consts::SIGWINCH;
 
 /// The terminal library's own waiting spins through the last millisecond of every wait; this one sleeps.
 #[derive(Debug)]
 pub(in crate::tui) struct Waiter {
-    /// Where keys come from when standard input is not it.
+    /// The source of keys when standard input is not a terminal.
     tty: Option<File>,
     signals: UnixStream,
     /// The other end of `signals`.
@@ -75,36 +77,31 @@ impl Waiter {
         Ok(Waker(self.written.try_clone().context("threads cannot wake the view up")?))
     }
 
-    fn tty(&self) -> RawFd {
-        self.tty.as_ref().map_or_else(|| stdin().as_raw_fd(), File::as_raw_fd)
-    }
-
     /// Waits, `most` at most.
     ///
     /// # Errors
     /// An error if the system cannot wait.
     pub(in crate::tui) fn wait(&mut self, most: Duration) -> io::Result<Woken> {
-        let watched = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut fds = [watched(self.tty()), watched(self.signals.as_raw_fd())];
-        // Rounded up, so that a wait of half a millisecond does not become a busy loop.
-        let ms = i32::try_from(most.as_micros().div_ceil(1_000)).unwrap_or(i32::MAX);
-        // SAFETY: `fds` are two valid pollfds that outlive the call, and the count says two.
-        let n = unsafe { libc::poll(fds.as_mut_ptr(), 2, ms) };
-        if n < 0 {
-            let error = io::Error::last_os_error();
-            return if error.kind() == io::ErrorKind::Interrupted { Ok(Woken::Other) } else { Err(error) };
+        let stdin = stdin();
+        let tty = self.tty.as_ref().map_or_else(|| stdin.as_fd(), File::as_fd);
+        let mut fds =
+            [PollFd::from_borrowed_fd(tty, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
+        match poll(&mut fds, Timespec::try_from(most).ok().as_ref()) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(Woken::Other),
+            Err(error) => return Err(error.into()),
         }
-        let [tty, signals] = fds;
-        if signals.revents != 0 {
+        let [tty, signals] = fds.map(|fd| fd.revents());
+        if !signals.is_empty() {
             // The flags of the handlers say which they were.
             while self.signals.read(&mut [0; 64]).is_ok_and(|n| n > 0) {}
         }
-        if tty.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0 {
+        if tty.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
             // The signal that comes with it is on its way.
             std::thread::sleep(Duration::from_millis(20));
             return Ok(Woken::HungUp);
         }
-        Ok(if tty.revents != 0 { Woken::Keys } else { Woken::Other })
+        Ok(if tty.is_empty() { Woken::Other } else { Woken::Keys })
     }
 }
 

@@ -1,12 +1,14 @@
 //! Load in bins of a millisecond or less, steps of the job, stragglers, incast.
 
+use std::rc::Rc;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 use serde_json::{Value, json};
 
-use super::{Page, Spans, counted, empty, sheet};
-use crate::analysis::traffic::Steps;
+use super::{Lines, Page, Spans, counted, empty, sheet};
+use crate::analysis::Facts;
 use crate::metrics::traffic::bins::Bursts;
 use crate::model::Level;
 use crate::report::Report;
@@ -29,11 +31,22 @@ const RECEIVERS: usize = 5;
 pub struct BurstsScreen {
     /// Its first line.
     pub scroll: Cursor,
+    lines: Lines,
+}
+
+impl BurstsScreen {
+    fn lines_at(&self, view: &View, width: usize) -> Rc<[Line<'static>]> {
+        self.lines.at(width, || lines(view, width))
+    }
 }
 
 impl Page for BurstsScreen {
+    fn kept_lines(&self) -> Option<&Lines> {
+        Some(&self.lines)
+    }
+
     fn step(&mut self, view: &mut View, step: Move) {
-        let lines = lines(view, usize::from(view.size.0)).len();
+        let lines = self.lines_at(view, usize::from(view.size.0)).len();
         self.scroll.scroll(step, lines, usize::from(view.layout().body.height));
     }
 
@@ -78,15 +91,15 @@ impl Page for BurstsScreen {
     }
 
     fn render(&self, buffer: &mut Buffer, at: &Layout, view: &View) {
-        render(buffer, at.body, view, self.scroll.offset);
+        render(buffer, at.body, view, self);
     }
 }
 
-fn render(buffer: &mut Buffer, area: Rect, view: &View, top: usize) {
+fn render(buffer: &mut Buffer, area: Rect, view: &View, screen: &BurstsScreen) {
     if empty::nothing_at_all(buffer, area, view) {
         return;
     }
-    let lines = lines(view, usize::from(area.width));
+    let lines = screen.lines_at(view, usize::from(area.width));
     if lines.is_empty() {
         let help = match view.kind() {
             Some(SourceKind::Live) => "Bins start with the first RoCE packets; `--no-timing` disables them.",
@@ -95,7 +108,7 @@ fn render(buffer: &mut Buffer, area: Rect, view: &View, top: usize) {
         empty::because(buffer, area, "No load bins in this run.", help);
         return;
     }
-    super::scrolled(buffer, area, &lines, top);
+    super::scrolled(buffer, area, &lines, screen.scroll.offset);
 }
 
 fn lines(view: &View, width: usize) -> Vec<Line<'static>> {
@@ -125,8 +138,8 @@ fn lines(view: &View, width: usize) -> Vec<Line<'static>> {
     all
 }
 
-/// One link: title, chart of the latest bins, chart of the whole run, durations of its bursts. `at` is the link's index, with
-/// the number of its packets that are in no bin.
+/// One link: title, chart of the latest bins, chart of the whole run, durations of its bursts. `at` is the link's
+/// index, with the number of its packets that are in no bin.
 fn link(
     sample: &Sample,
     (at, lost): (usize, u64),
@@ -300,7 +313,7 @@ fn steps(report: &Report, lost: bool, width: usize) -> Vec<Line<'static>> {
         units::duration(steps.silence_ns),
     );
     let sentences = [(rhythm, Level::Fine), (change, Level::Fine)];
-    for (text, level) in sentences.into_iter().chain(last_to_finish(steps)) {
+    for (text, level) in sentences.into_iter().chain(last_to_finish(&report.facts)) {
         for part in hanging(&text, width.saturating_sub(2), 2) {
             lines.push(Line::styled(format!(" {part}"), theme::text(level)));
         }
@@ -309,7 +322,8 @@ fn steps(report: &Report, lost: bool, width: usize) -> Vec<Line<'static>> {
 }
 
 /// The straggler, or else the flow that usually finishes last.
-fn last_to_finish(steps: &Steps) -> Option<(String, Level)> {
+fn last_to_finish(facts: &Facts) -> Option<(String, Level)> {
+    let steps = facts.steps.as_ref()?;
     if let Some(late) = &steps.straggler {
         let who = late.host.map_or_else(|| late.waits_for.to_string(), |host| host.to_string());
         let sure = if late.certain { "" } else { " (uncertain)" };
@@ -364,7 +378,7 @@ fn incast(report: &Report) -> Vec<Line<'static>> {
 fn loads(link: &[Value; 2], bursts: &Bursts) -> Vec<Vec<Value>> {
     let end_ns = bursts.first_ns.saturating_add(bursts.bins.saturating_mul(bursts.bin_ns));
     let row = |what: &str, start_ns: u64, length_ns: u64, bytes: u64| {
-        // What lies outside of the run has no load.
+        // Times outside of the run have no load.
         let (from, to) = (start_ns.max(bursts.first_ns), start_ns.saturating_add(length_ns).min(end_ns));
         let length = to.saturating_sub(from);
         let rate = (length > 0).then(|| bytes as f64 * 8e9 / length as f64);

@@ -7,13 +7,13 @@ use crate::model::Level;
 use crate::source::devices::{PortSample, QpSample};
 use crate::tui::column::compact;
 use crate::tui::theme;
-use crate::tui::trail::Step;
+use crate::tui::trail::PortRates;
 use crate::tui::view::View;
 use crate::util::units;
 
 /// Queue pairs shown of a port, at most.
 const QPS: usize = 8;
-/// What is shown of a port's counters, in this order: name, short title, and how bad any of it is.
+/// The counters shown of a port, in this order: name, short title, and the severity of any growth.
 const SHOWN: [(&str, &str, Level); 20] = [
     ("ce_marked_packets", "CE", Level::Warning),
     ("cnps_sent", "CNP sent", Level::Warning),
@@ -43,7 +43,7 @@ pub(super) fn lines(view: &View, width: usize) -> Vec<Line<'static>> {
     let ports = &data.sample.devices.ports;
     let mut lines = Vec::new();
     for port in ports {
-        let step = view.timeline.trail.step(port);
+        let step = view.timeline.trail.rates(port);
         lines.push(head(port, step.as_ref(), width));
         lines.extend(counters(port, step.as_ref(), width));
         lines.extend(pauses(port, step.as_ref()));
@@ -67,7 +67,7 @@ fn tag(source: &str) -> &'static str {
     }
 }
 
-fn head(port: &PortSample, step: Option<&Step<'_>>, width: usize) -> Line<'static> {
+fn head(port: &PortSample, step: Option<&PortRates<'_>>, width: usize) -> Line<'static> {
     let mut spans = Spans::default();
     let on = port.interface.as_deref().unwrap_or(units::UNKNOWN);
     let driver = port.driver.as_deref().unwrap_or("unknown driver");
@@ -88,7 +88,7 @@ fn head(port: &PortSample, step: Option<&Step<'_>>, width: usize) -> Line<'stati
 }
 
 /// Counters above zero, with their rates.
-fn counters(port: &PortSample, step: Option<&Step<'_>>, width: usize) -> Vec<Line<'static>> {
+fn counters(port: &PortSample, step: Option<&PortRates<'_>>, width: usize) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     let mut spans = Spans::default();
     for (name, title, level) in SHOWN {
@@ -109,7 +109,7 @@ fn counters(port: &PortSample, step: Option<&Step<'_>>, width: usize) -> Vec<Lin
     lines
 }
 
-fn pauses(port: &PortSample, step: Option<&Step<'_>>) -> Vec<Line<'static>> {
+fn pauses(port: &PortSample, step: Option<&PortRates<'_>>) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     for pause in port.pause.iter().filter(|p| p.frames.unwrap_or(0) + p.paused_ns.unwrap_or(0) > 0) {
         let share = step.and_then(|step| step.paused(pause.sent, pause.priority));
@@ -129,7 +129,7 @@ fn pauses(port: &PortSample, step: Option<&Step<'_>>) -> Vec<Line<'static>> {
 }
 
 /// The busiest queue pairs.
-fn queue_pairs(port: &PortSample, step: Option<&Step<'_>>, width: usize) -> Vec<Line<'static>> {
+fn queue_pairs(port: &PortSample, step: Option<&PortRates<'_>>, width: usize) -> Vec<Line<'static>> {
     let rates = |qp: &QpSample| step.map_or((None, None), |step| step.qp_per_s(qp));
     let mut busiest: Vec<(&QpSample, f64)> = port
         .qps

@@ -1,4 +1,4 @@
-//! Why a screen is empty, and what to do.
+//! Reasons why a screen is empty, and remedies.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -23,7 +23,7 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, view: &View) {
     put(buffer, area, &lines(view));
 }
 
-/// Why a screen is empty, and what to do.
+/// Reasons why a screen is empty, and remedies.
 pub(super) fn because(buffer: &mut Buffer, area: Rect, why: &str, help: &str) {
     put(buffer, area, &[title(why), text(help)]);
 }

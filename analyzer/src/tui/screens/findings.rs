@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{Effect, Hints, Page, Spans, click_list, cut, empty, line};
 use crate::findings::{End as Side, Finding, Severity};
-use crate::model::{Kind, Level, Model, conclusions};
+use crate::model::{Level, Model, Problem, conclusions};
 use crate::sample::SourceKind;
 use crate::tui::analysis::Analysis;
 use crate::tui::cursor::{Cursor, Move};
@@ -210,12 +210,12 @@ pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
     spans.into_line()
 }
 
-/// What has ended, newest information of each kind once: `loss ended 12:09:50`.
+/// Kinds that have ended, each with its latest end: `loss ended 12:09:50`.
 pub(in crate::tui) fn ended(all: &[Finding]) -> Vec<String> {
-    let mut kinds: Vec<Kind> = Vec::new();
+    let mut kinds: Vec<Problem> = Vec::new();
     let mut texts = Vec::new();
     for finding in all.iter().filter(|finding| !finding.active && finding.severity > Severity::Info) {
-        let Some(kind) = Kind::of(finding.id).filter(|kind| !kinds.contains(kind)) else { continue };
+        let Some(kind) = Problem::of(finding.id).filter(|kind| !kinds.contains(kind)) else { continue };
         kinds.push(kind);
         let at = finding.last_seen_ns.map_or_else(String::new, |ns| format!(" {}", units::second_utc(ns)));
         texts.push(format!("{} ended{at}", kind.word().to_lowercase()));
@@ -223,7 +223,7 @@ pub(in crate::tui) fn ended(all: &[Finding]) -> Vec<String> {
     texts
 }
 
-/// When a finding began, how long it lasts or lasted, and whether it ended; `end` is the end of the data.
+/// Beginning, duration and end of a finding; `end` is the end of the data.
 fn since_when(finding: &Finding, end: Option<u64>) -> Option<String> {
     let time = |ns| format!("{} UTC", units::second_utc(ns));
     let first = finding.first_seen_ns;
@@ -285,7 +285,7 @@ fn side(side: &Side) -> String {
     text
 }
 
-/// What a finding costs, as far as it is known.
+/// Impact of a finding, as far as it is known.
 fn impact(finding: &Finding) -> Option<String> {
     let impact = &finding.impact;
     let parts: Vec<String> = [

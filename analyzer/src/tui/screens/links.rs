@@ -1,14 +1,18 @@
 //! Links side by side, load balance across them, and ECMP entropy of the traffic.
 
+use std::rc::Rc;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 use serde_json::json;
 
-use super::{Effect, Hints, Page, Spans, click_list, cut, devices, empty, line, scrolled, sheet, trends};
+use super::{
+    Effect, Hints, Lines, Page, Spans, click_list, cut, devices, empty, line, scrolled, sheet, trends,
+};
 use crate::analysis;
 use crate::analysis::Imbalance;
-use crate::model::{Delta, Kind, Level, LinkRow, Model};
+use crate::model::{Delta, Level, LinkRow, Model, Problem};
 use crate::sample::Direction;
 use crate::tui::column::{bar, compact};
 use crate::tui::cursor::{Cursor, Move};
@@ -42,6 +46,7 @@ pub struct LinksScreen {
     pub below: Cursor,
     /// Uplinks of the what-if, where the user changed them.
     pub uplinks: Option<u32>,
+    lines: Lines,
 }
 
 impl LinksScreen {
@@ -55,9 +60,15 @@ impl LinksScreen {
         });
     }
 
+    /// The part below the list.
+    fn lines_at(&self, view: &View, data: &Data, width: usize) -> Rc<[Line<'static>]> {
+        self.lines.at(width, || below(view, data, width))
+    }
+
     /// Lines of the part below the list, all and visible ones.
     fn heights(&self, view: &View) -> (usize, usize) {
-        let lines = view.data.as_ref().map_or(0, |data| below(view, data, usize::from(view.size.0)).len());
+        let width = usize::from(view.size.0);
+        let lines = view.data.as_ref().map_or(0, |data| self.lines_at(view, data, width).len());
         (lines, usize::from(self.below_height(view, view.layout().body.height)))
     }
 
@@ -73,6 +84,10 @@ impl LinksScreen {
 }
 
 impl Page for LinksScreen {
+    fn kept_lines(&self) -> Option<&Lines> {
+        Some(&self.lines)
+    }
+
     /// Moves in the list of links, and beyond its last one through the part below.
     fn step(&mut self, view: &mut View, step: Move) {
         let links = view.link_count();
@@ -86,8 +101,8 @@ impl Page for LinksScreen {
             self.cursor.step(step, links, view.layout().links_page());
         }
         if scrolls {
-            let (lines, room) = self.heights(view);
-            self.below.scroll(step, lines, room);
+            let (height, room) = self.heights(view);
+            self.below.scroll(step, height, room);
         }
     }
 
@@ -122,8 +137,8 @@ impl Page for LinksScreen {
         self.cursor.show(view.link_count(), view.layout().links_page());
         // To count the lines is to make them.
         if view.screen == Screen::Links {
-            let (lines, room) = self.heights(view);
-            self.below.show(lines, room);
+            let (height, room) = self.heights(view);
+            self.below.show(height, room);
         }
     }
 
@@ -175,7 +190,7 @@ impl Page for LinksScreen {
         list(buffer, area, view, data, self.cursor);
         let height = self.below_height(view, area.height);
         let rest = Rect { y: area.bottom() - height, height, ..area };
-        scrolled(buffer, rest, &below(view, data, usize::from(area.width)), self.below.offset);
+        scrolled(buffer, rest, &self.lines_at(view, data, usize::from(area.width)), self.below.offset);
     }
 }
 
@@ -308,7 +323,7 @@ fn balance(view: &View, data: &Data, width: usize) -> Vec<Line<'static>> {
     )];
     let mut shown = data.imbalance.clone();
     if shown.is_empty() {
-        // Whether they share a load is unknown; their balance is shown all the same.
+        // It is unknown whether they share a load; their balance is shown all the same.
         shown = all_links(data);
         let why = match (data.model.links.len(), data.model.dedup.taps) {
             (0 | 1, _) => " one link: nothing to compare",
@@ -382,7 +397,7 @@ pub(super) fn balance_of(imbalance: &Imbalance, view: &View) -> Line<'static> {
     }
     let limit = view.options.report.limits.links.max_over_mean;
     let uneven = imbalance.max_over_mean.is_some_and(|ratio| ratio >= limit);
-    let level = if uneven && view.is_active(Kind::Imbalance) { Level::Warning } else { Level::Fine };
+    let level = if uneven && view.is_active(Problem::Imbalance) { Level::Warning } else { Level::Fine };
     let mut spans = Spans::default();
     spans.push(format!(" {} ", theme::symbol(level)), theme::text(level));
     spans.push(format!("max/mean {}  ", number(imbalance.max_over_mean)), theme::text(level));
@@ -408,7 +423,7 @@ fn entropy(view: &View) -> Vec<Line<'static>> {
     counts.push(format!(", {} source port{}", units::count(ports), s(ports)), theme::PLAIN);
     counts.push(format!(" ≈ {} equal flows", number(entropy.effective_flows)), theme::PLAIN);
     lines.push(counts.into_line());
-    let level = if view.is_active(Kind::Hashing) { Level::Warning } else { Level::Fine };
+    let level = if view.is_active(Problem::Hashing) { Level::Warning } else { Level::Fine };
     let mut bits = Spans::default();
     bits.push(
         format!(

@@ -21,7 +21,7 @@ use crate::tui::theme;
 use crate::tui::view::View;
 use crate::util::units;
 
-/// Width of a cell with a figure, and of one without, the space before it included.
+/// Width of a cell with a value, and of one without, the space before it included.
 const FIGURES: u16 = 8;
 const SHADES: u16 = 3;
 /// Columns that a list of pairs needs beside the map, and columns between.
@@ -146,7 +146,7 @@ struct Grid {
     cell: u16,
     /// First row and column shown.
     from: (usize, usize),
-    /// How many of them.
+    /// Number of rows and columns shown.
     shown: (usize, usize),
     /// The top pairs; no height where there is no room.
     list: Rect,
@@ -343,7 +343,7 @@ fn level(metric: Metric, cell: &Cell) -> Level {
     }
 }
 
-/// Shade and figure, or two of the shade; it is of the share of the largest.
+/// Shade and value, or the shade twice; the shade shows the ratio to the largest value.
 fn draw(buffer: &mut Buffer, area: Rect, cell: Option<&Cell>, metric: Metric, most: f64) {
     let width = usize::from(area.width);
     let Some(cell) = cell else {
@@ -432,7 +432,7 @@ fn selected(buffer: &mut Buffer, area: Rect, data: &Data, screen: &MatrixScreen)
         parts.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join(", ")
     };
     let room = |parts: &[(Metric, String)]| width.saturating_sub(3 + text(parts).chars().count());
-    // Where there is little room, addresses matter more than figures that are not in the map.
+    // Addresses matter more than values that are not in the map, where there is little room.
     while room(&parts) < pair.chars().count().min(width / 2)
         && let Some(at) = parts.iter().rposition(|(of, _)| ![Metric::Rate, screen.metric].contains(of))
     {

@@ -37,7 +37,7 @@ use super::overlay::{Opened, Overlay};
 use super::screen::Screen;
 use super::view::View;
 use crate::model::{Basis, Identity, Lost};
-use crate::tui::widgets::{Spans, WIDEST, counted, cut, line, overlay, scrolled, select, spark};
+use crate::tui::widgets::{Lines, Spans, WIDEST, counted, cut, line, overlay, scrolled, select, spark};
 use crate::util::units;
 
 /// Keys and their meaning, for the status line.
@@ -86,6 +86,11 @@ pub(super) trait Page {
 
     /// Keeps selection and scroll position within the content, after content or size changed.
     fn keep_in_view(&mut self, _view: &View) {}
+
+    /// The lines that it keeps from one key or picture to the next.
+    fn kept_lines(&self) -> Option<&Lines> {
+        None
+    }
 
     /// Its place in a list, where it has one.
     fn selection(&mut self) -> Option<&mut Cursor> {
@@ -149,6 +154,11 @@ impl Screens {
             events: EventsScreen::default(),
             findings: FindingsScreen::default(),
         }
+    }
+
+    /// Forgets the lines that screens keep: after every change of what they show.
+    pub(super) fn forget_lines(&self) {
+        Screen::ALL.iter().filter_map(|screen| self.page(*screen).kept_lines()).for_each(Lines::forget);
     }
 
     /// A screen.

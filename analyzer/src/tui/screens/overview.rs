@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::trends::{self, TRENDS};
 use super::{Effect, Hints, Page, Spans, click_list, cut, empty, findings, flows, line, links, sheet};
 use crate::analysis::Entropy;
-use crate::model::{Kind, Level};
+use crate::model::{Level, Problem};
 use crate::tui::column::{self, bar, compact};
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::data::Data;
@@ -171,7 +171,7 @@ fn link_lines(view: &View, data: &Data, width: usize, most: usize) -> Vec<Line<'
     let mut order: Vec<_> = data.model.links.iter().collect();
     order.sort_by(|a, b| links::load(b).total_cmp(&links::load(a)));
     let room = most.saturating_sub(lines.len());
-    // Where all have room with a title, bars stand beside them: without one they would seem to be of the link's speed.
+    // Bars need the title, without which they would seem to show the share of the link's speed.
     let titled = order.len() < room;
     let name = width.saturating_sub(43).clamp(8, 30);
     if titled {
@@ -227,7 +227,7 @@ fn gauge(view: &View, width: usize) -> Line<'static> {
         }
     };
     let cells = if width >= 70 { 16 } else { 8 };
-    let level = if view.is_active(Kind::Hashing) { Level::Warning } else { Level::Fine };
+    let level = if view.is_active(Problem::Hashing) { Level::Warning } else { Level::Fine };
     spans.push(bar(entropy.normalized.unwrap_or(0.0), cells), theme::BAR);
     spans.push(format!(" {}", units::ratio(entropy.normalized)), theme::text(level));
     let effective = entropy.effective_flows.map_or_else(|| units::UNKNOWN.into(), compact);

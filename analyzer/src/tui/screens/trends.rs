@@ -10,10 +10,10 @@ use crate::tui::theme;
 use crate::tui::view::View;
 use crate::util::units;
 
-/// What was counted between a snapshot and the one before.
+/// The growth of counters between a snapshot and the one before.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::tui) struct Point {
-    /// Of which snapshot, Unix time in nanoseconds.
+    /// Time of the snapshot, Unix time in nanoseconds.
     pub(in crate::tui) time_ns: u64,
     /// `None` when that is not known.
     pub(in crate::tui) counts: Option<Counts>,
@@ -26,13 +26,13 @@ pub(in crate::tui) struct Point {
 }
 
 impl Point {
-    /// A figure per second; `None` when it is not known.
+    /// A counter per second; `None` when it is not known.
     pub(in crate::tui) fn per_second(&self, figure: impl Fn(&Counts) -> u64) -> Option<f64> {
         self.counts.as_ref().filter(|_| self.seconds > 0.0).map(|c| figure(c) as f64 / self.seconds)
     }
 }
 
-/// One figure over time.
+/// One metric over time.
 pub(in crate::tui) struct Trend {
     pub(in crate::tui) name: &'static str,
     /// Its name in a file.
@@ -56,7 +56,7 @@ fn ratio(ratio: f64) -> String {
     units::ratio(Some(ratio))
 }
 
-/// The figures, those that matter most first.
+/// The metrics, the most important first.
 pub(in crate::tui) const TRENDS: &[Trend] = &[
     trend("bits/s", "bits_per_s", |p| p.per_second(|c| c.bytes * 8), units::bit_rate, Level::Fine),
     trend("CE ratio", "ce_ratio", |p| p.counts.and_then(|c| c.ce_ratio()), ratio, Level::Warning),
@@ -73,7 +73,7 @@ fn duration(ns: f64) -> String {
     units::duration(ns as u64)
 }
 
-/// How long requests of a flow take.
+/// Latencies of the requests of a flow.
 pub(in crate::tui) const LATENCY: &[Trend] = &[
     trend(
         "latency p50",
@@ -162,7 +162,7 @@ pub(in crate::tui) fn flow_points(view: &View, id: &Identity, n: usize) -> Vec<P
     points
 }
 
-/// One figure of everything over the latest `n` snapshots.
+/// One metric of all traffic over the latest `n` snapshots.
 pub(in crate::tui) fn values(view: &View, n: usize, value: fn(&Point) -> Option<f64>) -> Vec<Option<f64>> {
     points(view, n).iter().map(value).collect()
 }
@@ -173,7 +173,7 @@ pub(in crate::tui) fn covered(view: &View, n: usize) -> u64 {
     pairs.first().zip(pairs.last()).map_or(0, |((a, _), (_, b))| b.time_ns.saturating_sub(a.time_ns))
 }
 
-/// A figure in a line: name, latest value, sparkline of `width` columns, peak.
+/// A metric in a line: name, latest value, sparkline of `width` columns, peak.
 pub(in crate::tui) fn row(trend: &Trend, points: &[Point], width: usize) -> Line<'static> {
     let values: Vec<Option<f64>> = points.iter().map(|point| (trend.value)(point)).collect();
     let peak = values.iter().flatten().copied().fold(0.0, f64::max);

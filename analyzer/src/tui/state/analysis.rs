@@ -1,12 +1,12 @@
-//! What takes longer than a picture may: the report with its findings, and the spread over 5-tuples in
-//! the time range. Computed beside the screen, from the same samples.
+//! The report with its findings, and the entropy over 5-tuples in the time range: computed in the background, from the
+//! same samples.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::analysis;
-use crate::analysis::{Entropy, Flow, Spread};
-use crate::findings::{Finding, order};
+use crate::analysis::{Entropy, Spread};
+use crate::findings::Growth;
 use crate::model::{Conclusions, FlowVerdicts, TimeRange};
 use crate::report::{self, Report};
 use crate::sample::Sample;
@@ -16,16 +16,16 @@ const SPREADS: usize = 48;
 /// Time between two of them at least, in nanoseconds.
 const SPACING_NS: u64 = 2_000_000_000;
 
-/// What the user wants to know.
+/// Scope of an analysis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ask {
-    /// Entropy is of this time range.
+pub struct Scope {
+    /// Time range of the entropy.
     pub range: TimeRange,
     /// Uplinks that flows are hashed over; `None` for what the command line says.
     pub uplinks: Option<u32>,
 }
 
-/// What was concluded from a sample.
+/// Conclusions from a sample.
 #[derive(Clone, Debug)]
 pub struct Analysis {
     /// The sample's time.
@@ -36,7 +36,7 @@ pub struct Analysis {
     pub timed: bool,
     /// True if the process of some flow is known.
     pub owned: bool,
-    /// What of its findings is kept for those who come back to the snapshot later.
+    /// The part of its findings that the history keeps.
     pub conclusions: Arc<Conclusions>,
     /// The findings by flow.
     pub verdicts: FlowVerdicts,
@@ -49,46 +49,27 @@ pub struct Analysis {
 pub struct Analyst {
     options: report::Options,
     spreads: VecDeque<(u64, Spread)>,
-    grown: [Grown; GROWING.len()],
+    growth: Growth,
 }
-
-/// A counter over all flows, and when it grew last.
-#[derive(Clone, Copy, Debug, Default)]
-struct Grown {
-    count: u64,
-    /// Unix nanoseconds; `None` when it has not grown before our eyes.
-    last_ns: Option<u64>,
-}
-
-/// A finding that rests on a count of packets whose times are not kept, and that count.
-type Growing = (&'static str, fn(&Flow) -> u64);
-
-const GROWING: [Growing; 5] = [
-    ("nak.invalid_request", |flow| flow.ack.naks.invalid_request),
-    ("nak.remote_access_error", |flow| flow.ack.naks.remote_access_error),
-    ("nak.remote_operational_error", |flow| flow.ack.naks.remote_operational_error),
-    ("retry.storm", |flow| [flow.psn, flow.psn_responses].iter().flatten().map(|psn| psn.repeats).sum()),
-    ("rnr.slow_receiver", |flow| flow.ack.rnr_naks),
-];
 
 impl Analyst {
     /// With these options of the report.
     #[must_use]
     pub fn new(options: report::Options) -> Self {
-        Self { options, spreads: VecDeque::new(), grown: [Grown::default(); GROWING.len()] }
+        Self { options, spreads: VecDeque::new(), growth: Growth::default() }
     }
 
-    /// Concludes what there is to conclude from `sample`.
+    /// Draws conclusions from `sample`.
     #[must_use]
-    pub fn analyse(&mut self, sample: &Sample, ask: Ask) -> Analysis {
+    pub fn analyse(&mut self, sample: &Sample, scope: Scope) -> Analysis {
         let now = sample.time_ns;
         if self.spreads.back().is_some_and(|(time, _)| *time > now) {
             self.spreads.clear();
-            self.grown = Default::default();
+            self.growth = Growth::default();
         }
         let spread = Spread::of(sample);
-        let entropy = match ask.range.ns() {
-            None if ask.range == TimeRange::All => Some(spread.entropy()),
+        let entropy = match scope.range.ns() {
+            None if scope.range == TimeRange::All => Some(spread.entropy()),
             None => self.spreads.back().map(|(_, then)| spread.since(then).entropy()),
             Some(ns) => self.before(now.saturating_sub(ns)).map(|then| spread.since(then).entropy()),
         };
@@ -99,9 +80,10 @@ impl Analyst {
             self.spreads.push_back((now, spread));
         }
         let mut report = Report::build(sample, &self.options);
-        self.date(&mut report, now);
-        if let Some(uplinks) = ask.uplinks {
-            // What the user tries out is no ground for a finding.
+        let end_ns = report.facts.window.last_ns;
+        self.growth.date(&mut report.findings, &report.facts.flows, end_ns, now);
+        if let Some(uplinks) = scope.uplinks {
+            // The user's what-if is no ground for a finding.
             report.facts.ecmp = analysis::what_if(sample, uplinks);
         }
         let conclusions = Arc::new(Conclusions::of(&report, now));
@@ -111,27 +93,6 @@ impl Analyst {
         // No screen shows them, and 65,536 take as much memory as three samples.
         report.facts.flows = Vec::new();
         Analysis { time_ns: now, report, timed, owned, conclusions, verdicts, entropy }
-    }
-
-    /// Dates findings without episodes, whose packets have no times of their own: by the analysis that saw their count
-    /// grow, which is closer than the end of their flows.
-    fn date(&mut self, report: &mut Report, now: u64) {
-        let end_ns = report.facts.window.last_ns;
-        for (grown, (id, of)) in self.grown.iter_mut().zip(GROWING) {
-            let count = report.facts.flows.iter().map(of).sum();
-            // Less than before is a flow that retired.
-            if count > grown.count {
-                grown.last_ns = Some(now);
-            }
-            grown.count = count;
-            let dated = |finding: &&mut Finding| finding.id == id && finding.episodes.is_empty();
-            for finding in report.findings.iter_mut().filter(dated) {
-                let known = [finding.last_seen_ns, grown.last_ns];
-                finding.last_seen_ns = known.into_iter().flatten().min();
-                finding.active = finding.over_since(end_ns).is_none();
-            }
-        }
-        order::sort(&mut report.findings, end_ns);
     }
 
     /// The newest spread of this time or before, else the oldest.
@@ -146,7 +107,7 @@ mod tests {
     use super::*;
     use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
 
-    /// Requests for ever, and NAKs of a receiver that was not ready, so many of them.
+    /// Requests for ever, and this number of RNR NAKs.
     fn at(seconds: u64, rnr_naks: u64) -> Sample {
         let end = START + seconds * SECOND;
         let mut naks = stats(50_001, 1_000 * seconds, 62_000 * seconds);
@@ -161,10 +122,10 @@ mod tests {
     }
 
     #[test]
-    fn what_no_longer_grows_is_over_though_its_flows_go_on() {
+    fn a_counter_that_stops_growing_ends_its_finding() {
         let mut analyst = Analyst::new(report::Options::default());
         let mut until = |seconds, naks| {
-            let report = analyst.analyse(&at(seconds, naks), Ask::default()).report;
+            let report = analyst.analyse(&at(seconds, naks), Scope::default()).report;
             let finding = report.findings.iter().find(|finding| finding.id == "rnr.slow_receiver").unwrap();
             finding.over_since(report.facts.window.last_ns)
         };

@@ -20,15 +20,15 @@ const AT_ONCE: usize = 8_192;
 pub struct Data {
     /// The time range asked for.
     pub(in crate::tui) range: TimeRange,
-    /// When counters had been reset.
+    /// Time of the reset of counters.
     pub(in crate::tui) reset_ns: Option<u64>,
     /// The newest sample; in a paused view that of the pause.
     pub sample: Arc<Sample>,
     /// The model of the snapshot shown.
     pub model: Model,
-    /// Which links of the sample see the same packets.
+    /// The links of the sample that see the same packets.
     pub paths: Arc<Paths>,
-    /// How evenly links carry the load in the time range.
+    /// Balance of the load across links in the time range.
     pub imbalance: Vec<Imbalance>,
     /// Places of the busiest rows, those with the highest rate first.
     pub busiest: Vec<usize>,
@@ -38,7 +38,7 @@ pub struct Data {
 
 /// Snapshot, time range and sample of values that are wanted.
 #[derive(Debug)]
-pub struct Wanted {
+pub struct ValuesRequest {
     /// A copy: it shares its snapshots.
     pub(in crate::tui) history: History,
     /// The number of the snapshot in it.
@@ -52,7 +52,7 @@ pub struct Wanted {
     pub(in crate::tui) options: report::Options,
 }
 
-impl Wanted {
+impl ValuesRequest {
     /// True if a key may wait for the values.
     pub(in crate::tui) fn at_once(&self) -> bool {
         self.history.get(self.at).is_none_or(|snapshot| snapshot.flows.len() <= AT_ONCE)
@@ -81,8 +81,8 @@ impl Wanted {
 }
 
 impl Data {
-    /// The values of snapshot number `at` without the matrix; `None` when there is no such snapshot. `paths` are those of
-    /// `sample`.
+    /// The values of snapshot number `at` without the matrix; `None` when there is no such snapshot. `paths` are those
+    /// of `sample`.
     pub(in crate::tui) fn new(
         history: &History,
         at: usize,

@@ -1,4 +1,4 @@
-//! Flows that fell silent, as events: no packet tells of them, so samples do.
+//! Flows that fell silent, as events, which are derived from samples since no packet shows them.
 
 use bytes::Bytes;
 use rocescope_common::wire::frame::UNKNOWN;
@@ -6,11 +6,11 @@ use rocescope_common::wire::frame::UNKNOWN;
 use super::log::{CAPACITY, IDLE};
 use crate::sample::{EventSample, Sample};
 
-/// Without a packet for so long a flow has idle, in nanoseconds: as long as the screen's figures are of.
+/// Time without packets after which a flow is idle, in nanoseconds: the usual time range of the screens.
 pub const SILENT_NS: u64 = 10_000_000_000;
 
-/// Flows that have been silent for [`SILENT_NS`] now and had not been at the sample of `before_ns`, in the order of their
-/// last packets; the latest, if there are more than the list of events holds.
+/// Flows that have been silent for [`SILENT_NS`] now and had not been at the sample of `before_ns`, in the order of
+/// their last packets; the latest, if there are more than the list of events holds.
 #[must_use]
 pub fn between(before_ns: u64, sample: &Sample) -> Vec<EventSample> {
     let mut idle: Vec<EventSample> = sample

@@ -19,7 +19,7 @@ const PACKETS: usize = 8_192;
 const JOIN_AMONG: usize = 64;
 /// Events further apart than this are not joined, in nanoseconds.
 const JOIN_WITHIN_NS: u64 = 1_000_000_000;
-/// Moments of which is kept what an entry was, at most: those of ten minutes, a second apart.
+/// Earlier states kept of an entry, at most: those of ten minutes, a second apart.
 const STATES: usize = 600;
 /// The same of all entries; enough for as many as events can join.
 const PAST: usize = 40_000;
@@ -27,16 +27,16 @@ const PAST: usize = 40_000;
 /// Bit of an event that no packet is: a flow fell silent. Not among those of [`Event`].
 pub const IDLE: u16 = 1 << 15;
 
-/// What happened, as one word.
+/// Class of an event, as one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class {
     /// Bit of [`Event`], or [`IDLE`].
     pub bit: u16,
     /// The word.
     pub word: &'static str,
-    /// How bad it is.
+    /// Its severity.
     pub level: Level,
-    /// What it means, for the help.
+    /// Its meaning, for the help.
     pub help: &'static str,
 }
 
@@ -57,14 +57,14 @@ pub const CLASSES: &[Class] = &[
     class(IDLE, "IDLE", Level::Fine, "no packets of the flow for 10 s"),
 ];
 
-/// What an entry was from one of its events to the next that counts.
+/// State of an entry from one of its events to the next that is kept.
 #[derive(Clone, Debug)]
 pub struct EntryState {
     /// The latest event until then, Unix time in nanoseconds.
     pub time_ns: u64,
     /// Events until then.
     pub count: u64,
-    /// What is known of the latest.
+    /// The latest in words.
     pub text: String,
     /// The latest.
     pub event: EventSample,
@@ -75,29 +75,29 @@ pub struct EntryState {
 /// One entry: events of one class and flow, each within a second of the one before.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// What happened.
+    /// Class of the events.
     pub class: &'static Class,
     /// Its flow.
     pub key: FlowKey,
     /// The first of them, Unix time in nanoseconds.
     pub first_ns: u64,
-    /// What it is now.
+    /// Its present state.
     pub latest: EntryState,
-    /// What it was at snapshots before, the oldest first.
+    /// Its states at earlier snapshots, the oldest first.
     before: Vec<EntryState>,
     /// Unique and growing, so that a view can stay where it is while entries come.
     pub number: u64,
 }
 
 impl Entry {
-    /// What it was at a time; `None` before its first event.
+    /// Its state at a time; `None` before its first event.
     #[must_use]
     pub fn at(&self, time_ns: u64) -> Option<&EntryState> {
         let had_been = |state: &&EntryState| state.time_ns <= time_ns;
         Some(&self.latest).filter(had_been).or_else(|| self.before.iter().rev().find(had_been))
     }
 
-    /// Adds an event; `kept`: whether what it was before is kept.
+    /// Adds an event; `kept` decides whether the state before is kept.
     fn push(&mut self, event: &EventSample, number: u64, kept: impl FnOnce(&EntryState) -> bool) {
         self.first_ns = self.first_ns.min(event.time_ns);
         let state = EntryState {
@@ -113,7 +113,7 @@ impl Entry {
         }
     }
 
-    /// Of what it was after one snapshot and until the next, only the last can be gone back to.
+    /// Of the states between two snapshots only the last can be shown again.
     fn settle(&mut self, after_ns: u64, snapshot_ns: u64) {
         let from = self.before.partition_point(|state| state.time_ns <= after_ns);
         let mut to = self.before.partition_point(|state| state.time_ns <= snapshot_ns);
@@ -135,7 +135,7 @@ impl Entry {
 pub struct EntryAt<'a> {
     /// The entry.
     pub entry: &'a Entry,
-    /// What it was then.
+    /// Its state then.
     pub state: &'a EntryState,
 }
 
@@ -153,8 +153,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Adds an event; several bits of one packet are one entry. `snapshot_ns` is the snapshot before it that one can go back
-    /// to, 0 for none: what an entry was then is kept.
+    /// Adds an event; several bits of one packet are one entry. `snapshot_ns` is the snapshot before it that one can go
+    /// back to, 0 for none: what an entry was then is kept.
     pub fn push(&mut self, event: &EventSample, snapshot_ns: u64) {
         let Some(class) = class_of(event) else { return };
         self.seen += 1;
@@ -172,7 +172,8 @@ impl Log {
         let joined = same.map(|back| self.entries.len() - 1 - back);
         if let Some(mut entry) = joined.and_then(|at| self.entries.remove(at)) {
             let before = entry.before.len();
-            // Between two snapshots there is nothing to go back to; but events come before the snapshot that follows them.
+            // Between two snapshots there is nothing to go back to; but events come before the snapshot that follows
+            // them.
             let open = event.time_ns > self.snapshot_ns;
             entry.push(event, self.seen, |before| open || before.time_ns <= snapshot_ns);
             self.past += entry.before.len() - before;
@@ -387,7 +388,7 @@ mod tests {
 
     /// Two flows with an event each half second, and snapshots a second apart.
     #[test]
-    fn a_moment_of_the_past_has_what_had_happened_by_then() {
+    fn an_older_snapshot_has_the_events_before_it() {
         const HALF: u64 = 500_000_000;
         let mut log = Log::default();
         for half in 2..10 {
@@ -396,7 +397,7 @@ mod tests {
             if half < 5 {
                 log.push(&event(Event::CNP, now + 1, 2), 0);
             }
-            // Figures come later than events.
+            // Samples come later than events.
             if half % 2 == 1 {
                 log.settle((half - 1) * HALF);
             }

@@ -58,7 +58,7 @@ impl Metric {
 pub struct Cell {
     /// Queue pairs.
     pub flows: usize,
-    /// What they counted in the time range.
+    /// The growth of their counters in the time range.
     pub counts: Counts,
     /// Length of the time range in seconds; 0 when it is not known.
     pub seconds: f64,
@@ -133,9 +133,9 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// The matrix of all flows, of which the newest sample counts `again` what it says: a packet that passes several links
-    /// counts once, from the link that saw most of its queue pair; what was lost or marked on the way from the one that
-    /// shows it.
+    /// The matrix of all flows, of which the newest sample counts `again` what it says: a packet that passes several
+    /// links counts once, from the link that saw most of its queue pair; what was lost or marked on the way from the
+    /// one that shows it.
     #[must_use]
     pub fn new(cx: Context<'_>, again: &Again) -> Self {
         let model = cx.model;
@@ -222,7 +222,7 @@ impl Matrix {
         self.cells.get(usize::try_from(at).ok()?)
     }
 
-    /// Row and column of the cell with the largest figure; of the first of several.
+    /// Row and column of the cell with the largest value; of the first of several.
     #[must_use]
     pub fn hottest(&self, metric: Metric) -> Option<(usize, usize)> {
         let mut hottest: Option<(f64, &IpAddr, &IpAddr)> = None;
@@ -236,7 +236,7 @@ impl Matrix {
         Some((self.sources.binary_search(src).ok()?, self.destinations.binary_search(dst).ok()?))
     }
 
-    /// The pairs with the largest figures, largest first, those that are equal in the order of their addresses; at most
+    /// The pairs with the largest values, largest first, those that are equal in the order of their addresses; at most
     /// `count`.
     #[must_use]
     pub fn top(&self, metric: Metric, count: usize) -> Vec<(&IpAddr, &IpAddr, &Cell)> {
@@ -254,7 +254,7 @@ impl Matrix {
         all.into_iter().map(|(_, entry)| entry).collect()
     }
 
-    /// The largest figure of all cells.
+    /// The largest value of all cells.
     #[must_use]
     pub fn most(&self, metric: Metric) -> f64 {
         self.cells.iter().filter_map(|cell| cell.value(metric)).fold(0.0, f64::max)

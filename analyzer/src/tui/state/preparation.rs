@@ -1,5 +1,5 @@
-//! The slow part of taking a sample, apart from the state, so that it is done in the background while keys are answered.
-//! Pure: from a history, a sample and a time range to values.
+//! The slow part of taking a sample, apart from the state, so that it is done in the background while keys are
+//! answered. Pure: from a history, a sample and a time range to values.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::data::Data;
 use super::idle;
 use super::texts::Texts;
 use crate::analysis;
-use crate::model::history::Next;
+use crate::model::history::PreparedSnapshot;
 use crate::model::{History, TimeRange};
 use crate::report;
 use crate::sample::{EventSample, Sample};
@@ -35,7 +35,7 @@ pub struct Preparation {
 pub struct Prepared {
     pub(in crate::tui) sample: Arc<Sample>,
     pub(in crate::tui) last: bool,
-    pub(in crate::tui) next: Option<Next>,
+    pub(in crate::tui) next: Option<PreparedSnapshot>,
     pub(in crate::tui) values: Option<Data>,
     pub(in crate::tui) texts: Texts,
     /// Flows that fell silent since the sample before.

@@ -5,7 +5,7 @@ use crate::tui::key::Key;
 /// Letters of a line, at most.
 const LONGEST: usize = 240;
 
-/// What the line is for.
+/// Purpose of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// The filter; takes effect while it is typed.
@@ -17,15 +17,15 @@ pub enum Purpose {
 /// The line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
-    /// What it is for.
+    /// Its purpose.
     pub purpose: Purpose,
-    /// What was typed so far.
+    /// The text typed so far.
     pub text: String,
-    /// What stood there before.
+    /// The text before.
     pub before: String,
 }
 
-/// What a key did to the line.
+/// Effect of a key on the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Typed {
     /// The text is another one.
@@ -45,11 +45,11 @@ impl Prompt {
         Self { purpose, text: text.to_owned(), before: text.to_owned() }
     }
 
-    /// What `key` does.
+    /// Handles a key.
     pub fn on_key(&mut self, key: Key) -> Typed {
         match key {
             Key::Char(c) => {
-                // What was pasted by mistake is no filter.
+                // A text pasted by mistake is no filter.
                 if self.text.chars().count() >= LONGEST {
                     return Typed::Nothing;
                 }

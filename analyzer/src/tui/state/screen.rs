@@ -16,7 +16,7 @@ pub enum Screen {
     Links,
     /// Load in bins of a millisecond.
     Bursts,
-    /// What happened, packet by packet.
+    /// Events, packet by packet.
     Events,
     /// Conclusions, and what cannot be seen.
     Findings,

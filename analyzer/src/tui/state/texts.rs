@@ -1,4 +1,5 @@
-//! What the words of a filter are looked for in, by flow; made once for each, and mostly before the filter is typed.
+//! Texts that the words of a filter are searched in, by flow; made once for each, and mostly before the filter is
+//! typed.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ const MOST: usize = 1 << 20;
 #[derive(Clone, Debug, Default)]
 pub(in crate::tui) struct Texts(Arc<Deferred<Vec<Text>>>);
 
-/// Whose it is, and the text; `None` for a slot that no flow has had.
+/// The flow and its text; `None` for a slot that no flow has had.
 type Text = Option<(Identity, Box<str>)>;
 
 impl Texts {

@@ -16,7 +16,7 @@ pub struct Trail(VecDeque<Arc<Devices>>);
 
 /// A port at two snapshots.
 #[derive(Clone, Copy, Debug)]
-pub struct Step<'a> {
+pub struct PortRates<'a> {
     now: &'a PortSample,
     then: &'a PortSample,
     seconds: f64,
@@ -38,10 +38,10 @@ impl Trail {
         self.0.push_back(Arc::clone(devices));
     }
 
-    /// What happened on a port in the ten seconds before its reading, or in as much of them as
-    /// there is. `None` when there is no earlier reading.
+    /// The growth of a port's counters in the ten seconds before its reading, or in as much of them as there is. `None`
+    /// when there is no earlier reading.
     #[must_use]
-    pub fn step<'a>(&'a self, now: &'a PortSample) -> Option<Step<'a>> {
+    pub fn rates<'a>(&'a self, now: &'a PortSample) -> Option<PortRates<'a>> {
         let (_, end) = now.window?;
         let of = |devices: &'a Arc<Devices>| {
             let then = devices.ports.iter().find(|p| p.device == now.device && p.port == now.port)?;
@@ -51,7 +51,7 @@ impl Trail {
         };
         // The one that is nearest to ten seconds back, from the oldest on.
         let (then, ns) = self.0.iter().filter_map(of).min_by_key(|(_, ns)| ns.abs_diff(SPAN_NS))?;
-        Some(Step { now, then, seconds: ns as f64 / 1e9 })
+        Some(PortRates { now, then, seconds: ns as f64 / 1e9 })
     }
 }
 
@@ -60,14 +60,14 @@ fn end(devices: &Devices) -> u64 {
     devices.ports.iter().filter_map(|port| port.window).map(|(_, last)| last).max().unwrap_or(0)
 }
 
-impl Step<'_> {
+impl PortRates<'_> {
     /// Seconds between the two snapshots.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.seconds
     }
 
-    /// How fast a counter of the one vocabulary grew, a second.
+    /// Growth per second of a counter of the common vocabulary.
     #[must_use]
     pub fn per_s(&self, name: &str) -> Option<f64> {
         let ((now, source), (then, before)) = (self.now.value(name)?, self.then.value(name)?);
@@ -131,13 +131,13 @@ mod tests {
         let mut trail = Trail::default();
         let now = at(0);
         trail.push(&now);
-        assert!(trail.step(&now.ports[0]).is_none(), "one reading has no rate");
+        assert!(trail.rates(&now.ports[0]).is_none(), "one reading has no rate");
         for second in 0..100 {
             let now = at(second);
             trail.push(&now);
             trail.push(&now);
             if second > 0 {
-                let step = trail.step(&now.ports[0]).unwrap();
+                let step = trail.rates(&now.ports[0]).unwrap();
                 assert!((step.seconds() - (second.min(10) as f64)).abs() < 1e-9);
                 assert_eq!(step.per_s("rx_packets"), Some(100.0));
                 assert_eq!(step.per_s("tx_packets"), None);

@@ -13,7 +13,7 @@ use super::screen::Screen;
 use super::timeline::Timeline;
 use crate::analysis::Entropy;
 use crate::findings::{Finding, Severity, Verdict};
-use crate::model::{Identity, Kind, TimeRange};
+use crate::model::{Identity, Problem, TimeRange};
 use crate::sample::{Sample, SourceKind};
 use crate::tui::layout::Layout;
 use crate::tui::{Options, column};
@@ -25,7 +25,7 @@ const NEAR: usize = 30;
 /// The state that several screens show.
 #[derive(Debug)]
 pub struct View {
-    /// What the user chose beforehand.
+    /// Settings of the user.
     pub options: Options,
     /// Columns and lines of the terminal.
     pub size: (u16, u16),
@@ -118,7 +118,7 @@ impl View {
         Layout::new(self.size, warning)
     }
 
-    /// What columns can show with this data.
+    /// Properties of the data that decide about columns.
     #[must_use]
     pub fn has(&self) -> column::Has {
         self.data.as_ref().map(|data| column::Has::of(data.context())).unwrap_or_default()
@@ -130,13 +130,13 @@ impl View {
         self.data.as_ref().map_or(0, |data| data.model.links.len())
     }
 
-    /// True if an older snapshot than the newest figures is shown: what is not kept snapshot by snapshot is of later.
+    /// True if an older snapshot than the newest sample is shown: values that are not kept per snapshot are later ones.
     #[must_use]
     pub fn past(&self) -> bool {
         self.data.as_ref().is_some_and(|data| data.model.time_ns < data.sample.time_ns)
     }
 
-    /// What is concluded; `None` before anything was.
+    /// The findings shown; `None` before the first analysis.
     #[must_use]
     pub fn concluded(&self) -> Option<Concluded<'_>> {
         let analysis = self.analysis.as_ref()?;
@@ -157,7 +157,7 @@ impl View {
         ))
     }
 
-    /// The verdict over what is shown; `None` while nothing is concluded, or nothing was kept of then.
+    /// The verdict at the snapshot shown; `None` before the first analysis, or where no findings of that time are kept.
     #[must_use]
     pub fn verdict(&self) -> Option<Verdict<'_>> {
         let concluded = self.concluded().filter(|concluded| !matches!(concluded.as_of, AsOf::Later(_)))?;
@@ -166,15 +166,15 @@ impl View {
 
     /// True if an active finding is of this kind, at the snapshot shown.
     #[must_use]
-    pub fn is_active(&self, kind: Kind) -> bool {
+    pub fn is_active(&self, kind: Problem) -> bool {
         let concluded = self.concluded().filter(|concluded| !matches!(concluded.as_of, AsOf::Later(_)));
         concluded.is_some_and(|concluded| {
             let active = concluded.findings.iter().filter(|one| one.active && one.severity > Severity::Info);
-            active.into_iter().any(|finding| Kind::of(finding.id) == Some(kind))
+            active.into_iter().any(|finding| Problem::of(finding.id) == Some(kind))
         })
     }
 
-    /// The time of what is shown: that of the figures, or of an event that came after them. `None` before anything.
+    /// The time shown: that of the values, or of an event that came after them. `None` before the first sample.
     #[must_use]
     pub fn clock_ns(&self) -> Option<u64> {
         let metrics = self.data.as_ref().map(|data| data.model.time_ns).filter(|time| *time > 0)?;
@@ -189,7 +189,7 @@ impl View {
         self.data.as_ref().map_or(0, |data| data.model.rows.len())
     }
 
-    /// How bytes spread over 5-tuples in the time range, at the snapshot shown or shortly before.
+    /// Entropy over 5-tuples in the time range, at the snapshot shown or shortly before.
     #[must_use]
     pub fn entropy(&self) -> Option<Entropy> {
         let at = self.timeline.snapshot()?;

@@ -1,6 +1,9 @@
-//! What screens share: spans of text, bars, scrolling, boxes, short names.
+//! Parts of pictures that screens share: spans of text, bars, scrolling, boxes, short names.
 
 pub(in crate::tui) mod names;
+
+use std::cell::RefCell;
+use std::rc::Rc;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -13,6 +16,32 @@ use crate::tui::theme;
 
 /// Columns of a box over the screen, at most.
 pub(in crate::tui) const WIDEST: u16 = 100;
+
+/// The lines of a scrolling screen, made once for keys that need their number and for the picture.
+#[derive(Debug, Default)]
+pub(in crate::tui) struct Lines(RefCell<Option<(usize, Rc<[Line<'static>]>)>>);
+
+impl Lines {
+    /// The lines at this width, which `make` makes unless they are known.
+    pub(in crate::tui) fn at(
+        &self,
+        width: usize,
+        make: impl FnOnce() -> Vec<Line<'static>>,
+    ) -> Rc<[Line<'static>]> {
+        let known =
+            self.0.borrow().as_ref().filter(|(known, _)| *known == width).map(|(_, lines)| Rc::clone(lines));
+        known.unwrap_or_else(|| {
+            let lines: Rc<[Line<'static>]> = make().into();
+            self.0.replace(Some((width, Rc::clone(&lines))));
+            lines
+        })
+    }
+
+    /// Forgets the lines, since their content changed.
+    pub(in crate::tui) fn forget(&self) {
+        self.0.replace(None);
+    }
+}
 
 /// A box over the screen with those lines from `top` on that fit.
 pub(in crate::tui) fn overlay(
@@ -72,7 +101,7 @@ pub(in crate::tui) fn select(buffer: &mut Buffer, area: Rect) {
 pub(in crate::tui) fn line(buffer: &mut Buffer, area: Rect, y: u16, line: &Line<'_>) {
     if y < area.height {
         buffer.set_line(area.x, area.y + y, line, area.width);
-        // What was cut says so.
+        // A sign shows that the line was cut.
         if line.width() > usize::from(area.width)
             && let Some(cell) =
                 area.width.checked_sub(1).and_then(|x| buffer.cell_mut((area.x + x, area.y + y)))
@@ -172,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_zero_is_higher_than_zero_and_unknown_is_blank() {
+    fn nonzero_is_higher_than_zero_and_unknown_is_blank() {
         assert_eq!(spark(&[None, Some(0.0), Some(1.0), Some(50.0), Some(100.0)], 100.0), " ▁▁▄█");
         assert_eq!(spark(&[Some(3.0)], 0.0), "▁");
     }

@@ -1,8 +1,8 @@
-//! Names of links and files in little room: what they have in common gives way to what tells them apart.
+//! Short names of links and files: the part that they have in common gives way to the part that differs.
 
 use super::cut;
 
-/// `name` in `width` columns. Where it has to be shortened, what differs between `all` names stays.
+/// `name` in `width` columns. If it has to be shortened, the part that differs between `all` names stays.
 #[must_use]
 pub(in crate::tui) fn apart<'a>(name: &str, all: impl Iterator<Item = &'a str>, width: usize) -> String {
     let letters: Vec<char> = name.chars().collect();
@@ -70,8 +70,7 @@ fn some(names: &[String], listed: &str, width: usize) -> String {
     (1..names.len()).rev().find_map(|count| fits(&count)).unwrap_or_else(|| cut(listed, width, true))
 }
 
-/// How many letters all names begin with, and end with, in common: whole words only, so that what is between
-/// can be read.
+/// Numbers of letters that all names begin with and end with in common: whole words only, so that the rest can be read.
 fn common<'a>(all: impl Iterator<Item = &'a str>) -> (usize, usize) {
     let names: Vec<Vec<char>> = all.map(|name| name.chars().collect()).collect();
     let Some((first, others)) = names.split_first() else { return (0, 0) };
@@ -98,7 +97,7 @@ mod tests {
     use super::{apart, together};
 
     #[test]
-    fn what_tells_names_apart_stays() {
+    fn the_part_that_differs_stays() {
         let all = ["j2_ring_straggler.h0.pcap", "j2_ring_straggler.h1.pcap", "j2_ring_straggler.h2.pcap"];
         let short = |name, width| apart(name, all.into_iter(), width);
         assert_eq!(short(all[1], 10), "j2_rin…h1…");

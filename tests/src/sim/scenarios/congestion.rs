@@ -13,8 +13,8 @@ use crate::sim::switch::Pfc;
 pub(super) const ALL: &[Entry] = &[
     ("incast", "incast-3-fifo-runs", |lab| incast(lab, 3, 64, true, 0)),
     ("incast", "incast-4-dcqcn", |lab| incast(lab, 4, 1, true, 0)),
-    ("incast", "incast-8-tail-drop", |lab| incast(lab, 8, 16, false, 300_000)),
-    ("incast", "incast-8-tail-drop-at-receiver", |lab| incast(lab, 8, 16, false, 200_000)),
+    ("incast", "incast-8-tail-drop", |lab| incast(lab, 8, 16, false, 600_000)),
+    ("incast", "incast-8-tail-drop-at-receiver", |lab| incast(lab, 8, 16, false, 500_000)),
     ("incast", "incast-parameter-server", parameter_server),
     ("incast", "incast-read", read_incast),
     ("ecn", "ecn-slow-uplink", slow_uplink),
@@ -38,7 +38,8 @@ fn incast(lab: &mut Lab, senders: usize, quantum: u32, marks: bool, buffer: u64)
     } else {
         lab.world.buffers(buffer);
     }
-    let set = Settings { window: 64, timeout_ns: 4 * MS, ..settings() };
+    let window = if marks { 64 } else { 12 };
+    let set = Settings { window, timeout_ns: 4 * MS, ..settings() };
     let mut ends = Vec::new();
     for host in 1..=senders {
         lab.world.hosts[host].quantum = quantum;
@@ -46,7 +47,7 @@ fn incast(lab: &mut Lab, senders: usize, quantum: u32, marks: bool, buffer: u64)
     }
     let count = 240 / senders as u64;
     lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, count).gap(MS, MS / 2).depth(4), 0);
-    if buffer == 200_000 {
+    if buffer == 500_000 {
         lab.world.tap_host(0, "h0.pcap");
     } else {
         lab.world.tap_switch(0, "switch.pcap");
@@ -114,7 +115,7 @@ fn no_cnp(lab: &mut Lab) {
     let set = Settings { dcqcn: false, ..settings() };
     let mut ends = connections(lab, 0, 2, 2, &set);
     ends.extend(connections(lab, 1, 2, 2, &set));
-    lab.world.start(Stream::new(&ends, Verb::Write, 256 * KB, 80).gap(4 * MS, MS), 0);
+    lab.world.start(Stream::new(&ends, Verb::Write, 256 * KB, 80).gap(16 * MS, MS), 0);
     lab.world.tap_host(2, "h2.pcap");
     let receiver = lab.host(2);
     lab.expect(&["ecn.no_cnp"], receiver).also(CONGESTED);
@@ -192,7 +193,7 @@ fn rnr_one(lab: &mut Lab) {
 fn pfc_storm(lab: &mut Lab) {
     lab.world.star(3, 10 * GBIT);
     let ends = connections(lab, 0, 1, 3, &settings());
-    lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, 60).gap(MS, 0), 0);
+    lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, 60).depth(1).gap(4 * MS, 0), 0);
     // A full pause is 3.4 ms at this speed.
     for at in 0..40 {
         let pause = Packet::other(1, 0x8000, Body::Pfc { priority: 3, quanta: u16::MAX });

@@ -15,14 +15,34 @@ pub(super) const ALL: &[Entry] = &[
     ("control", "clean-reads", |lab| plain(lab, &settings(), &[(Verb::Read, 128 * KB)])),
     ("control", "clean-atomics", |lab| plain(lab, &settings(), &[(Verb::Atomic, 8), (Verb::Write, 8 * KB)])),
     ("control", "clean-mixed-verbs", |lab| {
-        let mix = [(Verb::Write, 100_001), (Verb::Send, 17), (Verb::Read, 50_000), (Verb::Atomic, 8), (Verb::WriteImm, 4_097)];
+        let mix = [
+            (Verb::Write, 100_001),
+            (Verb::Send, 17),
+            (Verb::Read, 50_000),
+            (Verb::Atomic, 8),
+            (Verb::WriteImm, 4_097),
+        ];
         plain(lab, &settings(), &mix);
     }),
     ("control", "clean-mixed-sizes", |lab| {
-        plain(lab, &settings(), &[(Verb::WriteImm, 64), (Verb::Write, MB), (Verb::WriteImm, 3_000), (Verb::Write, 9_000)]);
+        plain(
+            lab,
+            &settings(),
+            &[
+                (Verb::WriteImm, 64),
+                (Verb::Write, 100),
+                (Verb::Write, MB),
+                (Verb::WriteImm, 3_000),
+                (Verb::Write, 9_000),
+            ],
+        );
     }),
     ("control", "clean-psn-wraps", |lab| {
-        plain(lab, &Settings { first_psn: 0xFF_F000, ..settings() }, &[(Verb::Write, 256 * KB), (Verb::Read, 64 * KB)]);
+        plain(
+            lab,
+            &Settings { first_psn: 0xFF_F000, ..settings() },
+            &[(Verb::Write, 256 * KB), (Verb::Read, 64 * KB)],
+        );
     }),
     ("control", "clean-ack-coalescing", |lab| {
         plain(lab, &Settings { coalesce: 8, ..settings() }, &[(Verb::Write, 16 * KB)]);
@@ -193,7 +213,12 @@ fn three_lost(lab: &mut Lab) {
     let ends = connections(lab, 0, 1, 2, &settings());
     for at in [5, 21, 40] {
         let from = at * MS;
-        let fault = Fault::during(from, from + 3_400, Match { data: Some(true), ..Match::default() }, Effect::Drop { ppm: 1_000_000 });
+        let fault = Fault::during(
+            from,
+            from + 3_400,
+            Match { data: Some(true), ..Match::default() },
+            Effect::Drop { ppm: 1_000_000 },
+        );
         lab.world.fault(Node::Switch(0), Node::Switch(1), fault);
     }
     lab.world.start(Stream::new(&ends, Verb::Write, 256 * KB, 90).gap(100 * US, 0), 0);
@@ -204,7 +229,11 @@ fn three_lost(lab: &mut Lab) {
 /// One mark in five thousand packets, answered.
 fn few_marks(lab: &mut Lab) {
     lab.world.line(10 * GBIT);
-    lab.world.fault(Node::Switch(0), Node::Switch(1), Fault::always(Match::default(), Effect::Mark { ppm: 200 }));
+    lab.world.fault(
+        Node::Switch(0),
+        Node::Switch(1),
+        Fault::always(Match::default(), Effect::Mark { ppm: 200 }),
+    );
     let ends = connections(lab, 0, 1, 4, &Settings { ports: Ports::One(0), ..settings() });
     lab.world.start(Stream::new(&ends, Verb::Write, 256 * KB, 50).gap(500 * US, 0), 0);
     lab.world.tap_host(1, "h1.pcap");

@@ -73,8 +73,12 @@ fn rejected(lab: &mut Lab, reason: u16) {
         let (id, ns) = (0x100 + at as u32, at * 10 * MS);
         let accepted = request(&lab.world, 0, 1, id, 0x400 + at as u32);
         send(&mut lab.world, ns, accepted);
-        let reply: [(usize, &[u8]); 4] =
-            [(0, &(id + 0x50).to_be_bytes()), (4, &id.to_be_bytes()), (12, &[0, 5, at as u8]), (20, &[0, 0x10, 0])];
+        let reply: [(usize, &[u8]); 4] = [
+            (0, &(id + 0x50).to_be_bytes()),
+            (4, &id.to_be_bytes()),
+            (12, &[0, 5, at as u8]),
+            (20, &[0, 0x10, 0]),
+        ];
         send(&mut lab.world, ns + MS, mad(1, 0, REP, &reply));
         let ready: [(usize, &[u8]); 2] = [(0, &id.to_be_bytes()), (4, &(id + 0x50).to_be_bytes())];
         send(&mut lab.world, ns + 2 * MS, mad(0, 1, RTU, &ready));

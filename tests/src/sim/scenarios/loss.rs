@@ -2,12 +2,14 @@
 
 use super::Entry;
 use crate::sim::channel::{Effect, Fault, Match, Node};
+use crate::sim::frame::Layer;
 use crate::sim::job::{PingPong, Stream};
 use crate::sim::lab::{KB, Lab, MB, MS, US};
 use crate::sim::net::GBIT;
 use crate::sim::packet::op;
 use crate::sim::qp::{Ports, Recovery, Settings, Verb};
 use crate::sim::switch::Spread;
+use crate::sim::truth::Place;
 
 pub(super) const ALL: &[Entry] = &[
     ("loss", "loss-upstream", |lab| random(lab, 1, Side::Upstream, &Settings::default(), Verb::Write)),
@@ -35,6 +37,7 @@ pub(super) const ALL: &[Entry] = &[
     ("loss", "loss-sprayed-two-taps", sprayed),
     ("loss", "loss-ends-early", for_a_time),
     ("loss", "loss-atomics", atomics),
+    ("loss", "loss-infiniband", infiniband),
 ];
 
 fn mtu(mtu: u32) -> Settings {
@@ -81,13 +84,18 @@ fn lossy_line(lab: &mut Lab, qps: usize, side: Side, set: &Settings, verb: Verb)
     }
     lab.also(&["retry.storm", "retry.timeouts", "latency.tail"]);
     lab.world.run();
-    let lost = lab.world.facts.lost.len() as f64;
+    let lost = lab.world.facts.lost as f64;
     if side == Side::Both {
-        lab.figure("packets lost between the taps", |report| {
-            let all = report["findings"].as_array()?.iter();
-            let found = all.filter(|finding| finding["id"] == "loss.between_taps");
-            found.map(|finding| finding["evidence"]["vanished"].as_f64()).sum()
-        }, lost, lost);
+        lab.figure(
+            "packets lost between the taps",
+            |report| {
+                let all = report["findings"].as_array()?.iter();
+                let found = all.filter(|finding| finding["id"] == "loss.between_taps");
+                found.map(|finding| finding["evidence"]["vanished"].as_f64()).sum()
+            },
+            lost,
+            lost,
+        );
     }
 }
 
@@ -138,7 +146,11 @@ fn one_spine(lab: &mut Lab) {
     lab.world.tap_host(0, "h0.pcap");
     lab.world.tap_host(2, "h2.pcap");
     let pair = lab.pair(0, 2);
-    lab.expect(&["loss.between_taps"], pair).also(&["retry.storm", "retry.timeouts", "links.congested_one_of"]);
+    lab.expect(&["loss.between_taps"], pair).also(&[
+        "retry.storm",
+        "retry.timeouts",
+        "links.congested_one_of",
+    ]);
     lab.also(&["latency.tail"]);
     lab.world.run();
 }
@@ -151,10 +163,11 @@ fn one_host(lab: &mut Lab) {
     for host in 0..6 {
         ends.push(lab.world.connect(host, (host + 1) % 6, &set).0);
     }
-    lab.world.fault(Node::Switch(0), Node::Host(3), Fault::always(
-        Match { data: Some(true), ..Match::default() },
-        Effect::Drop { ppm: 10_000 },
-    ));
+    lab.world.fault(
+        Node::Switch(0),
+        Node::Host(3),
+        Fault::always(Match { data: Some(true), ..Match::default() }, Effect::Drop { ppm: 10_000 }),
+    );
     lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 150).gap(30 * US, 0), 0);
     lab.world.tap_switch(0, "switch.pcap");
     let pair = lab.pair(2, 3);
@@ -168,7 +181,11 @@ fn sprayed(lab: &mut Lab) {
     lab.world.spread(Spread::Spray);
     let data = Match { data: Some(true), ..Match::default() };
     for spine in [2, 3] {
-        lab.world.fault(Node::Switch(spine), Node::Switch(1), Fault::always(data, Effect::Drop { ppm: 2_000 }));
+        lab.world.fault(
+            Node::Switch(spine),
+            Node::Switch(1),
+            Fault::always(data, Effect::Drop { ppm: 2_000 }),
+        );
     }
     let set = Settings { recovery: Recovery::Selective(64), ..Settings::default() };
     let end = lab.world.connect(0, 1, &set).0;
@@ -179,12 +196,17 @@ fn sprayed(lab: &mut Lab) {
     let pair = lab.pair(0, 1);
     lab.expect_info(&["loss.before_tap"], pair).also(&["retry.timeouts"]);
     lab.world.run();
-    let lost = lab.world.facts.lost.len() as f64;
-    lab.figure("packets lost, all findings together", |report| {
-        let all = report["findings"].as_array()?.iter();
-        let found = all.filter(|finding| finding["id"] == "loss.before_tap");
-        found.map(|finding| finding["evidence"]["lost"].as_f64()).sum()
-    }, lost * 0.8, lost * 1.05);
+    let lost = lab.world.facts.lost as f64;
+    lab.figure(
+        "packets lost, all findings together",
+        |report| {
+            let all = report["findings"].as_array()?.iter();
+            let found = all.filter(|finding| finding["id"] == "loss.before_tap");
+            found.map(|finding| finding["evidence"]["lost"].as_f64()).sum()
+        },
+        lost * 0.8,
+        lost * 1.05,
+    );
 }
 
 /// A bad second of ten: the diagnosis has its time.
@@ -212,5 +234,17 @@ fn atomics(lab: &mut Lab) {
     lab.world.tap_host(1, "h1.pcap");
     let pair = lab.pair(0, 1);
     lab.expect(&["loss.before_tap"], pair).also(&["retry.storm", "retry.timeouts", "latency.tail"]);
+    lab.world.run();
+}
+
+/// The same in a capture of the InfiniBand link layer.
+fn infiniband(lab: &mut Lab) {
+    lab.world.line(25 * GBIT);
+    let data = Match { data: Some(true), ..Match::default() };
+    lab.world.fault(HOP.0, HOP.1, Fault::always(data, Effect::Drop { ppm: 5_000 }));
+    transfer(lab, 2, &mtu(2048), Verb::Write, 12_000);
+    let tap = lab.world.tap_host(1, "ib.pcap");
+    lab.world.taps[tap].layer = Layer::InfiniBand;
+    lab.expect(&["loss.before_tap"], Place::Any).also(&["retry.storm", "retry.timeouts"]);
     lab.world.run();
 }

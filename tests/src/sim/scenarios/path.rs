@@ -10,7 +10,9 @@ use crate::sim::qp::{Recovery, Settings, Verb};
 pub(super) const ALL: &[Entry] = &[
     ("rewritten", "rewritten-dscp", |lab| rewritten(lab, 0x03, 0, "h0.pcap", "h1.pcap")),
     ("rewritten", "rewritten-ecn-cleared", |lab| rewritten(lab, 0xFC, 0, "h0.pcap", "h1.pcap")),
-    ("rewritten", "rewritten-dscp-at-second-hop", |lab| rewritten(lab, 0x03, 8 << 2, "leaf0.pcap", "leaf1.pcap")),
+    ("rewritten", "rewritten-dscp-at-second-hop", |lab| {
+        rewritten(lab, 0x03, 8 << 2, "leaf0.pcap", "leaf1.pcap")
+    }),
     ("duplicates", "duplicates-both-directions", |lab| both_directions(lab, false)),
     ("duplicates", "duplicates-both-directions-identified", |lab| both_directions(lab, true)),
     ("duplicates", "duplicates-merged-files", merged),
@@ -18,6 +20,10 @@ pub(super) const ALL: &[Entry] = &[
     ("icrc", "icrc-corruption", |lab| corruption(lab, 3_000)),
     ("icrc", "icrc-corruption-few", |lab| corruption(lab, 1_000)),
     ("dscp", "dscp-mixed", dscp_mixed),
+    ("reordering", "reordering-retransmitted", |lab| spurious(lab, false, &[1])),
+    ("reordering", "reordering-retransmitted-identified", |lab| spurious(lab, true, &[1])),
+    ("reordering", "reordering-retransmitted-two-taps", |lab| spurious(lab, false, &[0, 1])),
+    ("duplicates", "duplicates-made-by-network", by_network),
 ];
 
 const HOP: (Node, Node) = (Node::Switch(0), Node::Switch(1));
@@ -35,7 +41,8 @@ fn rewritten(lab: &mut Lab, keep: u8, set: u8, first: &str, second: &str) {
     lab.world.run();
 }
 
-const WRONG: &[&str] = &["loss.before_tap", "loss.after_tap", "loss.between_taps", "retry.storm", "retry.timeouts"];
+const WRONG: &[&str] =
+    &["loss.before_tap", "loss.after_tap", "loss.between_taps", "retry.storm", "retry.timeouts"];
 
 /// A mirror of ingress and egress: each packet is in the file twice.
 fn both_directions(lab: &mut Lab, idents: bool) {
@@ -49,7 +56,8 @@ fn both_directions(lab: &mut Lab, idents: bool) {
     }
     lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 60).gap(500 * US, 200 * US), 0);
     lab.world.tap_both_ways(0, "mirror.pcap");
-    lab.expect_info(&["capture.duplicates"], crate::sim::truth::Place::Link("mirror.pcap".into())).never(WRONG);
+    lab.expect_info(&["capture.duplicates"], crate::sim::truth::Place::Link("mirror.pcap".into()))
+        .never(WRONG);
     lab.world.run();
 }
 
@@ -67,7 +75,8 @@ fn merged(lab: &mut Lab) {
             channel.far.push(tap);
         }
     }
-    lab.expect_info(&["capture.duplicates"], crate::sim::truth::Place::Link("merged.pcap".into())).never(WRONG);
+    lab.expect_info(&["capture.duplicates"], crate::sim::truth::Place::Link("merged.pcap".into()))
+        .never(WRONG);
     lab.world.run();
 }
 
@@ -80,7 +89,9 @@ fn with_marks(lab: &mut Lab) {
     lab.world.start(Stream::new(&ends, Verb::Write, MB / 2, 24), 0);
     lab.world.tap_both_ways(0, "mirror.pcap");
     lab.expect_info(&["capture.duplicates"], crate::sim::truth::Place::Link("mirror.pcap".into()));
-    lab.expect(&["ecn.congestion", "burst.incast"], lab_host(2)).never(WRONG).also(&["ecn.congestion", "burst.incast"]);
+    lab.expect(&["ecn.congestion", "burst.incast"], lab_host(2))
+        .never(WRONG)
+        .also(&["ecn.congestion", "burst.incast"]);
     lab.world.run();
 }
 
@@ -98,7 +109,12 @@ fn corruption(lab: &mut Lab, ppm: u32) {
     let tap = lab.world.tap_host(1, "h1.pcap");
     lab.world.taps[tap].snap = 65_535;
     let pair = lab.pair(0, 1);
-    lab.expect(&["icrc.errors"], pair).also(&["loss.after_tap", "retry.storm", "retry.timeouts", "latency.tail"]);
+    lab.expect(&["icrc.errors"], pair).also(&[
+        "loss.after_tap",
+        "retry.storm",
+        "retry.timeouts",
+        "latency.tail",
+    ]);
     lab.world.run();
 }
 
@@ -111,5 +127,36 @@ fn dscp_mixed(lab: &mut Lab) {
     lab.world.tap_host(0, "h0.pcap");
     let pair = lab.pair(0, 1);
     lab.expect(&["qos.dscp_mixed"], pair);
+    lab.world.run();
+}
+
+/// Reordering that receivers take for loss: NAKs and retransmissions, and nothing is lost.
+fn spurious(lab: &mut Lab, idents: bool, taps: &[usize]) {
+    lab.world.line(10 * GBIT);
+    for host in &mut lab.world.hosts {
+        host.counts_ident = idents;
+    }
+    let data = Match { data: Some(true), ..Match::default() };
+    let way = Effect::Delay { ppm: 20_000, ns: 20 * US, jitter_ns: 20 * US };
+    lab.world.fault(HOP.0, HOP.1, Fault::always(data, way));
+    let set = Settings { recovery: Recovery::Selective(3), ..settings() };
+    let ends = connections(lab, 0, 1, 4, &set);
+    lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, 70).gap(200 * US, 200 * US), 0);
+    for tap in taps {
+        lab.world.tap_host(*tap, ["h0.pcap", "h1.pcap"][*tap]);
+    }
+    lab.never(&["loss.between_taps"]);
+    lab.world.run();
+}
+
+/// A switch that forwards some packets twice, some microseconds apart.
+fn by_network(lab: &mut Lab) {
+    lab.world.line(10 * GBIT);
+    let twice = Effect::Duplicate { ppm: 30_000, after_ns: 5 * US };
+    lab.world.fault(HOP.0, HOP.1, Fault::always(Match { data: Some(true), ..Match::default() }, twice));
+    let ends = connections(lab, 0, 1, 4, &settings());
+    lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, 60).gap(500 * US, 0), 0);
+    lab.world.tap_host(1, "h1.pcap");
+    lab.expect_info(&["capture.duplicates"], crate::sim::truth::Place::Any).never(WRONG);
     lab.world.run();
 }

@@ -68,7 +68,7 @@ fn dead_path(lab: &mut Lab, at: usize) {
     lab.world.fault(BACK.0, BACK.1, dead);
     let set = Settings { timeout_ns: 67 * MS, ..settings() };
     let ends = connections(lab, 0, 1, 5, &set);
-    lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 200).gap(4 * MS, MS), 0);
+    lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 240).depth(1).gap(4 * MS, MS), 0);
     tap(lab, at);
     let pair = lab.pair(0, 1);
     lab.expect_during(&["retry.timeouts"], pair, (range.0, range.1 + 100 * MS)).also(LOSSES);
@@ -124,8 +124,13 @@ fn retries_exhausted(lab: &mut Lab) {
     for host in 1..4 {
         ends.extend(connections(lab, host, 0, 2, &set));
     }
-    lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 150).gap(3 * MS, MS), 0);
-    let dead = Fault::during(150 * MS, u64::MAX, Match { src: Some(2), ..Match::default() }, Effect::Drop { ppm: 1_000_000 });
+    lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 100).depth(1).gap(3 * MS, MS), 0);
+    let dead = Fault::during(
+        150 * MS,
+        u64::MAX,
+        Match { src: Some(2), ..Match::default() },
+        Effect::Drop { ppm: 1_000_000 },
+    );
     lab.world.fault(Node::Switch(0), Node::Host(0), dead);
     lab.world.tap_switch(0, "switch.pcap");
     let pair = lab.pair(2, 0);
@@ -198,30 +203,42 @@ fn black_hole(lab: &mut Lab, taps: &[usize]) {
     let small = connections(lab, 0, 1, 2, &settings());
     let big = connections(lab, 0, 1, 2, &settings());
     lab.world.start(Stream::new(&small, Verb::Send, 512, 1_000).gap(200 * US, 100 * US), 0);
-    lab.world.start(Stream::new(&big, Verb::Send, 64 * KB, 10).mix(&[(Verb::Send, 256), (Verb::Write, 64 * KB)]), 20 * MS);
+    lab.world.start(
+        Stream::new(&big, Verb::Send, 64 * KB, 10).mix(&[(Verb::Send, 256), (Verb::Write, 64 * KB)]),
+        20 * MS,
+    );
     for at in taps {
         tap(lab, *at);
     }
     let pair = lab.pair(0, 1);
-    lab.expect(&["path.mtu_black_hole"], pair).also(LOSSES).also(&["qp.died", "peer.silent"]).never(&["mtu.small"]);
+    lab.expect(&["path.mtu_black_hole"], pair)
+        .also(LOSSES)
+        .also(&["qp.died", "peer.silent"])
+        .never(&["mtu.small"]);
     lab.world.run();
 }
 
 /// The first request of each queue pair is answered late: that is the maximum.
 fn first_request(lab: &mut Lab) {
     lab.world.line(10 * GBIT);
-    let slow = Fault::during(0, 100 * US, NOT_DATA, Effect::Delay { ppm: 1_000_000, ns: 2 * MS, jitter_ns: 0 });
+    let slow =
+        Fault::during(0, 100 * US, NOT_DATA, Effect::Delay { ppm: 1_000_000, ns: 2 * MS, jitter_ns: 0 });
     lab.world.fault(BACK.0, BACK.1, slow);
     let ends = connections(lab, 0, 1, 6, &settings());
     lab.world.start(Stream::new(&ends, Verb::Write, 8 * KB, 400).depth(1).gap(100 * US, 50 * US), 0);
     tap(lab, 0);
     lab.world.run();
     let longest = lab.world.facts.longest_ack_ns.iter().max().map_or(0.0, |ns| *ns as f64);
-    lab.figure("least maximum latency of a flow", |report| {
-        let flows = report["flows"].as_array()?.iter();
-        let known = flows.filter_map(|flow| flow["latency_ns"]["max"].as_f64());
-        known.reduce(f64::min)
-    }, longest * 0.95, longest * 1.05);
+    lab.figure(
+        "least maximum latency of a flow",
+        |report| {
+            let flows = report["flows"].as_array()?.iter();
+            let known = flows.filter_map(|flow| flow["latency_ns"]["max"].as_f64());
+            known.reduce(f64::min)
+        },
+        longest * 0.95,
+        longest * 1.05,
+    );
 }
 
 /// One request in sixty takes three milliseconds.

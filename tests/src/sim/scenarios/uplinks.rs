@@ -14,7 +14,7 @@ pub(super) const ALL: &[Entry] = &[
     ("uplinks", "uplinks-one-slow", |lab| {
         one_of(lab, 2, Effect::Delay { ppm: 1_000_000, ns: 150 * US, jitter_ns: 0 });
     }),
-    ("uplinks", "uplinks-loss-on-one", |lab| one_of(lab, 2, Effect::Drop { ppm: 4_000 })),
+    ("uplinks", "uplinks-loss-on-one", |lab| one_of(lab, 2, Effect::Drop { ppm: 8_000 })),
     ("uplinks", "uplinks-uneven", uneven),
     ("uplinks", "uplinks-uneven-one-direction", uneven_one_direction),
     ("entropy", "entropy-one-port", |lab| one_port(lab, 16)),
@@ -44,19 +44,25 @@ fn traffic(lab: &mut Lab, qps: usize, count: u64) {
 /// What comes down one of the uplinks has the fault, from the middle of the capture on.
 fn one_of(lab: &mut Lab, spines: usize, effect: Effect) {
     fabric(lab, spines);
-    let from = if spines == 2 { 15 * MS } else { 0 };
+    let from = if spines == 2 { 6 * MS } else { 0 };
     let data = match effect {
         Effect::Delay { .. } => Match::default(),
         _ => Match { data: Some(true), ..Match::default() },
     };
     lab.world.fault(Node::Switch(3), Node::Switch(0), Fault::during(from, u64::MAX, data, effect));
-    traffic(lab, 12, 14);
+    traffic(lab, 12, 20);
     let link = Place::Link("up1.pcap".into());
     let ids: &[&'static str] = match effect {
         Effect::Drop { .. } => &["links.congested_one_of", "loss.before_tap"],
         _ => &["links.congested_one_of"],
     };
-    lab.expect(ids, link).also(&["ecn.congestion", "retry.timeouts", "retry.storm", "loss.before_tap", "latency.tail"]);
+    lab.expect(ids, link).also(&[
+        "ecn.congestion",
+        "retry.timeouts",
+        "retry.storm",
+        "loss.before_tap",
+        "latency.tail",
+    ]);
     lab.also(&["links.imbalance"]);
     lab.world.run();
 }

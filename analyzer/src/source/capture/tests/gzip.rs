@@ -70,6 +70,66 @@ fn a_wrong_checksum_is_reported_after_the_records() {
     assert!(error.contains("gzip data is damaged"), "{error}");
 }
 
+/// The rest of a stream is damaged: everything in front of it counts, and how it arrives makes no difference.
+#[test]
+fn damage_costs_nothing_that_was_decompressed_before() {
+    let frames = 3_000u32;
+    // Enough entropy for several deflate blocks.
+    let frame = |n: u32| -> Vec<u8> {
+        let mut state = u64::from(n) + 1;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8 & 0x3f
+        };
+        (0..120).map(|_| next()).collect()
+    };
+    let mut plain = small_pcap(Order::Little).0[..24].to_vec();
+    for n in 0..frames {
+        for word in [n, 0, 120, 120] {
+            plain.extend(word.to_le_bytes());
+        }
+        plain.extend(frame(n));
+    }
+    let whole = gzipped(&plain);
+    assert_eq!(sound(&whole).records.len(), 3_000);
+    let mut some_lost_nothing = false;
+    for at in (whole.len() / 8..whole.len()).step_by(whole.len() / 40) {
+        let mut bytes = whole.clone();
+        for byte in &mut bytes[at..] {
+            *byte = !*byte;
+        }
+        let read = |part: usize| {
+            let outcome =
+                drain(Reader::from_read("x", Box::new(Slow { bytes: bytes.clone(), at: 0, part })).unwrap());
+            assert!(outcome.error.is_some(), "damage at {at}");
+            outcome.records.len()
+        };
+        let expected = read(1);
+        for part in [2, 1_000, usize::MAX] {
+            assert_eq!(read(part), expected, "damage at {at}, in parts of {part}");
+        }
+        some_lost_nothing |= expected > 1_500;
+    }
+    assert!(some_lost_nothing);
+}
+
+/// Gives a few bytes at a time.
+struct Slow {
+    bytes: Vec<u8>,
+    at: usize,
+    part: usize,
+}
+
+impl Read for Slow {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let rest = &self.bytes[self.at..];
+        let n = rest.len().min(out.len()).min(self.part);
+        out[..n].copy_from_slice(&rest[..n]);
+        self.at += n;
+        Ok(n)
+    }
+}
+
 #[test]
 fn compressed_nonsense_is_no_capture() {
     let error = open(&gzipped(b"hello world")).unwrap_err().to_string();

@@ -1,7 +1,7 @@
 //! Queue pairs that share a row of the table, and their sums.
 //!
-//! With 65,536 flows there may be as many host pairs. So a group keeps the places of its members; their sum is made where a
-//! row is sorted or shown, and kept for large groups alone.
+//! With 65,536 flows there may be as many host pairs. So a group keeps the places of its members; their sum is made
+//! where a row is sorted or shown, and kept for large groups alone.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -62,7 +62,7 @@ impl Group {
 pub struct Sum {
     /// Sums of their counters; the identity is that of the first.
     pub row: Row,
-    /// How many there are.
+    /// Number of queue pairs.
     pub flows: usize,
     /// Their common property.
     pub name: Name,
@@ -103,17 +103,17 @@ pub struct Groups {
     by: Group,
     /// Places in the model's rows, those of a group together.
     members: Vec<u32>,
-    all: Vec<One>,
+    all: Vec<Members>,
     /// Of large groups.
     kept: Vec<Sum>,
 }
 
 /// One group.
 #[derive(Clone, Copy, Debug, Default)]
-struct One {
-    /// Where its members begin.
+struct Members {
+    /// Place of its first member.
     first: u32,
-    /// How many rows it has.
+    /// Number of its rows.
     rows: u32,
     /// Queue pairs, by direction, on however many links they are.
     flows: u32,
@@ -171,7 +171,7 @@ impl Groups {
             let next = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
             let number = *numbers.entry(self.key(row, cx)).or_insert(next);
             if number == next {
-                self.all.push(One::default());
+                self.all.push(Members::default());
             }
             if let Some(group) = self.all.get_mut(number as usize) {
                 group.rows += 1;
@@ -206,7 +206,7 @@ impl Groups {
         }
     }
 
-    /// What the queue pairs of group number `at` count together: each packet once, but on each link what it saw.
+    /// Sum of the queue pairs of group number `at`: each packet once, or on each link its own packets.
     #[must_use]
     pub fn sum(&self, at: usize, cx: Context<'_>, again: &Again) -> Option<Sum> {
         let group = self.all.get(at)?;
@@ -219,7 +219,7 @@ impl Groups {
     }
 
     /// The sum of a group's rows, and its queue pairs by direction.
-    fn add_up(&self, group: &One, cx: Context<'_>, again: &Again) -> Option<(Row, usize)> {
+    fn add_up(&self, group: &Members, cx: Context<'_>, again: &Again) -> Option<(Row, usize)> {
         let mut sum: Option<Row> = None;
         let mut flows = 0;
         let mut add = |row: &Row, total: &Counts, delta: Option<&Delta>, new: bool| {
@@ -249,7 +249,7 @@ impl Groups {
         Some((sum?, flows))
     }
 
-    fn rows<'a>(&self, group: &One, cx: Context<'a>) -> impl Iterator<Item = &'a Row> {
+    fn rows<'a>(&self, group: &Members, cx: Context<'a>) -> impl Iterator<Item = &'a Row> {
         let (first, end) = (group.first as usize, (group.first + group.rows) as usize);
         let members = self.members.get(first..end).unwrap_or_default();
         members.iter().filter_map(move |at| cx.model.rows.get(*at as usize))
@@ -280,7 +280,7 @@ impl Groups {
         (0..self.len()).find(|at| self.id(*at, rows).as_ref() == Some(id))
     }
 
-    /// How many groups there are.
+    /// Number of groups.
     #[must_use]
     pub fn len(&self) -> usize {
         self.all.len()

@@ -23,7 +23,7 @@ pub struct Table {
     pub sort: Sort,
     /// Columns that the user chose, from left to right; empty for those that fit.
     pub columns: Vec<Id>,
-    /// What shares a row.
+    /// Property that queue pairs in one row share.
     pub group: Group,
     /// Rows: places in the model's rows, or in `groups` when queue pairs are grouped.
     pub order: Vec<usize>,
@@ -53,8 +53,8 @@ impl Table {
         view.selected.is_some() && !self.follow && self.group == Group::None
     }
 
-    /// Sorts and filters again; returns the selected queue pair while it is still in the table. With `keep`, the rows that
-    /// the present order refers to, those that were there stay in their places, and new ones come last.
+    /// Sorts and filters again; returns the selected queue pair while it is still in the table. With `keep`, the rows
+    /// that the present order refers to, those that were there stay in their places, and new ones come last.
     pub(in crate::tui) fn arrange(
         &mut self,
         view: &View,
@@ -128,7 +128,7 @@ impl Table {
             Group::Link => (grouped, view.row_count()),
             Group::Hosts | Group::Process => {
                 let all = view.data.as_ref().map_or(0, |data| data.model.dedup.flows);
-                // Where both ends are seen here, each counts for its own process.
+                // Both ends may be captured here; each counts for its own process.
                 (grouped.min(all), all)
             }
         }
@@ -183,7 +183,7 @@ struct Sorting<'a> {
 }
 
 impl<'a> Sorting<'a> {
-    /// Of so many rows at most.
+    /// For at most this number of rows.
     fn new(sort: Sort, rows: usize, cx: Context<'a>) -> Self {
         let column = column::column(sort.by);
         let (wide, narrow) = if column.kind.is_wide() { (rows, 0) } else { (0, rows) };

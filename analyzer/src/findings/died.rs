@@ -1,0 +1,223 @@
+//! Queue pairs that worked and stopped for good.
+
+use rocescope_common::wire::bth::MASK24;
+
+use super::title::{more, pair, title};
+use super::{Commands, Impact, Place, ends, once};
+use super::{Entry, Family, Input, Need, Raise, Unit, label};
+use crate::analysis::Flow;
+use crate::findings::{Finding, Severity};
+use crate::metrics::loss::Loss;
+use crate::util::units;
+
+/// This family.
+pub(super) const FAMILY: Family = Family {
+    entries: &[DIED],
+    limits: &[Limits::META],
+    evidence: &[
+        label("cause", "reason", Unit::Text),
+        label("last_acked_psn", "last PSN acknowledged", Unit::Id),
+        label("last_sent_psn", "last PSN sent", Unit::Id),
+        label("message", "message in hand", Unit::Text),
+        label("retries", "retries of the same request", Unit::Count),
+        label("silent_ns", "silence until the end of the data", Unit::Nanoseconds),
+        label("siblings_packets", "packets of its siblings since", Unit::Count),
+    ],
+    check,
+};
+
+const DIED: Entry = Entry {
+    id: "qp.died",
+    rank: 165,
+    needs: &[Need::Loss],
+    causes: &[
+        "nak.remote_access_error",
+        "nak.remote_operational_error",
+        "nak.invalid_request",
+        "loss.between_taps",
+        "loss.before_tap",
+        "loss.after_tap",
+    ],
+    title: "Queue pair died",
+    meaning: "A queue pair that had worked stopped for good: its sender retried the same request until it gave up, or stopped in the middle of a message while other queue pairs of the same hosts went on. \
+              The connection is in the error state; the collective that uses it hangs until its watchdog ends the job.",
+    computed: "Reliable flows of requests that had been answered, by either of: (1) the sender restarted `retries` times in a row at the same PSN (flows[].loss.stuck), without an answer to it, and then fell silent for \
+               `silent_timeouts` times its longest timeout, or restarted `retries_exhausted` times; (2) their last message was begun and not ended (as many FIRST as LAST packets and one more, \
+               nothing lost or repeated), and since then, for `silent_ms` until the end of the data, other flows of the same sender carried `siblings_packets` packets of requests. Critical. `last_acked_psn` is the \
+               latest ACK of the peer; a fatal NAK of the same queue pair is named as the reason.",
+    advice: "Read the log of the process on both ends (work completion with error: retry exceeded, remote access error, flush), `dmesg` and `rdma resource show qp` (state ERR), and what \
+             happened on the path at that time: link flaps, routes, a firewall. NCCL reports it as `Got completion with error 12` (retry exceeded) or 5 (flushed).",
+    caveat: "A capture that loses one path of a sprayed flow, or a filter, looks the same. A flow that resumes after the end of the data was only stalled.",
+    ..Entry::EMPTY
+};
+
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "qp";
+    retries: u64 = 2,
+        "minimum retries in a row from the same PSN",
+        "One retry is what a lost packet causes";
+    retries_exhausted: u64 = 7,
+        "retries in a row after which a sender has given up",
+        "retry_cnt has three bits: no more than 7 retries follow the first transmission";
+    silent_timeouts: u64 = 4,
+        "silence after the last retry, in units of the longest timeout before it",
+        "Back-off doubles a timeout at most; a sender that still retries is back by then";
+    silent_ms: u64 = 100,
+        "minimum silence in the middle of a message, in milliseconds",
+        "A NIC sends a message without pauses; the lowest rate of DCQCN and the longest PFC pause leave some packets in that time";
+    siblings_packets: u64 = 100,
+        "minimum packets of requests that other flows of the sender carry meanwhile",
+        "Shows that host and path work, and that the capture goes on";
+}
+
+/// A queue pair that died.
+struct Dead<'a> {
+    flow: &'a Flow,
+    cause: String,
+    acked: Option<u32>,
+    message: Option<&'static str>,
+    retries: u64,
+    siblings: Option<u64>,
+}
+
+/// How far before the first PSN seen an answer may be.
+const BACK: u32 = 16_384;
+
+/// The latest PSN that the peer answered, of those that the flow sent.
+fn acked(input: &Input<'_>, loss: &Loss, flow: &Flow) -> Option<u32> {
+    let psn = flow.psn?;
+    let before = psn.first.wrapping_sub(BACK);
+    let place = |psn: u32| psn.wrapping_sub(before) & MASK24;
+    let back = |other: &&Flow| {
+        (other.src, other.dst) == (flow.dst, flow.src) && flow.peer_qp.is_none_or(|qp| other.dest_qp == qp)
+    };
+    let answers =
+        input.facts.flows.iter().filter(back).filter_map(|other| loss.dialogue(other.slot).answer_psn);
+    answers.filter(|answer| place(*answer) < place(psn.expected)).max_by_key(|answer| place(*answer))
+}
+
+/// The kind of the message that a flow has begun and not ended; `None` where there is none, or losses blur it.
+fn open_message(flow: &Flow) -> Option<&'static str> {
+    let whole = flow.psn.is_some_and(|psn| (psn.gaps, psn.repeats, psn.restarts) == (0, 0, 0));
+    let count = |codes: &[u8]| -> u64 {
+        let own = |code: u8| codes.contains(&(code & 0x1F));
+        flow.opcodes.iter().filter(|opcode| own(opcode.code)).map(|opcode| opcode.packets).sum()
+    };
+    // FIRST; LAST in all its forms.
+    let kinds: [(&str, &[u8], &[u8]); 2] =
+        [("SEND", &[0x00], &[0x02, 0x03, 0x16]), ("RDMA WRITE", &[0x06], &[0x08, 0x09])];
+    let open = |first: &[u8], last: &[u8]| count(first) == count(last) + 1;
+    let found = kinds.iter().find(|(_, first, last)| open(first, last)).map(|(kind, ..)| *kind);
+    found.filter(|_| whole)
+}
+
+/// A fatal NAK for the requests of a flow.
+fn fatal_nak(input: &Input<'_>, flow: &Flow) -> Option<&'static str> {
+    let peer = flow.peer_qp?;
+    let back = |other: &&Flow| (other.src, other.dst, other.dest_qp) == (flow.dst, flow.src, peer);
+    input.facts.flows.iter().filter(back).find_map(|other| {
+        let naks = &other.ack.naks;
+        [
+            (naks.remote_access_error, "remote access error NAK"),
+            (naks.remote_operational_error, "remote operational error NAK"),
+            (naks.invalid_request, "invalid request NAK"),
+        ]
+        .into_iter()
+        .find_map(|(count, name)| (count > 0).then_some(name))
+    })
+}
+
+/// Packets of requests that other flows of the sender carry after this one has stopped, at least: flows whose whole life is
+/// later, and one packet of each that ends later.
+fn siblings_since(input: &Input<'_>, flow: &Flow, silent_ns: u64) -> u64 {
+    let since = flow.last_ns.saturating_add(silent_ns / 2);
+    let other = |other: &&Flow| {
+        other.src == flow.src
+            && other.link == flow.link
+            && other.direction == flow.direction
+            && other.psn.is_some()
+            && other.last_ns > since
+            && (other.dst, other.dest_qp) != (flow.dst, flow.dest_qp)
+    };
+    // By the mean rate of each: when its packets passed is not known.
+    let later = |other: &Flow| {
+        let life = other.last_ns.saturating_sub(other.first_ns).max(1);
+        let after = other.last_ns.saturating_sub(flow.last_ns.max(other.first_ns));
+        crate::metrics::traffic::times(other.packets, after.min(life) as f64 / life as f64)
+    };
+    input.facts.flows.iter().filter(other).map(later).sum()
+}
+
+/// Whether and how a flow died.
+fn died<'a>(input: &Input<'a>, loss: &Loss, flow: &'a Flow, end_ns: u64) -> Option<Dead<'a>> {
+    let limits = &input.limits.qp;
+    let silent_ns = end_ns.saturating_sub(flow.last_ns);
+    let acked = Some(acked(input, loss, flow)?);
+    let metrics = flow.loss?;
+    let (retries, longest) = (metrics.stuck, metrics.timeout_longest_ns.unwrap_or(0));
+    let given_up = retries >= limits.retries_exhausted
+        || longest > 0 && silent_ns >= longest.saturating_mul(limits.silent_timeouts);
+    if retries >= limits.retries.max(1) && given_up {
+        let cause = fatal_nak(input, flow).unwrap_or("retries exhausted").to_owned();
+        return Some(Dead { flow, cause, acked, message: None, retries, siblings: None });
+    }
+    let message = open_message(flow)?;
+    let siblings = siblings_since(input, flow, silent_ns);
+    let stopped =
+        silent_ns >= limits.silent_ms.saturating_mul(1_000_000) && siblings >= limits.siblings_packets;
+    let cause =
+        fatal_nak(input, flow).map_or_else(|| format!("stopped in the middle of a {message}"), str::to_owned);
+    stopped.then_some(Dead { flow, cause, acked, message: Some(message), retries, siblings: Some(siblings) })
+}
+
+pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let (Some(loss), Some(end_ns)) = (&input.sample.metrics.loss, input.facts.window.last_ns) else { return };
+    let reliable = |flow: &&Flow| flow.psn.is_some() && !flow.is_uc();
+    let dead: Vec<Dead<'_>> = input
+        .facts
+        .flows
+        .iter()
+        .filter(reliable)
+        .filter_map(|flow| died(input, loss, flow, end_ns))
+        .collect();
+    // The first to stop may be why the others did.
+    let Some(first) = dead.iter().min_by_key(|one| one.flow.last_ns) else { return };
+    let silent_ns = end_ns.saturating_sub(first.flow.last_ns);
+    let others = once::count(dead.iter().map(|one| one.flow)).saturating_sub(1);
+    let diagnosis = format!("QP {} died: {}", first.flow.dest_qp, first.cause);
+    let when = format!(" at {} UTC", units::second_utc(first.flow.last_ns));
+    let parts = [pair(first.flow.src, first.flow.dst), more(others, "QP"), when];
+    let (requester, responder) = ends::of_data(input, [first.flow]);
+    let here = Commands::on(input, &first.flow.link);
+    let mut flows: Vec<&Flow> = dead.iter().map(|one| one.flow).collect();
+    flows.sort_by_key(|flow| flow.last_ns);
+    Raise::new(&DIED, Severity::Critical, title(diagnosis, parts))
+        .evidence("cause", first.cause.as_str())
+        .evidence("last_acked_psn", first.acked)
+        .evidence("last_sent_psn", first.flow.psn.map(|psn| psn.expected.wrapping_sub(1) & MASK24))
+        .evidence("message", first.message)
+        .evidence("retries", first.retries)
+        .evidence("silent_ns", silent_ns)
+        .evidence("siblings_packets", first.siblings)
+        .flows(flows)
+        .place(Place::of(input, first.flow))
+        .ends(requester, responder)
+        .impact(Impact { time_lost_ns: Some(silent_ns), ..Impact::default() })
+        .owns(&["retry.timeouts"])
+        .step("List the queue pairs in the error state with their processes.", here.queue_pairs())
+        .step(
+            format!(
+                "Read the log of the process for a work completion with error, on {} and {}.",
+                first.flow.src, first.flow.dst
+            ),
+            None,
+        )
+        .step(
+            format!("Check that {} is reachable from {}.", first.flow.dst, first.flow.src),
+            here.ping(first.flow.dst),
+        )
+        .step("Look for link flaps, route changes and drops on the path at that time.", None)
+        .lasting()
+        .into(found);
+}

@@ -1,0 +1,49 @@
+//! Dates of findings that rest on counters of packets whose times are not kept, from one analysis to the next.
+
+use super::{Finding, order};
+use crate::analysis::Flow;
+
+/// A finding that rests on such a counter, and the counter of one flow.
+type Growing = (&'static str, fn(&Flow) -> u64);
+
+const GROWING: [Growing; 5] = [
+    ("nak.invalid_request", |flow| flow.ack.naks.invalid_request),
+    ("nak.remote_access_error", |flow| flow.ack.naks.remote_access_error),
+    ("nak.remote_operational_error", |flow| flow.ack.naks.remote_operational_error),
+    ("retry.storm", |flow| [flow.psn, flow.psn_responses].iter().flatten().map(|psn| psn.repeats).sum()),
+    ("rnr.slow_receiver", |flow| flow.ack.rnr_naks),
+];
+
+/// A counter over all flows.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counter {
+    count: u64,
+    /// Time of the analysis that saw it grow last, Unix time in nanoseconds; `None` before it grew.
+    last_ns: Option<u64>,
+}
+
+/// The counters at the latest analysis.
+#[derive(Clone, Debug, Default)]
+pub struct Growth([Counter; GROWING.len()]);
+
+impl Growth {
+    /// Dates the findings without episodes of an analysis at `now_ns`, over data that ends at `end_ns`: the analysis that
+    /// saw their counter grow is closer than the end of their flows.
+    pub fn date(&mut self, findings: &mut [Finding], flows: &[Flow], end_ns: Option<u64>, now_ns: u64) {
+        for (counter, (id, of)) in self.0.iter_mut().zip(GROWING) {
+            let count = flows.iter().map(of).sum();
+            // A smaller sum is a flow that was retired.
+            if count > counter.count {
+                counter.last_ns = Some(now_ns);
+            }
+            counter.count = count;
+            let dated = |finding: &&mut Finding| finding.id == id && finding.episodes.is_empty();
+            for finding in findings.iter_mut().filter(dated) {
+                let known = [finding.last_seen_ns, counter.last_ns];
+                finding.last_seen_ns = known.into_iter().flatten().min();
+                finding.active = finding.over_since(end_ns).is_none();
+            }
+        }
+        order::sort(findings, end_ns);
+    }
+}

@@ -1,0 +1,178 @@
+//! Time lost to transport timeouts.
+
+use std::cmp::Reverse;
+
+use super::not_evaluated::flows_not_evaluated;
+use super::once::once;
+use super::span::{Cost, Judged, Span, Wait, impact, latest, run, timed};
+use super::title::{more, pair, title};
+use super::{Commands, Place, ends};
+use super::{Entry, Family, Input, Measure, Need, Raise, Unit, label};
+use crate::analysis::{Flow, Loss};
+use crate::findings::{Finding, Severity};
+use crate::metrics::loss::spells::Signal;
+use crate::util::units::{self, plural};
+
+/// This family. Its thresholds are those of `retry`.
+pub(super) const FAMILY: Family = Family {
+    entries: &[TIMEOUTS],
+    limits: &[],
+    evidence: &[
+        label("timeouts", "transport timeouts", Unit::Count),
+        label("waited_ns", "silence before them, all QPs", Unit::Nanoseconds),
+        label("waited_ratio", "silence, share of the worst QP's time", Unit::Ratio),
+        label("shortest_ns", "shortest", Unit::Nanoseconds),
+        label("longest_ns", "longest", Unit::Nanoseconds),
+        label("backoff", "longest over shortest", Unit::Factor),
+    ],
+    check,
+};
+
+const TIMEOUTS: Entry = Entry {
+    id: "retry.timeouts",
+    rank: 275,
+    needs: &[Need::Loss, Need::Sequences],
+    causes: &[
+        "loss.between_taps",
+        "loss.before_tap",
+        "peer.silent",
+        "qp.died",
+        "pfc.storm",
+        "rnr.slow_receiver",
+    ],
+    measure: Some(Measure::ratio("waited_ratio")),
+    title: "Transport timeouts",
+    meaning: "Requests, their last packets or the ACKs are lost, or a path is dead for a while, and no NAK says so: the sender waits for its transport timer in silence and then \
+              retransmits. A timer is thousands of times longer than the recovery after a NAK, so that a few timeouts cost a job more than many lost packets.",
+    computed: "From flows[].loss.timeouts (go-back-N after a pause of at least 1 ms that no NAK ended, in flows whose reverse direction is captured) and the silence before each (timeout_wait_ns). \
+               A warning from retry.timeouts timeouts on, or from retry.timeout_wait_ms of silence in all. Where packets that a loss finding names were repaired that way, or the peer does not answer \
+               at all, the timeouts belong to that finding (`owner`). Figures are those of the latest episode (10 s without a timeout end one).",
+    advice: "Find where ACKs or the last packets of messages are lost: compare the drop counters of both directions, ACKs included, which often travel in another class. Look for paths that fail over or pause \
+             (link flaps, PFC storms). The ACK timeout is 4.096 us * 2^NCCL_IB_TIMEOUT, at most NCCL_IB_RETRY_CNT times; shorter timers recover earlier, but fail earlier too.",
+    caveat: "READ requests that are repeated after a timeout are counted as rereads, and their silence is not known: responses may have come meanwhile.",
+    ..Entry::EMPTY
+};
+
+/// The timeouts of one flow in one episode.
+struct TimedOut<'a> {
+    flow: &'a Flow,
+    timeouts: u64,
+    waited_ns: u64,
+}
+
+/// Of a flow's requests and responses together.
+fn total(flow: &Flow, of: fn(&Loss) -> u64) -> u64 {
+    [flow.loss, flow.loss_responses].iter().flatten().map(of).sum()
+}
+
+pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let limits = &input.limits.retry;
+    let timeouts = |flow: &Flow| total(flow, |loss| loss.timeouts);
+    let all: Vec<&Flow> = once(&input.facts.flows, timeouts).into_iter().map(|(flow, _)| flow).collect();
+    let spans = timed(&all, Signal::Timeout, timeouts);
+    let judge = |span: &Span| {
+        let mut flows: Vec<TimedOut<'_>> = all
+            .iter()
+            .map(|flow| TimedOut {
+                flow,
+                timeouts: span.count(flow, Signal::Timeout, timeouts(flow)),
+                waited_ns: Wait::Timeout.of(span, flow),
+            })
+            .filter(|one| one.timeouts > 0)
+            .collect();
+        flows.sort_by_key(|one| (Reverse(one.waited_ns), one.flow.src, one.flow.dst, one.flow.dest_qp));
+        let waited: u64 = flows.iter().map(|one| one.waited_ns).sum();
+        let count: u64 = flows.iter().map(|one| one.timeouts).sum();
+        let enough =
+            count >= limits.timeouts.max(1) || waited >= limits.timeout_wait_ms.saturating_mul(1_000_000);
+        (enough && count > 0).then_some((flows, Some(count as f64)))
+    };
+    if let Some(judged) = latest(&spans, run(all.iter().copied()), judge) {
+        raise(input, &judged, found);
+    }
+}
+
+fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<Finding>) {
+    let Judged { span, what: timed_out, episodes } = judged;
+    let Some(worst) = timed_out.first() else { return };
+    let flows = || timed_out.iter().map(|one| one.flow);
+    let count: u64 = timed_out.iter().map(|one| one.timeouts).sum();
+    let waited: u64 = timed_out.iter().map(|one| one.waited_ns).sum();
+    let losses = || flows().flat_map(|flow| [flow.loss, flow.loss_responses]).flatten();
+    let shortest = losses().filter_map(|loss| loss.timeout_shortest_ns).min();
+    let longest = losses().filter_map(|loss| loss.timeout_longest_ns).max();
+    let lifetime = worst.flow.last_ns.saturating_sub(worst.flow.first_ns).max(worst.waited_ns).max(1);
+    let diagnosis = format!("{} cost {}", plural(count, "transport timeout"), units::duration(waited));
+    let qps = more(timed_out.len() as u64 - 1, "QP");
+    let parts = [pair(worst.flow.src, worst.flow.dst), format!(" QP {}", worst.flow.dest_qp), qps];
+    let (requester, responder) = ends::of_data(input, [worst.flow]);
+    let here = Commands::on(input, &worst.flow.link);
+    let cost = Cost { ratio: None, signal: Signal::Retransmitted, lost: 0, waits: &[Wait::Timeout] };
+    Raise::new(&TIMEOUTS, Severity::Warning, title(diagnosis, parts))
+        .evidence("timeouts", count)
+        .evidence("waited_ns", waited)
+        .evidence("waited_ratio", worst.waited_ns as f64 / lifetime as f64)
+        .evidence("shortest_ns", shortest)
+        .evidence("longest_ns", longest)
+        .evidence("backoff", shortest.zip(longest).map(|(a, b)| b as f64 / a.max(1) as f64))
+        .evidence("queue_pairs", timed_out.len())
+        .evidence("flows_unjudged", flows_not_evaluated(input.facts))
+        .flows(flows())
+        .place(Place::of(input, worst.flow))
+        .ends(requester, responder)
+        .impact(impact(span, flows(), &cost))
+        .episodes(episodes.clone())
+        .step(
+            format!(
+                "Compare drop counters between {} and {} in both directions, ACKs included.",
+                worst.flow.src, worst.flow.dst
+            ),
+            here.nic_counters(),
+        )
+        .step("Count timeouts of the NIC (local_ack_timeout_err, rnr_nak_retry_err).", here.rdma_counters())
+        .step("Look for link flaps, failovers and PFC storms at that time on the path.", None)
+        .step("Compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 µs × 2^n) with the latency.", None)
+        .into(found);
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::episode_tests::{by_id, run, spell};
+    use crate::metrics::loss::Metrics;
+    use crate::metrics::loss::spells::{FlowSpells, Signal};
+    use crate::sample::Sample;
+
+    const MS: u64 = 1_000_000;
+
+    /// Timeouts of `each_ms`, in one episode.
+    fn timeouts(count: u64, each_ms: u64) -> Sample {
+        let waited = count * each_ms * MS;
+        let metrics = Metrics {
+            timeouts: count,
+            timeout_wait_ns: waited,
+            timeout_range_ns: (each_ms * MS, 4 * each_ms * MS),
+            retransmitted: count,
+            ..Metrics::default()
+        };
+        let requests = FlowSpells::default()
+            .with(Signal::Timeout, vec![spell(1..4, count, 0, None)])
+            .with(Signal::TimeoutWait, vec![spell(1..4, waited, 0, None)]);
+        run(9, metrics, requests, FlowSpells::default())
+    }
+
+    #[test]
+    fn a_few_timeouts_or_one_long_one() {
+        assert_eq!(by_id(&timeouts(2, 5), "retry.timeouts"), None, "two short ones");
+        assert_eq!(by_id(&timeouts(1, 99), "retry.timeouts"), None);
+        let long = by_id(&timeouts(1, 1_200), "retry.timeouts").unwrap();
+        assert_eq!(long.impact.time_lost_ns, Some(1_200 * MS));
+        assert!(long.title.starts_with("1 transport timeout cost 1.20 s"), "{}", long.title);
+        let many = by_id(&timeouts(61, 67), "retry.timeouts").unwrap();
+        assert_eq!(
+            (&many.evidence["timeouts"], &many.evidence["backoff"]),
+            (&61.into(), &serde_json::json!(4.0))
+        );
+        assert_eq!(many.episodes.len(), 1);
+        assert!(many.active && many.owner.is_none());
+    }
+}

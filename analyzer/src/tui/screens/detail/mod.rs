@@ -1,0 +1,317 @@
+//! Everything about the selected queue pair, both directions side by side.
+
+mod direction;
+
+use std::rc::Rc;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use ratatui::text::{Line, Span};
+use rocescope_common::account::FlowKey;
+use serde_json::json;
+
+use super::trends::{self, LATENCY, TRENDS};
+use super::{Effect, Hints, Lines, Page, cut, empty, reverse, sheet};
+use crate::model::{Detail, Identity};
+use crate::sample::address;
+use crate::tui::cursor::{Cursor, Move};
+use crate::tui::data::Data;
+use crate::tui::export::Sheet;
+use crate::tui::key::Input;
+use crate::tui::layout::Layout;
+use crate::tui::log::{self, EntryAt};
+use crate::tui::overlay::Opened;
+use crate::tui::theme;
+use crate::tui::view::View;
+use crate::util::units;
+use crate::util::wrap::wrap;
+
+/// Below this width the directions stand one below the other.
+const STACKED: usize = 76;
+
+/// Events listed, at most.
+const EVENTS: usize = 20;
+
+/// The screen.
+#[derive(Debug, Default)]
+pub struct DetailScreen {
+    /// Its first line.
+    pub scroll: Cursor,
+    /// The marked entry among the events.
+    pub marked: Option<u64>,
+    /// The selected flow and its other direction.
+    pub shown: Option<(Detail, Option<Detail>)>,
+    lines: Lines,
+}
+
+impl DetailScreen {
+    /// Looks up a flow and its other direction.
+    pub(in crate::tui) fn look_up(&mut self, data: &Data, id: Option<Identity>) {
+        self.shown = id.and_then(|id| {
+            let row = data.model.rows.iter().find(|row| row.id == id)?;
+            let detail = Detail::new(&data.sample, row.at?)?;
+            let other = reverse::other_direction(&data.sample, &detail);
+            Some((detail, other.and_then(|at| Detail::new(&data.sample, at))))
+        });
+    }
+
+    /// Shows the first line, and no event marked.
+    pub(in crate::tui) fn scroll_to_top(&mut self) {
+        (self.scroll, self.marked) = (Cursor::default(), None);
+    }
+
+    /// Keys of the flow and of its other direction.
+    #[must_use]
+    pub(in crate::tui) fn keys(&self) -> Option<(FlowKey, Option<FlowKey>)> {
+        let (this, other) = self.shown.as_ref()?;
+        Some((this.id.key, other.as_ref().map(|other| other.id.key)))
+    }
+
+    /// The latest events of the queue pair, the latest first.
+    #[must_use]
+    pub fn events<'a>(&self, view: &'a View) -> Vec<EntryAt<'a>> {
+        let Some((this, other)) = self.keys() else { return Vec::new() };
+        let own = |listed: &EntryAt<'_>| listed.entry.key == this || Some(listed.entry.key) == other;
+        view.log.listed(view.timeline.shown_ns).filter(own).take(EVENTS).collect()
+    }
+
+    /// Place of the marked one among them.
+    fn marked_place(&self, events: &[EntryAt<'_>]) -> Option<usize> {
+        let marked = self.marked?;
+        events.iter().position(|listed| listed.entry.number == marked)
+    }
+
+    /// Number of lines at the present width.
+    fn height(&self, view: &View) -> usize {
+        self.lines_at(view, usize::from(view.size.0)).len()
+    }
+
+    fn lines_at(&self, view: &View, width: usize) -> Rc<[Line<'static>]> {
+        self.lines.at(width, || lines(self, view, width))
+    }
+
+    /// Marks the event on this line.
+    fn mark(&mut self, view: &View, number: u64, line: usize, lines: usize) {
+        self.marked = Some(number);
+        let page = usize::from(view.layout().body.height).saturating_sub(1).max(1);
+        let mut cursor = Cursor { selected: Some(line), offset: self.scroll.offset };
+        cursor.show(lines + 1, page);
+        self.scroll.offset = cursor.offset;
+    }
+}
+
+impl Page for DetailScreen {
+    fn kept_lines(&self) -> Option<&Lines> {
+        Some(&self.lines)
+    }
+
+    /// Moves line by line down to the events, and on through them.
+    fn step(&mut self, view: &mut View, step: Move) {
+        let lines = self.height(view);
+        let room = usize::from(view.layout().body.height);
+        let events = self.events(view);
+        let first = first_event(lines, events.len());
+        // The last line in view says how many more there are.
+        let seen = |offset: usize, at: usize| {
+            (offset..(offset + room).saturating_sub(usize::from(offset + room < lines)))
+                .contains(&(first + at))
+        };
+        let to = match (step, self.marked_place(&events)) {
+            (Move::Down, Some(at)) => Some(at + 1),
+            (Move::Down, None) => {
+                let at = self.scroll.offset.saturating_sub(first);
+                Some(at).filter(|at| seen(self.scroll.offset, *at))
+            }
+            (Move::Up, Some(at)) => at.checked_sub(1),
+            _ => None,
+        };
+        if let Some((at, listed)) = to.and_then(|at| Some((at, events.get(at)?))) {
+            self.mark(view, listed.entry.number, first + at, lines);
+            return;
+        }
+        self.scroll.scroll(step, lines, room);
+        let kept = self.marked_place(&events).filter(|at| seen(self.scroll.offset, *at));
+        if kept.is_none() || (step, kept) == (Move::Up, Some(0)) {
+            self.marked = None;
+        }
+    }
+
+    /// Opens the marked event, or else the latest.
+    fn open(&mut self, view: &mut View) -> Effect {
+        let events = self.events(view);
+        let at = self.marked_place(&events).unwrap_or(0);
+        let Some(listed) = events.get(at).copied() else {
+            view.messages.say("no events kept for this queue pair");
+            return Effect::None;
+        };
+        let opened = Opened::latest(listed);
+        let lines = self.height(view);
+        self.mark(view, opened.entry, first_event(lines, events.len()) + at, lines);
+        Effect::Packet(opened)
+    }
+
+    /// A click on an event marks it, or opens it when it is marked.
+    fn click(&mut self, view: &mut View, at: Position) -> Effect {
+        let body = view.layout().body;
+        let Some(y) = at.y.checked_sub(body.y).filter(|y| *y < body.height) else { return Effect::None };
+        let events = self.events(view);
+        let first = first_event(self.height(view), events.len());
+        let place = (self.scroll.offset + usize::from(y)).checked_sub(first);
+        let number = place.and_then(|place| events.get(place)).map(|listed| listed.entry.number);
+        if number.is_some() && number == self.marked {
+            return self.open(view);
+        }
+        self.marked = number.or(self.marked);
+        Effect::None
+    }
+
+    fn hints(&self, _: &View) -> Hints {
+        (&[(&[Input::Back], "back"), (&[Input::Open], "headers")], &[(&[Input::Capture], "pcapng")])
+    }
+
+    fn flow(&self, view: &View) -> Option<(FlowKey, Option<FlowKey>)> {
+        self.keys().or_else(|| view.selected.map(|id| (id.key, None)))
+    }
+
+    /// The charts of both directions, with their counters.
+    fn sheet(&self, view: &View) -> Sheet {
+        let mut table = sheet::over_time(&["link", "src", "dst", "dest_qp"], LATENCY);
+        for one in self.shown.iter().flat_map(|(this, other)| std::iter::once(this).chain(other)) {
+            let key = &one.id.key;
+            let [src, dst] = [key.src, key.dst].map(|end| address(key.family, end));
+            let first = [json!(one.link), json!(src), json!(dst), json!(key.dest_qp)];
+            let points = trends::flow_points(view, &one.id, usize::MAX);
+            sheet::add_points(&mut table, &first, &points, LATENCY);
+        }
+        table
+    }
+
+    fn render(&self, buffer: &mut Buffer, at: &Layout, view: &View) {
+        let area = at.body;
+        if empty::nothing_at_all(buffer, area, view) {
+            return;
+        }
+        if self.shown.is_none() {
+            let (why, help) = not_shown(view);
+            empty::because(buffer, area, why, help);
+            return;
+        }
+        let lines = self.lines_at(view, usize::from(area.width));
+        super::scrolled(buffer, area, &lines, self.scroll.offset);
+        let events = self.events(view);
+        let marked = self.marked_place(&events).map(|at| first_event(lines.len(), events.len()) + at);
+        let y = marked.and_then(|line| u16::try_from(line.checked_sub(self.scroll.offset)?).ok());
+        if let Some(y) = y.filter(|y| *y < area.height) {
+            super::select(buffer, Rect { y: area.y + y, height: 1, ..area });
+        }
+    }
+}
+
+/// The line of the first of `events` events, which stand at the end of `lines` lines with a line below them.
+const fn first_event(lines: usize, events: usize) -> usize {
+    lines.saturating_sub(events + 1)
+}
+
+/// Reason why no queue pair is shown, and what helps.
+fn not_shown(view: &View) -> (&'static str, &'static str) {
+    match (view.selected.is_some(), view.past()) {
+        (true, true) => (
+            "This queue pair is not kept in this snapshot.",
+            "History keeps the 1,000 busiest; go to another time, or choose one on screen 2 and press Enter.",
+        ),
+        (true, false) => ("This queue pair has expired.", "Choose one on screen 2 and press Enter."),
+        (false, _) => ("No queue pair is selected.", "Choose one on screen 2 and press Enter."),
+    }
+}
+
+/// Both directions side by side, charts over time, the latest events.
+fn lines(screen: &DetailScreen, view: &View, width: usize) -> Vec<Line<'static>> {
+    let Some((this, other)) = &screen.shown else { return Vec::new() };
+    // Half of a narrow screen would cut values: one direction stands below the other.
+    let stacked = width < STACKED;
+    let half = if stacked { 0 } else { width / 2 };
+    let left = direction::lines(this, view, if stacked { width } else { half }, other.as_ref());
+    let (right, more) = if let Some(other) = other {
+        direction::lines(other, view, width - half, Some(this))
+    } else {
+        let why = if this.peer_qp.is_some() {
+            "reverse flow not captured"
+        } else {
+            "reverse flow unknown (no CM exchange captured)"
+        };
+        let parts = wrap(why, (width - half).saturating_sub(3));
+        (parts.into_iter().map(|part| Line::styled(format!(" {part}"), theme::DIM)).collect(), Vec::new())
+    };
+    let both = |first: Vec<Line<'static>>, second: Vec<Line<'static>>| {
+        if stacked { first.into_iter().chain(second).collect() } else { beside(first, second, half) }
+    };
+    let mut lines = both(left.0, right);
+    lines.push(Line::default());
+    lines.extend(charts(view, this, other.as_ref(), width));
+    lines.push(Line::default());
+    lines.extend(both(left.1, more));
+    lines.push(Line::default());
+    lines.extend(event_lines(screen, view));
+    lines
+}
+
+/// Two lists of lines, the second from column `at` on.
+fn beside(left: Vec<Line<'static>>, right: Vec<Line<'static>>, at: usize) -> Vec<Line<'static>> {
+    let count = left.len().max(right.len());
+    let mut left = left.into_iter();
+    let mut right = right.into_iter();
+    (0..count)
+        .map(|_| {
+            let mut spans = Vec::new();
+            let mut used = 0;
+            for span in left.next().unwrap_or_default().spans {
+                let room = at.saturating_sub(used + 1);
+                let text = cut(&span.content, room, false);
+                used += text.chars().count();
+                if room > 0 {
+                    spans.push(Span::styled(text, span.style));
+                }
+            }
+            spans.push(Span::raw(" ".repeat(at - used.min(at))));
+            spans.extend(right.next().unwrap_or_default().spans);
+            Line::from(spans)
+        })
+        .collect()
+}
+
+/// Rate, CE, CNP, retransmissions and latency over time.
+fn charts(view: &View, detail: &Detail, other: Option<&Detail>, width: usize) -> Vec<Line<'static>> {
+    let cells = width.saturating_sub(trends::AROUND + 1);
+    let points = trends::flow_points(view, &detail.id, cells);
+    let covered = units::duration(trends::covered(view, cells));
+    let title = format!(" {}, last {covered} (newest right)", log::route(&detail.id.key));
+    let mut lines = vec![Line::styled(title, theme::HEAD)];
+    lines.extend(TRENDS.iter().map(|trend| trends::row(trend, &points, cells)));
+    // Requests are timed; of a flow of answers, those that it answers.
+    let timed = |points: &[trends::Point]| points.iter().any(|point| point.latency.is_some());
+    let others = other.map(|other| trends::flow_points(view, &other.id, cells));
+    let own = timed(&points);
+    let shown = if own { Some(points) } else { others.filter(|others| timed(others)) };
+    if let Some(points) = shown {
+        if let (false, Some(other)) = (own, other) {
+            let title = format!(" requests it acknowledges, {}", log::route(&other.id.key));
+            lines.push(Line::styled(title, theme::DIM));
+        }
+        lines.extend(LATENCY.iter().map(|trend| trends::row(trend, &points, cells)));
+    }
+    lines
+}
+
+fn event_lines(screen: &DetailScreen, view: &View) -> Vec<Line<'static>> {
+    let mut lines = vec![Line::styled(" EVENTS of this queue pair (newest first)", theme::HEAD)];
+    let listed = screen.events(view);
+    let key = |input| view.options.keys.first(input);
+    let below = if listed.is_empty() {
+        " none".to_owned()
+    } else {
+        format!(" {} {}: select, {}: headers", key(Input::Up), key(Input::Down), key(Input::Open))
+    };
+    lines.extend(listed.into_iter().map(|listed| super::events::row(listed, view)));
+    lines.push(Line::styled(below, theme::DIM));
+    lines
+}

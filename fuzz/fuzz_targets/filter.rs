@@ -1,0 +1,22 @@
+//! Any text as a filter expression, at the source and on the screen.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use rocescope::filter::Filter;
+use rocescope::tui::query::vocabulary;
+
+fuzz_target!(|text: &str| {
+    let (view, mistake) = Filter::view(text, vocabulary());
+    let source = Filter::source(text, vocabulary());
+    for error in mistake.iter().chain(source.as_ref().err()) {
+        // A mistake at the end is pointed at behind the last character.
+        assert!((1..=text.chars().count() + 1).contains(&error.column()), "{error:?}");
+        assert!(error.to_string().starts_with(&error.one_line()));
+    }
+    // A word with both quotes in it cannot be quoted.
+    if let (Some(filter), None, false) = (view, mistake, text.contains(['"', '\''])) {
+        let canonical = filter.expr().to_string();
+        let (again, error) = Filter::view(&canonical, vocabulary());
+        assert_eq!((again.map(|filter| filter.expr().to_string()), error), (Some(canonical), None));
+    }
+});

@@ -1,0 +1,247 @@
+//! Simulated fabrics: the simulator against tshark, rocescope's counts against the simulator's, and findings against
+//! the truth.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may fail like a test")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rocescope_tests::oracle::binary;
+use rocescope_tests::sim::bench::{self, Options};
+use rocescope_tests::sim::score::Verdict;
+use rocescope_tests::sim::{Counted, Run, Scenario, scenarios};
+use serde_json::Value;
+
+/// Scenarios whose report is not right yet. `cargo xtask bench truth` shows the reasons.
+const NOT_YET: &[&str] = &[];
+
+fn scenario(name: &str) -> Scenario {
+    scenarios::all().into_iter().find(|scenario| scenario.name == name).unwrap()
+}
+
+fn options() -> Options {
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    Options { rocescope: binary::path().unwrap(), seeds: 1, only: None, keep: None, jobs }
+}
+
+#[test]
+fn names_are_unique_and_goals_of_size_are_met() {
+    let all = scenarios::all();
+    let mut names: Vec<&str> = all.iter().map(|scenario| scenario.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), all.len());
+    let controls = all.iter().filter(|scenario| scenario.is_control()).count();
+    assert!(controls >= 40 && all.len() - controls >= 60, "{controls} controls of {}", all.len());
+    let unknown: Vec<_> = NOT_YET.iter().filter(|name| !names.contains(name)).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+}
+
+#[test]
+fn a_seed_means_the_same_capture() {
+    let bytes = |seed| {
+        let folder = tempfile::tempdir().unwrap();
+        let run = scenario("loss-runs").run(seed, folder.path()).unwrap();
+        std::fs::read(&run.files[0]).unwrap()
+    };
+    assert!(bytes(7) == bytes(7));
+    assert!(bytes(7) != bytes(8));
+}
+
+/// The fields of each packet that tshark gives.
+fn tshark(file: &Path, filter: Option<&str>, fields: &[&str]) -> Option<Vec<String>> {
+    let mut command = Command::new("tshark");
+    command.arg("-r").arg(file).args(["-T", "fields", "-E", "separator=;"]);
+    for field in fields {
+        command.args(["-e", field]);
+    }
+    command.args(filter.iter().flat_map(|filter| ["-Y", filter]));
+    let output = command.output().ok()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect())
+}
+
+/// Counts of a capture by tshark's dissection.
+fn dissected(lines: &[String]) -> Counted {
+    let mut counted = Counted::default();
+    for line in lines {
+        let mut fields = line.split(';');
+        let Ok(opcode) = fields.next().unwrap_or("").parse::<u8>() else { continue };
+        counted.packets += 1;
+        *counted.opcodes.entry(opcode).or_default() += 1;
+        match fields.next().unwrap_or("").parse::<u8>().ok().map(|syndrome| (syndrome >> 5, syndrome & 31)) {
+            Some((0, _)) => counted.acks += 1,
+            Some((1, _)) => counted.rnr_naks += 1,
+            Some((3, 0)) => counted.sequence_naks += 1,
+            Some((3, _)) => counted.other_naks += 1,
+            _ => {}
+        }
+        counted.ce += u64::from(fields.next() == Some("3"));
+    }
+    counted
+}
+
+/// Scenarios that have every kind of packet.
+const KINDS: [&str; 9] = [
+    "clean-mixed-verbs",
+    "clean-mixed-sizes",
+    "loss-read-responses-upstream",
+    "loss-atomics",
+    "incast-4-dcqcn",
+    "rnr-slow-receiver",
+    "nak-remote-access",
+    "clean-datagrams",
+    "cm-rejected",
+];
+
+#[test]
+fn tshark_reads_what_the_simulator_wrote() {
+    if Command::new("tshark").arg("--version").output().is_err() {
+        assert!(std::env::var_os("CI").is_none(), "tshark is not installed");
+        println!("SKIP tshark_reads_what_the_simulator_wrote: tshark is not installed");
+        return;
+    }
+    let mut opcodes = BTreeMap::new();
+    for name in KINDS {
+        let folder = tempfile::tempdir().unwrap();
+        let run = scenario(name).run_with_snap(1, folder.path(), 65_535).unwrap();
+        for (file, (_, truth)) in run.files.iter().zip(&run.truth.counted) {
+            let malformed = tshark(file, Some("_ws.malformed || ip.checksum.status == 0"), &["frame.number"]);
+            assert_eq!(malformed.unwrap(), [""; 0], "{name}");
+            let fields = ["infiniband.bth.opcode", "infiniband.aeth.syndrome", "ip.dsfield.ecn"];
+            let counted = dissected(&tshark(file, None, &fields).unwrap());
+            same(name, &counted, truth);
+            opcodes.extend(truth.opcodes.clone());
+        }
+    }
+    assert!(opcodes.len() == 20, "too few kinds of packets: {opcodes:?}");
+}
+
+#[track_caller]
+fn same(name: &str, counted: &Counted, truth: &Counted) {
+    assert_eq!(counted.packets, truth.packets, "{name}: packets");
+    assert_eq!(counted.opcodes, truth.opcodes, "{name}: opcodes");
+    assert_eq!(counted.acks, truth.acks, "{name}: ACKs");
+    assert_eq!(counted.rnr_naks, truth.rnr_naks, "{name}: RNR NAKs");
+    assert_eq!(counted.sequence_naks, truth.sequence_naks, "{name}: sequence-error NAKs");
+    assert_eq!(counted.other_naks, truth.other_naks, "{name}: other NAKs");
+    assert_eq!(counted.ce, truth.ce, "{name}: CE");
+}
+
+/// The same counts from a report, over all flows of a link.
+fn reported(report: &Value, link: &str) -> Counted {
+    let mut counted = Counted::default();
+    for flow in report["flows"].as_array().unwrap().iter().filter(|flow| flow["link"] == link) {
+        let number = |value: &Value| value.as_u64().unwrap();
+        counted.packets += number(&flow["packets"]);
+        counted.ce += number(&flow["ecn"]["ce"]);
+        counted.acks += number(&flow["ack"]["acks"]);
+        counted.rnr_naks += number(&flow["ack"]["rnr_naks"]);
+        for (kind, naks) in flow["ack"]["naks"].as_object().unwrap() {
+            let sequence = kind == "psn_sequence_error";
+            *(if sequence { &mut counted.sequence_naks } else { &mut counted.other_naks }) += number(naks);
+        }
+        for opcode in flow["opcodes"].as_array().unwrap() {
+            let code = u8::try_from(number(&opcode["code"])).unwrap();
+            *counted.opcodes.entry(code).or_default() += number(&opcode["packets"]);
+        }
+        counted.retransmissions += flow["loss"]["retransmitted"].as_u64().unwrap_or(0);
+    }
+    counted
+}
+
+fn replayed(name: &str) -> (Run, Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let run = scenario(name).run(1, folder.path()).unwrap();
+    let report = bench::report(&options().rocescope, &run, folder.path()).unwrap();
+    (run, report)
+}
+
+#[test]
+fn counts_of_the_report_are_those_of_the_simulator() {
+    let further =
+        ["loss-between-taps", "duplicates-both-directions", "clean-multipath-planes", "clean-vlan-pcapng"];
+    for name in KINDS.into_iter().chain(further) {
+        let (run, report) = replayed(name);
+        for (file, truth) in &run.truth.counted {
+            same(name, &reported(&report, file), truth);
+        }
+    }
+}
+
+/// At the sender every retransmission is of a packet that passed before.
+#[test]
+fn retransmissions_at_the_sender_are_counted() {
+    for name in
+        ["loss-downstream", "loss-downstream-mtu1024", "timeouts-path-dead-300ms", "timeouts-last-packets"]
+    {
+        let (run, report) = replayed(name);
+        let (file, truth) = &run.truth.counted[0];
+        assert!(truth.retransmissions > 0);
+        assert_eq!(reported(&report, file).retransmissions, truth.retransmissions, "{name}");
+    }
+}
+
+/// A scenario of loss loses packets, one of timeouts has some, and clean traffic has none of it.
+#[test]
+fn faults_happen_and_controls_have_none() {
+    let folder = tempfile::tempdir().unwrap();
+    for scenario in scenarios::all() {
+        let truth = scenario.run(1, folder.path()).unwrap().truth;
+        let (name, packets) = (scenario.name, truth.counted[0].1.packets);
+        assert!(packets >= 400, "{name}: {packets} packets");
+        match scenario.kind {
+            "loss" => assert!(truth.lost >= 10 && truth.died == 0, "{name}: {}", truth.lost),
+            "timeouts" => assert!(truth.timeouts >= 5 && truth.died == 0, "{name}: {}", truth.timeouts),
+            "died" if name != "died-stops-in-mid-message" => assert!(truth.died > 0, "{name}"),
+            "nak" => assert!(truth.died == 2 && truth.counted[0].1.other_naks == 1, "{name}"),
+            "incast" | "ecn" => assert!(truth.marked + truth.lost >= 100, "{name}"),
+            "rnr" => assert!(truth.counted[0].1.rnr_naks >= 20, "{name}"),
+            "control" => {
+                assert!(truth.timeouts == 0 && truth.died == 0 && truth.lost <= 3, "{name}");
+                assert!(truth.expected.is_empty() && truth.also.is_empty(), "{name}");
+            }
+            _ => assert!(!truth.expected.is_empty() || !truth.figures.is_empty() || !truth.never.is_empty()),
+        }
+    }
+}
+
+/// All scenarios but those of [`NOT_YET`].
+#[test]
+fn findings_are_the_truth() {
+    let wanted: Vec<Scenario> =
+        scenarios::all().into_iter().filter(|scenario| !NOT_YET.contains(&scenario.name)).collect();
+    let outcomes = bench::run(&wanted, &options()).unwrap();
+    let wrong: Vec<String> = outcomes
+        .iter()
+        .filter(|outcome| outcome.judgement.verdict != Verdict::Right)
+        .map(|outcome| format!("{}: {}", outcome.name, outcome.judgement.reasons.join("; ")))
+        .collect();
+    assert!(wrong.is_empty(), "{} of {} regressed:\n{}", wrong.len(), outcomes.len(), wrong.join("\n"));
+}
+
+/// What has become right is no longer excused.
+#[test]
+fn no_scenario_is_excused_that_is_right() {
+    let excused: Vec<Scenario> =
+        scenarios::all().into_iter().filter(|scenario| NOT_YET.contains(&scenario.name)).collect();
+    if excused.is_empty() {
+        return;
+    }
+    let outcomes = bench::run(&excused, &options()).unwrap();
+    let right = outcomes.iter().filter(|outcome| outcome.judgement.verdict == Verdict::Right);
+    for outcome in right {
+        println!("{} is right now: remove it from NOT_YET", outcome.name);
+    }
+}
+
+#[test]
+fn the_truth_is_beside_the_captures() {
+    let folder = tempfile::tempdir().unwrap();
+    scenario("loss-ends-early").run(1, folder.path()).unwrap();
+    let path: PathBuf = folder.path().join("truth.json");
+    let truth: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    assert_eq!(truth["expected"][0]["ids"][0], "loss.before_tap");
+    assert_eq!(truth["expected"][0]["window_ns"][0], 1_767_225_603_000_000_000_u64);
+    assert_eq!(truth["counted"][0]["file"], "h1.pcap");
+}

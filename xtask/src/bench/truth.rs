@@ -1,0 +1,62 @@
+//! `cargo xtask bench truth`: findings of `rocescope replay` against simulated fabrics with a known truth.
+//!
+//! The simulator and the score are in the tests' package; this builds them and the program, and runs them.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::Result;
+use clap::Args;
+
+use super::machine;
+use crate::build::build;
+use crate::run::{cargo, run, step, target_dir};
+
+/// Options of the score.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Wanted {
+    /// Seeds of each scenario
+    #[arg(long, default_value_t = 1)]
+    seeds: u64,
+    /// Only scenarios whose name or kind contains this
+    #[arg(long)]
+    only: Option<String>,
+    /// Keep captures, truth and reports in this folder
+    #[arg(long)]
+    keep: Option<PathBuf>,
+    /// Fail below 95 % right, or above 2 % false alarms on clean controls
+    #[arg(long)]
+    require: bool,
+    /// Score this rocescope instead of building one
+    #[arg(long)]
+    bin: Option<PathBuf>,
+}
+
+/// Builds, simulates, replays and prints the score.
+///
+/// # Errors
+/// When something cannot be built or run, or the score is below what is required.
+pub(crate) fn truth(wanted: &Wanted) -> Result<()> {
+    let rocescope = match &wanted.bin {
+        Some(binary) => std::path::absolute(binary)?,
+        None => build()?,
+    };
+    step("building the simulator", || {
+        let arguments =
+            ["build", "--profile", "checked", "-p", "rocescope-tests", "--bin", "rocescope-truth"];
+        run(cargo().args(arguments))
+    })?;
+    println!("rocescope:  {}", machine::first_line(Command::new(&rocescope).arg("--version")));
+    let mut command = Command::new(target_dir().join("checked/rocescope-truth"));
+    command.env("ROCESCOPE_BIN", &rocescope).args(["--seeds", &wanted.seeds.to_string()]);
+    if let Some(only) = &wanted.only {
+        command.args(["--only", only]);
+    }
+    if let Some(keep) = &wanted.keep {
+        command.arg("--keep").arg(std::path::absolute(keep)?);
+    }
+    if wanted.require {
+        command.arg("--require");
+    }
+    run(&mut command)
+}
