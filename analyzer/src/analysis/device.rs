@@ -185,6 +185,8 @@ pub struct DeviceQpEvent {
     pub pid: Option<u32>,
     /// Its command name. Null: not known.
     pub comm: Option<String>,
+    /// Address of the queue pair. Null: not known.
+    pub src: Option<IpAddr>,
     /// Address of the other end. Null: not known.
     pub dst: Option<IpAddr>,
 }
@@ -369,6 +371,7 @@ fn lives_of<'a>(devices: &'a Devices, port: &PortSample) -> (Vec<&'a QpLife>, Ve
             duration_ns: event.duration_ns,
             pid: event.pid,
             comm: event.comm.clone(),
+            src: event.src,
             dst: event.dst,
         });
     (lives, events.collect())

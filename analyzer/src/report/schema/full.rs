@@ -233,6 +233,7 @@ fn device() -> Device {
             duration_ns: Some(1_020_000_000),
             pid: Some(1),
             comm: Some("train".into()),
+            src: Some(Ipv4Addr::new(10, 0, 0, 1).into()),
             dst: Some(Ipv4Addr::new(10, 0, 0, 2).into()),
         }],
         qp_counters: vec![DeviceQpCounters {

@@ -76,6 +76,8 @@ pub struct QpEvent {
     pub pid: Option<u32>,
     /// Its name.
     pub comm: Option<String>,
+    /// Address that the queue pair sends from.
+    pub src: Option<IpAddr>,
     /// The peer that the queue pair was to reach.
     pub dst: Option<IpAddr>,
 }
@@ -168,7 +170,7 @@ impl Follower {
             Change::Event(mut event) => {
                 if let Some(life) = event.lqpn.and_then(|lqpn| self.alive.get(&(event.device.clone(), lqpn)))
                 {
-                    event.dst = event.dst.or(life.dst);
+                    (event.src, event.dst) = (event.src.or(life.src), event.dst.or(life.dst));
                     event.pid = event.pid.or(life.pid);
                     event.comm = event.comm.or_else(|| life.comm.clone());
                 }

@@ -197,6 +197,7 @@ fn change(
             duration_ns: (record.duration_ns > 0).then_some(record.duration_ns),
             pid: Some(record.pid),
             comm: comm.clone(),
+            src: address(&record.sgid).filter(|_| record.has_sgid == 1),
             dst,
             ..event(what, lqpn)
         })
