@@ -86,7 +86,7 @@ pub fn rocescope_bench_tc_step(ctx: TcContext) -> i32 {
 #[inline(always)]
 pub fn rocescope_bench_tc(ctx: TcContext) -> i32 {
     step(ctx.data(), ctx.data_end());
-    record::tc(&ctx, false);
+    record::tc(&ctx, false, false);
     TCX_NEXT
 }
 

@@ -44,7 +44,7 @@ pub fn rocescope_xdp_frags(ctx: XdpContext) -> u32 {
 #[classifier]
 #[inline(always)]
 pub fn rocescope_tc_ingress(ctx: TcContext) -> i32 {
-    record::tc(&ctx, false);
+    record::tc(&ctx, false, false);
     TCX_NEXT
 }
 
@@ -52,7 +52,23 @@ pub fn rocescope_tc_ingress(ctx: TcContext) -> i32 {
 #[classifier]
 #[inline(always)]
 pub fn rocescope_tc_egress(ctx: TcContext) -> i32 {
-    record::tc(&ctx, true);
+    record::tc(&ctx, true, false);
+    TCX_NEXT
+}
+
+/// Ingress of an interface without a link layer, whose packets begin with IP.
+#[classifier]
+#[inline(always)]
+pub fn rocescope_tc_raw_ingress(ctx: TcContext) -> i32 {
+    record::tc(&ctx, false, true);
+    TCX_NEXT
+}
+
+/// Egress of such an interface.
+#[classifier]
+#[inline(always)]
+pub fn rocescope_tc_raw_egress(ctx: TcContext) -> i32 {
+    record::tc(&ctx, true, true);
     TCX_NEXT
 }
 

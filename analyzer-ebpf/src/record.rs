@@ -50,8 +50,9 @@ pub(crate) fn xdp(ctx: &XdpContext, frags: bool) {
     });
 }
 
+/// `raw`: packets begin with their IP header, on interfaces without a link layer. A constant.
 #[inline(always)]
-pub(crate) fn tc(ctx: &TcContext, egress: bool) {
+pub(crate) fn tc(ctx: &TcContext, egress: bool, raw: bool) {
     // SAFETY: the context is this program's own; these are loads of its fields.
     let (skb_len, wire_len, tagged, tci, ifindex) = unsafe {
         let skb = ctx.skb.skb;
@@ -60,18 +61,19 @@ pub(crate) fn tc(ctx: &TcContext, egress: bool) {
     // `wire_len` includes the headers of GSO segments on egress; on ingress it excludes the Ethernet
     // header.
     let mut len = if wire_len > skb_len { wire_len } else { skb_len };
-    let mut tag = Tag::NONE;
-    if tagged != 0 {
+    let mut tag = if raw { Tag::UNKNOWN } else { Tag::NONE };
+    if tagged != 0 && !raw {
         len += 4;
         tag = Tag::tci(tci as u16);
     }
     let head = Head::new(ctx.data(), ctx.data_end());
     let link = link(ifindex, egress);
-    if let Some(reason) = not_roce(&head) {
+    if !raw && let Some(reason) = not_roce(&head) {
         skip(link, reason, len);
         return;
     }
-    let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: len, tag };
+    let entry = if raw { Entry::IP } else { Entry::ETHERNET };
+    let meta = Meta { entry, offset: 0, wire_len: len, tag };
     let Some(work) = CPU_STATE.get_ptr_mut(0) else { return };
     // SAFETY: the pointer comes from the map.
     let offset = unsafe { &raw mut (*work).offset };

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use rocescope_tests::live::attached::{ForeignXdp, Hooks};
@@ -512,6 +513,40 @@ fn tcp_of_others_keeps_its_segmentation_offload() {
         assert_eq!(sent.bytes / sent.packets > 1500, keeps, "{hook:?}: {sent:?}");
         assert_eq!(ended.err.contains("turns off segmentation offload"), !keeps, "{hook:?}: {}", ended.err);
     }
+}
+
+#[test]
+fn an_interface_without_a_link_layer_is_parsed_from_its_ip_header() {
+    if !root_or_skip("an_interface_without_a_link_layer_is_parsed_from_its_ip_header") {
+        return;
+    }
+    let world = World::new().unwrap();
+    let mut tun = world.tun("tun0", [10, 8, 0, 1].into(), None).unwrap();
+    for hook in ["auto", "xdp"] {
+        let options = ["-i", "tun0", "--hook", hook, "--output", "jsonl", "--interval", "50ms"];
+        let program = Program::live(&world.near, &options).unwrap();
+        // Without their Ethernet headers.
+        for frame in frames::sends(5, 100) {
+            tun.write_all(&frame[14..]).unwrap();
+        }
+        let transport = &frames::send(0x77, 5)[14 + 20 + 8..];
+        let socket = world.near.run(|| std::net::UdpSocket::bind("10.8.0.1:49152")).unwrap().unwrap();
+        for _ in 0..7 {
+            socket.send_to(transport, "10.8.0.2:4791").unwrap();
+        }
+        let report = program.reported(|report| number(&report["totals"]["roce_packets"]) == 507).unwrap();
+        conserved(&report);
+        let flows = report["flows"].as_array().unwrap();
+        let of = |direction: &str| -> Vec<&Value> {
+            flows.iter().filter(|flow| flow["direction"] == direction).collect()
+        };
+        assert_eq!((of("ingress").len(), of("egress").len()), (5, 1), "{flows:?}");
+        assert!(flows.iter().all(|flow| flow["vlan"].is_null() && flow["psn"]["gaps"] == 0), "{flows:?}");
+        assert_eq!(status(&program.interrupt().unwrap()), 0);
+    }
+    // PPP has a header of its own.
+    let _ppp = world.tun("ppp0", [10, 9, 0, 1].into(), Some(512)).unwrap();
+    refused(&world, &["-i", "ppp0"], &["ppp0", "neither Ethernet nor IP", "hardware type 512"]);
 }
 
 #[test]

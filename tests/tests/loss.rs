@@ -16,17 +16,17 @@ use tempfile::TempDir;
 const MS: u64 = 1_000_000;
 const START: u64 = 1_800_000_000_000_000_000;
 const ETHERNET: u16 = 1;
-const FAMILIES: [&str; 6] = ["loss.", "nak.", "rnr.", "retry.", "icrc.", "peer."];
+const FAMILIES: [&str; 8] = ["loss.", "nak.", "rnr.", "retry.", "icrc.", "peer.", "qp.", "cnp."];
 
 fn replay(names: &[&str]) -> Value {
     let files: Vec<PathBuf> = names.iter().map(|name| captures::folder().join(name)).collect();
     binary::replay(&files, [] as [&str; 0]).unwrap()
 }
 
-/// Ids of the findings of these families, with the severity of each.
+/// Ids of the findings of these families that stand for themselves, with the severity of each.
 fn found(report: &Value) -> Vec<(String, String)> {
     let text = |finding: &Value, name: &str| finding[name].as_str().unwrap().to_owned();
-    let findings = report["findings"].as_array().unwrap().iter();
+    let findings = report["findings"].as_array().unwrap().iter().filter(|one| one["owner"].is_null());
     let own =
         findings.filter(|finding| FAMILIES.iter().any(|family| text(finding, "id").starts_with(family)));
     own.map(|finding| (text(finding, "id"), text(finding, "severity"))).collect()
@@ -392,11 +392,101 @@ fn storms_are_large() {
             made.now_ns += 67 * MS;
             made.send(start + 200 - again..start + 200);
         }
-        found(&made.report())
+        made.report()
     };
-    assert_eq!(storm(60, 2_000), [("retry.storm".into(), "warning".into())]);
-    assert_eq!(storm(40, 2_000), []);
-    assert_eq!(storm(60, 200), []);
+    // The timeouts explain it: it belongs to them.
+    let timeouts: [(String, String); 1] = [("retry.timeouts".into(), "warning".into())];
+    let of = |(report, again): (Value, u32)| {
+        assert_eq!(found(&report), timeouts, "{again}");
+        report["findings"].as_array().unwrap().iter().any(|finding| finding["id"] == "retry.storm")
+    };
+    assert!(of((storm(60, 2_000), 60)));
+    assert!(!of((storm(40, 2_000), 40)));
+    assert_eq!(found(&storm(60, 200)), []);
+}
+
+#[test]
+fn timeouts_cost_time_though_nothing_is_seen_to_be_lost() {
+    let waited = |waits_ms: &[u64]| {
+        let mut made = Made::new();
+        made.answer(99, 0x1F);
+        let mut psn = 100;
+        for ms in waits_ms {
+            made.send(psn..psn + 50);
+            made.now_ns += ms * MS;
+            // The ACK was lost: the last request comes again, and this time its ACK too.
+            made.send(psn + 49..psn + 50);
+            made.answer(psn + 49, 0x1F);
+            psn += 50;
+        }
+        made.send(psn..psn + 50);
+        made.report()
+    };
+    assert_eq!(found(&waited(&[5, 5])), [], "two short ones");
+    assert_eq!(ids(&waited(&[1_200])), ["retry.timeouts"], "one that a step feels");
+    let report = waited(&[4, 8, 16]);
+    assert_eq!(ids(&report), ["retry.timeouts"]);
+    assert_eq!(evidence(&report, "retry.timeouts", "timeouts"), 3);
+    let finding = &report["findings"][0];
+    let lost_ns = finding["impact"]["time_lost_ns"].as_u64().unwrap();
+    assert!((28 * MS..29 * MS).contains(&lost_ns), "{finding:#}");
+    assert!(finding["evidence"]["backoff"].as_f64().unwrap() > 3.5, "{finding:#}");
+    assert!(finding["first_seen_ns"].as_u64().unwrap() > START, "{finding:#}");
+}
+
+#[test]
+fn a_queue_pair_that_worked_and_gives_up_has_died() {
+    let died = |retries: u32, answer: Option<u32>| {
+        let mut made = Made::new();
+        made.answer(99, 0x1F);
+        made.send(100..200);
+        made.answer(199, 0x1F);
+        made.send(200..204);
+        for _ in 0..retries {
+            made.now_ns += 67 * MS;
+            made.send(200..204);
+        }
+        if let Some(psn) = answer {
+            made.answer(psn, 0x1F);
+        }
+        made.report()
+    };
+    let report = died(7, None);
+    assert_eq!(found(&report), [("qp.died".into(), "critical".into())]);
+    let finding = &report["findings"][0]["evidence"];
+    assert_eq!(finding["cause"], "retries exhausted");
+    assert_eq!((&finding["last_acked_psn"], &finding["retries"]), (&199.into(), &7.into()));
+    assert_eq!(ids(&died(7, Some(203))), ["retry.timeouts"], "it got through at last");
+    assert_eq!(ids(&died(3, None)), ["retry.timeouts"], "it may go on");
+}
+
+#[test]
+fn a_queue_pair_that_stops_in_mid_message_while_its_siblings_go_on_has_died() {
+    let (there, back) = (Net::v4([10, 0, 0, 1], [10, 0, 0, 2]), Net::v4([10, 0, 0, 2], [10, 0, 0, 1]));
+    let stopped = |last: u8, siblings: u32| {
+        let mut made = Made::new();
+        for qp in [17, 19] {
+            for (at, opcode) in (100..).zip([0, 1, 1, 2, 0, 1, 1, last]) {
+                made.frame(&there, &Transport::new(opcode, qp, at).payload(vec![1; 64]));
+            }
+        }
+        made.frame(&back, &Transport::ack(18, 103, 0x1F, 1));
+        for at in 0..siblings {
+            made.now_ns += MS;
+            made.frame(&there, &Transport::new(4, 19, 108 + at).payload(vec![1; 64]));
+        }
+        let report = made.report();
+        let all = report["findings"].as_array().unwrap().clone();
+        all.into_iter().find(|finding| finding["id"] == "qp.died")
+    };
+    let finding = stopped(1, 200).unwrap();
+    assert_eq!(finding["severity"], "critical");
+    let evidence = &finding["evidence"];
+    assert_eq!((&evidence["message"], &evidence["last_acked_psn"]), (&"SEND".into(), &103.into()));
+    assert_eq!(evidence["last_sent_psn"], 107);
+    assert_eq!(finding["flows"][0]["dest_qp"], 17, "{finding:#}");
+    assert_eq!(stopped(2, 200), None, "the message ended");
+    assert_eq!(stopped(1, 50), None, "it may still go on");
 }
 
 #[test]
@@ -430,8 +520,9 @@ fn a_peer_is_silent_when_nothing_it_is_asked_is_answered() {
         found(&made.report())
     };
     assert_eq!(silent(3, None), [("peer.silent".into(), "critical".into())]);
-    assert_eq!(silent(1, None), []);
-    assert_eq!(silent(3, Some(103)), []);
+    let timeouts: [(String, String); 1] = [("retry.timeouts".into(), "warning".into())];
+    assert_eq!(silent(1, None), timeouts);
+    assert_eq!(silent(3, Some(103)), timeouts);
 }
 
 /// The example in docs/report.md is what its command prints.

@@ -117,7 +117,14 @@ fn every_program_is_accepted() {
         let mut options = LoadOptions::new(&[1]);
         options.test_clock = test_clock;
         let mut programs = Programs::load(&options).unwrap();
-        for name in [names::XDP, names::XDP_FRAGS, names::TC_INGRESS, names::TC_EGRESS] {
+        for name in [
+            names::XDP,
+            names::XDP_FRAGS,
+            names::TC_INGRESS,
+            names::TC_EGRESS,
+            names::TC_RAW_INGRESS,
+            names::TC_RAW_EGRESS,
+        ] {
             let info = if name.contains("xdp") {
                 programs.xdp(name).unwrap().info()
             } else {

@@ -122,6 +122,7 @@ pub(crate) fn counter(packets: u64, bytes: u64) -> Counter {
 
 /// One of everything: a live run on two uplinks with congestion, loss, tunnels, datagrams, RoCEv1,
 /// lost ports and retired flows.
+#[expect(clippy::too_many_lines, reason = "one sample that has something of everything")]
 pub(crate) fn everything() -> Sample {
     let ingress = Some(Direction::Ingress);
     let mut up0 = link("eth0", ingress);

@@ -26,6 +26,7 @@ impl Flow {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "a literal with all fields of a flow")]
 pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
     let FlowSample { key, stats, .. } = flow;
     let extra = sample.extra.get(&flow.slot);

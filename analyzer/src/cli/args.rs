@@ -45,7 +45,12 @@ impl Args {
             && to.is_before(from)
         {
             let what = "--to is before --from, so no frame is in the time range; exchange the two";
-            return Err(Self::command().error(ErrorKind::ValueValidation, what));
+            let mut command = Self::command();
+            command.build();
+            let replay = command.find_subcommand_mut("replay").ok_or(ErrorKind::MissingSubcommand);
+            return Err(
+                replay.map_or_else(clap::Error::new, |replay| replay.error(ErrorKind::ValueValidation, what))
+            );
         }
         Ok(args)
     }
@@ -480,6 +485,13 @@ mod tests {
         assert_eq!(replay(&["-"]).unwrap().bin, Duration::from_millis(1));
         assert_eq!(replay(&["-", "--bin", "100us"]).unwrap().bin, Duration::from_micros(100));
         assert_eq!(replay(&["-", "--link-speed", "400G"]).unwrap().link_speed, Some(400_000));
+    }
+
+    #[test]
+    fn a_range_that_ends_before_it_begins_is_an_error_of_replay() {
+        let error = replay(&["x", "--from", "+2s", "--to", "+1s"]).unwrap_err().to_string();
+        assert!(error.contains("--to is before --from") && error.contains("rocescope replay"), "{error}");
+        assert!(!error.contains("<COMMAND>"), "{error}");
     }
 
     #[test]

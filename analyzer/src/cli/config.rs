@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use serde::Deserialize;
 
 use crate::findings::{self, LimitMeta, Limits};
@@ -52,10 +52,16 @@ impl Config {
     }
 
     fn parse(text: &str, path: &Path) -> Result<Self> {
-        let config = toml::from_str(text).with_context(|| {
-            format!(
-                "{}: invalid configuration; `rocescope config` prints a file with all settings",
-                path.display()
+        // Not the error's own text: it quotes the line, of a file that the user may not be allowed to read (sudo).
+        let config = toml::from_str(text).map_err(|error: toml::de::Error| {
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let column = before.rsplit('\n').next().map_or(0, |line| line.chars().count());
+            anyhow!(
+                "{}: invalid configuration at line {}, column {}: {}; `rocescope config` prints a file with all settings",
+                path.display(),
+                before.matches('\n').count() + 1,
+                column + 1,
+                error.message()
             )
         })?;
         let table: toml::Table = toml::from_str(text).unwrap_or_default();
@@ -203,6 +209,11 @@ mod tests {
         ] {
             let error = format!("{:#}", Config::parse(text, Path::new("my.toml")).unwrap_err());
             assert!(error.contains(word) && error.contains("my.toml"), "{error}");
+        }
+        // A line of a file that is none of ours is not shown.
+        for other in ["root:$6$secret:19000:0:99999:7:::\n", "password = secret\n", "[tui]\nscreen secret"] {
+            let error = format!("{:#}", Config::parse(other, Path::new("my.toml")).unwrap_err());
+            assert!(!error.contains("secret"), "{error}");
         }
         let missing = Config::load(Some(Path::new("/nowhere/x.toml"))).unwrap_err();
         assert!(format!("{missing:#}").contains("/nowhere/x.toml"));

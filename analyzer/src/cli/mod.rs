@@ -28,6 +28,8 @@ use crate::report;
 use crate::source::replay::{self, Emit};
 use crate::tui;
 use crate::util::background;
+use crate::util::layout::plain;
+use crate::util::notice::lines;
 use crate::util::style::{Color, Paint};
 use crate::util::time::nanos;
 
@@ -72,7 +74,11 @@ pub fn main() -> ExitCode {
 /// Help and version go to standard output, errors to standard error.
 fn usage(error: &clap::Error) -> ExitCode {
     // A reader that went away is no failure.
-    let _ = error.print();
+    let rendered = error.render().to_string();
+    let _ = match error.use_stderr() && rendered.lines().any(|line| plain(line) != line) {
+        true => writeln!(std::io::stderr(), "{}", lines(&rendered)),
+        false => error.print(),
+    };
     let _ = std::io::stdout().flush();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,

@@ -247,6 +247,7 @@ fn read_hardware(root: &HostRoot, kernel: &dyn Ask, facts: &mut InterfaceFacts, 
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one read after the other, each with the cause if it fails")]
 fn read_device(
     root: &HostRoot,
     kernel: &dyn Ask,

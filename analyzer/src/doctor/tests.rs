@@ -45,6 +45,7 @@ fn dcb(attributes: &str) -> String {
 }
 
 /// Each check with a change to the faultless host that must make it speak, and how loud.
+#[expect(clippy::too_many_lines, reason = "a table of faults")]
 fn faults() -> Vec<(&'static str, Verdict, String)> {
     use Verdict::{Critical, Info, Warning};
     const PFC_3: &str = "2 hex 08 08 00*134\n";

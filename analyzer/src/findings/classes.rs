@@ -83,6 +83,7 @@ pub(super) fn mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
 }
 
 /// DSCP by kind of packet and link; where that was not collected, by flow.
+#[expect(clippy::too_many_lines, reason = "two findings from one walk over the links")]
 pub(super) fn by_link(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.qos;
     let enough = |part: u64, whole: u64| whole > 0 && part as f64 >= whole as f64 * limits.share;

@@ -46,7 +46,7 @@ const STORM: Entry = Entry {
     rank: 325,
     causes: &["burst.incast", "ecn.congestion"],
     measure: Some(Measure::ratio("cnp_ratio")),
-    title: "CNP storm",
+    title: "CNP storm: senders throttled without visible marks",
     meaning: "A receiver sends far more CNPs than there are CE marks at this tap, one for every few packets of data: its senders are throttled to a small part of their rate, and stay \
               there. Either a queue downstream of this tap is congested all the time, or the receiver sends CNPs without reason.",
     computed: "Per receiver: a warning when it sends at least storm_cnps CNPs to a host, at least storm_ratio per data packet that it gets from there, and more CNPs than CE-marked packets from there \

@@ -158,7 +158,8 @@ fn died<'a>(input: &Input<'a>, loss: &Loss, flow: &'a Flow, end_ns: u64) -> Opti
     let (retries, longest) = (metrics.stuck, metrics.timeout_longest_ns.unwrap_or(0));
     let given_up = retries >= limits.retries_exhausted
         || longest > 0 && silent_ns >= longest.saturating_mul(limits.silent_timeouts);
-    if retries >= limits.retries.max(1) && given_up {
+    let open = flow.psn.is_some_and(|psn| acked != Some(psn.expected.wrapping_sub(1) & MASK24));
+    if retries >= limits.retries.max(1) && given_up && open {
         let cause = fatal_nak(input, flow).unwrap_or("retries exhausted").to_owned();
         return Some(Dead { flow, cause, acked, message: None, retries, siblings: None });
     }

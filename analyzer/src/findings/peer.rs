@@ -188,6 +188,7 @@ fn with_way_back(sample: &Sample) -> HashSet<u16> {
 }
 
 /// Senders that asked and got no answer, whether they noticed or not.
+#[expect(clippy::too_many_lines, reason = "conditions, then the texts that their values go into")]
 fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
     let sample = input.sample;
     let (Some(metrics), Some((_, end))) = (&sample.metrics.loss, sample.window) else { return };

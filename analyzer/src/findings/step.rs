@@ -72,6 +72,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     slower(input, steps, found);
 }
 
+#[expect(clippy::too_many_lines, reason = "conditions, then the texts that their values go into")]
 fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mut Vec<Finding>) {
     let cost = straggler.behind_ns as f64 / steps.period_ns.max(1) as f64;
     if cost < input.limits.step.straggler_ratio {

@@ -35,6 +35,10 @@ fn what_was_lost_is_said_as_badly_as_it_is() {
     assert_eq!(severity(&sample, "tool.lost"), Some(Severity::Warning));
     sample.capture_drops = Some(11);
     assert_eq!(severity(&sample, "tool.lost"), Some(Severity::Critical), "more than one in a thousand");
+    (sample.capture_drops, sample.interface_drops) = (Some(u64::MAX - 2), Some(5));
+    let found = found(&sample, &Options::default()).into_iter().find(|f| f.id == "tool.lost").unwrap();
+    let ratio = serde_json::to_value(&found).unwrap()["evidence"]["lost_ratio"].as_f64().unwrap();
+    assert!(ratio <= 1.0, "{ratio}");
 }
 
 #[test]

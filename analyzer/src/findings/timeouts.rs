@@ -122,6 +122,8 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
         .ends(requester, responder)
         .impact(impact(span, flows(), &cost))
         .episodes(episodes.clone())
+        // Storms are raised where no loss and no slow receiver explains them.
+        .owns(&["retry.storm"])
         .step(
             format!(
                 "Compare drop counters between {} and {} in both directions, ACKs included.",

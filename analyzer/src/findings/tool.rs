@@ -36,8 +36,9 @@ limits! {
 
 /// Packets that rocescope, the capture or the interface dropped, as far as that is known.
 pub(super) fn own(lost: &Lost) -> u64 {
-    let found_no_flow = lost.flow_table_full + lost.contended;
-    found_no_flow + lost.capture_drops.unwrap_or(0) + lost.interface_drops.unwrap_or(0)
+    // A file may claim any number.
+    let outside = lost.capture_drops.unwrap_or(0).saturating_add(lost.interface_drops.unwrap_or(0));
+    outside.saturating_add(lost.flow_table_full + lost.contended)
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -46,10 +47,10 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let packets = own(lost);
     let incomplete =
         lost.extra_table_full + lost.events_dropped.unwrap_or(0) + lost.bins_dropped.unwrap_or(0);
-    if packets + incomplete == 0 {
+    if packets == 0 && incomplete == 0 {
         return;
     }
-    let ratio = packets as f64 / (totals.packets + packets).max(1) as f64;
+    let ratio = packets as f64 / totals.packets.saturating_add(packets).max(1) as f64;
     let (severity, title) = if packets == 0 {
         let title = "Incomplete events, source ports or bursts; all counts are exact";
         (Severity::Info, title.to_owned())

@@ -4,7 +4,7 @@
 
 use clap::ValueEnum;
 
-use super::interface::{Interface, Kind};
+use super::interface::{Framing, Interface, Kind};
 use super::kernel::KernelVersion;
 
 /// The user's `--hook`.
@@ -133,6 +133,7 @@ pub fn plan(
     Plan { ingress, fallback, tcx: since(TCX_SINCE), notes }
 }
 
+#[expect(clippy::too_many_lines, reason = "one case after the other, each with its notice")]
 fn decide(
     hook: HookChoice,
     mode: XdpModeChoice,
@@ -158,6 +159,10 @@ fn decide(
             program(xdp.program_id),
             xdp.mode.as_str()
         ));
+        return tc;
+    }
+    if interface.framing == Framing::RawIp {
+        notes.push(format!("packets of {name} begin with IP, not Ethernet: using TC ingress instead of XDP"));
         return tc;
     }
     if interface.kind == Kind::Netkit {

@@ -60,6 +60,15 @@ fn xdp_says_once_what_it_changes_unless_nobody_else_is_there() {
 }
 
 #[test]
+fn raw_ip_is_for_tc() {
+    let tun = Interface { framing: Framing::RawIp, ..interface("tun0", 1, Kind::Tun) };
+    assert_eq!(auto(&tun, NEW).ingress, Ingress::Tc);
+    let asked = xdp(XdpModeChoice::Auto, &tun, NEW);
+    assert_eq!(asked.ingress, Ingress::Tc);
+    assert!(asked.notes[0].contains("tun0 begin with IP"), "{:?}", asked.notes);
+}
+
+#[test]
 fn tcx_needs_its_kernel() {
     let eth0 = nic("mlx5_core", 1500);
     assert!(auto(&eth0, NEW).tcx && auto(&eth0, Some(TCX_SINCE)).tcx);

@@ -142,6 +142,29 @@ impl XdpAttachment {
     }
 }
 
+/// The first header of an interface's packets, from its hardware type.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Framing {
+    /// Ethernet; the loopback interface too.
+    #[default]
+    Ethernet,
+    /// IP: tun, WireGuard and other interfaces without a link layer.
+    RawIp,
+    /// Another one: the number in linux/if_arp.h (`ARPHRD_*`).
+    Other(u16),
+}
+
+impl Framing {
+    fn from_hardware(hardware: u16) -> Self {
+        const ARPHRD_RAWIP: u16 = 519;
+        match hardware {
+            libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Self::Ethernet,
+            libc::ARPHRD_NONE | ARPHRD_RAWIP => Self::RawIp,
+            other => Self::Other(other),
+        }
+    }
+}
+
 /// An XDP program found on an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttachedXdp {
@@ -160,6 +183,8 @@ pub struct Interface {
     pub index: u32,
     /// Its kind.
     pub kind: Kind,
+    /// The first header of its packets.
+    pub framing: Framing,
     /// The kernel driver; `None` when it has none or sysfs was not read.
     pub driver: Option<String>,
     /// Largest IP packet in bytes.
@@ -228,6 +253,7 @@ impl Interface {
             index: Some(header.index).filter(|index| *index != 0)?,
             driver: None,
             mtu: attrs.u32(libc::IFLA_MTU).unwrap_or_default(),
+            framing: Framing::from_hardware(header.hardware),
             admin_up: header.flags & flag(libc::IFF_UP) != 0,
             oper_state: attrs.u8(libc::IFLA_OPERSTATE).map_or(OperState::Unknown, OperState::from_code),
             carrier: attrs.u8(libc::IFLA_CARRIER).map(|carrier| carrier != 0),

@@ -1,7 +1,7 @@
 //! From the user's `-i` names to the interfaces to attach to.
 
 use super::error::{HostError, Result};
-use super::interface::{self, Interface, Kind};
+use super::interface::{self, Framing, Interface, Kind};
 use super::rdma::{self, RdmaDevice};
 use super::stack;
 use super::sysfs::SysRoot;
@@ -83,6 +83,17 @@ pub fn resolve(wanted: &[String], interfaces: &[Interface], rdma: &[RdmaDevice])
         return Err(HostError::Choice(format!(
             "no network interface with an RDMA device to select by default; use -i. {}",
             candidates(interfaces, rdma)
+        )));
+    }
+    let chosen_ones = || chosen.iter().filter_map(|position| interfaces.get(*position));
+    if let Some((name, hardware)) = chosen_ones().find_map(|interface| match interface.framing {
+        Framing::Other(hardware) => Some((&interface.name, hardware)),
+        Framing::Ethernet | Framing::RawIp => None,
+    }) {
+        return Err(HostError::Choice(format!(
+            "packets of {name} begin with neither Ethernet nor IP (hardware type {hardware} in linux/if_arp.h), so \
+             they cannot be parsed in the kernel: select the interface below it, or use `tcpdump -i {name} -U -w - | \
+             rocescope replay -`"
         )));
     }
     if let Some(pair) = stack::find(&chosen, interfaces) {

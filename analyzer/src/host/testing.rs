@@ -74,6 +74,7 @@ pub(crate) fn interface(name: &str, index: u32, kind: Kind) -> Interface {
         name: name.to_owned(),
         index,
         kind,
+        framing: interface::Framing::Ethernet,
         driver: None,
         mtu: 1500,
         admin_up: true,

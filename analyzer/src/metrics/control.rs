@@ -64,6 +64,8 @@ struct Pause {
     episodes: u64,
     /// Paused from the first to the second of these, unless something ends it earlier.
     now: Option<(u64, u64)>,
+    /// Latest time of a frame: times that go back would count an interval twice.
+    reached_ns: u64,
     /// Beginning of the pause that goes on, its renewals included.
     since_ns: u64,
     paused_ns: u64,
@@ -76,6 +78,8 @@ struct Pause {
 impl Pause {
     /// Takes in a frame: stop for so many quanta, or resume for 0.
     fn take(&mut self, time_ns: u64, quanta: u16, mbps: u64) {
+        let time_ns = time_ns.max(self.reached_ns);
+        self.reached_ns = time_ns;
         self.reach(time_ns);
         if quanta == 0 {
             self.resumes += 1;

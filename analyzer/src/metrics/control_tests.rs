@@ -61,6 +61,19 @@ fn a_pause_that_is_renewed_for_ever_fills_its_windows() {
     assert_eq!(pause.paused_ns, Some(4_999 * 200_000));
 }
 
+/// Merged captures: each frame has a twin that comes late.
+#[test]
+fn frames_out_of_time_order_count_no_interval_twice() {
+    let mut collector = Collector::new(Some(100_000));
+    for n in 1..5_000 {
+        collector.frame(0, n * 200_000, &pfc(3, 65535));
+        collector.frame(0, n * 200_000 - 150_000, &pfc(3, 65535));
+    }
+    let pause = row(&collector);
+    assert_eq!(pause.worst_share, Some(1.0));
+    assert_eq!((pause.paused_ns, pause.longest_ns), (Some(4_998 * 200_000), Some(4_998 * 200_000)));
+}
+
 /// Quanta are no time without the link's speed: only that it was paused for at least as long as at the greatest there is.
 #[test]
 fn without_a_speed_there_are_quanta_and_a_bound() {

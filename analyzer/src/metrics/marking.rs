@@ -63,7 +63,7 @@ pub fn add(link: &mut ByDscp, stats: &FlowStats, extra: Option<&Extra>) {
     }
 }
 
-/// The counts by link; `None` when some packets are only known without their DSCP.
+/// The counts by link; `None` when some packets are only known without their DSCP, or found the flow table full.
 #[must_use]
 pub fn by_link(
     links: &[LinkSample],
@@ -71,7 +71,7 @@ pub fn by_link(
     extra: &HashMap<u32, Extra, State>,
     retired: impl IntoIterator<Item = (u16, ByDscp)>,
 ) -> Option<Vec<ByDscp>> {
-    if links.iter().any(|link| link.extra_full > 0) {
+    if links.iter().any(|link| link.extra_full + link.flow_table_full.packets > 0) {
         return None;
     }
     let mut all = vec![[Marked::default(); 64]; links.len()];

@@ -2,9 +2,16 @@
 
 pub(crate) use super::wrap::wrap;
 
-/// A name from outside as it may be shown: without characters that command a terminal.
+/// A name from outside as it may be shown: without characters that command a terminal or reorder the text beside them.
 pub(crate) fn plain(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    name.chars().map(|c| if commands(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+/// True for controls, separators of lines, and marks of writing direction.
+fn commands(c: char) -> bool {
+    const DIRECTIONS: [std::ops::RangeInclusive<char>; 4] =
+        ['\u{61c}'..='\u{61c}', '\u{200e}'..='\u{200f}', '\u{2028}'..='\u{202e}', '\u{2066}'..='\u{2069}'];
+    c.is_control() || DIRECTIONS.iter().any(|range| range.contains(&c))
 }
 
 /// The columns that `text` takes; escape sequences of colours take none.

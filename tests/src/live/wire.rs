@@ -1,5 +1,6 @@
 //! A watched namespace, the world around it, and links between them.
 
+use std::os::fd::AsRawFd as _;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -178,6 +179,40 @@ impl World {
         self.near.run(|| -> Result<u32> {
             RouteSocket::open()?.request(&format!("make {kind} {name}"), request)?;
             Ok(veth::index_of(name)?)
+        })?
+    }
+
+    /// Makes a layer-3 tunnel interface in the watched namespace, up and with an address; `hardware` is a hardware type
+    /// other than its own. What is written to the file arrives on it; packets begin with IP.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn tun(&self, name: &str, address: std::net::IpAddr, hardware: Option<u16>) -> Result<std::fs::File> {
+        const TUNSETLINK: libc::Ioctl = 0x4004_54cd;
+        self.near.run(|| -> Result<std::fs::File> {
+            let file = std::fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun")?;
+            // struct ifreq: the name, then flags.
+            let mut request = [0u8; 40];
+            request.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
+            let flags = (libc::IFF_TUN | libc::IFF_NO_PI) as u16;
+            request[16..18].copy_from_slice(&flags.to_ne_bytes());
+            // SAFETY: the kernel reads and writes one ifreq, which is 40 bytes.
+            let done = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, request.as_mut_ptr()) };
+            if done < 0 {
+                return Err(std::io::Error::last_os_error()).context("make a tun interface");
+            }
+            if let Some(hardware) = hardware {
+                // SAFETY: the argument is a number.
+                let done =
+                    unsafe { libc::ioctl(file.as_raw_fd(), TUNSETLINK, libc::c_ulong::from(hardware)) };
+                if done < 0 {
+                    return Err(std::io::Error::last_os_error()).context("change the hardware type");
+                }
+            }
+            let index = veth::index_of(name)?;
+            veth::set_up(index)?;
+            veth::add_address(index, address, 24)?;
+            Ok(file)
         })?
     }
 

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::lab::{Run, Scenario};
 use super::score::{Judgement, Verdict, judge};
+use super::truth::Truth;
 
 /// A replay that takes longer has failed.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -41,7 +42,9 @@ pub struct Outcome {
     pub kind: &'static str,
     /// Its seed.
     pub seed: u64,
-    /// The comparison with the truth.
+    /// The truth, unless the simulation could not be written.
+    pub truth: Option<Truth>,
+    /// The comparison with it.
     pub judgement: Judgement,
 }
 
@@ -67,10 +70,7 @@ pub fn run(scenarios: &[Scenario], options: &Options) -> Result<Vec<Outcome>> {
         for _ in 0..options.jobs {
             scope.spawn(|| {
                 while let Some((scenario, seed)) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let judgement = one(scenario, *seed, options)
-                        .unwrap_or_else(|error| Judgement::failed(format!("{error:#}")));
-                    let outcome =
-                        Outcome { name: scenario.name, kind: scenario.kind, seed: *seed, judgement };
+                    let outcome = one(scenario, *seed, options);
                     if let Ok(mut outcomes) = outcomes.lock() {
                         outcomes.push(outcome);
                     }
@@ -85,10 +85,19 @@ pub fn run(scenarios: &[Scenario], options: &Options) -> Result<Vec<Outcome>> {
 }
 
 /// Simulates, replays and judges one scenario.
-///
-/// # Errors
-/// When a file cannot be written or the program fails.
-pub fn one(scenario: &Scenario, seed: u64, options: &Options) -> Result<Judgement> {
+fn one(scenario: &Scenario, seed: u64, options: &Options) -> Outcome {
+    let mut truth = None;
+    let judged = judgement(scenario, seed, options, &mut truth);
+    let judgement = judged.unwrap_or_else(|error| Judgement::failed(format!("{error:#}")));
+    Outcome { name: scenario.name, kind: scenario.kind, seed, truth, judgement }
+}
+
+fn judgement(
+    scenario: &Scenario,
+    seed: u64,
+    options: &Options,
+    truth: &mut Option<Truth>,
+) -> Result<Judgement> {
     let temporary = tempfile::tempdir()?;
     let folder = match &options.keep {
         Some(keep) => keep.join(format!("{}-{seed}", scenario.name)),
@@ -96,8 +105,9 @@ pub fn one(scenario: &Scenario, seed: u64, options: &Options) -> Result<Judgemen
     };
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let run = scenario.run(seed, &folder)?;
+    let known = truth.insert(run.truth.clone());
     let report = report(&options.rocescope, &run, &folder)?;
-    Ok(judge(&run.truth, &report))
+    Ok(judge(known, &report))
 }
 
 /// The JSON report of a run's captures.

@@ -1,5 +1,7 @@
 //! Fabrics and what is built on them: hosts on one switch, leaves and spines, connections, taps.
 
+use std::collections::BTreeMap;
+
 use super::channel::{Channel, Fault, Node, Red};
 use super::engine::{Host, World};
 use super::frame::Addr;
@@ -44,7 +46,7 @@ impl World {
 
     fn switch(&mut self) -> usize {
         let seed = self.rng.next();
-        self.switches.push(Switch { routes: Default::default(), spread: Spread::Hash, seed, pfc: None });
+        self.switches.push(Switch { routes: BTreeMap::new(), spread: Spread::Hash, seed, pfc: None });
         self.switches.len() - 1
     }
 

@@ -72,9 +72,8 @@ impl World {
             packet.outer = Some((qp.packets % u64::from(qp.set.planes)) as u16);
         }
         let rate = qp.rate.recover(now, port);
-        if rate > 0 {
-            qp.free_at = now.max(qp.free_at) + u64::from(len + 24) * 8_000_000_000 / rate;
-        }
+        let time = (u64::from(len + 24) * 8_000_000_000).checked_div(rate).unwrap_or(0);
+        qp.free_at = now.max(qp.free_at) + time;
         let host = &mut self.hosts[packet.src];
         if host.counts_ident {
             host.ident = host.ident.wrapping_add(1);

@@ -48,6 +48,7 @@ pub(crate) enum Body {
 
 /// One frame on its way. Hosts are numbers; a tap looks their addresses up.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "bits of a header")]
 pub(crate) struct Packet {
     pub(crate) body: Body,
     pub(crate) src: usize,

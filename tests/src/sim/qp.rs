@@ -129,6 +129,7 @@ pub(crate) struct Answer {
 
 /// One end of a connection: requester of its own messages, responder to its peer's.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "states of two independent machines")]
 pub(crate) struct Qp {
     pub(crate) host: usize,
     pub(crate) number: u32,

@@ -73,7 +73,7 @@ impl World {
         packet.retransmission = psn < qp.high;
         let rest = message.len - (at as u32 * mtu).min(message.len);
         packet.payload = rest.min(mtu);
-        packet.ack_req = at == last || psn % qp.set.ack_every == 0;
+        packet.ack_req = at == last || psn.is_multiple_of(qp.set.ack_every);
         packet.dma_len = message.len;
         if at == last {
             packet.notify = Some((message.job, message.tag));

@@ -22,11 +22,11 @@ impl World {
             qp.ahead.insert(packet.psn, packet);
             return self.old_hole(index, depth);
         }
-        self.accept(index, packet);
+        self.accept(index, &packet);
         loop {
             let qp = &mut self.qps[index];
             let Some(next) = qp.ahead.remove(&qp.expected) else { break };
-            self.accept(index, next);
+            self.accept(index, &next);
         }
         if let Recovery::Selective(depth) = self.qps[index].set.recovery {
             self.old_hole(index, depth);
@@ -85,7 +85,7 @@ impl World {
     }
 
     /// Accepts the packet with the expected PSN, unless no buffer is there or it is refused.
-    fn accept(&mut self, index: usize, packet: Packet) {
+    fn accept(&mut self, index: usize, packet: &Packet) {
         let qp = &mut self.qps[index];
         if let Some((number, code)) = qp.set.refuse
             && qp.completed == number
@@ -115,7 +115,7 @@ impl World {
             qp.completed += 1;
         }
         match packet.opcode {
-            op::READ_REQUEST => self.read(index, &packet),
+            op::READ_REQUEST => self.read(index, packet),
             op::FETCH_ADD => self.atomic(index, packet.psn),
             _ if packet.ack_req => self.owe_ack(index),
             _ => {}

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn is(truth: &Truth, findings: Value, verdict: Verdict) {
+    fn is(truth: &Truth, findings: &Value, verdict: Verdict) {
         let judgement = judge(truth, &json!({ "findings": findings }));
         assert_eq!(judgement.verdict, verdict, "{:?}", judgement.reasons);
     }
@@ -174,19 +174,19 @@ mod tests {
     #[test]
     fn each_verdict_has_its_case() {
         let found = finding("loss.before_tap", "critical", "10.0.0.1", "10.0.0.2");
-        is(&loss(), json!([found]), Verdict::Right);
-        is(&loss(), json!([found, finding("retry.storm", "warning", "a", "b")]), Verdict::Right);
-        is(&loss(), json!([]), Verdict::Missed);
-        is(&loss(), json!([finding("loss.before_tap", "info", "10.0.0.1", "10.0.0.2")]), Verdict::Missed);
+        is(&loss(), &json!([found]), Verdict::Right);
+        is(&loss(), &json!([found, finding("retry.storm", "warning", "a", "b")]), Verdict::Right);
+        is(&loss(), &json!([]), Verdict::Missed);
+        is(&loss(), &json!([finding("loss.before_tap", "info", "10.0.0.1", "10.0.0.2")]), Verdict::Missed);
         is(
             &loss(),
             json!([finding("loss.before_tap", "critical", "10.0.0.1", "10.0.0.20")]),
             Verdict::WrongPlace,
         );
-        is(&loss(), json!([found, finding("entropy.low", "warning", "a", "b")]), Verdict::FalseAlarm);
-        is(&loss(), json!([found, finding("icrc.errors", "info", "a", "b")]), Verdict::FalseAlarm);
-        is(&loss(), json!([found, finding("mtu.small", "info", "a", "b")]), Verdict::Right);
-        is(&Truth::default(), json!([found]), Verdict::FalseAlarm);
+        is(&loss(), &json!([found, finding("entropy.low", "warning", "a", "b")]), Verdict::FalseAlarm);
+        is(&loss(), &json!([found, finding("icrc.errors", "info", "a", "b")]), Verdict::FalseAlarm);
+        is(&loss(), &json!([found, finding("mtu.small", "info", "a", "b")]), Verdict::Right);
+        is(&Truth::default(), &json!([found]), Verdict::FalseAlarm);
     }
 
     #[test]
@@ -194,6 +194,6 @@ mod tests {
         let mut late = finding("loss.before_tap", "critical", "10.0.0.1", "10.0.0.2");
         late["first_seen_ns"] = json!(31);
         late["last_seen_ns"] = json!(40);
-        is(&loss(), json!([late]), Verdict::WrongPlace);
+        is(&loss(), &json!([late]), Verdict::WrongPlace);
     }
 }

@@ -47,7 +47,7 @@ pub(crate) fn truth(wanted: &Wanted) -> Result<()> {
         run(cargo().args(arguments))
     })?;
     println!("rocescope:  {}", machine::first_line(Command::new(&rocescope).arg("--version")));
-    let mut command = Command::new(target_dir().join("checked/rocescope-truth"));
+    let mut command = Command::new(target_dir().join("debug/rocescope-truth"));
     command.env("ROCESCOPE_BIN", &rocescope).args(["--seeds", &wanted.seeds.to_string()]);
     if let Some(only) = &wanted.only {
         command.args(["--only", only]);

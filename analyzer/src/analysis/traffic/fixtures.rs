@@ -3,6 +3,7 @@
 use super::*;
 
 /// A report with every field of this family, for the test of their documentation.
+#[expect(clippy::too_many_lines, reason = "literals with all fields of the traffic analysis")]
 pub(crate) fn example(report: &mut crate::report::Report) {
     let host: IpAddr = std::net::Ipv4Addr::new(10, 0, 0, 3).into();
     let direction = Some(Direction::Ingress);

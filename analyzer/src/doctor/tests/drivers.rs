@@ -16,6 +16,7 @@ fn check<'a>(page: &'a Page, id: &str) -> &'a check::Check {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of reads")]
 fn each_read_that_fails_is_listed_with_its_cause() {
     let counter = format!("{DEVICE}/ports/1/hw_counters/np_cnp_sent");
     let cases = [

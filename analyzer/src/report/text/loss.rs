@@ -212,6 +212,7 @@ fn counters(loss: &Loss) -> Option<String> {
 }
 
 /// Loss between two taps, by pair of hosts.
+#[expect(clippy::too_many_lines, reason = "sums, then the table of them")]
 pub(super) fn taps(report: &Report, room: usize) -> Vec<String> {
     #[derive(Default)]
     struct Sum {

@@ -8,7 +8,7 @@ use aya::programs::{ProgramError, TcAttachType, TcError, XdpMode as AyaXdpMode, 
 use super::load::{Programs, chain, names};
 use crate::host::filters;
 use crate::host::hook::{Ingress, Plan, XdpMode};
-use crate::host::interface::Interface;
+use crate::host::interface::{Framing, Interface};
 use crate::host::promisc::Promiscuous;
 
 /// Programs on one interface. Dropping it detaches them.
@@ -123,7 +123,12 @@ fn tc_program(
     *clsact |= !tcx && added.is_ok();
     // Another's clsact qdisc serves as well, and stays.
     let without = added.err().filter(|why| !exists(why));
-    let program = programs.tc(if egress { names::TC_EGRESS } else { names::TC_INGRESS })?;
+    let program = programs.tc(match (interface.framing, egress) {
+        (Framing::RawIp, false) => names::TC_RAW_INGRESS,
+        (Framing::RawIp, true) => names::TC_RAW_EGRESS,
+        (_, false) => names::TC_INGRESS,
+        (_, true) => names::TC_EGRESS,
+    })?;
     let direction = if egress { TcAttachType::Egress } else { TcAttachType::Ingress };
     let options = if tcx {
         // First on the way in, last on the way out: nearest to the wire.

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use aya::maps::{HashMap, Map, MapData, PerCpuArray, RingBuf, Stack};
-use aya::programs::{ProgramError, SchedClassifier, Xdp};
+use aya::programs::{Program, ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod};
 use rocescope_common::abi::maps::MAX_LINKS;
 use rocescope_common::abi::{
@@ -37,7 +37,11 @@ pub mod names {
     pub const TC_INGRESS: &str = "rocescope_tc_ingress";
     /// TC on egress.
     pub const TC_EGRESS: &str = "rocescope_tc_egress";
-    /// Tells the kernel's tick.
+    /// TC on ingress of interfaces without a link layer.
+    pub const TC_RAW_INGRESS: &str = "rocescope_tc_raw_ingress";
+    /// TC on egress of such interfaces.
+    pub const TC_RAW_EGRESS: &str = "rocescope_tc_raw_egress";
+    /// Reports the kernel's tick.
     pub const TICKS: &str = "rocescope_ticks";
     /// For `bench`: XDP that does nothing.
     pub const BENCH_XDP_EMPTY: &str = "rocescope_bench_xdp_empty";
@@ -230,6 +234,7 @@ impl Programs {
     }
 
     /// `ours`: the object is of this version, so that it has every switch.
+    #[expect(clippy::too_many_lines, reason = "a list of all switches and sizes of the programs")]
     fn load_from(options: &LoadOptions, object: &[u8], ours: bool) -> Result<Self> {
         let hash = LinkHash::find(&options.interfaces)?;
         let max_flows = options.max_flows.max(1);
@@ -315,15 +320,7 @@ impl Programs {
     /// # Errors
     /// When the kernel refuses it.
     pub fn xdp(&mut self, name: &str) -> Result<&mut Xdp> {
-        let program: &mut Xdp = self
-            .ebpf
-            .program_mut(name)
-            .ok_or_else(|| anyhow!("the kernel object has no program {name}"))?
-            .try_into()?;
-        if program.fd().is_err() {
-            program.load().map_err(|error| refused(name, error))?;
-        }
-        Ok(program)
+        self.program(name, |xdp: &Xdp| xdp.fd().is_ok(), Xdp::load)
     }
 
     /// The TC program of that name, loaded.
@@ -331,13 +328,23 @@ impl Programs {
     /// # Errors
     /// When the kernel refuses it.
     pub fn tc(&mut self, name: &str) -> Result<&mut SchedClassifier> {
-        let program: &mut SchedClassifier = self
-            .ebpf
-            .program_mut(name)
-            .ok_or_else(|| anyhow!("the kernel object has no program {name}"))?
-            .try_into()?;
-        if program.fd().is_err() {
-            program.load().map_err(|error| refused(name, error))?;
+        self.program(name, |tc: &SchedClassifier| tc.fd().is_ok(), SchedClassifier::load)
+    }
+
+    fn program<'a, P>(
+        &'a mut self,
+        name: &str,
+        is_loaded: impl Fn(&P) -> bool,
+        load: impl Fn(&mut P) -> Result<(), ProgramError>,
+    ) -> Result<&'a mut P>
+    where
+        &'a mut P: TryFrom<&'a mut Program, Error = ProgramError>,
+    {
+        let program = self.ebpf.program_mut(name);
+        let program: &mut P =
+            program.ok_or_else(|| anyhow!("the kernel object has no program {name}"))?.try_into()?;
+        if !is_loaded(program) {
+            load(program).map_err(|error| refused(name, error))?;
         }
         Ok(program)
     }
@@ -438,10 +445,35 @@ fn hints(max_flows: u32) -> u32 {
 
 fn map_refused(error: &aya::EbpfError) -> anyhow::Error {
     let text = chain(error);
-    anyhow!("the kernel rejected the maps or programs: {text}; use a smaller --max-flows")
+    match limit_reached(error) {
+        Some(remedy) => anyhow!("cannot create the maps: {text}; {remedy}"),
+        None => anyhow!("the kernel rejected the maps or programs: {text}; use a smaller --max-flows"),
+    }
+}
+
+/// The remedy where a resource limit of this process is the cause.
+fn limit_reached(error: &dyn std::error::Error) -> Option<&'static str> {
+    // By the text: errors that pass their cause's text on hide the cause itself.
+    let errno = |error: &dyn std::error::Error| {
+        let text = error.to_string();
+        text.split_once("(os error ")?.1.split(')').next()?.parse::<i32>().ok()
+    };
+    match std::iter::successors(Some(error), |error| error.source()).find_map(errno)? {
+        libc::EMFILE => Some("raise the limit of open files (`ulimit -n 1024`)"),
+        libc::ENFILE => Some("raise the host's limit of open files (sysctl fs.file-max)"),
+        libc::ENOMEM => Some("use a smaller --max-flows, or raise the limit of memory (`ulimit -v`, cgroup)"),
+        _ => None,
+    }
 }
 
 pub(super) fn refused(name: &str, error: ProgramError) -> anyhow::Error {
+    if let Some(remedy) = limit_reached(&error) {
+        let cause = match &error {
+            ProgramError::LoadError { io_error, .. } => words(&io_error.to_string()),
+            other => chain(other),
+        };
+        return anyhow!("cannot load program {name}: {cause}; {remedy}");
+    }
     match error {
         ProgramError::LoadError { io_error, verifier_log } => {
             let log = verifier_log.to_string();
@@ -513,6 +545,16 @@ mod tests {
         assert_eq!(super::words("No such device (os error 19)"), "No such device");
         assert_eq!(super::words("a (os error 95): b"), "a: b");
         assert_eq!(super::words("plain"), "plain");
+    }
+
+    #[test]
+    fn a_limit_of_the_process_is_named_with_its_remedy() {
+        use super::limit_reached;
+        let error = |errno| aya::programs::ProgramError::IOError(std::io::Error::from_raw_os_error(errno));
+        assert!(limit_reached(&error(libc::EMFILE)).unwrap().contains("ulimit -n"));
+        assert!(limit_reached(&error(libc::ENOMEM)).unwrap().contains("ulimit -v"));
+        assert_eq!(limit_reached(&error(libc::EACCES)), None);
+        assert_eq!(limit_reached(&aya::programs::ProgramError::NotLoaded), None);
     }
 
     #[test]

@@ -199,6 +199,7 @@ impl Source {
         let _gone = tap.tell(Update::Ended(result));
     }
 
+    #[expect(clippy::too_many_lines, reason = "one loop over all that can wake it")]
     async fn pump(&mut self, tap: &SourceEnd) -> Result<()> {
         let ring =
             self.programs.take_events().ok_or_else(|| anyhow!("the event ring buffer is already in use"))?;

@@ -166,7 +166,7 @@ impl TapReader {
         let now = self.reader.as_ref().and_then(Reader::capture_drops);
         match (self.drops, now) {
             (None, None) => None,
-            (before, now) => Some(before.unwrap_or(0) + now.unwrap_or(0)),
+            (before, now) => Some(before.unwrap_or(0).saturating_add(now.unwrap_or(0))),
         }
     }
 

@@ -11,7 +11,7 @@ pub(super) const ALL: &[Entry] = &[
     ("rewritten", "rewritten-dscp", |lab| rewritten(lab, 0x03, 0, "h0.pcap", "h1.pcap")),
     ("rewritten", "rewritten-ecn-cleared", |lab| rewritten(lab, 0xFC, 0, "h0.pcap", "h1.pcap")),
     ("rewritten", "rewritten-dscp-at-second-hop", |lab| {
-        rewritten(lab, 0x03, 8 << 2, "leaf0.pcap", "leaf1.pcap")
+        rewritten(lab, 0x03, 8 << 2, "leaf0.pcap", "leaf1.pcap");
     }),
     ("duplicates", "duplicates-both-directions", |lab| both_directions(lab, false)),
     ("duplicates", "duplicates-both-directions-identified", |lab| both_directions(lab, true)),

@@ -195,7 +195,7 @@ fn refused(lab: &mut Lab, code: u8, ids: &[&'static str], verb: Verb) {
     lab.world.run();
 }
 
-/// Packets above 1,500 bytes vanish between two switches; queue pairs with small messages do not notice.
+/// Packets above 1,500 bytes are lost between two switches; queue pairs with small messages do not notice.
 fn black_hole(lab: &mut Lab, taps: &[usize]) {
     lab.world.line(10 * GBIT);
     let large = Match { over: Some(1_500), ..Match::default() };

@@ -26,8 +26,8 @@ const TAPS: [&str; 4] = ["up0.pcap", "up1.pcap", "up2.pcap", "up3.pcap"];
 /// Two leaves with parallel uplinks, and a tap on each of the first leaf's.
 fn fabric(lab: &mut Lab, spines: usize) {
     lab.world.leaf_spine(2, 4, spines, (10 * GBIT, 20 * GBIT));
-    for spine in 0..spines {
-        lab.world.tap_cable(Node::Switch(0), Node::Switch(2 + spine), TAPS[spine]);
+    for (spine, name) in TAPS[..spines].iter().enumerate() {
+        lab.world.tap_cable(Node::Switch(0), Node::Switch(2 + spine), name);
     }
     let group = TAPS[..spines].join(",");
     lab.option(&["--group", &group]);

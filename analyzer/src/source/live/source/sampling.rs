@@ -95,7 +95,7 @@ impl Source {
         // Before the programs' counters: of the frames that both count, the programs then have at least as many.
         self.read_interfaces();
         let mut reading = self.read(now, running, &owners)?;
-        let Links { mut links, places, counters } = self.links()?;
+        let SampledLinks { mut links, places, counters } = self.links()?;
         let events_dropped = counters.iter().map(|counters| counters.events_dropped).sum();
         let traffic = match &self.bins {
             Some(bins) => Some(bins.metrics(&self.programs, &reading, &counters, now, None)?),
@@ -147,8 +147,8 @@ impl Source {
     }
 
     /// The counters of each link.
-    fn links(&self) -> Result<Links> {
-        let mut all = Links { links: Vec::new(), places: BTreeMap::new(), counters: Vec::new() };
+    fn links(&self) -> Result<SampledLinks> {
+        let mut all = SampledLinks { links: Vec::new(), places: BTreeMap::new(), counters: Vec::new() };
         for (kernel, direction, watched) in self.kernel_links() {
             let counters = link_counters(&self.programs, u32::from(kernel))?;
             let mut link = LinkSample {
@@ -195,7 +195,7 @@ impl Source {
 }
 
 /// The links of a sample.
-struct Links {
+struct SampledLinks {
     links: Vec<LinkSample>,
     /// Position in `links` by the kernel's number.
     places: BTreeMap<u16, u16>,
