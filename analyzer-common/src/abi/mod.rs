@@ -3,6 +3,7 @@
 
 pub mod event;
 pub mod maps;
+pub mod qp;
 pub mod testing;
 
 pub use event::{EVENT_HEADERS, EventRecord};

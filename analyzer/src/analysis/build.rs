@@ -40,6 +40,7 @@ impl Facts {
             incast: traffic::incast(sample),
             steps: traffic::steps(sample),
             pattern: traffic::pattern(sample),
+            qp_lives: device::lives(&sample.devices),
             devices: device::devices(&sample.devices),
             coverage: Vec::new(),
             marks: sample.metrics.loss.as_ref().map(|loss| loss.spells.marks.clone()).unwrap_or_default(),

@@ -1,13 +1,15 @@
 //! What devices count by themselves, and how much of it rocescope saw.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use serde::Serialize;
 
 use super::{Kind, Link};
 use crate::metrics::control::LinkControl;
 use crate::sample::{Direction, FlowSample, Sample, SourceKind};
-use crate::source::devices::{Devices, PauseSample, PortSample};
+use crate::source::devices::lives::{Calls, Lives, QpLife};
+use crate::source::devices::{Devices, PauseSample, PortSample, QpSample};
 use crate::source::net::lldp::Neighbour;
 use crate::source::net::mac_control::station;
 
@@ -54,8 +56,11 @@ pub struct Device {
     pub resets: u64,
     /// Pauses by priority and direction, as the driver or DCB counts them.
     pub pause: Vec<Pause>,
-    /// Queue pairs of the port, from RDMA netlink: the 4,096 busiest, by number.
+    /// Queue pairs of the port, from RDMA netlink and the kernel's control path: the 4,096 busiest, by number.
     pub qps: Vec<DeviceQp>,
+    /// Asynchronous events and failed verbs of the port's queue pairs, and events of the port, from the
+    /// kernel's control path: the latest 4,096.
+    pub qp_events: Vec<DeviceQpEvent>,
     /// Counters that the device keeps per queue pair or group of queue pairs (`rdma statistic qp`).
     pub qp_counters: Vec<DeviceQpCounters>,
     /// Queue pairs of the port that are not listed. Unit: queue pairs.
@@ -138,6 +143,86 @@ pub struct DeviceQp {
     /// Time without progress, although ready and busy before, while its priority was paused at least half of
     /// the time. Unit: ns. Null: not known from its PSNs.
     pub pause_stall_ns: Option<u64>,
+    /// Address that it sends from. This and the following fields come from the kernel's control path
+    /// (`qp_lives`). Null: not seen there.
+    pub src: Option<IpAddr>,
+    /// Address of the other end. Null: not connected, or not seen there.
+    pub dst: Option<IpAddr>,
+    /// UDP source port of its packets, computed as the kernel does (`rdma_get_udp_sport`). Null: not
+    /// connected, not seen there, or the driver leaves it to the firmware (bnxt_re, ionic, EFA).
+    pub udp_port: Option<u16>,
+    /// DSCP of its packets. Null: as `dst`.
+    pub dscp: Option<u8>,
+    /// Path MTU. Unit: bytes. Null: as `dst`.
+    pub path_mtu: Option<u32>,
+    /// Transport timeout, 4.096 µs · 2^n; 0 for never. Unit: ns. Null: as `dst`.
+    pub timeout_ns: Option<u64>,
+    /// Retries after a timeout or a sequence error. Unit: retries. Null: as `dst`.
+    pub retry_cnt: Option<u8>,
+    /// Retries after an RNR NAK; 7 for ever. Unit: retries. Null: as `dst`.
+    pub rnr_retry: Option<u8>,
+    /// Creation. Unit: Unix ns. Null: before the run, or not seen there.
+    pub created_ns: Option<u64>,
+    /// Destruction. Unit: Unix ns. Null: it exists, or its end was not seen.
+    pub ended_ns: Option<u64>,
+}
+
+/// An event of a queue pair or port, or a verb that failed, on the kernel's control path.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct DeviceQpEvent {
+    /// Time of the event, or of the end of the call. Unit: Unix ns.
+    pub time_ns: u64,
+    /// Number of the queue pair. Null: an event of the port, or the queue pair was not made.
+    pub lqpn: Option<u32>,
+    /// Asynchronous event (`QP_FATAL`, `PORT_ERR` …), or the verb that failed (`modify to RTR`).
+    pub event: String,
+    /// Error number (errno) of a verb that failed. Null: no verb.
+    pub errno: Option<i32>,
+    /// Duration of a verb that failed. Unit: ns. Null: no verb, or not measured.
+    pub duration_ns: Option<u64>,
+    /// Process that called the verb, or that owns the queue pair. Null: not known.
+    pub pid: Option<u32>,
+    /// Its command name. Null: not known.
+    pub comm: Option<String>,
+    /// Address of the queue pair. Null: not known.
+    pub src: Option<IpAddr>,
+    /// Address of the other end. Null: not known.
+    pub dst: Option<IpAddr>,
+}
+
+/// Coverage of the kernel's control path: probes of the functions that create, modify and destroy queue pairs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct QpLives {
+    /// Reason for which queue pairs are not followed. Null: they are.
+    pub unavailable: Option<String>,
+    /// Verbs seen. Unit: calls.
+    pub calls: u64,
+    /// Verbs whose result was not seen: the kernel has few places for calls that sleep at once (kretprobe).
+    /// Unit: calls.
+    pub missed_returns: u64,
+    /// Records lost because rocescope was late. Unit: records.
+    pub dropped: u64,
+    /// Queue pairs that there was no room to follow or keep. Unit: queue pairs.
+    pub qps_left_out: u64,
+    /// Kernel functions that could not be probed.
+    pub absent: Vec<String>,
+}
+
+/// Null without RDMA devices.
+pub(super) fn lives(devices: &Devices) -> Option<QpLives> {
+    let lives = &devices.lives;
+    let watched =
+        !devices.ports.is_empty() && (lives.unavailable.is_some() || lives.calls != Calls::default());
+    watched.then(|| QpLives {
+        unavailable: lives.unavailable.clone(),
+        calls: lives.calls.entered,
+        missed_returns: lives.calls.missed_returns,
+        dropped: lives.calls.dropped,
+        qps_left_out: lives.qps_left_out,
+        absent: lives.calls.absent.iter().map(|(function, why)| format!("{function}: {why}")).collect(),
+    })
 }
 
 /// Counters of one queue pair, or of several together.
@@ -256,26 +341,45 @@ pub(super) fn devices(devices: &Devices) -> Vec<Device> {
         if !port.pause.is_empty() {
             put(port.pause_source, &mut |known| known.pause = port.pause.iter().map(Pause::of).collect());
         }
-        if !port.qps.is_empty() || !port.qp_counters.is_empty() {
-            put("RDMA netlink", &mut |known| queue_pairs(port, known));
+        let (lives, events) = lives_of(devices, port);
+        if !port.qps.is_empty() || !port.qp_counters.is_empty() || !lives.is_empty() || !events.is_empty() {
+            put("RDMA netlink", &mut |known| {
+                queue_pairs(port, &lives, known);
+                known.qp_events = events.clone();
+            });
         }
         entries.append(&mut of_port);
     }
     entries
 }
 
-fn queue_pairs(port: &PortSample, device: &mut Device) {
-    let mut busiest: Vec<_> = port.qps.iter().collect();
-    if busiest.len() > MAX_QPS {
-        busiest.sort_by_key(|qp| std::cmp::Reverse(qp.sent.unwrap_or(0) + qp.received.unwrap_or(0)));
-        busiest.truncate(MAX_QPS);
-        busiest.sort_by_key(|qp| qp.owner.lqpn);
-    }
-    let left_out = port.qps.len() - busiest.len();
-    device.qps_left_out = port.qps_left_out + left_out as u64;
-    device.qps = busiest
-        .into_iter()
-        .map(|qp| DeviceQp {
+/// The lives of a port's queue pairs, and its events. A queue pair without a port belongs to the device's first.
+fn lives_of<'a>(devices: &'a Devices, port: &PortSample) -> (Vec<&'a QpLife>, Vec<DeviceQpEvent>) {
+    let Lives { qps, events, .. } = devices.lives.as_ref();
+    let ports = devices.ports.iter().filter(|other| other.device == port.device);
+    let is_first = ports.map(|other| other.port).min() == Some(port.port);
+    let is_here = |device: &str, of: Option<u32>| {
+        device == port.device && of.map_or(is_first, |number| number == port.port)
+    };
+    let lives = qps.iter().filter(|life| is_here(&life.device, life.port)).collect();
+    let events =
+        events.iter().filter(|event| is_here(&event.device, event.port)).map(|event| DeviceQpEvent {
+            time_ns: event.time_ns,
+            lqpn: event.lqpn,
+            event: event.what.clone(),
+            errno: event.errno,
+            duration_ns: event.duration_ns,
+            pid: event.pid,
+            comm: event.comm.clone(),
+            src: event.src,
+            dst: event.dst,
+        });
+    (lives, events.collect())
+}
+
+impl DeviceQp {
+    fn of(qp: &QpSample) -> Self {
+        Self {
             lqpn: qp.owner.lqpn,
             rqpn: qp.owner.rqpn,
             kind: qp.owner.kind,
@@ -288,8 +392,52 @@ fn queue_pairs(port: &PortSample, device: &mut Device) {
             sent_packets: qp.sent,
             received_packets: qp.received,
             pause_stall_ns: qp.stalled_ns,
-        })
-        .collect();
+            ..Self::default()
+        }
+    }
+
+    /// Takes over what the control path knows.
+    fn add(&mut self, life: &QpLife) {
+        self.rqpn = self.rqpn.or(life.rqpn);
+        self.kind = self.kind.or(life.kind);
+        self.state = self.state.or(life.state);
+        self.pid = self.pid.or(life.pid);
+        self.comm = self.comm.take().or_else(|| life.comm.clone());
+        (self.src, self.dst, self.udp_port) = (life.src, life.dst, life.udp_port);
+        self.dscp = life.traffic_class.map(|class| class >> 2);
+        self.path_mtu = life.path_mtu;
+        self.timeout_ns = life.timeout.map(|exponent| match exponent {
+            0 => 0,
+            _ => 4_096_u64 << exponent.min(31),
+        });
+        (self.retry_cnt, self.rnr_retry) = (life.retry_cnt, life.rnr_retry);
+        (self.created_ns, self.ended_ns) = (life.created_ns, life.ended_ns);
+    }
+}
+
+fn queue_pairs(port: &PortSample, lives: &[&QpLife], device: &mut Device) {
+    let mut qps: Vec<DeviceQp> = port.qps.iter().map(DeviceQp::of).collect();
+    let place: BTreeMap<u32, usize> = qps.iter().enumerate().map(|(at, qp)| (qp.lqpn, at)).collect();
+    for life in lives {
+        let known = place.get(&life.lqpn).filter(|_| life.ended_ns.is_none());
+        if let Some(known) = known.and_then(|at| qps.get_mut(*at)) {
+            known.add(life);
+        } else {
+            let mut qp = DeviceQp { lqpn: life.lqpn, ..DeviceQp::default() };
+            qp.add(life);
+            qps.push(qp);
+        }
+    }
+    let all = qps.len();
+    if all > MAX_QPS {
+        qps.sort_by_key(|qp| {
+            std::cmp::Reverse(qp.sent_packets.unwrap_or(0) + qp.received_packets.unwrap_or(0))
+        });
+        qps.truncate(MAX_QPS);
+    }
+    qps.sort_by_key(|qp| (qp.lqpn, qp.ended_ns.is_none(), qp.created_ns));
+    device.qps_left_out = port.qps_left_out + (all - qps.len()) as u64;
+    device.qps = qps;
     device.qp_counters = port
         .qp_counters
         .iter()

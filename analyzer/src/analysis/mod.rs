@@ -30,7 +30,10 @@ pub(crate) mod uneven;
 use crate::sample::Direction;
 
 pub use build::compare_links as imbalance;
-pub use device::{Coverage, Device, DeviceQp, DeviceQpCounters, Pause, WHOLE, worst as worst_coverage};
+pub use device::{
+    Coverage, Device, DeviceQp, DeviceQpCounters, DeviceQpEvent, Pause, QpLives, WHOLE,
+    worst as worst_coverage,
+};
 pub use ecmp::{Case, Ecmp, Set, in_words as hashing_case, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
 pub use facts::{

@@ -45,6 +45,7 @@ mod once;
 pub mod order;
 mod peer;
 mod pfc;
+mod qps;
 mod raise;
 mod relate;
 mod retry;
@@ -103,6 +104,7 @@ families! {
     nak [nak: nak::Limits],
     peer [peer: peer::Limits],
     pfc [pfc: pfc::Limits],
+    qps [],
     rnr [rnr: rnr::Limits],
     // Its advice names the findings of the families before it.
     retry [retry: retry::Limits],

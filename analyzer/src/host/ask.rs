@@ -63,6 +63,11 @@ pub trait Host: Ask + std::fmt::Debug + Send {
 
     /// The kernel to query.
     fn ask(&self) -> &dyn Ask;
+
+    /// True for the host that this runs on, whose kernel can be probed; false for a recorded one.
+    fn is_running(&self) -> bool {
+        false
+    }
 }
 
 impl Host for Kernel {
@@ -72,6 +77,10 @@ impl Host for Kernel {
 
     fn ask(&self) -> &dyn Ask {
         self
+    }
+
+    fn is_running(&self) -> bool {
+        true
     }
 }
 

@@ -20,6 +20,7 @@
 //! | [`process`], [`nccl`], [`qp`] | names and pods of processes; NCCL settings; owners of queue pairs |
 //! | [`listen`] | LLDP frames of the switch |
 //! | [`clock`] | kernel timestamps as Unix time |
+//! | [`btf`], [`qp_layout`] | layout of kernel structures; those of queue pairs |
 //!
 //! # Namespaces
 //! A thread that calls `setns` still sees the `/sys/class/net` of the namespace in which `/sys`
@@ -31,6 +32,7 @@
 //! structs, so that both are tested on recorded trees.
 
 pub mod ask;
+pub mod btf;
 pub mod clock;
 pub mod counters;
 pub mod dcb;
@@ -54,6 +56,7 @@ pub mod port;
 pub mod process;
 pub mod promisc;
 pub mod qp;
+pub mod qp_layout;
 pub mod rdma;
 pub mod read;
 pub mod select;

@@ -215,7 +215,8 @@ pub fn queue_pairs(payload: &[u8]) -> Vec<QueuePair> {
 }
 
 /// `enum ib_qp_type` of rdma/ib_verbs.h.
-fn kind_name(kind: u8) -> Option<&'static str> {
+#[must_use]
+pub fn kind_name(kind: u8) -> Option<&'static str> {
     Some(match kind {
         0 => "SMI",
         1 => "GSI",
@@ -233,7 +234,8 @@ fn kind_name(kind: u8) -> Option<&'static str> {
 }
 
 /// `enum ib_qp_state` of rdma/ib_verbs.h.
-fn state_name(state: u8) -> Option<&'static str> {
+#[must_use]
+pub fn state_name(state: u8) -> Option<&'static str> {
     ["RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"].get(usize::from(state)).copied()
 }
 

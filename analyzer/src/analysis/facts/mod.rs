@@ -14,7 +14,7 @@ use crate::metrics::loss::spells::Mark;
 use rocescope_common::wire::SkipReason;
 use serde::{Serialize, Serializer};
 
-use super::{CountedAgain, Coverage, Device, Ecmp, Imbalance, Rails, TapFlow};
+use super::{CountedAgain, Coverage, Device, Ecmp, Imbalance, QpLives, Rails, TapFlow};
 use crate::sample::SourceKind;
 
 pub use flow::{
@@ -64,6 +64,9 @@ pub struct Facts {
     /// RoCE packets seen by rocescope against those counted by the NIC (live), one entry per port and
     /// direction.
     pub coverage: Vec<Coverage>,
+    /// Coverage of the kernel's control path, which gives the settings, events and ends of queue pairs whose
+    /// packets bypass the kernel (`devices[].qps`, `devices[].qp_events`). Null: no RDMA device is watched.
+    pub qp_lives: Option<QpLives>,
     /// Packets of every flow at the marks that spells refer to.
     #[serde(skip)]
     pub marks: Vec<Arc<Mark>>,

@@ -2,11 +2,13 @@
 //!
 //! The structs are written out in full: a new field must get a value here.
 
+use std::net::Ipv4Addr;
+
 use crate::analysis::fixtures::everything;
 use crate::analysis::{
-    CeOverTime, Cnp, Coverage, DelayChange, DelayPoint, Device, DeviceQp, DeviceQpCounters, EcnOverTime,
-    Episodes, Flow, FlowId, Icrc, LastNaks, Latency, LatencyByClass, Link, Loss, Options, Pause, TapFlow,
-    Unfollowed, Untimed,
+    CeOverTime, Cnp, Coverage, DelayChange, DelayPoint, Device, DeviceQp, DeviceQpCounters, DeviceQpEvent,
+    EcnOverTime, Episodes, Flow, FlowId, Icrc, LastNaks, Latency, LatencyByClass, Link, Loss, Options, Pause,
+    QpLives, TapFlow, Unfollowed, Untimed,
 };
 use crate::findings::{End, Episode, Evidence, Finding, Impact, Place, Severity, Step};
 use crate::metrics::marking::Marked;
@@ -34,6 +36,14 @@ pub(super) fn full() -> Report {
     fill_link(&mut facts.links[0]);
     facts.taps = vec![tap_flow(&id)];
     facts.devices.push(device());
+    facts.qp_lives = Some(QpLives {
+        unavailable: Some("no kprobes".into()),
+        calls: 3,
+        missed_returns: 1,
+        dropped: 1,
+        qps_left_out: 1,
+        absent: vec!["ib_query_qp".into()],
+    });
     facts.coverage = vec![Coverage {
         device: "mlx5_0".into(),
         port: 1,
@@ -204,6 +214,27 @@ fn device() -> Device {
             sent_packets: Some(1),
             received_packets: Some(1),
             pause_stall_ns: Some(1),
+            src: Some(Ipv4Addr::new(10, 0, 0, 1).into()),
+            dst: Some(Ipv4Addr::new(10, 0, 0, 2).into()),
+            udp_port: Some(49_152),
+            dscp: Some(26),
+            path_mtu: Some(4_096),
+            timeout_ns: Some(67_108_864),
+            retry_cnt: Some(7),
+            rnr_retry: Some(7),
+            created_ns: Some(1),
+            ended_ns: Some(2),
+        }],
+        qp_events: vec![DeviceQpEvent {
+            time_ns: 1,
+            lqpn: Some(17),
+            event: "modify to RTR".into(),
+            errno: Some(110),
+            duration_ns: Some(1_020_000_000),
+            pid: Some(1),
+            comm: Some("train".into()),
+            src: Some(Ipv4Addr::new(10, 0, 0, 1).into()),
+            dst: Some(Ipv4Addr::new(10, 0, 0, 2).into()),
         }],
         qp_counters: vec![DeviceQpCounters {
             lqpns: vec![17],

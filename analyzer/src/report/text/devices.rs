@@ -1,6 +1,6 @@
 //! Counters of devices, PAUSE and PFC frames, and LLDP neighbours.
 
-use crate::analysis::{Device, DeviceQp, Pause};
+use crate::analysis::{Device, DeviceQp, DeviceQpEvent, Pause};
 use crate::report::Report;
 use crate::report::text::flows::link_name;
 use crate::source::net::lldp::Dialect;
@@ -11,6 +11,10 @@ use crate::util::units::{self, plural};
 const LABEL: usize = 4;
 /// Queue pairs listed per port.
 const MAX_QPS: usize = 20;
+/// Events listed per port.
+const MAX_EVENTS: usize = 10;
+/// Columns of the control path: other end, UDP source port, DSCP.
+const PATH: [(&str, Align); 3] = [("PEER", Align::Left), ("SRC PORT", Align::Right), ("DSCP", Align::Right)];
 
 pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     let mut lines = Vec::new();
@@ -93,13 +97,30 @@ fn of_priority(pause: &Pause) -> String {
     format!("{what}: {}", parts.join(", "))
 }
 
+/// An event of a queue pair or port, or a verb that failed.
+fn qp_event(event: &DeviceQpEvent) -> String {
+    let time = units::clock_utc(event.time_ns);
+    let qp = event.lqpn.map_or_else(String::new, |lqpn| format!("QP {lqpn}: "));
+    let to = event.dst.map_or_else(String::new, |dst| format!(" towards {dst}"));
+    let comm = event.comm.as_deref().map_or_else(String::new, |comm| format!(" by {}", plain(comm)));
+    let failed = event.errno.map_or_else(String::new, |errno| {
+        let after =
+            event.duration_ns.map_or_else(String::new, |ns| format!(" after {}", units::duration(ns)));
+        format!(" failed{after}: {}", std::io::Error::from_raw_os_error(errno))
+    });
+    format!("{time} {qp}{}{to}{comm}{failed}", event.event)
+}
+
 fn qps(device: &Device, room: usize) -> Vec<String> {
-    if device.qps.is_empty() {
+    if device.qps.is_empty() && device.qp_events.is_empty() {
         return Vec::new();
     }
-    let mut table = Table::new(vec![
-        ("    QP", Align::Right),
-        ("PEER QP", Align::Right),
+    // The control path is seen with the right to probe the kernel only.
+    let has_paths = device.qps.iter().any(|qp| qp.dst.is_some());
+    let path_columns = if has_paths { PATH.as_slice() } else { &[] };
+    let mut columns = vec![("    QP", Align::Right), ("PEER QP", Align::Right)];
+    columns.extend(path_columns);
+    columns.extend([
         ("TYPE", Align::Left),
         ("STATE", Align::Left),
         ("SENT", Align::Right),
@@ -107,6 +128,7 @@ fn qps(device: &Device, room: usize) -> Vec<String> {
         ("PID", Align::Right),
         ("COMMAND", Align::Left),
     ]);
+    let mut table = Table::new(columns);
     let mut busiest: Vec<&DeviceQp> = device.qps.iter().collect();
     busiest
         .sort_by_key(|qp| std::cmp::Reverse(qp.sent_packets.unwrap_or(0) + qp.received_packets.unwrap_or(0)));
@@ -118,18 +140,26 @@ fn qps(device: &Device, room: usize) -> Vec<String> {
             (Some(comm), Some(pod)) => format!("{} in {}", plain(comm), plain(pod)),
             (comm, _) => text(comm.as_deref()),
         };
-        table.row(vec![
-            qp.lqpn.to_string(),
-            small(qp.rqpn),
+        let mut cells = vec![qp.lqpn.to_string(), small(qp.rqpn)];
+        if has_paths {
+            cells.push(qp.dst.map_or_else(|| units::UNKNOWN.into(), |dst| dst.to_string()));
+            cells.push(small(qp.udp_port.map(u32::from)));
+            cells.push(small(qp.dscp.map(u32::from)));
+        }
+        cells.extend([
             text(qp.kind),
-            text(qp.state),
+            if qp.ended_ns.is_some() { "ended".into() } else { text(qp.state) },
             number(qp.sent_packets),
             number(qp.received_packets),
             small(qp.pid),
             command,
         ]);
+        table.row(cells);
     }
     let mut lines = table.lines(room);
+    for event in device.qp_events.iter().rev().take(MAX_EVENTS).rev() {
+        lines.extend(labelled("", LABEL, &qp_event(event), room));
+    }
     let more = (busiest.len().saturating_sub(MAX_QPS)) as u64 + device.qps_left_out;
     if more > 0 {
         lines.push(format!("    … and {more} more queue pairs"));

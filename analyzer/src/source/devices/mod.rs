@@ -8,6 +8,7 @@
 //! | this one | the plain values that go into a [`Sample`](crate::sample::Sample) |
 //! | [`psn`] | packets from the PSNs of a queue pair at two moments |
 //! | `port`, `follow`, `ethernet` | one port; its queue pairs; the NIC ports below it |
+//! | [`lives`] | queue pairs on the kernel's control path |
 //! | `tally` | cumulative values from readings that wrap and are reset |
 //! | `watch` | the devices of watched interfaces, read again and again |
 
@@ -15,6 +16,7 @@
 mod ethernet;
 #[cfg(target_os = "linux")]
 mod follow;
+pub mod lives;
 #[cfg(target_os = "linux")]
 mod port;
 pub mod psn;
@@ -37,6 +39,8 @@ pub struct Devices {
     pub settings: Vec<Setting>,
     /// LLDP announcements of the switches, by interface.
     pub neighbours: Vec<(String, Neighbour)>,
+    /// Queue pairs on the kernel's control path; shared by all samples until something changes.
+    pub lives: Arc<lives::Lives>,
 }
 
 /// A port of an RDMA device, and what it counted since the run began.

@@ -98,7 +98,7 @@ impl PortWatch {
         names.filter(|name| Some(name) != self.interface.as_ref()).collect()
     }
 
-    fn driver(&self) -> Option<&str> {
+    pub(super) fn driver(&self) -> Option<&str> {
         self.identity.driver.as_deref()
     }
 

@@ -4,7 +4,9 @@
 //! tests. What cannot be read is left out: nothing here fails.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use super::lives::{Calls, Change, Follower, Lives};
 use super::port::PortWatch;
 use super::{Devices, Setting};
 use crate::doctor::check::{self, Verdict};
@@ -26,6 +28,8 @@ pub struct Watch {
     facts: Option<HostFacts>,
     settings: Vec<Setting>,
     heard: BTreeMap<String, Neighbour>,
+    follower: Follower,
+    lives: Arc<Lives>,
 }
 
 impl Watch {
@@ -142,6 +146,31 @@ impl Watch {
         }
     }
 
+    /// The driver of a watched device.
+    #[must_use]
+    pub fn driver(&self, device: &str) -> Option<String> {
+        self.ports.iter().find(|port| port.device == device)?.driver().map(str::to_owned)
+    }
+
+    /// Takes in what happened on the control path to queue pairs of watched devices.
+    pub fn take_lives(&mut self, changes: Vec<Change>, seen: Result<Calls, String>) {
+        for change in changes {
+            let device = match &change {
+                Change::Is(life) => &life.device,
+                Change::Ended { device, .. } => device,
+                Change::Event(event) => &event.device,
+            };
+            if self.ports.iter().any(|port| port.device == *device) {
+                self.follower.take(change);
+            }
+        }
+        let (seen, unavailable) = match seen {
+            Ok(seen) => (seen, None),
+            Err(why) => (self.lives.calls.clone(), Some(why)),
+        };
+        self.lives = self.follower.sample(&seen, unavailable.as_deref());
+    }
+
     /// Reads and judges the settings of the host, as doctor does.
     pub fn audit(&mut self, root: &HostRoot, kernel: &dyn Ask) {
         if self.ports.is_empty() {
@@ -210,6 +239,7 @@ impl Watch {
             ports: self.ports.iter().map(PortWatch::sample).collect(),
             settings: self.settings.clone(),
             neighbours: self.heard.iter().map(|(name, heard)| (name.clone(), heard.clone())).collect(),
+            lives: Arc::clone(&self.lives),
         }
     }
 }

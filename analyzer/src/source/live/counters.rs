@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::qp_probes::QpProbes;
 use crate::host::ask::Host;
 use crate::host::clock::{WallClock, monotonic_ns};
 use crate::host::listen::LldpSocket;
@@ -31,6 +32,9 @@ const QP_LONGEST: Duration = Duration::from_secs(5);
 const ADDRESSES_STAY: Duration = Duration::from_secs(30);
 /// Frames of one interface taken at a time: a switch sends one every 30 seconds.
 const LLDP_FRAMES: usize = 16;
+/// Between two readings of the records of queue pairs: their ring buffer holds some 1,300, and a thousand
+/// queue pairs made and ended in a second are six thousand.
+const LIVES_PAUSE: Duration = Duration::from_millis(50);
 
 /// The latest readings.
 #[derive(Clone, Debug, Default)]
@@ -91,6 +95,7 @@ impl Reader {
             known: Arc::clone(&known),
             qps_due: Instant::now(),
             addresses: None,
+            probes: None,
         };
         let interval = interval.max(SHORTEST);
         let read = move || work.run(interval, &stopped);
@@ -125,11 +130,15 @@ struct Work {
     known: Arc<Mutex<Known>>,
     qps_due: Instant,
     addresses: Option<(Instant, qp::Addresses)>,
+    /// `None` before the start; then probes, or the reason for having none.
+    probes: Option<Result<QpProbes, String>>,
 }
 
 impl Work {
     fn run(mut self, interval: Duration, stopped: &Receiver<()>) {
         self.counters();
+        // Before queue pairs are listed: that query tells the settings of those that are there already.
+        self.lives();
         self.publish(None);
         if let Ok(root) = self.host.root() {
             self.watch.audit(&root, self.host.ask());
@@ -139,7 +148,7 @@ impl Work {
             self.listen();
             let owners = self.queue_pairs();
             self.publish(owners);
-            if stopped.recv_timeout(SHORTEST) != Err(RecvTimeoutError::Timeout) {
+            if self.rest(&stopped) {
                 break;
             }
             if Instant::now() >= counters_due {
@@ -149,7 +158,45 @@ impl Work {
         }
         // As late as the figures of packets, which stand still by now.
         self.counters();
+        self.lives();
         self.publish(None);
+    }
+
+    /// Waits for the next reading and empties the ring buffer meanwhile. True when it is time to end.
+    fn rest(&mut self, stopped: &Receiver<()>) -> bool {
+        let until = Instant::now() + SHORTEST;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let pause = if matches!(self.probes, Some(Ok(_))) { left.min(LIVES_PAUSE) } else { left };
+            if stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
+                return true;
+            }
+            self.lives();
+            if Instant::now() >= until {
+                return false;
+            }
+        }
+    }
+
+    /// Reads what happened to queue pairs on the kernel's control path.
+    fn lives(&mut self) {
+        if self.watch.is_empty() || !self.host.is_running() {
+            return;
+        }
+        let Ok(root) = self.host.root() else { return };
+        // Probes in a module that was loaded again are dead.
+        let stale = matches!(&self.probes, Some(Ok(probes)) if probes.is_stale(&root));
+        if stale || self.probes.is_none() {
+            self.probes = Some(QpProbes::start(&root).map_err(|error| format!("{error:#}")));
+        }
+        match &mut self.probes {
+            Some(Ok(probes)) => {
+                let changes = probes.read(&|device| self.watch.driver(device));
+                self.watch.take_lives(changes, Ok(probes.calls()));
+            }
+            Some(Err(why)) => self.watch.take_lives(Vec::new(), Err(why.clone())),
+            None => {}
+        }
     }
 
     fn counters(&mut self) {

@@ -26,6 +26,7 @@ mod latency;
 pub mod load;
 pub mod loss;
 pub mod pairing;
+mod qp_probes;
 mod setup;
 mod slots;
 mod source;

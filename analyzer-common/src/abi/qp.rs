@@ -1,0 +1,121 @@
+//! Records of the programs that follow queue pairs through the kernel's control path.
+//!
+//! The programs copy the kernel's structures whole: their layout is known to user space alone, which reads
+//! it from BTF.
+
+/// Bytes copied of `struct ib_qp`, whose length differs between kernels (296 in 6.1).
+pub const QP_BYTES: usize = 384;
+/// Bytes copied of `struct ib_qp_attr` (216 in 6.1).
+pub const ATTR_BYTES: usize = 256;
+/// `IB_DEVICE_NAME_MAX`.
+pub const DEVICE_NAME: usize = 64;
+/// Length of a process name (`TASK_COMM_LEN`).
+pub const COMM: usize = 16;
+
+/// Ring buffer of [`QpRecord`].
+pub const QP_RECORDS: &str = "QP_RECORDS";
+/// Per-CPU array of counts, indexed by the constants of [`count`].
+pub const QP_COUNTS: &str = "QP_COUNTS";
+
+/// Indices into [`QP_COUNTS`].
+pub mod count {
+    /// Calls that were entered.
+    pub const ENTERED: u32 = 0;
+    /// Calls whose return was seen. A kretprobe misses returns silently when more calls sleep at once than
+    /// it has places for.
+    pub const RETURNED: u32 = 1;
+    /// Records that found the ring buffer full.
+    pub const DROPPED: u32 = 2;
+    /// Calls for whose arguments the table had no room.
+    pub const FORGOTTEN: u32 = 3;
+    /// Number of counts.
+    pub const COUNTS: u32 = 4;
+}
+
+/// Subjects of a record.
+pub mod kind {
+    /// A queue pair was made (`ib_create_qp_user`, `ib_create_qp_kernel`).
+    pub const CREATED: u8 = 1;
+    /// A queue pair was modified, or that failed (`ib_modify_qp_with_udata`, `ib_modify_qp`).
+    pub const MODIFIED: u8 = 2;
+    /// A queue pair is about to go (`ib_destroy_qp_user`).
+    pub const DESTROYED: u8 = 3;
+    /// The attributes of a queue pair as its device reports them (`ib_query_qp`), asked for by rocescope.
+    pub const QUERIED: u8 = 4;
+    /// An asynchronous event of a queue pair (`ib_uverbs_qp_event_handler`).
+    pub const EVENT: u8 = 5;
+    /// An event of a port or device (`ib_dispatch_event`).
+    pub const DEVICE_EVENT: u8 = 6;
+}
+
+/// One call or event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct QpRecord {
+    /// Kernel's monotonic clock at the end of the call.
+    pub time_ns: u64,
+    /// Duration of the call; 0 for those that are recorded as they begin.
+    pub duration_ns: u64,
+    /// Address of the `struct ib_qp`, which the kernel uses again as soon as it is free.
+    pub qp: u64,
+    /// Control group (v2) of the calling process.
+    pub cgroup: u64,
+    /// Calling process, in the initial PID namespace.
+    pub pid: u32,
+    /// Attributes that were given (`enum ib_qp_attr_mask`).
+    pub mask: u32,
+    /// What the call returned: 0, or a negative errno.
+    pub result: i32,
+    /// `enum ib_event_type`.
+    pub event: u32,
+    /// One of [`kind`].
+    pub kind: u8,
+    /// 1 when `sgid` was read.
+    pub has_sgid: u8,
+    /// Valid bytes of `qp_bytes`.
+    pub qp_len: u16,
+    /// Valid bytes of `attr_bytes`.
+    pub attr_len: u16,
+    /// Always 0.
+    pub pad: u16,
+    /// Name of the calling thread.
+    pub comm: [u8; COMM],
+    /// Name of the device.
+    pub device: [u8; DEVICE_NAME],
+    /// The GID that the queue pair sends from.
+    pub sgid: [u8; 16],
+    /// Start of the `struct ib_qp`.
+    pub qp_bytes: [u8; QP_BYTES],
+    /// Start of the `struct ib_qp_attr`. For an event of a port, the number of the port.
+    pub attr_bytes: [u8; ATTR_BYTES],
+}
+
+const _: () =
+    assert!(core::mem::size_of::<QpRecord>() == 56 + COMM + DEVICE_NAME + 16 + QP_BYTES + ATTR_BYTES);
+
+/// Layout of the running kernel, as far as the programs have to know it. Unit: bytes.
+/// Each is a global of the programs, by the name beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpLayout {
+    /// Length of `struct ib_qp`, at most [`QP_BYTES`].
+    pub qp_size: u32,
+    /// Length of `struct ib_qp_attr`, at most [`ATTR_BYTES`].
+    pub attr_size: u32,
+    /// `ib_qp.device`.
+    pub qp_device: u32,
+    /// `ib_device.name`.
+    pub device_name: u32,
+    /// `ib_qp.av_sgid_attr`, or [`ABSENT`].
+    pub qp_sgid: u32,
+    /// `ib_gid_attr.gid`.
+    pub gid: u32,
+    /// `ib_event.device`.
+    pub event_device: u32,
+    /// `ib_event.element`.
+    pub event_element: u32,
+    /// `ib_event.event`.
+    pub event_type: u32,
+}
+
+/// The offset of a field that the kernel does not have.
+pub const ABSENT: u32 = u32::MAX;

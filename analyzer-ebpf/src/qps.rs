@@ -1,0 +1,274 @@
+//! Programs that follow queue pairs through the kernel's control path: kprobes of the verbs that make,
+//! modify and end them, and of the events that devices report.
+//!
+//! They run for control verbs only, never for a packet or a work request. A call is recorded when it
+//! returns, because addresses are resolved in between; its arguments wait in `CALLS` until then. The
+//! programs know as much of the kernel's layout as user space tells them and copy the rest whole.
+#![no_std]
+#![no_main]
+#![expect(unsafe_code, reason = "kernel memory is read through pointers that the helpers check")]
+
+use aya_ebpf::Global;
+use aya_ebpf::btf_maps::{HashMap, PerCpuArray, RingBuf};
+use aya_ebpf::helpers::generated::{
+    bpf_get_current_cgroup_id, bpf_ktime_get_ns, bpf_probe_read_kernel as read_kernel,
+};
+use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_probe_read_kernel};
+use aya_ebpf::macros::{btf_map, kprobe, kretprobe};
+use aya_ebpf::programs::{ProbeContext, RetProbeContext};
+use rocescope_common::abi::qp::{ABSENT, ATTR_BYTES, COMM, DEVICE_NAME, QP_BYTES, QpRecord, count, kind};
+
+const RECORDS_BYTES: usize = 1 << 20;
+/// Calls that sleep at once.
+const CALLS_MAX: usize = 4_096;
+
+#[btf_map]
+static QP_RECORDS: RingBuf<QpRecord, RECORDS_BYTES> = RingBuf::new();
+
+#[btf_map]
+static QP_COUNTS: PerCpuArray<u64, { count::COUNTS as usize }> = PerCpuArray::new();
+
+/// Arguments of the calls that have not returned, by thread: a thread is in one verb at a time.
+#[btf_map]
+static CALLS: HashMap<u64, Call, CALLS_MAX> = HashMap::new();
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Call {
+    qp: u64,
+    attr: u64,
+    time_ns: u64,
+    mask: u32,
+    /// Depth: `ib_modify_qp` may be called inside another verb; the outer call is recorded.
+    kind: u32,
+}
+
+/// See [`rocescope_common::abi::qp::QpLayout`], also for the others.
+#[unsafe(no_mangle)]
+static QP_SIZE: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+static ATTR_SIZE: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+static QP_DEVICE: Global<u32> = Global::new(ABSENT);
+#[unsafe(no_mangle)]
+static DEVICE_NAME_AT: Global<u32> = Global::new(ABSENT);
+#[unsafe(no_mangle)]
+static QP_SGID: Global<u32> = Global::new(ABSENT);
+#[unsafe(no_mangle)]
+static GID_AT: Global<u32> = Global::new(ABSENT);
+#[unsafe(no_mangle)]
+static EVENT_DEVICE: Global<u32> = Global::new(ABSENT);
+#[unsafe(no_mangle)]
+static EVENT_ELEMENT: Global<u32> = Global::new(ABSENT);
+#[unsafe(no_mangle)]
+static EVENT_TYPE: Global<u32> = Global::new(ABSENT);
+/// The process whose queries are recorded: rocescope's own.
+#[unsafe(no_mangle)]
+static OWN_PID: Global<u32> = Global::new(0);
+
+/// A queue pair is made.
+#[kretprobe]
+pub fn rocescope_qp_created(ctx: RetProbeContext) -> u32 {
+    let qp: u64 = ctx.ret();
+    add(count::ENTERED);
+    add(count::RETURNED);
+    // An error is the last page of addresses (`IS_ERR` of linux/err.h).
+    let failed = qp > u64::MAX - 4_096;
+    let call = Call { qp: if failed { 0 } else { qp }, attr: 0, time_ns: 0, mask: 0, kind: 0 };
+    record(kind::CREATED, &call, if failed { qp as i32 } else { 0 }, 0);
+    0
+}
+
+/// A queue pair is about to be modified.
+#[kprobe]
+pub fn rocescope_qp_modify(ctx: ProbeContext) -> u32 {
+    enter(&ctx, u32::from(kind::MODIFIED));
+    0
+}
+
+/// A queue pair was modified.
+#[kretprobe]
+pub fn rocescope_qp_modified(ctx: RetProbeContext) -> u32 {
+    leave(&ctx, kind::MODIFIED);
+    0
+}
+
+/// A queue pair is about to be queried.
+#[kprobe]
+pub fn rocescope_qp_query(ctx: ProbeContext) -> u32 {
+    if (bpf_get_current_pid_tgid() >> 32) as u32 == OWN_PID.load() {
+        enter(&ctx, u32::from(kind::QUERIED));
+    }
+    0
+}
+
+/// A queue pair was queried.
+#[kretprobe]
+pub fn rocescope_qp_queried(ctx: RetProbeContext) -> u32 {
+    if (bpf_get_current_pid_tgid() >> 32) as u32 == OWN_PID.load() {
+        leave(&ctx, kind::QUERIED);
+    }
+    0
+}
+
+/// A queue pair is about to go.
+#[kprobe]
+pub fn rocescope_qp_destroyed(ctx: ProbeContext) -> u32 {
+    let Some(qp) = ctx.arg::<u64>(0) else { return 0 };
+    add(count::ENTERED);
+    add(count::RETURNED);
+    record(kind::DESTROYED, &Call { qp, attr: 0, time_ns: 0, mask: 0, kind: 0 }, 0, 0);
+    0
+}
+
+/// An asynchronous event of a queue pair.
+#[kprobe]
+pub fn rocescope_qp_event(ctx: ProbeContext) -> u32 {
+    event(&ctx, kind::EVENT);
+    0
+}
+
+/// An event of a port or device.
+#[kprobe]
+pub fn rocescope_device_event(ctx: ProbeContext) -> u32 {
+    event(&ctx, kind::DEVICE_EVENT);
+    0
+}
+
+#[inline(always)]
+fn enter(ctx: &ProbeContext, kind: u32) {
+    let (Some(qp), Some(attr), Some(mask)) = (ctx.arg::<u64>(0), ctx.arg::<u64>(1), ctx.arg::<u32>(2)) else {
+        return;
+    };
+    // SAFETY: takes nothing and reads the clock.
+    let time_ns = unsafe { bpf_ktime_get_ns() };
+    add(count::ENTERED);
+    let thread = bpf_get_current_pid_tgid();
+    if CALLS.insert(&thread, &Call { qp, attr, time_ns, mask, kind }, 0).is_err() {
+        add(count::FORGOTTEN);
+    }
+}
+
+#[inline(always)]
+fn leave(ctx: &RetProbeContext, kind: u8) {
+    let thread = bpf_get_current_pid_tgid();
+    // SAFETY: the entry belongs to this thread alone.
+    let Some(call) = (unsafe { CALLS.get(&thread) }).copied() else { return };
+    // An inner verb has already ended, or this is the return of one.
+    if call.kind != u32::from(kind) {
+        return;
+    }
+    let _gone = CALLS.remove(&thread);
+    add(count::RETURNED);
+    record(kind, &call, ctx.ret(), 0);
+}
+
+/// An event names its queue pair, or its port, in the same place.
+#[inline(always)]
+fn event(ctx: &ProbeContext, kind: u8) {
+    let Some(event) = ctx.arg::<u64>(0) else { return };
+    let (of_device, of_element, of_type) = (EVENT_DEVICE.load(), EVENT_ELEMENT.load(), EVENT_TYPE.load());
+    if of_device == ABSENT || of_element == ABSENT || of_type == ABSENT {
+        return;
+    }
+    let element = pointer(event, of_element);
+    let number = pointer(event, of_type) as u32;
+    let (qp, attr) = if kind == kind::EVENT { (element, 0) } else { (0, pointer(event, of_device)) };
+    // The port lies in the lower half of the element.
+    let call = Call { qp, attr, time_ns: 0, mask: element as u32, kind: 0 };
+    record(kind, &call, 0, number);
+}
+
+/// Eight bytes at an address of the kernel; 0 when it cannot be read.
+#[inline(always)]
+fn pointer(base: u64, offset: u32) -> u64 {
+    let at = base.wrapping_add(u64::from(offset)) as *const u64;
+    // SAFETY: the helper checks the address.
+    unsafe { bpf_probe_read_kernel(at) }.unwrap_or(0)
+}
+
+#[inline(always)]
+fn record(kind: u8, call: &Call, result: i32, event: u32) {
+    let Some(mut entry) = QP_RECORDS.reserve(0) else {
+        add(count::DROPPED);
+        return;
+    };
+    let record = entry.as_mut_ptr();
+    // SAFETY: the entry has room for a record, and every field is written before it is submitted.
+    unsafe {
+        let now = bpf_ktime_get_ns();
+        (*record).time_ns = now;
+        (*record).duration_ns = if call.time_ns == 0 { 0 } else { now.wrapping_sub(call.time_ns) };
+        (*record).qp = call.qp;
+        (*record).cgroup = bpf_get_current_cgroup_id();
+        (*record).pid = (bpf_get_current_pid_tgid() >> 32) as u32;
+        (*record).mask = call.mask;
+        (*record).result = result;
+        (*record).event = event;
+        (*record).kind = kind;
+        (*record).pad = 0;
+        (*record).comm = bpf_get_current_comm().unwrap_or([0; COMM]);
+        let device = if kind == kind::DEVICE_EVENT { call.attr } else { of(call.qp, QP_DEVICE.load()) };
+        let name = (&raw mut (*record).device).cast::<u8>();
+        copy(name, DEVICE_NAME as u32, DEVICE_NAME, device, DEVICE_NAME_AT.load());
+        let sgid = of(call.qp, QP_SGID.load());
+        (*record).has_sgid =
+            u8::from(copy((&raw mut (*record).sgid).cast(), 16, 16, sgid, GID_AT.load()) > 0);
+        let bytes = (&raw mut (*record).qp_bytes).cast::<u8>();
+        (*record).qp_len = copy(bytes, QP_SIZE.load(), QP_BYTES, call.qp, 0) as u16;
+        let attr = if kind == kind::DEVICE_EVENT { 0 } else { call.attr };
+        let bytes = (&raw mut (*record).attr_bytes).cast::<u8>();
+        (*record).attr_len = copy(bytes, ATTR_SIZE.load(), ATTR_BYTES, attr, 0) as u16;
+    }
+    entry.submit(0);
+}
+
+/// The pointer in a field; 0 when there is none.
+#[inline(always)]
+fn of(base: u64, offset: u32) -> u64 {
+    if base == 0 || offset == ABSENT { 0 } else { pointer(base, offset) }
+}
+
+/// Copies `len` bytes, at most `room`, of what lies at `offset` from `base`. Gives the number of bytes
+/// copied. Bytes that are not copied stay undefined and are no part of the record's valid bytes.
+///
+/// # Safety
+/// `to` points to `room` bytes.
+#[inline(always)]
+unsafe fn copy(to: *mut u8, len: u32, room: usize, base: u64, offset: u32) -> u32 {
+    let len = if len as usize > room { room as u32 } else { len };
+    if base == 0 || offset == ABSENT || len == 0 {
+        // SAFETY: promised by the caller; a name that was not read is empty.
+        unsafe { to.write(0) };
+        return 0;
+    }
+    let from = base.wrapping_add(u64::from(offset)) as *const core::ffi::c_void;
+    // SAFETY: the helper checks the source, and `len` is at most `room`.
+    let failed = unsafe { read_kernel(to.cast(), len, from) };
+    if failed == 0 {
+        len
+    } else {
+        // SAFETY: as above.
+        unsafe { to.write(0) };
+        0
+    }
+}
+
+#[inline(always)]
+fn add(index: u32) {
+    if let Some(count) = QP_COUNTS.get_ptr_mut(index) {
+        // SAFETY: a value of this CPU; a kprobe does not interrupt another on it.
+        unsafe { *count += 1 };
+    }
+}
+
+/// Unreachable: the verifier rejects a program that could panic.
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}
+
+/// Required by GPL-only helpers.
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

@@ -1,0 +1,169 @@
+//! Queue pairs that could not be set up, from the kernel's control path.
+
+use super::title::title;
+use super::{Commands, End, Entry, Episode, Family, Input, Place, Raise, Unit, label};
+use crate::analysis::{Device, DeviceQpEvent};
+use crate::findings::{Finding, Severity};
+use crate::util::units::{self, plural};
+
+/// This family.
+pub(super) const FAMILY: Family = Family {
+    entries: &[SETUP_FAILED],
+    limits: &[],
+    evidence: &[
+        label("failures", "failed verbs", Unit::Count),
+        label("verb", "verb", Unit::Text),
+        label("error", "error", Unit::Text),
+        label("process", "process", Unit::Text),
+        label("longest_call_ns", "longest failed call", Unit::Nanoseconds),
+    ],
+    check,
+};
+
+const SETUP_FAILED: Entry = Entry {
+    id: "qp.setup_failed",
+    rank: 85,
+    title: "Queue pair set-up failed",
+    meaning: "The kernel refused to connect a queue pair: the job does not start, or goes on without this connection. The application often reports no more than that it failed.",
+    computed: "From devices[].qp_events: a modify to INIT, RTR or RTS that returned an error, or a creation for which there was no memory or no room. A warning from the first on.",
+    advice: "ETIMEDOUT (110) on the way to RTR: the peer's address was not resolved to a MAC address; check the route, the neighbour entry and the VLAN of the interface. EINVAL (22): the two sides \
+             disagree about GID index, MTU or attributes; compare NCCL_IB_GID_INDEX with the GID table. ENOMEM (12) and ENOSPC (28): limits of locked memory (ulimit -l) or of the device's queue pairs.",
+    caveat: "The errors are those that the kernel returned to the caller. Libraries that try one setting after another fail on purpose at first.",
+    ..Entry::EMPTY
+};
+
+/// Failed calls of one device with the same verb and error.
+struct Failures<'a> {
+    device: &'a Device,
+    errno: i32,
+    events: Vec<&'a DeviceQpEvent>,
+}
+
+pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let mut kinds: Vec<Failures<'_>> = Vec::new();
+    for device in &input.facts.devices {
+        for event in &device.qp_events {
+            let Some(errno) = event.errno.filter(|errno| matters(&event.event, *errno)) else { continue };
+            let same = |known: &&mut Failures<'_>| {
+                known.errno == errno
+                    && known.device.name == device.name
+                    && known.events.first().is_some_and(|first| first.event == event.event)
+            };
+            match kinds.iter_mut().find(same) {
+                Some(known) => known.events.push(event),
+                None => kinds.push(Failures { device, errno, events: vec![event] }),
+            }
+        }
+    }
+    for failures in &kinds {
+        raise(input, failures, found);
+    }
+}
+
+/// True for a verb without which there is no connection. Applications try out what a device can do by creating
+/// queue pairs, so that only a lack of resources counts there.
+fn matters(verb: &str, errno: i32) -> bool {
+    match verb {
+        "modify to INIT" | "modify to RTR" | "modify to RTS" => true,
+        "create" => matches!(errno, libc::ENOMEM | libc::ENOSPC | libc::EAGAIN),
+        _ => false,
+    }
+}
+
+fn raise(input: &Input<'_>, failures: &Failures<'_>, found: &mut Vec<Finding>) {
+    let Failures { device, errno, events } = failures;
+    let (Some(first), Some(last)) = (events.first(), events.last()) else { return };
+    let error = std::io::Error::from_raw_os_error(*errno).to_string();
+    let to = last.dst.map_or_else(String::new, |dst| format!(" towards {dst}"));
+    let count = events.len() as u64;
+    let diagnosis = format!("{} failed {} on {}", last.event, plural(count, "time"), device.name);
+    let interface = device.interface.as_deref().unwrap_or("");
+    let here = Commands::on(input, interface);
+    let responder = last.dst.map(|addr| End { addr, qpn: None, pid: None, comm: None, pod: None });
+    let requester =
+        last.src.map(|addr| End { addr, qpn: last.lqpn, pid: last.pid, comm: last.comm.clone(), pod: None });
+    let process = last.comm.clone().zip(last.pid).map(|(comm, pid)| format!("{comm} ({pid})"));
+    let longest = events.iter().filter_map(|event| event.duration_ns).max();
+    let mut raise =
+        Raise::new(&SETUP_FAILED, Severity::Warning, title(diagnosis, [to, format!(": {error}")]))
+            .evidence("failures", count)
+            .evidence("verb", last.event.as_str())
+            .evidence("error", error.as_str())
+            .evidence("longest_call_ns", longest)
+            .place(Place::link(input, interface, None))
+            .evidence("process", process)
+            .ends(requester, responder)
+            .episodes(vec![Episode { first_ns: first.time_ns, last_ns: last.time_ns, peak: None }]);
+    if let (libc::ETIMEDOUT, Some(dst)) = (*errno, last.dst) {
+        raise = raise.step(format!("Check that {dst} is reachable from {interface}."), here.ping(dst));
+    }
+    if let Some(longest) = longest {
+        raise = raise.step(
+            format!(
+                "Compare the time of the failed call ({}) with the application's own timeouts.",
+                units::duration(longest)
+            ),
+            None,
+        );
+    }
+    raise
+        .step("Compare the GID index in use with the GID table of the device.", here.doctor())
+        .step("List the queue pairs of the device and their states.", here.queue_pairs())
+        .into(found);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::analysis::{Options, fixtures};
+    use crate::findings::Severity;
+    use crate::findings::tests::{found, severity};
+    use crate::sample::Sample;
+    use crate::source::devices::lives::{Lives, QpEvent};
+    use crate::source::devices::{Devices, PortSample};
+
+    fn failed(calls: &[(&str, i32)]) -> Sample {
+        let mut sample = fixtures::sample(vec![fixtures::link("eth0", None)], Vec::new());
+        let events = calls.iter().map(|(what, errno)| QpEvent {
+            time_ns: fixtures::START,
+            device: "mlx5_0".into(),
+            lqpn: Some(17),
+            what: (*what).to_owned(),
+            errno: Some(*errno),
+            duration_ns: Some(1_020_000_000),
+            pid: Some(4_711),
+            comm: Some("train".into()),
+            dst: "10.0.0.2".parse().ok(),
+            ..QpEvent::default()
+        });
+        let lives = Lives { events: events.collect(), ..Lives::default() };
+        let port = PortSample { device: "mlx5_0".into(), port: 1, ..PortSample::default() };
+        sample.devices =
+            Arc::new(Devices { ports: vec![port], lives: Arc::new(lives), ..Devices::default() });
+        sample
+    }
+
+    #[test]
+    fn verbs_without_which_there_is_no_connection_are_found() {
+        for (calls, expected) in [
+            (&[("modify to RTR", 110)][..], Some(Severity::Warning)),
+            (&[("create", 12)], Some(Severity::Warning)),
+            // A library that tries what a device can do, and one that tidies up.
+            (&[("create", 95), ("create", 22)], None),
+            (&[("modify to ERR", 22)], None),
+            (&[], None),
+        ] {
+            assert_eq!(severity(&failed(calls), "qp.setup_failed"), expected, "{calls:?}");
+        }
+        let calls = [("modify to RTR", 110), ("modify to RTR", 110), ("modify to RTR", 22)];
+        let all = found(&failed(&calls), &Options::default());
+        let titles: Vec<&str> =
+            all.iter().filter(|one| one.id == "qp.setup_failed").map(|one| one.title.as_str()).collect();
+        assert_eq!(titles.len(), 2, "one for each error: {titles:?}");
+        assert!(
+            titles.iter().any(|title| title.starts_with("modify to RTR failed 2 times on mlx5_0")),
+            "{titles:?}"
+        );
+    }
+}

@@ -1,0 +1,332 @@
+//! Lives of queue pairs, as the kernel's control path shows them: creation, settings, failed verbs, events,
+//! end. Covers queue pairs whose packets bypass the kernel.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+/// Queue pairs that ended and are kept for the report.
+const MOST_ENDED: usize = 4_096;
+/// Queue pairs that are followed.
+const MOST_ALIVE: usize = 65_536;
+/// Events that are kept.
+const MOST_EVENTS: usize = 4_096;
+
+/// A queue pair on the control path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QpLife {
+    /// RDMA device.
+    pub device: String,
+    /// Number.
+    pub lqpn: u32,
+    /// Port, from 1; `None` when not chosen yet.
+    pub port: Option<u32>,
+    /// Transport: `RC`, `UC`, `UD` …
+    pub kind: Option<&'static str>,
+    /// State: `RTS`, `ERR` …
+    pub state: Option<&'static str>,
+    /// Process that made it; `None` for one made before the run.
+    pub pid: Option<u32>,
+    /// Name of the thread that made it.
+    pub comm: Option<String>,
+    /// Address that it sends from.
+    pub src: Option<IpAddr>,
+    /// Address of its peer.
+    pub dst: Option<IpAddr>,
+    /// Number of the queue pair at the other end.
+    pub rqpn: Option<u32>,
+    /// UDP source port of its packets; `None` where the driver leaves it to the firmware.
+    pub udp_port: Option<u16>,
+    /// Traffic class: DSCP in the upper six bits.
+    pub traffic_class: Option<u8>,
+    /// Unit: bytes.
+    pub path_mtu: Option<u32>,
+    /// Exponent of the transport timeout: 4.096 µs · 2^timeout; 0 for never.
+    pub timeout: Option<u8>,
+    /// Retries after a timeout or a sequence error.
+    pub retry_cnt: Option<u8>,
+    /// Retries after an RNR NAK; 7 for ever.
+    pub rnr_retry: Option<u8>,
+    /// Unix time of its creation; `None` for one made before the run.
+    pub created_ns: Option<u64>,
+    /// Unix time of its end.
+    pub ended_ns: Option<u64>,
+}
+
+/// An event of a queue pair or port, or a verb that failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QpEvent {
+    /// Unix time.
+    pub time_ns: u64,
+    /// RDMA device.
+    pub device: String,
+    /// Port of an event of a port.
+    pub port: Option<u32>,
+    /// Queue pair; `None` for an event of a port, and for a queue pair that was not made.
+    pub lqpn: Option<u32>,
+    /// The verb that failed (`create`, `modify to RTR` …), or the event (`QP_FATAL` …).
+    pub what: String,
+    /// Error number of a verb that failed.
+    pub errno: Option<i32>,
+    /// Duration of a verb that failed.
+    pub duration_ns: Option<u64>,
+    /// Process that called the verb.
+    pub pid: Option<u32>,
+    /// Its name.
+    pub comm: Option<String>,
+    /// Address that the queue pair sends from.
+    pub src: Option<IpAddr>,
+    /// The peer that the queue pair was to reach.
+    pub dst: Option<IpAddr>,
+}
+
+/// Calls seen and missed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// Verbs that were entered.
+    pub entered: u64,
+    /// Verbs whose result was not seen: the kernel keeps few places for returns of calls that sleep.
+    pub missed_returns: u64,
+    /// Records lost because user space was late.
+    pub dropped: u64,
+    /// Probes that could not be attached, each with the reason.
+    pub absent: Vec<(String, String)>,
+}
+
+/// Everything known from the control path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lives {
+    /// Queue pairs that exist, and those that ended last.
+    pub qps: Vec<QpLife>,
+    /// The latest events, the oldest first.
+    pub events: Vec<QpEvent>,
+    /// Events that there was no room to keep.
+    pub events_left_out: u64,
+    /// Queue pairs that there was no room to follow or keep.
+    pub qps_left_out: u64,
+    /// Reason for which nothing can be followed; `None` when probes are attached.
+    pub unavailable: Option<String>,
+    /// Calls seen and missed.
+    pub calls: Calls,
+}
+
+/// A change on the control path, in terms of the report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The queue pair is as given: made, modified or queried. `None` fields stay as they were.
+    Is(QpLife),
+    /// It ended, at this Unix time.
+    Ended {
+        /// RDMA device.
+        device: String,
+        /// Number.
+        lqpn: u32,
+        /// Unix time.
+        time_ns: u64,
+    },
+    /// Something happened.
+    Event(QpEvent),
+}
+
+/// Follows queue pairs from change to change.
+#[derive(Debug, Default)]
+pub struct Follower {
+    alive: HashMap<(String, u32), QpLife>,
+    ended: VecDeque<QpLife>,
+    events: VecDeque<QpEvent>,
+    events_left_out: u64,
+    qps_left_out: u64,
+    changed: bool,
+    sampled: Arc<Lives>,
+}
+
+impl Follower {
+    /// Takes in one change.
+    pub fn take(&mut self, change: Change) {
+        self.changed = true;
+        match change {
+            Change::Is(new) => {
+                let key = (new.device.clone(), new.lqpn);
+                if new.created_ns.is_some()
+                    && let Some(before) = self.alive.remove(&key)
+                {
+                    // Its end was missed: the number is in use again.
+                    self.end(before);
+                }
+                if self.alive.len() >= MOST_ALIVE && !self.alive.contains_key(&key) {
+                    self.qps_left_out += 1;
+                    return;
+                }
+                self.alive.entry(key).or_default().update(new);
+            }
+            Change::Ended { device, lqpn, time_ns } => {
+                let known = self.alive.remove(&(device.clone(), lqpn));
+                let mut life = known.unwrap_or(QpLife { device, lqpn, ..QpLife::default() });
+                life.ended_ns = Some(time_ns);
+                self.end(life);
+            }
+            Change::Event(mut event) => {
+                if let Some(life) = event.lqpn.and_then(|lqpn| self.alive.get(&(event.device.clone(), lqpn)))
+                {
+                    (event.src, event.dst) = (event.src.or(life.src), event.dst.or(life.dst));
+                    event.pid = event.pid.or(life.pid);
+                    event.comm = event.comm.or_else(|| life.comm.clone());
+                }
+                if self.events.len() >= MOST_EVENTS {
+                    self.events.pop_front();
+                    self.events_left_out += 1;
+                }
+                self.events.push_back(event);
+            }
+        }
+    }
+
+    fn end(&mut self, life: QpLife) {
+        if self.ended.len() >= MOST_ENDED {
+            self.ended.pop_front();
+            self.qps_left_out += 1;
+        }
+        self.ended.push_back(life);
+    }
+
+    /// Everything known by now; the same shared copy while nothing changes.
+    pub fn sample(&mut self, calls: &Calls, unavailable: Option<&str>) -> Arc<Lives> {
+        let same = self.sampled.calls == *calls && self.sampled.unavailable.as_deref() == unavailable;
+        if self.changed || !same {
+            let mut qps: Vec<QpLife> = self.ended.iter().chain(self.alive.values()).cloned().collect();
+            qps.sort_by(|a, b| (&a.device, a.lqpn, a.created_ns).cmp(&(&b.device, b.lqpn, b.created_ns)));
+            self.sampled = Arc::new(Lives {
+                qps,
+                events: self.events.iter().cloned().collect(),
+                events_left_out: self.events_left_out,
+                qps_left_out: self.qps_left_out,
+                unavailable: unavailable.map(str::to_owned),
+                calls: calls.clone(),
+            });
+            self.changed = false;
+        }
+        Arc::clone(&self.sampled)
+    }
+}
+
+impl QpLife {
+    /// Takes over what `new` knows.
+    fn update(&mut self, new: Self) {
+        fn set<T>(known: &mut Option<T>, new: Option<T>) {
+            if new.is_some() {
+                *known = new;
+            }
+        }
+        (self.device, self.lqpn) = (new.device, new.lqpn);
+        set(&mut self.port, new.port);
+        set(&mut self.kind, new.kind);
+        set(&mut self.state, new.state);
+        // The process that made it stays the owner, whoever modifies or queries it.
+        self.pid = self.pid.or(new.pid);
+        self.comm = self.comm.take().or(new.comm);
+        set(&mut self.src, new.src);
+        set(&mut self.dst, new.dst);
+        set(&mut self.rqpn, new.rqpn);
+        set(&mut self.udp_port, new.udp_port);
+        set(&mut self.traffic_class, new.traffic_class);
+        set(&mut self.path_mtu, new.path_mtu);
+        set(&mut self.timeout, new.timeout);
+        set(&mut self.retry_cnt, new.retry_cnt);
+        set(&mut self.rnr_retry, new.rnr_retry);
+        set(&mut self.created_ns, new.created_ns);
+    }
+}
+
+/// The UDP source port of a queue pair (`rdma_get_udp_sport` of rdma/ib_verbs.h), for drivers that use it.
+#[must_use]
+pub fn udp_source_port(driver: &str, flow_label: u32, lqpn: u32, rqpn: u32) -> Option<u16> {
+    const USERS: [&str; 8] =
+        ["mlx5_ib", "irdma", "hns_roce", "hns_roce_hw_v2", "erdma", "mana_ib", "mana", "rxe"];
+    if !USERS.contains(&driver) {
+        return None;
+    }
+    let label = if flow_label == 0 {
+        // `rdma_calc_flow_label`.
+        let mut value = u64::from(lqpn) * u64::from(rqpn);
+        value ^= value >> 20;
+        value ^= value >> 40;
+        u32::try_from(value & 0xf_ffff).ok()?
+    } else {
+        flow_label
+    };
+    // `rdma_flow_label_to_udp_sport`.
+    let (low, high) = (label & 0x3fff, (label & 0xf_c000) >> 14);
+    u16::try_from(low ^ high | 0xc000).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn life(lqpn: u32) -> QpLife {
+        QpLife { device: "rxe0".into(), lqpn, ..QpLife::default() }
+    }
+
+    fn all(follower: &mut Follower) -> Arc<Lives> {
+        follower.sample(&Calls::default(), None)
+    }
+
+    #[test]
+    fn a_life_is_put_together_from_its_calls() {
+        let mut follower = Follower::default();
+        follower.take(Change::Is(QpLife {
+            created_ns: Some(10),
+            pid: Some(1),
+            state: Some("RESET"),
+            ..life(17)
+        }));
+        follower.take(Change::Is(QpLife { state: Some("RTR"), rqpn: Some(29), pid: Some(2), ..life(17) }));
+        follower.take(Change::Is(QpLife { state: Some("RTS"), timeout: Some(14), ..life(17) }));
+        let event =
+            QpEvent { device: "rxe0".into(), lqpn: Some(17), what: "QP_FATAL".into(), ..QpEvent::default() };
+        follower.take(Change::Event(event));
+        let seen = all(&mut follower);
+        let known = &seen.qps[0];
+        assert_eq!((known.state, known.rqpn, known.timeout), (Some("RTS"), Some(29), Some(14)));
+        assert_eq!((known.pid, known.created_ns, known.ended_ns), (Some(1), Some(10), None));
+        assert_eq!(seen.events[0].pid, Some(1));
+        assert!(Arc::ptr_eq(&seen, &all(&mut follower)));
+
+        follower.take(Change::Ended { device: "rxe0".into(), lqpn: 17, time_ns: 99 });
+        assert_eq!(all(&mut follower).qps[0].ended_ns, Some(99));
+        // The number in use again is another queue pair.
+        follower.take(Change::Is(QpLife { created_ns: Some(120), ..life(17) }));
+        let qps = all(&mut follower).qps.clone();
+        assert_eq!(qps.iter().map(|qp| qp.ended_ns).collect::<Vec<_>>(), [Some(99), None]);
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_counted() {
+        let mut follower = Follower::default();
+        for lqpn in 0..u32::try_from(MOST_ENDED).unwrap() + 3 {
+            follower.take(Change::Ended { device: "rxe0".into(), lqpn, time_ns: 5 });
+        }
+        for _ in 0..MOST_EVENTS + 2 {
+            follower.take(Change::Event(QpEvent::default()));
+        }
+        let seen = all(&mut follower);
+        assert_eq!((seen.qps.len(), seen.qps_left_out), (MOST_ENDED, 3));
+        assert_eq!((seen.events.len(), seen.events_left_out), (MOST_EVENTS, 2));
+    }
+
+    /// Values computed by hand from the kernel's two functions.
+    #[test]
+    fn source_ports_are_those_of_the_kernel() {
+        for (label, lqpn, rqpn, expected) in [
+            (593_445, 17, 29, 0xc000 | (593_445 & 0x3fff) ^ 36),
+            (0, 17, 29, 0xc000 | 493),
+            (0, 0x1000, 0x1000, 0xc000 | (0x10 & 0x3fff)),
+        ] {
+            let port = udp_source_port("rxe", label, lqpn, rqpn).map(u32::from);
+            assert_eq!(port, Some(expected), "{label} {lqpn} {rqpn}");
+        }
+        assert_eq!(udp_source_port("bnxt_re", 1, 2, 3), None);
+    }
+}

@@ -1,0 +1,303 @@
+//! Programs on the kernel's control path of queue pairs: loaded, attached, their records read.
+
+use std::ffi::CStr;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, anyhow};
+use aya::maps::{MapData, PerCpuArray, RingBuf};
+use aya::programs::KProbe;
+use aya::{Ebpf, EbpfLoader};
+use rocescope_common::abi::qp::{QP_COUNTS, QP_RECORDS, QpRecord, count, kind};
+
+use crate::host::btf::Btf;
+use crate::host::clock::WallClock;
+use crate::host::nldev::{kind_name, state_name};
+use crate::host::qp_layout::{Attributes, Layout, address, mask};
+use crate::host::read::HostRoot;
+use crate::source::devices::lives::{Calls, Change, QpEvent, QpLife, udp_source_port};
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-qps"));
+
+/// Programs, and the kernel functions that each goes to: any of them that exist.
+const PROBES: [(&str, &[&str]); 8] = [
+    ("rocescope_qp_created", &["ib_create_qp_user", "ib_create_qp_kernel"]),
+    ("rocescope_qp_modify", &["ib_modify_qp_with_udata", "ib_modify_qp"]),
+    ("rocescope_qp_modified", &["ib_modify_qp_with_udata", "ib_modify_qp"]),
+    ("rocescope_qp_query", &["ib_query_qp"]),
+    ("rocescope_qp_queried", &["ib_query_qp"]),
+    ("rocescope_qp_destroyed", &["ib_destroy_qp_user"]),
+    ("rocescope_qp_event", &["ib_uverbs_qp_event_handler"]),
+    ("rocescope_device_event", &["ib_dispatch_event"]),
+];
+
+/// Records read at a time: the ring buffer holds some 1,300.
+const MOST_RECORDS: usize = 4_096;
+
+/// Attached probes. Dropping them detaches and unloads everything.
+pub(super) struct QpProbes {
+    /// Holds the programs and their links.
+    _ebpf: Ebpf,
+    records: RingBuf<MapData>,
+    counts: PerCpuArray<MapData, u64>,
+    layout: Layout,
+    absent: Vec<(String, String)>,
+    /// Identity of the modules that the probes are in.
+    modules: Vec<Option<u64>>,
+}
+
+impl std::fmt::Debug for QpProbes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("QpProbes").field("absent", &self.absent).finish_non_exhaustive()
+    }
+}
+
+impl QpProbes {
+    /// Loads and attaches what the kernel allows.
+    ///
+    /// # Errors
+    /// The reason for which queue pairs cannot be followed.
+    pub(super) fn start(root: &HostRoot) -> Result<Self> {
+        let modules = modules(root);
+        let btf = |name: &str| root.bytes(&format!("/sys/kernel/btf/{name}"));
+        let base = btf("vmlinux").context("the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)")?;
+        // A module that is built in has no file of its own.
+        let btf = Btf::parse(base, btf("ib_core").ok()).context("cannot read the kernel's BTF")?;
+        let layout = Layout::of(&btf).map_err(|absent| anyhow!("the kernel's BTF has no {absent}"))?;
+        let of = layout.programs;
+        let pid = std::process::id();
+        let mut ebpf = EbpfLoader::new()
+            .override_global("QP_SIZE", &of.qp_size, true)
+            .override_global("ATTR_SIZE", &of.attr_size, true)
+            .override_global("QP_DEVICE", &of.qp_device, true)
+            .override_global("DEVICE_NAME_AT", &of.device_name, true)
+            .override_global("QP_SGID", &of.qp_sgid, true)
+            .override_global("GID_AT", &of.gid, true)
+            .override_global("EVENT_DEVICE", &of.event_device, true)
+            .override_global("EVENT_ELEMENT", &of.event_element, true)
+            .override_global("EVENT_TYPE", &of.event_type, true)
+            .override_global("OWN_PID", &pid, true)
+            .load(OBJECT)
+            .context("the kernel refused the maps of the queue pair probes")?;
+        let mut absent = Vec::new();
+        let mut attached = 0;
+        for (name, functions) in PROBES {
+            let program: &mut KProbe = ebpf
+                .program_mut(name)
+                .ok_or_else(|| anyhow!("the kernel object has no program {name}"))?
+                .try_into()?;
+            program.load().with_context(|| format!("the kernel refused the program {name}"))?;
+            let mut refused = Vec::new();
+            for function in functions {
+                if let Err(error) = program.attach(function, 0) {
+                    refused.push(((*function).to_owned(), format!("{:#}", anyhow!(error))));
+                }
+            }
+            attached += functions.len() - refused.len();
+            absent.append(&mut refused);
+        }
+        if attached == 0 {
+            let why = absent.first().map_or("", |(_, why)| why);
+            return Err(anyhow!("no kprobe can be attached: {why}"));
+        }
+        let records = ebpf.take_map(QP_RECORDS).context("the kernel object has no records")?.try_into()?;
+        let counts = ebpf.take_map(QP_COUNTS).context("the kernel object has no counts")?.try_into()?;
+        Ok(Self { _ebpf: ebpf, records, counts, layout, absent, modules })
+    }
+
+    /// True when a module was loaded again, which removes its probes silently.
+    pub(super) fn is_stale(&self, root: &HostRoot) -> bool {
+        modules(root) != self.modules
+    }
+
+    /// The changes since the last time. `driver` gives the driver of a device.
+    pub(super) fn read(&mut self, driver: &dyn Fn(&str) -> Option<String>) -> Vec<Change> {
+        let clock = WallClock::sample();
+        let mut changes = Vec::new();
+        for _ in 0..MOST_RECORDS {
+            let Some(item) = self.records.next() else { break };
+            if item.len() == size_of::<QpRecord>() {
+                // SAFETY: a record is integers and arrays of them without padding, so any bytes are
+                // one, and there are as many as it has.
+                let record = unsafe { item.as_ptr().cast::<QpRecord>().read_unaligned() };
+                changes.extend(change(&self.layout, &record, clock, driver));
+            }
+        }
+        changes
+    }
+
+    /// Calls seen and missed.
+    pub(super) fn calls(&self) -> Calls {
+        let sum = |index: u32| {
+            let values = self.counts.get(&index, 0).ok();
+            values.map_or(0, |values| values.iter().sum::<u64>())
+        };
+        let (entered, returned) = (sum(count::ENTERED), sum(count::RETURNED));
+        Calls {
+            entered,
+            missed_returns: entered.saturating_sub(returned),
+            dropped: sum(count::DROPPED),
+            absent: self.absent.clone(),
+        }
+    }
+}
+
+/// The directory of a module is another one after it was loaded again.
+fn modules(root: &HostRoot) -> Vec<Option<u64>> {
+    use std::os::unix::fs::MetadataExt as _;
+    let inode = |name: &str| {
+        let path = root.path(&format!("/sys/module/{name}"));
+        std::fs::metadata(Path::new(&path)).ok().map(|found| found.ino())
+    };
+    ["ib_core", "ib_uverbs"].map(inode).to_vec()
+}
+
+/// The change that a record tells.
+fn change(
+    layout: &Layout,
+    record: &QpRecord,
+    clock: WallClock,
+    driver: &dyn Fn(&str) -> Option<String>,
+) -> Option<Change> {
+    let time_ns = clock.unix_ns(record.time_ns);
+    let device = text(&record.device)?;
+    let comm = text(&record.comm);
+    let lqpn = layout.qp_num(record);
+    let life = |set: Attributes| {
+        let lqpn = lqpn?;
+        let driver = driver(&device);
+        let port = |label: u32, rqpn: u32| udp_source_port(driver.as_deref()?, label, lqpn, rqpn);
+        Some(QpLife {
+            device: device.clone(),
+            lqpn,
+            port: layout.port(record),
+            kind: layout.qp_type(record).and_then(kind_name),
+            state: set.state.and_then(state_name),
+            src: address(&record.sgid).filter(|_| record.has_sgid == 1),
+            dst: set.peer,
+            rqpn: set.dest_qp.filter(|qpn| *qpn != 0),
+            udp_port: set.flow_label.zip(set.dest_qp).and_then(|(label, rqpn)| port(label, rqpn)),
+            traffic_class: set.traffic_class,
+            path_mtu: set.path_mtu,
+            timeout: set.timeout,
+            retry_cnt: set.retry_cnt,
+            rnr_retry: set.rnr_retry,
+            ..QpLife::default()
+        })
+    };
+    let event = |what: String, lqpn: Option<u32>| QpEvent {
+        time_ns,
+        device: device.clone(),
+        lqpn,
+        what,
+        ..QpEvent::default()
+    };
+    let failure = |what: String, dst| {
+        Change::Event(QpEvent {
+            errno: Some(record.result.saturating_neg()),
+            duration_ns: (record.duration_ns > 0).then_some(record.duration_ns),
+            pid: Some(record.pid),
+            comm: comm.clone(),
+            src: address(&record.sgid).filter(|_| record.has_sgid == 1),
+            dst,
+            ..event(what, lqpn)
+        })
+    };
+    match record.kind {
+        kind::CREATED => Some(Change::Is(QpLife {
+            state: Some("RESET"),
+            pid: Some(record.pid).filter(|pid| *pid != 0),
+            comm: comm.clone(),
+            created_ns: Some(time_ns),
+            ..life(Attributes::default())?
+        })),
+        kind::MODIFIED if record.result == 0 => life(layout.attributes(record, record.mask)).map(Change::Is),
+        kind::MODIFIED => {
+            let wanted = layout.attributes(record, record.mask);
+            let to = wanted.state.and_then(state_name).map_or_else(String::new, |to| format!(" to {to}"));
+            Some(failure(format!("modify{to}"), wanted.peer))
+        }
+        // A query fills in everything that the driver knows, whatever it was asked for.
+        kind::QUERIED if record.result == 0 => life(layout.attributes(record, mask::ALL)).map(Change::Is),
+        kind::DESTROYED => Some(Change::Ended { device, lqpn: lqpn?, time_ns }),
+        kind::EVENT => Some(Change::Event(event(event_name(record.event), lqpn))),
+        kind::DEVICE_EVENT => Some(Change::Event(QpEvent {
+            // The port of a port's event; other elements are addresses.
+            port: Some(record.mask).filter(|port| (1..=255).contains(port)),
+            ..event(event_name(record.event), None)
+        })),
+        _ => None,
+    }
+}
+
+fn text(bytes: &[u8]) -> Option<String> {
+    let text = CStr::from_bytes_until_nul(bytes).ok()?.to_string_lossy();
+    (!text.is_empty()).then(|| text.into_owned())
+}
+
+/// `enum ib_event_type` of rdma/ib_verbs.h.
+fn event_name(event: u32) -> String {
+    const NAMES: [&str; 20] = [
+        "CQ_ERR",
+        "QP_FATAL",
+        "QP_REQ_ERR",
+        "QP_ACCESS_ERR",
+        "COMM_EST",
+        "SQ_DRAINED",
+        "PATH_MIG",
+        "PATH_MIG_ERR",
+        "DEVICE_FATAL",
+        "PORT_ACTIVE",
+        "PORT_ERR",
+        "LID_CHANGE",
+        "PKEY_CHANGE",
+        "SM_CHANGE",
+        "SRQ_ERR",
+        "SRQ_LIMIT_REACHED",
+        "QP_LAST_WQE_REACHED",
+        "CLIENT_REREGISTER",
+        "GID_CHANGE",
+        "WQ_FATAL",
+    ];
+    usize::try_from(event)
+        .ok()
+        .and_then(|event| NAMES.get(event))
+        .map_or_else(|| format!("event {event}"), |name| (*name).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::qp_layout::tests::{layout, record};
+
+    fn of(record: &QpRecord) -> Option<Change> {
+        change(&layout(), record, WallClock::sample(), &|device| (device == "rxe0").then(|| "rxe".into()))
+    }
+
+    #[test]
+    fn calls_become_changes() {
+        let created = record(kind::CREATED, 17, 0, &|_| {});
+        let Some(Change::Is(life)) = of(&created) else { panic!() };
+        assert_eq!((life.lqpn, life.kind, life.state), (17, Some("RC"), Some("RESET")));
+        assert_eq!((life.pid, life.comm.as_deref()), (Some(4_711), Some("train")));
+
+        let to_rtr = mask::STATE | mask::AV | mask::DEST_QPN;
+        let set = |attr: &mut [u8]| {
+            attr[..4].copy_from_slice(&2u32.to_ne_bytes());
+            attr[16..20].copy_from_slice(&29u32.to_ne_bytes());
+        };
+        let Some(Change::Is(life)) = of(&record(kind::MODIFIED, 17, to_rtr, &set)) else { panic!() };
+        assert_eq!((life.state, life.rqpn, life.udp_port), (Some("RTR"), Some(29), Some(0xc000 | 493)));
+
+        let mut failed = record(kind::MODIFIED, 17, to_rtr, &set);
+        (failed.result, failed.duration_ns) = (-110, 1_020_000_000);
+        let Some(Change::Event(event)) = of(&failed) else { panic!() };
+        assert_eq!((event.what.as_str(), event.errno), ("modify to RTR", Some(110)));
+        assert_eq!((event.lqpn, event.duration_ns), (Some(17), Some(1_020_000_000)));
+
+        let mut gone = record(kind::EVENT, 17, 0, &|_| {});
+        gone.event = 1;
+        let Some(Change::Event(event)) = of(&gone) else { panic!() };
+        assert_eq!((event.what.as_str(), event.lqpn), ("QP_FATAL", Some(17)));
+        assert!(matches!(of(&record(kind::DESTROYED, 17, 0, &|_| {})), Some(Change::Ended { lqpn: 17, .. })));
+    }
+}
