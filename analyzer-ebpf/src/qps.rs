@@ -39,7 +39,7 @@ struct Call {
     attr: u64,
     time_ns: u64,
     mask: u32,
-    /// Depth: `ib_modify_qp` may be called inside another verb; the outer call is recorded.
+    /// One of `kind`: the return of another verb is not the end of this call.
     kind: u32,
 }
 
@@ -66,15 +66,33 @@ static EVENT_TYPE: Global<u32> = Global::new(ABSENT);
 #[unsafe(no_mangle)]
 static OWN_PID: Global<u32> = Global::new(0);
 
-/// A queue pair is made.
+/// A process is about to make a queue pair on a device.
+#[kprobe]
+pub fn rocescope_qp_create(ctx: ProbeContext) -> u32 {
+    let Some(device) = ctx.arg::<u64>(0) else { return 0 };
+    remember(Call { qp: 0, attr: device, time_ns: now(), mask: 0, kind: u32::from(kind::CREATED) });
+    0
+}
+
+/// A queue pair was made, or that failed.
 #[kretprobe]
 pub fn rocescope_qp_created(ctx: RetProbeContext) -> u32 {
     let qp: u64 = ctx.ret();
-    add(count::ENTERED);
     add(count::RETURNED);
     // An error is the last page of addresses (`IS_ERR` of linux/err.h).
     let failed = qp > u64::MAX - 4_096;
-    let call = Call { qp: if failed { 0 } else { qp }, attr: 0, time_ns: 0, mask: 0, kind: 0 };
+    let thread = bpf_get_current_pid_tgid();
+    // SAFETY: the entry belongs to this thread alone.
+    let call = match unsafe { CALLS.get(&thread) } {
+        Some(call) if call.kind == u32::from(kind::CREATED) => *call,
+        // The kernel's own are entered unseen.
+        _ => {
+            add(count::ENTERED);
+            Call { qp: 0, attr: 0, time_ns: 0, mask: 0, kind: 0 }
+        }
+    };
+    let _gone = CALLS.remove(&thread);
+    let call = Call { qp: if failed { 0 } else { qp }, ..call };
     record(kind::CREATED, &call, if failed { qp as i32 } else { 0 }, 0);
     0
 }
@@ -140,13 +158,21 @@ fn enter(ctx: &ProbeContext, kind: u32) {
     let (Some(qp), Some(attr), Some(mask)) = (ctx.arg::<u64>(0), ctx.arg::<u64>(1), ctx.arg::<u32>(2)) else {
         return;
     };
-    // SAFETY: takes nothing and reads the clock.
-    let time_ns = unsafe { bpf_ktime_get_ns() };
+    remember(Call { qp, attr, time_ns: now(), mask, kind });
+}
+
+#[inline(always)]
+fn remember(call: Call) {
     add(count::ENTERED);
-    let thread = bpf_get_current_pid_tgid();
-    if CALLS.insert(&thread, &Call { qp, attr, time_ns, mask, kind }, 0).is_err() {
+    if CALLS.insert(&bpf_get_current_pid_tgid(), &call, 0).is_err() {
         add(count::FORGOTTEN);
     }
+}
+
+#[inline(always)]
+fn now() -> u64 {
+    // SAFETY: takes nothing and reads the clock.
+    unsafe { bpf_ktime_get_ns() }
 }
 
 #[inline(always)]
@@ -196,7 +222,7 @@ fn record(kind: u8, call: &Call, result: i32, event: u32) {
     let record = entry.as_mut_ptr();
     // SAFETY: the entry has room for a record, and every field is written before it is submitted.
     unsafe {
-        let now = bpf_ktime_get_ns();
+        let now = now();
         (*record).time_ns = now;
         (*record).duration_ns = if call.time_ns == 0 { 0 } else { now.wrapping_sub(call.time_ns) };
         (*record).qp = call.qp;
@@ -208,7 +234,8 @@ fn record(kind: u8, call: &Call, result: i32, event: u32) {
         (*record).kind = kind;
         (*record).pad = 0;
         (*record).comm = bpf_get_current_comm().unwrap_or([0; COMM]);
-        let device = if kind == kind::DEVICE_EVENT { call.attr } else { of(call.qp, QP_DEVICE.load()) };
+        let has_device = kind == kind::DEVICE_EVENT || kind == kind::CREATED;
+        let device = if has_device && call.qp == 0 { call.attr } else { of(call.qp, QP_DEVICE.load()) };
         let name = (&raw mut (*record).device).cast::<u8>();
         copy(name, DEVICE_NAME as u32, DEVICE_NAME, device, DEVICE_NAME_AT.load());
         let sgid = of(call.qp, QP_SGID.load());
@@ -216,7 +243,7 @@ fn record(kind: u8, call: &Call, result: i32, event: u32) {
             u8::from(copy((&raw mut (*record).sgid).cast(), 16, 16, sgid, GID_AT.load()) > 0);
         let bytes = (&raw mut (*record).qp_bytes).cast::<u8>();
         (*record).qp_len = copy(bytes, QP_SIZE.load(), QP_BYTES, call.qp, 0) as u16;
-        let attr = if kind == kind::DEVICE_EVENT { 0 } else { call.attr };
+        let attr = if has_device { 0 } else { call.attr };
         let bytes = (&raw mut (*record).attr_bytes).cast::<u8>();
         (*record).attr_len = copy(bytes, ATTR_SIZE.load(), ATTR_BYTES, attr, 0) as u16;
     }

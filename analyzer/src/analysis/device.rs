@@ -345,7 +345,7 @@ pub(super) fn devices(devices: &Devices) -> Vec<Device> {
         if !port.qps.is_empty() || !port.qp_counters.is_empty() || !lives.is_empty() || !events.is_empty() {
             put("RDMA netlink", &mut |known| {
                 queue_pairs(port, &lives, known);
-                known.qp_events = events.clone();
+                known.qp_events.clone_from(&events);
             });
         }
         entries.append(&mut of_port);

@@ -298,6 +298,10 @@ impl Entry<'_> {
 pub(crate) mod tests {
     use super::*;
 
+    fn small(length: usize) -> u32 {
+        u32::try_from(length).unwrap()
+    }
+
     /// Types written by hand, as a compiler would.
     #[derive(Default)]
     pub(crate) struct Writer {
@@ -313,14 +317,14 @@ pub(crate) mod tests {
         }
 
         pub(crate) fn module(base: &Self) -> Self {
-            Self { next: base.next, first_string: base.strings.len() as u32, ..Self::default() }
+            Self { next: base.next, first_string: small(base.strings.len()), ..Self::default() }
         }
 
         fn text(&mut self, name: &str) -> u32 {
             if name.is_empty() {
                 return 0;
             }
-            let at = self.first_string + self.strings.len() as u32;
+            let at = self.first_string + small(self.strings.len());
             self.strings.extend(name.bytes().chain([0]));
             at
         }
@@ -330,7 +334,7 @@ pub(crate) mod tests {
                 Kind::STRUCT | Kind::UNION => 3,
                 _ => usize::MAX,
             };
-            let count = (extra.len() / words_each) as u32;
+            let count = small(extra.len() / words_each);
             let name = self.text(name);
             let info = u32::from(flag) << 31 | kind << 24 | count;
             for word in [name, info, size].iter().chain(extra) {
@@ -356,7 +360,7 @@ pub(crate) mod tests {
         }
 
         pub(crate) fn bytes(&self) -> Vec<u8> {
-            let (types, strings) = (self.types.len() as u32, self.strings.len() as u32);
+            let (types, strings) = (small(self.types.len()), small(self.strings.len()));
             let mut bytes = MAGIC.to_ne_bytes().to_vec();
             bytes.extend([1, 0]);
             for word in [24, 0, types, types, strings] {

@@ -164,6 +164,13 @@ fn qps(device: &Device, room: usize) -> Vec<String> {
     if more > 0 {
         lines.push(format!("    … and {more} more queue pairs"));
     }
+    lines.extend(bound_counters(device, room));
+    lines
+}
+
+/// Counters that the device keeps per queue pair or group of queue pairs.
+fn bound_counters(device: &Device, room: usize) -> Vec<String> {
+    let mut lines = Vec::new();
     for bound in &device.qp_counters {
         let counted: Vec<String> = bound
             .counters

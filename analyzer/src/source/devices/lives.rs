@@ -320,9 +320,10 @@ mod tests {
     #[test]
     fn source_ports_are_those_of_the_kernel() {
         for (label, lqpn, rqpn, expected) in [
-            (593_445, 17, 29, 0xc000 | (593_445 & 0x3fff) ^ 36),
-            (0, 17, 29, 0xc000 | 493),
-            (0, 0x1000, 0x1000, 0xc000 | (0x10 & 0x3fff)),
+            (0x9_0e25, 17, 29, 0xce01),
+            // 17 · 29 = 0x1ed.
+            (0, 17, 29, 0xc1ed),
+            (0, 0x1000, 0x1000, 0xc010),
         ] {
             let port = udp_source_port("rxe", label, lqpn, rqpn).map(u32::from);
             assert_eq!(port, Some(expected), "{label} {lqpn} {rqpn}");

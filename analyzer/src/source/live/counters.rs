@@ -148,7 +148,7 @@ impl Work {
             self.listen();
             let owners = self.queue_pairs();
             self.publish(owners);
-            if self.rest(&stopped) {
+            if self.rest(stopped) {
                 break;
             }
             if Instant::now() >= counters_due {

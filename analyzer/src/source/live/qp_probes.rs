@@ -1,6 +1,7 @@
 //! Programs on the kernel's control path of queue pairs: loaded, attached, their records read.
 
 use std::ffi::CStr;
+use std::net::IpAddr;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow};
@@ -19,7 +20,8 @@ use crate::source::devices::lives::{Calls, Change, QpEvent, QpLife, udp_source_p
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-qps"));
 
 /// Programs, and the kernel functions that each goes to: any of them that exist.
-const PROBES: [(&str, &[&str]); 8] = [
+const PROBES: [(&str, &[&str]); 9] = [
+    ("rocescope_qp_create", &["ib_create_qp_user"]),
     ("rocescope_qp_created", &["ib_create_qp_user", "ib_create_qp_kernel"]),
     ("rocescope_qp_modify", &["ib_modify_qp_with_udata", "ib_modify_qp"]),
     ("rocescope_qp_modified", &["ib_modify_qp_with_udata", "ib_modify_qp"]),
@@ -151,6 +153,15 @@ fn modules(root: &HostRoot) -> Vec<Option<u64>> {
     ["ib_core", "ib_uverbs"].map(inode).to_vec()
 }
 
+/// A record with what all its parts need to be read.
+struct Reader<'a> {
+    layout: &'a Layout,
+    record: &'a QpRecord,
+    time_ns: u64,
+    device: String,
+    lqpn: Option<u32>,
+}
+
 /// The change that a record tells.
 fn change(
     layout: &Layout,
@@ -158,21 +169,60 @@ fn change(
     clock: WallClock,
     driver: &dyn Fn(&str) -> Option<String>,
 ) -> Option<Change> {
-    let time_ns = clock.unix_ns(record.time_ns);
-    let device = text(&record.device)?;
-    let comm = text(&record.comm);
-    let lqpn = layout.qp_num(record);
-    let life = |set: Attributes| {
-        let lqpn = lqpn?;
-        let driver = driver(&device);
+    let of = Reader {
+        layout,
+        record,
+        time_ns: clock.unix_ns(record.time_ns),
+        device: text(&record.device)?,
+        lqpn: layout.qp_num(record),
+    };
+    match record.kind {
+        kind::CREATED if record.result == 0 => of.life(Attributes::default(), driver).map(|life| {
+            Change::Is(QpLife {
+                state: Some("RESET"),
+                pid: Some(record.pid).filter(|pid| *pid != 0),
+                comm: text(&record.comm),
+                created_ns: Some(of.time_ns),
+                ..life
+            })
+        }),
+        kind::CREATED => Some(of.failure("create".to_owned(), None)),
+        kind::MODIFIED if record.result == 0 => {
+            of.life(layout.attributes(record, record.mask), driver).map(Change::Is)
+        }
+        kind::MODIFIED => {
+            let wanted = layout.attributes(record, record.mask);
+            let to = wanted.state.and_then(state_name).map_or_else(String::new, |to| format!(" to {to}"));
+            Some(of.failure(format!("modify{to}"), wanted.peer))
+        }
+        // A query fills in everything that the driver knows, whatever it was asked for.
+        kind::QUERIED if record.result == 0 => {
+            of.life(layout.attributes(record, mask::ALL), driver).map(Change::Is)
+        }
+        kind::DESTROYED => Some(Change::Ended { lqpn: of.lqpn?, device: of.device, time_ns: of.time_ns }),
+        kind::EVENT => Some(Change::Event(of.event(event_name(record.event)))),
+        kind::DEVICE_EVENT => Some(Change::Event(QpEvent {
+            // The port of a port's event; other elements are addresses.
+            port: Some(record.mask).filter(|port| (1..=255).contains(port)),
+            ..of.event(event_name(record.event))
+        })),
+        _ => None,
+    }
+}
+
+impl Reader<'_> {
+    /// The queue pair with these attributes. `None` when its number is not known.
+    fn life(&self, set: Attributes, driver: &dyn Fn(&str) -> Option<String>) -> Option<QpLife> {
+        let lqpn = self.lqpn?;
+        let driver = driver(&self.device);
         let port = |label: u32, rqpn: u32| udp_source_port(driver.as_deref()?, label, lqpn, rqpn);
         Some(QpLife {
-            device: device.clone(),
+            device: self.device.clone(),
             lqpn,
-            port: layout.port(record),
-            kind: layout.qp_type(record).and_then(kind_name),
+            port: self.layout.port(self.record),
+            kind: self.layout.qp_type(self.record).and_then(kind_name),
             state: set.state.and_then(state_name),
-            src: address(&record.sgid).filter(|_| record.has_sgid == 1),
+            src: self.src(),
             dst: set.peer,
             rqpn: set.dest_qp.filter(|qpn| *qpn != 0),
             udp_port: set.flow_label.zip(set.dest_qp).and_then(|(label, rqpn)| port(label, rqpn)),
@@ -183,49 +233,34 @@ fn change(
             rnr_retry: set.rnr_retry,
             ..QpLife::default()
         })
-    };
-    let event = |what: String, lqpn: Option<u32>| QpEvent {
-        time_ns,
-        device: device.clone(),
-        lqpn,
-        what,
-        ..QpEvent::default()
-    };
-    let failure = |what: String, dst| {
+    }
+
+    fn src(&self) -> Option<IpAddr> {
+        address(&self.record.sgid).filter(|_| self.record.has_sgid == 1)
+    }
+
+    fn event(&self, what: String) -> QpEvent {
+        QpEvent {
+            time_ns: self.time_ns,
+            device: self.device.clone(),
+            lqpn: self.lqpn,
+            what,
+            ..QpEvent::default()
+        }
+    }
+
+    /// A verb that returned an error.
+    fn failure(&self, verb: String, dst: Option<IpAddr>) -> Change {
+        let record = self.record;
         Change::Event(QpEvent {
             errno: Some(record.result.saturating_neg()),
             duration_ns: (record.duration_ns > 0).then_some(record.duration_ns),
             pid: Some(record.pid),
-            comm: comm.clone(),
-            src: address(&record.sgid).filter(|_| record.has_sgid == 1),
+            comm: text(&record.comm),
+            src: self.src(),
             dst,
-            ..event(what, lqpn)
+            ..self.event(verb)
         })
-    };
-    match record.kind {
-        kind::CREATED => Some(Change::Is(QpLife {
-            state: Some("RESET"),
-            pid: Some(record.pid).filter(|pid| *pid != 0),
-            comm: comm.clone(),
-            created_ns: Some(time_ns),
-            ..life(Attributes::default())?
-        })),
-        kind::MODIFIED if record.result == 0 => life(layout.attributes(record, record.mask)).map(Change::Is),
-        kind::MODIFIED => {
-            let wanted = layout.attributes(record, record.mask);
-            let to = wanted.state.and_then(state_name).map_or_else(String::new, |to| format!(" to {to}"));
-            Some(failure(format!("modify{to}"), wanted.peer))
-        }
-        // A query fills in everything that the driver knows, whatever it was asked for.
-        kind::QUERIED if record.result == 0 => life(layout.attributes(record, mask::ALL)).map(Change::Is),
-        kind::DESTROYED => Some(Change::Ended { device, lqpn: lqpn?, time_ns }),
-        kind::EVENT => Some(Change::Event(event(event_name(record.event), lqpn))),
-        kind::DEVICE_EVENT => Some(Change::Event(QpEvent {
-            // The port of a port's event; other elements are addresses.
-            port: Some(record.mask).filter(|port| (1..=255).contains(port)),
-            ..event(event_name(record.event), None)
-        })),
-        _ => None,
     }
 }
 
@@ -286,7 +321,7 @@ mod tests {
             attr[16..20].copy_from_slice(&29u32.to_ne_bytes());
         };
         let Some(Change::Is(life)) = of(&record(kind::MODIFIED, 17, to_rtr, &set)) else { panic!() };
-        assert_eq!((life.state, life.rqpn, life.udp_port), (Some("RTR"), Some(29), Some(0xc000 | 493)));
+        assert_eq!((life.state, life.rqpn, life.udp_port), (Some("RTR"), Some(29), Some(0xc1ed)));
 
         let mut failed = record(kind::MODIFIED, 17, to_rtr, &set);
         (failed.result, failed.duration_ns) = (-110, 1_020_000_000);
