@@ -32,8 +32,8 @@ const QP_LONGEST: Duration = Duration::from_secs(5);
 const ADDRESSES_STAY: Duration = Duration::from_secs(30);
 /// Frames of one interface taken at a time: a switch sends one every 30 seconds.
 const LLDP_FRAMES: usize = 16;
-/// Between two readings of the records of queue pairs: their ring buffer holds some 1,300, and a thousand
-/// queue pairs made and ended in a second are six thousand.
+/// Between two readings of the records of queue pairs: their ring buffer holds some 600, and a thousand
+/// queue pairs made and ended in a second are 300 records in that time.
 const LIVES_PAUSE: Duration = Duration::from_millis(50);
 
 /// The latest readings.

@@ -32,8 +32,8 @@ const PROBES: [(&str, &[&str]); 9] = [
     ("rocescope_device_event", &["ib_dispatch_event"]),
 ];
 
-/// Records read at a time: the ring buffer holds some 1,300.
-const MOST_RECORDS: usize = 4_096;
+/// Records read at a time: more than the ring buffer holds.
+const MOST_RECORDS: usize = 1_024;
 
 /// Attached probes. Dropping them detaches and unloads everything.
 pub(super) struct QpProbes {
