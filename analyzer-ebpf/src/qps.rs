@@ -3,7 +3,7 @@
 //!
 //! They run for control verbs only, never for a packet or a work request. A call is recorded when it
 //! returns, because addresses are resolved in between; its arguments wait in `CALLS` until then. The
-//! programs know as much of the kernel's layout as user space tells them and copy the rest whole.
+//! programs know nine offsets, which user space sets, and copy the structures whole.
 #![no_std]
 #![no_main]
 #![expect(unsafe_code, reason = "kernel memory is read through pointers that the helpers check")]

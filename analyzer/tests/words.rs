@@ -81,9 +81,9 @@ const SCOPES: &[Scope] = &[
     Scope::Document("../CHANGELOG.md"),
     Scope::Document("../ARCHITECTURE.md"),
     Scope::Document("../CONTRIBUTING.md"),
-    // Scope::Comments("src"),
-    // Scope::Comments("../analyzer-common/src"),
-    // Scope::Comments("../analyzer-ebpf/src"),
+    Scope::Comments("src"),
+    Scope::Comments("../analyzer-common/src"),
+    Scope::Comments("../analyzer-ebpf/src"),
 ];
 
 /// Exceptions: end of the path, phrase, reason.
@@ -95,7 +95,6 @@ enum Scope {
     /// Strings in the code below a folder, other than names.
     Literals(&'static str),
     /// Comments below a folder.
-    #[allow(dead_code, reason = "used when the comments are in order")]
     Comments(&'static str),
     /// The Markdown files of a folder.
     Documents(&'static str),

@@ -365,7 +365,7 @@ pub fn on_response(memory: &mut impl LatencyMemory, acked: u32, is_ack: bool, no
 fn count_response(memory: &mut impl LatencyMemory, entry: u64, is_ack: bool, now: u64) {
     let class = (entry >> CLASS_SHIFT) as u32 & 3;
     let units = (now >> UNIT_BITS).wrapping_sub(entry & TIME_MASK) & TIME_MASK;
-    // More than half of the range: the clock went back.
+    // More than half of the range: the clock stepped backwards.
     if (is_ack && class != CLASS_WRITE_SEND) || class == CLASS_NONE || units > TIME_MASK / 2 {
         return memory.count_ambiguous_response();
     }

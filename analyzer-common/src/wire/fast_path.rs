@@ -165,7 +165,7 @@ pub(super) fn parse_roce(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut im
     walk.frame.roce_version = 2;
     walk.frame.inner_bytes = if inside { ETHERNET_LEN as u32 + total_len } else { 0 };
     let transport_len = udp_len - ip::UDP_LEN as u32;
-    // From here on the paths need not be told apart by the verifier.
+    // From here on the verifier need not distinguish the paths.
     let Some(at) = bytes.forget_range(upper + ip::UDP_LEN) else { return false };
     transport(bytes, at, transport_len, walk.frame, trace).is_ok()
 }

@@ -14,8 +14,8 @@ use crate::sample::{Direction, Sample, address};
 
 /// Seeds that are tried.
 const SEEDS: u32 = 256;
-/// The heaviest tuples are hashed one by one, as many as this; the rest is taken as spread evenly,
-/// which so many small flows are.
+/// Number of the heaviest tuples that are hashed one by one; the rest counts as spread evenly, as thousands
+/// of small flows are.
 const MAX_TUPLES: usize = 4096;
 /// Share of the bytes that heavy tuples carry together: the rest does not decide which uplink is the
 /// busiest.
@@ -136,7 +136,7 @@ fn sides(sample: &Sample, tuples: &[Weight]) -> Vec<Side> {
     let rest: Vec<[IpAddr; 2]> = ends.collect();
     let common: Vec<IpAddr> =
         first.into_iter().filter(|host| rest.iter().all(|ends| ends.contains(host))).collect();
-    // Two common hosts: the only pair there is, either of which tells the directions apart.
+    // Two common hosts: the only pair there is, either of which distinguishes the directions.
     let Some(&host) = common.first() else { return vec![all] };
     vec![
         Side { name: format!("sent by {host}"), src: Some(host), direction: None, links: None, dst: None },

@@ -15,8 +15,8 @@ pub fn entropy(sample: &Sample) -> Entropy {
     Spread::of(sample).entropy()
 }
 
-/// How bytes spread over 5-tuples at a moment, small enough to be kept for later comparison: what came
-/// between two moments has an entropy of its own.
+/// Distribution of bytes over 5-tuples at a moment, small enough to be kept: the bytes between two moments
+/// have an entropy of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
     /// A number that stands for the 5-tuple, its source port, its bytes; by number.
@@ -35,7 +35,7 @@ impl Spread {
         Self { tuples, unattributed_bytes }
     }
 
-    /// What came on top of `earlier`. 5-tuples without new bytes are left out; so are the bytes of one
+    /// The increase since `earlier`. 5-tuples without new bytes are left out; so are the bytes of one
     /// that now has fewer, since another link speaks for it.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
@@ -77,7 +77,7 @@ impl Spread {
     }
 }
 
-/// What bytes are told apart by.
+/// The key that bytes are grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     /// Addresses and source port: what the fabric sees.
@@ -100,7 +100,7 @@ pub(super) struct Weight {
 }
 
 /// Bytes by 5-tuple or queue pair, in a fixed order so that sums of floats are the same in every
-/// run, and the bytes that cannot be told apart by 5-tuple (`None`: not even how many). Bytes of
+/// run, and the bytes that have no 5-tuple (`None`: not even how many). Bytes of
 /// retired flows are known by 5-tuple only and stay so.
 pub(super) fn weights(sample: &Sample, unit: Unit) -> (Vec<Weight>, Option<u64>) {
     type Map<K> = HashMap<K, u64, foldhash::fast::RandomState>;

@@ -116,7 +116,7 @@ pub(super) struct Ports {
     pub(super) seen: Vec<Port>,
     /// RoCEv2 packets whose port is not among them.
     pub(super) missing_packets: u64,
-    /// Their bytes; `None` when RoCEv1 packets, which have no port, cannot be told from them.
+    /// Their bytes; `None` when RoCEv1 packets, which have no port, cannot be separated from them.
     pub(super) missing_bytes: Option<u64>,
 }
 

@@ -278,7 +278,7 @@ fn jain(loads: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (loads.len() as f64 * squares))
 }
 
-/// The names in `names` that no link of the sample has, so that the user can be told.
+/// The names in `names` that no link of the sample has, for a notice to the user.
 #[must_use]
 pub fn unknown_names<'a>(sample: &Sample, names: impl IntoIterator<Item = &'a String>) -> Vec<String> {
     let mut names: Vec<String> = names.into_iter().cloned().collect();

@@ -125,7 +125,7 @@ pub struct LastNaks {
 }
 
 impl LastNaks {
-    /// Of a flow with these counters. Of kinds of which not all were told, the latest may be missing.
+    /// Of a flow with these counters. Where the kernel dropped events, the latest of a kind may be missing.
     pub(crate) fn of(told: &Naks, stats: &FlowStats) -> Self {
         let last =
             |told: NakTally, counted: u64| (counted > 0 && told.count >= counted).then_some(told.last_ns);

@@ -1,9 +1,9 @@
-//! What sequence-error NAKs are for: RNR fallout, reordering, or loss. One answer for findings, badges and text.
+//! Cause of sequence-error NAKs: RNR fallout, reordering, or loss. One answer for findings, badges and text.
 //!
-//! | observation | the NAKs are for |
+//! | observation | cause of the NAKs |
 //! |---|---|
-//! | the requests are seen, and the sender went back for a NAK: to what was missing here, or to what had passed | loss |
-//! | RNR NAKs in the same flow of answers: what came behind the refused packet is out of sequence | RNR |
+//! | the requests are seen, and the sender retransmitted after a NAK: from a gap here, or from packets seen here | loss |
+//! | RNR NAKs in the same flow of answers: packets behind the refused one are out of sequence | RNR |
 //! | the requests are seen, and PSNs came out of order | reordering |
 //! | the requests are seen, and nothing else explains them | loss (downstream: nothing is missing here) |
 //! | the requests are not seen, or what happened to them is not known | not known |
@@ -15,7 +15,7 @@ use crate::analysis::{Facts, Flow};
 /// What is known about the requests that the NAKs are for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
-    /// Episodes of loss, upstream and downstream of the tap, for which the sender went back.
+    /// Episodes of loss, upstream and downstream of the tap, for which the sender retransmitted.
     pub episodes: u64,
     /// PSNs that came out of order.
     pub reordered: u64,
@@ -35,7 +35,7 @@ pub struct NakCauses {
 }
 
 impl NakCauses {
-    /// Of a flow of answers with so many NAKs; `requests` is `None` where nothing is known about them.
+    /// Of a flow of answers with this number of NAKs; `requests` is `None` where nothing is known about them.
     #[must_use]
     pub fn of(sequence_naks: u64, rnr_naks: u64, requests: Option<Requests>) -> Self {
         let mut left = sequence_naks;

@@ -1,6 +1,6 @@
 //! Links that see the same packets: taps along one path, the two ends of a cable, both sides of a router.
 //!
-//! Which they are is told by the queue pairs that they have in common. Links that share a load have none in
+//! The queue pairs that they have in common show it. Links that share a load have none in
 //! common, or, where a fabric sprays packets, each misses what the others carry.
 
 use std::cmp::Reverse;
@@ -223,7 +223,7 @@ fn sequence(stats: &FlowStats) -> Option<&PsnTrack> {
     [&stats.psn, &stats.psn_responses].into_iter().find(|track| track.seen != 0)
 }
 
-/// Whether a link sees a part of a flow. What came late or again has filled as many of the holes. Responses
+/// True if a link sees a part of a flow. Packets out of order or retransmitted have filled as many gaps. Responses
 /// between acknowledgements have holes where nothing is missing.
 fn is_part(stats: &FlowStats) -> bool {
     let Some(track) = sequence(stats) else { return false };

@@ -25,7 +25,7 @@ fn names<'a>(cells: impl Iterator<Item = &'a Cell>) -> Vec<IpAddr> {
 
 /// `pairs`, `ring`, `all_to_all` or `tree`; `None` when it is none of these, or only a part is in sight.
 ///
-/// One host's own link shows its neighbours only: in a ring a chain of three, which is said to be nothing.
+/// One host's own link shows its neighbours only: in a ring a chain of three, which has no name.
 pub(super) fn shape(matrix: &[Cell]) -> Option<&'static str> {
     let most = matrix.iter().map(|cell| cell.data_bytes).max().filter(|most| *most > 0)?;
     let strong: Vec<&Cell> =

@@ -129,7 +129,7 @@ fn build(sample: &Sample, pair: &TapPair, packets: &HashMap<FlowKey, u64>) -> Ta
     }
 }
 
-/// What vanished between two taps on its way from one host to another.
+/// Packets lost between two taps on the way from one host to another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Between<'a> {
     /// The tap nearer the sender.
@@ -153,7 +153,7 @@ pub struct Between<'a> {
 }
 
 impl Between<'_> {
-    /// Share of what passed the first tap.
+    /// Share of the packets seen at the first tap.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         self.vanished as f64 / self.packets().max(1) as f64
@@ -167,8 +167,8 @@ impl Between<'_> {
 }
 
 impl Facts {
-    /// What vanished between taps whose order is known, by taps and hosts. Of several taps in a row each span counts by
-    /// itself: what vanished in one did not reach the next.
+    /// Packets lost between taps whose order is known, by taps and hosts. Of several taps in a row each section counts by
+    /// itself: a packet lost in one does not reach the next.
     #[must_use]
     pub fn between_taps(&self) -> Vec<Between<'_>> {
         type Name = (IpAddr, IpAddr, u32);

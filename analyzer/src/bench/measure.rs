@@ -187,7 +187,7 @@ impl Set {
     }
 }
 
-/// Moves the number that changes from packet to packet on by so many packets.
+/// Advances the number that changes from packet to packet by this number of packets.
 fn step_on(frame: &mut [u8], step: BenchStep, packets: u32) {
     let at = usize::from(step.offset) + if step.toggle == 0 { 0 } else { 8 };
     if let Some(word) = frame.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<4>) {

@@ -24,7 +24,7 @@ pub fn run(json: bool) -> Result<()> {
     let interrupt = Interrupt::catch()?;
     let facts = KernelFacts::read(std::path::Path::new("/"));
     preflight(&facts, Needs::default())?;
-    // Only counts for kernels that charge maps to this limit; loading tells if it matters.
+    // Only counts for kernels that charge maps to this limit; loading fails where it matters.
     let _ = raise_memlock();
     let effort = Effort::default();
     // It takes half a minute, in which there is nothing to see.

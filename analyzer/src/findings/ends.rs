@@ -7,7 +7,7 @@ use crate::sample::Direction;
 impl Place {
     /// A link, with the tap that it is part of and the switch port at its other end where LLDP names one.
     pub(super) fn link(input: &Input<'_>, name: &str, direction: Option<Direction>) -> Self {
-        // Links of a capture file are named after it; what tells them apart follows a colon.
+        // Links of a capture file are named after it; the interface follows a colon.
         let tap = if direction.is_some() { name } else { name.split(':').next().unwrap_or_default() };
         let mut own = input.facts.links.iter().filter(|link| link.name == name);
         let heard = |link: &Link| {

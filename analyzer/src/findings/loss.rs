@@ -60,7 +60,7 @@ macro_rules! upstream {
     };
 }
 
-/// Where to look for what is lost behind it.
+/// Steps for loss downstream of it.
 macro_rules! downstream {
     () => {
         "Look between this tap and the receiver: the hops on the way, and the receiving host's port and NIC."
@@ -253,7 +253,7 @@ impl Tap {
 }
 
 /// The tap that a link is part of. The interfaces of a live run are one place; links of a file are named after it, and
-/// what tells them apart follows a colon.
+/// the interface follows a colon.
 fn tap_of(flow: &Flow) -> &str {
     if flow.direction.is_some() { "" } else { flow.link.split(':').next().unwrap_or_default() }
 }
@@ -383,7 +383,7 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
     let (span, bad) = (&judged.span, &judged.what);
     let Some((((src, dst), worst), others)) = bad.split_first() else { return };
     let answers = input.facts.flows.iter().any(|flow| flow.src == *dst && flow.dst == *src);
-    // Where packets come out of order as often, each NAK may be for one of them. Where nothing asked for a retransmission, there
+    // Where at least as many packets come out of order, each NAK may be for one of them. Where nothing asked for a retransmission, there
     // is no reason for one: the packets that filled the gaps may be late originals.
     let unasked = side == Side::Before && worst.reliable && nobody_asked(input, (*src, *dst));
     let reordering = unasked || side == Side::After && worst.reordered >= worst.sum.episodes;

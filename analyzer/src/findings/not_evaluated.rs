@@ -6,7 +6,7 @@ use crate::findings::NotEvaluated;
 use crate::sample::Sample;
 
 /// Whether something is known to have gone wrong in a flow's sequence, but not what: its counters show gaps or repeats, and there are no
-/// figures of loss. What is said of losses leaves such a flow out as a whole, for of its packets it is unknown how many were lost.
+/// figures of loss. Findings of loss leave such a flow out as a whole: the number of its packets that were lost is unknown.
 pub(super) fn is_not_evaluated(flow: &Flow) -> bool {
     let broken = |psn: Option<Psn>| psn.is_some_and(|psn| psn.gaps > 0 || psn.repeats > 0);
     let responses = flow.psn_responses.is_some_and(|psn| psn.repeats > 0) || flow.responses_missing > Some(0);

@@ -1,4 +1,4 @@
-//! What several taps see, told once.
+//! Packets that several taps see, counted once.
 //!
 //! The report has a flow for each link that a queue pair is seen on. What is counted of all of them is counted here, by queue
 //! pair and not by link, so that a second tap on the way changes no number of a finding.
@@ -40,7 +40,7 @@ pub(super) fn count<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> u64 {
     flows.into_iter().map(name).collect::<HashSet<Name>>().len() as u64
 }
 
-/// A tap that shows so much of its own besides is told of by itself.
+/// A tap that shows this much of its own besides is reported by itself.
 const OF_ITS_OWN: f64 = 0.1;
 
 /// What a link shows, and how much of it each queue pair has.

@@ -105,7 +105,7 @@ fn late(flow: &Flow) -> u64 {
 struct Pair<'a> {
     packets: u64,
     again: u64,
-    /// Packets that came late, where a capture nearer the receiver, or the other way, shows them.
+    /// Packets out of order, where a capture nearer the receiver, or the other way, shows them.
     late: u64,
     after_rnr: u64,
     timeouts: u64,

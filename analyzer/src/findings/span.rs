@@ -181,7 +181,7 @@ pub(super) fn run<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> Span {
 pub(super) enum Wait {
     /// Until what was lost upstream is repaired.
     RecoveryUpstream,
-    /// While what passed the tap is retransmitted.
+    /// While packets seen at the tap are retransmitted.
     RecoveryDownstream,
     /// Silence before transport timeouts.
     Timeout,

@@ -23,7 +23,7 @@ pub struct Verdict<'a> {
     pub health: Health,
     /// One sentence, without the worst finding's title.
     pub sentence: String,
-    /// The finding to look at first: the first in the order of [`order`](super::order); `None` when there is none above info.
+    /// The most important finding: the first in the order of [`order`](super::order); `None` when there is none above info.
     pub worst: Option<&'a Finding>,
 }
 

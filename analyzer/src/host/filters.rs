@@ -2,7 +2,7 @@
 //!
 //! On kernels before 6.6 programs attach as filters of a clsact queueing discipline, which stay
 //! when their process is killed. Ours carry our name, and as handle the process id of their owner,
-//! so that those of a run that is still going are told from leftovers.
+//! so that those of a run that is still going are distinguished from leftovers.
 
 use std::fs;
 use std::path::Path;

@@ -252,7 +252,7 @@ fn library(root: &HostRoot, pid: u32) -> Option<Library> {
     guarded::timed(search).ok()?
 }
 
-/// What the configuration files of a process say, of each variable what is said first; those that its
+/// Variables in the configuration files of a process, of each the first value; those that its
 /// environment has are left out.
 fn configured(
     root: &HostRoot,

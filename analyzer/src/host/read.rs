@@ -211,7 +211,7 @@ impl Unread {
             .ok()
     }
 
-    /// The value, or `None` with the reason kept that what came of `what` is not understood.
+    /// The value, or `None` keeping as reason that the answer to `what` has an unknown format.
     pub fn understood<T>(&mut self, what: impl Into<String>, value: Option<T>) -> Option<T> {
         if value.is_none() {
             self.note(what, "missing from the reply, or in an unknown format", None);

@@ -97,8 +97,8 @@ impl DeviceFiles<'_> {
 }
 
 impl RoceSettings {
-    /// Reads what the drivers of this interface and device offer; of what none of the known places
-    /// tells, the reason is kept.
+    /// Reads the settings that the drivers of this interface and device offer; of those that no known place has, the
+    /// reason is kept.
     #[must_use]
     pub fn read(root: &HostRoot, device: &DeviceFiles<'_>, dcb: Option<&Dcb>, unread: &mut Unread) -> Self {
         let (name, port) = (device.name, device.port);
@@ -166,7 +166,7 @@ impl RoceSettings {
     }
 }
 
-/// The connection manager's entries are made by hand, and vanish with the module.
+/// The connection manager's entries are made by hand, and are gone with the module.
 fn cm_tos(root: &HostRoot, device: &DeviceFiles<'_>, unread: &mut Unread) -> Option<u64> {
     let folder = format!("/sys/kernel/config/rdma_cm/{}", device.name);
     let path = format!("{folder}/ports/{}/default_roce_tos", device.port);

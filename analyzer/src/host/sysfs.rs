@@ -28,7 +28,7 @@ impl SysRoot {
     /// The sysfs of the network namespace the calling thread is in.
     ///
     /// `/sys` shows the namespace of whoever mounted it, which is another one after `--netns` or
-    /// `nsenter --net`. So a sysfs is mounted that is not part of any folder tree and vanishes
+    /// `nsenter --net`. So a sysfs is mounted that is not part of any folder tree and is unmounted
     /// with this value. A container that may not mount has its own `/sys`, which is used instead.
     ///
     /// # Errors

@@ -29,7 +29,7 @@ pub struct VethEnd<'a> {
 
 /// Makes a veth pair with one end in each namespace (which may be the same), with `queues` queues
 /// per direction, sets the MTU and sets both ends up. Returns the ends' interface indices, each in
-/// its own namespace. The pair vanishes with either namespace.
+/// its own namespace. The pair goes with either namespace.
 ///
 /// # Errors
 /// When a name is taken or the kernel refuses.

@@ -35,7 +35,7 @@ pub enum Meaning {
     RnrNaksSent,
     /// Messages or packets for which the receiver had no buffer posted.
     OutOfBuffer,
-    /// Packets sent again.
+    /// Packets retransmitted.
     Retransmissions,
     /// Queue pairs that gave up after the last retry.
     RetriesExceeded,
@@ -230,9 +230,9 @@ pub struct PauseCount {
 /// Pause by priority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PauseCounts {
-    /// The neighbour told this port to stop.
+    /// Pause frames received.
     pub received: [PauseCount; 8],
-    /// This port told the neighbour to stop.
+    /// Pause frames sent.
     pub sent: [PauseCount; 8],
 }
 

@@ -17,7 +17,7 @@ use crate::source::net::mac_control::{Control, What, quanta_ns};
 const MOST_MBPS: u64 = 1_600_000;
 /// Windows over which the share of time paused is taken.
 pub const WINDOW_NS: u64 = 100_000_000;
-/// Stations of all links that are told apart, at most; a capture of one link has two.
+/// Stations of all links that are counted separately, at most; a capture of one link has two.
 const MOST_STATIONS: usize = 256;
 /// Neighbours of a link, at most.
 const MOST_NEIGHBOURS: usize = 16;
@@ -76,7 +76,7 @@ struct Pause {
 }
 
 impl Pause {
-    /// Takes in a frame: stop for so many quanta, or resume for 0.
+    /// Takes in a frame: stop for this number of quanta, or resume for 0.
     fn take(&mut self, time_ns: u64, quanta: u16, mbps: u64) {
         let time_ns = time_ns.max(self.reached_ns);
         self.reached_ns = time_ns;

@@ -173,7 +173,7 @@ fn percentile(counts: &[u64; BUCKETS], count: u64, per_mille: u64, max: u64) -> 
     max
 }
 
-/// Samples by bucket, all classes together: what the times of a span are told from.
+/// Samples by bucket, all classes together: the basis of the times of a time range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram(Arc<[(u8, u32)]>);
 
@@ -209,7 +209,7 @@ impl Histogram {
         for (place, (bucket, n)) in new.iter_mut().zip(self.0.iter()) {
             while then.next_if(|(other, _)| other < bucket).is_some() {}
             let before = then.next_if(|(other, _)| other == bucket).map_or(0, |(_, n)| n);
-            // A histogram that went back is that of another flow in the same place.
+            // A histogram that decreased is that of another flow in the same place.
             *place = (*bucket, n.checked_sub(before)?);
             count += u64::from(place.1);
         }
@@ -238,7 +238,7 @@ impl Bucket {
     }
 }
 
-/// Samples from which on a 99th percentile is told: it then rests on one sample beyond it, or more.
+/// Minimum samples of a 99th percentile: it then rests on one sample beyond it, or more.
 pub const P99_SAMPLES: u64 = 100;
 
 /// Percentiles of a span.

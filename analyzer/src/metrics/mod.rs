@@ -78,7 +78,7 @@ impl Collector {
         self.taps.expect(taps);
     }
 
-    /// Takes in one packet, with what is told of those that [want it](Packet::wants_aside).
+    /// Takes in one packet, with the additional facts of those that [want it](Packet::wants_aside).
     #[inline]
     pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) {
         let reverse = self.pairing.packet(packet, aside);
@@ -128,7 +128,7 @@ pub struct Metrics {
     pub latency: Option<latency::BySlot>,
     /// Congestion marks and notifications.
     pub ecn: Option<ecn::Metrics>,
-    /// Loss, reordering and what was sent again.
+    /// Loss, reordering and retransmissions.
     pub loss: Option<loss::Loss>,
     /// Whether packets arrive as they were sent.
     pub icrc: Option<icrc::Icrc>,

@@ -23,7 +23,7 @@ pub const SCHEMA: &str = "rocescope.report/1";
 pub struct Options {
     /// How links are compared, and what was filtered.
     pub analysis: analysis::Options,
-    /// From where on something is a finding.
+    /// Thresholds of findings.
     pub limits: Limits,
 }
 

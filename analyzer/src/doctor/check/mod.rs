@@ -16,7 +16,7 @@ use super::facts::{DeviceFacts, HostFacts, PortFacts};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// As it should be.
+    /// Passed.
     Ok,
     /// The value cannot be read on this host.
     Unknown,
@@ -98,7 +98,7 @@ pub fn roce_priorities(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts
 struct Sheet(Vec<Check>);
 
 impl Sheet {
-    /// As it should be.
+    /// Passed.
     fn ok(&mut self, id: &'static str, subject: &str, value: impl Into<String>) {
         self.add(id, subject, Verdict::Ok, Some(value.into()), None, None);
     }

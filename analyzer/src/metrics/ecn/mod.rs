@@ -65,7 +65,7 @@ struct Cnps {
     min_gap_ns: Option<u64>,
     delays: [u32; BUCKETS],
     delay_max: u64,
-    /// CNPs while the flow that they answer passes here, but no mark since the CNP before.
+    /// CNPs while the flow that they answer is observed at this tap, but no mark since the CNP before.
     without_mark: u64,
 }
 
@@ -227,7 +227,7 @@ impl Collector {
                 *count = count.saturating_add(1);
                 cnps.delay_max = cnps.delay_max.max(delay);
             }
-            // The clock went back.
+            // The clock stepped backwards.
             Some(None) => {}
         }
     }

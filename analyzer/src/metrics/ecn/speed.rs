@@ -92,7 +92,7 @@ impl Speed {
         if known { u64::from(self.bins[place(number)]) } else { 0 }
     }
 
-    /// The flow's sender is told to slow down.
+    /// A rate reduction is requested of the flow's sender.
     pub(super) fn notified(&mut self, time_ns: u64) {
         let number = time_ns >> BIN_SHIFT;
         if number < self.now && self.now - number > 1 {

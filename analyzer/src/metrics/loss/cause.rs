@@ -24,7 +24,7 @@ use super::arrival::REUSE_PAUSE_NS;
 /// A sender that pauses so long before it retransmits was woken by its transport timer: the ACK timeout is
 /// 4.096 us * 2^n (IBTA 9.7.6.1.3), and below n = 8 (1 ms) nobody sets it.
 pub(super) const TIMEOUT_PAUSE_NS: u64 = 1_000_000;
-/// A sender that goes back so many PSNs does not retransmit: no window of unacknowledged packets is that large (4,096-byte
+/// A sender that goes back by this number of PSNs does not retransmit: no window of unacknowledged packets is that large (4,096-byte
 /// packets at 400 Gb/s for 1.3 ms). The queue pair number is in use again.
 const REUSE_BACK: u32 = 16_384;
 /// The same for a sender that goes back to its very first PSN after a pause of [`REUSE_PAUSE_NS`].
@@ -54,7 +54,7 @@ pub(super) enum Cause {
 }
 
 impl Cause {
-    /// Whether the packets were retransmitted, rather than shown twice or sent by another connection.
+    /// True if the packets were retransmitted, rather than duplicated or sent by another connection.
     pub(super) const fn is_retransmission(self) -> bool {
         !matches!(self, Self::Mirror | Self::Reuse)
     }

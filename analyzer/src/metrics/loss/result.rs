@@ -59,7 +59,7 @@ pub struct Metrics {
     pub rereads: u64,
     /// Retransmissions after an RNR NAK.
     pub rnr_retransmitted: u64,
-    /// Transport timeouts: the sender went back after a pause, without a NAK.
+    /// Transport timeouts: the sender retransmitted after a pause, without a NAK.
     pub timeouts: u64,
     /// Silence before these timeouts, summed, nanoseconds.
     pub timeout_wait_ns: u64,

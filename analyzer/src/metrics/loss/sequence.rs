@@ -1,4 +1,4 @@
-//! One sequence of packets with a gap or a retransmission: what was lost, where, and why the sender went back.
+//! One sequence of packets with a gap or a retransmission: what was lost, where, and the reason of the retransmission.
 //!
 //! # States
 //!
@@ -575,7 +575,7 @@ impl Sequence {
         }
     }
 
-    /// Whether the run was go-back-N or selective retransmission, where it tells.
+    /// Go-back-N or selective retransmission, where the run shows which.
     fn classify(&mut self, run: &Run, frontier: u32, resumed: bool) {
         let reach = frontier.wrapping_sub(run.start) & MASK24;
         if reach <= 1 {

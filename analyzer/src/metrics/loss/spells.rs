@@ -274,7 +274,7 @@ impl Recorder {
         }
     }
 
-    /// So many of the latest were none, as turned out.
+    /// The number of the latest that turned out to be none.
     pub(super) fn take_back(&mut self, slot: u32, signal: Signal, mut count: u64) {
         let Some(spells) = self.flows.get_mut(&slot).map(|flow| flow.of_mut(signal)) else { return };
         while let Some(spell) = spells.last_mut().filter(|_| count > 0) {

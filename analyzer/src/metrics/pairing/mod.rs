@@ -7,7 +7,7 @@
 //! waits for (likely).
 //!
 //! Decided when a flow's first packets pass, from what was seen so far, and never applied backwards:
-//! what passed before stays unpaired. A better way that is found later replaces a weaker one.
+//! earlier packets stay unpaired. A better way that is found later replaces a weaker one.
 
 mod outstanding;
 pub mod peers;
@@ -27,7 +27,7 @@ use peers::Peers;
 
 type State = foldhash::fast::RandomState;
 
-/// Directions that are told apart at a time; flows beyond them stay unpaired.
+/// Directions that are kept at a time; flows beyond them stay unpaired.
 const MAX_DIRECTIONS: usize = 1 << 20;
 /// Flows with one source port between two hosts that are looked at.
 const MAX_CANDIDATES: usize = 64;
@@ -334,7 +334,7 @@ impl Pairing {
         }
     }
 
-    /// Says where a link is. Needed before flows of the link are told.
+    /// Says where a link is. Needed before flows of the link are taken in.
     pub fn link(&mut self, link: u16, place: Place) {
         let at = usize::from(link);
         if self.places.len() <= at {

@@ -1,6 +1,6 @@
 //! Steps of a job: how long they are, how that changes, and whom they wait for.
 //!
-//! Pure functions of the flowlets that [`traffic`](super::traffic) keeps, so that flowlets told by the kernel give the same.
+//! Pure functions of the flowlets that [`traffic`](super::traffic) keeps, so that flowlets from the kernel give the same.
 //! Each port is judged by itself, both directions of it together: the clocks of two captures may be seconds apart, and
 //! two ports may serve two jobs.
 
@@ -27,7 +27,7 @@ use straggler::{Receivers, Straggler, View, Why};
 
 /// Links that are looked at: those with most data.
 const MAX_LINKS: usize = 64;
-/// Steps whose lengths are told one by one: the latest.
+/// Steps whose lengths are kept one by one: the latest.
 pub const MAX_LISTED: usize = 64;
 
 /// One step.
@@ -86,7 +86,7 @@ pub struct LinkSteps {
     pub explained: f64,
     /// Period by autocorrelation of its busiest link, in nanoseconds, near the period, and its strength.
     pub rhythm: Option<Rhythm>,
-    /// Whom the others wait for.
+    /// The straggler.
     pub straggler: Option<Straggler>,
     /// Who finishes last.
     pub last: Option<Last>,
@@ -98,7 +98,7 @@ impl LinkSteps {
     /// Times from one step to the next, in order.
     #[must_use]
     pub fn periods(&self) -> Vec<u64> {
-        // A step that could not be told leaves a hole of two.
+        // A step that could not be recognised leaves a hole of two.
         let all = self.steps.windows(2).filter_map(|pair| match pair {
             [one, next] => Some(next.start_ns.saturating_sub(one.start_ns)),
             _ => None,

@@ -19,7 +19,7 @@ const TOLERANCE: f64 = 0.05;
 const EXPLAINED: f64 = 0.95;
 /// Share of all bytes: a capture begins and ends in the middle of a step.
 const COVERED: f64 = 0.6;
-/// So many steps in a row count whatever their share of all bytes: a job computes, is evaluated for a while, and goes on.
+/// This number of steps in a row counts whatever their share of all bytes: a job computes, is evaluated for a while, and goes on.
 const LONG_RUN: usize = 30;
 /// Share of the steps in which the same hosts send the same.
 const MOST: f64 = 0.8;

@@ -1,8 +1,8 @@
-//! Whom the others wait for in a step.
+//! The straggler of a step: the host that the others wait for.
 //!
 //! When all hosts on a link are silent in the middle of a step, the one that sends first afterwards was waited for: nothing
-//! that passed here woke it up. If it had sent nothing in the step before, it came late to the step, because it computed
-//! longer. If it had, and its own receipts pass here too, it paused. If its receipts do not pass here, it may itself have
+//! that passed here woke it up. If it had sent nothing in the step before, it began the step late, because it computed
+//! longer. If it had, and its own receipts are visible too, it paused. If its receipts are not visible, it may itself have
 //! waited for a host that this link does not show. A host of which the transfers take much longer than the others' is
 //! waited for as well.
 //!
@@ -168,8 +168,8 @@ impl View<'_> {
         hosts.len()
     }
 
-    /// How many hosts send in a block before they receive anything there: they start by themselves. Those of which only
-    /// one direction passes here say nothing.
+    /// Number of hosts that send in a block before they receive anything there: they start by themselves. Hosts of which
+    /// only one direction is visible do not count.
     pub(super) fn independent_starts(
         receivers: &Receivers,
         flowlets: &[Record],

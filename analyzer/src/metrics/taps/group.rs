@@ -18,7 +18,7 @@ const NUMBER: u64 = 0xFFFF;
 /// it is not known that there is one.
 const FIRST: u32 = 1_024;
 const FIRST_UNKNOWN: u32 = 32;
-/// How much later a packet may come than those behind it before it is said to be gone.
+/// Maximum lateness of a packet against those behind it before it counts as lost.
 const PATIENCE: u32 = 8_192;
 
 /// A packet at the taps that have seen it.
@@ -34,7 +34,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Whether so many taps have seen it.
+    /// True if this number of taps have seen it.
     fn is_at(&self, taps: usize) -> bool {
         self.taps.count_ones() as usize >= taps
     }
@@ -56,8 +56,8 @@ pub(super) struct Common {
     pub(super) copies: [u64; 2],
     /// First and last packet that both saw, as each of them counts.
     span: [(u32, u32); 2],
-    /// Which packets those were here that are the first and last of the span at the other tap: what was sent
-    /// twice, or came out of order, is not the same at both.
+    /// Which packets those were here that are the first and last of the section at the other tap: retransmissions
+    /// and packets out of order are not the same at both.
     edge: [(u32, u32); 2],
     /// Time at the second minus time at the first.
     pub(super) delay: Series,
@@ -79,9 +79,9 @@ pub(super) struct Group {
     /// The latest packet at each tap, and when it passed.
     latest: [(u64, u64); MAX_TAPS],
     /// How often packets that followed one another had different IPv4 identifications, and how often the same: where they
-    /// differ, what is sent again is told from what a mirror or the network shows twice.
+    /// differ, retransmissions are distinguished from duplicates by a mirror or the network.
     numbers: [u32; 2],
-    /// What was shown twice at each.
+    /// Duplicates at each.
     copies: [u64; MAX_TAPS],
     pub(super) common: Vec<Common>,
     pub(super) first_ns: u64,

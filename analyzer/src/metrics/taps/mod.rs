@@ -1,8 +1,8 @@
-//! The same flows at several taps: what vanished between them, and how the delay changed.
+//! The same flows at several taps: packets lost between them, and changes of the delay.
 //!
 //! Packets are recognised by PSN, opcode and, in IPv4, identification. Clocks need not agree: a packet waits
 //! until the other tap sees it, however much later its time is. A waiting packet takes 64 bytes; all
-//! of them at most 64 MiB, 8 MiB per flow. What finds no room is not judged.
+//! of them at most 64 MiB, 8 MiB per flow. Packets that find no room are not evaluated.
 
 mod group;
 mod series;
@@ -219,7 +219,7 @@ fn delays(several: &[(&FlowKey, &Group, Vec<Common>)]) -> Delays {
     delays
 }
 
-/// Whether the first tap is nearer the sender; `None` when it cannot be told.
+/// Whether the first tap is nearer the sender; `None` when it is unknown.
 fn first_is_nearer(pair: &TapPair, hops: (Option<&u8>, Option<&u8>), delays: &Delays) -> Option<bool> {
     if hops.0 != hops.1 {
         // Routers count down.
@@ -227,7 +227,7 @@ fn first_is_nearer(pair: &TapPair, hops: (Option<&u8>, Option<&u8>), delays: &De
     }
     let [first, second] = pair.only;
     if first.abs_diff(second) > 0 && (first > 4 * second || second > 4 * first) {
-        // Packets vanish on the way and do not appear from nothing.
+        // Packets are lost on the way and do not appear from nothing.
         return Some(first > second);
     }
     let (key, [a, b]) = (&pair.key, pair.links);

@@ -31,7 +31,7 @@ impl Bin {
     }
 }
 
-/// Powers of two that are told apart: up to 2^47 bytes in a bin.
+/// Powers of two that are distinguished: up to 2^47 bytes in a bin.
 const LEVELS: usize = 48;
 /// Buckets of run lengths: exact up to 4 bins, then four for each doubling (at most 25 % too long).
 const LENGTHS: usize = 96;

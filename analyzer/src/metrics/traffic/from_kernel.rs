@@ -22,8 +22,8 @@ struct Flow {
     /// Whether its packets count, or the user's filter leaves them out.
     shown: bool,
     flowlet: Flowlet,
-    /// The latest records that were read from its slot and not told since; the newest first. Two, because a
-    /// program may be taken away from its processor before it tells the one, and meanwhile the next is read.
+    /// The latest records that were read from its slot and have not come out of the ring buffer since; the newest first.
+    /// Two, because a program may be preempted before it submits the one, and meanwhile the next is read.
     taken: [FlowBin; 2],
 }
 
@@ -86,7 +86,7 @@ struct Link {
 }
 
 impl Collector {
-    /// Nothing told yet; bins of this length. `shift_ns` makes a time of the kernel's clock Unix time.
+    /// Without records; bins of this length. `shift_ns` makes a time of the kernel's clock Unix time.
     #[must_use]
     pub fn new(bin_ns: u64, shift_ns: i64) -> Self {
         Self {
@@ -128,7 +128,7 @@ impl Collector {
         }
     }
 
-    /// Takes in a record that the kernel told. False when its flow is not known, and it counts nowhere.
+    /// Takes in a record of the kernel. False when its flow is not known, and it counts nowhere.
     pub fn tell(&mut self, slot: u32, bin: &FlowBin) -> bool {
         let Some(Some(flow)) = self.flows.get_mut(slot as usize) else { return false };
         let mut more = *bin;
@@ -218,7 +218,7 @@ impl Collector {
         }
     }
 
-    /// The flow of a slot was retired, and everything of it told.
+    /// The flow of a slot was retired, and all its records are taken in.
     pub fn retired(&mut self, slot: u32) {
         let Some(place) = self.flows.get_mut(slot as usize) else { return };
         if let Some(flow) = place.take()

@@ -4,11 +4,11 @@ use hashbrown::HashMap;
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::frame::Addr;
 
-/// Pairs of hosts that are told apart, per run; what the others send is counted in [`Pairs::left_out`].
+/// Pairs of hosts that are counted separately, per run; packets of the others are counted in [`Pairs::left_out`].
 pub const MAX_PAIRS: usize = 65_536;
 /// Number of a pair that found no room.
 pub const NO_PAIR: u32 = u32::MAX;
-/// Numbers of senders that are told apart; more count as the last.
+/// Numbers of senders that are distinguished; more count as the last.
 pub const DEGREES: usize = 65;
 
 /// An address and its form (4 or 6).

@@ -258,8 +258,8 @@ pub struct Traffic {
     pub flowlets: Flowlets,
 }
 
-/// Share of all packets whose loss on the way to these figures leaves steps unknown: steps are told by the volume that each
-/// moves, and who is waited for by single flowlets.
+/// Share of all packets whose loss on the way to these figures leaves steps unknown: steps are recognised by the volume that each
+/// moves, and stragglers by single flowlets.
 const MOST_LOST: f64 = 0.001;
 
 impl Traffic {

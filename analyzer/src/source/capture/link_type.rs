@@ -8,7 +8,7 @@ pub const LINKTYPE_EN10MB: u16 = 1;
 pub const LINKTYPE_RAW_BSD: u16 = 12;
 /// Raw IP as OpenBSD numbers it.
 pub const LINKTYPE_RAW_OPENBSD: u16 = 14;
-/// Raw IPv4 or IPv6, told apart by the version field.
+/// Raw IPv4 or IPv6, distinguished by the version field.
 pub const LINKTYPE_RAW: u16 = 101;
 /// OpenBSD loopback: a 4-byte address family in network byte order.
 pub const LINKTYPE_LOOP: u16 = 108;

@@ -171,7 +171,7 @@ impl Opening {
     ///
     /// # Errors
     /// When the stream fails, is empty, or is not a capture. An input that [would block](CaptureError::would_block) may be
-    /// asked again.
+    /// read later.
     pub fn poll(&mut self) -> Result<Reader, CaptureError> {
         let Self { name, window, .. } = self;
         let nothing = || Window::new(Box::new(io::empty()));
@@ -259,7 +259,7 @@ impl Reader {
     /// # Errors
     /// [`CaptureError::Corrupt`] or [`CaptureError::Io`], once, after all records before the
     /// damage; later calls give `None`. An input that [would block](CaptureError::would_block)
-    /// may be asked again.
+    /// may be read later.
     #[expect(
         clippy::should_implement_trait,
         reason = "records borrow from the reader, which Iterator cannot express"

@@ -77,7 +77,7 @@ impl Stage {
     }
 
     /// Starts sending a scenario, for `limit` of its time or until the player is stopped. The
-    /// player's sockets keep the namespaces: they vanish with the stage or the player, whichever
+    /// player's sockets keep the namespaces: they go with the stage or the player, whichever
     /// is dropped last.
     ///
     /// # Errors

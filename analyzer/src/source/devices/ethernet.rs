@@ -90,7 +90,7 @@ pub(super) fn pauses(all: &[Ethernet]) -> Vec<PauseSample> {
     by_key.into_values().collect()
 }
 
-/// Microseconds in which each priority was told to stop: of the member that stood longest.
+/// Microseconds in which each priority was paused: of the member that was paused longest.
 pub(super) fn received_us(all: &[Ethernet]) -> [Option<u64>; 8] {
     let mut longest = [None; 8];
     for one in all {

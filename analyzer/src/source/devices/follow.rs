@@ -62,7 +62,7 @@ impl QpWatch {
         // way from there to RTS (IBTA volume 1, table of modify QP). A step across is no count.
         let was_sending = matches!(self.qp.state, Some("RTS" | "SQD" | "SQE"));
         let was_up = was_sending || self.qp.state == Some("RTR");
-        // Taken back to the start, it has PSNs of no meaning, and what passed last is unknown.
+        // Taken back to the start, it has PSNs of no meaning, and the latest packets are unknown.
         let is_set = !matches!(qp.state, Some("RESET" | "INIT"));
         let changed = was_sending && self.qp.sq_psn != qp.sq_psn || was_up && self.qp.rq_psn != qp.rq_psn;
         if was_up && span_ns > 0 {

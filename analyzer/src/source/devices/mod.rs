@@ -88,8 +88,7 @@ pub struct SourceSample {
     pub source: &'static str,
     /// Name in the one vocabulary, else the driver's own, and what was added since the run began.
     pub values: Vec<(String, u64)>,
-    /// Counters that went back (a driver loaded again, a reset by hand): what they had counted in
-    /// between is lost.
+    /// Counters that decreased (a driver loaded again, a reset by hand): counts in between are lost.
     pub resets: u64,
 }
 
@@ -172,7 +171,7 @@ impl PortSample {
         format!("{}/{}", self.device, self.port)
     }
 
-    /// The value of a counter by its name in the vocabulary, from the source that tells RoCE apart
+    /// The value of a counter by its name in the vocabulary, from the source that separates RoCE
     /// best; and that source.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<(u64, &'static str)> {

@@ -38,7 +38,7 @@ pub(super) struct PortWatch {
     /// The device is no longer there.
     gone: bool,
     tally: Tally,
-    /// Priorities that RoCE uses, as far as it can be told; bit p.
+    /// Priorities that RoCE uses, as far as known; bit p.
     priorities: u8,
     lossless: Option<u8>,
     qps: HashMap<u32, QpWatch>,

@@ -5,11 +5,11 @@
 
 /// PSNs have 24 bits.
 const ROUND: u64 = 1 << 24;
-/// A PSN that is lower by no more than this went back to retransmit, as in the report's definition
+/// A PSN that is lower by no more than this is a retransmission, as in the report's definition
 /// of retransmissions.
 const BACK: u64 = 65_536;
 
-/// PSNs from `before` to `now`: 0 when it went back to retransmit. `most` is the largest possible number
+/// PSNs from `before` to `now`: 0 for a retransmission. `most` is the largest possible number
 /// of packets, such as the count of the whole port. `None` when the PSN may have wrapped
 /// completely, or `most` is unknown.
 #[must_use]

@@ -127,7 +127,7 @@ impl PauseTally {
         }
     }
 
-    /// Microseconds in which this port was told to stop, by priority, since the first reading.
+    /// Microseconds in which this port was paused, by priority, since the first reading.
     /// `None` for those whose time is not counted.
     #[must_use]
     pub fn received_us(&self) -> [Option<u64>; 8] {

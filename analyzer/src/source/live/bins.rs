@@ -128,7 +128,7 @@ impl Bins {
         Ok(())
     }
 
-    /// Hands over what came out of the ring buffer.
+    /// Hands over the records of the ring buffer.
     fn resolve(&mut self, programs: &Programs) -> Result<()> {
         let raw = std::mem::take(&mut self.raw);
         let mut unknown: Vec<u32> =

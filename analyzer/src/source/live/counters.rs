@@ -137,7 +137,7 @@ struct Work {
 impl Work {
     fn run(mut self, interval: Duration, stopped: &Receiver<()>) {
         self.counters();
-        // Before queue pairs are listed: that query tells the settings of those that are there already.
+        // Before queue pairs are listed: that query shows the settings of those that are there already.
         self.lives();
         self.publish(None);
         if let Ok(root) = self.host.root() {

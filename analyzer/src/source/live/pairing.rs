@@ -27,7 +27,7 @@ use crate::sample::{Extra, FlowSample};
 type State = foldhash::fast::RandomState;
 
 /// New flows that are looked at between two readings of the counters, each of which takes a system call;
-/// of more the next reading tells.
+/// the rest waits for the next reading.
 const EAGER: usize = 256;
 /// Entries that change hands at one reading: each change loses the requests under way.
 const EXCHANGES: usize = 64;

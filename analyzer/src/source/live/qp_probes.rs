@@ -162,7 +162,7 @@ struct Reader<'a> {
     lqpn: Option<u32>,
 }
 
-/// The change that a record tells.
+/// The change in a record.
 fn change(
     layout: &Layout,
     record: &QpRecord,

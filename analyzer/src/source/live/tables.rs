@@ -18,8 +18,8 @@ use super::slots::{Hand, Place};
 use crate::sample::{Extra, FlowSample, Flows, LinkSample, Retired, Spare};
 use crate::source::flows::retire::RetiredTuples;
 
-/// So many slots that were never in use, one after the other, are the end of those that were:
-/// programs on several processors may be entering flows out of order, but not so many.
+/// This number of slots that were never in use, one after the other, is the end of those that were:
+/// programs on several processors may be entering flows out of order, but fewer than these.
 const UNUSED: u32 = 512;
 
 /// The tables read so far, with retired flows folded in.

@@ -24,7 +24,7 @@ pub struct Control {
 /// The content of a MAC control frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// Stop everything for so many quanta; 0 resumes.
+    /// Stop everything for this number of quanta; 0 resumes.
     Pause(u16),
     /// Pause quanta per priority, 0 resumes; `None` for priorities not in the frame.
     Pfc([Option<u16>; 8]),
@@ -62,7 +62,7 @@ impl Control {
     }
 }
 
-/// Nanoseconds that so many quanta take on a link of `mbps` (not 0) Mbit/s.
+/// Nanoseconds that this number of quanta takes on a link of `mbps` (not 0) Mbit/s.
 #[must_use]
 pub fn quanta_ns(quanta: u16, mbps: u64) -> u64 {
     u64::from(quanta) * QUANTUM_BITS * 1000 / mbps.max(1)

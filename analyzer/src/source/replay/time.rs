@@ -21,7 +21,7 @@ impl TimeSpec {
         }
     }
 
-    /// Whether this is before the other, where that can be told without data.
+    /// True if this is before the other, where that is known without data.
     #[must_use]
     pub fn is_before(self, other: Self) -> bool {
         match (self, other) {

@@ -395,9 +395,7 @@ pub(super) fn balance_of(imbalance: &Imbalance, view: &View) -> Line<'static> {
         let text = format!(" not compared (same path): {} {names}", direction(imbalance.direction));
         return Line::styled(text, theme::DIM);
     }
-    let limit = view.options.report.limits.links.max_over_mean;
-    let uneven = imbalance.max_over_mean.is_some_and(|ratio| ratio >= limit);
-    let level = if uneven && view.is_active(Problem::Imbalance) { Level::Warning } else { Level::Fine };
+    let level = if view.is_uneven(imbalance) { Level::Warning } else { Level::Fine };
     let mut spans = Spans::default();
     spans.push(format!(" {} ", theme::symbol(level)), theme::text(level));
     spans.push(format!("max/mean {}  ", number(imbalance.max_over_mean)), theme::text(level));

@@ -11,7 +11,7 @@ use super::log::{self, Log};
 use super::messages::Messages;
 use super::screen::Screen;
 use super::timeline::Timeline;
-use crate::analysis::Entropy;
+use crate::analysis::{Entropy, Imbalance};
 use crate::findings::{Finding, Severity, Verdict};
 use crate::model::{Identity, Problem, TimeRange};
 use crate::sample::{Sample, SourceKind};
@@ -167,10 +167,24 @@ impl View {
     /// True if an active finding is of this kind, at the snapshot shown.
     #[must_use]
     pub fn is_active(&self, kind: Problem) -> bool {
+        self.active(kind).next().is_some()
+    }
+
+    /// True if an active finding says at the snapshot shown that these links share their load unevenly.
+    #[must_use]
+    pub fn is_uneven(&self, imbalance: &Imbalance) -> bool {
+        self.active(Problem::Imbalance).any(|finding| {
+            finding.evidence["links"] == serde_json::json!(imbalance.links)
+                && finding.place.direction == imbalance.direction
+        })
+    }
+
+    /// Active findings of this kind above info, at the snapshot shown.
+    fn active(&self, kind: Problem) -> impl Iterator<Item = &Finding> {
         let concluded = self.concluded().filter(|concluded| !matches!(concluded.as_of, AsOf::Later(_)));
-        concluded.is_some_and(|concluded| {
-            let active = concluded.findings.iter().filter(|one| one.active && one.severity > Severity::Info);
-            active.into_iter().any(|finding| Problem::of(finding.id) == Some(kind))
+        let findings = concluded.map_or(&[][..], |concluded| concluded.findings);
+        findings.iter().filter(move |one| {
+            one.active && one.severity > Severity::Info && Problem::of(one.id) == Some(kind)
         })
     }
 

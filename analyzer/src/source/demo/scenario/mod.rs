@@ -33,7 +33,7 @@ pub const LINK_MTU: u32 = 2200;
 pub enum Episode {
     /// No problem.
     Healthy,
-    /// A rising share of CE-marked packets arrives at the first uplink; receivers send CNPs, and senders slow down.
+    /// A rising share of CE-marked packets arrives at the first uplink; receivers send CNPs, and senders reduce their rate.
     Congestion,
     /// Packets are lost upstream and downstream of this host's ports: sequence-error NAKs and go-back-N
     /// retransmissions.

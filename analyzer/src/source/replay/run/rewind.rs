@@ -38,7 +38,7 @@ impl Replay {
                     self.pace.pause(true, None);
                     return;
                 }
-                // The view takes the source for running until it is told otherwise.
+                // The view takes the source for running until it hears otherwise.
                 Command::Rewind(_) => {
                     let _ = self.feed.tell(Update::Ended(Ok(())));
                 }
