@@ -40,6 +40,8 @@ const SOFT_ROCE: (&str, &str) = ("soft_roce", "--ignored");
 /// The test on this machine that compares their results with tshark afterwards: tshark would take
 /// minutes in the guest.
 const AFTERWARDS: &str = "soft_roce_tshark";
+/// A test of the package `rocescope`: with it cargo builds the package's program.
+const PROGRAMS_TEST: &str = "words";
 /// Environment variable with the folder of those results.
 const RESULTS_VAR: &str = "ROCESCOPE_VM_RESULTS";
 /// Name of the static program in the guest: as on a host to which it was copied under the name
@@ -107,7 +109,8 @@ struct Built {
 fn build(toolchain: &EbpfToolchain, tests: &[(&str, &str)]) -> Result<Built> {
     let tests = || tests.iter().chain([&SOFT_ROCE]);
     let names = tests().map(|(name, _)| *name).chain([AFTERWARDS]);
-    let selection = ["--bin", "rocescope"].into_iter().chain(names.flat_map(|name| ["--test", name]));
+    // `--bin rocescope` would select the program's unit tests instead.
+    let selection = [PROGRAMS_TEST].into_iter().chain(names).flat_map(|name| ["--test", name]);
     let programs = Programs::build(Some(toolchain), selection)?;
     let in_guest = |(name, arguments): &(&str, &str)| -> Result<_> {
         Ok(((*name).to_owned(), (*arguments).to_owned(), programs.integration(name)?.to_path_buf()))
