@@ -350,6 +350,11 @@ mod tests {
             assert_eq!((kind as usize, kind.about().0), (at, kind));
             assert!(kind.word().len() <= 4 && !kind.meaning().is_empty(), "{kind:?}");
         }
+        let document = include_str!("../../../docs/tui.md");
+        for kind in Problem::ALL {
+            let row = format!("| `{}` | {} |", kind.word(), kind.meaning());
+            assert!(document.contains(&row), "docs/tui.md has no row {row}");
+        }
         assert_eq!(Problem::of("loss.before_tap"), Some(Problem::Loss));
         assert_eq!(Problem::of("ecn.no_cnp"), Some(Problem::Notification));
     }

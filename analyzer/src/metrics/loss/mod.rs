@@ -12,6 +12,8 @@
 //! | `cause` | why a sender goes back: the table "observation → cause" |
 //! | `gaps` | PSN gaps, open and filled |
 //! | `episode` | episodes of loss in time |
+//! | [`spells`] | times in which a flow showed a signal, for the episodes of findings |
+//! | `result` | the figures of a flow, as `sample` holds them |
 //! | `arrival` | a packet and its surroundings |
 //! | `from_kernel` | the same from events of the kernel programs instead of packets |
 
