@@ -14,6 +14,7 @@ use rocescope_tests::live::program::{Program, Start};
 use rocescope_tests::oracle::binary;
 use rocescope_tests::soft_roce::devices;
 use rocescope_tests::soft_roce::lab::{self, ENDS, FAR, Harm, NEAR, PATH_MTU};
+use rocescope_tests::soft_roce::lives;
 use rocescope_tests::soft_roce::perftest::{Transfer, Transferred};
 use rocescope_tests::soft_roce::qps::{self, Qp};
 use rocescope_tests::soft_roce::report::{count, flow, on_link, sum, used, with_opcodes};
@@ -100,7 +101,7 @@ fn counted(hook: &'static str, arguments: &[&str]) {
         owned(report, transfer);
     }
     for transfer in [write, send, &lossy, &marked] {
-        lived(report, transfer);
+        lives::check(report, transfer).unwrap();
     }
     connections(&seen, &connected);
     by_the_driver(&seen);
@@ -203,42 +204,6 @@ fn owned(report: &Value, transfer: &Transferred) {
             // Out: the sending end is here. In: the receiving end is, and the device knows its peer.
             named(flow(report, end, "egress", other, *peer).unwrap(), shown, *qpn);
             named(flow(report, end, "ingress", end, *qpn).unwrap(), shown, *peer);
-        }
-    }
-}
-
-/// The kernel's control path shows each queue pair from its creation to its end, with the settings that
-/// perftest asked for and the source port that its packets had.
-fn lived(report: &Value, transfer: &Transferred) {
-    let lives = &report["qp_lives"];
-    assert_eq!(lives["unavailable"], Value::Null, "{lives}");
-    assert_eq!((&lives["dropped"], &lives["qps_left_out"]), (&0.into(), &0.into()), "{lives}");
-    let (client, server) = transfer.pids;
-    for ((near, _), (far, _)) in transfer.near.iter().zip(&transfer.far) {
-        for (end, other, qpn, peer, pid) in [(NEAR, FAR, near, far, client), (FAR, NEAR, far, near, server)] {
-            let devices = report["devices"].as_array().unwrap().iter();
-            let mut qps = devices
-                .filter(|device| device["name"] == end.device)
-                .flat_map(|device| device["qps"].as_array().unwrap());
-            let life = qps.find(|qp| qp["lqpn"] == *qpn && qp["rqpn"] == *peer);
-            let life = life.unwrap_or_else(|| panic!("QP {qpn} of {} is not followed: {lives}", end.device));
-            assert_eq!(
-                (&life["pid"], &life["comm"]),
-                (&pid.into(), &transfer.wanted.program.into()),
-                "{life}"
-            );
-            assert_eq!((&life["kind"], &life["dst"]), (&"RC".into(), &other.address.into()), "{life}");
-            assert_eq!(life["src"], end.address, "{life}");
-            assert_eq!(life["dscp"], transfer.wanted.traffic_class >> 2, "{life}");
-            assert_eq!(life["path_mtu"], PATH_MTU, "{life}");
-            // perftest's defaults: --qp-timeout 14, seven retries.
-            assert_eq!(life["timeout_ns"], 4_096u64 << 14, "{life}");
-            assert_eq!((&life["retry_cnt"], &life["rnr_retry"]), (&7.into(), &7.into()), "{life}");
-            let (made, gone) = (count(&life["created_ns"]), count(&life["ended_ns"]));
-            assert!(made < gone, "{life}");
-            let flow = flow(report, end, "egress", other, *peer).unwrap();
-            assert!(made < count(&flow["first_ns"]) && count(&flow["last_ns"]) < gone, "{life} {flow}");
-            assert_eq!(life["udp_port"], flow["src_ports"][0]["port"], "computed and on the wire: {flow}");
         }
     }
 }

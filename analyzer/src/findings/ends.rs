@@ -1,7 +1,7 @@
 //! Where a finding was seen, and between which ends.
 
 use super::{End, Input, Place};
-use crate::analysis::{Flow, Link};
+use crate::analysis::{Flow, Link, Loss};
 use crate::sample::Direction;
 
 impl Place {
@@ -58,6 +58,24 @@ pub(super) fn of_answers<'a>(
 ) -> (Option<End>, Option<End>) {
     let (responder, requester) = of_data(input, flows);
     (requester, responder)
+}
+
+/// Requester and responder of flows that lost packets. Responses go to the requester: a flow with both requests and READ
+/// responses counts for those that lost more.
+pub(super) fn of_lost<'a>(
+    input: &Input<'_>,
+    flows: impl Iterator<Item = &'a Flow> + Clone,
+) -> (Option<End>, Option<End>) {
+    let episodes = |loss: Option<Loss>| {
+        loss.map_or(0, |loss| loss.lost + loss.before_tap.episodes + loss.after_tap.episodes)
+    };
+    let is_responses =
+        |flow: &&Flow| flow.psn.is_none() || episodes(flow.loss_responses) > episodes(flow.loss);
+    if flows.clone().next().as_ref().is_some_and(is_responses) {
+        of_answers(input, flows.filter(is_responses))
+    } else {
+        of_data(input, flows.filter(|flow| !is_responses(flow)))
+    }
 }
 
 /// Sender and receiver of one flow.

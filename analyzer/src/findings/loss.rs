@@ -11,7 +11,7 @@ use super::once::{Name, name};
 use super::span::{Cost, Judged, Span, Wait, impact, latest, run, spans};
 use super::title::{self, more, pair, short};
 use super::tool::own;
-use super::{Commands, End, Episode, Place, ends};
+use super::{Commands, Episode, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Raise, Unit, label};
 use crate::analysis::Facts;
 use crate::analysis::{Between, Episodes, Flow, Loss};
@@ -412,7 +412,7 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
         .collect();
     let waits = [if side == Side::Before { Wait::RecoveryUpstream } else { Wait::RecoveryDownstream }];
     let cost = Cost { ratio: Some(all.ratio()), signal: Signal::Retransmitted, lost, waits: &waits };
-    let (requester, responder) = ends_of(input, &worst.flows);
+    let (requester, responder) = ends::of_lost(input, worst.flows.iter().map(|(flow, _)| *flow));
     let title = headline(side, link, worst, answers, reordering);
     let more = more(others.len() as u64, "host pair");
     let mut raise = Raise::new(entry, severity, title::title(title, [pair(src, dst), more, own_loss(input)]))
@@ -477,16 +477,6 @@ fn headline(side: Side, link: &str, worst: &Pair<'_>, answers: bool, reordering:
         }
         Side::After if answers => format!("Loss downstream of {link}: {}", plural(lost, "NAK episode")),
         Side::After => format!("Retransmissions of packets seen at {link}: {}", plural(lost, "time")),
-    }
-}
-
-/// The ends of the flows that lost most. Responses go to the requester.
-fn ends_of(input: &Input<'_>, flows: &[(&Flow, u64)]) -> (Option<End>, Option<End>) {
-    let flows = || flows.iter().map(|(flow, _)| *flow);
-    if flows().all(|flow| flow.psn.is_none()) {
-        ends::of_answers(input, flows())
-    } else {
-        ends::of_data(input, flows().filter(|flow| flow.psn.is_some()))
     }
 }
 
@@ -559,7 +549,7 @@ fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
         );
         let critical = one.ratio() >= limits.critical_ratio;
         let severity = if critical { Severity::Critical } else { Severity::Warning };
-        let (requester, responder) = ends::of_data(input, one.flows.iter().copied());
+        let (requester, responder) = ends::of_lost(input, one.flows.iter().copied());
         let whole = run(one.flows.iter().copied());
         let episode = |(first_ns, last_ns)| Episode { first_ns, last_ns, peak: Some(one.ratio()) };
         let episodes = one.seen_ns.map(episode).into_iter().collect();

@@ -39,7 +39,7 @@ pub(crate) fn discard<T: Send + 'static>(value: T) {
     drop(value);
 }
 
-/// A value that is [discarded](discard) when it is dropped.
+/// A value that is discarded when it is dropped.
 #[derive(Debug)]
 pub struct Deferred<T: Send + 'static>(ManuallyDrop<T>);
 

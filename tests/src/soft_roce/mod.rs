@@ -5,6 +5,7 @@
 
 pub mod devices;
 pub mod lab;
+pub mod lives;
 pub mod perftest;
 pub mod qps;
 pub mod report;
