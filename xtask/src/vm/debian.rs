@@ -13,8 +13,8 @@ const SHELL: &str = "busybox-static";
 /// The first kernel for which this whole test would be pointless: there TC programs attach as links.
 const TOO_NEW: (u32, u32) = (6, 6);
 /// Modules of the interfaces that the tests create, and those that the kernel loads when a TC filter is added.
-const MODULES: [&str; 9] =
-    ["veth", "8021q", "bridge", "bonding", "macvlan", "vxlan", "dummy", "sch_ingress", "cls_bpf"];
+const MODULES: [&str; 10] =
+    ["veth", "8021q", "bridge", "bonding", "macvlan", "vxlan", "dummy", "tun", "sch_ingress", "cls_bpf"];
 /// Soft-RoCE and the checksum it asks for by name, what its users open, and what harms its traffic.
 const RDMA_MODULES: [&str; 7] =
     ["rdma_rxe", "crc32_generic", "ib_uverbs", "rdma_ucm", "sch_netem", "sch_red", "sch_tbf"];

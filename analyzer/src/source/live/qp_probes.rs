@@ -60,7 +60,8 @@ impl QpProbes {
     /// The reason for which queue pairs cannot be followed.
     pub(super) fn start(root: &HostRoot) -> Result<Self> {
         let modules = modules(root);
-        let btf = |name: &str| root.bytes(&format!("/sys/kernel/btf/{name}"));
+        // The kernel's own, of several MiB: nobody else shapes these files.
+        let btf = |name: &str| std::fs::read(root.path(&format!("/sys/kernel/btf/{name}")));
         let base = btf("vmlinux").context("the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)")?;
         // A module that is built in has no file of its own.
         let btf = Btf::parse(base, btf("ib_core").ok()).context("cannot read the kernel's BTF")?;
