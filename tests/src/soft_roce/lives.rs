@@ -37,8 +37,8 @@ pub fn check(report: &Value, transfer: &Transferred) -> Result<()> {
             assert_eq!(life["src"], end.address, "{life}");
             assert_eq!(life["dscp"], transfer.wanted.traffic_class >> 2, "{life}");
             assert_eq!(life["path_mtu"], PATH_MTU, "{life}");
-            // perftest's defaults: --qp-timeout 14, seven retries.
-            assert_eq!(life["timeout_ns"], 4_096u64 << 14, "{life}");
+            assert_eq!(life["timeout_ns"], 4_096u64 << transfer.wanted.timeout(), "{life}");
+            // perftest's defaults.
             assert_eq!((&life["retry_cnt"], &life["rnr_retry"]), (&7.into(), &7.into()), "{life}");
             let (made, gone) = (count(&life["created_ns"]), count(&life["ended_ns"]));
             assert!(made < gone, "{life}");

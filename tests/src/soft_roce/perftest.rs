@@ -53,6 +53,12 @@ impl Transferred {
 }
 
 impl Transfer {
+    /// Exponent of the transport timeout that it asks for: 4.096 µs · 2^timeout.
+    #[must_use]
+    pub const fn timeout(&self) -> u8 {
+        if self.one_by_one { 23 } else { 15 }
+    }
+
     /// Runs both ends to their end, and looks at their queue pairs meanwhile.
     ///
     /// # Errors
@@ -72,7 +78,7 @@ impl Transfer {
                 // 4.096 µs · 2^n until a packet is sent again unasked: 134 ms, no sooner on a slow machine.
                 // The driver's timer goes off that often in a long transfer even where nothing is lost: for
                 // those that are to go without repeats, longer than they last.
-                ("-u", if self.one_by_one { "23" } else { "15" }.to_owned()),
+                ("-u", self.timeout().to_string()),
             ];
             let mut arguments = vec!["-F".to_owned(), format!("--tclass={}", self.traffic_class)];
             if self.one_by_one {
