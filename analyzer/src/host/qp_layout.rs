@@ -133,6 +133,21 @@ pub mod mask {
     pub const DEST_QPN: u32 = 1 << 20;
     /// All of them.
     pub const ALL: u32 = u32::MAX;
+
+    /// The attributes that have been set in a state (`enum ib_qp_state`). A query fills in all fields, those without a
+    /// value as 0.
+    #[must_use]
+    pub const fn known_in(state: u8) -> u32 {
+        const OF_PATH: u32 = AV | PATH_MTU | DEST_QPN | RQ_PSN;
+        const OF_SENDING: u32 = TIMEOUT | RETRY_CNT | RNR_RETRY | SQ_PSN;
+        match state {
+            // RESET, INIT.
+            0 | 1 => ALL & !OF_PATH & !OF_SENDING,
+            // RTR.
+            2 => ALL & !OF_SENDING,
+            _ => ALL,
+        }
+    }
 }
 
 /// Attributes of a queue pair; `None` for those that a call does not set.

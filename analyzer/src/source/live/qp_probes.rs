@@ -196,9 +196,9 @@ fn change(
             let to = wanted.state.and_then(state_name).map_or_else(String::new, |to| format!(" to {to}"));
             Some(of.failure(format!("modify{to}"), wanted.peer))
         }
-        // A query fills in everything that the driver knows, whatever it was asked for.
         kind::QUERIED if record.result == 0 => {
-            of.life(layout.attributes(record, mask::ALL), driver).map(Change::Is)
+            let state = layout.attributes(record, mask::STATE).state.unwrap_or(0);
+            of.life(layout.attributes(record, mask::known_in(state)), driver).map(Change::Is)
         }
         kind::DESTROYED => Some(Change::Ended { lqpn: of.lqpn?, device: of.device, time_ns: of.time_ns }),
         kind::EVENT => Some(Change::Event(of.event(event_name(record.event)))),
@@ -323,6 +323,10 @@ mod tests {
         };
         let Some(Change::Is(life)) = of(&record(kind::MODIFIED, 17, to_rtr, &set)) else { panic!() };
         assert_eq!((life.state, life.rqpn, life.udp_port), (Some("RTR"), Some(29), Some(0xc1ed)));
+
+        // A query in RTR: what is set on the way to RTS is 0, which is no value.
+        let Some(Change::Is(life)) = of(&record(kind::QUERIED, 17, 0, &set)) else { panic!() };
+        assert_eq!((life.rqpn, life.timeout, life.retry_cnt), (Some(29), None, None));
 
         let mut failed = record(kind::MODIFIED, 17, to_rtr, &set);
         (failed.result, failed.duration_ns) = (-110, 1_020_000_000);
