@@ -153,7 +153,7 @@ impl Watch {
     }
 
     /// Takes in what happened on the control path to queue pairs of watched devices.
-    pub fn take_lives(&mut self, changes: Vec<Change>, seen: Result<Calls, String>) {
+    pub fn take_lives(&mut self, changes: Vec<Change>) {
         for change in changes {
             let device = match &change {
                 Change::Is(life) => &life.device,
@@ -164,11 +164,15 @@ impl Watch {
                 self.follower.take(change);
             }
         }
-        let (seen, unavailable) = match seen {
-            Ok(seen) => (seen, None),
+    }
+
+    /// Lets samples show what was taken in, with the calls seen so far or the reason for seeing none.
+    pub fn share_lives(&mut self, calls: Result<Calls, &str>) {
+        let (calls, unavailable) = match calls {
+            Ok(calls) => (calls, None),
             Err(why) => (self.lives.calls.clone(), Some(why)),
         };
-        self.lives = self.follower.sample(&seen, unavailable.as_deref());
+        self.lives = self.follower.sample(&calls, unavailable);
     }
 
     /// Reads and judges the settings of the host, as doctor does.

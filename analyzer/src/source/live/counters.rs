@@ -138,7 +138,7 @@ impl Work {
     fn run(mut self, interval: Duration, stopped: &Receiver<()>) {
         self.counters();
         // Before queue pairs are listed: that query shows the settings of those that are there already.
-        self.lives();
+        self.probe();
         self.publish(None);
         if let Ok(root) = self.host.root() {
             self.watch.audit(&root, self.host.ask());
@@ -146,6 +146,7 @@ impl Work {
         let mut counters_due = Instant::now() + interval;
         loop {
             self.listen();
+            self.probe();
             let owners = self.queue_pairs();
             self.publish(owners);
             if self.rest(stopped) {
@@ -178,24 +179,23 @@ impl Work {
         }
     }
 
-    /// Reads what happened to queue pairs on the kernel's control path.
-    fn lives(&mut self) {
-        if self.watch.is_empty() || !self.host.is_running() {
+    /// Attaches the probes of the kernel's control path, again after a module was loaded again: its probes are dead.
+    fn probe(&mut self) {
+        if self.watch.is_empty() || !self.host.is_running() || matches!(self.probes, Some(Err(_))) {
             return;
         }
         let Ok(root) = self.host.root() else { return };
-        // Probes in a module that was loaded again are dead.
-        let stale = matches!(&self.probes, Some(Ok(probes)) if probes.is_stale(&root));
-        if stale || self.probes.is_none() {
+        if !matches!(&self.probes, Some(Ok(probes)) if !probes.is_stale(&root)) {
+            self.lives();
             self.probes = Some(QpProbes::start(&root).map_err(|error| format!("{error:#}")));
         }
-        match &mut self.probes {
-            Some(Ok(probes)) => {
-                let changes = probes.read(&|device| self.watch.driver(device));
-                self.watch.take_lives(changes, Ok(probes.calls()));
-            }
-            Some(Err(why)) => self.watch.take_lives(Vec::new(), Err(why.clone())),
-            None => {}
+    }
+
+    /// Reads what happened to queue pairs on the kernel's control path.
+    fn lives(&mut self) {
+        if let Some(Ok(probes)) = &mut self.probes {
+            let changes = probes.read(&|device| self.watch.driver(device));
+            self.watch.take_lives(changes);
         }
     }
 
@@ -236,7 +236,10 @@ impl Work {
         }
     }
 
-    fn publish(&self, owners: Option<Owners>) {
+    fn publish(&mut self, owners: Option<Owners>) {
+        if let Some(probes) = &self.probes {
+            self.watch.share_lives(probes.as_ref().map(QpProbes::calls).map_err(String::as_str));
+        }
         let devices = Arc::new(self.watch.sample());
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.devices = devices;
