@@ -19,7 +19,7 @@ use crate::util::style::Color;
 
 /// Default idle timeout of flows: far longer than any pause between training steps, and short enough for the flow table
 /// not to fill up.
-const IDLE: Duration = Duration::from_secs(600);
+pub(super) const IDLE: Duration = Duration::from_secs(600);
 /// Kernel log levels of aya: 4 is debug.
 const LOG_DEBUG: u8 = 4;
 /// Interval of checks for the end of the demonstration.

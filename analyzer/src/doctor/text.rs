@@ -37,7 +37,8 @@ pub fn painted(page: &Page, verbose: bool, columns: usize, paint: Paint) -> Stri
     let netns =
         page.host.netns.as_ref().map_or_else(String::new, |name| format!(", network namespace {name}"));
     let found = found(page, &names, verbose);
-    sheet.paragraph(&format!("rocescope doctor on Linux {release}{netns}: {}", in_short(&found)), "");
+    let short = in_short(&page.host, &found);
+    sheet.paragraph(&format!("rocescope doctor on Linux {release}{netns}: {short}"), "");
     devices(&page.host, verbose, &mut sheet);
     visibility(page, &names, verbose, &mut sheet);
     problems(&page.host, &found, &mut sheet);
@@ -72,14 +73,19 @@ fn found<'a>(page: &'a Page, names: &Names, verbose: bool) -> Vec<Group<'a, Chec
     names.group(found, |check| check.subject.as_str(), words)
 }
 
-/// The number of issues by verdict.
-fn in_short(found: &[Group<'_, Check>]) -> String {
+/// The number of issues by verdict; without an RDMA device nothing about RoCE was checked.
+fn in_short(host: &HostFacts, found: &[Group<'_, Check>]) -> String {
     let of = |verdict| found.iter().filter(|group| group.first.verdict == verdict).count() as u64;
-    match (of(Verdict::Critical), of(Verdict::Warning)) {
+    let issues = match (of(Verdict::Critical), of(Verdict::Warning)) {
         (0, 0) => "no issues found".to_owned(),
         (0, warnings) => plural(warnings, "warning"),
         (critical, 0) => format!("{critical} critical"),
         (critical, warnings) => format!("{critical} critical, {}", plural(warnings, "warning")),
+    };
+    if host.devices.is_empty() {
+        format!("no RDMA device, RoCE settings not checked; {issues}")
+    } else {
+        issues
     }
 }
 

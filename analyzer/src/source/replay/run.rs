@@ -118,7 +118,7 @@ impl Replay {
             && let Some((first, last)) = self.counts.out_of_range
         {
             self.messages.notices.push(format!(
-                "no frame is within --from and --to: this capture has frames from {} to {}, {} later",
+                "no frame is within --from and --to: the capture has frames from {} to {} ({})",
                 units::time_utc(first),
                 units::time_utc(last),
                 units::duration(last - first),
