@@ -6,13 +6,18 @@ use std::net::IpAddr;
 use hashbrown::HashMap;
 
 use crate::analysis::flow::Ports;
-use crate::analysis::{Entropy, ecmp};
-use crate::sample::{Direction, Sample, Tuple, address};
+use crate::analysis::{DataEntropy, Entropy, ecmp};
+use crate::sample::{Direction, FlowSample, RetiredTuple, Sample, Tuple, address};
 
 /// Entropy over 5-tuples of everything that `sample` has counted.
 #[must_use]
 pub fn entropy(sample: &Sample) -> Entropy {
-    Spread::of(sample).entropy()
+    let all = Spread::of(sample).entropy();
+    let data = (all.five_tuples > 0).then(|| {
+        let Entropy { five_tuples, effective_flows, normalized, .. } = Spread::of_data(sample).entropy();
+        DataEntropy { five_tuples, effective_flows, normalized }
+    });
+    Entropy { data, ..all }
 }
 
 /// Distribution of bytes over 5-tuples at a moment, small enough to be kept: the bytes between two moments
@@ -28,7 +33,15 @@ impl Spread {
     /// The spread of everything that `sample` has counted.
     #[must_use]
     pub fn of(sample: &Sample) -> Self {
-        let (weights, unattributed_bytes) = weights(sample, Unit::FiveTuple);
+        Self::over(weights(sample, Unit::FiveTuple))
+    }
+
+    /// The spread of the flows that carry payload; of retired ones that is not known.
+    fn of_data(sample: &Sample) -> Self {
+        Self::over(weights_of(sample, Unit::FiveTuple, |flow| flow.stats.payload_bytes > 0, &[]))
+    }
+
+    fn over((weights, unattributed_bytes): (Vec<Weight>, Option<u64>)) -> Self {
         let mut tuples: Vec<(u64, u16, u64)> =
             weights.iter().map(|w| (ecmp::digest(w), w.tuple.src_port, w.bytes)).collect();
         tuples.sort_unstable();
@@ -103,10 +116,20 @@ pub(super) struct Weight {
 /// run, and the bytes that have no 5-tuple (`None`: not even how many). Bytes of
 /// retired flows are known by 5-tuple only and stay so.
 pub(super) fn weights(sample: &Sample, unit: Unit) -> (Vec<Weight>, Option<u64>) {
+    weights_of(sample, unit, |_| true, &sample.retired_tuples)
+}
+
+/// The same of some flows and retired tuples.
+fn weights_of(
+    sample: &Sample,
+    unit: Unit,
+    is_counted: fn(&FlowSample) -> bool,
+    retired: &[RetiredTuple],
+) -> (Vec<Weight>, Option<u64>) {
     type Map<K> = HashMap<K, u64, foldhash::fast::RandomState>;
     let mut by_link: Map<(Tuple, u32, u16)> = HashMap::default();
     let mut unattributed = Some(sample.retired_unattributed);
-    for flow in &sample.flows {
+    for flow in sample.flows.iter().filter(|flow| is_counted(flow)) {
         let key = &flow.key;
         let tuple = |src_port| Tuple { family: key.family, src: key.src, dst: key.dst, src_port };
         if unit == Unit::QueuePair {
@@ -121,7 +144,7 @@ pub(super) fn weights(sample: &Sample, unit: Unit) -> (Vec<Weight>, Option<u64>)
             *by_link.entry((tuple(port.port), 0, key.link)).or_default() += port.bytes;
         }
     }
-    for retired in &sample.retired_tuples {
+    for retired in retired {
         *by_link.entry((retired.tuple, 0, retired.link)).or_default() += retired.bytes;
     }
     // The same packet passes several links: the link that saw most of the tuple speaks for it.

@@ -28,6 +28,7 @@ pub mod traffic;
 pub(crate) mod uneven;
 
 use crate::sample::Direction;
+use crate::util::layout::{plain, tap_name};
 
 pub use build::compare_links as imbalance;
 pub use device::{
@@ -37,7 +38,7 @@ pub use device::{
 pub use ecmp::{Case, Ecmp, Set, in_words as hashing_case, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
 pub use facts::{
-    Ack, CeOverTime, Cnp, Dscp, Ecn, EcnOverTime, Entropy, Facts, Flow, FlowId, Kind, Latency,
+    Ack, CeOverTime, Cnp, DataEntropy, Dscp, Ecn, EcnOverTime, Entropy, Facts, Flow, FlowId, Kind, Latency,
     LatencyByClass, Link, Lost, Naks, Opcode, Pairing, Port, Psn, Retired, Skipped, Source, Totals, Untimed,
     Window,
 };
@@ -47,6 +48,16 @@ pub use naks::{NakCauses, Requests};
 pub(crate) use paths::related;
 pub use paths::{Again, CountedAgain, Paths};
 pub use taps::{Between, DelayChange, DelayPoint, TapFlow};
+
+/// A link in words: its name without the suffix of a capture file, and its direction.
+#[must_use]
+pub fn link_name(name: &str, direction: Option<Direction>) -> String {
+    let name = plain(&tap_name(name));
+    match direction {
+        Some(direction) => format!("{name} {}", direction_name(direction)),
+        None => name,
+    }
+}
 
 /// Source ports that a flow lists: those with most bytes.
 pub const MAX_PORTS: usize = 16;

@@ -299,6 +299,19 @@ fn entropy_by_hand() {
 }
 
 #[test]
+fn acknowledgements_are_no_data_flows() {
+    let data = |qp, port| (key(0, A, B, qp), FlowStats { payload_bytes: 1_000, ..stats(port, 1, 1_100) });
+    let ack = |qp, port| (key(0, B, A, qp), FlowStats { payload_bytes: 0, ..stats(port, 1, 66) });
+    let flows = vec![data(1, 10), data(2, 11), ack(1, 10), ack(2, 11)];
+    let entropy = facts(&sample(vec![link("a.pcap", None)], flows)).entropy;
+    let data = entropy.data.unwrap();
+    assert_eq!((entropy.five_tuples, data.five_tuples), (4, 2));
+    close(data.effective_flows, 2.0);
+    close(data.normalized, 1.0);
+    assert!(entropy.normalized < Some(0.7), "{entropy:?}");
+}
+
+#[test]
 fn one_tuple_has_no_spread() {
     let sample = sample(vec![link("a.pcap", None)], vec![(key(0, A, B, 7), stats(1, 3, 300))]);
     let entropy = facts(&sample).entropy;

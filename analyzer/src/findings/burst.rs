@@ -25,9 +25,9 @@ const INCAST: Entry = Entry {
     meaning: "Data of several hosts converges on the switch port towards one host. What exceeds the speed of that port queues in the switch; when the queue fills, \
                 packets are CE-marked, paused by PFC or dropped, and the rate of all these flows drops. All-to-all and parameter servers cause incast by nature; it is \
                 a problem when CE marks or loss accompany it.",
-    computed: "Data to each receiver is divided into time bins (--bin), and the senders in each bin are counted. A warning when there are at least incast_bins bins \
-                 with at least incast_senders senders, these carry at least incast_share of the receiver's data, and of their packets more than incast_ce_ratio are \
-                 CE-marked or at least incast_gap_ratio have a PSN gap, in both cases at least twice the ratio in bins with fewer senders. Without such bins to compare \
+    computed: "Data to each receiver is divided into time bins (--bin), and the senders in each bin are counted. A warning when there are at least burst.incast_bins bins \
+                 with at least burst.incast_senders senders, these carry at least burst.incast_share of the receiver's data, and of their packets more than burst.incast_ce_ratio are \
+                 CE-marked or at least burst.incast_gap_ratio have a PSN gap, in both cases at least twice the ratio in bins with fewer senders. Without such bins to compare \
                  with, CE marks count and gaps do not: loss has other causes. Hosts that send less than a tenth of the busiest sender's data (credits, small messages) \
                  do not count as senders. Incast without CE marks or gaps raises nothing. ecn.congestion of the same hosts belongs to this finding; so do loss.before_tap, loss.between_taps and retry.storm where the \
                  gaps come with such bins, or right before CE-marked packets (gaps_ce_ratio). Taps that see the same packets raise one finding.",

@@ -49,7 +49,7 @@ const STORM: Entry = Entry {
     title: "CNP storm: senders throttled without visible marks",
     meaning: "A receiver sends far more CNPs than there are CE marks at this tap, one for every few packets of data: its senders are throttled to a small part of their rate, and stay \
               there. Either a queue downstream of this tap is congested all the time, or the receiver sends CNPs without reason.",
-    computed: "Per receiver: a warning when it sends at least storm_cnps CNPs to a host, at least storm_ratio per data packet that it gets from there, and more CNPs than CE-marked packets from there \
+    computed: "Per receiver: a warning when it sends at least cnp.storm_cnps CNPs to a host, at least cnp.storm_ratio per data packet that it gets from there, and more CNPs than CE-marked packets from there \
                pass any tap (a NIC answers several marks with one CNP, never one with several). Figures are those of the run; episodes are those of the CNPs.",
     advice: "Capture at the receiver: are its packets marked? Then find the congested queue (its switch port, PCIe or memory of the receiver). If not: check its notification point (roce_np, cc_params/np_* in \
              mlx5 debugfs), slow restart (roce_slow_restart_cnps), and min_time_between_cnps, and the firmware's release notes.",

@@ -28,6 +28,7 @@ mod ecn;
 mod ends;
 #[cfg(test)]
 mod episode_tests;
+mod fields;
 mod finding;
 mod growth;
 mod icrc;
@@ -67,6 +68,7 @@ use crate::sample::Sample;
 
 pub use catalog::{entries, entry, limits, markdown};
 pub use family::{Better, Entry, Family, Label, LimitMeta, Measure, Need};
+pub use fields::DataEnd;
 pub use finding::{
     End, Episode, Evidence, EvidenceList, Finding, Impact, NotEvaluated, Place, Severity, Step, Unit,
 };

@@ -26,7 +26,7 @@ const ACCESS: Entry = Entry {
     rank: 160,
     title: "Remote access error: a responder denies access to its memory",
     meaning: "A request named a remote key or an address that the responder does not grant. The queue pair goes into the error state: the job that uses it ends or hangs.",
-    computed: "Raised from `errors` NAKs with code 2 (remote access error) on; critical, since no connection survives one.",
+    computed: "Raised from `nak.errors` NAKs with code 2 (remote access error) on; critical, since no connection survives one.",
     advice: "It is the application's matter, not the network's: a region that was deregistered too early, a wrong remote key, an access beyond the end, a missing permission \
              (IBV_ACCESS_REMOTE_WRITE/READ), or a peer that restarted and still gets requests for its former self. Look at the logs of the process that owns the responder's queue pair.",
     caveat: "",
@@ -37,7 +37,7 @@ const OPERATIONAL: Entry = Entry {
     rank: 170,
     title: "Remote operational error: a responder failed to execute a request",
     meaning: "The responder's device hit an error of its own while it worked on a request. The queue pair goes into the error state.",
-    computed: "Raised from `errors` NAKs with code 3 (remote operational error) on; critical.",
+    computed: "Raised from `nak.errors` NAKs with code 3 (remote operational error) on; critical.",
     advice: "Look at the responder's kernel log and firmware events (`dmesg`, `devlink health`), PCIe errors (AER) and memory errors; with GPU memory also at the GPU's (Xid events) and at \
              the peer-memory driver.",
     caveat: "",
@@ -49,7 +49,7 @@ const INVALID: Entry = Entry {
     title: "Invalid request: a responder rejects a request",
     meaning: "The responder does not understand the request, or does not permit it at all: an operation that is not enabled for the queue pair, a message longer than its receive buffer, too \
               many READs or atomics at a time. The queue pair goes into the error state.",
-    computed: "Raised from `errors` NAKs with code 1 (invalid request) on; critical.",
+    computed: "Raised from `nak.errors` NAKs with code 1 (invalid request) on; critical.",
     advice: "Compare the two ends' settings: path MTU, max_dest_rd_atomic against max_rd_atomic, the queue pair's access flags, the sizes of posted receive buffers, versions of library and \
              application.",
     caveat: "",

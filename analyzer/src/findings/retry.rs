@@ -59,7 +59,7 @@ const STORM: Entry = Entry {
     measure: Some(Measure::ratio("retransmitted_ratio")),
     title: "Retransmission storm",
     meaning: "Senders spend much of their capacity on retransmissions: the job gets the rest, and the fabric carries load without progress.",
-    computed: "Per host pair: retransmissions of packets that had passed before, whatever the cause (flows[].loss.retransmitted; duplicates made by a mirror and reordered packets do not count). A warning when they are the share `ratio` of the packets sent and at least `packets`. \
+    computed: "Per host pair: retransmissions of packets that had passed before, whatever the cause (flows[].loss.retransmitted; duplicates made by a mirror and reordered packets do not count). A warning when they are the share `retry.ratio` of the packets sent and at least `retry.packets`. \
                Not raised where a loss finding of the same hosts and time owns them, or rnr.slow_receiver does (most of them follow RNR NAKs). Queue pairs that could not be followed (live) are left out: `flows_unjudged`. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
     advice: concat!(
         "Look for a finding that explains it: loss (upstream, downstream, between taps), rnr.slow_receiver, icrc.errors. Without one: ",

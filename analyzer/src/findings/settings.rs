@@ -27,7 +27,7 @@ const MTU_SMALL: Entry = Entry {
     title: "Small path MTU",
     meaning: "Small packets cost header bandwidth and packet rate: at a path MTU of 1024 about 7 % of the link are headers, at 4096 about 2 %, and the NIC handles \
                 four times the packets.",
-    computed: "The path MTU is the payload of FIRST and MIDDLE packets, of flows with at least mtu.min_bytes. A warning when another flow of the same link uses at \
+    computed: "The path MTU is the payload of FIRST and MIDDLE packets; one of the flows has at least mtu.min_bytes. A warning when another flow of the same link uses at \
                  least twice the path MTU, or when the path MTU is at most mtu.small and the interface MTU (live) has room for at least twice that; info when it is at \
                  most mtu.small and no larger one is observed.",
     advice: "Set the interface MTU above the path MTU plus headers (4200 or 9000 for a path MTU of 4096) on hosts and switches, restart the connections, and check \
@@ -173,7 +173,7 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
     let mut beside: Vec<&Flow> = Vec::new();
     let mut jumbo: Vec<&Flow> = Vec::new();
     let mut alone: Vec<&Flow> = Vec::new();
-    for flow in input.facts.flows.iter().filter(|flow| flow.bytes >= limits.min_bytes) {
+    for flow in &input.facts.flows {
         let (Some(mtu), Some(&most)) = (flow.path_mtu, largest.get(flow.link.as_str())) else { continue };
         if most >= mtu.saturating_mul(2) {
             beside.push(flow);
@@ -190,12 +190,17 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
     ];
     for (mut flows, severity, at_port) in all {
         flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
-        let Some(first) = flows.first() else { continue };
+        let Some(first) = flows.first().filter(|most| most.bytes >= limits.min_bytes) else { continue };
         let smallest = flows.iter().filter_map(|flow| flow.path_mtu).min();
         let most = largest.get(first.link.as_str()).copied();
         let interface = port(first);
         let distinct = once::count(flows.iter().copied());
-        let (mtu, users) = (smallest.unwrap_or(0), plural(distinct, "flow"));
+        let highest = flows.iter().filter_map(|flow| flow.path_mtu).max();
+        let mtu = match (smallest, highest) {
+            (Some(low), Some(high)) if low < high => format!("{low} to {high}"),
+            (low, _) => low.unwrap_or(0).to_string(),
+        };
+        let users = plural(distinct, "data flow");
         let room = match (severity, most, interface) {
             (_, _, Some(port)) if at_port => {
                 format!(" (interface MTU {port} allows {})", path_mtu_of(port))

@@ -21,7 +21,7 @@ const STRAGGLER: Entry = Entry {
     meaning: "A step of a collective ends when the slowest of its hosts is done. One host starts late, pauses within the step, or transfers data much more slowly \
                 than the others; all other hosts wait.",
     computed: "From steps.straggler: the idle periods of a link within its steps, and the host that ends each of them. A host that sent nothing in the previous step \
-                 starts late; a transfer is slow when it takes three times as long as others of its size. It must cost at least straggler_ratio of the median step, in \
+                 starts late; a transfer is slow when it takes three times as long as others of its size. It must cost at least step.straggler_ratio of the median step, in \
                  at least 5 steps and two of three of a part of the run. A warning when other steps of the run are free of it, or when more than two hosts send data \
                  and only one of them is the straggler; else info, because a pipeline stage starts late by nature. Where hosts alternate, one must be last more often \
                  in a row than chance explains. When only the upstream neighbour of a host is visible at this tap, the finding states so and names no culprit. Only \
@@ -41,7 +41,7 @@ const SLOWER: Entry = Entry {
     measure: Some(Measure::ratio("slower_ratio")),
     title: "Step time increases",
     meaning: "The job transfers the same volume per step, but a step takes longer at the end of the run than at its start.",
-    computed: "A warning when there are at least slower_steps steps, the median step time of the last third is at least 1 + slower_ratio times that of the first \
+    computed: "A warning when there are at least step.slower_steps steps, the median step time of the last third is at least 1 + step.slower_ratio times that of the first \
                  third, and the lower quartile of the last third is above the upper quartile of the first.",
     advice: "Compare the share of each step in which the network was busy (steps.latest: busy_ns, busy_ratio). If it did not grow, the time goes into computing or \
                waiting: see step.straggler, GPU clocks, the data loader. If it grew, check CE marks, loss and pauses since then; `rocescope diff` of two parts of the \

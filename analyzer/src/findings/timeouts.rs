@@ -19,11 +19,11 @@ pub(super) const FAMILY: Family = Family {
     limits: &[],
     evidence: &[
         label("timeouts", "transport timeouts", Unit::Count),
-        label("waited_ns", "silence before them, all QPs", Unit::Nanoseconds),
-        label("waited_ratio", "silence, share of the worst QP's time", Unit::Ratio),
-        label("shortest_ns", "shortest", Unit::Nanoseconds),
-        label("longest_ns", "longest", Unit::Nanoseconds),
-        label("backoff", "longest over shortest", Unit::Factor),
+        label("waited_ns", "silence before them, summed over QPs", Unit::Nanoseconds),
+        label("waited_ratio", "silence in the lifetime of the worst QP", Unit::Ratio),
+        label("shortest_ns", "shortest silence", Unit::Nanoseconds),
+        label("longest_ns", "longest silence", Unit::Nanoseconds),
+        label("backoff", "longest silence over shortest", Unit::Factor),
     ],
     check,
 };

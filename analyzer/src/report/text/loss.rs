@@ -129,10 +129,10 @@ fn raw_gaps(report: &Report, links: &[AtLink<'_>]) -> Option<String> {
     let missing: u64 = report.facts.flows.iter().filter_map(missing).sum();
     differ.then(|| {
         format!(
-            "(MISSING in the flow table, {} in all flows{}, counts raw PSN gaps: includes reordering, excludes repeated \
-             loss of a retransmission)",
+            "MISSING in the flow table (sum {}{}) is of raw PSN gaps: with reordered packets, without retransmissions \
+             lost again",
             units::count(missing),
-            if links.len() > 1 { " of all links" } else { "" }
+            if links.len() > 1 { " over all links" } else { "" }
         )
     })
 }
@@ -167,10 +167,15 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     lines
 }
 
-/// The ids of the findings that name a flow, in brackets.
+/// Families of findings about loss and recovery from it.
+const RELATED: [&str; 7] = ["icrc", "loss", "nak", "peer", "qp", "retry", "rnr"];
+
+/// The ids of the findings about loss that name a flow, in brackets.
 fn findings_of(report: &Report, flow: &Flow) -> String {
     let id = FlowId::of(flow);
-    let named = report.findings.iter().filter(|one| one.severity > Severity::Info && one.flows.contains(&id));
+    let related = |id: &str| id.split_once('.').is_some_and(|(family, _)| RELATED.contains(&family));
+    let own = report.findings.iter().filter(|one| one.severity > Severity::Info && related(one.id));
+    let named = own.filter(|one| one.flows.contains(&id));
     let mut ids: Vec<&str> = named.map(|finding| finding.id).collect();
     ids.dedup();
     if ids.is_empty() { String::new() } else { format!(" [{}]", ids.join(", ")) }
@@ -351,7 +356,7 @@ mod tests {
         let said = headline(&report)[0].1.last().unwrap().clone();
         assert!(
             said.starts_with(&format!(
-                "(MISSING in the flow table, {} in all flows of all links, ",
+                "MISSING in the flow table (sum {} over all links) ",
                 units::count(column)
             )),
             "{said}"
@@ -389,9 +394,13 @@ mod tests {
         report.facts.flows[0].loss = Some(Loss { lost: 1, ..Loss::default() });
         let flows = vec![FlowId::of(&report.facts.flows[0])];
         let finding = crate::findings::Finding::new("loss.before_tap", Severity::Warning, String::new());
-        report.findings = vec![crate::findings::Finding { flows, ..finding }];
+        let other = crate::findings::Finding::new("ecn.congestion", Severity::Warning, String::new());
+        report.findings = vec![
+            crate::findings::Finding { flows: flows.clone(), ..other },
+            crate::findings::Finding { flows, ..finding },
+        ];
         let page = lines(&report, 200).join("\n");
-        assert!(page.ends_with("[loss.before_tap]"), "{page}");
+        assert!(page.ends_with(" [loss.before_tap]") && !page.contains("ecn"), "{page}");
     }
 
     /// No NAK is observed where the reverse direction is not captured.

@@ -207,7 +207,7 @@ fn headline(app: &App, data: &Data, width: usize) -> Spans {
     if let AsOf::Later(_) = concluded.as_of {
         return part(" no findings are kept of this time", theme::DIM);
     }
-    let verdict = Verdict::of(concluded.findings);
+    let verdict = Verdict::of(concluded.findings, false);
     match (verdict.health, verdict.worst) {
         (Health::Degraded | Health::Critical, Some(worst)) => badges(concluded.findings, worst, width),
         (Health::Recovered, Some(worst)) => recovered(concluded.findings, &verdict, worst, width),
