@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use hashbrown::HashMap;
 
 use crate::analysis::{
-    Again, CountedAgain, Dscp, Ecn, Facts, Flow, Imbalance, Link, Lost, Options, Skipped, Source, Totals,
+    CountedAgain, Dscp, Ecn, Facts, Flow, Imbalance, Link, Lost, Options, Overlap, Skipped, Source, Totals,
     Window, device, ecmp, ecn, entropy, flow, imbalance, taps, traffic,
 };
 use crate::metrics::marking::{ByDscp, Marked};
@@ -159,8 +159,8 @@ fn retired_once(sample: &Sample) -> bool {
 }
 
 fn counted_again(sample: &Sample) -> CountedAgain {
-    let again = Again::of(sample);
-    let flows = sample.flows.iter().enumerate().filter(|(at, _)| again.is_again(*at));
+    let overlap = Overlap::of(sample);
+    let flows = sample.flows.iter().enumerate().filter(|(at, _)| overlap.is_duplicate(*at));
     let mut sum = (0, 0, 0);
     for (_, FlowSample { stats, .. }) in flows {
         sum = (sum.0 + stats.packets, sum.1 + stats.bytes, sum.2 + stats.cnp_packets);
@@ -168,7 +168,7 @@ fn counted_again(sample: &Sample) -> CountedAgain {
     let once = retired_once(sample);
     let known = |n: u64| once.then_some(n);
     CountedAgain {
-        taps: again.taps as u64,
+        taps: overlap.taps as u64,
         roce_packets: known(sum.0),
         roce_bytes: known(sum.1),
         cnp_packets: known(sum.2),

@@ -32,8 +32,7 @@ use crate::util::layout::{plain, tap_name};
 
 pub use build::compare_links as imbalance;
 pub use device::{
-    Coverage, Device, DeviceQp, DeviceQpCounters, DeviceQpEvent, Pause, QpLives, WHOLE,
-    worst as worst_coverage,
+    Coverage, Device, DeviceQp, DeviceQpCounters, Pause, QpLives, WHOLE, worst as worst_coverage,
 };
 pub use ecmp::{Case, Ecmp, Set, in_words as hashing_case, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
@@ -46,7 +45,7 @@ pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances
 pub use loss::{Episodes, Icrc, LastNaks, Loss, Unfollowed};
 pub use naks::{NakCauses, Requests};
 pub(crate) use paths::related;
-pub use paths::{Again, CountedAgain, Paths};
+pub use paths::{CountedAgain, Overlap, Paths};
 pub use taps::{Between, DelayChange, DelayPoint, TapFlow};
 
 /// A link in words: its name without the suffix of a capture file, and its direction.

@@ -8,8 +8,8 @@ use rocescope_common::account::bin::LONGEST_NS;
 
 use super::{AttachArgs, DemoArgs, LiveArgs, Output, ViewArgs, Views, chosen, format, views};
 use crate::cli::output::{self, Interrupt};
-use crate::host::ask::Kernel;
 use crate::host::hook::HookChoice;
+use crate::host::queries::Kernel;
 use crate::source::demo::scenario::{self, Scenario};
 use crate::source::demo::stage::Stage;
 use crate::source::feed::Command;

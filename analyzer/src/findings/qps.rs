@@ -2,8 +2,9 @@
 
 use super::title::title;
 use super::{Commands, End, Entry, Episode, Family, Input, Place, Raise, Unit, label};
-use crate::analysis::{Device, DeviceQpEvent};
+use crate::analysis::Device;
 use crate::findings::{Finding, Severity};
+use crate::source::devices::lives::QpEvent;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -36,7 +37,7 @@ const SETUP_FAILED: Entry = Entry {
 struct Failures<'a> {
     device: &'a Device,
     errno: i32,
-    events: Vec<&'a DeviceQpEvent>,
+    events: Vec<&'a QpEvent>,
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -129,7 +130,7 @@ mod tests {
             time_ns: fixtures::START,
             device: "mlx5_0".into(),
             lqpn: Some(17),
-            what: (*what).to_owned(),
+            event: (*what).to_owned(),
             errno: Some(*errno),
             duration_ns: Some(1_020_000_000),
             pid: Some(4_711),

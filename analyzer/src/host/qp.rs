@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::net::Ipv6Addr;
 
-use super::ask::Ask;
 use super::nldev::{self, QpCounter, Query, QueuePair};
 use super::port::Port;
 use super::process::{self, Container};
+use super::queries::Queries;
 use super::rdma;
 use super::read::{HostRoot, Unread};
 use crate::source::flows::owners::{Owners, QpOwner};
@@ -48,7 +48,7 @@ pub fn addresses(root: &HostRoot, unread: &mut Unread) -> Addresses {
 #[must_use]
 pub fn read(
     root: &HostRoot,
-    kernel: &dyn Ask,
+    kernel: &dyn Queries,
     addresses: &[(String, Vec<Ipv6Addr>)],
     unread: &mut Unread,
 ) -> QueuePairs {

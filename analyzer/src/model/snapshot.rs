@@ -5,7 +5,7 @@ use rocescope_common::wire::SkipReason;
 
 use super::dedup::{DedupSnapshot, Sum};
 use super::{Counts, Identity, Lost, between, lost, reordered, skipped};
-use crate::analysis::Again;
+use crate::analysis::Overlap;
 use crate::metrics::latency::{Bucket, Histogram};
 use crate::sample::Sample;
 
@@ -145,16 +145,16 @@ impl Snapshot {
 }
 
 /// The snapshot of a sample that follows `previous`, with the sample's `again`.
-pub(super) fn snapshot(sample: &Sample, again: &Again, previous: Option<&Snapshot>) -> Snapshot {
+pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Snapshot>) -> Snapshot {
     let mut links: Vec<LinkSnapshot> = sample.links.iter().map(link).collect();
     let mut flows = Vec::with_capacity(sample.flows.len());
     let mut earlier = previous.map(|p| EarlierFlows::new(&p.flows, p.complete));
     let mut weights: Vec<(u64, u32)> = Vec::with_capacity(sample.flows.len());
     let timed = sample.metrics.latency.as_ref();
     let mut histogram_bytes = 0;
-    let mut dedup = Sum::new(again);
+    let mut dedup = Sum::new(overlap);
     let between = between::lost(sample);
-    let only_reordered = reordered::reordering_only(sample, again, &between);
+    let only_reordered = reordered::reordering_only(sample, overlap, &between);
     for (at, flow) in (0u32..).zip(&sample.flows) {
         let mut counts = Counts::of(&flow.stats, flow.slot, sample.metrics.loss.as_ref());
         if let Some(lost) = between.get(&flow.slot) {

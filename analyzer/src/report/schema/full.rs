@@ -6,14 +6,15 @@ use std::net::Ipv4Addr;
 
 use crate::analysis::fixtures::everything;
 use crate::analysis::{
-    CeOverTime, Cnp, Coverage, DelayChange, DelayPoint, Device, DeviceQp, DeviceQpCounters, DeviceQpEvent,
-    EcnOverTime, Episodes, Flow, FlowId, Icrc, LastNaks, Latency, LatencyByClass, Link, Loss, Options, Pause,
-    QpLives, TapFlow, Unfollowed, Untimed,
+    CeOverTime, Cnp, Coverage, DelayChange, DelayPoint, Device, DeviceQp, DeviceQpCounters, EcnOverTime,
+    Episodes, Flow, FlowId, Icrc, LastNaks, Latency, LatencyByClass, Link, Loss, Options, Pause, QpLives,
+    TapFlow, Unfollowed, Untimed,
 };
 use crate::findings::{End, Episode, Evidence, Finding, Impact, Place, Severity, Step};
 use crate::metrics::marking::Marked;
 use crate::report::Report;
 use crate::sample::Direction;
+use crate::source::devices::lives::QpEvent;
 use crate::source::net::lldp::{App, Dialect, Ets, Neighbour, Pfc};
 
 /// The report.
@@ -42,6 +43,7 @@ pub(super) fn full() -> Report {
         missed_returns: 1,
         dropped: 1,
         qps_left_out: 1,
+        events_left_out: 1,
         absent: vec!["ib_query_qp".into()],
     });
     facts.coverage = vec![Coverage {
@@ -225,7 +227,7 @@ fn device() -> Device {
             created_ns: Some(1),
             ended_ns: Some(2),
         }],
-        qp_events: vec![DeviceQpEvent {
+        qp_events: vec![QpEvent {
             time_ns: 1,
             lqpn: Some(17),
             event: "modify to RTR".into(),
@@ -235,6 +237,7 @@ fn device() -> Device {
             comm: Some("train".into()),
             src: Some(Ipv4Addr::new(10, 0, 0, 1).into()),
             dst: Some(Ipv4Addr::new(10, 0, 0, 2).into()),
+            ..QpEvent::default()
         }],
         qp_counters: vec![DeviceQpCounters {
             lqpns: vec![17],

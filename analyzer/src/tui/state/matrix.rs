@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use hashbrown::HashMap;
 use rocescope_common::wire::frame::Addr;
 
-use crate::analysis::Again;
+use crate::analysis::Overlap;
 use crate::metrics::latency::Bucket;
 use crate::model::{Counts, FlowVerdicts, Judged, dedup};
 use crate::sample::address;
@@ -137,12 +137,12 @@ impl Matrix {
     /// links counts once, from the link that saw most of its queue pair; what was lost or marked on the way from the
     /// one that shows it.
     #[must_use]
-    pub fn new(cx: Context<'_>, again: &Again) -> Self {
+    pub fn new(cx: Context<'_>, overlap: &Overlap) -> Self {
         let model = cx.model;
         let mut cells: Vec<Cell> = Vec::new();
         let mut numbers: HashMap<Pair, u32, State> = HashMap::default();
         let mut hosts = Hosts::default();
-        dedup::each(model.rows.iter(), again, |seen| {
+        dedup::each(model.rows.iter(), overlap, |seen| {
             let key = &seen.row.id.key;
             let pair = (hosts.place(key.family, key.src), hosts.place(key.family, key.dst));
             let next = u32::try_from(cells.len()).unwrap_or(u32::MAX);
