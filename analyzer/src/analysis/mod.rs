@@ -28,6 +28,7 @@ pub mod traffic;
 pub(crate) mod uneven;
 
 use crate::sample::Direction;
+pub use crate::source::devices::lives::QpEvent;
 use crate::util::layout::{plain, tap_name};
 
 pub use build::compare_links as imbalance;

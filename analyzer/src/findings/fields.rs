@@ -84,6 +84,7 @@ fn place(finding: &Finding) -> Option<String> {
     let (hop, at) = match (hop.and_then(|hop| hop.split_once(HOP)), hop, at) {
         (Some((from, to)), ..) => (Some(format!("between {} and {}", tap_name(from), tap_name(to))), None),
         (None, Some(side @ ("upstream" | "downstream")), Some(at)) => (Some(format!("{side} of {at}")), None),
+        (None, Some(end), Some(at)) => (Some(format!("{end}, seen at {at}")), None),
         (None, hop, at) => (hop.map(str::to_owned), at),
     };
     let switch = place.switch_port.as_ref().map(|port| format!("switch port {port}"));

@@ -2,9 +2,8 @@
 
 use super::title::title;
 use super::{Commands, End, Entry, Episode, Family, Input, Place, Raise, Unit, label};
-use crate::analysis::Device;
+use crate::analysis::{Device, QpEvent};
 use crate::findings::{Finding, Severity};
-use crate::source::devices::lives::QpEvent;
 use crate::util::units::{self, plural};
 
 /// This family.

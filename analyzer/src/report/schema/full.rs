@@ -7,14 +7,13 @@ use std::net::Ipv4Addr;
 use crate::analysis::fixtures::everything;
 use crate::analysis::{
     CeOverTime, Cnp, Coverage, DelayChange, DelayPoint, Device, DeviceQp, DeviceQpCounters, EcnOverTime,
-    Episodes, Flow, FlowId, Icrc, LastNaks, Latency, LatencyByClass, Link, Loss, Options, Pause, QpLives,
-    TapFlow, Unfollowed, Untimed,
+    Episodes, Flow, FlowId, Icrc, LastNaks, Latency, LatencyByClass, Link, Loss, Options, Pause, QpEvent,
+    QpLives, TapFlow, Unfollowed, Untimed,
 };
 use crate::findings::{End, Episode, Evidence, Finding, Impact, Place, Severity, Step};
 use crate::metrics::marking::Marked;
 use crate::report::Report;
 use crate::sample::Direction;
-use crate::source::devices::lives::QpEvent;
 use crate::source::net::lldp::{App, Dialect, Ets, Neighbour, Pfc};
 
 /// The report.

@@ -1,9 +1,8 @@
 //! Counters of devices, PAUSE and PFC frames, and LLDP neighbours.
 
-use crate::analysis::{Device, DeviceQp, Pause, QpLives};
+use crate::analysis::{Device, DeviceQp, Pause, QpEvent, QpLives};
 use crate::report::Report;
 use crate::report::text::flows::link_name;
-use crate::source::devices::lives::QpEvent;
 use crate::source::net::lldp::Dialect;
 use crate::util::layout::{Align, Table, labelled, plain};
 use crate::util::units::{self, plural};

@@ -105,7 +105,8 @@ fn losses(at: &AtLink<'_>) -> Vec<String> {
 fn recovery(at: &AtLink<'_>) -> Vec<String> {
     let after_rnr = |n: u64| match at.rnr_resent {
         0 => plural(n, "retransmission"),
-        rnr => format!("{} ({} after RNR NAK)", plural(n, "retransmission"), units::count(rnr.min(n))),
+        rnr if rnr >= n => format!("{} after RNR NAK", plural(n, "retransmission")),
+        rnr => format!("{} ({} after RNR NAK)", plural(n, "retransmission"), units::count(rnr)),
     };
     counted(&[
         (at.naks, &|n| plural(n, "sequence-error NAK")),
@@ -194,7 +195,8 @@ fn counters(loss: &Loss) -> Option<String> {
         };
         let rnr = match loss.rnr_resent {
             0 => String::new(),
-            n => format!(", {} of them after RNR NAK", units::count(n)),
+            rnr if rnr >= n => " after RNR NAK".to_owned(),
+            rnr => format!(", {} of them after RNR NAK", units::count(rnr)),
         };
         format!("{} retransmitted{how}{rnr}", units::count(n))
     };
@@ -382,7 +384,7 @@ mod tests {
         assert!(losses(&slow).is_empty());
         assert_eq!(
             recovery(&slow),
-            ["19 sequence-error NAKs", "19 RNR NAKs", "57 retransmissions (57 after RNR NAK)"]
+            ["19 sequence-error NAKs", "19 RNR NAKs", "57 retransmissions after RNR NAK"]
         );
         let refused = AtLink { refused: 1, ..plain };
         assert!(losses(&refused).is_empty() && recovery(&refused) == ["1 refused request (NAK)"]);
