@@ -150,7 +150,26 @@ fn evidence(finding: &Finding) -> Option<String> {
     let measure = entry(finding.id).and_then(|entry| entry.measure).map_or("", |measure| measure.name);
     let mut shown: Vec<&Evidence> = finding.evidence.iter().filter(|one| says_more(finding, one)).collect();
     shown.sort_by_key(|one| one.name != measure);
-    listed(shown.into_iter().map(|one| Some(format!("{} {}", one.label, one.text()))), NEXT)
+    let links = finding.evidence.get("links").filter(|links| of_list(links) > 1);
+    let in_words = |one: &Evidence| match links {
+        Some(links) if one.name == "bytes" && of_list(one) == of_list(links) => by_link(links, one),
+        _ => format!("{} {}", one.label, one.text()),
+    };
+    listed(shown.into_iter().map(|one| Some(in_words(one))), NEXT)
+}
+
+fn of_list(evidence: &Evidence) -> usize {
+    evidence.value.as_array().map_or(0, Vec::len)
+}
+
+/// Links with their bytes: `h0 5.98 MB, h1 853 kB`.
+fn by_link(links: &Evidence, bytes: &Evidence) -> String {
+    let all = links.value.as_array().into_iter().flatten().zip(bytes.value.as_array().into_iter().flatten());
+    let one = |(link, bytes): (&Value, &Value)| {
+        let bytes = bytes.as_u64().map_or_else(|| units::UNKNOWN.to_owned(), units::bytes);
+        format!("{} {bytes}", tap_name(link.as_str().unwrap_or_default()))
+    };
+    all.map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// False for what is unknown, has no short text, or repeats another line.
@@ -163,6 +182,8 @@ fn says_more(finding: &Finding, evidence: &Evidence) -> bool {
     let repeats = match evidence.name.as_str() {
         "flows" => true,
         "flows_unjudged" => evidence.value == 0,
+        // Named with their bytes.
+        "links" => of_list(evidence) == finding.evidence.get("bytes").map_or(0, of_list),
         // The title names the only pair.
         "host_pairs" | "pairs" | "worst_ratio" => finding.evidence["host_pairs"] == 1,
         _ => false,
@@ -276,6 +297,14 @@ mod tests {
             one.evidence.insert(Evidence::named(name, value));
         }
         assert_eq!(evidence(&one).as_deref(), Some("loss 0.70 % · lost 6,671 · bytes 1.00 kB, 2.00 kB"));
+    }
+
+    #[test]
+    fn links_are_named_with_their_bytes() {
+        let mut one = finding();
+        one.evidence.insert(Evidence::named("links", serde_json::json!(["u0.pcap", "u1.pcap"])));
+        one.evidence.insert(Evidence::named("bytes", serde_json::json!([5_000, 1_000])));
+        assert_eq!(evidence(&one).as_deref(), Some("u0 5.00 kB, u1 1.00 kB"));
     }
 
     #[test]

@@ -573,7 +573,11 @@ fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
                 .owns(&["retry.timeouts"])
                 .episodes(episodes)
                 .step(
-                    format!("Check the drop, discard and FEC counters of each port between {from} and {to}."),
+                    format!(
+                        "Check the drop, discard and FEC counters of each port between {} and {}.",
+                        short(from),
+                        short(to)
+                    ),
                     None,
                 )
                 .step(

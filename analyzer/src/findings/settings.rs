@@ -195,11 +195,8 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
         let most = largest.get(first.link.as_str()).copied();
         let interface = port(first);
         let distinct = once::count(flows.iter().copied());
-        let highest = flows.iter().filter_map(|flow| flow.path_mtu).max();
-        let mtu = match (smallest, highest) {
-            (Some(low), Some(high)) if low < high => format!("{low} to {high}"),
-            (low, _) => low.unwrap_or(0).to_string(),
-        };
+        let largest_small = flows.iter().filter_map(|flow| flow.path_mtu).max();
+        let mtu = from_to(smallest.unwrap_or(0), largest_small.unwrap_or(0));
         let users = plural(distinct, "data flow");
         let room = match (severity, most, interface) {
             (_, _, Some(port)) if at_port => {
@@ -222,6 +219,11 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
             .step("Restart the connections with a path MTU of 4096, and check active_mtu: ibv_devinfo.", None)
             .into(found);
     }
+}
+
+/// A range in words, or the number where both are one.
+fn from_to(low: u32, high: u32) -> String {
+    if low < high { format!("{low} to {high}") } else { low.to_string() }
 }
 
 /// The largest path MTU of InfiniBand that fits into the MTU of an interface, with the headers for which RDMA drivers leave room:

@@ -135,7 +135,7 @@ fn balance(report: &Report, room: usize) -> Vec<String> {
 }
 
 fn balance_of(imbalance: &Imbalance) -> String {
-    let links = imbalance.links.iter().map(|name| plain(name)).collect::<Vec<_>>().join(", ");
+    let links = imbalance.links.iter().map(|name| link_name(name, None)).collect::<Vec<_>>().join(", ");
     let direction = imbalance.direction.map_or_else(String::new, |d| format!(" {}", direction_name(d)));
     if imbalance.same_path {
         return format!("{links}{direction}: not evaluated, some of these links see the same packets");
