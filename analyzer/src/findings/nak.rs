@@ -1,7 +1,6 @@
 //! Requests that a responder refused for good.
 
 use std::collections::HashSet;
-use std::net::IpAddr;
 
 use super::once::once;
 use super::span::{Judged, Span, latest, run, timed};
@@ -11,6 +10,7 @@ use super::{Entry, Family, Input, Raise, Unit, label};
 use crate::analysis::{Flow, LastNaks, Naks};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
+use crate::sample::Address;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -175,7 +175,7 @@ fn refusal_steps(
 /// Sequence-error NAKs for requests that no tap sees.
 fn asked_from_afar(input: &Input<'_>, found: &mut Vec<Finding>) {
     let facts = input.facts;
-    let passes: HashSet<(IpAddr, IpAddr)> =
+    let passes: HashSet<(Address, Address)> =
         facts.flows.iter().filter(|flow| flow.psn.is_some()).map(|flow| (flow.src, flow.dst)).collect();
     let unseen = |flow: &&Flow| !passes.contains(&(flow.dst, flow.src)) && flow.ack.rnr_naks == 0;
     let all: Vec<&Flow> = once(facts.flows.iter().filter(unseen), |flow| facts.nak_causes(flow).unknown)
