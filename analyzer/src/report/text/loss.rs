@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::analysis::loss::{AtLink, by_link, nothing_vanished};
-use crate::analysis::{Between, Episodes, Flow, FlowId, Loss};
+use crate::analysis::{Between, Episodes, Flow, Loss};
 use crate::findings::Severity;
 use crate::report::Report;
 use crate::report::text::flows::{link_name, missing};
@@ -172,10 +172,11 @@ const RELATED: [&str; 7] = ["icrc", "loss", "nak", "peer", "qp", "retry", "rnr"]
 
 /// The ids of the findings about loss that name a flow, in brackets.
 fn findings_of(report: &Report, flow: &Flow) -> String {
-    let id = FlowId::of(flow);
+    // At each tap: a finding lists the flow at one of them.
+    let name = (flow.src, flow.dst, flow.dest_qp);
     let related = |id: &str| id.split_once('.').is_some_and(|(family, _)| RELATED.contains(&family));
     let own = report.findings.iter().filter(|one| one.severity > Severity::Info && related(one.id));
-    let named = own.filter(|one| one.flows.contains(&id));
+    let named = own.filter(|one| one.named.contains(&name));
     let mut ids: Vec<&str> = named.map(|finding| finding.id).collect();
     ids.dedup();
     if ids.is_empty() { String::new() } else { format!(" [{}]", ids.join(", ")) }
@@ -306,6 +307,7 @@ fn signed(ns: i64) -> String {
 mod tests {
     use super::*;
     use crate::analysis::{DelayChange, Episodes, Options, TapFlow};
+    use crate::findings::FlowSet;
 
     fn report() -> Report {
         Report::build(&crate::analysis::fixtures::everything(), &Options::default().into())
@@ -393,12 +395,13 @@ mod tests {
     fn a_flow_refers_to_the_findings_that_name_it() {
         let mut report = report();
         report.facts.flows[0].loss = Some(Loss { lost: 1, ..Loss::default() });
-        let flows = vec![FlowId::of(&report.facts.flows[0])];
+        let flow = &report.facts.flows[0];
+        let named: FlowSet = [(flow.src, flow.dst, flow.dest_qp)].into_iter().collect();
         let finding = crate::findings::Finding::new("loss.before_tap", Severity::Warning, String::new());
         let other = crate::findings::Finding::new("ecn.congestion", Severity::Warning, String::new());
         report.findings = vec![
-            crate::findings::Finding { flows: flows.clone(), ..other },
-            crate::findings::Finding { flows, ..finding },
+            crate::findings::Finding { named: named.clone(), ..other },
+            crate::findings::Finding { named, ..finding },
         ];
         let page = lines(&report, 200).join("\n");
         assert!(page.ends_with(" [loss.before_tap]") && !page.contains("ecn"), "{page}");
