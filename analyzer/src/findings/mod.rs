@@ -17,6 +17,7 @@ mod balance;
 #[cfg(test)]
 mod balance_tests;
 mod burst;
+mod capture;
 mod catalog;
 mod classes;
 mod cnp;
@@ -92,6 +93,7 @@ pub struct Input<'a> {
 families! {
     balance [entropy: balance::EntropyLimits, links: balance::LinksLimits],
     burst [burst: burst::Limits],
+    capture [capture: capture::Limits],
     cnp [cnp: cnp::Limits],
     config [],
     device [device: device::Limits],

@@ -119,17 +119,18 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 /// Requests that a responder refused for good.
 fn refused(input: &Input<'_>, kind: &Kind, found: &mut Vec<Finding>) {
     let signal = Signal::OtherNak(kind.code);
-    let all: Vec<&Flow> = once(&input.facts.flows, |flow| (kind.count)(&flow.ack.naks))
+    let all: Vec<&Flow> = once(&input.facts.flows, |flow| (kind.count)(&flow.naks_once()))
         .into_iter()
         .map(|(flow, _)| flow)
         .collect();
     let least = input.limits.nak.errors.max(1);
     let judge = |span: &Span| {
-        let flows = once(all.iter().copied(), |flow| span.count(flow, signal, (kind.count)(&flow.ack.naks)));
+        let flows =
+            once(all.iter().copied(), |flow| span.count(flow, signal, (kind.count)(&flow.naks_once())));
         let naks: u64 = flows.iter().map(|(_, naks)| naks).sum();
         (naks >= least).then_some(((flows, naks), Some(naks as f64)))
     };
-    let spans = timed(&all, signal, |flow| (kind.count)(&flow.ack.naks));
+    let spans = timed(&all, signal, |flow| (kind.count)(&flow.naks_once()));
     let Some(judged) = latest(&spans, run(all.iter().copied()), judge) else { return };
     let (flows, naks) = &judged.what;
     let Some((worst, _)) = flows.first() else { return };
@@ -182,7 +183,7 @@ fn asked_from_afar(input: &Input<'_>, found: &mut Vec<Finding>) {
         .into_iter()
         .map(|(flow, _)| flow)
         .collect();
-    let counted = |flow: &Flow| flow.ack.naks.psn_sequence_error;
+    let counted = |flow: &Flow| flow.naks_once().psn_sequence_error;
     let least = input.limits.loss.episodes.max(1);
     let judge = |span: &Span| {
         let flows = once(all.iter().copied(), |flow| span.count(flow, Signal::SequenceNak, counted(flow)));

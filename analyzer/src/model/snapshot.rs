@@ -153,15 +153,21 @@ pub(super) fn snapshot(sample: &Sample, again: &Again, previous: Option<&Snapsho
     let timed = sample.metrics.latency.as_ref();
     let mut histogram_bytes = 0;
     let mut dedup = Sum::new(again);
+    let copied = sample.metrics.duplicates.as_ref();
     let between = between::lost(sample);
     let only_reordered = reordered::reordering_only(sample, again, &between);
     for (at, flow) in (0u32..).zip(&sample.flows) {
         let mut counts = Counts::of(&flow.stats, flow.slot, sample.metrics.loss.as_ref());
+        let copies = copied.and_then(|copied| copied.flows.get(&flow.slot));
         if let Some(lost) = between.get(&flow.slot) {
             counts.lost = *lost;
         }
         if only_reordered.contains(&flow.slot) {
             counts = counts.asking_for_late();
+        }
+        let whole = counts;
+        if let Some(copies) = copies {
+            counts = counts.once(copies);
         }
         let id = Identity { key: flow.key, slot: flow.slot };
         let then = earlier.as_mut().map(|e| e.find(&id));
@@ -175,7 +181,7 @@ pub(super) fn snapshot(sample: &Sample, again: &Again, previous: Option<&Snapsho
         histogram_bytes += histogram.as_ref().map_or(0, Histogram::bytes);
         let (histogram, latency) = latency_since(histogram, then);
         if let Some(link) = links.get_mut(usize::from(flow.key.link)) {
-            link.total.add(&counts);
+            link.total.add(&whole);
             link.flows += 1;
             if let Some(since) = &since {
                 link.grown.add(since);
@@ -184,6 +190,9 @@ pub(super) fn snapshot(sample: &Sample, again: &Again, previous: Option<&Snapsho
         dedup.add(flows.len(), &counts, since.as_ref());
         weights.push((since.map_or(0, |s| s.bytes), at));
         flows.push(FlowSnapshot { id, counts, histogram, latency });
+    }
+    for (link, on) in links.iter_mut().zip(copied.into_iter().flat_map(|copied| &copied.links)) {
+        link.total = link.total.once(&on.copies);
     }
     let total = total(&mut links, previous);
     let grown = match previous {

@@ -131,6 +131,18 @@ impl Loss {
         self.naks.get(&slot).copied().unwrap_or_default()
     }
 
+    /// Adds copies of requests and of responses, by slot, that the collector did not get.
+    pub(super) fn mirrored(&mut self, copies: impl Iterator<Item = (u32, u64, u64)>) {
+        for (slot, requests, responses) in copies {
+            let flow = self.flows.entry(slot).or_default();
+            for (sequence, copies) in [(&mut flow.requests, requests), (&mut flow.responses, responses)] {
+                if copies > 0 {
+                    sequence.get_or_insert_default().mirrored += copies;
+                }
+            }
+        }
+    }
+
     /// Whether the requests, and the responses, of the flow in a slot were followed.
     #[must_use]
     pub fn is_known(&self, slot: u32) -> (bool, bool) {
@@ -296,6 +308,19 @@ impl Collector {
         }
         self.naks.remove(&number);
         self.spells.retired(number);
+    }
+
+    /// A packet that counts already passed again, marked CE by now.
+    pub fn marked(&mut self, packet: &Packet) {
+        self.spells.note(packet.slot, Signal::CeMarked, (packet.time_ns, packet.time_ns), 1);
+    }
+
+    /// What the flow of a slot showed so far was made by copies of its packets.
+    pub fn forget(&mut self, number: u32) {
+        if let Some(slot) = self.slots.get_mut(number as usize) {
+            (slot.request_loss, slot.response_loss) = (None, None);
+        }
+        self.spells.opened(number);
     }
 
     /// The result so far.

@@ -39,6 +39,14 @@ impl Run {
         }
     }
 
+    /// Whether it is a single packet that came too soon for any timer to have expired.
+    pub(super) const fn is_one_copy(&self) -> bool {
+        /// No transport timer is shorter: IBTA's is 4.096 us * 2^n, and timers of NICs for the last packet of a window wait for
+        /// some round trips of a loaded fabric.
+        const SHORTEST_TIMER_NS: u64 = 100_000;
+        self.packets == 1 && self.pause_ns < SHORTEST_TIMER_NS
+    }
+
     /// Whether `psn` is at or beyond the latest PSN.
     pub(super) const fn is_onward(&self, psn: u32) -> bool {
         psn.wrapping_sub(self.last) & MASK24 < MASK24 / 2
