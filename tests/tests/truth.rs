@@ -35,9 +35,6 @@ const NOT_YET: &[&str] = &[
     "uplinks-one-slow",
     "slow-inbound-link",
     "slow-inbound-link-marked",
-    "cm-rejected",
-    "cm-rejected-no-listener",
-    "cm-no-reply",
     "foreign-roce-subnet",
     "clean-infiniband",
 ];
@@ -182,6 +179,35 @@ fn replayed(name: &str) -> (Run, Value) {
     let run = scenario(name).run(1, folder.path()).unwrap();
     let report = bench::report(&options().rocescope, &run, folder.path()).unwrap();
     (run, report)
+}
+
+/// Reason, hosts and port of rejected connections, as tshark reads them.
+#[test]
+fn rejected_connections_are_those_that_tshark_reads() {
+    if Command::new("tshark").arg("--version").output().is_err() {
+        assert!(std::env::var_os("CI").is_none(), "tshark is not installed");
+        println!("SKIP rejected_connections_are_those_that_tshark_reads: tshark is not installed");
+        return;
+    }
+    for name in ["cm-rejected", "cm-rejected-no-listener"] {
+        let folder = tempfile::tempdir().unwrap();
+        let run = scenario(name).run_with_snap(1, folder.path(), 65_535).unwrap();
+        let report = bench::report(&options().rocescope, &run, folder.path()).unwrap();
+        let findings = report["findings"].as_array().unwrap();
+        let found = findings.iter().find(|finding| finding["id"] == "cm.rejected").unwrap();
+        let (asks, refuses) = (&found["requester"]["addr"], &found["responder"]["addr"]);
+        let said = format!("{};{};{}", refuses.as_str().unwrap(), asks.as_str().unwrap(), {
+            format_args!("0x{:04x}", found["evidence"]["reason_code"].as_u64().unwrap())
+        });
+        let fields = ["ip.src", "ip.dst", "infiniband.cm.rej.reason"];
+        let read = tshark(&run.files[0], Some("infiniband.cm.rej.reason"), &fields).unwrap();
+        assert_eq!(read.len() as u64, found["evidence"]["setups"].as_u64().unwrap(), "{name}");
+        assert!(read.iter().all(|line| *line == said), "{name}: {said}, {read:?}");
+        let filter = format!("infiniband.cm.req && ip.dst == {}", refuses.as_str().unwrap());
+        let ports = tshark(&run.files[0], Some(&filter), &["infiniband.cm.req.serviceid.dport"]).unwrap();
+        let port = u64::from_str_radix(ports[0].trim_start_matches("0x"), 16).unwrap();
+        assert_eq!(found["evidence"]["service"], format!("TCP port {port}"), "{name}");
+    }
 }
 
 #[test]

@@ -184,10 +184,7 @@ mod tests {
     fn a_capture_that_doubles_is_named_and_each_packet_counts_once() {
         let sample = seen(1_000, 490, 0);
         let found = duplicates(&sample).unwrap();
-        assert_eq!(
-            found.title,
-            "Capture shows packets twice: 490 of 2,000 packets are copies, on mirror"
-        );
+        assert_eq!(found.title, "Capture shows packets twice: 490 of 2,000 packets are copies, on mirror");
         assert_eq!(found.evidence.get("delay_mean_ns").unwrap().value, 3_500);
         let facts = Facts::of(&sample, &Options::default());
         assert_eq!((facts.flows[0].packets, facts.flows[0].ecn.ect0), (1_000, 1_000), "as captured");

@@ -20,6 +20,7 @@ mod burst;
 mod capture;
 mod catalog;
 mod classes;
+mod cm;
 mod cnp;
 mod command;
 mod config;
@@ -94,6 +95,7 @@ families! {
     balance [entropy: balance::EntropyLimits, links: balance::LinksLimits],
     burst [burst: burst::Limits],
     capture [capture: capture::Limits],
+    cm [cm: cm::Limits],
     cnp [cnp: cnp::Limits],
     config [],
     device [device: device::Limits],

@@ -13,6 +13,7 @@ pub mod loss;
 pub mod marking;
 pub mod packet;
 pub mod pairing;
+pub mod setups;
 pub mod steps;
 pub mod taps;
 pub mod traffic;
@@ -131,6 +132,7 @@ impl Collector {
             // The table of flows has it.
             marking: None,
             pairs: Some(self.pairing.pairs()),
+            setups: Some(self.pairing.setups()),
             latency: Some(self.latency.metrics()),
             ecn: Some(self.ecn.metrics()),
             loss: Some(loss),
@@ -150,6 +152,8 @@ pub struct Metrics {
     pub marking: Option<Vec<ByDscp>>,
     /// The other direction of flows, by slot, as far as it is known.
     pub pairs: Option<HashMap<u32, pairing::Pair, State>>,
+    /// Connections that were accepted, rejected or not answered.
+    pub setups: Option<setups::Setups>,
     /// Times from request to answer, by slot of the flow of requests.
     pub latency: Option<latency::BySlot>,
     /// Congestion marks and notifications.
