@@ -196,9 +196,8 @@ fn rejected_connections_are_those_that_tshark_reads() {
         let findings = report["findings"].as_array().unwrap();
         let found = findings.iter().find(|finding| finding["id"] == "cm.rejected").unwrap();
         let (asks, refuses) = (&found["requester"]["addr"], &found["responder"]["addr"]);
-        let said = format!("{};{};{}", refuses.as_str().unwrap(), asks.as_str().unwrap(), {
-            format_args!("0x{:04x}", found["evidence"]["reason_code"].as_u64().unwrap())
-        });
+        let reason = found["evidence"]["reason_code"].as_u64().unwrap();
+        let said = format!("{};{};0x{reason:04x}", refuses.as_str().unwrap(), asks.as_str().unwrap());
         let fields = ["ip.src", "ip.dst", "infiniband.cm.rej.reason"];
         let read = tshark(&run.files[0], Some("infiniband.cm.rej.reason"), &fields).unwrap();
         assert_eq!(read.len() as u64, found["evidence"]["setups"].as_u64().unwrap(), "{name}");
