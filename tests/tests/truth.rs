@@ -18,7 +18,6 @@ const NOT_YET: &[&str] = &[
     "loss-sprayed-two-taps",
     "loss-infiniband",
     "timeouts-path-dead-300ms-at-receiver",
-    "died-stops-in-mid-message",
     "mtu-black-hole-two-taps",
     "mtu-black-hole-at-sender",
     "latency-first-request-slowest",
@@ -35,7 +34,6 @@ const NOT_YET: &[&str] = &[
     "uplinks-one-slow",
     "slow-inbound-link",
     "slow-inbound-link-marked",
-    "foreign-roce-subnet",
     "clean-infiniband",
 ];
 

@@ -74,8 +74,10 @@ impl Tag {
     }
 }
 
-/// An address: 16 bytes in wire order, IPv4 in the last four.
+/// An address: 16 bytes in wire order, IPv4 in the last four, a LID in the last two.
 pub type Addr = [u32; 4];
+/// [`Frame::family`] of an InfiniBand packet without GRH, whose addresses are LIDs.
+pub const FAMILY_LID: u8 = 1;
 
 /// The fields of a RoCE packet that accounting needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! How evenly bytes spread over 5-tuples: what the fabric hashes to choose a path.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
 use hashbrown::HashMap;
 
 use crate::analysis::flow::Ports;
 use crate::analysis::{Entropy, ecmp};
+use crate::sample::Address;
 use crate::sample::{Direction, Sample, Tuple, address};
 
 /// Entropy over 5-tuples of everything that `sample` has counted.
@@ -168,7 +168,7 @@ fn bits_of(weights: impl Iterator<Item = u64> + Clone) -> Option<f64> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct QpSpread {
     /// The host.
-    pub src: IpAddr,
+    pub src: Address,
     /// Queue pairs that it sends to.
     pub queue_pairs: u64,
     /// How many equal ones would spread as well; `None` without bytes.

@@ -1,7 +1,6 @@
 //! Loss, reordering, retransmissions and corrupt packets, as the report has them.
 
 use std::collections::HashSet;
-use std::net::IpAddr;
 
 use serde::Serialize;
 
@@ -10,6 +9,7 @@ use crate::metrics::icrc::Checked;
 use crate::metrics::loss::{
     Episodes as Counted, Metrics, NakTally, Naks, Retransmission, Unfollowed as Before,
 };
+use crate::sample::Address;
 use crate::sample::Direction;
 use rocescope_common::account::FlowStats;
 
@@ -252,7 +252,7 @@ pub(crate) struct AtLink<'a> {
 pub(crate) fn by_link(facts: &Facts) -> Vec<AtLink<'_>> {
     let mut all: Vec<AtLink<'_>> = Vec::new();
     let whole = nothing_vanished(facts);
-    let ways: HashSet<(IpAddr, IpAddr)> = facts.flows.iter().map(|flow| (flow.src, flow.dst)).collect();
+    let ways: HashSet<(Address, Address)> = facts.flows.iter().map(|flow| (flow.src, flow.dst)).collect();
     for link in &facts.links {
         let mut sum = AtLink { link: &link.name, direction: link.direction, ..AtLink::default() };
         let mut any = false;
@@ -271,7 +271,7 @@ pub(crate) fn by_link(facts: &Facts) -> Vec<AtLink<'_>> {
 }
 
 /// A flow at a tap.
-type AtTap<'a> = (&'a str, IpAddr, IpAddr, u32);
+type AtTap<'a> = (&'a str, Address, Address, u32);
 
 /// Flows whose packets all passed both a tap and the tap upstream of it. PSNs alone may suggest a loss there: that is reordering, or
 /// a loss upstream of both.

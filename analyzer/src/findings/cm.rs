@@ -1,7 +1,5 @@
 //! Connections that were rejected, or whose requests nobody answered.
 
-use std::net::IpAddr;
-
 use rocescope_common::wire::cm;
 
 use super::title::{more, pair, title};
@@ -9,7 +7,7 @@ use super::{Commands, End, Entry, Family, Input, Need, Place, Raise, Unit, ends,
 use crate::analysis::Flow;
 use crate::findings::{Episode, Finding, Severity};
 use crate::metrics::setups::{Between, Outcome, Row};
-use crate::sample::address;
+use crate::sample::{Address, address};
 use crate::util::units::plural;
 
 /// This family.
@@ -59,8 +57,8 @@ limits! {
 struct Failed<'a> {
     between: &'a Between,
     row: &'a Row,
-    from: IpAddr,
-    to: IpAddr,
+    from: Address,
+    to: Address,
     /// Set-ups of the same hosts and service that were accepted.
     accepted: u64,
     /// Some of them later.

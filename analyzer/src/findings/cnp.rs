@@ -1,7 +1,6 @@
 //! CNPs for flows without CE marks.
 
 use std::collections::{BTreeMap, HashSet};
-use std::net::IpAddr;
 
 use super::once::{name, once};
 use super::span::{episodes, timed};
@@ -10,6 +9,7 @@ use super::{Commands, Entry, Family, Input, Measure, Need, Place, Raise, Unit, e
 use crate::analysis::{Flow, FlowId};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
+use crate::sample::Address;
 use crate::sample::Direction;
 use crate::util::units::{self, plural};
 
@@ -72,7 +72,7 @@ limits! {
 fn storm(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.cnp;
     let flows = &input.facts.flows;
-    let mut pairs: BTreeMap<(IpAddr, IpAddr), Pair<'_>> = BTreeMap::new();
+    let mut pairs: BTreeMap<(Address, Address), Pair<'_>> = BTreeMap::new();
     for (flow, cnps) in once(flows, |flow| flow.cnps_once()) {
         let pair = pairs.entry((flow.src, flow.dst)).or_default();
         pair.cnps += cnps;

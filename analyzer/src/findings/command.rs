@@ -1,9 +1,8 @@
 //! The exact commands of steps, for the interface that a finding is about.
 
-use std::net::IpAddr;
-
 use super::Input;
 use crate::analysis::Kind;
+use crate::sample::Address;
 
 /// Commands about an interface of this host; none in a replay, whose links are files.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +76,8 @@ impl<'a> Commands<'a> {
     }
 
     /// Whether an address answers through the interface.
-    pub(super) fn ping(self, address: IpAddr) -> Option<String> {
+    pub(super) fn ping(self, address: Address) -> Option<String> {
+        let address = address.ip()?;
         self.with(|dev| format!("ping -c 3 -I {dev} {address}"))
     }
 

@@ -1,7 +1,6 @@
 //! ECN: congestion, missing CNPs, and data that is not ECN-capable.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use super::once::{Seen, once, seen_once};
 use super::span::{Judged, Span, episodes, latest, run, timed};
@@ -10,6 +9,7 @@ use super::{Better, Commands, Entry, Family, Impact, Input, Measure, Place, Rais
 use crate::analysis::{Cnp, Flow, FlowId, Link};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
+use crate::sample::Address;
 use crate::util::units;
 use rocescope_common::wire::bth::GSI_QP;
 
@@ -298,9 +298,9 @@ struct Receiver<'a> {
 }
 
 /// Receivers of CE-marked packets that answer none with a CNP, those with most marks first.
-fn without_cnps<'a>(input: &Input<'a>) -> Vec<(IpAddr, Receiver<'a>)> {
+fn without_cnps<'a>(input: &Input<'a>) -> Vec<(Address, Receiver<'a>)> {
     let limits = &input.limits.ecn;
-    let mut receivers: BTreeMap<IpAddr, Receiver<'_>> = BTreeMap::new();
+    let mut receivers: BTreeMap<Address, Receiver<'_>> = BTreeMap::new();
     for (flow, acks) in once(&input.facts.flows, |flow| flow.ack.acks) {
         receivers.entry(flow.src).or_default().acks += acks;
     }

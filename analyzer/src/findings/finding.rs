@@ -1,6 +1,5 @@
 //! A finding: an episode of something wrong, what proves it, who is concerned and what to do.
 
-use std::net::IpAddr;
 use std::ops::Index;
 
 use serde::{Serialize, Serializer};
@@ -8,6 +7,7 @@ use serde_json::{Number, Value};
 
 use super::index::FlowSet;
 use crate::analysis::FlowId;
+use crate::sample::Address;
 use crate::sample::Direction;
 use crate::util::units;
 
@@ -167,7 +167,7 @@ pub struct Place {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct End {
     /// Address.
-    pub addr: IpAddr,
+    pub addr: Address,
     /// Queue pair number. Null: not known, or several.
     pub qpn: Option<u32>,
     /// Process that owns the queue pair. Null: not on this host, or not known.

@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
-use std::net::IpAddr;
 
 use super::loss_taps::Ends;
 use super::not_evaluated::{flows_not_evaluated, is_not_evaluated};
@@ -17,6 +16,7 @@ use crate::analysis::Facts;
 use crate::analysis::{Between, Episodes, Flow, Loss};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
+use crate::sample::Address;
 use crate::sample::Direction;
 use crate::util::units::{self, plural};
 
@@ -371,10 +371,10 @@ fn bad<'a>(input: &Input<'a>, flows: &[&'a Flow], side: Side, span: &Span, tap: 
 }
 
 /// What is lost on one link, by source and destination.
-type Pairs<'a> = BTreeMap<(IpAddr, IpAddr), Pair<'a>>;
+type Pairs<'a> = BTreeMap<(Address, Address), Pair<'a>>;
 
 /// Two hosts, and what is lost between them.
-type Bad<'a> = ((IpAddr, IpAddr), Pair<'a>);
+type Bad<'a> = ((Address, Address), Pair<'a>);
 
 /// Names the pairs of hosts that lose on one side of a link, the worst first.
 #[expect(clippy::too_many_lines, reason = "conditions, then the texts that their values go into")]
@@ -446,8 +446,8 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
 }
 
 /// Whether a receiver's acknowledgements are captured, and neither they nor a timeout gave a sender reason to retransmit.
-fn nobody_asked(input: &Input<'_>, (src, dst): (IpAddr, IpAddr)) -> bool {
-    let between = |from: IpAddr, to: IpAddr| {
+fn nobody_asked(input: &Input<'_>, (src, dst): (Address, Address)) -> bool {
+    let between = |from: Address, to: Address| {
         input.facts.flows.iter().filter(move |flow| (flow.src, flow.dst) == (from, to))
     };
     let asked = |flow: &Flow| flow.ack.rnr_naks + flow.ack.naks.total() + flow.ack.unknown > 0;

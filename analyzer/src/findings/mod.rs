@@ -31,6 +31,7 @@ mod ends;
 #[cfg(test)]
 mod episode_tests;
 mod finding;
+mod foreign;
 mod growth;
 mod icrc;
 mod index;
@@ -47,6 +48,7 @@ mod once;
 pub mod order;
 mod peer;
 mod pfc;
+mod psn;
 mod qps;
 mod raise;
 mod relate;
@@ -101,6 +103,7 @@ families! {
     device [device: device::Limits],
     died [qp: died::Limits],
     ecn [ecn: ecn::Limits],
+    foreign [],
     icrc [icrc: icrc::Limits],
     job [job: job::Limits],
     latency [latency: latency::Limits],
@@ -108,6 +111,7 @@ families! {
     nak [nak: nak::Limits],
     peer [peer: peer::Limits],
     pfc [pfc: pfc::Limits],
+    psn [],
     qps [],
     rnr [rnr: rnr::Limits],
     // Its advice names the findings of the families before it.

@@ -1,7 +1,6 @@
 //! Requests that a responder refused for good.
 
 use std::collections::HashSet;
-use std::net::IpAddr;
 
 use super::once::once;
 use super::span::{Judged, Span, latest, run, timed};
@@ -11,6 +10,7 @@ use super::{Entry, Family, Input, Raise, Unit, label};
 use crate::analysis::{Flow, LastNaks, Naks};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
+use crate::sample::Address;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -36,9 +36,9 @@ const OPERATIONAL: Entry = Entry {
     id: "nak.remote_operational_error",
     rank: 170,
     title: "Remote operational error: a responder failed to execute a request",
-    meaning: "The responder's device hit an error of its own while it worked on a request. The queue pair goes into the error state.",
+    meaning: "The responder could not execute a request: its device hit an error of its own, or a message was longer than the receive buffer posted for it (drivers answer that with this code or with invalid request). The queue pair goes into the error state.",
     computed: "Raised from `errors` NAKs with code 3 (remote operational error) on; critical.",
-    advice: "Look at the responder's kernel log and firmware events (`dmesg`, `devlink health`), PCIe errors (AER) and memory errors; with GPU memory also at the GPU's (Xid events) and at \
+    advice: "First compare the length of the message with the posted receive buffers: a completion with a local length error on the responder says so. Else look at the responder's kernel log and firmware events (`dmesg`, `devlink health`), PCIe errors (AER) and memory errors; with GPU memory also at the GPU's (Xid events) and at \
              the peer-memory driver.",
     caveat: "",
     ..Entry::EMPTY
@@ -168,7 +168,7 @@ fn refusal_steps(
         .step(format!("Read the log of the process on the responder, {refuses}."), None);
     match kind.code {
         2 => raise.step("Compare rkey, address, length and access flags of the request with the registered memory region.", None),
-        3 => raise.step("Check the responder's kernel log for PCIe, memory and GPU (Xid) errors: dmesg, devlink health.", None),
+        3 => raise.step("Compare the length of the message with the receive buffers that the responder posts.", None).step("Check the responder's kernel log for PCIe, memory and GPU (Xid) errors: dmesg, devlink health.", None),
         _ => raise.step("Compare path MTU, max_rd_atomic and max_dest_rd_atomic, access flags and receive buffer sizes of both ends.", None),
     }
 }
@@ -176,7 +176,7 @@ fn refusal_steps(
 /// Sequence-error NAKs for requests that no tap sees.
 fn asked_from_afar(input: &Input<'_>, found: &mut Vec<Finding>) {
     let facts = input.facts;
-    let passes: HashSet<(IpAddr, IpAddr)> =
+    let passes: HashSet<(Address, Address)> =
         facts.flows.iter().filter(|flow| flow.psn.is_some()).map(|flow| (flow.src, flow.dst)).collect();
     let unseen = |flow: &&Flow| !passes.contains(&(flow.dst, flow.src)) && flow.ack.rnr_naks == 0;
     let all: Vec<&Flow> = once(facts.flows.iter().filter(unseen), |flow| facts.nak_causes(flow).unknown)

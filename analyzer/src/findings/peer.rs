@@ -1,7 +1,6 @@
 //! Peers that do not answer.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::net::IpAddr;
 
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::SkipReason;
@@ -13,6 +12,7 @@ use super::{Commands, Place, ends};
 use super::{Entry, Family, Input, Need, Raise, Unit, label, once};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
+use crate::sample::Address;
 use crate::sample::{Direction, FlowSample, LinkSample, Sample, SourceKind, address};
 use crate::util::units::plural;
 
@@ -105,7 +105,7 @@ fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
     let Some((worst, stuck)) = silent.first() else { return };
     let others = once::count(silent.iter().map(|(flow, _)| *flow)).saturating_sub(1);
     // Where nothing at all passes to those who ask, answers may well come in by another way.
-    let hears = |host: IpAddr| input.facts.flows.iter().any(|flow| flow.dst == host);
+    let hears = |host: Address| input.facts.flows.iter().any(|flow| flow.dst == host);
     let seen = silent.iter().any(|(flow, _)| hears(flow.src));
     let times = format!(": QP {} got the same request {} times", worst.dest_qp, stuck + 1);
     let diagnosis = format!("No answer from {} to {}", worst.dst, worst.src);
@@ -276,7 +276,7 @@ fn is_of(psn: u32, flow: &FlowSample) -> bool {
 
 /// The report's entries by flow. They are in the order of links and addresses, the sample's are not.
 fn names<'a>(input: &Input<'a>) -> HashMap<FlowKey, &'a Flow> {
-    type Name<'b> = (&'b str, Option<Direction>, IpAddr, IpAddr, u32);
+    type Name<'b> = (&'b str, Option<Direction>, Address, Address, u32);
     let flows: HashMap<Name<'_>, &'a Flow> = input
         .facts
         .flows

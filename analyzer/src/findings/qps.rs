@@ -79,9 +79,15 @@ fn raise(input: &Input<'_>, failures: &Failures<'_>, found: &mut Vec<Finding>) {
     let diagnosis = format!("{} failed {} on {}", last.event, plural(count, "time"), device.name);
     let interface = device.interface.as_deref().unwrap_or("");
     let here = Commands::on(input, interface);
-    let responder = last.dst.map(|addr| End { addr, qpn: None, pid: None, comm: None, pod: None });
-    let requester =
-        last.src.map(|addr| End { addr, qpn: last.lqpn, pid: last.pid, comm: last.comm.clone(), pod: None });
+    let responder =
+        last.dst.map(|addr| End { addr: addr.into(), qpn: None, pid: None, comm: None, pod: None });
+    let requester = last.src.map(|addr| End {
+        addr: addr.into(),
+        qpn: last.lqpn,
+        pid: last.pid,
+        comm: last.comm.clone(),
+        pod: None,
+    });
     let process = last.comm.clone().zip(last.pid).map(|(comm, pid)| format!("{comm} ({pid})"));
     let longest = events.iter().filter_map(|event| event.duration_ns).max();
     let mut raise =
@@ -95,7 +101,7 @@ fn raise(input: &Input<'_>, failures: &Failures<'_>, found: &mut Vec<Finding>) {
             .ends(requester, responder)
             .episodes(vec![Episode { first_ns: first.time_ns, last_ns: last.time_ns, peak: None }]);
     if let (libc::ETIMEDOUT, Some(dst)) = (*errno, last.dst) {
-        raise = raise.step(format!("Check that {dst} is reachable from {interface}."), here.ping(dst));
+        raise = raise.step(format!("Check that {dst} is reachable from {interface}."), here.ping(dst.into()));
     }
     if let Some(longest) = longest {
         raise = raise.step(

@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::IpAddr;
 
 use super::nak::{episodes_of, latest_nak};
 use super::not_evaluated::is_not_evaluated;
@@ -14,6 +13,7 @@ use super::{Entry, Family, Input, Measure, Raise, Unit, label};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
+use crate::sample::Address;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -54,12 +54,12 @@ limits! {
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let mut by_host: BTreeMap<IpAddr, Vec<&Flow>> = BTreeMap::new();
+    let mut by_host: BTreeMap<Address, Vec<&Flow>> = BTreeMap::new();
     for (flow, _) in once(&input.facts.flows, |flow| flow.rnr_naks_once()) {
         by_host.entry(flow.src).or_default().push(flow);
     }
     let resent = resent(&input.facts.flows);
-    let mut raised: Vec<(IpAddr, Vec<&Flow>, Judged<Slow>)> = Vec::new();
+    let mut raised: Vec<(Address, Vec<&Flow>, Judged<Slow>)> = Vec::new();
     for (host, flows) in by_host {
         let counted = |flow: &Flow| flow.rnr_naks_once();
         let spans = timed(&flows, Signal::RnrNak, counted);
@@ -84,7 +84,7 @@ struct Slow {
 
 impl Slow {
     /// `None` where it is below the thresholds.
-    fn of(input: &Input<'_>, host: IpAddr, flows: &[&Flow], span: &Span) -> Option<(Self, Option<f64>)> {
+    fn of(input: &Input<'_>, host: Address, flows: &[&Flow], span: &Span) -> Option<(Self, Option<f64>)> {
         let limits = &input.limits.rnr;
         let naks = flows.iter().map(|flow| span.count(flow, Signal::RnrNak, flow.rnr_naks_once())).sum();
         let to_host = input.facts.flows.iter().filter(|flow| flow.dst == host && flow.psn.is_some());
@@ -108,7 +108,7 @@ impl Slow {
 
 fn raise(
     input: &Input<'_>,
-    host: IpAddr,
+    host: Address,
     flows: &[&Flow],
     judged: &Judged<Slow>,
     resent: Option<u64>,
@@ -121,7 +121,7 @@ fn raise(
         }
         None => String::new(),
     };
-    let peers: BTreeSet<IpAddr> = flows.iter().map(|flow| flow.dst).collect();
+    let peers: BTreeSet<Address> = flows.iter().map(|flow| flow.dst).collect();
     let from = match (peers.len(), peers.first()) {
         (1, Some(peer)) => format!(" to {peer}"),
         (n, _) => format!(" to {}", plural(n as u64, "peer")),
@@ -164,8 +164,8 @@ fn raise(
 }
 
 /// Retransmissions to each host after its RNR NAKs; `None` where some flow to it could not be followed.
-fn resent(flows: &[Flow]) -> HashMap<IpAddr, Option<u64>> {
-    let mut resent: HashMap<IpAddr, Option<u64>> = HashMap::new();
+fn resent(flows: &[Flow]) -> HashMap<Address, Option<u64>> {
+    let mut resent: HashMap<Address, Option<u64>> = HashMap::new();
     for (flow, packets) in once(flows, |flow| flow.loss.map_or(0, |loss| loss.rnr_resent)) {
         if let Some(sum) = resent.entry(flow.dst).or_insert(Some(0)) {
             *sum += packets;

@@ -2,7 +2,7 @@
 
 use crate::metrics::duplicates::Copies;
 use crate::metrics::loss::spells::FlowSpells;
-use std::net::IpAddr;
+use crate::sample::Address;
 
 use serde::Serialize;
 
@@ -20,9 +20,9 @@ pub struct Flow {
     /// Direction of the link. Null: replay.
     pub direction: Option<Direction>,
     /// Source address: of the innermost IP header, or of the GRH of RoCEv1.
-    pub src: IpAddr,
+    pub src: Address,
     /// Destination address.
-    pub dst: IpAddr,
+    pub dst: Address,
     /// Destination queue pair, 24 bits. For CNPs: the queue pair whose rate is to be reduced.
     pub dest_qp: u32,
     /// RoCE version of the first packet: 1 (GRH over Ethernet) or 2 (UDP).
@@ -373,9 +373,9 @@ pub struct FlowId {
     /// Direction of the link. Null: replay.
     pub direction: Option<Direction>,
     /// Source address.
-    pub src: IpAddr,
+    pub src: Address,
     /// Destination address.
-    pub dst: IpAddr,
+    pub dst: Address,
     /// Destination queue pair.
     pub dest_qp: u32,
 }

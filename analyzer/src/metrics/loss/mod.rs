@@ -13,6 +13,7 @@
 //! | `gaps` | PSN gaps, open and filled |
 //! | `episode` | episodes of loss in time |
 //! | [`spells`] | times in which a flow showed a signal, for the episodes of findings |
+//! | [`reads`] | requests with a PSN that belongs to a READ |
 //! | `result` | the figures of a flow, as `sample` holds them |
 //! | `arrival` | a packet and its surroundings |
 //! | `from_kernel` | the same from events of the kernel programs instead of packets |
@@ -22,6 +23,7 @@ mod cause;
 mod episode;
 pub mod from_kernel;
 mod gaps;
+pub mod reads;
 mod result;
 mod sequence;
 pub mod spells;
@@ -114,6 +116,8 @@ pub struct Loss {
     /// The flows whose requests were followed without interruption, where that is not every flow; responses are not followed
     /// then.
     pub known: Option<HashSet<u32, foldhash::fast::RandomState>>,
+    /// Requests with a PSN that belongs to a READ.
+    pub overlaps: reads::BySlot,
     /// When trouble showed, congestion included.
     pub spells: Spells,
 }
@@ -164,6 +168,7 @@ pub struct Collector {
     pairs: HashMap<(u8, Addr, Addr), u32, foldhash::fast::RandomState>,
     answers: Vec<Answers>,
     naks: HashMap<u32, Naks, foldhash::fast::RandomState>,
+    overlaps: reads::BySlot,
     spells: Recorder,
 }
 
@@ -231,6 +236,8 @@ struct Slot {
     /// Index in `answers` of the flow's source and destination, and of the reverse.
     pair: u32,
     reverse: u32,
+    /// The latest READ request.
+    read: reads::Read,
     request_loss: Option<Box<Sequence>>,
     response_loss: Option<Box<Sequence>>,
 }
@@ -279,6 +286,7 @@ impl Collector {
             pairs: HashMap::default(),
             answers: Vec::new(),
             naks: HashMap::default(),
+            overlaps: HashMap::default(),
             spells: Recorder::default(),
         }
     }
@@ -307,6 +315,7 @@ impl Collector {
             *slot = Slot { answer_psn: UNKNOWN, ..Slot::default() };
         }
         self.naks.remove(&number);
+        self.overlaps.remove(&number);
         self.spells.retired(number);
     }
 
@@ -340,6 +349,7 @@ impl Collector {
             known: None,
             spells: self.spells.spells(),
             naks: self.naks.clone(),
+            overlaps: self.overlaps.clone(),
             dialogues: self
                 .slots
                 .iter()
@@ -364,6 +374,7 @@ impl Collector {
             *slot = Slot { answer_psn: UNKNOWN, pair, reverse, ..Slot::default() };
         }
         self.naks.remove(&slot);
+        self.overlaps.remove(&slot);
         self.spells.opened(slot);
     }
 
@@ -427,6 +438,12 @@ impl Collector {
         } else {
             if packet.ack_req && slot.asked_ns == 0 {
                 slot.asked_ns = now;
+            }
+            if op.has(Op::READ_REQUEST) {
+                slot.read = reads::Read::of(psn, packet.dma_len, packet.mtu);
+            } else if slot.read.is_some() && slot.read.overlaps(psn) {
+                let overlap = self.overlaps.entry(packet.slot).or_default();
+                slot.read.note(overlap, psn, packet.opcode, now);
             }
             (&mut slot.requests, &mut slot.request_loss)
         };

@@ -511,6 +511,31 @@ fn responses_jump_over_what_is_written_and_a_hole_in_a_message_is_a_loss() {
 }
 
 #[test]
+fn a_request_with_a_psn_of_the_read_before_it_is_noted() {
+    // A READ of one packet; the sender goes on behind it, or goes back in front of it.
+    for psns in [[101, 102, 103], [99, 100, 101]] {
+        let mut scene = Scene::new(false);
+        scene.send(90..100, &[]);
+        scene.wire.dma_len = 1_024;
+        scene.pass(P { opcode: 0x0C, psn: 100, ..DATA });
+        scene.send(psns, &[]);
+        assert!(scene.collector.metrics().overlaps.is_empty());
+    }
+    let mut scene = Scene::new(false);
+    scene.send(90..100, &[]);
+    scene.wire.dma_len = 4_096;
+    scene.pass(P { opcode: 0x0C, psn: 100, ..DATA });
+    scene.wire.dma_len = UNKNOWN;
+    let slot = scene.pass(P { opcode: 4, psn: 101, ..DATA });
+    scene.send(104..120, &[]);
+    // The numbers come again after 2^24 packets; the READ is long over.
+    scene.send(102..104, &[]);
+    let overlap = scene.collector.metrics().overlaps[&slot];
+    assert_eq!((overlap.requests, overlap.psn, overlap.opcode), (1, 101, 4));
+    assert_eq!((overlap.read_psn, overlap.read_span), (100, 4));
+}
+
+#[test]
 fn a_slot_that_is_used_again_begins_anew() {
     let [mut scene, _] = scenes();
     scene.send(200..220, &[210]);

@@ -4,13 +4,13 @@
 //! where a row is sorted or shown, and kept for large groups alone.
 
 use std::fmt;
-use std::net::IpAddr;
 
 use hashbrown::HashMap;
 use rocescope_common::wire::frame::Addr;
 
 use crate::analysis::Again;
 use crate::model::{Counts, Delta, Identity, Row, dedup};
+use crate::sample::Address;
 use crate::sample::address;
 use crate::tui::column::{self, Context};
 
@@ -72,7 +72,7 @@ pub struct Sum {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Name {
     /// Source and destination.
-    Hosts(IpAddr, IpAddr),
+    Hosts(Address, Address),
     /// The link: its number and its name.
     Link(u16, String),
     /// The process; `None` when it is not known.
