@@ -92,7 +92,7 @@ impl Collector {
         let reverse = self.pairing.packet(packet, aside);
         self.latency.packet(packet, reverse);
         self.ecn.packet(packet, reverse);
-        self.loss.packet(packet, aside);
+        self.loss.packet(packet, aside, reverse);
         self.taps.packet(packet, aside);
         self.traffic.packet(packet, aside);
     }

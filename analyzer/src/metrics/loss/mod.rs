@@ -15,9 +15,11 @@
 //! | [`spells`] | times in which a flow showed a signal, for the episodes of findings |
 //! | [`reads`] | requests with a PSN that belongs to a READ |
 //! | `result` | the figures of a flow, as `sample` holds them |
+//! | `acks` | timeouts whose packets had arrived |
 //! | `arrival` | a packet and its surroundings |
 //! | `from_kernel` | the same from events of the kernel programs instead of packets |
 
+mod acks;
 mod arrival;
 mod cause;
 mod episode;
@@ -39,6 +41,7 @@ use rocescope_common::wire::frame::{Addr, UNKNOWN};
 use rocescope_common::wire::opcode::Op;
 
 use super::packet::{Aside, Packet};
+use super::pairing::Reverse;
 use arrival::{Arrival, Nak, REUSE_PAUSE_NS};
 pub use episode::Episodes;
 pub use result::{Metrics, NakTally, Naks, Retransmission};
@@ -291,9 +294,9 @@ impl Collector {
         }
     }
 
-    /// Takes in one packet.
+    /// Takes in one packet; `reverse` is what is known of the other direction at it.
     #[inline]
-    pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) {
+    pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>, reverse: Reverse) {
         if packet.outcome.events & Event::NEW_FLOW != 0
             && let Some(aside) = aside
         {
@@ -302,10 +305,10 @@ impl Collector {
         let op = Op::of(packet.opcode);
         self.spells.packet(packet, op);
         if op.any(Op::REQUEST | Op::RESPONSE) {
-            self.sequence(packet, op);
+            self.sequence(packet, op, reverse);
         }
         if op.has(Op::AETH) {
-            self.answer(packet, op);
+            self.answer(packet, op, reverse);
         }
     }
 
@@ -404,7 +407,7 @@ impl Collector {
     }
 
     #[inline]
-    fn answer(&mut self, packet: &Packet, op: Op) {
+    fn answer(&mut self, packet: &Packet, op: Op, reverse: Reverse) {
         let Some(slot) = self.slots.get_mut(packet.slot as usize) else { return };
         let first = slot.answer_psn == UNKNOWN;
         slot.answer_psn = packet.psn;
@@ -424,10 +427,16 @@ impl Collector {
                 answers.nak(packet.link, Nak { psn: packet.psn, time_ns: packet.time_ns, rnr });
             }
         }
+        if !nak
+            && let Some(asks) = self.slots.get_mut(reverse.slot as usize)
+            && let Some(sequence) = &mut asks.request_loss
+        {
+            sequence.acknowledged(packet.psn);
+        }
     }
 
     #[inline]
-    fn sequence(&mut self, packet: &Packet, op: Op) {
+    fn sequence(&mut self, packet: &Packet, op: Op, reverse: Reverse) {
         let Some(slot) = self.slots.get_mut(packet.slot as usize) else { return };
         let (psn, now) = (packet.psn, packet.time_ns);
         let id = packet.id;
@@ -450,15 +459,18 @@ impl Collector {
         if smooth && loss.as_mut().is_none_or(|sequence| sequence.advance(psn, id)) {
             latest.passed(psn, id, now, true);
         } else {
-            self.trouble(packet, op, id);
+            self.trouble(packet, op, reverse);
         }
     }
 
     /// A gap, a packet behind the expected PSN, or the packet that ends a run.
     #[cold]
     #[inline(never)]
-    fn trouble(&mut self, packet: &Packet, op: Op, id: u16) {
+    fn trouble(&mut self, packet: &Packet, op: Op, reverse: Reverse) {
         let Self { slots, answers, window_ns, spells, .. } = self;
+        let id = packet.id;
+        let acked =
+            slots.get(reverse.slot as usize).map(|slot| slot.answer_psn).filter(|psn| *psn != UNKNOWN);
         let Some(slot) = slots.get_mut(packet.slot as usize) else { return };
         let response = op.has(Op::RESPONSE);
         let events = packet.outcome.events;
@@ -509,6 +521,7 @@ impl Collector {
         } else {
             sequence.in_order(&arrival);
         }
+        sequence.acknowledged_before(acked);
         sequence.record(spells, packet.slot, packet.time_ns);
         latest.passed(arrival.psn, id, arrival.time_ns, smooth);
     }

@@ -64,11 +64,11 @@ type Tally = [u64; SIGNALS.len()];
 pub(super) struct Sequence {
     /// Whether the service retransmits (RC, XRC) or not (UC).
     reliable: bool,
-    metrics: Metrics,
+    pub(super) metrics: Metrics,
     upstream: Tracker,
     downstream: Tracker,
     gaps: Gaps,
-    state: State,
+    pub(super) state: State,
     /// Last PSN of the run before this one, and its packets.
     previous: Option<(u32, u64)>,
     /// Runs of each kind.

@@ -19,6 +19,8 @@ pub(super) struct Run {
     /// Time since the packet before the run.
     pub(super) pause_ns: u64,
     pub(super) packets: u64,
+    /// The receiver turned out to have its packets already.
+    pub(super) acked: bool,
     /// PSNs that filled a gap as if reordered. Once a packet follows that has passed before, they were retransmissions.
     pub(super) provisional: u64,
     pub(super) provisional_ns: u64,
@@ -34,6 +36,7 @@ impl Run {
             start_id: arrival.id,
             pause_ns,
             packets: 1,
+            acked: false,
             provisional: 0,
             provisional_ns: 0,
         }
