@@ -73,7 +73,7 @@ fn storm(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.cnp;
     let flows = &input.facts.flows;
     let mut pairs: BTreeMap<(Address, Address), Pair<'_>> = BTreeMap::new();
-    for (flow, cnps) in once(flows, |flow| flow.cnps_once()) {
+    for (flow, cnps) in once(flows, Flow::cnps_once) {
         let pair = pairs.entry((flow.src, flow.dst)).or_default();
         pair.cnps += cnps;
         pair.flows.push(flow);
@@ -106,7 +106,7 @@ fn storm(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("ce_packets", worst.ce)
         .evidence("host_pairs", pairs.len())
         .last_seen(all.iter().map(|flow| flow.last_ns).max())
-        .episodes(episodes(&timed(&all, Signal::Cnp, |flow| flow.cnps_once())))
+        .episodes(episodes(&timed(&all, Signal::Cnp, Flow::cnps_once)))
         .flows(all)
         .place(Place::of(input, first).hop("downstream"))
         .ends(requester, responder)
@@ -183,7 +183,7 @@ fn without_ce(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("ce_packets", 0)
         // Where answers travel in the same flow, this is later than its last CNP.
         .last_seen(suspects.iter().map(|(cnps, _)| cnps.last_ns).max())
-        .episodes(episodes(&timed(&carriers, Signal::Cnp, |flow| flow.cnps_once())))
+        .episodes(episodes(&timed(&carriers, Signal::Cnp, Flow::cnps_once)))
         .flows(suspects.iter().map(|(_, data)| *data))
         .place(Place::of(input, data).hop("downstream"))
         .ends(requester, responder)

@@ -114,18 +114,18 @@ fn is_unicast(addr: IpAddr) -> bool {
 }
 
 /// What hosts of one address plan have in common: the first octet, of IPv6 what a registry gives to one network.
-fn plan(addr: IpAddr) -> u32 {
+fn plan(addr: IpAddr) -> u128 {
     match addr {
-        IpAddr::V4(v4) => v4.to_bits() >> 24,
-        IpAddr::V6(v6) => (v6.to_bits() >> 96) as u32,
+        IpAddr::V4(v4) => u128::from(v4.to_bits() >> 24),
+        IpAddr::V6(v6) => v6.to_bits() >> 96,
     }
 }
 
 /// What tells hosts of one subnet apart.
-fn host_part(addr: IpAddr) -> u64 {
+fn host_part(addr: IpAddr) -> u128 {
     match addr {
-        IpAddr::V4(v4) => u64::from(v4.to_bits() & 0xFFFF),
-        IpAddr::V6(v6) => v6.to_bits() as u64,
+        IpAddr::V4(v4) => u128::from(v4.to_bits() & 0xFFFF),
+        IpAddr::V6(v6) => v6.to_bits() & u128::from(u64::MAX),
     }
 }
 
@@ -135,9 +135,9 @@ fn is_foreign(group: &Group<'_>, groups: &[Group<'_>]) -> bool {
         let others = groups.iter().filter(|other| !std::ptr::eq(*other, group));
         others.filter(|other| version(other) == version(group))
     };
-    let own: BTreeSet<u32> = group.hosts.iter().copied().map(plan).collect();
+    let own: BTreeSet<u128> = group.hosts.iter().copied().map(plan).collect();
     let hosts = || rest().flat_map(|other| other.hosts.iter().copied());
-    let parts: BTreeSet<u64> = hosts().map(host_part).collect();
+    let parts: BTreeSet<u128> = hosts().map(host_part).collect();
     let is_rail = group.hosts.iter().all(|host| parts.contains(&host_part(*host)));
     hosts().count() >= 2 * group.hosts.len()
         && rest().all(|other| other.hosts.len() > group.hosts.len())

@@ -55,7 +55,7 @@ limits! {
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let mut by_host: BTreeMap<Address, Vec<&Flow>> = BTreeMap::new();
-    for (flow, _) in once(&input.facts.flows, |flow| flow.rnr_naks_once()) {
+    for (flow, _) in once(&input.facts.flows, Flow::rnr_naks_once) {
         by_host.entry(flow.src).or_default().push(flow);
     }
     let resent = resent(&input.facts.flows);

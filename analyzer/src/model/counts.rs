@@ -103,7 +103,7 @@ impl Counts {
     #[must_use]
     pub fn once(&self, copies: &Copies) -> Self {
         let [sequence_naks, others @ ..] = copies.naks;
-        let copied = Self {
+        let part = Self {
             packets: copies.packets,
             bytes: copies.bytes,
             ecn_data: copies.ecn_data,
@@ -115,7 +115,7 @@ impl Counts {
             repeats: copies.requests + copies.responses,
             ..Self::default()
         };
-        self.less(&copied)
+        self.less(&part)
     }
 
     /// Adds `other`.

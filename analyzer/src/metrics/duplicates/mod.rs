@@ -311,35 +311,32 @@ impl Filter {
             what: if packet.aeth == UNKNOWN { packet.dma_len ^ packet.payload } else { packet.aeth },
             ecn: packet.tos & ECT_MASK,
             // All CNPs of a flow look alike.
-            first: !op.has(Op::CNP) && !(sequenced && packet.outcome.duplicate_psn),
+            first: !(op.has(Op::CNP) || sequenced && packet.outcome.duplicate_psn),
         };
         let before = slot.passed.len();
         slot.prune(own.time_ns, pair);
         // A packet at or beyond the expected PSN has not passed before.
         let again = if sequenced && own.first { None } else { slot.take(&own, pair, op.has(Op::CNP)) };
         self.remembered -= before - slot.passed.len();
-        let copy = match again {
-            Some(first) => {
-                let evidence = Evidence {
-                    first_ns: first.time_ns,
-                    first: first.first,
-                    advanced: slot.advanced,
-                    differs: slot.differs,
-                };
-                slot.advanced = false;
-                pair.judge.twice(slot.direction, &evidence);
-                pair.judge.is_copied().then_some(first)
+        let copy = if let Some(first) = again {
+            let evidence = Evidence {
+                first_ns: first.time_ns,
+                first: first.first,
+                advanced: slot.advanced,
+                differs: slot.differs,
+            };
+            slot.advanced = false;
+            pair.judge.twice(slot.direction, &evidence);
+            pair.judge.is_copied().then_some(first)
+        } else {
+            if packet.outcome.events & (Event::NAK | Event::RNR) != 0 {
+                pair.judge.nak(packet.time_ns);
             }
-            None => {
-                if packet.outcome.events & (Event::NAK | Event::RNR) != 0 {
-                    pair.judge.nak(packet.time_ns);
-                }
-                slot.differs = own.first && packet.id != slot.id;
-                slot.id = packet.id;
-                slot.advanced |= own.first;
-                self.remember(packet, own);
-                None
-            }
+            slot.differs = own.first && packet.id != slot.id;
+            slot.id = packet.id;
+            slot.advanced |= own.first;
+            self.remember(packet, own);
+            None
         };
         self.after(packet, copy, op)
     }
