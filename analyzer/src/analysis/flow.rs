@@ -89,17 +89,20 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
         src: address(key.family, key.src),
         dst: address(key.family, key.dst),
         dest_qp: key.dest_qp,
-        roce_version: stats.roce_version,
+        roce_version: (stats.roce_version != 0).then_some(stats.roce_version),
         src_port_count,
         src_ports: ports.seen,
         vlan: stats.vlan_id(),
         inner_vlan: stats.inner_vlan_id(),
         pcp: stats.priority(),
+        service_level: stats.lane().map(|lane| lane.service_level),
+        virtual_lane: stats.lane().map(|lane| lane.virtual_lane),
         dscp: (stats.dscp != DSCP_NONE).then_some(stats.dscp),
         encapsulation: encapsulation(stats.encap),
         mixed: Mixed::NAMES
             .into_iter()
             .filter_map(|(bit, name)| (stats.mixed & bit != 0).then_some(name))
+            .map(|name| if name == "inner_vlan" && stats.lane().is_some() { "lane" } else { name })
             .collect(),
         path_mtu: (stats.mtu != 0).then_some(stats.mtu),
         packets: stats.packets,
@@ -162,8 +165,11 @@ pub(super) struct Ports {
 
 impl Ports {
     pub(super) fn of(stats: &FlowStats, extra: Option<&Extra>) -> Self {
+        if stats.roce_version == 0 {
+            return Self { seen: Vec::new(), missing_packets: 0, missing_bytes: Some(0) };
+        }
         // Packets without a port count as "other port" too, and only their packets are known
-        // apart: every RoCEv2 packet, and no other, is counted by its ECN bits.
+        // apart: every RoCEv2 packet, and no RoCEv1 packet, is counted by its ECN bits.
         let without_port = stats.packets.saturating_sub(stats.ecn().iter().sum());
         let mut seen = Vec::new();
         if stats.first_port_packets() > 0 {
@@ -203,7 +209,7 @@ fn opcodes(stats: &FlowStats, extra: Option<&Extra>) -> Vec<Opcode> {
             *by_code.entry(stats.transport << 5 | low).or_default() += packets;
         }
     }
-    *by_code.entry(CNP).or_default() += stats.cnp_packets;
+    *by_code.entry(CNP).or_default() += stats.cnps_of_roce();
     for &(code, packets) in extra.into_iter().flat_map(|extra| &extra.opcodes) {
         *by_code.entry(code).or_default() += packets;
     }

@@ -15,7 +15,7 @@ use crate::sample::Direction;
 use crate::util::units::{self, plural};
 
 fn is_data(flow: &Flow) -> bool {
-    flow.payload_bytes > 0 && flow.roce_version == 2
+    flow.payload_bytes > 0 && flow.roce_version == Some(2)
 }
 
 /// Data between two hosts in several classes, and flows that change theirs.

@@ -230,7 +230,8 @@ fn path_mtu_of(interface: u32) -> u32 {
 }
 
 fn rocev1(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let flows = once(input.facts.flows.iter().filter(|flow| flow.roce_version == 1), |flow| flow.packets);
+    let flows =
+        once(input.facts.flows.iter().filter(|flow| flow.roce_version == Some(1)), |flow| flow.packets);
     if flows.is_empty() {
         return;
     }

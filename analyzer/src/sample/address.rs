@@ -24,8 +24,11 @@ impl Address {
             Self::Ip(IpAddr::V6(_)) => 6,
             Self::Lid(_) => FAMILY_LID,
         };
-        let bits = self.bits();
-        (family, [96, 64, 32, 0].map(|shift| ((bits >> shift) as u32).to_be()))
+        let mut words = [0; 4];
+        for (word, chunk) in words.iter_mut().zip(self.bits().to_be_bytes().as_chunks().0) {
+            *word = u32::from_ne_bytes(*chunk);
+        }
+        (family, words)
     }
 
     /// The address as a number, which gives its place among others of the family.
@@ -35,6 +38,17 @@ impl Address {
             Self::Ip(IpAddr::V4(ip)) => ip.to_bits() as u128,
             Self::Ip(IpAddr::V6(ip)) => ip.to_bits(),
             Self::Lid(lid) => lid as u128,
+        }
+    }
+
+    /// The address of a family that is this number.
+    #[expect(clippy::cast_possible_truncation, reason = "the upper bits of shorter addresses are 0")]
+    #[must_use]
+    pub const fn from_bits(family: u8, bits: u128) -> Self {
+        match family {
+            4 => Self::Ip(IpAddr::V4(Ipv4Addr::from_bits(bits as u32))),
+            FAMILY_LID => Self::Lid(bits as u16),
+            _ => Self::Ip(IpAddr::V6(Ipv6Addr::from_bits(bits))),
         }
     }
 
@@ -51,12 +65,10 @@ impl Address {
 /// The address of these words, which a key of a flow holds with their family.
 #[must_use]
 pub fn address(family: u8, words: Addr) -> Address {
-    let bits = words.iter().fold(0u128, |bits, word| bits << 32 | u128::from(u32::from_be(*word)));
-    match family {
-        4 => Address::Ip(Ipv4Addr::from_bits(bits as u32).into()),
-        FAMILY_LID => Address::Lid(bits as u16),
-        _ => Address::Ip(Ipv6Addr::from_bits(bits).into()),
-    }
+    Address::from_bits(
+        family,
+        words.iter().fold(0, |bits, word| bits << 32 | u128::from(u32::from_be(*word))),
+    )
 }
 
 impl<T: Into<IpAddr>> From<T> for Address {

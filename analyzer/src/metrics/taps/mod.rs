@@ -269,6 +269,11 @@ impl TapPair {
 
 /// Time to live, or hop limit.
 fn hops(aside: &Aside) -> u8 {
-    let at = aside.frame.ip_offset as usize + if aside.frame.family == 4 { 8 } else { 7 };
-    aside.data.get(at).copied().unwrap_or(0)
+    let field = match aside.frame.family {
+        4 => 8,
+        6 => 7,
+        // A LRH has none.
+        _ => return 0,
+    };
+    aside.data.get(aside.frame.ip_offset as usize + field).copied().unwrap_or(0)
 }

@@ -62,6 +62,7 @@ pub(super) fn full() -> Report {
 fn fill_flow(flow: &mut Flow, id: &FlowId) {
     let latency = Some(Latency { count: 1, p50: 1, p99: 1, p999: 1, max: 1 });
     flow.path_mtu = Some(4096);
+    (flow.service_level, flow.virtual_lane) = (Some(1), Some(0));
     flow.latency_ns = latency;
     flow.latency_by_class = Some(LatencyByClass { write_send: latency, read: latency, atomic: latency });
     flow.latency_unpaired = Some(1);
