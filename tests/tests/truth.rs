@@ -17,20 +17,14 @@ use serde_json::Value;
 const NOT_YET: &[&str] = &[
     "loss-sprayed-two-taps",
     "timeouts-path-dead-300ms-at-receiver",
-    "died-stops-in-mid-message",
     "mtu-black-hole-two-taps",
     "mtu-black-hole-at-sender",
     "latency-first-request-slowest",
     "rewritten-dscp",
     "rewritten-ecn-cleared",
     "rewritten-dscp-at-second-hop",
-    "duplicates-both-directions",
-    "duplicates-both-directions-identified",
-    "duplicates-merged-files",
-    "duplicates-with-marks",
     "reordering-retransmitted",
     "reordering-retransmitted-two-taps",
-    "duplicates-made-by-network",
     "incast-8-tail-drop",
     "incast-8-tail-drop-at-receiver",
     "incast-parameter-server",
@@ -39,10 +33,6 @@ const NOT_YET: &[&str] = &[
     "uplinks-one-slow",
     "slow-inbound-link",
     "slow-inbound-link-marked",
-    "cm-rejected",
-    "cm-rejected-no-listener",
-    "cm-no-reply",
-    "foreign-roce-subnet",
 ];
 
 fn scenario(name: &str) -> Scenario {
@@ -193,6 +183,34 @@ fn replayed(name: &str) -> (Run, Value) {
     let run = scenario(name).run(1, folder.path()).unwrap();
     let report = bench::report(&options().rocescope, &run, folder.path()).unwrap();
     (run, report)
+}
+
+/// Reason, hosts and port of rejected connections, as tshark reads them.
+#[test]
+fn rejected_connections_are_those_that_tshark_reads() {
+    if Command::new("tshark").arg("--version").output().is_err() {
+        assert!(std::env::var_os("CI").is_none(), "tshark is not installed");
+        println!("SKIP rejected_connections_are_those_that_tshark_reads: tshark is not installed");
+        return;
+    }
+    for name in ["cm-rejected", "cm-rejected-no-listener"] {
+        let folder = tempfile::tempdir().unwrap();
+        let run = scenario(name).run_with_snap(1, folder.path(), 65_535).unwrap();
+        let report = bench::report(&options().rocescope, &run, folder.path()).unwrap();
+        let findings = report["findings"].as_array().unwrap();
+        let found = findings.iter().find(|finding| finding["id"] == "cm.rejected").unwrap();
+        let (asks, refuses) = (&found["requester"]["addr"], &found["responder"]["addr"]);
+        let reason = found["evidence"]["reason_code"].as_u64().unwrap();
+        let said = format!("{};{};0x{reason:04x}", refuses.as_str().unwrap(), asks.as_str().unwrap());
+        let fields = ["ip.src", "ip.dst", "infiniband.cm.rej.reason"];
+        let read = tshark(&run.files[0], Some("infiniband.cm.rej.reason"), &fields).unwrap();
+        assert_eq!(read.len() as u64, found["evidence"]["setups"].as_u64().unwrap(), "{name}");
+        assert!(read.iter().all(|line| *line == said), "{name}: {said}, {read:?}");
+        let filter = format!("infiniband.cm.req && ip.dst == {}", refuses.as_str().unwrap());
+        let ports = tshark(&run.files[0], Some(&filter), &["infiniband.cm.req.serviceid.dport"]).unwrap();
+        let port = u64::from_str_radix(ports[0].trim_start_matches("0x"), 16).unwrap();
+        assert_eq!(found["evidence"]["service"], format!("TCP port {port}"), "{name}");
+    }
 }
 
 #[test]

@@ -304,20 +304,24 @@ fn connection_requests_truncated_or_changed() {
     let frame = check_parse(bytes, ethernet(bytes)).unwrap();
     let bth = frame.bth_offset as usize;
     let whole = cm::read(&bytes, bth);
-    assert_eq!(whole, Some(cm::Message::Req { local_id: 0xDEAD_BEEF, local_qp: 0x1234 }));
+    let Some(cm::Message::Req(req)) = whole else { panic!("{whole:?}") };
+    assert_eq!((req.local_id, req.local_qp), (0xDEAD_BEEF, 0x1234));
     let needed = bth + 20 + 24 + 36;
     for len in 0..bytes.len() {
-        let cut = cm::read(&&bytes[..len], bth);
-        assert_eq!(cut, whole.filter(|_| len >= needed), "cut to {len}");
+        let timeout = if len >= needed + 8 { req.timeout } else { 0 };
+        let expected = cm::Message::Req(cm::Req { timeout, ..req });
+        assert_eq!(cm::read(&&bytes[..len], bth), (len >= needed).then_some(expected), "cut to {len}");
     }
     let mut random = Random::new(3);
     for _ in 0..20_000 {
         let changed = mutated(&mut random, bytes);
-        if let Some(cm::Message::Req { local_qp, .. } | cm::Message::Rep { local_qp, .. }) =
-            cm::read(&&changed[..], bth)
-        {
-            assert!(local_qp <= 0xFF_FFFF);
-        }
+        let qp = match cm::read(&&changed[..], bth) {
+            Some(cm::Message::Req(req)) => req.local_qp,
+            Some(cm::Message::Rep { local_qp, .. }) => local_qp,
+            Some(cm::Message::Dreq { remote_qp, .. }) => remote_qp,
+            _ => 0,
+        };
+        assert!(qp <= 0xFF_FFFF);
     }
 }
 

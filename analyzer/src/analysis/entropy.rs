@@ -131,8 +131,10 @@ fn weights_of(
     for flow in sample.flows.iter().filter(|flow| is_counted(flow)) {
         let key = &flow.key;
         let tuple = |src_port| Tuple { family: key.family, src: key.src, dst: key.dst, src_port };
+        let copies = sample.copies(flow.slot).bytes;
         if unit == Unit::QueuePair {
-            *by_link.entry((tuple(0), key.dest_qp, key.link)).or_default() += flow.stats.bytes;
+            *by_link.entry((tuple(0), key.dest_qp, key.link)).or_default() +=
+                flow.stats.bytes.saturating_sub(copies);
             continue;
         }
         let ports = Ports::of(&flow.stats, sample.extra.get(&flow.slot));
@@ -140,7 +142,9 @@ fn weights_of(
             unattributed = unattributed.zip(ports.missing_bytes).map(|(sum, bytes)| sum + bytes);
         }
         for port in ports.seen {
-            *by_link.entry((tuple(port.port), 0, key.link)).or_default() += port.bytes;
+            // Copies have the port of their packets, and are spread over the flow's ports as those are.
+            let once = port.bytes - share(copies, port.bytes, flow.stats.bytes);
+            *by_link.entry((tuple(port.port), 0, key.link)).or_default() += once;
         }
     }
     for retired in retired {
@@ -162,6 +166,12 @@ fn weights_of(
         .collect();
     weights.sort_unstable();
     (weights, unattributed)
+}
+
+/// `part` of `whole` of these bytes; no more than `part`.
+fn share(bytes: u64, part: u64, whole: u64) -> u64 {
+    let share = u128::from(bytes) * u128::from(part) / u128::from(whole.max(1));
+    u64::try_from(share).unwrap_or(u64::MAX).min(part)
 }
 
 /// Entropy of weights in bits; `None` when they have no bytes.

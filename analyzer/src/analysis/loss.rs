@@ -29,8 +29,9 @@ pub struct Loss {
     pub unfilled: u64,
     /// Retransmissions of packets that had already passed this tap. Unit: packets.
     pub retransmitted: u64,
-    /// Duplicates, by a mirror or by the network: same PSN with the same IPv4 identification, or twice in a
-    /// row within 10 µs. Unit: packets.
+    /// Duplicates, by the capture or by the network: copies of a capture that shows packets twice; the same PSN
+    /// with the same IPv4 identification, or twice in a row within 10 µs; a single packet that passes again though no
+    /// NAK and no timeout asked for it. Unit: packets.
     pub mirrored: u64,
     /// READ requests retransmitted because the request or responses were lost. Unit: packets.
     pub rereads: u64,
@@ -38,6 +39,9 @@ pub struct Loss {
     pub rnr_resent: u64,
     /// Timeouts: go-back-N after a pause of at least 1 ms that no NAK ended. Unit: timeouts.
     pub timeouts: u64,
+    /// Part of `timeouts` after which an ACK showed that the packets had arrived: their ACKs were lost.
+    #[serde(skip)]
+    pub timeouts_acked: u64,
     /// Silence of the sender before these timeouts, summed. Unit: ns.
     pub timeout_wait_ns: u64,
     /// Shortest of these silences. Unit: ns. Null: no timeout.
@@ -173,6 +177,7 @@ impl Loss {
             rereads: metrics.rereads,
             rnr_resent: metrics.rnr_retransmitted,
             timeouts: metrics.timeouts,
+            timeouts_acked: metrics.timeouts_acked,
             timeout_wait_ns: metrics.timeout_wait_ns,
             timeout_shortest_ns: waited(shortest),
             timeout_longest_ns: waited(longest),

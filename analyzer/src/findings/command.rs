@@ -65,6 +65,11 @@ impl<'a> Commands<'a> {
         self.with(|_| "rdma statistic show".to_owned())
     }
 
+    /// Listeners and connections of the RDMA connection manager, with their process.
+    pub(super) fn listeners(self) -> Option<String> {
+        self.with(|_| "rdma resource show cm_id".to_owned())
+    }
+
     /// Queue pairs with their state and process.
     pub(super) fn queue_pairs(self) -> Option<String> {
         self.with(|_| "rdma resource show qp".to_owned())

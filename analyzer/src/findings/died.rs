@@ -63,9 +63,9 @@ limits! {
     silent_timeouts: u64 = 4,
         "silence after the last retry, in units of the longest timeout before it",
         "Back-off doubles a timeout at most; a sender that still retries is back by then";
-    silent_ms: u64 = 100,
+    silent_ms: u64 = 70,
         "minimum silence in the middle of a message, in milliseconds",
-        "A NIC sends a message without pauses; the lowest rate of DCQCN and the longest PFC pause leave some packets in that time";
+        "A NIC sends a message without pauses; the lowest rate of DCQCN (1 Mbit/s) leaves a packet of 4 KB every 33 ms, the usual transport timer expires after 67 ms, and a PFC pause would stop the siblings too";
     siblings_packets: u64 = 100,
         "minimum packets of requests that other flows of the sender carry meanwhile",
         "Shows that host and path work, and that the capture goes on";

@@ -304,7 +304,7 @@ fn without_cnps<'a>(input: &Input<'a>) -> Vec<(Address, Receiver<'a>)> {
     for (flow, acks) in once(&input.facts.flows, |flow| flow.ack.acks) {
         receivers.entry(flow.src).or_default().acks += acks;
     }
-    for (flow, cnps) in once(&input.facts.flows, |flow| flow.cnp_packets) {
+    for (flow, cnps) in once(&input.facts.flows, Flow::cnps_once) {
         receivers.entry(flow.src).or_default().cnps += cnps;
     }
     for (flow, ce) in once(&input.facts.flows, |flow| flow.ecn_data.ce) {

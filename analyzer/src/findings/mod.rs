@@ -17,8 +17,10 @@ mod balance;
 #[cfg(test)]
 mod balance_tests;
 mod burst;
+mod capture;
 mod catalog;
 mod classes;
+mod cm;
 mod cnp;
 mod command;
 mod config;
@@ -30,6 +32,7 @@ mod ends;
 mod episode_tests;
 mod fields;
 mod finding;
+mod foreign;
 mod growth;
 mod icrc;
 mod index;
@@ -46,6 +49,7 @@ mod once;
 pub mod order;
 mod peer;
 mod pfc;
+mod psn;
 mod qps;
 mod raise;
 mod relate;
@@ -94,11 +98,14 @@ pub struct Input<'a> {
 families! {
     balance [entropy: balance::EntropyLimits, links: balance::LinksLimits],
     burst [burst: burst::Limits],
+    capture [capture: capture::Limits],
+    cm [cm: cm::Limits],
     cnp [cnp: cnp::Limits],
     config [],
     device [device: device::Limits],
     died [qp: died::Limits],
     ecn [ecn: ecn::Limits],
+    foreign [],
     icrc [icrc: icrc::Limits],
     job [job: job::Limits],
     latency [latency: latency::Limits],
@@ -106,6 +113,7 @@ families! {
     nak [nak: nak::Limits],
     peer [peer: peer::Limits],
     pfc [pfc: pfc::Limits],
+    psn [],
     qps [],
     rnr [rnr: rnr::Limits],
     // Its advice names the findings of the families before it.

@@ -55,13 +55,13 @@ limits! {
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let mut by_host: BTreeMap<Address, Vec<&Flow>> = BTreeMap::new();
-    for (flow, _) in once(&input.facts.flows, |flow| flow.ack.rnr_naks) {
+    for (flow, _) in once(&input.facts.flows, Flow::rnr_naks_once) {
         by_host.entry(flow.src).or_default().push(flow);
     }
     let resent = resent(&input.facts.flows);
     let mut raised: Vec<(Address, Vec<&Flow>, Judged<Slow>)> = Vec::new();
     for (host, flows) in by_host {
-        let counted = |flow: &Flow| flow.ack.rnr_naks;
+        let counted = |flow: &Flow| flow.rnr_naks_once();
         let spans = timed(&flows, Signal::RnrNak, counted);
         let judge = |span: &Span| Slow::of(input, host, &flows, span);
         if let Some(judged) = latest(&spans, run(flows.iter().copied()), judge) {
@@ -86,7 +86,7 @@ impl Slow {
     /// `None` where it is below the thresholds.
     fn of(input: &Input<'_>, host: Address, flows: &[&Flow], span: &Span) -> Option<(Self, Option<f64>)> {
         let limits = &input.limits.rnr;
-        let naks = flows.iter().map(|flow| span.count(flow, Signal::RnrNak, flow.ack.rnr_naks)).sum();
+        let naks = flows.iter().map(|flow| span.count(flow, Signal::RnrNak, flow.rnr_naks_once())).sum();
         let to_host = input.facts.flows.iter().filter(|flow| flow.dst == host && flow.psn.is_some());
         let sent: Vec<u64> =
             once(

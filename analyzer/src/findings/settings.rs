@@ -148,6 +148,9 @@ limits! {
     min_bytes: u64 = 10_000_000,
         "minimum bytes of other traffic",
         "Ten megabytes cannot delay a training job";
+    roce_packets: u64 = 1_000,
+        "minimum RoCE packets of hosts of another network",
+        "A connection test or a health check sends fewer; a thousand are a use of the fabric";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {

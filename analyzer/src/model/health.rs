@@ -36,6 +36,7 @@ impl From<Severity> for Level {
 #[expect(missing_docs, reason = "each is described in the table below")]
 pub enum Problem {
     Capture,
+    Copies,
     Settings,
     Device,
     Pause,
@@ -59,13 +60,20 @@ pub enum Problem {
 /// A kind with the beginnings of the ids of its findings, its word in the STATE column, its badge, and its meaning.
 type About = (Problem, &'static [&'static str], &'static str, &'static str, &'static str);
 
-const ABOUT: [About; 19] = [
+const ABOUT: [About; 20] = [
     (
         Problem::Capture,
         &["tool."],
         "DROP",
         "CAPTURE INCOMPLETE",
         "packets missing from the counters of rocescope",
+    ),
+    (
+        Problem::Copies,
+        &["capture."],
+        "DUP",
+        "DUPLICATES",
+        "packets shown twice by the capture or the network",
     ),
     (
         Problem::Settings,
@@ -94,7 +102,7 @@ const ABOUT: [About; 19] = [
     (Problem::NotReady, &["rnr."], "RNR", "RNR", "receiver not ready: no receive buffer posted"),
     (
         Problem::Silent,
-        &["peer.", "qp."],
+        &["peer.", "qp.", "cm."],
         "PEER",
         "PEER SILENT",
         "no response from the peer, or a dead queue pair",

@@ -18,6 +18,7 @@ use rocescope_common::wire::frame::Addr;
 use serde::Serialize;
 
 use crate::metrics::Metrics;
+use crate::metrics::duplicates::Copies;
 use crate::source::devices::Devices;
 use crate::source::flows::owners::{Owned, Owners};
 pub use address::{Address, address};
@@ -84,6 +85,18 @@ pub struct Sample {
 pub(crate) const TRANSPORT_UD: u8 = 3;
 
 impl Sample {
+    /// Copies among the packets of the flow in a slot: the capture shows them twice.
+    #[must_use]
+    pub fn copies(&self, slot: u32) -> Copies {
+        self.metrics.duplicates.as_ref().map(|found| found.flow(slot)).unwrap_or_default()
+    }
+
+    /// Copies among the packets of a link, those of retired flows included.
+    #[must_use]
+    pub fn copies_on(&self, link: usize) -> Copies {
+        self.metrics.duplicates.as_ref().map(|found| found.link(link).copies).unwrap_or_default()
+    }
+
     /// The queue pair of this host that a flow goes to (received) or comes from (sent), as the
     /// kernel knows it.
     #[must_use]

@@ -1,5 +1,6 @@
 //! Fields of one flow.
 
+use crate::metrics::duplicates::Copies;
 use crate::metrics::loss::spells::FlowSpells;
 use crate::sample::Address;
 
@@ -75,7 +76,10 @@ pub struct Flow {
     /// Packets other than CNP and ACKNOWLEDGE; the base of [`Flow::ce_ratio`].
     #[serde(skip)]
     pub ecn_data: Ecn,
-    /// CE-marked over ECN-capable packets, without CNPs and ACKNOWLEDGEs: ce / (ect0 + ect1 + ce). Unit:
+    /// Copies among all packets: the capture shows them twice. No ratio, rate or finding counts them.
+    #[serde(skip)]
+    pub copies: Copies,
+    /// CE-marked over ECN-capable packets, each once, without CNPs and ACKNOWLEDGEs: ce / (ect0 + ect1 + ce). Unit:
     /// ratio. Null: none of them is ECN-capable: ECN is off, which is not 0 %.
     pub ce_ratio: Option<f64>,
     /// CE marks over time. Null: no packet is CE-marked.

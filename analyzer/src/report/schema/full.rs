@@ -103,6 +103,7 @@ fn fill_loss(flow: &mut Flow) {
         rereads: 1,
         rnr_resent: 1,
         timeouts: 1,
+        timeouts_acked: 0,
         timeout_wait_ns: 1,
         timeout_shortest_ns: known,
         timeout_longest_ns: known,

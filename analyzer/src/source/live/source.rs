@@ -305,7 +305,7 @@ impl Source {
             let Some(item) = ring.next() else { return Ok((events, false)) };
             let Some(record) = event::read(&item) else { continue };
             drop(item);
-            self.pairs.event(&mut self.programs, &record)?;
+            self.pairs.event(&mut self.programs, &record, &self.clock)?;
             self.losses.changes(&mut self.programs, &self.pairs);
             self.happened(&record);
             if self.config.events_to_view && record.events & !Event::RETX_RUN != 0 {
