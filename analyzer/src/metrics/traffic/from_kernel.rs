@@ -95,7 +95,7 @@ impl Collector {
             flows: Vec::new(),
             waiting: Vec::new(),
             links: Vec::new(),
-            pairs: Pairs::default(),
+            pairs: Pairs::by_flow(),
             ended: Ended::default(),
         }
     }
@@ -202,8 +202,11 @@ impl Collector {
                 link.open.ce += u64::from(bin.ce);
                 link.open.cnp += u64::from(bin.cnp);
             }
+            let data = bin.data().unwrap_or_default();
             let seen = Seen {
                 bin: index,
+                first_ns: data.start_ns.saturating_add_signed(shift_ns),
+                last_ns: data.end_ns.saturating_add_signed(shift_ns),
                 packets: u64::from(bin.packets),
                 bytes: u64::from(bin.bytes),
                 data_packets: u64::from(bin.data_packets()),

@@ -148,6 +148,8 @@ impl Collector {
             slot.pair,
             Seen {
                 bin,
+                first_ns: time_ns,
+                last_ns: time_ns,
                 packets: 1,
                 bytes,
                 data_packets: one(data),
