@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 
 use crate::analysis::{
     Again, CountedAgain, Dscp, Ecn, Facts, Flow, Imbalance, Link, Lost, Options, Skipped, Source, Totals,
-    Window, device, ecmp, ecn, entropy, flow, imbalance, taps, traffic,
+    Window, device, ecmp, ecn, entropy, flow, imbalance, taps, traffic, ways,
 };
 use crate::metrics::marking::{ByDscp, Marked};
 use crate::sample::{FlowSample, LinkSample, Sample, Tuple, address};
@@ -254,6 +254,7 @@ fn with_time(sample: &Sample, mut groups: Vec<Imbalance>) -> Vec<Imbalance> {
     if let Some(traffic) = &sample.metrics.traffic {
         for group in &mut groups {
             group.over_time = imbalance::over_time(sample, traffic, group);
+            group.ways = ways::ways(sample, group).filter(|_| !group.same_path);
         }
     }
     groups

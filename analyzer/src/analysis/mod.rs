@@ -26,6 +26,7 @@ mod taps;
 mod tests;
 pub mod traffic;
 pub(crate) mod uneven;
+pub(crate) mod ways;
 
 use crate::sample::Direction;
 
@@ -47,6 +48,7 @@ pub use naks::{NakCauses, Requests};
 pub(crate) use paths::related;
 pub use paths::{Again, CountedAgain, Paths};
 pub use taps::{Between, DelayChange, DelayPoint, TapFlow};
+pub use ways::Way;
 
 /// Source ports that a flow lists: those with most bytes.
 pub const MAX_PORTS: usize = 16;

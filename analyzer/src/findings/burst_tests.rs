@@ -37,7 +37,7 @@ impl Queue {
         let mut pairs = Pairs::default();
         let keys: Vec<_> =
             (0..self.senders).map(|at| key(0, &Self::source(at), "10.0.0.9", 17 + u32::from(at))).collect();
-        let numbers: Vec<u32> = keys.iter().map(|key| pairs.number(key)).collect();
+        let numbers: Vec<u32> = keys.iter().map(|key| pairs.number(key, 64)).collect();
         let (mut at, mut time) = (0u64, START);
         let every = |n: u64, at: u64| u64::from(n > 0 && at % n == 0);
         for _ in 0..40 {

@@ -43,6 +43,7 @@ mod nak;
 mod not_evaluated;
 mod once;
 pub mod order;
+mod parallel;
 mod peer;
 mod pfc;
 mod qps;
@@ -102,6 +103,7 @@ families! {
     latency [latency: latency::Limits],
     loss [loss: loss::Limits],
     nak [nak: nak::Limits],
+    parallel [parallel: parallel::Limits],
     peer [peer: peer::Limits],
     pfc [pfc: pfc::Limits],
     qps [],

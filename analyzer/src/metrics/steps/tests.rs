@@ -20,7 +20,7 @@ fn traffic(flowlets: &[(u32, u32, u64, u64, u64)], window_end_ms: u64) -> Traffi
     let mut all = Flowlets::default();
     for (src, dst, start, end, bytes) in flowlets {
         let frame = Frame { src: host(*src).1, dst: host(*dst).1, family: 4, ..Frame::EMPTY };
-        let pair = pairs.number(&FlowKey::of(&frame, 0));
+        let pair = pairs.number(&FlowKey::of(&frame, 0), 64);
         let seen = crate::metrics::traffic::hosts::Seen {
             packets: 1,
             bytes: 1,

@@ -122,7 +122,7 @@ impl Collector {
         let place = self
             .groups
             .get_mut(group as usize)
-            .and_then(|(_, one)| Some((group, one.tap(link, hops(aside))?)))
+            .and_then(|(_, one)| Some((group, one.tap(link, aside.hops())?)))
             .unwrap_or((NONE, 0));
         let at = packet.slot as usize;
         if self.slots.len() <= at {
@@ -265,10 +265,4 @@ impl TapPair {
             ..self
         }
     }
-}
-
-/// Time to live, or hop limit.
-fn hops(aside: &Aside) -> u8 {
-    let at = aside.frame.ip_offset as usize + if aside.frame.family == 4 { 8 } else { 7 };
-    aside.data.get(at).copied().unwrap_or(0)
 }

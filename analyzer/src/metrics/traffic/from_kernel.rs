@@ -116,7 +116,7 @@ impl Collector {
         if at >= self.flows.len() {
             self.flows.resize(at + 1, None);
         }
-        let pair = if shown { self.pairs.number(key) } else { NO_PAIR };
+        let pair = if shown { self.pairs.number(key, 0) } else { NO_PAIR };
         if let Some(place) = self.flows.get_mut(at) {
             *place = Some(Flow {
                 key: *key,

@@ -35,6 +35,8 @@ pub struct Pair {
     pub bytes: u64,
     /// Outer frames of what is no acknowledgement and no CNP.
     pub data_bytes: u64,
+    /// Time to live, or hop limit, of its first packet; 0 where that is not known.
+    pub hops: u8,
     target: u32,
     /// The last bin with data, to count a sender once.
     bin: u64,
@@ -213,8 +215,8 @@ impl Pairs {
         Self { by_flow: true, ..Self::default() }
     }
 
-    /// The number of the pair that a flow is between, or [`NO_PAIR`].
-    pub fn number(&mut self, key: &FlowKey) -> u32 {
+    /// The number of the pair that a flow is between, or [`NO_PAIR`]; `hops` of the flow's first packet.
+    pub fn number(&mut self, key: &FlowKey, hops: u8) -> u32 {
         let FlowKey { link, family, .. } = *key;
         let (src, dst) = ((family, key.src), (family, key.dst));
         if let Some(number) = self.index.get(&(link, src, dst)) {
@@ -250,6 +252,7 @@ impl Pairs {
             packets: 0,
             bytes: 0,
             data_bytes: 0,
+            hops,
             target,
             bin: none,
             overlap: none,
@@ -332,7 +335,7 @@ mod tests {
 
     fn send(pairs: &mut Pairs, src: u32, bin: u64, data: bool) {
         let key = FlowKey { src: [0, 0, 0, src], dst: [0, 0, 0, 9], family: 4, ..FlowKey::default() };
-        let number = pairs.number(&key);
+        let number = pairs.number(&key, 64);
         let data = u64::from(data);
         let ce = if src == 3 { data } else { 0 };
         let (packets, bytes, data_bytes) = (1, 1000, data * 1000);
