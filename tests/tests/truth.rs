@@ -32,8 +32,6 @@ const NOT_YET: &[&str] = &[
     "reordering-retransmitted",
     "reordering-retransmitted-two-taps",
     "duplicates-made-by-network",
-    "slow-inbound-link",
-    "slow-inbound-link-marked",
     "cm-rejected",
     "cm-rejected-no-listener",
     "cm-no-reply",
