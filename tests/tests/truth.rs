@@ -21,7 +21,6 @@ const NOT_YET: &[&str] = &[
     "died-stops-in-mid-message",
     "mtu-black-hole-two-taps",
     "mtu-black-hole-at-sender",
-    "latency-first-request-slowest",
     "rewritten-dscp",
     "rewritten-ecn-cleared",
     "rewritten-dscp-at-second-hop",
