@@ -19,20 +19,11 @@ const NOT_YET: &[&str] = &[
     "timeouts-path-dead-300ms-at-receiver",
     "mtu-black-hole-two-taps",
     "mtu-black-hole-at-sender",
-    "latency-first-request-slowest",
     "rewritten-dscp",
     "rewritten-ecn-cleared",
     "rewritten-dscp-at-second-hop",
     "reordering-retransmitted",
     "reordering-retransmitted-two-taps",
-    "incast-8-tail-drop",
-    "incast-8-tail-drop-at-receiver",
-    "incast-parameter-server",
-    "uplinks-marks-on-one-of-two",
-    "uplinks-marks-on-one-of-four",
-    "uplinks-one-slow",
-    "slow-inbound-link",
-    "slow-inbound-link-marked",
 ];
 
 fn scenario(name: &str) -> Scenario {

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use crate::analysis::flow::less;
 use crate::analysis::{
     CountedAgain, Dscp, Ecn, Facts, Flow, Imbalance, Link, Lost, Options, Overlap, Skipped, Source, Totals,
-    Window, device, ecmp, ecn, entropy, flow, imbalance, taps, traffic,
+    Window, device, ecmp, ecn, entropy, flow, imbalance, taps, traffic, ways,
 };
 use crate::metrics::marking::{ByDscp, Marked};
 use crate::sample::{FlowSample, LinkSample, Sample, Tuple, address};
@@ -265,6 +265,7 @@ fn with_time(sample: &Sample, mut groups: Vec<Imbalance>) -> Vec<Imbalance> {
     if let Some(traffic) = &sample.metrics.traffic {
         for group in &mut groups {
             group.over_time = imbalance::over_time(sample, traffic, group);
+            group.ways = ways::ways(sample, group).filter(|_| !group.same_path);
         }
     }
     groups

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::paths;
+use super::ways::Way;
 use crate::analysis::Options;
 use crate::metrics::traffic::Traffic;
 use crate::metrics::traffic::bins::Bursts;
@@ -28,6 +29,9 @@ pub struct Imbalance {
     /// Balance in windows of time. In a replay it is valid only if the clocks of the captures agree. Null:
     /// bins are not collected, or there was no traffic.
     pub over_time: Option<OverTime>,
+    /// Balance by direction, where captures hold both directions of these links: taps on cables. Null: live,
+    /// or the hosts do not divide into two sides.
+    pub ways: Option<Vec<Way>>,
     /// Some of these links see the same packets (both ends of a cable, both sides of a router), so that their
     /// bytes say nothing about balance. The parallel ones among them follow as an entry of their own if there
     /// are at least two.
@@ -161,6 +165,7 @@ fn compare(links: &[Load<'_>], member: impl Fn(&str) -> bool, same_path: bool, a
             max_over_mean: max_over_mean(&bytes),
             jain: jain(&bytes),
             over_time: None,
+            ways: None,
             same_path,
         });
     }
@@ -267,13 +272,13 @@ pub(super) fn rails(links: &[Load<'_>], options: &Options) -> Vec<Rails> {
     all
 }
 
-fn max_over_mean(loads: &[f64]) -> Option<f64> {
+pub(super) fn max_over_mean(loads: &[f64]) -> Option<f64> {
     let sum: f64 = loads.iter().sum();
     (sum > 0.0).then(|| loads.iter().copied().fold(0.0, f64::max) * loads.len() as f64 / sum)
 }
 
 /// Jain's fairness index: 1 when all are equal, 1/n when one carries everything.
-fn jain(loads: &[f64]) -> Option<f64> {
+pub(super) fn jain(loads: &[f64]) -> Option<f64> {
     let sum: f64 = loads.iter().sum();
     let squares: f64 = loads.iter().map(|load| load * load).sum();
     (squares > 0.0).then(|| sum * sum / (loads.len() as f64 * squares))

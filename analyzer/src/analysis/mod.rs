@@ -26,6 +26,7 @@ mod taps;
 mod tests;
 pub mod traffic;
 pub(crate) mod uneven;
+pub(crate) mod ways;
 
 use crate::sample::Direction;
 pub use crate::source::devices::lives::QpEvent;
@@ -48,6 +49,7 @@ pub use naks::{NakCauses, Requests};
 pub(crate) use paths::related;
 pub use paths::{CountedAgain, Overlap, Paths};
 pub use taps::{Between, DelayChange, DelayPoint, TapFlow};
+pub use ways::Way;
 
 /// A link in words: its name without the suffix of a capture file, and its direction.
 #[must_use]

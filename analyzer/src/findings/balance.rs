@@ -1,5 +1,6 @@
 //! Load balancing: over links, and over the 5-tuples that fabrics hash.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::title::{short, title};
@@ -42,7 +43,7 @@ const LINKS_IMBALANCE: Entry = Entry {
     title: "Uneven load on parallel links",
     meaning: "One uplink, port or rail is much busier than its peers, so its traffic queues while others idle.",
     computed: "For each group of links (imbalance) and for rails: a warning when the busiest carries at least links.max_over_mean times the mean, and the group \
-                 carried at least links.min_packets packets. Where the whole run is even, also a warning for a part of the run in which one link carries \
+                 carried at least links.min_packets packets. Where captures of cables hold both directions, each direction is compared by itself too. Where the whole run is even, also a warning for a part of the run in which one link carries \
                  links.stretch_max_over_mean times the mean: at least links.stretch_windows windows of about 100 ms (longer in long runs) and links.stretch_ratio of \
                  all windows, two of three of them uneven by at least half as much; only windows with at least half the bytes of the mean window count. In a live run \
                  only parallel interfaces are compared: two that see the same packets (both ends of a cable, both sides of a router) share no load.",
@@ -56,6 +57,8 @@ const LINKS_IMBALANCE: Entry = Entry {
 /// Step for flows that share source ports.
 const MORE_PORTS: &str =
     "Use more source ports: raise NCCL_IB_QPS_PER_CONNECTION (NCCL_IB_SPLIT_DATA_ON_QPS=1).";
+/// Minimum share of the bytes of both directions that one must carry.
+const ONE_WAY: f64 = 0.2;
 /// Step for uneven links.
 const HASHING: &str =
     "Compare the hash fields of the switches (L4 ports, destination QP); check for polarisation.";
@@ -223,7 +226,8 @@ fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
         };
     for group in input.facts.imbalance.iter().filter(|group| !group.same_path) {
         let members = packets_on(&group.links, group.direction);
-        if let Some(raise) = report(members, group.direction, group.max_over_mean, "links") {
+        let whole = report(members, group.direction, group.max_over_mean, "links");
+        if let Some(raise) = whole.or_else(|| one_way(input, group)) {
             let mut raise = raise.evidence("jain", group.jain);
             if let Some(time) = &group.over_time {
                 raise = raise
@@ -249,6 +253,41 @@ fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
             raise.evidence("jain", rails.jain).into(found);
         }
     }
+}
+
+/// A direction of captured cables that is uneven where both together are not.
+fn one_way(input: &Input<'_>, group: &Imbalance) -> Option<Raise> {
+    let limits = &input.limits.links;
+    let all: u64 = group.ways.iter().flatten().flat_map(|way| &way.bytes).sum();
+    let uneven = group.ways.iter().flatten().filter(|way| {
+        // ACKs alone are no load.
+        let bytes: u64 = way.bytes.iter().sum();
+        way.packets >= limits.min_packets && bytes as f64 >= ONE_WAY * all as f64
+    });
+    let worst =
+        uneven.max_by(|a, b| a.max_over_mean.partial_cmp(&b.max_over_mean).unwrap_or(Ordering::Equal))?;
+    let ratio = worst.max_over_mean.filter(|ratio| *ratio >= limits.max_over_mean)?;
+    let (busiest, _) = group.links.iter().zip(&worst.bytes).max_by_key(|(_, bytes)| **bytes)?;
+    let source = worst.sources.first()?;
+    let diagnosis = format!(
+        "Uneven load: {} carries {ratio:.2} × the mean of {} links",
+        short(busiest),
+        group.links.len()
+    );
+    let more = match worst.sources.len() {
+        1 => String::new(),
+        n => format!(" and {} more", n - 1),
+    };
+    let from = format!(" (from {source}{more})");
+    let raise = Raise::new(&LINKS_IMBALANCE, Severity::Warning, title(diagnosis, [from]))
+        .place(Place::link(input, busiest, None))
+        .step(HASHING, None)
+        .evidence("links", group.links.clone())
+        .evidence("bytes", worst.bytes.clone())
+        .evidence("max_over_mean", ratio)
+        .evidence("run_max_over_mean", group.max_over_mean)
+        .evidence("sources", worst.sources.iter().map(Address::to_string).collect::<Vec<_>>());
+    Some(raise)
 }
 
 /// A part of the run in which a group was uneven that is even all in all.

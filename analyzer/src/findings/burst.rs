@@ -1,14 +1,17 @@
 //! Incast.
 
+use std::collections::BTreeSet;
+
 use super::ecn::gaps_at_marks;
 use super::once::{Seen, seen_once};
 use super::span::{episodes, spans};
 use super::title::title;
 use super::{Commands, End, Entry, Family, Impact, Input, Measure, Need, Place, Raise, ends};
+use crate::analysis::Flow;
 use crate::findings::Severity;
 use crate::metrics::loss::spells::Signal;
 use crate::metrics::traffic::Traffic;
-use crate::metrics::traffic::hosts::{Degree, Pair, Target};
+use crate::metrics::traffic::hosts::{BIN_BYTES, Degree, Pair, Target};
 use crate::sample::address;
 use crate::util::units::{self, plural};
 
@@ -25,17 +28,19 @@ const INCAST: Entry = Entry {
     meaning: "Data of several hosts converges on the switch port towards one host. What exceeds the speed of that port queues in the switch; when the queue fills, \
                 packets are CE-marked, paused by PFC or dropped, and the rate of all these flows drops. All-to-all and parameter servers cause incast by nature; it is \
                 a problem when CE marks or loss accompany it.",
-    computed: "Data to each receiver is divided into time bins (--bin), and the senders in each bin are counted. A warning when there are at least burst.incast_bins bins \
-                 with at least burst.incast_senders senders, these carry at least burst.incast_share of the receiver's data, and of their packets more than burst.incast_ce_ratio are \
-                 CE-marked or at least burst.incast_gap_ratio have a PSN gap, in both cases at least twice the ratio in bins with fewer senders. Without such bins to compare \
-                 with, CE marks count and gaps do not: loss has other causes. Hosts that send less than a tenth of the busiest sender's data (credits, small messages) \
-                 do not count as senders. Incast without CE marks or gaps raises nothing. ecn.congestion of the same hosts belongs to this finding; so do loss.before_tap, loss.between_taps and retry.storm where the \
-                 gaps come with such bins, or right before CE-marked packets (gaps_ce_ratio). Taps that see the same packets raise one finding.",
+    computed: "Data to each receiver is divided into bins of data: up to 2 MiB (what a switch buffers for one port) without a silence of 200 µs, in live of 1 ms at least. Senders in one \
+                 such bin overlap, also where a FIFO sends them in runs. Raised when there are at least burst.incast_bins bins with at least burst.incast_senders senders, these carry at \
+                 least burst.incast_share of the receiver's data, and of their packets more than burst.incast_ce_ratio are CE-marked or at least burst.incast_gap_ratio have a PSN gap, in \
+                 both cases at least twice the ratio in bins with fewer senders. Without such bins to compare with, CE marks count; PSN gaps count where burst.incast_senders hosts lose \
+                 packets in runs of two or more on average while the receiver gets at least burst.incast_line_ratio of its peak rate, as from a full queue. At a tap upstream of the queue, where \
+                 nothing is lost yet, NAK episodes count like gaps: of burst.incast_senders hosts, at least twice the ratio towards other receivers, while the median request-to-ACK latency is at least \
+                 burst.incast_latency_ns. Hosts that send less than a tenth of the busiest sender's data (credits, small messages) do not count as senders. Incast without CE marks or loss \
+                 raises nothing. Congestion, loss, timeouts and retransmissions of the same hosts at that time belong to this finding. Taps that see the same packets raise one finding.",
     advice: "Spread the senders over time or over receivers: a hierarchical or pipelined collective (NCCL_ALGO, NCCL_PXN_DISABLE=0), fewer concurrent channels \
                (NCCL_MAX_NCHANNELS). On the switch, check the egress queue of the receiver's port, ECN thresholds (Kmin, Kmax), PFC on the priority of the data, and \
                buffer shares. On the senders, check that DCQCN is enabled (roce_rp, roce_np).",
     caveat: "CE marks are visible only downstream of the switch that sets them: at the receiver or its port. Gaps are loss upstream of this tap, or reordering by \
-               adaptive routing.",
+               adaptive routing. Damage on the receiver's link may lose packets as well: compare discards and link errors of its switch port.",
     ..Entry::EMPTY
 };
 
@@ -57,16 +62,23 @@ limits! {
     incast_gap_ratio: f64 = 0.001,
         "minimum PSN gaps per packet in such bins",
         "Go-back-N retransmits all packets in flight for each loss: one in a thousand is noticeable";
+    incast_line_ratio: f64 = 0.75,
+        "minimum rate in bins with gaps over the receiver's peak rate",
+        "A queue overflows only while its port sends at line rate; a quarter is left for pauses of the senders";
+    incast_latency_ns: u64 = 100_000,
+        "minimum median request-to-ACK latency where loss downstream counts",
+        "Switches and network cards of a data centre take 5 to 50 µs; a queue of 1 MB takes 80 µs at 100 Gb/s";
 }
 
 /// Effects of queues that fill.
 const CONGESTION: [&str; 3] = ["ecn.congestion", "cnp.without_ce", "cnp.storm"];
 /// Effects of queues that overflow.
-const ALL: [&str; 7] = [
+const ALL: [&str; 8] = [
     "ecn.congestion",
     "cnp.without_ce",
     "cnp.storm",
     "loss.before_tap",
+    "loss.after_tap",
     "loss.between_taps",
     "retry.storm",
     "retry.timeouts",
@@ -75,6 +87,12 @@ const ALL: [&str; 7] = [
 const FACTOR: f64 = 2.0;
 /// Minimum share of the busiest sender's data to count as a sender: the others send credits and small messages.
 const HEAVY: f64 = 0.1;
+/// Minimum packets in bins with few senders, over those with many, to compare with: what trickles in after a round is no
+/// traffic without incast.
+const COMPARED: f64 = 0.02;
+/// Mean PSNs missing at a gap from which they are lost in runs: bit errors hit single packets, a full queue turns away
+/// what comes until it has drained.
+const RUN: f64 = 2.0;
 
 /// Hosts that send to a receiver now and then, but hardly anything.
 fn light_senders(pairs: &[Pair], target: &Target) -> usize {
@@ -94,81 +112,165 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<crate::findings::Finding>
     }
 }
 
-fn sum(degrees: &[Degree]) -> Degree {
-    degrees.iter().fold(Degree::default(), |sum, degree| Degree {
-        bins: sum.bins + degree.bins,
-        packets: sum.packets + degree.packets,
-        bytes: sum.bytes + degree.bytes,
-        ce: sum.ce + degree.ce,
-        gaps: sum.gaps + degree.gaps,
-    })
+/// Evidence of a full queue.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Loss {
+    /// PSN gaps in the bins with many senders.
+    Gaps { ratio: f64, count: u64 },
+    /// NAK episodes of all flows to the receiver: the queue is downstream.
+    Downstream { ratio: f64, count: u64 },
+}
+
+impl Loss {
+    const fn ratio(&self) -> f64 {
+        match self {
+            Self::Gaps { ratio, .. } | Self::Downstream { ratio, .. } => *ratio,
+        }
+    }
+}
+
+/// Bins with few and with many senders to a receiver.
+struct Bins {
+    few: Degree,
+    many: Degree,
+    compare: bool,
+}
+
+impl Bins {
+    fn of(target: &Target, least: usize, limits: &Limits) -> Option<Self> {
+        let (few, many) = target.overlaps.split_at_checked(least.min(target.overlaps.len()))?;
+        let (few, many): (Degree, Degree) = (few.iter().copied().sum(), many.iter().copied().sum());
+        let compare = few.bins >= limits.incast_bins && few.packets as f64 >= COMPARED * many.packets as f64;
+        Some(Self { few, many, compare })
+    }
+
+    fn share(&self) -> f64 {
+        self.many.bytes as f64 / (self.few.bytes + self.many.bytes).max(1) as f64
+    }
+}
+
+fn ratio(part: u64, of: u64) -> f64 {
+    part as f64 / of.max(1) as f64
+}
+
+/// Hosts with something counted in one of their flows.
+fn hosts<'a>(flows: impl Iterator<Item = &'a Flow>, of: impl Fn(&Flow) -> u64) -> u64 {
+    flows.filter(|flow| of(flow) > 0).map(|flow| flow.src).collect::<BTreeSet<_>>().len() as u64
+}
+
+fn naks(flow: &Flow) -> u64 {
+    flow.loss.map_or(0, |loss| loss.after_tap.episodes)
+}
+
+/// Loss where the queue towards a receiver is full; `flows` are those to it at this tap.
+fn lossy(
+    input: &Input<'_>,
+    target: &Target,
+    bins: &Bins,
+    flows: &[&Flow],
+    traffic: &Traffic,
+) -> Option<Loss> {
+    let limits = &input.limits.burst;
+    let Bins { few, many, compare } = bins;
+    let gaps = ratio(many.gaps, many.packets);
+    let own = || flows.iter().copied();
+    if gaps >= limits.incast_gap_ratio {
+        let sequence = |flow: &Flow| flow.psn.map_or((0, 0), |psn| (psn.gaps, psn.missing));
+        let (count, missing) =
+            own().map(sequence).fold((0, 0), |(gaps, missing), (g, m)| (gaps + g, missing + m));
+        // Bytes in a nanosecond, in both cases.
+        let peak = ratio(target.peak_bytes, traffic.bin_ns);
+        let full = if *compare {
+            gaps >= FACTOR * ratio(few.gaps, few.packets)
+        } else {
+            missing as f64 >= RUN * count as f64
+                && hosts(own(), |flow| sequence(flow).0) >= limits.incast_senders
+                && ratio(many.lossy_bytes, many.lossy_ns) >= limits.incast_line_ratio * peak
+        };
+        return full.then_some(Loss::Gaps { ratio: gaps, count: many.gaps });
+    }
+    let link = own().next()?.link.as_str();
+    let sum = |all: &mut dyn Iterator<Item = &Flow>| {
+        all.fold((0, 0), |(episodes, packets), flow| (episodes + naks(flow), packets + flow.packets))
+    };
+    let (count, packets) = sum(&mut own());
+    let to = own().next()?.dst;
+    let elsewhere = |flow: &&Flow| flow.link == link && flow.dst != to && flow.payload_bytes > 0;
+    let (others, other_packets) = sum(&mut input.facts.flows.iter().filter(elsewhere));
+    let loss = ratio(count, packets);
+    let mut waits: Vec<u64> = own().filter_map(|flow| flow.latency_ns.map(|latency| latency.p50)).collect();
+    waits.sort_unstable();
+    let full = loss >= limits.incast_gap_ratio
+        && loss >= FACTOR * ratio(others, other_packets)
+        && !compare
+        && hosts(own(), naks) >= limits.incast_senders
+        && waits.get(waits.len() / 2).is_some_and(|median| *median >= limits.incast_latency_ns);
+    full.then_some(Loss::Downstream { ratio: loss, count })
 }
 
 /// The incast to a receiver, and how bad it is.
-#[expect(clippy::too_many_lines, reason = "conditions, then the texts that their values go into")]
 fn incast(input: &Input<'_>, target: &Target, traffic: &Traffic) -> Option<Seen<(f64, Raise)>> {
     let limits = &input.limits.burst;
     let light = light_senders(&traffic.pairs, target);
-    let at = (usize::try_from(limits.incast_senders).ok()? + light).min(target.degrees.len());
-    let (few, many) = target.degrees.split_at_checked(at)?;
-    let (few, many) = (sum(few), sum(many));
-    let share = many.bytes as f64 / (few.bytes + many.bytes).max(1) as f64;
-    if many.bins < limits.incast_bins || share < limits.incast_share {
-        return None;
-    }
-    let ratio = |part: u64, of: &Degree| part as f64 / of.packets.max(1) as f64;
-    let (ce, gaps) = (ratio(many.ce, &many), ratio(many.gaps, &many));
-    // Too little to compare with says nothing for or against a queue that fills; loss has many causes besides.
-    let compare = few.bins >= limits.incast_bins;
-    let worse = |many: f64, few: f64| many >= FACTOR * few;
-    let marked = ce > limits.incast_ce_ratio && (!compare || worse(ce, ratio(few.ce, &few)));
-    let lossy = gaps >= limits.incast_gap_ratio && compare && worse(gaps, ratio(few.gaps, &few));
-    if !marked && !lossy {
+    let bins = Bins::of(target, usize::try_from(limits.incast_senders).ok()? + light, limits)?;
+    let share = bins.share();
+    if bins.many.bins < limits.incast_bins || share < limits.incast_share {
         return None;
     }
     let host = address(target.host.0, target.host.1);
     let link = input.sample.links.get(usize::from(target.link)).map_or("", |link| link.name.as_str());
-    let most = target.degrees.len().saturating_sub(1 + light);
-    let cost =
-        if marked { format!("{} CE-marked", units::ratio(Some(ce))) } else { plural(many.gaps, "PSN gap") };
-    let diagnosis = format!("Incast to {host}: up to {most} senders, {cost}");
-    let part = format!(" ({:.0} % of its data)", 100.0 * share);
     let mut flows: Vec<_> =
         input.facts.flows.iter().filter(|flow| flow.dst == host && flow.link == link).collect();
     flows.retain(|flow| flow.payload_bytes > 0);
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
-    let direction = input.facts.links.get(usize::from(target.link)).and_then(|link| link.direction);
-    let place = Place::link(input, link, direction);
+    let ce = ratio(bins.many.ce, bins.many.packets);
+    // Too little to compare with says nothing for or against a queue that fills.
+    let marked =
+        ce > limits.incast_ce_ratio && (!bins.compare || ce >= FACTOR * ratio(bins.few.ce, bins.few.packets));
+    let loss = lossy(input, target, &bins, &flows, traffic);
+    if !marked && loss.is_none() {
+        return None;
+    }
+    let most = target.overlaps.len().saturating_sub(1 + light);
+    let cost = match loss {
+        _ if marked => format!("{} CE-marked", units::ratio(Some(ce))),
+        Some(Loss::Downstream { count, .. }) => plural(count, "NAK episode"),
+        _ => plural(bins.many.gaps, "PSN gap"),
+    };
+    let part = format!(" ({:.0} % of its data)", 100.0 * share);
+    let title = title(format!("Incast to {host}: up to {most} senders, {cost}"), [part]);
+    let cost = if marked { ce } else { loss.map_or(0.0, |loss| loss.ratio()) };
+    let (gaps_ce, drops) = gaps_at_marks(flows.iter().copied());
+    let own_link = input.facts.links.get(usize::from(target.link));
+    let place = Place::link(input, link, own_link.and_then(|link| link.direction));
     let check_on = match &place.switch_port {
         Some(switch) => format!("On {switch} and the switch port towards {host}"),
         None => format!("On the switch port towards {host}"),
     };
     let responder = ends::of_data(input, flows.iter().copied()).1;
-    let (gaps_ce, drops) = gaps_at_marks(flows.iter().copied());
-    let signals = if marked { [Signal::CeMarked, Signal::LossUpstream] } else { [Signal::LossUpstream; 2] };
+    let downstream = matches!(loss, Some(Loss::Downstream { .. }));
+    let signal = if downstream { Signal::LossDownstream } else { Signal::LossUpstream };
+    let signals = if marked { [Signal::CeMarked, signal] } else { [signal; 2] };
     let here = Commands::on(input, link);
-    let raise = Raise::new(&INCAST, Severity::Warning, title(diagnosis, [part]))
+    let raise = Raise::new(&INCAST, Severity::Warning, title)
         .evidence("link", link)
         .evidence("receiver", host.to_string())
-        .evidence("bin_ns", traffic.bin_ns)
+        .evidence("bin_bytes", BIN_BYTES)
         .evidence("senders_max", most)
-        .evidence("incast_bins", many.bins)
-        .evidence("incast_bytes", many.bytes)
+        .evidence("incast_bins", bins.many.bins)
+        .evidence("incast_bytes", bins.many.bytes)
         .evidence("incast_bytes_ratio", share)
         .evidence("incast_ce_ratio", ce)
-        .evidence("other_ce_ratio", (few.packets > 0).then(|| ratio(few.ce, &few)))
-        .evidence("incast_gaps", many.gaps)
-        .evidence("other_gaps", few.gaps)
+        .evidence("other_ce_ratio", (bins.few.packets > 0).then(|| ratio(bins.few.ce, bins.few.packets)))
+        .evidence("incast_gaps", bins.many.gaps)
+        .evidence("other_gaps", bins.few.gaps)
         .evidence("gaps_ce_ratio", gaps_ce)
+        .evidence("nak_episodes", flows.iter().map(|flow| naks(flow)).sum::<u64>())
         .flows(flows.iter().copied())
-        .place(place.hop("upstream"))
+        .place(place.hop(if downstream { "downstream" } else { "upstream" }))
         .ends(None, responder.map(|end| End { qpn: None, ..end }))
-        .impact(Impact { packets_ratio: Some(if marked { ce } else { gaps }), ..Impact::default() })
-        .owns(match (marked, lossy || drops) {
-            (true, false) => &CONGESTION,
-            (_, true) => &ALL,
-            (false, false) => &[],
-        })
+        .impact(Impact { packets_ratio: Some(cost), ..Impact::default() })
+        .owns(if loss.is_some() || drops { &ALL } else { &CONGESTION })
         .episodes(episodes(&spans(flows.iter().copied(), &signals)))
         .step(format!("{check_on}, check egress queue, ECN thresholds (Kmin, Kmax) and discards."), None)
         .step("Check that DCQCN is enabled on the NIC (roce_np, roce_rp).", here.ecn())
@@ -177,5 +279,9 @@ fn incast(input: &Input<'_>, target: &Target, traffic: &Traffic) -> Option<Seen<
             None,
         );
     let weighed = flows.into_iter().map(|flow| (flow, flow.bytes));
-    Some(Seen::new(usize::from(target.link), (share * (ce + gaps), raise), weighed))
+    Some(Seen::new(usize::from(target.link), (share * (ce + cost), raise), weighed))
 }
+
+#[cfg(test)]
+#[path = "burst_tests.rs"]
+mod tests;

@@ -28,6 +28,7 @@ pub(super) const FAMILY: Family = Family {
         label("loss_ratio", "loss ratio", Unit::Ratio),
         label("worst_ratio", "loss ratio, worst host pair", Unit::Ratio),
         label("lost", "packets lost", Unit::Count),
+        label("lower_bound", "count is a lower bound", Unit::Text),
         label("asked_again", "NAK episodes", Unit::Count),
         label("packets", "packets expected", Unit::Count),
         label("episodes", "loss episodes", Unit::Count),
@@ -87,7 +88,7 @@ const BEFORE: Entry = Entry {
     meaning: "Packets are lost between the sender and this tap. Each loss makes a go-back-N sender retransmit all that is in flight.",
     computed: "Per link and host pair: PSNs skipped here and retransmitted later, as a share of the packets that should have passed (flows[].loss.lost). Reordered PSNs do not count, nor PSNs that are never retransmitted: these reached the receiver. Info where the receiver's ACKs are captured and neither a NAK nor a timeout asked for a retransmission: without IPv4 identifications that count up, reordering and loss cannot be distinguished then. \
                Raised when all that passes the tap (live: all interfaces; each queue pair once) shows `loss.episodes` loss episodes and the share `loss.ratio`, or one host pair does; it names every host pair with `loss.pair_episodes` and that share; critical from `loss.critical_ratio`. For UC, which retransmits nothing, skipped PSNs count as lost, and the finding is info. \
-               With two taps on the path, only the one nearer the sender is evaluated. Queue pairs that could not be followed (live) are left out: `flows_unjudged`. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
+               With two taps on the path, only the one nearer the sender is evaluated. Queue pairs that could not be followed (live) are left out: `flows_unjudged`. The title says \"at least\" where the sender also had timeouts: packets lost at the end of what was in flight leave no gap and are not counted. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
     advice: concat!(upstream!(), " ", lossless!()),
     caveat: "Capture loss looks the same where the sender retransmits for another reason: while totals.lost grows, the title says so.",
     ..Entry::EMPTY
@@ -206,6 +207,11 @@ struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
+    /// More is lost than what is counted: before a timeout the last packets in flight are lost, which leaves no gap.
+    const fn at_least(&self) -> bool {
+        self.reliable && self.timeouts > 0
+    }
+
     fn add(&mut self, facts: &Facts, flow: &'a Flow, side: Side, span: &Span) {
         let sum = Sum::of(facts, flow, side, span);
         self.sum.add(sum);
@@ -434,6 +440,9 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
         .impact(impact(span, lossy(), &cost))
         .owns(if severity > Severity::Info { &["retry.timeouts"] } else { &[] })
         .episodes(judged.episodes.clone());
+    if side == Side::Before && bad.iter().any(|(_, pair)| pair.at_least()) {
+        raise = raise.evidence("lower_bound", true);
+    }
     if !answers && side == Side::After {
         raise = raise.caveat(
             "The reverse direction was not captured: the sender may also have retransmitted after RNR NAKs or timeouts.",
@@ -468,7 +477,8 @@ fn headline(side: Side, link: &str, worst: &Pair<'_>, answers: bool, reordering:
             format!("Reordering or loss upstream of {link}: {}", plural(lost, "packet"))
         }
         Side::Before => format!(
-            "Loss upstream of {link}: {lost_words} of {} ({})",
+            "Loss upstream of {link}: {}{lost_words} of {} ({})",
+            if worst.at_least() { "at least " } else { "" },
             plural(packets, "packet"),
             units::ratio(Some(worst.sum.ratio()))
         ),

@@ -47,6 +47,7 @@ mod nak;
 mod not_evaluated;
 mod once;
 pub mod order;
+mod parallel;
 mod peer;
 mod pfc;
 mod psn;
@@ -111,6 +112,7 @@ families! {
     latency [latency: latency::Limits],
     loss [loss: loss::Limits],
     nak [nak: nak::Limits],
+    parallel [parallel: parallel::Limits],
     peer [peer: peer::Limits],
     pfc [pfc: pfc::Limits],
     psn [],

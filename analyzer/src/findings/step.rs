@@ -1,15 +1,22 @@
 //! Steps of a job: stragglers, and growing step time.
 
 use super::title::title;
-use super::{Commands, Entry, Episode, Family, Input, Measure, Need, Place, Raise};
-use crate::analysis::ports;
+use std::collections::BTreeMap;
+
+use super::{Commands, Entry, Episode, Family, Input, Measure, Need, Place, Raise, Unit, ends, label};
 use crate::analysis::traffic::{StepStraggler, Steps};
+use crate::analysis::{Flow, Latency, ports};
 use crate::findings::{Finding, Severity};
+use crate::sample::Address;
 use crate::util::units;
 
 /// This family.
-pub(super) const FAMILY: Family =
-    Family { entries: &[STRAGGLER, SLOWER], limits: &[Limits::META], evidence: &[], check };
+pub(super) const FAMILY: Family = Family {
+    entries: &[STRAGGLER, SLOWER],
+    limits: &[Limits::META],
+    evidence: &[label("peers_latency_ns", "median latency of the other host pairs", Unit::Nanoseconds)],
+    check,
+};
 
 const STRAGGLER: Entry = Entry {
     id: "step.straggler",
@@ -24,7 +31,9 @@ const STRAGGLER: Entry = Entry {
                  starts late; a transfer is slow when it takes three times as long as others of its size. It must cost at least step.straggler_ratio of the median step, in \
                  at least 5 steps and two of three of a part of the run. A warning when other steps of the run are free of it, or when more than two hosts send data \
                  and only one of them is the straggler; else info, because a pipeline stage starts late by nature. Where hosts alternate, one must be last more often \
-                 in a row than chance explains. When only the upstream neighbour of a host is visible at this tap, the finding states so and names no culprit. Only \
+                 in a row than chance explains. A host that starts late is named only if its own time, from the last data in to the first data out, grew by at least half of the delay: else \
+                 its inbound transfer is slow. A path is slow also when the median request-to-ACK latency of its WRITEs and SENDs is at least three times that of the other host pairs, and \
+                 its 99th percentile at least step.straggler_ratio of the median step. When only the upstream neighbour of a host is visible at this tap, the finding states so and names no culprit. Only \
                  traffic that clearly belongs to a job has steps (see steps.link in the report's fields).",
     advice: "Check that host first, not the network: GPU clocks and throttling (nvidia-smi -q -d PERFORMANCE), ECC and Xid errors (dmesg), CPU and NUMA placement \
                of its process, storage or data loader, other jobs. For slow_transfer check its link: speed and lanes (ethtool, lspci -vv), CE marks, PFC pauses, loss \
@@ -66,8 +75,17 @@ limits! {
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let Some(steps) = &input.facts.steps else { return };
-    if let Some(straggler) = &steps.straggler {
-        named(input, steps, straggler, found);
+    let straggler = steps.straggler.as_ref();
+    let slow = slow_path(input, steps);
+    // A host that begins late because its data arrives late is not the reason.
+    let victim = |path: &SlowPath<'_>| {
+        straggler
+            .is_none_or(|straggler| straggler.kind != "slow_transfer" && straggler.waits_for == path.flow.dst)
+    };
+    match (&slow, straggler) {
+        (Some(path), _) if victim(path) => path.raise(input, steps).into(found),
+        (_, Some(straggler)) => named(input, steps, straggler, found),
+        (_, None) => {}
     }
     slower(input, steps, found);
 }
@@ -83,7 +101,7 @@ fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mu
     let what = match straggler.kind {
         "starts_late" => format!("Straggler {waits_for}: starts {time} late"),
         "slow_transfer" => {
-            format!("Straggler {waits_for}: transfers to {} take {time} longer", straggler.dst)
+            format!("Slow transfer {waits_for} → {}: {time} longer", straggler.dst)
         }
         "pauses" => format!("Straggler {waits_for}: pauses for {time}"),
         _ => format!("Straggler at or upstream of {waits_for}: {time} delay"),
@@ -103,20 +121,27 @@ fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mu
     let mut raise = Raise::new(&STRAGGLER, severity, title(diagnosis, [share]));
     if straggler.kind == "slow_transfer" {
         raise = raise
-            .step(format!("Check link speed and lanes of {waits_for}."), here.link())
-            .step(format!("Check CE marks, pauses and loss from {waits_for} to {}.", straggler.dst), None);
+            .step(format!("Check CE marks, pauses and loss from {waits_for} to {}.", straggler.dst), None)
+            .step(format!("Check link speed and lanes of {waits_for} and {}.", straggler.dst), here.link());
     } else if straggler.host.is_none() {
         raise = raise
             .caveat(format!("The hosts that {waits_for} depends on are not visible at this tap."))
             .step(format!("Capture at {waits_for} and its upstream neighbours, or at a switch."), None);
     }
+    if straggler.kind != "slow_transfer" {
+        raise = raise
+            .step(
+                format!("On {waits_for}, check GPU clocks and throttling: nvidia-smi -q -d PERFORMANCE."),
+                None,
+            )
+            .step(format!("On {waits_for}, check Xid and ECC errors: dmesg."), None)
+            .step(format!("On {waits_for}, check CPU and NUMA placement, data loader and storage."), None);
+    }
     raise
-        .step(format!("On {waits_for}, check GPU clocks and throttling: nvidia-smi -q -d PERFORMANCE."), None)
-        .step(format!("On {waits_for}, check Xid and ECC errors: dmesg."), None)
-        .step(format!("On {waits_for}, check CPU and NUMA placement, data loader and storage."), None)
         .evidence("kind", straggler.kind)
         .evidence("host", straggler.host.map(|host| host.to_string()))
         .evidence("waits_for", waits_for.to_string())
+        .evidence("receiver", straggler.dst.to_string())
         .evidence("dest_qp", straggler.dest_qp)
         .evidence("link", straggler.link.as_str())
         .evidence("certain", straggler.certain)
@@ -136,6 +161,85 @@ fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mu
             peak: Some(cost),
         }])
         .into(found);
+}
+
+/// Times the median latency of the other pairs of hosts from which a path of a job is slow: as for transfers.
+const SLOW: u64 = 3;
+/// Latency samples of a flow for a median and a tail.
+const SAMPLES: u64 = 100;
+
+/// A path within a job on which requests wait far longer for their ACKs than between the other hosts.
+struct SlowPath<'a> {
+    flow: &'a Flow,
+    latency: Latency,
+    /// Median of the other pairs of hosts.
+    peers_ns: u64,
+}
+
+/// The slowest path of a job by the latency of its WRITEs and SENDs; `None` where none costs enough.
+fn slow_path<'a>(input: &Input<'a>, steps: &Steps) -> Option<SlowPath<'a>> {
+    let mut pairs: BTreeMap<(Address, Address), (&Flow, Latency)> = BTreeMap::new();
+    for flow in input.facts.flows.iter().filter(|flow| ports::is_of(&flow.link, &steps.link)) {
+        let Some(latency) = flow.latency_by_class.as_ref().and_then(|classes| classes.write_send) else {
+            continue;
+        };
+        if latency.count >= SAMPLES && flow.payload_bytes > 0 {
+            let slowest = pairs.entry((flow.src, flow.dst)).or_insert((flow, latency));
+            if latency.p50 > slowest.1.p50 {
+                *slowest = (flow, latency);
+            }
+        }
+    }
+    let (flow, latency) = *pairs.values().max_by_key(|(_, latency)| latency.p50)?;
+    let mut others: Vec<u64> = pairs
+        .iter()
+        .filter(|(hosts, _)| **hosts != (flow.src, flow.dst))
+        .map(|(_, (_, latency))| latency.p50)
+        .collect();
+    others.sort_unstable();
+    let peers_ns = *others.get(others.len() / 2)?;
+    let cost = latency.p99 as f64 / steps.period_ns.max(1) as f64;
+    let slow = others.len() > 1 && latency.p50 >= SLOW.saturating_mul(peers_ns);
+    (slow && cost >= input.limits.step.straggler_ratio).then_some(SlowPath { flow, latency, peers_ns })
+}
+
+impl SlowPath<'_> {
+    fn raise(&self, input: &Input<'_>, steps: &Steps) -> Raise {
+        let Self { flow, latency, peers_ns } = self;
+        let diagnosis = format!(
+            "Slow transfer {} → {}: p50 {}, peers {}",
+            flow.src,
+            flow.dst,
+            units::duration(latency.p50),
+            units::duration(*peers_ns)
+        );
+        let (requester, responder) = ends::of_data(input, [*flow]);
+        let here = Commands::on(input, &flow.link);
+        Raise::new(
+            &STRAGGLER,
+            Severity::Warning,
+            title(diagnosis, [format!(" (p99 {})", units::duration(latency.p99))]),
+        )
+        .evidence("kind", "slow_transfer")
+        .evidence("receiver", flow.dst.to_string())
+        .evidence("waits_for", flow.src.to_string())
+        .evidence("dest_qp", flow.dest_qp)
+        .evidence("link", flow.link.as_str())
+        .evidence("p50_ns", latency.p50)
+        .evidence("p99_ns", latency.p99)
+        .evidence("peers_latency_ns", *peers_ns)
+        .evidence("period_ns", steps.period_ns)
+        .evidence("behind_ratio", latency.p99 as f64 / steps.period_ns.max(1) as f64)
+        .flows([*flow])
+        .place(Place::of(input, flow).hop("downstream"))
+        .ends(requester, responder)
+        .step(format!("Check CE marks, pauses and loss from {} to {}.", flow.src, flow.dst), None)
+        .step(
+            format!("Check link speed, lanes and egress queue of the switch port towards {}.", flow.dst),
+            here.link(),
+        )
+        .caveat(format!("{} may also be slow to answer: compare its PCIe and CPU.", flow.dst))
+    }
 }
 
 /// Hosts that send data.
@@ -234,6 +338,58 @@ mod tests {
             [thirds(100, 110, 114, 112, 30), thirds(100, 118, 120, 115, 30), thirds(100, 110, 120, 115, 11)]
         {
             assert_eq!(found_on(&nearly, "step.slower"), None);
+        }
+    }
+
+    /// A ring of three on the link of the steps: medians and 99th percentiles of their latencies in ms.
+    fn with_latency(times: [(u64, u64); 3], straggler: Option<&'static str>) -> Option<Finding> {
+        let mut facts = with_steps(|steps| match (straggler, &mut steps.straggler) {
+            (Some(kind), Some(known)) => known.kind = kind,
+            (_, known) => *known = None,
+        });
+        let flow = facts.flows.iter().find(|flow| flow.link == "eth0").unwrap().clone();
+        facts.flows = (1..4u8)
+            .zip(times)
+            .map(|(at, (p50, p99))| {
+                let ns = 1_000_000;
+                let latency =
+                    Latency { count: 500, p50: p50 * ns, p99: p99 * ns, p999: p99 * ns, max: p99 * ns };
+                Flow {
+                    src: Address::from([10, 0, 0, at]),
+                    dst: Address::from([10, 0, 0, at % 3 + 1]),
+                    payload_bytes: 1,
+                    latency_by_class: Some(crate::analysis::LatencyByClass {
+                        write_send: Some(latency),
+                        read: None,
+                        atomic: None,
+                    }),
+                    ..flow.clone()
+                }
+            })
+            .collect();
+        found_on(&facts, "step.straggler")
+    }
+
+    /// The receiver of a slow path begins late: its inbound transfer is named.
+    #[test]
+    fn a_slow_path_is_named_and_not_the_host_behind_it() {
+        let slow = [(1, 2), (4, 20), (1, 2)];
+        for straggler in [None, Some("starts_late")] {
+            let finding = with_latency(slow, straggler).unwrap();
+            assert_eq!(
+                finding.title,
+                "Slow transfer 10.0.0.2 → 10.0.0.3: p50 4.00 ms, peers 1.00 ms (p99 20.0 ms)"
+            );
+            assert_eq!(finding.severity, Severity::Warning);
+        }
+        let other = with_latency([(4, 20), (1, 2), (1, 2)], Some("starts_late")).unwrap();
+        assert!(
+            other.title.starts_with("Straggler 10.0.0.3: starts"),
+            "another host's path: {}",
+            other.title
+        );
+        for fine in [[(1, 2), (2, 20), (1, 2)], [(1, 2), (4, 14), (1, 2)], [(4, 20), (4, 20), (4, 20)]] {
+            assert_eq!(with_latency(fine, None), None, "{fine:?}");
         }
     }
 }

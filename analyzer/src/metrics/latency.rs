@@ -3,6 +3,8 @@
 //! The core is [`rocescope_common::account::latency`], the same in the kernel. Here is what it
 //! needs around it: which flow has which ring, and percentiles.
 
+mod early;
+
 use std::sync::Arc;
 
 use rocescope_common::account::Event;
@@ -15,6 +17,7 @@ use rocescope_common::wire::opcode::Op;
 
 use super::packet::Packet;
 use super::pairing::{NONE, Reverse};
+use early::{Early, Passed};
 
 /// Flows of requests that are timed at a time, about 3 KB each.
 pub const MAX_FLOWS: usize = 65_536;
@@ -28,9 +31,21 @@ struct Slot {
     unpaired: u64,
     /// Requests that passed while all rings were in use.
     untracked: u64,
+    /// Whether it keeps early requests or answers.
+    early: Kept,
 }
 
-const FREE: Slot = Slot { ring: NONE, unpaired: 0, untracked: 0 };
+/// Whether a flow keeps what passed before its other direction was known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    /// Nothing has passed.
+    None,
+    Some,
+    /// Too much passed: none of it is timed.
+    TooMuch,
+}
+
+const FREE: Slot = Slot { ring: NONE, unpaired: 0, untracked: 0, early: Kept::None };
 
 /// Times requests packet by packet.
 #[derive(Debug, Default)]
@@ -39,6 +54,8 @@ pub struct Collector {
     #[expect(clippy::vec_box, reason = "3 KB each: growing the list must not copy them")]
     rings: Vec<Box<Latency>>,
     free: Vec<u32>,
+    /// Requests and answers of flows whose other direction is not known yet.
+    early: Early,
 }
 
 impl Collector {
@@ -52,8 +69,18 @@ impl Collector {
             if class != CLASS_NONE || restart {
                 self.request(packet, class, reverse);
             }
-        } else if reverse.slot != NONE && op.any(Op::RESPONSE | Op::ACKNOWLEDGE) {
+        } else if op.any(Op::RESPONSE | Op::ACKNOWLEDGE) {
             let up_to = acked_psn(op, packet.psn, packet.aeth);
+            if reverse.slot == NONE {
+                if up_to != UNKNOWN {
+                    let answer = Passed::answer(up_to, op.has(Op::ACKNOWLEDGE), packet.time_ns);
+                    self.keep(packet.slot, answer);
+                }
+                return;
+            }
+            if self.slots.get(reverse.slot as usize).is_some_and(|slot| slot.early != Kept::None) {
+                self.backwards(reverse.slot, packet.slot);
+            }
             let ring = self.slots.get(reverse.slot as usize).map_or(NONE, |slot| slot.ring);
             if up_to != UNKNOWN
                 && let Some(ring) = self.rings.get_mut(ring as usize)
@@ -74,21 +101,24 @@ impl Collector {
         {
             on_restart(ring.as_mut());
         }
+        if packet.outcome.events & Event::RESTART != 0 && slot.early == Kept::Some {
+            slot.early = Kept::None;
+            self.early.forget(packet.slot);
+        }
         if class == CLASS_NONE {
             return;
         }
         if !reverse.paired {
             slot.unpaired += 1;
+            let request = Passed::request(packet.psn, class, packet.outcome.duplicate_psn, packet.time_ns);
+            self.keep(packet.slot, request);
             return;
         }
-        if slot.ring == NONE {
-            if let Some(free) = self.free.pop() {
-                slot.ring = free;
-            } else if self.rings.len() < MAX_FLOWS {
-                slot.ring = u32::try_from(self.rings.len()).unwrap_or(NONE);
-                self.rings.push(Box::new(Latency::EMPTY));
-            }
+        if slot.early != Kept::None {
+            self.backwards(packet.slot, reverse.slot);
         }
+        self.take_ring(at);
+        let Some(slot) = self.slots.get_mut(at) else { return };
         let Some(ring) = self.rings.get_mut(slot.ring as usize) else {
             slot.untracked += 1;
             return;
@@ -101,8 +131,48 @@ impl Collector {
         on_request(ring.as_mut(), packet.psn, class, packet.outcome.duplicate_psn, packet.time_ns);
     }
 
+    /// Gives a flow of requests a ring, if it has none and one is left.
+    fn take_ring(&mut self, at: usize) {
+        let Some(slot) = self.slots.get_mut(at).filter(|slot| slot.ring == NONE) else { return };
+        if let Some(free) = self.free.pop() {
+            slot.ring = free;
+        } else if self.rings.len() < MAX_FLOWS {
+            slot.ring = u32::try_from(self.rings.len()).unwrap_or(NONE);
+            self.rings.push(Box::new(Latency::EMPTY));
+        }
+    }
+
+    /// Keeps a request or an answer of a flow whose other direction is not known.
+    fn keep(&mut self, number: u32, passed: Passed) {
+        let at = number as usize;
+        if self.slots.len() <= at {
+            self.slots.resize(at + 1, FREE);
+        }
+        if let Some(slot) = self.slots.get_mut(at).filter(|slot| slot.early != Kept::TooMuch) {
+            slot.early = if self.early.keep(number, passed) { Kept::Some } else { Kept::TooMuch };
+        }
+    }
+
+    /// Times what passed before these two flows were known to belong together.
+    #[cold]
+    fn backwards(&mut self, requests: u32, answers: u32) {
+        let at = requests as usize;
+        self.take_ring(at);
+        let answered =
+            self.slots.get_mut(answers as usize).map(|slot| std::mem::replace(&mut slot.early, Kept::None));
+        let Some(slot) = self.slots.get_mut(at) else { return };
+        let asked = std::mem::replace(&mut slot.early, Kept::None);
+        if asked == Kept::TooMuch || answered == Some(Kept::TooMuch) {
+            self.early.forget(requests);
+            self.early.forget(answers);
+        } else if let Some(ring) = self.rings.get_mut(slot.ring as usize) {
+            slot.unpaired -= self.early.replay(requests, answers, ring).min(slot.unpaired);
+        }
+    }
+
     /// The flow of a slot was retired.
     pub fn retired(&mut self, slot: u32) {
+        self.early.forget(slot);
         let Some(slot) = self.slots.get_mut(slot as usize) else { return };
         let gone = std::mem::replace(slot, FREE);
         if let Some(ring) = self.rings.get_mut(gone.ring as usize) {

@@ -141,6 +141,18 @@ impl Aside {
     pub fn of((frame, data): (&Frame, &[u8]), link: u16, tap: Arc<str>, interface: u32) -> Self {
         Self { frame: *frame, key: FlowKey::of(frame, link), data: data.to_vec(), tap, interface }
     }
+
+    /// Time to live, or hop limit; 0 where the packet is cut before it, or has none.
+    #[must_use]
+    pub fn hops(&self) -> u8 {
+        let field = match self.frame.family {
+            4 => 8,
+            6 => 7,
+            // A LRH has none.
+            _ => return 0,
+        };
+        self.data.get(self.frame.ip_offset as usize + field).copied().unwrap_or(0)
+    }
 }
 
 /// The IPv4 identification; 0 without one.

@@ -126,8 +126,9 @@ pub struct Flow {
     pub latency_ns: Option<Latency>,
     /// The same latency by class of request. Null: as `latency_ns`.
     pub latency_by_class: Option<LatencyByClass>,
-    /// Requests without a sample because the reverse flow was not yet known; pairing is not applied
-    /// backwards. Live, a pair is known some milliseconds after the packet that shows it. Unit: requests.
+    /// Requests without a sample because the reverse flow was not known. Replay times up to 16 requests that
+    /// passed before the pair was known once it is; live, where a pair is known some milliseconds after the
+    /// packet that shows it, all before count here. Unit: requests.
     /// Null: the flow has no request to be timed, or live with `--no-timing`.
     pub latency_unpaired: Option<u64>,
     /// Other requests without a sample. Null: as `latency_unpaired`.

@@ -21,6 +21,13 @@ pub(crate) fn example(report: &mut crate::report::Report) {
             max_over_mean_max: 1.0,
             worst_ns: 1,
         });
+        group.ways = Some(vec![crate::analysis::Way {
+            sources: vec![host],
+            bytes: vec![1, 1],
+            packets: 2,
+            max_over_mean: Some(1.0),
+            jain: Some(1.0),
+        }]);
     }
     report.facts.bursts = Some(vec![Burst {
         link: "eth0".into(),

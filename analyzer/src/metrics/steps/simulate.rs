@@ -101,7 +101,7 @@ impl Wire {
         for (one, link) in sent {
             let Sent { src, dst, qp, start_ns, end_ns, bytes, again } = one;
             let frame = Frame { src: host(src).1, dst: host(dst).1, family: 4, ..Frame::EMPTY };
-            let pair = pairs.number(&FlowKey::of(&frame, link));
+            let pair = pairs.number(&FlowKey::of(&frame, link), 64);
             let seen = Seen { packets: 1, bytes, data_packets: 1, data_bytes: bytes, ..Seen::default() };
             pairs.packets(pair, seen);
             let more =

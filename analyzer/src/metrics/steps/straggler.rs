@@ -6,6 +6,9 @@
 //! waited for a host that this link does not show. A host of which the transfers take much longer than the others' is
 //! waited for as well.
 //!
+//! A host that begins late because the data it waits for came late is no straggler: its own time, from the last data in to
+//! the first data out, is what it always was. Its inbound transfer is slow then.
+//!
 //! Jobs also pause together, between the buckets of their gradients or the stages of a pipeline. A silence within the steps is
 //! therefore held against somebody who had sent in the step only when it is not there in other steps of the same run.
 
@@ -27,6 +30,8 @@ const SLOW_FACTOR: f64 = 3.0;
 const MAX_CHANCE: f64 = 1e-4;
 /// Share of the steps in which a host begins before it has received anything, so that it begins by itself.
 const BY_ITSELF: f64 = 0.8;
+/// Share of a late start that a host's own time must have grown by, for the start to be its own doing.
+const OWN_SHARE: f64 = 0.5;
 /// Steps without the straggler within its stretch weigh this much against those with it.
 const MISS: i64 = 2;
 
@@ -317,16 +322,57 @@ impl View<'_> {
         };
         let found = [waits(Self::silence), waits(Self::slow)];
         let late = waits(Self::late_start);
-        let stretches = found.iter().filter_map(|waits| self.stretch(waits));
+        let stretches = found
+            .iter()
+            .filter_map(|waits| self.stretch(waits))
+            .filter(|(found, range)| self.own_doing(found, range));
         // Who is the last to begin in every step is a stage of a pipeline or a leaf of a tree.
-        let late =
-            self.stretch(&late).filter(|found| found.changed && self.begins_by_itself(found.host, &late));
-        let stretches = stretches.chain(late);
+        let late = self.stretch(&late).filter(|(found, range)| {
+            found.changed && self.begins_by_itself(found.host, &late) && self.own_doing(found, range)
+        });
+        let stretches = stretches.chain(late).map(|(straggler, _)| straggler);
         stretches.max_by_key(|straggler| (straggler.steps as u64).saturating_mul(straggler.behind_ns))
     }
 
+    /// The time that a host takes by itself before a step: from the last data that it received in the step before to the
+    /// first that it sends. `None` where it does not do both.
+    fn own_time(&self, host: Host, before: &Range<usize>, step: &Range<usize>) -> Option<u64> {
+        let of = |blocks, end: fn(&Pair) -> Host| {
+            self.step(blocks)
+                .iter()
+                .filter(move |flowlet| self.pair(flowlet).is_some_and(|pair| end(pair) == host))
+        };
+        let received = of(before, |pair| pair.dst).map(|flowlet| flowlet.end_ns).max()?;
+        let sent = of(step, |pair| pair.src).map(|flowlet| flowlet.start_ns).min()?;
+        Some(sent.saturating_sub(received))
+    }
+
+    /// Whether a host that begins late takes longer by itself: than in other steps, or where it is late in all of them,
+    /// than the other hosts. What cannot be told counts as its own doing.
+    fn own_doing(&self, found: &Straggler, range: &Range<usize>) -> bool {
+        if found.why != Why::StartsLate {
+            return true;
+        }
+        let steps = || self.segments.steps.windows(2).enumerate();
+        let times = |host: Host, within: bool| -> Vec<u64> {
+            let own = steps().filter(|(at, _)| range.contains(&(at + 1)) == within);
+            own.filter_map(|(_, pair)| self.own_time(host, pair.first()?, pair.last()?)).collect()
+        };
+        let usual = if found.changed {
+            super::median(times(found.host, false))
+        } else {
+            let mut others: Vec<Host> =
+                self.receivers.iter().copied().filter(|host| *host != found.host).collect();
+            others.sort_unstable();
+            others.truncate(64);
+            super::median(others.into_iter().filter_map(|host| super::median(times(host, true))).collect())
+        };
+        let (Some(now), Some(usual)) = (super::median(times(found.host, true)), usual) else { return true };
+        now.saturating_sub(usual) as f64 >= OWN_SHARE * found.behind_ns as f64
+    }
+
     /// The stretch of steps in which one host is waited for most.
-    fn stretch(&self, waits: &[Option<Wait>]) -> Option<Straggler> {
+    fn stretch(&self, waits: &[Option<Wait>]) -> Option<(Straggler, Range<usize>)> {
         let mut who: Vec<(Why, Host)> = waits.iter().flatten().map(|wait| (wait.why, wait.host)).collect();
         who.sort_unstable();
         who.dedup();
@@ -364,7 +410,7 @@ impl View<'_> {
         };
         let first = blocks(range.start).map_or(0, |(first, _)| first.start_ns);
         let last = range.end.checked_sub(1).and_then(blocks).map_or(first, |(_, last)| last.end_ns);
-        Some(Straggler {
+        let found = Straggler {
             link: self.port,
             why,
             host,
@@ -377,7 +423,8 @@ impl View<'_> {
             since_ns: first,
             until_ns: last,
             behind_ns: median.behind_ns,
-        })
+        };
+        Some((found, range))
     }
 }
 

@@ -20,7 +20,7 @@ fn traffic(flowlets: &[(u32, u32, u64, u64, u64)], window_end_ms: u64) -> Traffi
     let mut all = Flowlets::default();
     for (src, dst, start, end, bytes) in flowlets {
         let frame = Frame { src: host(*src).1, dst: host(*dst).1, family: 4, ..Frame::EMPTY };
-        let pair = pairs.number(&FlowKey::of(&frame, 0));
+        let pair = pairs.number(&FlowKey::of(&frame, 0), 64);
         let seen = crate::metrics::traffic::hosts::Seen {
             packets: 1,
             bytes: 1,
@@ -93,6 +93,32 @@ fn the_host_that_starts_late_is_named() {
         assert_eq!((found.steps, found.of_steps, found.certain, found.changed), (10, 10, late == 2, true));
         assert!((65..=75).contains(&(found.behind_ns / MS)), "{found:?}");
     }
+}
+
+/// From step 6 on, what host 1 sends to host 2 takes so much longer in its second part, and host 2 computes for 71 ms after
+/// it, or longer.
+fn inbound(slow_ms: u64, compute_ms: u64) -> Vec<(u32, u32, u64, u64, u64)> {
+    let (mut list, mut two) = (Vec::new(), 1002);
+    for step in 0..16 {
+        let at = 1000 + step * 100;
+        let (slow, compute) = if step >= 6 { (slow_ms, compute_ms) } else { (0, 0) };
+        list.extend([(1, 2, at, at + 9, 5000), (2, 3, two, two + 9, 5000)]);
+        list.extend([(1, 2, at + 22, at + 31 + slow, 5000), (2, 3, two + 22, two + 31, 5000)]);
+        two = at + 102 + slow + compute;
+    }
+    list
+}
+
+#[test]
+fn a_host_whose_data_comes_late_is_not_blamed() {
+    let found = straggler(&inbound(40, 0)).unwrap();
+    assert_eq!((found.host, found.peer, found.why), (host(1), host(2), Why::SlowTransfer));
+    let found = straggler(&inbound(0, 40)).unwrap();
+    assert_eq!((found.host, found.why, found.certain), (host(2), Why::StartsLate, true));
+    // Its data comes a little later, and it takes a little longer itself.
+    let found = straggler(&inbound(10, 24)).unwrap();
+    assert_eq!((found.host, found.why), (host(2), Why::StartsLate));
+    assert_eq!(straggler(&inbound(17, 8)), None, "most of it is not its own");
 }
 
 /// The late host sends nothing here: the one that waits for it is not blamed.

@@ -122,7 +122,7 @@ impl Collector {
         let place = self
             .groups
             .get_mut(group as usize)
-            .and_then(|(_, one)| Some((group, one.tap(link, hops(aside))?)))
+            .and_then(|(_, one)| Some((group, one.tap(link, aside.hops())?)))
             .unwrap_or((NONE, 0));
         let at = packet.slot as usize;
         if self.slots.len() <= at {
@@ -265,15 +265,4 @@ impl TapPair {
             ..self
         }
     }
-}
-
-/// Time to live, or hop limit.
-fn hops(aside: &Aside) -> u8 {
-    let field = match aside.frame.family {
-        4 => 8,
-        6 => 7,
-        // A LRH has none.
-        _ => return 0,
-    };
-    aside.data.get(aside.frame.ip_offset as usize + field).copied().unwrap_or(0)
 }

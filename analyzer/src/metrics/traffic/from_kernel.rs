@@ -95,7 +95,7 @@ impl Collector {
             flows: Vec::new(),
             waiting: Vec::new(),
             links: Vec::new(),
-            pairs: Pairs::default(),
+            pairs: Pairs::by_flow(),
             ended: Ended::default(),
         }
     }
@@ -116,7 +116,7 @@ impl Collector {
         if at >= self.flows.len() {
             self.flows.resize(at + 1, None);
         }
-        let pair = if shown { self.pairs.number(key) } else { NO_PAIR };
+        let pair = if shown { self.pairs.number(key, 0) } else { NO_PAIR };
         if let Some(place) = self.flows.get_mut(at) {
             *place = Some(Flow {
                 key: *key,
@@ -202,8 +202,11 @@ impl Collector {
                 link.open.ce += u64::from(bin.ce);
                 link.open.cnp += u64::from(bin.cnp);
             }
+            let data = bin.data().unwrap_or_default();
             let seen = Seen {
                 bin: index,
+                first_ns: data.start_ns.saturating_add_signed(shift_ns),
+                last_ns: data.end_ns.saturating_add_signed(shift_ns),
                 packets: u64::from(bin.packets),
                 bytes: u64::from(bin.bytes),
                 data_packets: u64::from(bin.data_packets()),

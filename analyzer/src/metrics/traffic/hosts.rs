@@ -10,6 +10,12 @@ pub const MAX_PAIRS: usize = 65_536;
 pub const NO_PAIR: u32 = u32::MAX;
 /// Numbers of senders that are distinguished; more count as the last.
 pub const DEGREES: usize = 65;
+/// Data that ends a bin of data: what a switch lets one port buffer, from one to some megabytes. Packets that queue
+/// together are in one bin, even where a FIFO sends them in long runs of one sender after the other.
+pub const BIN_BYTES: u64 = 2 << 20;
+/// Silence that ends a bin of data: a port that has sent nothing for this long has an empty queue. Longer than a
+/// 4 KB packet takes at 200 Mb/s, and than network cards delay interrupts.
+pub const SILENCE_NS: u64 = 200_000;
 
 /// An address and its form (4 or 6).
 pub type Host = (u8, Addr);
@@ -29,9 +35,13 @@ pub struct Pair {
     pub bytes: u64,
     /// Outer frames of what is no acknowledgement and no CNP.
     pub data_bytes: u64,
+    /// Time to live, or hop limit, of its first packet; 0 where that is not known.
+    pub hops: u8,
     target: u32,
     /// The last bin with data, to count a sender once.
     bin: u64,
+    /// The same of bins of data, by their number.
+    overlap: u64,
 }
 
 /// Bins in which a host had data from this many senders.
@@ -47,6 +57,32 @@ pub struct Degree {
     pub ce: u64,
     /// Jumps of a PSN ahead.
     pub gaps: u64,
+    /// Outer frames of the data in those of these bins that have gaps.
+    pub lossy_bytes: u64,
+    /// From the first to the last data packet of these.
+    pub lossy_ns: u64,
+}
+
+impl Degree {
+    /// Adds what is counted of packets.
+    const fn add(&mut self, more: &Self) {
+        self.bins += more.bins;
+        self.packets += more.packets;
+        self.bytes += more.bytes;
+        self.ce += more.ce;
+        self.gaps += more.gaps;
+        self.lossy_bytes += more.lossy_bytes;
+        self.lossy_ns += more.lossy_ns;
+    }
+}
+
+impl std::iter::Sum for Degree {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |mut sum, one| {
+            sum.add(&one);
+            sum
+        })
+    }
 }
 
 /// What a host receives on one link, by the number of senders in a bin.
@@ -60,6 +96,8 @@ pub struct Target {
     pub senders: u64,
     /// By the number of senders in the bin; the last holds all above.
     pub degrees: Vec<Degree>,
+    /// The same in bins of data: up to [`BIN_BYTES`] without a silence of [`SILENCE_NS`].
+    pub overlaps: Vec<Degree>,
     /// Bytes in its fullest bin.
     pub peak_bytes: u64,
     /// Senders in that bin.
@@ -67,29 +105,71 @@ pub struct Target {
     bin: u64,
     open: Degree,
     open_senders: u32,
+    overlap: Overlap,
+}
+
+/// The bin of data that is being filled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Overlap {
+    number: u64,
+    senders: u32,
+    /// Without the packets of the open bin of time.
+    sum: Degree,
+    /// What the open bin of time had when it began.
+    before: Degree,
+    first_ns: u64,
+    last_ns: u64,
+}
+
+fn count(degrees: &mut Vec<Degree>, senders: u32, bin: &Degree) {
+    let at = (senders as usize).min(DEGREES - 1);
+    if at >= degrees.len() {
+        degrees.resize(at + 1, Degree::default());
+    }
+    if let Some(degree) = degrees.get_mut(at) {
+        degree.add(bin);
+    }
 }
 
 impl Target {
+    /// Data in the open bin of data.
+    fn overlap(&self) -> Degree {
+        let (mut sum, before) = (self.overlap.sum, &self.overlap.before);
+        sum.packets += self.open.packets - before.packets;
+        sum.bytes += self.open.bytes - before.bytes;
+        sum.ce += self.open.ce - before.ce;
+        sum.gaps += self.open.gaps - before.gaps;
+        sum
+    }
+
+    /// Ends the open bin of time.
     fn fold(&mut self) {
-        let Degree { packets, bytes, ce, gaps, .. } = std::mem::take(&mut self.open);
-        if packets == 0 {
+        self.overlap.sum = self.overlap();
+        self.overlap.before = Degree::default();
+        let open = Degree { bins: 1, ..std::mem::take(&mut self.open) };
+        if open.packets == 0 {
             return;
         }
-        if bytes > self.peak_bytes {
-            (self.peak_bytes, self.peak_senders) = (bytes, self.open_senders);
+        if open.bytes > self.peak_bytes {
+            (self.peak_bytes, self.peak_senders) = (open.bytes, self.open_senders);
         }
-        let at = (self.open_senders as usize).min(DEGREES - 1);
-        if at >= self.degrees.len() {
-            self.degrees.resize(at + 1, Degree::default());
-        }
-        if let Some(degree) = self.degrees.get_mut(at) {
-            degree.bins += 1;
-            degree.packets += packets;
-            degree.bytes += bytes;
-            degree.ce += ce;
-            degree.gaps += gaps;
-        }
+        count(&mut self.degrees, self.open_senders, &open);
         self.open_senders = 0;
+    }
+
+    /// Ends the open bin of data.
+    #[cold]
+    fn fold_overlap(&mut self) {
+        let mut bin = Degree { bins: 1, ..self.overlap() };
+        let Overlap { number, senders, first_ns, last_ns, .. } = self.overlap;
+        self.overlap = Overlap { number: number + 1, before: self.open, ..Overlap::default() };
+        if bin.packets == 0 {
+            return;
+        }
+        if bin.gaps > 0 {
+            (bin.lossy_bytes, bin.lossy_ns) = (bin.bytes, last_ns.saturating_sub(first_ns));
+        }
+        count(&mut self.overlaps, senders, &bin);
     }
 }
 
@@ -98,6 +178,10 @@ impl Target {
 pub struct Seen {
     /// Number of the newest bin.
     pub bin: u64,
+    /// First of these packets, in nanoseconds.
+    pub first_ns: u64,
+    /// Last of these packets.
+    pub last_ns: u64,
     /// Packets.
     pub packets: u64,
     /// Their outer frames.
@@ -115,6 +199,8 @@ pub struct Seen {
 /// All pairs of hosts.
 #[derive(Clone, Debug, Default)]
 pub struct Pairs {
+    /// Packets of one bin come flow by flow and not in the order of time: a bin of data ends where one of time does.
+    by_flow: bool,
     list: Vec<Pair>,
     targets: Vec<Target>,
     index: HashMap<(u16, Host, Host), u32, foldhash::fast::RandomState>,
@@ -123,8 +209,14 @@ pub struct Pairs {
 }
 
 impl Pairs {
-    /// The number of the pair that a flow is between, or [`NO_PAIR`].
-    pub fn number(&mut self, key: &FlowKey) -> u32 {
+    /// Of packets that come flow by flow within each bin.
+    #[must_use]
+    pub fn by_flow() -> Self {
+        Self { by_flow: true, ..Self::default() }
+    }
+
+    /// The number of the pair that a flow is between, or [`NO_PAIR`]; `hops` of the flow's first packet.
+    pub fn number(&mut self, key: &FlowKey, hops: u8) -> u32 {
         let FlowKey { link, family, .. } = *key;
         let (src, dst) = ((family, key.src), (family, key.dst));
         if let Some(number) = self.index.get(&(link, src, dst)) {
@@ -141,16 +233,30 @@ impl Pairs {
                 host: dst,
                 senders: 0,
                 degrees: Vec::new(),
+                overlaps: Vec::new(),
                 peak_bytes: 0,
                 peak_senders: 0,
                 bin: u64::MAX,
                 open: Degree::default(),
                 open_senders: 0,
+                overlap: Overlap::default(),
             });
             // No more than pairs.
             u32::try_from(targets.len() - 1).unwrap_or(NO_PAIR)
         });
-        self.list.push(Pair { link, src, dst, packets: 0, bytes: 0, data_bytes: 0, target, bin: u64::MAX });
+        let none = u64::MAX;
+        self.list.push(Pair {
+            link,
+            src,
+            dst,
+            packets: 0,
+            bytes: 0,
+            data_bytes: 0,
+            hops,
+            target,
+            bin: none,
+            overlap: none,
+        });
         self.index.insert((link, src, dst), number);
         number
     }
@@ -170,13 +276,26 @@ impl Pairs {
         let first = pair.data_bytes == 0;
         pair.data_bytes += seen.data_bytes;
         let Some(target) = self.targets.get_mut(pair.target as usize) else { return };
-        if target.bin != seen.bin {
+        let another = target.bin != seen.bin;
+        if another {
             target.fold();
             target.bin = seen.bin;
         }
+        if (another || !self.by_flow)
+            && (seen.first_ns > target.overlap.last_ns.saturating_add(SILENCE_NS)
+                || target.overlap.sum.bytes + target.open.bytes - target.overlap.before.bytes >= BIN_BYTES)
+        {
+            target.fold_overlap();
+            target.overlap.first_ns = seen.first_ns;
+        }
+        target.overlap.last_ns = target.overlap.last_ns.max(seen.last_ns);
         if pair.bin != seen.bin {
             pair.bin = seen.bin;
             target.open_senders += 1;
+        }
+        if pair.overlap != target.overlap.number {
+            pair.overlap = target.overlap.number;
+            target.overlap.senders += 1;
         }
         target.senders += u64::from(first);
         target.open.packets += seen.data_packets;
@@ -197,6 +316,7 @@ impl Pairs {
         let mut targets: Vec<Target> =
             self.targets.iter().filter(|target| target.senders > 0).cloned().collect();
         for target in &mut targets {
+            target.fold_overlap();
             target.fold();
         }
         targets
@@ -215,11 +335,15 @@ mod tests {
 
     fn send(pairs: &mut Pairs, src: u32, bin: u64, data: bool) {
         let key = FlowKey { src: [0, 0, 0, src], dst: [0, 0, 0, 9], family: 4, ..FlowKey::default() };
-        let number = pairs.number(&key);
+        let number = pairs.number(&key, 64);
         let data = u64::from(data);
         let ce = if src == 3 { data } else { 0 };
         let (packets, bytes, data_bytes) = (1, 1000, data * 1000);
-        pairs.packets(number, Seen { bin, packets, bytes, data_packets: data, data_bytes, ce, gaps: 0 });
+        let (first_ns, last_ns) = (bin * 1_000_000, bin * 1_000_000);
+        pairs.packets(
+            number,
+            Seen { bin, first_ns, last_ns, packets, bytes, data_packets: data, data_bytes, ce, gaps: 0 },
+        );
     }
 
     #[test]

@@ -137,9 +137,9 @@ impl Collector {
         }
         let Some(slot) = self.slots.get_mut(slot as usize) else { return };
         if outcome.events & Event::NEW_FLOW != 0
-            && let Some(Aside { key, .. }) = aside
+            && let Some(aside @ Aside { key, .. }) = aside
         {
-            *slot = Slot { pair: self.pairs.number(key), dest_qp: key.dest_qp, ..Slot::EMPTY };
+            *slot = Slot { pair: self.pairs.number(key, aside.hops()), dest_qp: key.dest_qp, ..Slot::EMPTY };
         }
         let gap = outcome.events & Event::GAP != 0;
         let one = |it: bool| u64::from(it);
@@ -148,6 +148,8 @@ impl Collector {
             slot.pair,
             Seen {
                 bin,
+                first_ns: time_ns,
+                last_ns: time_ns,
                 packets: 1,
                 bytes,
                 data_packets: one(data),

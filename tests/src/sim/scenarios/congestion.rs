@@ -1,7 +1,7 @@
 //! Queues that fill: incast, marking, CNPs, pauses, receivers that are not ready.
 
 use super::{Entry, connections, settings};
-use crate::sim::channel::Node;
+use crate::sim::channel::{Effect, Fault, Match, Node};
 use crate::sim::engine::Event;
 use crate::sim::frame::Layer;
 use crate::sim::job::{Collective, Compute, Stream};
@@ -21,6 +21,7 @@ pub(super) const ALL: &[Entry] = &[
     ("incast", "incast-read", read_incast),
     ("ecn", "ecn-slow-uplink", |lab| slow_uplink(lab, Layer::Ethernet)),
     ("ecn", "ecn-slow-uplink-infiniband", |lab| slow_uplink(lab, Layer::InfiniBand)),
+    ("ecn", "ecn-senders-in-turn", in_turn),
     ("ecn", "ecn-no-cnp", no_cnp),
     ("ecn", "ecn-first-half", first_half),
     ("cnp", "cnp-storm", cnp_storm),
@@ -110,6 +111,23 @@ fn slow_uplink(lab: &mut Lab, layer: Layer) {
     lab.world.taps[tap].layer = layer;
     let pair = if layer == Layer::InfiniBand { Place::Any } else { lab.pair(0, 2) };
     lab.expect(&["ecn.congestion"], pair).also(&["latency.tail"]).never(&["burst.incast"]);
+    lab.world.run();
+}
+
+/// Four hosts send to one, each in its own time, over a path that marks: nobody's data queues behind another's.
+fn in_turn(lab: &mut Lab) {
+    lab.world.star(5, 10 * GBIT);
+    let data = Match { data: Some(true), ..Match::default() };
+    let mark = Effect::Mark { ppm: 40_000 };
+    lab.world.fault(Node::Switch(0), Node::Host(0), Fault::always(data, mark));
+    for host in 1..5 {
+        let end = connections(lab, host, 0, 1, &settings());
+        let stream = Stream::new(&end, Verb::Write, 512 * KB, 24).depth(1).gap(8 * MS, 0);
+        lab.world.start(stream, host as u64 * 2 * MS);
+    }
+    lab.world.tap_host(0, "h0.pcap");
+    let receiver = lab.host(0);
+    lab.expect(&["ecn.congestion"], receiver).also(&["latency.tail"]).never(&["burst.incast"]);
     lab.world.run();
 }
 

@@ -34,6 +34,11 @@ pub(super) const ALL: &[Entry] = &[
     ("loss", "loss-read-responses-downstream", |lab| reads(lab, 1)),
     ("loss", "loss-one-spine", one_spine),
     ("loss", "loss-one-host-of-many", one_host),
+    ("loss", "loss-towards-six-senders", |lab| many_senders(lab, true, Effect::Drop { ppm: 5_000 })),
+    ("loss", "loss-of-six-senders-downstream", |lab| many_senders(lab, false, Effect::Drop { ppm: 5_000 })),
+    ("loss", "loss-runs-of-six-senders", |lab| {
+        many_senders(lab, true, Effect::DropRuns { ppm: 1_500, len: 4 });
+    }),
     ("loss", "loss-sprayed-two-taps", sprayed),
     ("loss", "loss-ends-early", for_a_time),
     ("loss", "loss-atomics", atomics),
@@ -59,6 +64,27 @@ const HOP: (Node, Node) = (Node::Switch(0), Node::Switch(1));
 fn random(lab: &mut Lab, qps: usize, side: Side, set: &Settings, verb: Verb) {
     lab.world.line(25 * GBIT);
     lossy_line(lab, qps, side, set, verb);
+}
+
+/// Six hosts send to one whose link loses packets, at less than half of its rate: no queue overflows, so this is no
+/// incast.
+fn many_senders(lab: &mut Lab, at_receiver: bool, effect: Effect) {
+    lab.world.star(7, 10 * GBIT);
+    let data = Match { data: Some(true), ..Match::default() };
+    lab.world.fault(Node::Switch(0), Node::Host(0), Fault::always(data, effect));
+    let set = Settings { timeout_ns: 4 * MS, ..Settings::default() };
+    let ends: Vec<usize> = (1..7).map(|host| lab.world.connect(host, 0, &set).0).collect();
+    lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 150).depth(1).gap(MS, MS / 2), 0);
+    let receiver = Place::Host("10.0.0.1".into());
+    if at_receiver {
+        lab.world.tap_host(0, "h0.pcap");
+        lab.expect(&["loss.before_tap"], receiver);
+    } else {
+        lab.world.tap_switch(0, "switch.pcap");
+        lab.expect(&["loss.after_tap"], receiver);
+    }
+    lab.also(&["retry.timeouts", "latency.tail"]).never(&["burst.incast"]);
+    lab.world.run();
 }
 
 /// Loss of half a per cent of the data in the middle of two hosts, and the diagnosis by the place of the taps.

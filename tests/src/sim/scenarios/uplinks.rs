@@ -15,6 +15,7 @@ pub(super) const ALL: &[Entry] = &[
         one_of(lab, 2, Effect::Delay { ppm: 1_000_000, ns: 150 * US, jitter_ns: 0 });
     }),
     ("uplinks", "uplinks-loss-on-one", |lab| one_of(lab, 2, Effect::Drop { ppm: 8_000 })),
+    ("uplinks", "uplinks-loss-of-one-host", one_host),
     ("uplinks", "uplinks-uneven", uneven),
     ("uplinks", "uplinks-uneven-one-direction", uneven_one_direction),
     ("entropy", "entropy-one-port", |lab| one_port(lab, 16)),
@@ -64,6 +65,17 @@ fn one_of(lab: &mut Lab, spines: usize, effect: Effect) {
         "latency.tail",
     ]);
     lab.also(&["links.imbalance"]);
+    lab.world.run();
+}
+
+/// The packets of one host are lost on its own link, before they reach any of the uplinks.
+fn one_host(lab: &mut Lab) {
+    fabric(lab, 2);
+    let data = Match { data: Some(true), ..Match::default() };
+    lab.world.fault(Node::Host(1), Node::Switch(0), Fault::always(data, Effect::Drop { ppm: 8_000 }));
+    traffic(lab, 12, 20);
+    lab.expect(&["loss.before_tap"], Place::Host("10.0.0.2".into()));
+    lab.also(&["retry.timeouts", "retry.storm", "latency.tail"]).never(&["links.congested_one_of"]);
     lab.world.run();
 }
 

@@ -1,0 +1,153 @@
+//! Which overlap of senders is an incast.
+
+use std::sync::Arc;
+
+use crate::analysis::Options;
+use crate::analysis::fixtures::{START, key, link, sample, stats};
+use crate::findings::tests::found;
+use crate::findings::{Finding, Severity};
+use crate::metrics::latency::{Figure, Summary};
+use crate::metrics::loss::{Episodes, FlowLoss, Loss, Metrics};
+use crate::metrics::traffic::Collector;
+use crate::metrics::traffic::hosts::{Pairs, Seen};
+use crate::sample::Sample;
+
+/// Packets of 4 KB from several hosts to 10.0.0.9, in runs of one host after the other.
+struct Queue {
+    senders: u8,
+    /// Packets of a run: 100 take 0.33 ms at 10 Gb/s.
+    run: u64,
+    ce_every: u64,
+    gap_every: u64,
+    /// PSNs missing at a gap.
+    missing: u64,
+    /// After each round of runs.
+    pause_ns: u64,
+}
+
+const RUNS: Queue = Queue { senders: 4, run: 160, ce_every: 0, gap_every: 0, missing: 1, pause_ns: 0 };
+const PACKET_NS: u64 = 3_300;
+
+impl Queue {
+    fn source(at: u8) -> String {
+        format!("10.0.0.{}", at + 1)
+    }
+
+    fn sample(&self) -> Sample {
+        let mut pairs = Pairs::default();
+        let keys: Vec<_> =
+            (0..self.senders).map(|at| key(0, &Self::source(at), "10.0.0.9", 17 + u32::from(at))).collect();
+        let numbers: Vec<u32> = keys.iter().map(|key| pairs.number(key, 64)).collect();
+        let (mut at, mut time) = (0u64, START);
+        let every = |n: u64, at: u64| u64::from(n > 0 && at % n == 0);
+        for _ in 0..40 {
+            for number in &numbers {
+                for _ in 0..self.run {
+                    (at, time) = (at + 1, time + PACKET_NS);
+                    let seen = Seen {
+                        bin: time / 1_000_000,
+                        first_ns: time,
+                        last_ns: time,
+                        packets: 1,
+                        bytes: 4_158,
+                        data_packets: 1,
+                        data_bytes: 4_158,
+                        ce: every(self.ce_every, at),
+                        gaps: every(self.gap_every, at),
+                    };
+                    pairs.packets(*number, seen);
+                }
+            }
+            time += self.pause_ns;
+        }
+        let packets = 40 * self.run;
+        let mut flow = stats(50_000, packets, packets * 4_158);
+        if self.gap_every > 0 {
+            flow.psn.gaps = packets / self.gap_every;
+            flow.psn.missing = self.missing * flow.psn.gaps;
+        }
+        let mut sample =
+            sample(vec![link("h9.pcap", None)], keys.into_iter().map(|key| (key, flow)).collect());
+        let mut traffic = Collector::new(1_000_000).metrics();
+        (traffic.pairs, traffic.targets) = (pairs.pairs().to_vec(), pairs.targets());
+        sample.metrics.traffic = Some(Arc::new(traffic));
+        sample
+    }
+}
+
+fn incast(sample: &Sample) -> Option<Finding> {
+    found(sample, &Options::default()).into_iter().find(|finding| finding.id == "burst.incast")
+}
+
+#[test]
+fn runs_of_a_fifo_overlap_though_no_bin_of_time_holds_three_senders() {
+    let marked = Queue { ce_every: 20, ..RUNS };
+    let sample = marked.sample();
+    let target = &sample.metrics.traffic.as_ref().unwrap().targets[0];
+    assert!(target.degrees.iter().skip(4).all(|degree| degree.bins == 0), "{:?}", target.degrees);
+    assert!(target.overlaps[4].bins >= 30, "{:?}", target.overlaps);
+    let finding = incast(&sample).unwrap();
+    assert_eq!(finding.severity, Severity::Warning);
+    assert_eq!(finding.title, "Incast to 10.0.0.9: up to 4 senders, 5.00 % CE-marked (100 % of its data)");
+    assert_eq!(incast(&RUNS.sample()), None, "without marks or loss");
+    assert_eq!(incast(&Queue { senders: 2, ..marked }.sample()), None);
+}
+
+#[test]
+fn a_silence_empties_the_queue() {
+    // Each host sends in its own time: its run, then a pause longer than the silence.
+    let mut one = Queue { ce_every: 20, pause_ns: 300_000, ..RUNS };
+    one.senders = 1;
+    let mut sample = one.sample();
+    assert_eq!(sample.metrics.traffic.as_ref().unwrap().targets[0].overlaps[1].bins, 40);
+    assert_eq!(incast(&sample), None);
+    one.pause_ns = 100_000;
+    sample = one.sample();
+    assert!(sample.metrics.traffic.as_ref().unwrap().targets[0].overlaps[1].bins < 40);
+}
+
+#[test]
+fn a_full_queue_loses_runs_of_several_senders_at_line_rate() {
+    let drops = Queue { gap_every: 101, missing: 4, ..RUNS };
+    let finding = incast(&drops.sample()).unwrap();
+    assert!(finding.title.contains("PSN gaps"), "{}", finding.title);
+    assert!(finding.owns.contains(&"loss.before_tap") && finding.owns.contains(&"retry.timeouts"));
+    assert_eq!(incast(&Queue { missing: 1, ..drops }.sample()), None, "single packets: bit errors");
+    assert_eq!(incast(&Queue { gap_every: 1_501, ..drops }.sample()), None, "one in a thousand");
+    // One host of four loses: its own link.
+    let mut one = drops.sample();
+    for flow in one.flows.iter_mut().skip(1) {
+        (flow.stats.psn.gaps, flow.stats.psn.missing) = (0, 0);
+    }
+    assert_eq!(incast(&one), None);
+    // Bursts of 100 packets with pauses, so that gaps are at less than the peak rate.
+    let mut slow = Queue { pause_ns: 190_000, run: 30, ..drops }.sample();
+    let traffic = Arc::get_mut(slow.metrics.traffic.as_mut().unwrap()).unwrap();
+    traffic.targets[0].peak_bytes = 1_250_000;
+    assert!(incast(&slow).is_none(), "at two thirds of the line rate");
+}
+
+/// Loss that a tap upstream of the queue sees as NAK episodes, in flows that wait so long for their ACKs.
+fn upstream(episodes: u64, wait_ns: u64) -> Sample {
+    let mut sample = RUNS.sample();
+    let at = Episodes { count: episodes, first_ns: START, last_ns: START + 1, ..Episodes::default() };
+    let metrics = Metrics { downstream: at, ..Metrics::default() };
+    let mut loss = Loss::default();
+    let times = Summary { count: 100, p50: wait_ns, p99: wait_ns, p999: wait_ns, max: wait_ns };
+    for flow in &sample.flows {
+        loss.flows.insert(flow.slot, FlowLoss { requests: Some(metrics), ..FlowLoss::default() });
+    }
+    let figure = Figure { all: Some(times), ..Figure::default() };
+    sample.metrics.latency = Some(sample.flows.iter().map(|flow| (flow.slot, figure.clone())).collect());
+    sample.metrics.loss = Some(loss);
+    sample
+}
+
+#[test]
+fn naks_and_latency_show_a_queue_downstream() {
+    let finding = incast(&upstream(10, 400_000)).unwrap();
+    assert!(finding.title.contains("40 NAK episodes"), "{}", finding.title);
+    assert_eq!(finding.place.hop.as_deref(), Some("downstream"));
+    assert_eq!(incast(&upstream(10, 99_000)), None, "nobody waits: no queue");
+    assert_eq!(incast(&upstream(6, 400_000)), None, "below one in a thousand");
+}

@@ -1,0 +1,343 @@
+//! One of parallel links that is worse than its peers: marks, loss or delay.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::title::{short, title};
+use super::{Entry, Episode, Family, Impact, Input, Measure, Place, Raise, Unit, label};
+use crate::analysis::ways::{Sides, sides};
+use crate::analysis::{Flow, Imbalance};
+use crate::findings::{Finding, Severity};
+use crate::sample::Address;
+use crate::util::units;
+
+/// This family.
+pub(super) const FAMILY: Family = Family {
+    entries: &[ONE_OF],
+    limits: &[Limits::META],
+    evidence: &[
+        label("kind", "signal", Unit::Text),
+        label("link_ratio", "ratio on this link", Unit::Ratio),
+        label("peers_ratio", "ratio on the parallel links", Unit::Ratio),
+        label("link_latency_ns", "median latency on this link", Unit::Nanoseconds),
+        label("peers_latency_ns", "median latency on the parallel links", Unit::Nanoseconds),
+        label("host_pairs", "host pairs with flows on both", Unit::Count),
+        label("ratio_since", "ratio since it began", Unit::Ratio),
+    ],
+    check,
+};
+
+const ONE_OF: Entry = Entry {
+    id: "links.congested_one_of",
+    rank: 355,
+    causes: &["entropy.low", "device.link_errors"],
+    measure: Some(Measure::ratio("link_ratio")),
+    title: "One of several parallel links is congested, slow or lossy",
+    meaning: "Flows that hash onto one of several parallel links are CE-marked, lose packets or wait longer for their ACKs, while flows between the same hosts on the \
+                other links do not. A collective waits for its slowest flow, so a fault that touches a small share of the data slows all of it.",
+    computed: "For each group of links that share a load (imbalance), by direction: only pairs of hosts with flows on this link and on its peers are compared, so that a slow \
+                 host does not count against a link. Raised when such data on this link amounts to at least parallel.packets packets, of at least two host pairs and three flows, and its CE \
+                 ratio is at least parallel.ce_ratio, or its loss ratio (upstream and NAK episodes) parallel.loss_ratio, in both cases at least parallel.factor times that of the \
+                 peers. For delay: the median request-to-ACK latency is at least parallel.slower times that of the peers and parallel.slower_ns longer, in three of four host pairs and at \
+                 least three, while no direction of the link carries more than parallel.load times the mean: a queue there would be links.imbalance.",
+    advice: "Check that link and the switch ports at its ends: speed, lanes and FEC errors, egress queue, ECN thresholds and PFC pauses against its peers, and what else is routed over it. \
+               Take it out of the ECMP group to confirm.",
+    caveat: "The fault may be on the path beyond this link, which its flows share. Latency covers the way of the request and of the ACK that passes the same link.",
+    ..Entry::EMPTY
+};
+
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "parallel";
+    packets: u64 = 500,
+        "minimum data packets on the link, of host pairs that use its peers too",
+        "Ratios of a hundredth rest on five packets then";
+    ce_ratio: f64 = 0.01,
+        "minimum CE ratio on the link",
+        "As burst.incast_ce_ratio: one mark in a hundred keeps DCQCN throttled";
+    loss_ratio: f64 = 0.001,
+        "minimum loss ratio on the link",
+        "Ten times loss.ratio: loss by chance hits one of few links more than the others";
+    factor: f64 = 4.0,
+        "minimum ratio of the link to that of its peers",
+        "Hashing alone makes loads, and so queues, differ by a factor of two";
+    slower: f64 = 2.0,
+        "minimum median latency over that of the peers",
+        "Medians of parallel links with an even load agree within a half";
+    slower_ns: u64 = 50_000,
+        "minimum difference of the median latencies",
+        "More than the path itself takes in a data centre";
+    load: f64 = 1.2,
+        "maximum load of a slow link over the mean",
+        "A link with a fifth more traffic than its peers queues more";
+}
+
+/// Host pairs, and flows, with the signal: one alone may have a trouble of its own.
+const MIN_PAIRS: usize = 2;
+const MIN_FLOWS: usize = 3;
+/// Host pairs of which latencies are compared, and the share that must agree.
+const MIN_SLOW_PAIRS: usize = 3;
+const AGREE: f64 = 0.75;
+/// Samples of a flow's latency for a median.
+const MIN_SAMPLES: u64 = 20;
+
+/// The flows of one pair of hosts, by link.
+type ByLink<'a> = BTreeMap<&'a str, Vec<&'a Flow>>;
+
+/// One direction of a group of links.
+struct Direction<'a> {
+    group: &'a Imbalance,
+    pairs: BTreeMap<(Address, Address), ByLink<'a>>,
+}
+
+/// What is worse on a link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Worse {
+    /// Ratios on the link and on its peers.
+    Marks(f64, f64),
+    Loss(f64, f64),
+    /// Median latencies.
+    Delay(u64, u64),
+}
+
+struct Found<'a> {
+    link: &'a str,
+    worse: Worse,
+    /// How many times worse than the peers.
+    times: f64,
+    host_pairs: usize,
+    flows: Vec<&'a Flow>,
+}
+
+pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    for group in input.facts.imbalance.iter().filter(|group| !group.same_path) {
+        let sides = sides(input.sample, group);
+        let ways: &[Option<bool>] = if sides.is_some() { &[Some(false), Some(true)] } else { &[None] };
+        if group.direction.is_none() && sides.is_none() {
+            continue;
+        }
+        let worst = ways.iter().flat_map(|way| {
+            let direction = Direction::of(input, group, sides.as_ref(), *way);
+            group.links.iter().filter_map(|link| direction.worse(input, link)).collect::<Vec<_>>()
+        });
+        // The link that is worst, and of its signals the one that is clearest.
+        if let Some(worst) = worst.max_by(|a, b| a.times.total_cmp(&b.times)) {
+            raise(input, group, &worst, found);
+        }
+    }
+}
+
+fn median(mut of: Vec<u64>) -> Option<u64> {
+    of.sort_unstable();
+    of.get(of.len() / 2).copied()
+}
+
+fn lost(flow: &Flow) -> u64 {
+    flow.loss.map_or(0, |loss| loss.lost + loss.after_tap.episodes)
+}
+
+impl<'a> Direction<'a> {
+    fn of(input: &Input<'a>, group: &'a Imbalance, sides: Option<&Sides>, way: Option<bool>) -> Self {
+        let mut pairs: BTreeMap<(Address, Address), ByLink<'a>> = BTreeMap::new();
+        let own = input.facts.flows.iter().filter(|flow| {
+            flow.direction == group.direction
+                && flow.payload_bytes > 0
+                && group.links.contains(&flow.link)
+                && sides.is_none_or(|sides| sides.get(&flow.src).copied() == way)
+        });
+        for flow in own {
+            pairs.entry((flow.src, flow.dst)).or_default().entry(&flow.link).or_default().push(flow);
+        }
+        pairs.retain(|_, links| links.len() > 1);
+        Self { group, pairs }
+    }
+
+    /// The flows on a link, and those of the same hosts on its peers.
+    fn split<'b>(&'b self, link: &'b str) -> impl Iterator<Item = (Vec<&'a Flow>, Vec<&'a Flow>)> + 'b {
+        let with = self.pairs.values().filter(move |links| links.contains_key(link));
+        with.map(move |links| {
+            let of = |own: bool| {
+                let links = links.iter().filter(move |(name, _)| (**name == link) == own);
+                links.flat_map(|(_, flows)| flows.iter().copied()).collect()
+            };
+            (of(true), of(false))
+        })
+    }
+
+    fn worse(&self, input: &Input<'_>, link: &'a str) -> Option<Found<'a>> {
+        let limits = &input.limits.parallel;
+        let ce = |flow: &Flow| flow.ecn_data.ce;
+        let marks =
+            self.more(limits, link, ce, |flow| flow.ecn_data.capable(), limits.ce_ratio, Worse::Marks);
+        let loss = self.more(limits, link, lost, |flow| flow.packets, limits.loss_ratio, Worse::Loss);
+        marks.or(loss).or_else(|| self.slower(input, link))
+    }
+
+    /// Marks or loss far beyond those of the peers.
+    fn more(
+        &self,
+        limits: &Limits,
+        link: &'a str,
+        part: impl Fn(&Flow) -> u64,
+        of: impl Fn(&Flow) -> u64,
+        least: f64,
+        worse: fn(f64, f64) -> Worse,
+    ) -> Option<Found<'a>> {
+        let (mut own, mut others) = ((0, 0), (0, 0));
+        let (mut pairs, mut flows) = (0, Vec::new());
+        for (here, there) in self.split(link) {
+            for (sum, side) in [(&mut own, &here), (&mut others, &there)] {
+                sum.0 += side.iter().map(|flow| part(flow)).sum::<u64>();
+                sum.1 += side.iter().map(|flow| of(flow)).sum::<u64>();
+            }
+            pairs += usize::from(here.iter().any(|flow| part(flow) > 0));
+            flows.extend(here.into_iter().filter(|flow| part(flow) > 0));
+        }
+        let ratio = |(part, of): (u64, u64)| part as f64 / of.max(1) as f64;
+        let (here, there) = (ratio(own), ratio(others));
+        let enough = own.1.min(others.1) >= limits.packets && pairs >= MIN_PAIRS && flows.len() >= MIN_FLOWS;
+        // A peer without any counts as one with a single packet: its ratio is not known to be smaller.
+        let times = here / there.max(1.0 / others.1.max(1) as f64);
+        flows.sort_by_key(|flow| std::cmp::Reverse(part(flow)));
+        (enough && here >= least && times >= limits.factor).then(|| Found {
+            link,
+            worse: worse(here, there),
+            times,
+            host_pairs: pairs,
+            flows,
+        })
+    }
+
+    fn slower(&self, input: &Input<'_>, link: &'a str) -> Option<Found<'a>> {
+        let limits = &input.limits.parallel;
+        let times = |flows: &[&Flow]| -> Vec<u64> {
+            let known = flows.iter().filter_map(|flow| flow.latency_ns);
+            known.filter(|latency| latency.count >= MIN_SAMPLES).map(|latency| latency.p50).collect()
+        };
+        let (mut here, mut there, mut all, mut slow) = (Vec::new(), Vec::new(), 0usize, 0usize);
+        let mut flows = Vec::new();
+        for (own, others) in self.split(link) {
+            let (own_times, other_times) = (times(&own), times(&others));
+            let (Some(mine), Some(theirs)) = (median(own_times.clone()), median(other_times.clone())) else {
+                continue;
+            };
+            all += 1;
+            slow += usize::from(mine as f64 >= limits.slower * theirs as f64);
+            here.extend(own_times);
+            there.extend(other_times);
+            flows.extend(own);
+        }
+        let (mine, theirs) = (median(here)?, median(there)?);
+        let agree = all >= MIN_SLOW_PAIRS && slow as f64 >= AGREE * all as f64;
+        let slower = mine as f64 >= limits.slower * theirs as f64 && mine - theirs >= limits.slower_ns;
+        (agree && slower && self.load(input, link) <= limits.load).then(|| Found {
+            link,
+            worse: Worse::Delay(mine, theirs),
+            times: mine as f64 / theirs.max(1) as f64,
+            host_pairs: all,
+            flows,
+        })
+    }
+
+    /// Load of a link over the mean, in its busier direction.
+    fn load(&self, input: &Input<'_>, link: &str) -> f64 {
+        let over_mean = |bytes: &[u64], at: usize| {
+            let sum: u64 = bytes.iter().sum();
+            bytes.get(at).copied().unwrap_or(0) as f64 * bytes.len() as f64 / sum.max(1) as f64
+        };
+        let Some(at) = self.group.links.iter().position(|name| name == link) else { return 0.0 };
+        if let Some(ways) = &self.group.ways {
+            return ways.iter().map(|way| over_mean(&way.bytes, at)).fold(0.0, f64::max);
+        }
+        let bytes = |direction| -> Vec<u64> {
+            let of = |name: &String| {
+                let mut own = input.facts.links.iter();
+                own.find(|link| link.direction == direction && link.name == *name)
+                    .map_or(0, |link| link.bytes)
+            };
+            self.group.links.iter().map(of).collect()
+        };
+        let directions: BTreeSet<_> = input.facts.links.iter().map(|link| link.direction).collect();
+        directions.into_iter().map(|direction| over_mean(&bytes(direction), at)).fold(0.0, f64::max)
+    }
+}
+
+fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Vec<Finding>) {
+    let (name, count) = (short(worst.link), group.links.len());
+    let ratio = |ratio| units::ratio(Some(ratio));
+    let (diagnosis, kind) = match worst.worse {
+        Worse::Marks(here, there) => (
+            format!(
+                "Congestion on {name}, one of {count} links: {} CE-marked, peers {}",
+                ratio(here),
+                ratio(there)
+            ),
+            "marks",
+        ),
+        Worse::Loss(here, there) => {
+            (format!("Loss on {name}, one of {count} links: {}, peers {}", ratio(here), ratio(there)), "loss")
+        }
+        Worse::Delay(here, there) => (
+            format!(
+                "Slow link {name}, one of {count}: median latency {}, peers {}",
+                units::duration(here),
+                units::duration(there)
+            ),
+            "delay",
+        ),
+    };
+    let place = Place::link(input, worst.link, group.direction);
+    let port = place.switch_port.as_ref().map_or_else(String::new, |port| format!(" ({port})"));
+    let share = match worst.worse {
+        Worse::Marks(here, _) | Worse::Loss(here, _) => Some(here),
+        Worse::Delay(..) => None,
+    };
+    let began = began(input, worst);
+    let mut raise = Raise::new(&ONE_OF, Severity::Warning, title(diagnosis, []))
+        .evidence("kind", kind)
+        .evidence("links", group.links.clone())
+        .evidence("host_pairs", worst.host_pairs)
+        .flows(worst.flows.iter().copied())
+        .place(place)
+        .impact(Impact { packets_ratio: share, ..Impact::default() })
+        .step(format!("Check speed, lanes, FEC errors and discards at both ends of {name}{port}."), None)
+        .step(
+            format!("Compare the egress queues, ECN thresholds and PFC pauses of {name} and its peers."),
+            None,
+        )
+        .step("Take the link out of the ECMP group for a test.", None);
+    raise = match worst.worse {
+        Worse::Marks(here, there) | Worse::Loss(here, there) => {
+            raise.evidence("link_ratio", here).evidence("peers_ratio", there)
+        }
+        Worse::Delay(here, there) => {
+            raise.evidence("link_latency_ns", here).evidence("peers_latency_ns", there)
+        }
+    };
+    if let (Some((episode, part)), Worse::Marks(here, _)) = (began, worst.worse) {
+        raise = raise
+            .evidence("since_ns", episode.first_ns)
+            .evidence("ratio_since", part.map(|part| here / part))
+            .episodes(vec![Episode { peak: Some(here), ..episode }]);
+    }
+    raise.into(found);
+}
+
+/// When marks were seen on the link, and the share of its data since the first.
+fn began(input: &Input<'_>, worst: &Found<'_>) -> Option<(Episode, Option<f64>)> {
+    let link = input.facts.links.iter().find(|link| link.name == worst.link)?;
+    let first_ns =
+        worst.flows.iter().filter_map(|flow| flow.ce_over_time.as_ref()).map(|ce| ce.start_ns).min()?;
+    let last_ns = worst.flows.iter().map(|flow| flow.last_ns).max()?;
+    let part = link.ecn_over_time.as_ref().and_then(|over_time| {
+        let all: u64 = over_time.capable.iter().map(|n| u64::from(*n)).sum();
+        let skip = first_ns.saturating_sub(over_time.start_ns).checked_div(over_time.bin_ns)?;
+        let since = over_time.capable.iter().skip(usize::try_from(skip).ok()?);
+        let since: u64 = since.map(|n| u64::from(*n)).sum();
+        (since > 0).then(|| since as f64 / all.max(1) as f64)
+    });
+    Some((Episode { first_ns, last_ns, peak: None }, part))
+}
+
+#[cfg(test)]
+#[path = "parallel_tests.rs"]
+mod tests;

@@ -1,0 +1,106 @@
+//! Which of parallel links is worse than the others, and which is not.
+
+use std::sync::Arc;
+
+use crate::analysis::Options;
+use crate::analysis::fixtures::{key, link, sample, stats};
+use crate::findings::Finding;
+use crate::findings::tests::found;
+use crate::metrics::latency::{Figure, Summary};
+use crate::metrics::loss::{FlowLoss, Loss, Metrics};
+use crate::metrics::traffic::Collector;
+use crate::metrics::traffic::hosts::{Pairs, Seen};
+use crate::sample::Sample;
+
+/// Three pairs of hosts with two queue pairs each on both of two links; what a queue pair on (link, pair) has.
+fn uplinks(
+    change: impl Fn(u16, u32, &mut rocescope_common::account::FlowStats, &mut Metrics, &mut u64),
+) -> Sample {
+    let mut pairs = Pairs::default();
+    let (mut flows, mut loss, mut times) = (Vec::new(), Loss::default(), Vec::new());
+    for at in 0..12 {
+        let (link, pair) = ((at % 2) as u16, at / 2 % 3);
+        let key = key(link, &format!("10.0.0.{}", pair + 1), &format!("10.0.1.{}", pair + 1), 20 + at);
+        let number = pairs.number(&key, 63);
+        let mut data = stats(50_000, 1_000, 4_000_000);
+        let (mut metrics, mut wait_ns) = (Metrics::default(), 40_000);
+        change(link, pair, &mut data, &mut metrics, &mut wait_ns);
+        pairs.packets(number, Seen { packets: data.packets, bytes: data.bytes, ..Seen::default() });
+        let slot = flows.len() as u32;
+        loss.flows.insert(slot, FlowLoss { requests: Some(metrics), ..FlowLoss::default() });
+        let all = Summary { count: 50, p50: wait_ns, p99: wait_ns, p999: wait_ns, max: wait_ns };
+        times.push((slot, Figure { all: Some(all), ..Figure::default() }));
+        flows.push((key, data));
+    }
+    let mut sample = sample(vec![link("up0.pcap", None), link("up1.pcap", None)], flows);
+    let mut traffic = Collector::new(1_000_000).metrics();
+    traffic.pairs = pairs.pairs().to_vec();
+    sample.metrics.traffic = Some(Arc::new(traffic));
+    (sample.metrics.loss, sample.metrics.latency) = (Some(loss), Some(times.into_iter().collect()));
+    sample
+}
+
+fn one_of(sample: &Sample) -> Option<Finding> {
+    let groups = vec![vec!["up0.pcap".to_owned(), "up1.pcap".to_owned()]];
+    let mut all = found(sample, &Options { groups, ..Options::default() }).into_iter();
+    all.find(|finding| finding.id == "links.congested_one_of")
+}
+
+#[test]
+fn marks_on_one_of_two() {
+    let marked = |ce: [u64; 2], pairs: u32| {
+        one_of(&uplinks(|link, pair, data, _, _| {
+            let ce = if pair < pairs { ce[usize::from(link)] } else { 0 };
+            data.ecn_data = [0, 0, data.packets - ce, ce];
+        }))
+    };
+    let finding = marked([0, 25], 3).unwrap();
+    assert_eq!(finding.title, "Congestion on up1, one of 2 links: 2.50 % CE-marked, peers 0 %");
+    assert_eq!(finding.place.link.as_deref(), Some("up1.pcap"));
+    assert_eq!(marked([0, 9], 3), None, "less than one in a hundred");
+    assert_eq!(marked([10, 30], 3), None, "three times as many");
+    assert_eq!(marked([0, 90], 1), None, "one pair of hosts has a trouble of its own");
+    assert_eq!(marked([0, 0], 3), None);
+}
+
+#[test]
+fn loss_on_one_of_two() {
+    let lossy =
+        |lost: [u64; 2]| one_of(&uplinks(|link, _, _, metrics, _| metrics.lost = lost[usize::from(link)]));
+    assert!(lossy([3, 0]).unwrap().title.starts_with("Loss on up0, one of 2 links: 0.30 %"));
+    assert_eq!(lossy([3, 1]), None);
+}
+
+#[test]
+fn a_slow_link_that_carries_no_more_than_its_peers() {
+    let slow = |waits: [u64; 2], pairs: u32, bytes: u64| {
+        one_of(&uplinks(|link, pair, data, _, wait| {
+            if pair < pairs {
+                *wait = waits[usize::from(link)];
+            }
+            if link == 1 {
+                data.bytes = bytes;
+            }
+        }))
+    };
+    let finding = slow([40_000, 190_000], 3, 4_000_000).unwrap();
+    assert_eq!(finding.title, "Slow link up1, one of 2: median latency 190 µs, peers 40.0 µs");
+    assert_eq!(slow([40_000, 89_000], 3, 4_000_000), None, "49 µs longer");
+    assert_eq!(slow([120_000, 190_000], 3, 4_000_000), None, "not twice as long");
+    assert_eq!(slow([40_000, 190_000], 2, 4_000_000), None, "a third of the hosts is not slower");
+    assert_eq!(slow([40_000, 190_000], 3, 6_100_000), None, "a busier link has a longer queue");
+}
+
+/// Hosts of their own on each link: a rail each.
+#[test]
+fn links_without_common_hosts_are_not_compared() {
+    let mut rails = uplinks(|link, _, data, _, _| {
+        let ce = if link == 1 { 90 } else { 0 };
+        data.ecn_data = [0, 0, data.packets - ce, ce];
+    });
+    assert!(one_of(&rails).is_some());
+    for flow in rails.flows.iter_mut().filter(|flow| flow.key.link == 1) {
+        flow.key.src[3] ^= 1 << 23;
+    }
+    assert_eq!(one_of(&rails), None);
+}

@@ -1,0 +1,114 @@
+//! Requests and answers that pass before it is known which flows belong together: timed backwards once it is.
+
+use hashbrown::HashMap;
+use rocescope_common::account::latency::{Latency, on_request, on_response};
+
+/// Requests, and answers, that a flow keeps. Pairs are known after one to five requests.
+const KEPT: usize = 16;
+/// Flows that keep any, about 800 bytes each.
+const MAX_FLOWS: usize = 16_384;
+
+/// A request, or an answer with the PSN that it acknowledges.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Passed {
+    psn: u32,
+    time_ns: u64,
+    /// Class of a request.
+    class: u32,
+    /// A request that was sent before.
+    duplicate: bool,
+    /// An answer that is an ACKNOWLEDGE.
+    is_ack: bool,
+}
+
+impl Passed {
+    /// A request.
+    pub(super) const fn request(psn: u32, class: u32, duplicate: bool, time_ns: u64) -> Self {
+        Self { psn, time_ns, class, duplicate, is_ack: false }
+    }
+
+    /// An answer that acknowledges up to a PSN.
+    pub(super) const fn answer(psn: u32, is_ack: bool, time_ns: u64) -> Self {
+        Self { psn, time_ns, class: 0, duplicate: false, is_ack }
+    }
+}
+
+/// Early requests and answers, by slot.
+#[derive(Debug, Default)]
+pub(super) struct Early {
+    flows: HashMap<u32, Vec<Passed>, foldhash::fast::RandomState>,
+}
+
+impl Early {
+    /// Keeps a request or an answer. False where there is no room, and nothing of this flow is kept any more: an answer
+    /// that is missing would leave its request to a later one.
+    pub(super) fn keep(&mut self, slot: u32, passed: Passed) -> bool {
+        if self.flows.len() >= MAX_FLOWS && !self.flows.contains_key(&slot) {
+            return false;
+        }
+        let flow = self.flows.entry(slot).or_default();
+        if flow.len() < KEPT {
+            flow.push(passed);
+            return true;
+        }
+        self.flows.remove(&slot);
+        false
+    }
+
+    /// Times what two flows kept, which are now known to belong together; gives the number of requests.
+    pub(super) fn replay(&mut self, requests: u32, answers: u32, ring: &mut Latency) -> u64 {
+        let asked = self.flows.remove(&requests).unwrap_or_default();
+        let answered = self.flows.remove(&answers).unwrap_or_default();
+        let mut answers = answered.iter().peekable();
+        for request in &asked {
+            while let Some(answer) = answers.next_if(|answer| answer.time_ns < request.time_ns) {
+                on_response(ring, answer.psn, answer.is_ack, answer.time_ns);
+            }
+            on_request(ring, request.psn, request.class, request.duplicate, request.time_ns);
+        }
+        for answer in answers {
+            on_response(ring, answer.psn, answer.is_ack, answer.time_ns);
+        }
+        asked.len() as u64
+    }
+
+    /// The flow of a slot was retired, or began anew.
+    pub(super) fn forget(&mut self, slot: u32) {
+        self.flows.remove(&slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::latency::Figure;
+
+    #[test]
+    fn early_requests_are_timed_backwards() {
+        let (mut early, mut ring) = (Early::default(), Latency::EMPTY);
+        for (slot, passed) in [
+            (1, Passed::request(10, 1, false, 1_000)),
+            (2, Passed::answer(10, true, 2_001_000)),
+            (1, Passed::request(11, 1, false, 2_100_000)),
+            (2, Passed::answer(11, true, 2_110_000)),
+        ] {
+            assert!(early.keep(slot, passed));
+        }
+        assert_eq!(early.replay(1, 2, &mut ring), 2);
+        let all = Figure::of(&ring).all.unwrap();
+        assert_eq!((all.count, all.max), (2, 2_000_000));
+        assert_eq!(early.replay(1, 2, &mut ring), 0);
+    }
+
+    #[test]
+    fn there_is_room_for_some() {
+        let mut early = Early::default();
+        let kept = (0..20).filter(|psn| early.keep(2, Passed::answer(*psn, true, 1_000))).count();
+        assert_eq!(kept, KEPT + 3, "the flow begins anew; its slot says that too much passed");
+        let flows = MAX_FLOWS as u32 + 9;
+        let kept = (0..flows).filter(|slot| early.keep(*slot, Passed::request(0, 1, false, 0))).count();
+        assert_eq!((kept, early.flows.len()), (MAX_FLOWS, MAX_FLOWS));
+        early.forget(7);
+        assert!(early.keep(flows, Passed::request(0, 1, false, 0)));
+    }
+}
