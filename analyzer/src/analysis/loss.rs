@@ -276,7 +276,9 @@ type AtTap<'a> = (&'a str, IpAddr, IpAddr, u32);
 /// Flows whose packets all passed both a tap and the tap upstream of it. PSNs alone may suggest a loss there: that is reordering, or
 /// a loss upstream of both.
 pub(crate) fn nothing_vanished(facts: &Facts) -> HashSet<AtTap<'_>> {
-    let whole = facts.taps.iter().filter(|tap| tap.packets_matched > 0 && tap.only_at == [0, 0]);
+    let whole = facts.taps.iter().filter(|tap| {
+        tap.packets_matched > 0 && tap.only_at == [0, 0] && tap.vanished_at_end.unwrap_or(0) == 0
+    });
     whole.filter_map(|tap| Some((tap.to.as_deref()?, tap.src, tap.dst, tap.dest_qp))).collect()
 }
 

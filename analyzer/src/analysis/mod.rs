@@ -5,6 +5,7 @@
 //! definition. What is not known is `None` and becomes null.
 
 mod build;
+mod changed;
 mod device;
 mod ecmp;
 mod ecn;
@@ -30,6 +31,7 @@ pub(crate) mod uneven;
 use crate::sample::Direction;
 
 pub use build::compare_links as imbalance;
+pub use changed::{Field, FieldChange};
 pub use device::{
     Coverage, Device, DeviceQp, DeviceQpCounters, DeviceQpEvent, Pause, QpLives, WHOLE,
     worst as worst_coverage,
@@ -46,7 +48,7 @@ pub use loss::{Episodes, Icrc, LastNaks, Loss, Unfollowed};
 pub use naks::{NakCauses, Requests};
 pub(crate) use paths::related;
 pub use paths::{Again, CountedAgain, Paths};
-pub use taps::{Between, DelayChange, DelayPoint, TapFlow};
+pub use taps::{Between, DelayChange, DelayPoint, LostLarge, TapFlow};
 
 /// Source ports that a flow lists: those with most bytes.
 pub const MAX_PORTS: usize = 16;

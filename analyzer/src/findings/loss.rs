@@ -75,6 +75,8 @@ const BEFORE: Entry = Entry {
     id: "loss.before_tap",
     rank: 220,
     causes: &[
+        "path.mtu_black_hole",
+        "path.rewritten",
         "config.lossless",
         "device.discards",
         "device.link_errors",
@@ -95,7 +97,14 @@ const BEFORE: Entry = Entry {
 const AFTER: Entry = Entry {
     id: "loss.after_tap",
     rank: 230,
-    causes: &["icrc.errors", "config.lossless", "device.discards", "pfc.on_wrong_priority"],
+    causes: &[
+        "path.mtu_black_hole",
+        "path.rewritten",
+        "icrc.errors",
+        "config.lossless",
+        "device.discards",
+        "pfc.on_wrong_priority",
+    ],
     needs: &[Need::Loss, Need::Sequences],
     measure: Some(Measure::ratio("loss_ratio")),
     title: "Loss downstream of this tap",
@@ -110,6 +119,7 @@ const AFTER: Entry = Entry {
 const BETWEEN: Entry = Entry {
     id: "loss.between_taps",
     rank: 210,
+    causes: &["path.mtu_black_hole", "path.rewritten"],
     needs: &[Need::Taps],
     measure: Some(Measure::ratio("loss_ratio")),
     title: "Loss between two taps",

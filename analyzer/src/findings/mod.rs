@@ -43,6 +43,7 @@ mod nak;
 mod not_evaluated;
 mod once;
 pub mod order;
+mod path;
 mod peer;
 mod pfc;
 mod qps;
@@ -102,6 +103,7 @@ families! {
     latency [latency: latency::Limits],
     loss [loss: loss::Limits],
     nak [nak: nak::Limits],
+    path [path: path::Limits],
     peer [peer: peer::Limits],
     pfc [pfc: pfc::Limits],
     qps [],

@@ -33,6 +33,7 @@ const TIMEOUTS: Entry = Entry {
     rank: 275,
     needs: &[Need::Loss, Need::Sequences],
     causes: &[
+        "path.mtu_black_hole",
         "loss.between_taps",
         "loss.before_tap",
         "peer.silent",

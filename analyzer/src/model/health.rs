@@ -70,7 +70,7 @@ const ABOUT: [About; 19] = [
     ),
     (
         Problem::Settings,
-        &["config.", "qos.", "mtu.", "rocev1."],
+        &["config.", "qos.", "mtu.", "rocev1.", "path.rewritten"],
         "CONF",
         "SETTINGS",
         "settings of host, NIC, switch or traffic class",
@@ -87,7 +87,7 @@ const ABOUT: [About; 19] = [
     ),
     (
         Problem::Loss,
-        &["loss.", "nak.psn"],
+        &["loss.", "nak.psn", "path.mtu"],
         "LOSS",
         "LOSS",
         "packets lost, or requested again by sequence-error NAKs",

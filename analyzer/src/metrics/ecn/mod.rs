@@ -141,7 +141,7 @@ impl Collector {
             if op.has(Op::CNP) {
                 self.cnp(packet, reverse);
             }
-        } else if packet.roce_version == 2 && packet.tos & ECT_MASK != 0 {
+        } else if packet.is_v2() && packet.tos & ECT_MASK != 0 {
             self.data(packet);
         }
     }

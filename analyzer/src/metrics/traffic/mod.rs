@@ -121,7 +121,7 @@ impl Collector {
         let Packet { link, slot, time_ns, outcome, wire_len, psn, .. } = *packet;
         let op = Op::of(packet.opcode);
         let (data, cnp) = (Flowlet::is_data(op), op.has(Op::CNP));
-        let ce = packet.roce_version == 2 && packet.tos & CE == CE && data;
+        let ce = packet.is_v2() && packet.tos & CE == CE && data;
         let mut bin = 0;
         if usize::from(link) >= self.links.len() {
             self.add_link(link);
@@ -162,7 +162,7 @@ impl Collector {
             if let Some(before) = slot.flowlet.observe(time_ns, wire_len, outcome.duplicate_psn) {
                 self.ended.push(Record::of(&before, slot.pair, slot.dest_qp));
             }
-            if packet.ack_req || op.has(Op::READ_REQUEST) {
+            if packet.ack_req() || op.has(Op::READ_REQUEST) {
                 slot.request = Some((psn, time_ns));
             }
         }

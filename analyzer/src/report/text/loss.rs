@@ -417,22 +417,8 @@ mod tests {
         let mut report = report();
         report.facts.flows[0].loss = Some(Loss { lost: 1, recovered: 9, ..Loss::default() });
         let flow = &report.facts.flows[0];
-        let tap = TapFlow {
-            src: flow.src,
-            dst: flow.dst,
-            dest_qp: flow.dest_qp,
-            links: ["a.pcap".into(), flow.link.clone()],
-            from: Some("a.pcap".into()),
-            to: Some(flow.link.clone()),
-            packets_matched: 100,
-            vanished: Some(0),
-            only_at: [0, 0],
-            vanished_first_ns: None,
-            vanished_last_ns: None,
-            copies_at: [0, 0],
-            not_compared: [Some(0), Some(0)],
-            delay_change_ns: DelayChange { min: 0, max: 0, drift: 0, points: Vec::new() },
-        };
+        let name = (flow.src, flow.dst, flow.dest_qp);
+        let tap = TapFlow { packets_matched: 100, ..TapFlow::empty(name, ["a.pcap", &flow.link]) };
         let lost = |report: &Report| by_link(&report.facts).iter().map(|at| at.lost).sum::<u64>();
         assert_eq!(lost(&report), 1, "one tap has its PSNs only");
         report.facts.taps = vec![TapFlow { vanished: Some(1), only_at: [1, 0], ..tap.clone() }];
@@ -447,20 +433,10 @@ mod tests {
         let mut report = report();
         let id = report.facts.flows[0].clone();
         let span = |from: &str, to: &str, vanished| TapFlow {
-            src: id.src,
-            dst: id.dst,
-            dest_qp: id.dest_qp,
-            links: [from.into(), to.into()],
-            from: Some(from.into()),
-            to: Some(to.into()),
             packets_matched: 100,
             vanished: Some(vanished),
             only_at: [vanished, 0],
-            vanished_first_ns: None,
-            vanished_last_ns: None,
-            copies_at: [0, 0],
-            not_compared: [Some(0), Some(0)],
-            delay_change_ns: DelayChange { min: 0, max: 0, drift: 0, points: Vec::new() },
+            ..TapFlow::empty((id.src, id.dst, id.dest_qp), [from, to])
         };
         report.facts.taps = vec![span("a", "b", 7), span("a", "c", 7), span("b", "c", 0)];
         let spans: Vec<_> = report
@@ -478,20 +454,15 @@ mod tests {
         let mut report = report();
         let (src, dst) = (report.facts.flows[0].src, report.facts.flows[0].dst);
         let tap = |dest_qp, vanished, from: Option<&str>| TapFlow {
-            src,
-            dst,
-            dest_qp,
-            links: ["a.pcap".into(), "b.pcap".into()],
             from: from.map(str::to_owned),
             to: from.map(|_| "b.pcap".to_owned()),
             packets_matched: 100,
             vanished,
             only_at: [3, 0],
-            vanished_first_ns: None,
-            vanished_last_ns: None,
             copies_at: [0, 7],
             not_compared: [Some(2), Some(0)],
             delay_change_ns: DelayChange { min: -1_000, max: 2_000_000, drift: 0, points: Vec::new() },
+            ..TapFlow::empty((src, dst, dest_qp), ["a.pcap", "b.pcap"])
         };
         report.facts.taps = vec![tap(1, Some(3), Some("a.pcap")), tap(2, Some(3), Some("a.pcap"))];
         let page = taps(&report, 200).join("\n");
