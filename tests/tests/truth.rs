@@ -15,7 +15,6 @@ use serde_json::Value;
 
 /// Scenarios whose report is not right yet; the table only shrinks. `cargo xtask bench truth` shows the reasons.
 const NOT_YET: &[&str] = &[
-    "loss-sprayed-two-taps",
     "loss-infiniband",
     "timeouts-path-dead-300ms-at-receiver",
     "died-stops-in-mid-message",
@@ -24,8 +23,6 @@ const NOT_YET: &[&str] = &[
     "duplicates-both-directions-identified",
     "duplicates-merged-files",
     "duplicates-with-marks",
-    "reordering-retransmitted",
-    "reordering-retransmitted-two-taps",
     "duplicates-made-by-network",
     "incast-8-tail-drop",
     "incast-8-tail-drop-at-receiver",

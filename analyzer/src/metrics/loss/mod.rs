@@ -276,9 +276,9 @@ impl Answers {
     }
 
     /// The NAKs that concern a flow on `link`: those captured there, or all when ACKs take another link
-    /// (the two directions of an interface).
-    fn on(&self, link: u16) -> Vec<Nak> {
-        let own = self.links.contains(&link);
+    /// (the two directions of an interface) or packets take several.
+    fn on(&self, link: u16, is_partial: bool) -> Vec<Nak> {
+        let own = !is_partial && self.links.contains(&link);
         self.naks.iter().filter(|(on, _)| !own || *on == link).map(|(_, nak)| *nak).collect()
     }
 }
@@ -454,9 +454,13 @@ impl Collector {
         let response = op.has(Op::RESPONSE);
         let events = packet.outcome.events;
         let smooth = is_smooth(packet);
+        let sent = packet.expected.wrapping_sub(packet.first) & MASK24;
+        let is_partial = slot.request_loss.as_ref().is_some_and(|sequence| sequence.is_partial(sent));
         let (naks, reverse_captured) = match answers.get(slot.reverse as usize) {
             // Responses are not acknowledged: the requester retransmits the READ.
-            Some(answers) if !smooth && !response => (answers.on(packet.link), !answers.links.is_empty()),
+            Some(answers) if !smooth && !response => {
+                (answers.on(packet.link, is_partial), !answers.links.is_empty())
+            }
             _ => (Vec::new(), false),
         };
         let (latest, loss) = if response {

@@ -3,6 +3,8 @@
 use super::*;
 use crate::metrics::wire::{ANSWER, Chance, DATA, P, Wire};
 
+#[path = "spurious_tests.rs"]
+mod spurious;
 #[path = "world_tests.rs"]
 mod world;
 

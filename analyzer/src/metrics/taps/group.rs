@@ -30,7 +30,7 @@ const ON_ITS_WAY_NS: u64 = 10_000_000;
 struct Entry {
     /// PSN, opcode and IPv4 identification; 0 marks a free place.
     id: u64,
-    /// Bit per tap.
+    /// Bit per tap, and [`COPY`].
     taps: u8,
     /// Number of its header at each.
     headers: [u8; MAX_TAPS],
@@ -40,6 +40,10 @@ struct Entry {
     /// Which packet of the flow it was there.
     place: [u32; MAX_TAPS],
 }
+
+/// Set for a packet that the same tap has just seen and that nothing distinguishes from it: a duplicate, unless the other tap shows it twice as
+/// well, farther apart.
+const COPY: u8 = 0x80;
 
 const _: () = assert!(size_of::<Entry>() == 64, "a waiting packet takes 64 bytes");
 
@@ -53,6 +57,14 @@ pub(super) struct Arrived {
     pub(super) payload: u16,
     /// Number of its header.
     pub(super) header: u8,
+    /// [`COPY`] or 0.
+    copy: u8,
+}
+
+impl Arrived {
+    pub(super) const fn new(id: u64, time_ns: u64, payload: u16, header: u8) -> Self {
+        Self { id, time_ns, payload, header, copy: 0 }
+    }
 }
 
 /// Packets that one of two taps saw and the other did not.
@@ -71,7 +83,7 @@ pub struct Gone {
 impl Entry {
     /// True if this number of taps have seen it.
     fn is_at(&self, taps: usize) -> bool {
-        self.taps.count_ones() as usize >= taps
+        (self.taps & !COPY).count_ones() as usize >= taps
     }
 }
 
@@ -179,13 +191,14 @@ impl Group {
     /// A packet passed a tap. `room`: places that may be added.
     /// `taps`: how many there are, as far as that is known.
     pub(super) fn packet(&mut self, tap: usize, taps: usize, arrived: &Arrived, room: usize) {
-        let &Arrived { id, time_ns, payload, header } = arrived;
+        let &Arrived { id, time_ns, .. } = arrived;
         let Some(count) = self.counts.get_mut(tap) else { return };
         *count = count.wrapping_add(1);
         let place = *count;
         let (last, last_ns) = std::mem::replace(&mut self.latest[tap], (id, time_ns));
         let numbered = self.is_numbered(last, id);
-        if id == last && time_ns.abs_diff(last_ns) < DUPLICATE_NS {
+        let again = id == last && time_ns.abs_diff(last_ns) < DUPLICATE_NS;
+        if again && numbered {
             return self.copy(tap);
         }
         if self.entries.is_empty() {
@@ -203,23 +216,7 @@ impl Group {
                 return self.copy(tap);
             }
             if entry.id == id && entry.taps & 1 << tap == 0 {
-                entry.taps |= 1 << tap;
-                entry.time_ns[tap] = time_ns;
-                entry.place[tap] = place;
-                entry.headers[tap] = header;
-                let before = std::mem::replace(&mut entry.payload, payload);
-                let seen = *entry;
-                let known = self.links.len();
-                let one_more = known < taps.min(MAX_TAPS) && place <= FIRST
-                    || known < MAX_TAPS && place <= FIRST_UNKNOWN;
-                if seen.is_at(known) && !one_more {
-                    *entry = FREE;
-                    self.used -= 1;
-                    self.recent.resize(RECENT, 0);
-                    self.recent[spread(id, RECENT)] = id;
-                }
-                self.matched(tap, &seen, before);
-                return;
+                return self.seen_elsewhere(at, tap, arrived, (place, again, taps));
             }
             if entry.id == 0 && free.is_none() {
                 free = Some(at);
@@ -228,11 +225,56 @@ impl Group {
         if numbered && self.recent.get(spread(id, RECENT)) == Some(&id) {
             return self.copy(tap);
         }
+        if again {
+            self.copy(tap);
+        }
+        let copy = if again { COPY } else { 0 };
+        let arrived = &Arrived { copy, ..*arrived };
         if free.is_none() || self.used * 2 > places {
             self.make_room(room);
             return self.insert(tap, arrived, place);
         }
         self.insert_at(free, tap, arrived, place);
+    }
+
+    /// A packet passed a tap that waits in a place for it; `again`: right behind another that nothing distinguishes from it.
+    fn seen_elsewhere(
+        &mut self,
+        at: usize,
+        tap: usize,
+        arrived: &Arrived,
+        (place, again, taps): (u32, bool, usize),
+    ) {
+        let Some(entry) = self.entries.get_mut(at) else { return };
+        if entry.taps & COPY != 0 {
+            if again {
+                // Both saw it twice in a row.
+                *entry = FREE;
+                self.used -= 1;
+                return self.copy(tap);
+            }
+            let first = entry.taps.trailing_zeros() as usize;
+            if let Some(copies) = self.copies.get_mut(first) {
+                *copies = copies.saturating_sub(1);
+            }
+            entry.taps &= !COPY;
+        }
+        entry.taps |= 1 << tap;
+        entry.time_ns[tap] = arrived.time_ns;
+        entry.place[tap] = place;
+        entry.headers[tap] = arrived.header;
+        let before = std::mem::replace(&mut entry.payload, arrived.payload);
+        let seen = *entry;
+        let known = self.links.len();
+        let one_more =
+            known < taps.min(MAX_TAPS) && place <= FIRST || known < MAX_TAPS && place <= FIRST_UNKNOWN;
+        if seen.is_at(known) && !one_more {
+            *entry = FREE;
+            self.used -= 1;
+            self.recent.resize(RECENT, 0);
+            self.recent[spread(seen.id, RECENT)] = seen.id;
+        }
+        self.matched(tap, &seen, before);
     }
 
     /// The links of the two taps.
@@ -265,11 +307,11 @@ impl Group {
     }
 
     fn insert_at(&mut self, free: Option<usize>, tap: usize, arrived: &Arrived, place: u32) {
-        let &Arrived { id, time_ns, payload, header } = arrived;
+        let &Arrived { id, time_ns, payload, header, copy } = arrived;
         let at = free.unwrap_or_else(|| spread(id, self.entries.len()));
         let Some(entry) = self.entries.get_mut(at) else { return };
         let gone = *entry;
-        *entry = Entry { id, taps: 1 << tap, payload, ..FREE };
+        *entry = Entry { id, taps: 1 << tap | copy, payload, ..FREE };
         entry.headers[tap] = header;
         entry.time_ns[tap] = time_ns;
         entry.place[tap] = place;
@@ -426,6 +468,9 @@ impl Common {
 
     /// Which of the two has seen a packet that the other has not: 0 or 1, and the tap's number.
     fn one_of(&self, taps: u8) -> Option<(usize, usize)> {
+        if taps & COPY != 0 {
+            return None;
+        }
         match (taps & 1 << self.first != 0, taps & 1 << self.second != 0) {
             (true, false) => Some((0, self.first)),
             (false, true) => Some((1, self.second)),

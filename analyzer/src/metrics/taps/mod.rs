@@ -168,12 +168,8 @@ impl Collector {
                 1 << 63 | u64::from(packet.psn) << 32 | u64::from(packet.opcode) << 16 | u64::from(number);
             let room = MAX_WAITING.saturating_sub(self.waiting);
             let tap = usize::from(tap);
-            let arrived = Arrived {
-                id,
-                time_ns: packet.time_ns,
-                payload: header::payload(packet),
-                header: group.headers.number(tap, packet),
-            };
+            let number = group.headers.number(tap, packet);
+            let arrived = Arrived::new(id, packet.time_ns, header::payload(packet), number);
             group.packet(tap, self.taps, &arrived, room);
         }
         self.waiting = self.waiting + group.places() - before.min(self.waiting + group.places());

@@ -294,6 +294,23 @@ fn what_a_second_capture_no_longer_shows_did_not_vanish() {
     assert_eq!((pairs[0].only, pairs[0].gone), ([0, 0], [Gone::default(); 2]));
 }
 
+/// Packets that nothing but their PSN names, retransmitted without need: at the second tap right behind the original.
+#[test]
+fn what_passes_twice_at_both_taps_is_no_copy_at_one() {
+    for ahead_ns in [0, 7 * SECOND.cast_signed(), -7 * SECOND.cast_signed()] {
+        let packets = (0..1_000u32).flat_map(|psn| {
+            let time_ns = START + u64::from(psn) * 100 * US;
+            let [here, there] = both(P { psn, time_ns, ..DATA }, 30_000, ahead_ns);
+            let again = psn % 10 == 3;
+            let here_again = P { time_ns: here.time_ns + 25 * US, ..here };
+            let there_again = P { time_ns: there.time_ns + 2 * US, ..there };
+            [Some(here), Some(there), again.then_some(here_again), again.then_some(there_again)]
+        });
+        let pair = &collect(packets.flatten().collect(), 2)[0];
+        assert_eq!((pair.matched, pair.only, pair.copies), (1_100, [0, 0], [0, 0]), "{ahead_ns}");
+    }
+}
+
 /// More flows, taps and disorder than there is room for.
 #[test]
 fn memory_is_bounded() {

@@ -95,6 +95,7 @@ fn fill_loss(flow: &mut Flow) {
     let loss = Loss {
         recovered: 1,
         lost: 1,
+        lost_or_reordered: 1,
         unfilled: 1,
         retransmitted: 1,
         mirrored: 1,

@@ -34,13 +34,21 @@ const FIGURES: [Figure; 7] = [
     Figure { heading: "MISSING", of: missing, trouble: false },
     Figure { heading: "NAK", of: |flow| Some(flow.ack.naks.total()), trouble: true },
     Figure { heading: "RNR", of: |flow| Some(flow.ack.rnr_naks), trouble: true },
-    Figure { heading: "RETX", of: |flow| sequences(flow, |psn| psn.repeats), trouble: true },
+    Figure { heading: "RETX", of: retransmissions, trouble: true },
     Figure { heading: "RESTARTS", of: |flow| sequences(flow, |psn| psn.restarts), trouble: false },
 ];
 
 /// PSN gaps in either sequence of a flow, in packets: lost or reordered.
 pub(super) fn missing(flow: &Flow) -> Option<u64> {
     sequences(flow, |psn| psn.missing)
+}
+
+/// Retransmissions in either sequence of a flow, repeated READ requests included; `None` where a sequence was not followed.
+fn retransmissions(flow: &Flow) -> Option<u64> {
+    let both = [(flow.psn, flow.loss), (flow.psn_responses, flow.loss_responses)];
+    let mut present = both.iter().filter(|(psn, _)| psn.is_some()).peekable();
+    present.peek()?;
+    present.try_fold(0, |sum, (_, loss)| loss.map(|loss| sum + loss.retransmitted + loss.rereads))
 }
 
 /// The sum over both sequences of a flow; `None` when neither is known.

@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::analysis::loss::{AtLink, by_link, nothing_vanished};
+use crate::analysis::loss::{AtLink, all_arrive, by_link, nothing_vanished};
 use crate::analysis::{Between, Episodes, Flow, FlowId, Loss};
 use crate::findings::Severity;
 use crate::report::Report;
@@ -93,9 +93,13 @@ fn losses(at: &AtLink<'_>) -> Vec<String> {
     counted(&[
         (at.lost, &|n| {
             let alone = if at.other_tap { " (from PSN gaps at this tap alone)" } else { "" };
-            format!("{} lost upstream{alone}", plural(n, "packet"))
+            let doubt = if at.doubtful * 2 >= n { " or reordered" } else { "" };
+            format!("{} lost{doubt} upstream{alone}", plural(n, "packet"))
         }),
-        (at.downstream, &|n| format!("{} downstream", plural(n, "loss episode"))),
+        (at.downstream.saturating_sub(at.arrived), &|n| format!("{} downstream", plural(n, "loss episode"))),
+        (at.arrived.min(at.downstream), &|n| {
+            format!("{} for packets that all reached the next tap (reordered)", plural(n, "NAK episode"))
+        }),
         (at.unfilled, &|n| format!("{} neither observed nor retransmitted", units::count(n))),
         (at.undecided, &|n| format!("{} missing, lost or reordered", plural(n, "PSN"))),
         (at.reordered, &|n| format!("{} out of order, not lost", units::count(n))),
@@ -146,13 +150,14 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     let hidden = flows.len().saturating_sub(FLOWS);
     flows.truncate(FLOWS);
     let mut lines = Vec::new();
-    let whole = nothing_vanished(&report.facts);
+    let (whole, all_arrive) = (nothing_vanished(&report.facts), all_arrive(&report.facts));
     for flow in flows {
         let exact = whole.contains(&(flow.link.as_str(), flow.src, flow.dst, flow.dest_qp));
+        let arrived = all_arrive.contains(&(flow.link.as_str(), flow.src, flow.dst, flow.dest_qp));
         let findings = findings_of(report, flow);
         for (loss, what) in [(flow.loss, ""), (flow.loss_responses, ", responses")] {
             let loss = loss.map(|loss| Loss { lost: if exact { 0 } else { loss.lost }, ..loss });
-            let Some(counters) = loss.as_ref().and_then(counters) else { continue };
+            let Some(counters) = loss.as_ref().and_then(|loss| counters(loss, arrived)) else { continue };
             let on = link_name(&flow.link, flow.direction);
             let text = format!(
                 "{} → {} QP {} on {on}{what}: {counters}{findings}",
@@ -176,7 +181,8 @@ fn findings_of(report: &Report, flow: &Flow) -> String {
     if ids.is_empty() { String::new() } else { format!(" [{}]", ids.join(", ")) }
 }
 
-fn counters(loss: &Loss) -> Option<String> {
+/// `arrived`: all that passed this tap reached the next.
+fn counters(loss: &Loss, arrived: bool) -> Option<String> {
     let longest = |of: &Episodes| {
         let longest = if of.episodes == 1 { "recovery" } else { "longest recovery" };
         of.longest_ns.map_or_else(String::new, |ns| format!(" ({longest} {})", units::duration(ns)))
@@ -196,10 +202,12 @@ fn counters(loss: &Loss) -> Option<String> {
     let parts = counted(&[
         (loss.lost, &|n| {
             let episodes = plural(loss.before_tap.episodes, "episode");
-            format!("{} lost upstream in {episodes}{}", units::count(n), longest(&loss.before_tap))
+            let doubt = if loss.lost_or_reordered * 2 >= n { " or reordered" } else { "" };
+            format!("{} lost{doubt} upstream in {episodes}{}", units::count(n), longest(&loss.before_tap))
         }),
         (loss.after_tap.episodes, &|n| {
-            format!("{} downstream{}", plural(n, "loss episode"), longest(&loss.after_tap))
+            let what = if arrived { "reordering or loss episode" } else { "loss episode" };
+            format!("{} downstream{}", plural(n, what), longest(&loss.after_tap))
         }),
         (loss.retransmitted, &retransmitted),
         (loss.recovered, &|n| format!("{} out of order", units::count(n))),
