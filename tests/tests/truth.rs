@@ -14,17 +14,7 @@ use rocescope_tests::sim::{Counted, Run, Scenario, scenarios};
 use serde_json::Value;
 
 /// Scenarios whose report is not right yet; the table only shrinks. `cargo xtask bench truth` shows the reasons.
-const NOT_YET: &[&str] = &[
-    "loss-sprayed-two-taps",
-    "timeouts-path-dead-300ms-at-receiver",
-    "mtu-black-hole-two-taps",
-    "mtu-black-hole-at-sender",
-    "rewritten-dscp",
-    "rewritten-ecn-cleared",
-    "rewritten-dscp-at-second-hop",
-    "reordering-retransmitted",
-    "reordering-retransmitted-two-taps",
-];
+const NOT_YET: &[&str] = &["timeouts-path-dead-300ms-at-receiver"];
 
 fn scenario(name: &str) -> Scenario {
     scenarios::all().into_iter().find(|scenario| scenario.name == name).unwrap()

@@ -47,6 +47,12 @@ impl Flow {
         self.cnp_packets.saturating_sub(self.copies.cnp_packets)
     }
 
+    /// Whether its sender has retried the same request at least twice without progress at the end: a lost packet causes one retry.
+    #[must_use]
+    pub fn is_retried_in_vain(&self) -> bool {
+        self.loss.is_some_and(|loss| loss.stuck >= 2)
+    }
+
     /// The packets that its figures of loss are about, each once: a mirror may show some twice.
     #[must_use]
     pub fn followed_packets(&self) -> u64 {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde::Serialize;
 
-use crate::analysis::{Facts, Flow, Psn};
+use crate::analysis::{Facts, Flow, Psn, TapFlow};
 use crate::metrics::icrc::Checked;
 use crate::metrics::loss::{
     Episodes as Counted, Metrics, NakTally, Naks, Retransmission, Unfollowed as Before,
@@ -24,6 +24,9 @@ pub struct Loss {
     /// Lost upstream of this tap: PSNs skipped here and retransmitted, or lost again when retransmitted. UC,
     /// which does not retransmit: skipped and not seen since. Unit: PSNs.
     pub lost: u64,
+    /// Part of `lost` that passed once more: without IPv4 identifications that count up, the packet that filled
+    /// the gap may have been the original, out of order. Unit: PSNs.
+    pub lost_or_reordered: u64,
     /// PSNs skipped here and never seen, although the sender did not retransmit them: they took another path,
     /// or the capture missed them; or the loss was not repaired by the end. Unit: PSNs.
     pub unfilled: u64,
@@ -171,6 +174,7 @@ impl Loss {
         Self {
             recovered: metrics.recovered,
             lost: metrics.lost,
+            lost_or_reordered: metrics.doubtful,
             unfilled: metrics.unfilled,
             retransmitted: metrics.retransmitted,
             mirrored: metrics.mirrored,
@@ -224,6 +228,10 @@ pub(crate) struct AtLink<'a> {
     pub(crate) direction: Option<Direction>,
     /// Lost upstream of this link.
     pub(crate) lost: u64,
+    /// Of these, packets that may have been reordered.
+    pub(crate) doubtful: u64,
+    /// Loss episodes downstream in flows whose packets all reached the next tap: they were reordered.
+    pub(crate) arrived: u64,
     /// Reordered, not lost.
     pub(crate) reordered: u64,
     /// Neither observed at this link nor retransmitted.
@@ -257,6 +265,7 @@ pub(crate) struct AtLink<'a> {
 pub(crate) fn by_link(facts: &Facts) -> Vec<AtLink<'_>> {
     let mut all: Vec<AtLink<'_>> = Vec::new();
     let whole = nothing_vanished(facts);
+    let all_arrive = all_arrive(facts);
     let ways: HashSet<(Address, Address)> = facts.flows.iter().map(|flow| (flow.src, flow.dst)).collect();
     for link in &facts.links {
         let mut sum = AtLink { link: &link.name, direction: link.direction, ..AtLink::default() };
@@ -266,6 +275,9 @@ pub(crate) fn by_link(facts: &Facts) -> Vec<AtLink<'_>> {
             any = true;
             let exact = whole.contains(&(flow.link.as_str(), flow.src, flow.dst, flow.dest_qp));
             sum.add(flow, exact, ways.contains(&(flow.dst, flow.src)));
+            if all_arrive.contains(&(flow.link.as_str(), flow.src, flow.dst, flow.dest_qp)) {
+                sum.arrived += flow.loss.map_or(0, |loss| loss.after_tap.episodes);
+            }
         }
         sum.other_tap = facts.taps.iter().any(|tap| tap.to.as_deref() == Some(link.name.as_str()));
         if any {
@@ -281,8 +293,20 @@ type AtTap<'a> = (&'a str, Address, Address, u32);
 /// Flows whose packets all passed both a tap and the tap upstream of it. PSNs alone may suggest a loss there: that is reordering, or
 /// a loss upstream of both.
 pub(crate) fn nothing_vanished(facts: &Facts) -> HashSet<AtTap<'_>> {
-    let whole = facts.taps.iter().filter(|tap| tap.packets_matched > 0 && tap.only_at == [0, 0]);
-    whole.filter_map(|tap| Some((tap.to.as_deref()?, tap.src, tap.dst, tap.dest_qp))).collect()
+    whole(facts, |tap| tap.to.as_deref())
+}
+
+/// Flows whose packets all passed both a tap and the tap downstream of it: NAKs for packets that passed the first are for
+/// reordering, or a loss downstream of both.
+pub(crate) fn all_arrive(facts: &Facts) -> HashSet<AtTap<'_>> {
+    whole(facts, |tap| tap.from.as_deref())
+}
+
+fn whole(facts: &Facts, end: fn(&TapFlow) -> Option<&str>) -> HashSet<AtTap<'_>> {
+    let whole = facts.taps.iter().filter(|tap| {
+        tap.packets_matched > 0 && tap.only_at == [0, 0] && tap.vanished_at_end.unwrap_or(0) == 0
+    });
+    whole.filter_map(|tap| Some((end(tap)?, tap.src, tap.dst, tap.dest_qp))).collect()
 }
 
 impl AtLink<'_> {
@@ -291,6 +315,7 @@ impl AtLink<'_> {
             match (loss, psn) {
                 (Some(loss), psn) => {
                     self.lost += if nothing_vanished { 0 } else { loss.lost };
+                    self.doubtful += if nothing_vanished { 0 } else { loss.lost_or_reordered };
                     self.rnr_resent += loss.rnr_resent;
                     self.reordered += loss.recovered;
                     self.unfilled += loss.unfilled;

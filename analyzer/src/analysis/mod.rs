@@ -5,6 +5,7 @@
 //! definition. What is not known is `None` and becomes null.
 
 mod build;
+mod changed;
 mod device;
 mod ecmp;
 mod ecn;
@@ -33,6 +34,7 @@ pub use crate::source::devices::lives::QpEvent;
 use crate::util::layout::{plain, tap_name};
 
 pub use build::compare_links as imbalance;
+pub use changed::{Field, FieldChange};
 pub use device::{
     Coverage, Device, DeviceQp, DeviceQpCounters, Pause, QpLives, WHOLE, worst as worst_coverage,
 };
@@ -48,7 +50,7 @@ pub use loss::{Episodes, Icrc, LastNaks, Loss, Unfollowed};
 pub use naks::{NakCauses, Requests};
 pub(crate) use paths::related;
 pub use paths::{CountedAgain, Overlap, Paths};
-pub use taps::{Between, DelayChange, DelayPoint, TapFlow};
+pub use taps::{Between, DelayChange, DelayPoint, LostLarge, TapFlow};
 pub use ways::Way;
 
 /// A link in words: its name without the suffix of a capture file, and its direction.

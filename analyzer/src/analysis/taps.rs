@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Serialize;
 
-use crate::analysis::Facts;
-use crate::analysis::Flow;
+use crate::analysis::{Facts, FieldChange, Flow, changed};
 use crate::metrics::taps::TapPair;
 use crate::sample::Address;
 use crate::sample::{Sample, address};
@@ -49,8 +48,42 @@ pub struct TapFlow {
     /// no room. With `packets_matched`, `only_at` and `copies_at` they make up `flows[].packets`. Unit:
     /// packets. Null: the flow was retired during the run.
     pub not_compared: [Option<u64>; 2],
+    /// Packets that `from` saw after the last packet that both saw, while other flows between the same hosts
+    /// still passed both links. Unit: packets. Null: the order is not known.
+    pub vanished_at_end: Option<u64>,
+    /// Largest payload among the packets that both links saw. Unit: bytes.
+    pub largest_matched: u32,
+    /// Of the packets in `vanished` and `vanished_at_end`: those with more payload than `largest_matched`. Null: there was
+    /// none, or the order is not known.
+    pub vanished_large: Option<LostLarge>,
+    /// Header fields that differ between the links in the same packets, most packets first. CE marks set on
+    /// the path are in `marked`.
+    pub changed: Vec<FieldChange>,
+    /// Packets whose headers were not compared: the flow had more than 32 different ones. Unit: packets.
+    pub changed_not_compared: u64,
+    /// Packets CE-marked between `from` and `to`. Unit: packets. Null: the order is not known.
+    pub marked: Option<u64>,
+    /// Smallest and largest number of routers between the links, by the time to live: it varies where packets
+    /// take several paths, or paths change. Unit: hops. Null: the order is not known.
+    pub router_hops: Option<[u8; 2]>,
     /// Change of the one-way delay from the first link to the second.
     pub delay_change_ns: DelayChange,
+}
+
+/// Packets larger than any that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LostLarge {
+    /// Packets. Unit: packets.
+    pub packets: u64,
+    /// Smallest payload of these. Unit: bytes.
+    pub smallest: u32,
+    /// Largest payload of these. Unit: bytes.
+    pub largest: u32,
+    /// Time of the first, by the clock of `from`. Unit: Unix ns.
+    pub first_ns: u64,
+    /// Time of the last. Unit: Unix ns.
+    pub last_ns: u64,
 }
 
 /// Change of the one-way delay, relative to the smallest delay at the start. The difference of the two clocks
@@ -90,7 +123,7 @@ pub(super) fn taps(sample: &Sample) -> Vec<TapFlow> {
 }
 
 fn build(sample: &Sample, pair: &TapPair, packets: &HashMap<FlowKey, u64>) -> TapFlow {
-    let TapPair { key, links, ordered, matched, only, only_ns, copies, delay } = pair;
+    let TapPair { key, links, ordered, matched, only, only_ns, copies, delay, gone: [gone, _], .. } = pair;
     let lost_ns = (*ordered && only[0] > 0).then_some(only_ns[0]);
     let at = |side: usize| packets.get(&FlowKey { link: links[side], ..*key });
     // A flow that was closed meanwhile begins again from 0.
@@ -120,12 +153,62 @@ fn build(sample: &Sample, pair: &TapPair, packets: &HashMap<FlowKey, u64>) -> Ta
         vanished_last_ns: lost_ns.map(|(_, last)| last),
         copies_at: *copies,
         not_compared,
+        vanished_at_end: ordered.then_some(gone.at_end),
+        largest_matched: pair.largest.into(),
+        vanished_large: (*ordered && gone.large > 0).then_some(LostLarge {
+            packets: gone.large,
+            smallest: gone.sizes.0.into(),
+            largest: gone.sizes.1.into(),
+            first_ns: gone.large_ns.0,
+            last_ns: gone.large_ns.1,
+        }),
+        changed: changed::changes(pair),
+        changed_not_compared: pair.not_passed,
+        marked: ordered.then(|| changed::marked(pair)),
+        router_hops: changed::routers(pair).filter(|_| *ordered),
         delay_change_ns: DelayChange {
             min: min.saturating_sub(first),
             max: max.saturating_sub(first),
             drift: points.last().map_or(0, |last| last.change_ns),
             points,
         },
+    }
+}
+
+/// Source, destination and destination queue pair.
+type Name = (Address, Address, u32);
+
+impl TapFlow {
+    /// A flow at two taps, the first nearer the sender, that no packet has passed.
+    #[cfg(test)]
+    pub(crate) fn empty((src, dst, dest_qp): Name, [from, to]: [&str; 2]) -> Self {
+        Self {
+            src,
+            dst,
+            dest_qp,
+            links: [from.into(), to.into()],
+            from: Some(from.into()),
+            to: Some(to.into()),
+            packets_matched: 0,
+            vanished: Some(0),
+            only_at: [0, 0],
+            vanished_first_ns: None,
+            vanished_last_ns: None,
+            copies_at: [0, 0],
+            not_compared: [Some(0), Some(0)],
+            vanished_at_end: Some(0),
+            largest_matched: 0,
+            vanished_large: None,
+            changed: Vec::new(),
+            changed_not_compared: 0,
+            marked: Some(0),
+            router_hops: None,
+            delay_change_ns: DelayChange { min: 0, max: 0, drift: 0, points: Vec::new() },
+        }
+    }
+
+    const fn name(&self) -> Name {
+        (self.src, self.dst, self.dest_qp)
     }
 }
 
@@ -142,7 +225,7 @@ pub struct Between<'a> {
     pub dst: Address,
     /// Packets that both saw.
     pub matched: u64,
-    /// Packets that did not arrive at the second.
+    /// Packets that did not arrive at the second: between packets that did, or retried in vain at the end.
     pub vanished: u64,
     /// Packets that the second did not see though they reached the receiver, which never asked for them again.
     pub missed: u64,
@@ -167,33 +250,36 @@ impl Between<'_> {
 }
 
 impl Facts {
+    /// Flows at two taps whose order is known, with no other tap of the flow between the two: the tap nearer the sender, the
+    /// other, and the flow.
+    pub(crate) fn sections(&self) -> impl Iterator<Item = (&str, &str, &TapFlow)> {
+        let mut next: HashMap<(&str, Name), HashSet<&str>> = HashMap::new();
+        for tap in &self.taps {
+            if let (Some(from), Some(to)) = (&tap.from, &tap.to) {
+                next.entry((from, tap.name())).or_default().insert(to);
+            }
+        }
+        let is_direct = move |tap: &TapFlow, from: &str, to: &str| {
+            let onward = |by: &&str| next.get(&(*by, tap.name())).is_some_and(|taps| taps.contains(to));
+            !next.get(&(from, tap.name())).is_some_and(|taps| taps.iter().any(onward))
+        };
+        let ordered =
+            self.taps.iter().filter_map(|tap| Some((tap.from.as_deref()?, tap.to.as_deref()?, tap)));
+        ordered.filter(move |(from, to, tap)| is_direct(tap, from, to))
+    }
+
     /// Packets lost between taps whose order is known, by taps and hosts. Of several taps in a row each section counts by
     /// itself: a packet lost in one does not reach the next.
     #[must_use]
     pub fn between_taps(&self) -> Vec<Between<'_>> {
-        type Name = (Address, Address, u32);
-        let name = |tap: &TapFlow| (tap.src, tap.dst, tap.dest_qp);
-        let mut next: HashMap<(&str, Name), HashSet<&str>> = HashMap::new();
-        for tap in &self.taps {
-            if let (Some(from), Some(to)) = (&tap.from, &tap.to) {
-                next.entry((from, name(tap))).or_default().insert(to);
-            }
-        }
-        let is_direct = |tap: &TapFlow, from: &str, to: &str| {
-            let onward = |by: &&str| next.get(&(*by, name(tap))).is_some_and(|taps| taps.contains(to));
-            !next.get(&(from, name(tap))).is_some_and(|taps| taps.iter().any(onward))
-        };
         let mut pairs: BTreeMap<(&str, &str, Address, Address), Between<'_>> = BTreeMap::new();
         let at: HashMap<(&str, Name), &Flow> = self
             .flows
             .iter()
             .map(|flow| ((flow.link.as_str(), (flow.src, flow.dst, flow.dest_qp)), flow))
             .collect();
-        for tap in &self.taps {
-            let (Some(from), Some(to), Some(vanished)) = (&tap.from, &tap.to, tap.vanished) else { continue };
-            if !is_direct(tap, from, to) {
-                continue;
-            }
+        for (from, to, tap) in self.sections() {
+            let Some(vanished) = tap.vanished else { continue };
             let (src, dst) = (tap.src, tap.dst);
             let new = Between {
                 from,
@@ -208,10 +294,13 @@ impl Facts {
             };
             let sum = pairs.entry((from, to, src, dst)).or_insert(new);
             sum.matched += tap.packets_matched;
+            let near = at.get(&(from, tap.name()));
+            let at_end = tap.vanished_at_end.filter(|_| near.is_some_and(|flow| flow.is_retried_in_vain()));
+            let vanished = vanished + at_end.unwrap_or(0);
             if vanished == 0 {
                 continue;
             }
-            let Some(flow) = at.get(&(to.as_str(), (src, dst, tap.dest_qp))) else { continue };
+            let Some(flow) = at.get(&(to, tap.name())) else { continue };
             let unfilled: u64 =
                 [flow.loss, flow.loss_responses].iter().flatten().map(|loss| loss.unfilled).sum();
             // Who sends nothing again does not tell by that what arrived.
@@ -224,6 +313,26 @@ impl Facts {
             }
             sum.flows.push(flow);
         }
+        for ((from, to, src, dst), sum) in &mut pairs {
+            for flow in self.absent(from, to, (*src, *dst)) {
+                sum.vanished += flow.packets;
+                let (begin, end) = sum.seen_ns.unwrap_or((flow.first_ns, flow.last_ns));
+                sum.seen_ns = Some((begin.min(flow.first_ns), end.max(flow.last_ns)));
+                sum.flows.push(flow);
+            }
+        }
         pairs.into_values().collect()
+    }
+
+    /// Flows between two hosts of which the first tap sees requests that are retried in vain, and the second nothing.
+    pub(crate) fn absent(&self, from: &str, to: &str, (src, dst): (Address, Address)) -> Vec<&Flow> {
+        let at = |link: &str| {
+            let on = self.flows.iter().filter(move |flow| flow.link == link);
+            on.filter(|flow| (flow.src, flow.dst) == (src, dst)).collect::<Vec<&Flow>>()
+        };
+        let arrived: HashSet<u32> = at(to).iter().map(|flow| flow.dest_qp).collect();
+        let mut near = at(from);
+        near.retain(|flow| flow.is_retried_in_vain() && !arrived.contains(&flow.dest_qp));
+        near
     }
 }

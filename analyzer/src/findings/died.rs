@@ -5,7 +5,7 @@ use rocescope_common::wire::bth::MASK24;
 use super::title::{more, pair, title};
 use super::{Commands, Impact, Place, ends, once};
 use super::{Entry, Family, Input, Need, Raise, Unit, label};
-use crate::analysis::Flow;
+use crate::analysis::{Flow, Psn};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::Loss;
 use crate::util::units;
@@ -31,6 +31,7 @@ const DIED: Entry = Entry {
     rank: 165,
     needs: &[Need::Loss],
     causes: &[
+        "path.mtu_black_hole",
         "nak.remote_access_error",
         "nak.remote_operational_error",
         "nak.invalid_request",
@@ -84,16 +85,25 @@ struct Dead<'a> {
 /// How far before the first PSN seen an answer may be.
 const BACK: u32 = 16_384;
 
-/// The latest PSN that the peer answered, of those that the flow sent.
-fn acked(input: &Input<'_>, loss: &Loss, flow: &Flow) -> Option<u32> {
+/// Whether a PSN of a sequence is another one or behind it.
+pub(super) fn is_at_or_after(psn: u32, other: u32, of: &Psn) -> bool {
+    let before = of.first.wrapping_sub(BACK);
+    psn.wrapping_sub(before) & MASK24 >= other.wrapping_sub(before) & MASK24
+}
+
+/// The latest PSN that the peer acknowledged, of those that the flow sent: the one before that of a NAK.
+pub(super) fn acked(input: &Input<'_>, loss: &Loss, flow: &Flow) -> Option<u32> {
     let psn = flow.psn?;
     let before = psn.first.wrapping_sub(BACK);
     let place = |psn: u32| psn.wrapping_sub(before) & MASK24;
     let back = |other: &&Flow| {
         (other.src, other.dst) == (flow.dst, flow.src) && flow.peer_qp.is_none_or(|qp| other.dest_qp == qp)
     };
-    let answers =
-        input.facts.flows.iter().filter(back).filter_map(|other| loss.dialogue(other.slot).answer_psn);
+    let acked = |other: &Flow| {
+        let dialogue = loss.dialogue(other.slot);
+        Some(dialogue.answer_psn?.wrapping_sub(u32::from(dialogue.refused)) & MASK24)
+    };
+    let answers = input.facts.flows.iter().filter(back).filter_map(acked);
     answers.filter(|answer| place(*answer) < place(psn.expected)).max_by_key(|answer| place(*answer))
 }
 

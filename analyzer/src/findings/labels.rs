@@ -141,10 +141,16 @@ mod tests {
 
     /// The names that `.evidence("…"` has in the sources.
     fn used() -> Vec<(String, String)> {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/findings");
+        let mut folders = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/findings")];
+        let mut files = Vec::new();
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() { &mut folders } else { &mut files }.push(path);
+            }
+        }
         let mut used = Vec::new();
-        for file in std::fs::read_dir(folder).unwrap() {
-            let path = file.unwrap().path();
+        for path in files {
             let text = std::fs::read_to_string(&path).unwrap();
             let name = path.file_stem().unwrap().to_string_lossy().into_owned();
             let code = text.split("#[cfg(test)]").next().unwrap_or_default();

@@ -4,16 +4,16 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 
-use super::loss_taps::Ends;
+use super::loss_taps::{self, Ends};
 use super::not_evaluated::{flows_not_evaluated, is_not_evaluated};
 use super::once::{Name, name};
 use super::span::{Cost, Judged, Span, Wait, impact, latest, run, spans};
 use super::title::{self, more, pair, short};
 use super::tool::own;
-use super::{Commands, Episode, Place, ends};
+use super::{Commands, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Raise, Unit, label};
 use crate::analysis::Facts;
-use crate::analysis::{Between, Episodes, Flow, Loss};
+use crate::analysis::{Episodes, Flow, Loss};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
 use crate::sample::Address;
@@ -76,6 +76,8 @@ const BEFORE: Entry = Entry {
     id: "loss.before_tap",
     rank: 220,
     causes: &[
+        "path.mtu_black_hole",
+        "path.rewritten",
         "config.lossless",
         "device.discards",
         "device.link_errors",
@@ -86,7 +88,7 @@ const BEFORE: Entry = Entry {
     measure: Some(Measure::ratio("loss_ratio")),
     title: "Loss upstream of this tap",
     meaning: "Packets are lost between the sender and this tap. Each loss makes a go-back-N sender retransmit all that is in flight.",
-    computed: "Per link and host pair: PSNs skipped here and retransmitted later, as a share of the packets that should have passed (flows[].loss.lost). Reordered PSNs do not count, nor PSNs that are never retransmitted: these reached the receiver. Info where the receiver's ACKs are captured and neither a NAK nor a timeout asked for a retransmission: without IPv4 identifications that count up, reordering and loss cannot be distinguished then. \
+    computed: "Per link and host pair: PSNs skipped here and retransmitted later, as a share of the packets that should have passed (flows[].loss.lost). Reordered PSNs do not count, nor PSNs that are never retransmitted: these reached the receiver. Info where most of these PSNs passed twice (flows[].loss.lost_or_reordered), or the receiver's ACKs are captured and neither a NAK nor a timeout asked for a retransmission: without IPv4 identifications that count up, reordering and loss cannot be distinguished then. \
                Raised when all that passes the tap (live: all interfaces; each queue pair once) shows `loss.episodes` loss episodes and the share `loss.ratio`, or one host pair does; it names every host pair with `loss.pair_episodes` and that share; critical from `loss.critical_ratio`. For UC, which retransmits nothing, skipped PSNs count as lost, and the finding is info. \
                With two taps on the path, only the one nearer the sender is evaluated. Queue pairs that could not be followed (live) are left out: `flows_unjudged`. The title says \"at least\" where the sender also had timeouts: packets lost at the end of what was in flight leave no gap and are not counted. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
     advice: concat!(upstream!(), " ", lossless!()),
@@ -96,7 +98,14 @@ const BEFORE: Entry = Entry {
 const AFTER: Entry = Entry {
     id: "loss.after_tap",
     rank: 230,
-    causes: &["icrc.errors", "config.lossless", "device.discards", "pfc.on_wrong_priority"],
+    causes: &[
+        "path.mtu_black_hole",
+        "path.rewritten",
+        "icrc.errors",
+        "config.lossless",
+        "device.discards",
+        "pfc.on_wrong_priority",
+    ],
     needs: &[Need::Loss, Need::Sequences],
     measure: Some(Measure::ratio("loss_ratio")),
     title: "Loss downstream of this tap",
@@ -108,9 +117,10 @@ const AFTER: Entry = Entry {
     caveat: "An episode may be several lost packets: how many is not visible here. Reordering downstream looks the same; with adaptive routing, receivers need out-of-order placement (NCCL_IB_ADAPTIVE_ROUTING).",
     ..Entry::EMPTY
 };
-const BETWEEN: Entry = Entry {
+pub(super) const BETWEEN: Entry = Entry {
     id: "loss.between_taps",
     rank: 210,
+    causes: &["path.mtu_black_hole", "path.rewritten"],
     needs: &[Need::Taps],
     measure: Some(Measure::ratio("loss_ratio")),
     title: "Loss between two taps",
@@ -203,6 +213,8 @@ struct Pair<'a> {
     largest: u64,
     timeouts: u64,
     reordered: u64,
+    /// Lost PSNs that passed twice, in the whole run, and all of them.
+    doubtful: (u64, u64),
     reliable: bool,
 }
 
@@ -220,6 +232,8 @@ impl<'a> Pair<'a> {
             let episodes = side.of(loss);
             self.longest_ns = self.longest_ns.max(episodes.longest_ns.unwrap_or(0));
             self.largest = self.largest.max(episodes.largest.unwrap_or(0));
+            self.doubtful.0 += loss.lost_or_reordered;
+            self.doubtful.1 += loss.lost;
             timeouts += loss.timeouts;
             reordered += loss.recovered;
         }
@@ -246,6 +260,10 @@ impl Tap {
         for flow in flows {
             let sum = Sum::of(facts, flow, side, span);
             let (most, _) = most.entry(name(flow)).or_insert((Sum::default(), !flow.is_uc()));
+            if is_partial(flow) {
+                most.add(sum);
+                continue;
+            }
             most.packets = most.packets.max(sum.packets);
             most.lost = most.lost.max(sum.lost);
             most.episodes = most.episodes.max(sum.episodes);
@@ -258,10 +276,19 @@ impl Tap {
     }
 }
 
+/// Whether its link shows a part of its packets only: they are sprayed over parallel links, which are one place.
+fn is_partial(flow: &Flow) -> bool {
+    flow.loss.is_some_and(|loss| loss.unfilled * 4 >= flow.packets)
+}
+
 /// The tap that a link is part of. The interfaces of a live run are one place; links of a file are named after it, and
 /// the interface follows a colon.
 fn tap_of(flow: &Flow) -> &str {
-    if flow.direction.is_some() { "" } else { flow.link.split(':').next().unwrap_or_default() }
+    if flow.direction.is_some() || is_partial(flow) {
+        ""
+    } else {
+        flow.link.split(':').next().unwrap_or_default()
+    }
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -275,7 +302,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             let _ = write!(finding.advice, " {BOTH_SIDES}");
         }
     }
-    between(input, found);
+    loss_taps::between(input, found);
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -392,7 +419,9 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
     // Where at least as many packets come out of order, each NAK may be for one of them. Where nothing asked for a retransmission, there
     // is no reason for one: the packets that filled the gaps may be late originals.
     let unasked = side == Side::Before && worst.reliable && nobody_asked(input, (*src, *dst));
-    let reordering = unasked || side == Side::After && worst.reordered >= worst.sum.episodes;
+    // The same where most of what seems lost passed twice: a loss passes once.
+    let twice = side == Side::Before && worst.doubtful.0 > 0 && worst.doubtful.0 * 2 >= worst.doubtful.1;
+    let reordering = unasked || twice || side == Side::After && worst.reordered >= worst.sum.episodes;
     let mut all = Sum::default();
     for (_, pair) in bad {
         all.add(pair.sum);
@@ -450,6 +479,15 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
     }
     if unasked {
         raise = raise.caveat("No NAK and no timeout asked for these packets: they may be reordered originals, which their constant IPv4 identification does not tell from retransmissions.");
+    }
+    if twice {
+        raise = raise.caveat(format!(
+            "{} of these PSNs passed twice after their gap: the original arrived late, and a retransmission that a NAK asked for with it. Nothing of them is lost; constant IPv4 identifications do not tell which is which.",
+            units::count(worst.doubtful.0)
+        ));
+    }
+    if reordering {
+        raise = raise.step("If the fabric sprays packets or uses adaptive routing, enable out-of-order placement on the receivers (NCCL_IB_ADAPTIVE_ROUTING=1, and the NIC's adaptive retransmission settings).", None);
     }
     steps(capture_caveat(input, raise), input, side, link, first).into(found);
 }
@@ -514,11 +552,11 @@ fn steps(raise: Raise, input: &Input<'_>, side: Side, link: &str, flow: &Flow) -
 }
 
 /// ` (may be capture loss)` where packets were dropped before rocescope saw them.
-fn own_loss(input: &Input<'_>) -> String {
+pub(super) fn own_loss(input: &Input<'_>) -> String {
     if own(&input.facts.totals.lost) > 0 { " (may be capture loss)".to_owned() } else { String::new() }
 }
 
-fn capture_caveat(input: &Input<'_>, raise: Raise) -> Raise {
+pub(super) fn capture_caveat(input: &Input<'_>, raise: Raise) -> Raise {
     match own(&input.facts.totals.lost) {
         0 => raise,
         n => raise.caveat(format!(
@@ -538,62 +576,4 @@ fn in_turn<'a>(bad: &[Bad<'a>]) -> impl Iterator<Item = &'a Flow> + use<'a> {
     }
     flows.sort_by_key(|(turn, lost, _)| (*turn, Reverse(*lost)));
     flows.into_iter().map(|(.., flow)| flow)
-}
-
-fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let limits = &input.limits.loss;
-    let mut bad = input.facts.between_taps();
-    bad.retain(|one| {
-        one.vanished >= limits.vanished && (limits.ratio..limits.other_way).contains(&one.ratio())
-    });
-    bad.sort_by(|a, b| b.ratio().total_cmp(&a.ratio()));
-    for one in bad {
-        let Between { from, to, src, dst, vanished, .. } = &one;
-        let diagnosis = format!(
-            "Loss between {} and {}: {} of {} ({})",
-            short(from),
-            short(to),
-            units::count(*vanished),
-            plural(one.packets(), "packet"),
-            units::ratio(Some(one.ratio()))
-        );
-        let critical = one.ratio() >= limits.critical_ratio;
-        let severity = if critical { Severity::Critical } else { Severity::Warning };
-        let (requester, responder) = ends::of_lost(input, one.flows.iter().copied());
-        let whole = run(one.flows.iter().copied());
-        let episode = |(first_ns, last_ns)| Episode { first_ns, last_ns, peak: Some(one.ratio()) };
-        let episodes = one.seen_ns.map(episode).into_iter().collect();
-        let place = one.flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default();
-        let cost = Cost {
-            ratio: Some(one.ratio()),
-            signal: Signal::Retransmitted,
-            lost: *vanished,
-            waits: &[Wait::RecoveryUpstream],
-        };
-        let raise =
-            Raise::new(&BETWEEN, severity, title::title(diagnosis, [pair(src, dst), own_loss(input)]))
-                .evidence("loss_ratio", one.ratio())
-                .evidence("vanished", *vanished)
-                .evidence("packets", one.packets())
-                .evidence("tool_lost", own(&input.facts.totals.lost))
-                .flows(one.flows.iter().copied())
-                .place(place.hop(format!("{from} → {to}")))
-                .ends(requester, responder)
-                .impact(impact(&whole, one.flows.iter().copied(), &cost))
-                .owns(&["retry.timeouts"])
-                .episodes(episodes)
-                .step(
-                    format!(
-                        "Check the drop, discard and FEC counters of each port between {} and {}.",
-                        short(from),
-                        short(to)
-                    ),
-                    None,
-                )
-                .step(
-                    "Check that PFC is enabled for RoCE's priority on both sides of each of these links.",
-                    None,
-                );
-        capture_caveat(input, raise).into(found);
-    }
 }

@@ -2,9 +2,16 @@
 
 use std::collections::HashSet;
 
-use super::loss::Side;
+use super::loss::{BETWEEN, Side, capture_caveat, own_loss};
 use super::once::{Name, name};
-use crate::analysis::{Facts, Flow};
+use super::span::{Cost, Wait, impact, run};
+use super::title::{self, pair, short};
+use super::tool::own;
+use super::{Episode, Input, Place, Raise, ends};
+use crate::analysis::{Between, Facts, Flow};
+use crate::findings::{Finding, Severity};
+use crate::metrics::loss::spells::Signal;
+use crate::util::units::{self, plural};
 
 /// Flows with another tap upstream or downstream: what is lost between the two is counted there.
 pub(super) struct Ends<'a> {
@@ -39,5 +46,64 @@ impl<'a> Ends<'a> {
             Side::Before => self.behind.contains(&key),
             Side::After => self.ahead.contains(&key),
         }
+    }
+}
+
+/// Raises loss between taps.
+pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let limits = &input.limits.loss;
+    let mut bad = input.facts.between_taps();
+    bad.retain(|one| {
+        one.vanished >= limits.vanished && (limits.ratio..limits.other_way).contains(&one.ratio())
+    });
+    bad.sort_by(|a, b| b.ratio().total_cmp(&a.ratio()));
+    for one in bad {
+        let Between { from, to, src, dst, vanished, .. } = &one;
+        let diagnosis = format!(
+            "Loss between {} and {}: {} of {} ({})",
+            short(from),
+            short(to),
+            units::count(*vanished),
+            plural(one.packets(), "packet"),
+            units::ratio(Some(one.ratio()))
+        );
+        let critical = one.ratio() >= limits.critical_ratio;
+        let severity = if critical { Severity::Critical } else { Severity::Warning };
+        let (requester, responder) = ends::of_lost(input, one.flows.iter().copied());
+        let whole = run(one.flows.iter().copied());
+        let episode = |(first_ns, last_ns)| Episode { first_ns, last_ns, peak: Some(one.ratio()) };
+        let episodes = one.seen_ns.map(episode).into_iter().collect();
+        let place = one.flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default();
+        let cost = Cost {
+            ratio: Some(one.ratio()),
+            signal: Signal::Retransmitted,
+            lost: *vanished,
+            waits: &[Wait::RecoveryUpstream],
+        };
+        let raise =
+            Raise::new(&BETWEEN, severity, title::title(diagnosis, [pair(src, dst), own_loss(input)]))
+                .evidence("loss_ratio", one.ratio())
+                .evidence("vanished", *vanished)
+                .evidence("packets", one.packets())
+                .evidence("tool_lost", own(&input.facts.totals.lost))
+                .flows(one.flows.iter().copied())
+                .place(place.hop(format!("{from} → {to}")))
+                .ends(requester, responder)
+                .impact(impact(&whole, one.flows.iter().copied(), &cost))
+                .owns(&["retry.timeouts"])
+                .episodes(episodes)
+                .step(
+                    format!(
+                        "Check the drop, discard and FEC counters of each port between {} and {}.",
+                        short(from),
+                        short(to)
+                    ),
+                    None,
+                )
+                .step(
+                    "Check that PFC is enabled for RoCE's priority on both sides of each of these links.",
+                    None,
+                );
+        capture_caveat(input, raise).into(found);
     }
 }

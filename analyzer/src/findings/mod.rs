@@ -48,6 +48,7 @@ mod not_evaluated;
 mod once;
 pub mod order;
 mod parallel;
+mod path;
 mod peer;
 mod pfc;
 mod psn;
@@ -113,6 +114,7 @@ families! {
     loss [loss: loss::Limits],
     nak [nak: nak::Limits],
     parallel [parallel: parallel::Limits],
+    path [path: path::Limits],
     peer [peer: peer::Limits],
     pfc [pfc: pfc::Limits],
     psn [],

@@ -1,6 +1,6 @@
 //! Causes and effects: ids of findings that name the same hosts at the same time, where the one can cause the other.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use super::catalog::entry;
 use super::{Episode, Finding, Severity};
@@ -28,9 +28,14 @@ pub(super) fn relate(found: &mut [Finding]) {
         add(&mut found[effect].causes, cause_id);
         add(&mut found[cause].effects, effect_id);
     }
-    for (owner, effect) in owned {
+    let owner_of: HashMap<usize, usize> = owned.iter().map(|(owner, effect)| (*effect, *owner)).collect();
+    for (mut owner, effect) in owned {
         // An effect of what another finding accounts for counts with that one.
-        let id = found[owner].owner.unwrap_or(found[owner].id);
+        for _ in 0..found.len() {
+            let Some(above) = owner_of.get(&owner) else { break };
+            owner = *above;
+        }
+        let id = found[owner].id;
         found[effect].owner = Some(id);
         let severity = found[effect].severity;
         for one in found.iter_mut().filter(|one| one.id == id) {
@@ -131,6 +136,23 @@ mod tests {
         assert_eq!(owner(&[1, 3]), (Some("burst.incast"), Severity::Critical, both));
         assert_eq!(owner(&[1, 4]), (None, Severity::Warning, vec!["ecn.congestion"]));
         assert_eq!(owner(&[]).0, None, "of unknown hosts");
+    }
+
+    #[test]
+    fn the_owner_of_an_owner_accounts_for_both() {
+        let finding = |id, owns| Finding {
+            named: [(Address::from([10, 0, 0, 1]), Address::from([10, 0, 0, 2]), 17)].into_iter().collect(),
+            owns,
+            ..Finding::new(id, Severity::Warning, String::new())
+        };
+        let mut found = vec![
+            finding("qp.died", &["retry.timeouts"]),
+            finding("path.mtu_black_hole", &["qp.died", "retry.timeouts"]),
+            finding("retry.timeouts", &[]),
+        ];
+        relate(&mut found);
+        let owners: Vec<_> = found.iter().map(|one| one.owner).collect();
+        assert_eq!(owners, [Some("path.mtu_black_hole"), None, Some("path.mtu_black_hole")]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Settings visible on the wire: MTU, DSCP, RoCE version, and other traffic on the link.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rocescope_common::wire::SkipReason;
 
@@ -9,6 +9,7 @@ use super::title::{short, title};
 use super::{Better, Commands, Entry, Family, Input, Measure, Place, Raise, Unit, classes, ends};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
+use crate::sample::Address;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -38,6 +39,7 @@ const MTU_SMALL: Entry = Entry {
 pub(super) const DSCP_MIXED: Entry = Entry {
     id: "qos.dscp_mixed",
     rank: 410,
+    causes: &["path.rewritten"],
     lasting: true,
     title: "Mixed DSCPs between the same hosts",
     meaning: "Packets of one job with different DSCPs use different queues in every switch: some in the lossless class with ECN, others perhaps not, and they are \
@@ -53,6 +55,7 @@ pub(super) const DSCP_MIXED: Entry = Entry {
 pub(super) const DSCP_UNSET: Entry = Entry {
     id: "qos.dscp_unset",
     rank: 420,
+    causes: &["path.rewritten"],
     lasting: true,
     measure: Some(Measure::ratio("share")),
     title: "DSCP not set (0)",
@@ -176,7 +179,9 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
     let mut beside: Vec<&Flow> = Vec::new();
     let mut jumbo: Vec<&Flow> = Vec::new();
     let mut alone: Vec<&Flow> = Vec::new();
-    for flow in &input.facts.flows {
+    let works = all_that_works(found);
+    let small = |flow: &&Flow| !works.contains(&(flow.src, flow.dst));
+    for flow in input.facts.flows.iter().filter(small) {
         let (Some(mtu), Some(&most)) = (flow.path_mtu, largest.get(flow.link.as_str())) else { continue };
         if most >= mtu.saturating_mul(2) {
             beside.push(flow);
@@ -227,6 +232,12 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
 /// A range in words, or the number where both are one.
 fn from_to(low: u32, high: u32) -> String {
     if low < high { format!("{low} to {high}") } else { low.to_string() }
+}
+
+/// Hosts between which large packets are lost: a small path MTU is what works there.
+fn all_that_works(found: &[Finding]) -> BTreeSet<(Address, Address)> {
+    let holes = found.iter().filter(|one| one.id == "path.mtu_black_hole");
+    holes.flat_map(|hole| hole.named.iter().map(|(src, dst, _)| (*src, *dst))).collect()
 }
 
 /// The largest path MTU of InfiniBand that fits into the MTU of an interface, with the headers for which RDMA drivers leave room:

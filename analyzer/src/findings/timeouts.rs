@@ -2,6 +2,8 @@
 
 use std::cmp::Reverse;
 
+use super::loss::Side;
+use super::loss_taps::Ends;
 use super::not_evaluated::flows_not_evaluated;
 use super::once::once;
 use super::span::{Cost, Judged, Span, Wait, impact, latest, run, timed};
@@ -34,6 +36,7 @@ const TIMEOUTS: Entry = Entry {
     rank: 275,
     needs: &[Need::Loss, Need::Sequences],
     causes: &[
+        "path.mtu_black_hole",
         "loss.between_taps",
         "loss.before_tap",
         "peer.silent",
@@ -45,7 +48,7 @@ const TIMEOUTS: Entry = Entry {
     title: "Transport timeouts",
     meaning: "Requests, their last packets or the ACKs are lost, or a path is dead for a while, and no NAK says so: the sender waits for its transport timer in silence and then \
               retransmits. A timer is thousands of times longer than the recovery after a NAK, so that a few timeouts cost a job more than many lost packets.",
-    computed: "From flows[].loss.timeouts (go-back-N after a pause of at least 1 ms that no NAK ended, in flows whose reverse direction is captured) and the silence before each (timeout_wait_ns). \
+    computed: "From flows[].loss.timeouts (go-back-N after a pause of at least 1 ms that no NAK ended, in flows whose reverse direction is captured; of several taps, at the one nearest the sender) and the silence before each (timeout_wait_ns). \
                A warning from retry.timeouts timeouts on, or from retry.timeout_wait_ms of silence in all. Where packets that a loss finding names were repaired that way, or the peer does not answer \
                at all, the timeouts belong to that finding (`owner`). ACKs are what was lost where an ACK shows, for most timeouts, that the packets had arrived: it passed before the retransmission, or answers its first packets with \
                a PSN beyond them. Figures are those of the latest episode (10 s without a timeout end one).",
@@ -70,7 +73,10 @@ fn total(flow: &Flow, of: fn(&Loss) -> u64) -> u64 {
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.retry;
     let timeouts = |flow: &Flow| total(flow, |loss| loss.timeouts);
-    let all: Vec<&Flow> = once(&input.facts.flows, timeouts).into_iter().map(|(flow, _)| flow).collect();
+    // Of several taps, the one nearest the sender: further on, what is lost or reordered before a tap looks like a pause.
+    let ends = Ends::of(input.facts);
+    let nearest = input.facts.flows.iter().filter(|flow| !ends.covers(Side::Before, flow));
+    let all: Vec<&Flow> = once(nearest, timeouts).into_iter().map(|(flow, _)| flow).collect();
     let spans = timed(&all, Signal::Timeout, timeouts);
     let judge = |span: &Span| {
         let mut flows: Vec<TimedOut<'_>> = all

@@ -65,7 +65,7 @@ impl Collector {
         let op = Op::of(packet.opcode);
         if op.has(Op::RELIABLE) {
             let restart = packet.outcome.events & Event::RESTART != 0;
-            let class = class_of(op, packet.ack_req);
+            let class = class_of(op, packet.ack_req());
             if class != CLASS_NONE || restart {
                 self.request(packet, class, reverse);
             }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rocescope_common::account::{Event, FlowKey, FlowStats, Outcome};
 use rocescope_common::wire::Frame;
+use rocescope_common::wire::frame::PCP_NONE;
 use rocescope_common::wire::opcode::Op;
 
 /// A counted RoCE packet, with the fields that collectors need of every packet. It borrows nothing, so that another thread
@@ -45,10 +46,26 @@ pub struct Packet {
     pub opcode: u8,
     /// IPv4 ToS or IPv6 traffic class.
     pub tos: u8,
-    /// RoCE version, 1 or 2.
-    pub roce_version: u8,
+    /// Time to live, or hop limit.
+    pub hops: u8,
+    /// Bits of [`Flag`], with the priority code point in [`Flag::PRIORITY`].
+    flags: u8,
+}
+
+/// Bits of a packet that need no byte each.
+struct Flag;
+
+impl Flag {
     /// The BTH's AckReq bit.
-    pub ack_req: bool,
+    const ACK_REQ: u8 = 0x80;
+    /// RoCEv2.
+    const V2: u8 = 0x40;
+    /// It has ECN bits: RoCEv2, and InfiniBand with its FECN.
+    const ECN: u8 = 0x10;
+    /// Its outermost VLAN tag is known.
+    const TAGGED: u8 = 0x20;
+    /// The priority code point of the outermost VLAN tag.
+    const PRIORITY: u8 = 0x07;
 }
 
 const _: () = assert!(size_of::<Packet>() == 64, "a packet is one cache line");
@@ -72,8 +89,8 @@ impl Packet {
         src_port: 0,
         opcode: 0,
         tos: 0,
-        roce_version: 0,
-        ack_req: false,
+        hops: 0,
+        flags: 0,
     };
 
     /// A counted packet: its headers and captured bytes, its time and link, the slot and the counters of its
@@ -107,9 +124,37 @@ impl Packet {
             src_port: frame.src_port,
             opcode: frame.opcode,
             tos: frame.tos,
-            roce_version: frame.roce_version,
-            ack_req: frame.ack_req,
+            hops: hops(frame, data),
+            flags: flags(frame),
         }
+    }
+
+    /// The BTH's AckReq bit.
+    #[inline]
+    #[must_use]
+    pub const fn ack_req(&self) -> bool {
+        self.flags & Flag::ACK_REQ != 0
+    }
+
+    /// Whether it is RoCEv2, and not RoCEv1.
+    #[inline]
+    #[must_use]
+    pub const fn is_v2(&self) -> bool {
+        self.flags & Flag::V2 != 0
+    }
+
+    /// Whether it has ECN bits.
+    #[inline]
+    #[must_use]
+    pub const fn has_ecn(&self) -> bool {
+        self.flags & Flag::ECN != 0
+    }
+
+    /// Priority code point of the outermost VLAN tag; `None` when it is untagged, or the tag is not known.
+    #[inline]
+    #[must_use]
+    pub fn priority(&self) -> Option<u8> {
+        (self.flags & Flag::TAGGED != 0).then_some(self.flags & Flag::PRIORITY)
     }
 
     /// Whether collectors need its [`Aside`].
@@ -141,18 +186,28 @@ impl Aside {
     pub fn of((frame, data): (&Frame, &[u8]), link: u16, tap: Arc<str>, interface: u32) -> Self {
         Self { frame: *frame, key: FlowKey::of(frame, link), data: data.to_vec(), tap, interface }
     }
+}
 
-    /// Time to live, or hop limit; 0 where the packet is cut before it, or has none.
-    #[must_use]
-    pub fn hops(&self) -> u8 {
-        let field = match self.frame.family {
-            4 => 8,
-            6 => 7,
-            // A LRH has none.
-            _ => return 0,
-        };
-        self.data.get(self.frame.ip_offset as usize + field).copied().unwrap_or(0)
-    }
+#[inline]
+fn flags(frame: &Frame) -> u8 {
+    let bit = |set: bool, bit: u8| if set { bit } else { 0 };
+    let tagged = frame.pcp != PCP_NONE;
+    bit(frame.ack_req, Flag::ACK_REQ)
+        | bit(frame.roce_version == 2, Flag::V2)
+        | bit(frame.roce_version != 1, Flag::ECN)
+        | bit(tagged, Flag::TAGGED | frame.pcp & Flag::PRIORITY)
+}
+
+/// Time to live, or hop limit; 0 where it is cut off, or there is none.
+#[inline]
+fn hops(frame: &Frame, data: &[u8]) -> u8 {
+    let field = match frame.family {
+        4 => 8,
+        6 => 7,
+        // A LRH has none.
+        _ => return 0,
+    };
+    data.get(frame.ip_offset as usize + field).copied().unwrap_or(0)
 }
 
 /// The IPv4 identification; 0 without one.

@@ -21,12 +21,26 @@ pub(super) struct P {
     /// AETH syndrome, of responses.
     pub(super) syndrome: u32,
     pub(super) hops: u8,
+    pub(super) tos: u8,
+    pub(super) payload: u32,
     pub(super) time_ns: u64,
 }
 
 /// A WRITE MIDDLE from host 1 to queue pair 17 of host 2.
-pub(super) const DATA: P =
-    P { link: 0, src: 1, dst: 2, qp: 17, opcode: 7, psn: 0, id: 0, syndrome: 0, hops: 64, time_ns: 0 };
+pub(super) const DATA: P = P {
+    link: 0,
+    src: 1,
+    dst: 2,
+    qp: 17,
+    opcode: 7,
+    psn: 0,
+    id: 0,
+    syndrome: 0,
+    hops: 64,
+    tos: 0,
+    payload: 1024,
+    time_ns: 0,
+};
 /// An answer to it.
 pub(super) const ANSWER: P = P { src: 2, dst: 1, qp: 18, opcode: 0x11, syndrome: 0x1F, ..DATA };
 
@@ -50,7 +64,8 @@ impl Wire {
         let word = |host: u8| [0, 0, 0, u32::from_ne_bytes([10, 0, 0, host])];
         let mut frame = Frame { family: 4, roce_version: 2, wire_len: 1082, ..Frame::EMPTY };
         (frame.src, frame.dst, frame.dest_qp) = (word(p.src), word(p.dst), p.qp);
-        (frame.opcode, frame.psn, frame.payload) = (p.opcode, p.psn & 0xFF_FFFF, 1024);
+        (frame.opcode, frame.psn, frame.payload) = (p.opcode, p.psn & 0xFF_FFFF, p.payload);
+        frame.tos = p.tos;
         frame.ack_req = p.opcode < 0x0D;
         frame.aeth = p.syndrome << 24;
         frame.dma_len = self.dma_len;

@@ -57,7 +57,6 @@ mod tests {
     use super::*;
     use crate::analysis::fixtures::{key, link, sample as of, stats};
     use crate::metrics::loss::FlowLoss;
-    use crate::metrics::taps::Series;
 
     /// A queue pair at three taps, lost and unfilled at each by its PSNs, and what pairs of taps saw.
     fn sample(by_psn: [(u64, u64); 3], pairs: &[([u16; 2], bool, u64, [u64; 2])]) -> Sample {
@@ -71,14 +70,10 @@ mod tests {
         }
         sample.metrics.loss = Some(loss);
         let pair = |&(links, ordered, matched, only): &([u16; 2], bool, u64, [u64; 2])| TapPair {
-            key: key(links[0]),
-            links,
             ordered,
             matched,
             only,
-            only_ns: [(0, 0); 2],
-            copies: [0; 2],
-            delay: Series::new(0, 0),
+            ..TapPair::empty(key(links[0]), links)
         };
         sample.metrics.taps = Some(pairs.iter().map(pair).collect());
         sample

@@ -77,7 +77,7 @@ const ABOUT: [About; 20] = [
     ),
     (
         Problem::Settings,
-        &["config.", "qos.", "mtu.", "rocev1."],
+        &["config.", "qos.", "mtu.", "rocev1.", "path.rewritten"],
         "CONF",
         "SETTINGS",
         "settings of host, NIC, switch or traffic class",
@@ -94,7 +94,7 @@ const ABOUT: [About; 20] = [
     ),
     (
         Problem::Loss,
-        &["loss.", "nak.psn"],
+        &["loss.", "nak.psn", "path.mtu"],
         "LOSS",
         "LOSS",
         "packets lost, or requested again by sequence-error NAKs",

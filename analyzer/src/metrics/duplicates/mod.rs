@@ -94,7 +94,7 @@ impl Copies {
         self.packets += 1;
         self.bytes += u64::from(packet.wire_len);
         self.payload_bytes += if packet.payload == UNKNOWN { 0 } else { u64::from(packet.payload) };
-        if packet.roce_version == 2 {
+        if packet.has_ecn() {
             let ecn = packet.tos & ECT_MASK;
             let gone = usize::from(if ecn == CE { first_ecn } else { ecn });
             let control = op.any(Op::CNP | Op::ACKNOWLEDGE);
@@ -429,7 +429,7 @@ impl Filter {
 
 /// Whether it is a data packet marked CE.
 fn own_mark(packet: &Packet, op: Op) -> bool {
-    packet.roce_version == 2 && packet.tos & ECT_MASK == CE && !op.any(Op::ACKNOWLEDGE | Op::CNP)
+    packet.has_ecn() && packet.tos & ECT_MASK == CE && !op.any(Op::ACKNOWLEDGE | Op::CNP)
 }
 
 impl Slot {

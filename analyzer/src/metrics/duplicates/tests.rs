@@ -1,5 +1,8 @@
 //! Captures that show packets twice, and traffic that looks like one.
 
+use rocescope_common::account::{FlowStats, Outcome};
+use rocescope_common::wire::Frame;
+
 use super::*;
 use crate::metrics::wire::{ANSWER, DATA, P, Wire};
 use crate::metrics::{Collector, Metrics, Options};
@@ -81,7 +84,10 @@ fn copies_behind_whole_bursts_are_known_once_many_have_passed() {
 #[test]
 fn a_mark_on_either_copy_is_one_marked_packet() {
     let mut found = Copies::default();
-    let packet = |tos| Packet { tos, opcode: DATA.opcode, roce_version: 2, ..Packet::EMPTY };
+    let packet = |tos| {
+        let frame = Frame { tos, opcode: DATA.opcode, roce_version: 2, ..Frame::EMPTY };
+        Packet::new((&frame, &[]), (0, 0), 0, &FlowStats::default(), Outcome::NONE)
+    };
     let op = Op::of(DATA.opcode);
     for (first, second) in [(2, 2), (2, 3), (3, 2), (3, 3)] {
         found.add(&packet(second), op, first);

@@ -146,7 +146,7 @@ impl Collector {
             if op.has(Op::CNP) {
                 self.cnp(packet, reverse);
             }
-        } else if packet.roce_version != 1 && packet.tos & ECT_MASK != 0 {
+        } else if packet.has_ecn() && packet.tos & ECT_MASK != 0 {
             self.data(packet);
         }
     }

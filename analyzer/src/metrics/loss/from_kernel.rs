@@ -145,7 +145,7 @@ impl Collector {
         let Self { slots, answers, window_ns, spells, .. } = self;
         let Some(slot) = slots.get_mut(event.slot as usize) else { return };
         let (mut naks, reverse_captured) = match answers.get(slot.reverse as usize) {
-            Some(answers) => (answers.on(event.link), !answers.links.is_empty()),
+            Some(answers) => (answers.on(event.link, false), !answers.links.is_empty()),
             None => (Vec::new(), false),
         };
         naks.sort_unstable_by_key(|nak| nak.time_ns);

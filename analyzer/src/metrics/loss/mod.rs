@@ -103,8 +103,23 @@ pub struct Dialogue {
     pub asked_ns: Option<u64>,
     /// PSN of the latest ACK, NAK or response in this flow.
     pub answer_psn: Option<u32>,
+    /// That was a sequence-error or RNR NAK, which acknowledges the PSN before.
+    pub refused: bool,
     /// It carried ACKs, but their PSNs are not known.
     pub answered_something: bool,
+    /// Sizes of the requests in this flow. Live: not known, 0.
+    pub sizes: Sizes,
+}
+
+/// Sizes of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Largest payload, in bytes.
+    pub largest: u16,
+    /// Largest payload before the first of this size, in bytes.
+    pub before: u16,
+    /// PSN of the first of this size.
+    pub largest_psn: u32,
 }
 
 /// All flows, by slot.
@@ -160,6 +175,15 @@ impl Loss {
     #[must_use]
     pub fn dialogue(&self, slot: u32) -> Dialogue {
         self.dialogues.get(slot as usize).copied().unwrap_or_default()
+    }
+}
+
+impl Sizes {
+    #[cold]
+    fn grow(&mut self, packet: &Packet) {
+        if let Ok(payload) = u16::try_from(packet.payload) {
+            *self = Self { largest: payload, before: self.largest, largest_psn: packet.psn };
+        }
     }
 }
 
@@ -236,6 +260,9 @@ struct Slot {
     asked_ns: u64,
     /// PSN of the latest ACK, NAK or response, or [`UNKNOWN`].
     answer_psn: u32,
+    /// It was that of a NAK.
+    refused: bool,
+    sizes: Sizes,
     /// Index in `answers` of the flow's source and destination, and of the reverse.
     pair: u32,
     reverse: u32,
@@ -271,9 +298,9 @@ impl Answers {
     }
 
     /// The NAKs that concern a flow on `link`: those captured there, or all when ACKs take another link
-    /// (the two directions of an interface).
-    fn on(&self, link: u16) -> Vec<Nak> {
-        let own = self.links.contains(&link);
+    /// (the two directions of an interface) or packets take several.
+    fn on(&self, link: u16, is_partial: bool) -> Vec<Nak> {
+        let own = !is_partial && self.links.contains(&link);
         self.naks.iter().filter(|(on, _)| !own || *on == link).map(|(_, nak)| *nak).collect()
     }
 }
@@ -359,7 +386,9 @@ impl Collector {
                 .map(|slot| Dialogue {
                     asked_ns: (slot.asked_ns != 0).then_some(slot.asked_ns),
                     answer_psn: (slot.answer_psn != UNKNOWN).then_some(slot.answer_psn),
+                    refused: slot.refused,
                     answered_something: false,
+                    sizes: slot.sizes,
                 })
                 .collect(),
         }
@@ -415,6 +444,7 @@ impl Collector {
         let pair = slot.pair;
         let code = packet.aeth >> 24 & 0x1F;
         let rnr = packet.outcome.events & Event::RNR != 0;
+        slot.refused = nak && (rnr || code == 0);
         if nak {
             self.note_nak(packet.slot, rnr, code, packet.time_ns);
         }
@@ -445,7 +475,7 @@ impl Collector {
         let (latest, loss) = if response {
             (&mut slot.responses, &mut slot.response_loss)
         } else {
-            if packet.ack_req && slot.asked_ns == 0 {
+            if packet.ack_req() && slot.asked_ns == 0 {
                 slot.asked_ns = now;
             }
             if op.has(Op::READ_REQUEST) {
@@ -453,6 +483,9 @@ impl Collector {
             } else if slot.read.is_some() && slot.read.overlaps(psn) {
                 let overlap = self.overlaps.entry(packet.slot).or_default();
                 slot.read.note(overlap, psn, packet.opcode, now);
+            }
+            if packet.payload > slot.sizes.largest.into() {
+                slot.sizes.grow(packet);
             }
             (&mut slot.requests, &mut slot.request_loss)
         };
@@ -475,9 +508,13 @@ impl Collector {
         let response = op.has(Op::RESPONSE);
         let events = packet.outcome.events;
         let smooth = is_smooth(packet);
+        let sent = packet.expected.wrapping_sub(packet.first) & MASK24;
+        let is_partial = slot.request_loss.as_ref().is_some_and(|sequence| sequence.is_partial(sent));
         let (naks, reverse_captured) = match answers.get(slot.reverse as usize) {
             // Responses are not acknowledged: the requester retransmits the READ.
-            Some(answers) if !smooth && !response => (answers.on(packet.link), !answers.links.is_empty()),
+            Some(answers) if !smooth && !response => {
+                (answers.on(packet.link, is_partial), !answers.links.is_empty())
+            }
             _ => (Vec::new(), false),
         };
         let (latest, loss) = if response {

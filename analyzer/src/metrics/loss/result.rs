@@ -49,6 +49,8 @@ pub struct Metrics {
     /// PSNs lost upstream: skipped here, then retransmitted; retransmissions that were lost as well count again. Of UC,
     /// which retransmits nothing: skipped and never seen.
     pub lost: u64,
+    /// Of these, PSNs that passed once more, and either of the two may be the original: reordered, or lost.
+    pub doubtful: u64,
     /// PSNs that were skipped here and never arrived, though the sender went on.
     pub unfilled: u64,
     /// Retransmissions of packets that had passed here before.

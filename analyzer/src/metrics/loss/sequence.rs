@@ -25,39 +25,23 @@
 //! | jump forward within a run | the PSNs between are a gap among retransmissions, lost again if they follow later |
 //! | gap in a sequence of UC | lost: UC retransmits nothing |
 
+mod tally;
+
 use rocescope_common::wire::bth::MASK24;
 
 use super::DUPLICATE_NS;
 use super::arrival::{Arrival, ID_AHEAD, Nak};
 use super::cause::{Cause, NakKind, Observation, TIMEOUT_PAUSE_NS};
 use super::episode::{Episodes, Tracker};
-use super::gaps::{Gap, Gaps, IdRange};
+use super::gaps::{Filled, Gap, Gaps, IdRange};
 use super::result::{Metrics, Retransmission};
-use super::spells::{Recorder, Signal};
 use super::state::{Missing, Run, State};
+use tally::{SIGNALS, Tally};
 
 /// ECN bits of congestion experienced.
 const CE: u8 = 3;
 /// PSNs of which the last IPv4 identification is remembered, to recognize duplicates.
 const RECENT: u32 = 256;
-
-/// The signals that a sequence gives.
-const SIGNALS: [Signal; 11] = [
-    Signal::Lost,
-    Signal::LossUpstream,
-    Signal::LossDownstream,
-    Signal::Reordered,
-    Signal::Retransmitted,
-    Signal::RetransmittedAfterRnr,
-    Signal::Timeout,
-    Signal::TimeoutWait,
-    Signal::RnrWait,
-    Signal::RecoveryUpstream,
-    Signal::RecoveryDownstream,
-];
-
-/// How often each of [`SIGNALS`] has shown.
-type Tally = [u64; SIGNALS.len()];
 
 /// A sequence with a gap or a packet behind the expected PSN.
 #[derive(Clone, Debug)]
@@ -173,6 +157,7 @@ impl Sequence {
     pub(super) fn behind(&mut self, arrival: &Arrival<'_>) {
         if self.is_duplicate(arrival) {
             self.metrics.mirrored += 1;
+            self.doubt(arrival);
             return;
         }
         self.remember(arrival);
@@ -207,46 +192,6 @@ impl Sequence {
             retransmission,
             stuck: self.stuck,
             ..self.metrics
-        }
-    }
-
-    fn tally(&self) -> Tally {
-        let counted = &self.metrics;
-        let (upstream, downstream) = (self.upstream.metrics(), self.downstream.metrics());
-        let (episodes, recovery) =
-            if counted.lost == 0 { (0, 0) } else { (upstream.count, upstream.total_ns) };
-        [
-            counted.lost,
-            episodes,
-            downstream.count,
-            counted.recovered,
-            counted.retransmitted + counted.rereads,
-            counted.rnr_retransmitted,
-            counted.timeouts,
-            counted.timeout_wait_ns,
-            counted.rnr_wait_ns,
-            recovery,
-            downstream.total_ns,
-        ]
-    }
-
-    /// Records what has shown since the last call, at a packet of this time.
-    pub(super) fn record(&mut self, spells: &mut Recorder, slot: u32, time_ns: u64) {
-        let tally = self.tally();
-        let recorded = std::mem::replace(&mut self.recorded, tally);
-        for ((signal, now), then) in SIGNALS.into_iter().zip(tally).zip(recorded) {
-            if now < then {
-                spells.take_back(slot, signal, then - now);
-            } else if now > then {
-                let since = match signal {
-                    Signal::Lost | Signal::LossUpstream | Signal::RecoveryUpstream => {
-                        self.upstream.under_way()
-                    }
-                    Signal::LossDownstream | Signal::RecoveryDownstream => self.downstream.under_way(),
-                    _ => None,
-                };
-                spells.note(slot, signal, since.unwrap_or((time_ns, time_ns)), now - then);
-            }
         }
     }
 
@@ -399,6 +344,8 @@ impl Sequence {
         let State::GoingBack(run, cause) = &mut self.state else { return self.retransmission(arrival) };
         let (provisional, opened_ns) = (std::mem::take(&mut run.provisional), run.provisional_ns);
         let cause = *cause;
+        // The first that filled the gap may be the original, and this one its retransmission.
+        let twice = !arrival.numbered && self.gaps.recently_filled(arrival.psn).is_some();
         match cause {
             Cause::Mirror => self.metrics.mirrored += 1,
             Cause::Reuse => {}
@@ -407,11 +354,26 @@ impl Sequence {
                 self.metrics.rnr_retransmitted += u64::from(cause == Cause::ReceiverNotReady);
             }
         }
-        if provisional > 0 && self.reliable {
+        self.doubt(arrival);
+        if provisional > 0 && self.reliable && !twice {
             // Reordering does not bring a packet that has passed already: the run was a retransmission from its begin.
             self.metrics.recovered = self.metrics.recovered.saturating_sub(provisional);
             self.lost(opened_ns, arrival, provisional);
         }
+    }
+
+    /// A packet passes again whose PSN a retransmission may have filled: the original, perhaps, which was not lost then.
+    fn doubt(&mut self, arrival: &Arrival<'_>) {
+        let filled = |filled: Filled| filled.by_retransmission && !filled.gap.retransmitted;
+        if !arrival.numbered && self.gaps.recently_filled(arrival.psn).is_some_and(filled) {
+            self.metrics.doubtful = (self.metrics.doubtful + 1).min(self.metrics.lost);
+        }
+    }
+
+    /// Whether this tap sees a part of the packets only: the others take parallel links.
+    pub(super) fn is_partial(&self, sent: u32) -> bool {
+        let unseen = self.metrics.unfilled + self.gaps.missing();
+        sent >= 64 && unseen * 4 >= u64::from(sent)
     }
 
     /// A READ request that is retransmitted may start in the middle of the first: it names what the
@@ -539,7 +501,13 @@ impl Sequence {
 
     fn observe(&self, arrival: &Arrival<'_>, run: &Run) -> Observation {
         let right_before = run.start.wrapping_sub(1) & MASK24;
-        let nak = arrival.nak(|psn| psn == run.start, 0);
+        // A NAK is the reason of one retransmission, and maybe of another: that of more, after a pause, is the timer.
+        let since_ns = if self.stuck > 2 && run.pause_ns >= TIMEOUT_PAUSE_NS {
+            run.start_ns.saturating_sub(run.pause_ns)
+        } else {
+            0
+        };
+        let nak = arrival.nak(|psn| psn == run.start, since_ns);
         Observation {
             reused: self.reused,
             nak: nak.map(|Nak { rnr, .. }| if rnr { NakKind::Rnr } else { NakKind::SequenceError }),

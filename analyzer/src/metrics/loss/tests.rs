@@ -5,6 +5,8 @@ use crate::metrics::wire::{ANSWER, Chance, DATA, P, Wire};
 
 #[path = "answer_tests.rs"]
 mod answers;
+#[path = "spurious_tests.rs"]
+mod spurious;
 #[path = "world_tests.rs"]
 mod world;
 

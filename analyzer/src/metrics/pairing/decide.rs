@@ -273,7 +273,7 @@ impl Pairing {
             return;
         }
         let op = Op::of(packet.opcode);
-        if latency::is_timed(op, packet.ack_req) {
+        if latency::is_timed(op, packet.ack_req()) {
             direction.last_psn = packet.psn;
             // Sequences that start at 0 do not tell one queue pair from another.
             if direction.how.is_none() && packet.first >= WINDOW {

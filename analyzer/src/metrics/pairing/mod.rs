@@ -193,7 +193,7 @@ pub struct Reverse {
 /// the first packet of an answer.
 fn says_something(packet: &Packet) -> bool {
     let op = Op::of(packet.opcode);
-    op.has(Op::ACKNOWLEDGE) || op.has(Op::RESPONSE | Op::STARTS) || latency::is_timed(op, packet.ack_req)
+    op.has(Op::ACKNOWLEDGE) || op.has(Op::RESPONSE | Op::STARTS) || latency::is_timed(op, packet.ack_req())
 }
 
 /// Hosts and source port.
@@ -296,7 +296,7 @@ impl Pairing {
         }
         // Neither datagrams nor CNPs use the connection's port.
         let connected = op.any(Op::REQUEST | Op::RESPONSE | Op::ACKNOWLEDGE);
-        let port = (connected && packet.roce_version == 2).then_some(packet.src_port);
+        let port = (connected && packet.is_v2()).then_some(packet.src_port);
         let new = packet.outcome.events & Event::NEW_FLOW != 0;
         let restart = packet.outcome.events & Event::RESTART != 0 && op.has(Op::REQUEST);
         if let Some(aside) = aside {

@@ -1,5 +1,6 @@
 //! One flow at several taps: which of its packets passed where.
 
+use super::header::{Compared, Headers, length};
 use super::series::Series;
 use crate::metrics::loss::DUPLICATE_NS;
 
@@ -20,30 +21,83 @@ const FIRST: u32 = 1_024;
 const FIRST_UNKNOWN: u32 = 32;
 /// Maximum lateness of a packet against those behind it before it counts as lost.
 const PATIENCE: u32 = 8_192;
+/// How long before the latest packet that both taps saw a packet must have passed the first to count as lost: it may still
+/// be on its way, held back by a pause.
+const ON_ITS_WAY_NS: u64 = 10_000_000;
 
 /// A packet at the taps that have seen it.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     /// PSN, opcode and IPv4 identification; 0 marks a free place.
     id: u64,
-    /// Bit per tap.
+    /// Bit per tap, and [`COPY`].
     taps: u8,
+    /// Number of its header at each.
+    headers: [u8; MAX_TAPS],
+    /// Length of its payload at the tap that saw it last.
+    payload: u16,
     time_ns: [u64; MAX_TAPS],
     /// Which packet of the flow it was there.
     place: [u32; MAX_TAPS],
 }
 
-impl Entry {
-    /// True if this number of taps have seen it.
-    fn is_at(&self, taps: usize) -> bool {
-        self.taps.count_ones() as usize >= taps
+/// Set for a packet that the same tap has just seen and that nothing distinguishes from it: a duplicate, unless the other tap shows it twice as
+/// well, farther apart.
+const COPY: u8 = 0x80;
+
+const _: () = assert!(size_of::<Entry>() == 64, "a waiting packet takes 64 bytes");
+
+/// A packet as it passes a tap.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrived {
+    /// PSN, opcode and IPv4 identification.
+    pub(super) id: u64,
+    pub(super) time_ns: u64,
+    /// Length of its payload.
+    pub(super) payload: u16,
+    /// Number of its header.
+    pub(super) header: u8,
+    /// [`COPY`] or 0.
+    copy: u8,
+}
+
+impl Arrived {
+    pub(super) const fn new(id: u64, time_ns: u64, payload: u16, header: u8) -> Self {
+        Self { id, time_ns, payload, header, copy: 0 }
     }
 }
 
-const FREE: Entry = Entry { id: 0, taps: 0, time_ns: [0; MAX_TAPS], place: [0; MAX_TAPS] };
+/// Packets that one of two taps saw and the other did not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gone {
+    /// After the last packet that both saw, while packets of other flows between the same hosts still passed both.
+    pub at_end: u64,
+    /// Of these, and of those between packets that both saw: those with more payload than any packet of the flow that both saw.
+    pub large: u64,
+    /// The smallest and the largest payload of these, in bytes.
+    pub sizes: (u16, u16),
+    /// First and last time of these, Unix nanoseconds by the clock of the tap that saw them; 0 for none.
+    pub large_ns: (u64, u64),
+}
+
+impl Entry {
+    /// True if this number of taps have seen it.
+    fn is_at(&self, taps: usize) -> bool {
+        (self.taps & !COPY).count_ones() as usize >= taps
+    }
+}
+
+const FREE: Entry = Entry {
+    id: 0,
+    taps: 0,
+    headers: [0; MAX_TAPS],
+    payload: 0,
+    time_ns: [0; MAX_TAPS],
+    place: [0; MAX_TAPS],
+};
 
 /// What two taps have in common. The first has the lower number.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Common {
     pub(super) first: usize,
     pub(super) second: usize,
@@ -52,6 +106,14 @@ pub(super) struct Common {
     pub(super) only: [u64; 2],
     /// First and last time of these, by the clock of the tap that saw them; 0 for none.
     pub(super) only_ns: [(u64, u64); 2],
+    /// The same, and those after the last packet that both saw, by size.
+    pub(super) gone: [Gone; 2],
+    /// Largest payload of the packets that both saw.
+    pub(super) largest: u16,
+    /// When the latest packet passed that both saw, by the clock of each.
+    pub(super) last_ns: [u64; 2],
+    /// Headers of the packets that both saw.
+    pub(super) compared: Compared,
     /// Packets that each saw once more.
     pub(super) copies: [u64; 2],
     /// First and last packet that both saw, as each of them counts.
@@ -70,6 +132,7 @@ pub(super) struct Group {
     pub(super) links: Vec<u16>,
     /// Time to live at each.
     pub(super) hops: Vec<u8>,
+    pub(super) headers: Headers,
     /// Packets at each.
     counts: [u32; MAX_TAPS],
     entries: Vec<Entry>,
@@ -127,13 +190,15 @@ impl Group {
 
     /// A packet passed a tap. `room`: places that may be added.
     /// `taps`: how many there are, as far as that is known.
-    pub(super) fn packet(&mut self, tap: usize, taps: usize, id: u64, time_ns: u64, room: usize) {
+    pub(super) fn packet(&mut self, tap: usize, taps: usize, arrived: &Arrived, room: usize) {
+        let &Arrived { id, time_ns, .. } = arrived;
         let Some(count) = self.counts.get_mut(tap) else { return };
         *count = count.wrapping_add(1);
         let place = *count;
         let (last, last_ns) = std::mem::replace(&mut self.latest[tap], (id, time_ns));
         let numbered = self.is_numbered(last, id);
-        if id == last && time_ns.abs_diff(last_ns) < DUPLICATE_NS {
+        let again = id == last && time_ns.abs_diff(last_ns) < DUPLICATE_NS;
+        if again && numbered {
             return self.copy(tap);
         }
         if self.entries.is_empty() {
@@ -151,21 +216,7 @@ impl Group {
                 return self.copy(tap);
             }
             if entry.id == id && entry.taps & 1 << tap == 0 {
-                entry.taps |= 1 << tap;
-                entry.time_ns[tap] = time_ns;
-                entry.place[tap] = place;
-                let seen = *entry;
-                let known = self.links.len();
-                let one_more = known < taps.min(MAX_TAPS) && place <= FIRST
-                    || known < MAX_TAPS && place <= FIRST_UNKNOWN;
-                if seen.is_at(known) && !one_more {
-                    *entry = FREE;
-                    self.used -= 1;
-                    self.recent.resize(RECENT, 0);
-                    self.recent[spread(id, RECENT)] = id;
-                }
-                self.matched(tap, &seen);
-                return;
+                return self.seen_elsewhere(at, tap, arrived, (place, again, taps));
             }
             if entry.id == 0 && free.is_none() {
                 free = Some(at);
@@ -174,11 +225,61 @@ impl Group {
         if numbered && self.recent.get(spread(id, RECENT)) == Some(&id) {
             return self.copy(tap);
         }
+        if again {
+            self.copy(tap);
+        }
+        let copy = if again { COPY } else { 0 };
+        let arrived = &Arrived { copy, ..*arrived };
         if free.is_none() || self.used * 2 > places {
             self.make_room(room);
-            return self.insert(tap, id, time_ns, place);
+            return self.insert(tap, arrived, place);
         }
-        self.insert_at(free, tap, id, time_ns, place);
+        self.insert_at(free, tap, arrived, place);
+    }
+
+    /// A packet passed a tap that waits in a place for it; `again`: right behind another that nothing distinguishes from it.
+    fn seen_elsewhere(
+        &mut self,
+        at: usize,
+        tap: usize,
+        arrived: &Arrived,
+        (place, again, taps): (u32, bool, usize),
+    ) {
+        let Some(entry) = self.entries.get_mut(at) else { return };
+        if entry.taps & COPY != 0 {
+            if again {
+                // Both saw it twice in a row.
+                *entry = FREE;
+                self.used -= 1;
+                return self.copy(tap);
+            }
+            let first = entry.taps.trailing_zeros() as usize;
+            if let Some(copies) = self.copies.get_mut(first) {
+                *copies = copies.saturating_sub(1);
+            }
+            entry.taps &= !COPY;
+        }
+        entry.taps |= 1 << tap;
+        entry.time_ns[tap] = arrived.time_ns;
+        entry.place[tap] = place;
+        entry.headers[tap] = arrived.header;
+        let before = std::mem::replace(&mut entry.payload, arrived.payload);
+        let seen = *entry;
+        let known = self.links.len();
+        let one_more =
+            known < taps.min(MAX_TAPS) && place <= FIRST || known < MAX_TAPS && place <= FIRST_UNKNOWN;
+        if seen.is_at(known) && !one_more {
+            *entry = FREE;
+            self.used -= 1;
+            self.recent.resize(RECENT, 0);
+            self.recent[spread(seen.id, RECENT)] = seen.id;
+        }
+        self.matched(tap, &seen, before);
+    }
+
+    /// The links of the two taps.
+    pub(super) fn links_of(&self, common: &Common) -> Option<[u16; 2]> {
+        Some([*self.links.get(common.first)?, *self.links.get(common.second)?])
     }
 
     /// Whether packets of the flow have IPv4 identifications of their own; `last` and `id` followed one another.
@@ -197,19 +298,21 @@ impl Group {
         }
     }
 
-    fn insert(&mut self, tap: usize, id: u64, time_ns: u64, place: u32) {
+    fn insert(&mut self, tap: usize, arrived: &Arrived, place: u32) {
         let places = self.entries.len();
-        let start = spread(id, places);
+        let start = spread(arrived.id, places);
         let mut around = (start..start + PROBES).map(|at| at & (places - 1));
         let free = around.find(|at| self.entries.get(*at).is_some_and(|entry| entry.id == 0));
-        self.insert_at(free, tap, id, time_ns, place);
+        self.insert_at(free, tap, arrived, place);
     }
 
-    fn insert_at(&mut self, free: Option<usize>, tap: usize, id: u64, time_ns: u64, place: u32) {
+    fn insert_at(&mut self, free: Option<usize>, tap: usize, arrived: &Arrived, place: u32) {
+        let &Arrived { id, time_ns, payload, header, copy } = arrived;
         let at = free.unwrap_or_else(|| spread(id, self.entries.len()));
         let Some(entry) = self.entries.get_mut(at) else { return };
         let gone = *entry;
-        *entry = Entry { id, taps: 1 << tap, ..FREE };
+        *entry = Entry { id, taps: 1 << tap | copy, payload, ..FREE };
+        entry.headers[tap] = header;
         entry.time_ns[tap] = time_ns;
         entry.place[tap] = place;
         if gone.id == 0 {
@@ -275,7 +378,8 @@ impl Group {
         self.forgotten += u64::from(!known);
     }
 
-    fn matched(&mut self, tap: usize, entry: &Entry) {
+    /// `payload`: its length at the tap that saw it before.
+    fn matched(&mut self, tap: usize, entry: &Entry, payload: u16) {
         for other in (0..self.links.len()).filter(|other| *other != tap && entry.taps & 1 << other != 0) {
             let (first, second) = (tap.min(other), tap.max(other));
             let difference = entry.time_ns[second].wrapping_sub(entry.time_ns[first]).cast_signed();
@@ -284,6 +388,7 @@ impl Group {
                 self.common.iter_mut().find(|common| common.first == first && common.second == second);
             if let Some(common) = known {
                 common.matched += 1;
+                common.compare(entry, tap, payload);
                 let [at_first, at_second] = common.span;
                 for (edge, here, there, span) in
                     [(0, places[0], places[1], at_second), (1, places[1], places[0], at_first)]
@@ -301,24 +406,30 @@ impl Group {
                 }
                 common.delay.add(entry.time_ns[first], difference);
             } else {
-                self.common.push(Common {
+                let mut common = Common {
                     first,
                     second,
                     matched: 1,
                     only: [0; 2],
                     only_ns: [(0, 0); 2],
+                    gone: [Gone::default(); 2],
+                    largest: 0,
+                    last_ns: [0; 2],
+                    compared: Compared::default(),
                     copies: [0; 2],
                     span: places.map(|place| (place, place)),
                     edge: places.map(|place| (place, place)),
                     delay: Series::new(entry.time_ns[first], difference),
-                });
+                };
+                common.compare(entry, tap, payload);
+                self.common.push(common);
             }
         }
     }
 
     /// What each two taps have in common, with the packets that still wait counted as if nothing
-    /// more came.
-    pub(super) fn metrics(&self) -> Vec<Common> {
+    /// more came. `latest`: when the latest packet between the same hosts passed that both saw, by the clock of each.
+    pub(super) fn metrics(&self, latest: impl Fn(&Common) -> [u64; 2]) -> Vec<Common> {
         let mut all = self.common.clone();
         for common in &mut all {
             common.copies =
@@ -326,7 +437,10 @@ impl Group {
         }
         for entry in self.entries.iter().filter(|entry| entry.id != 0) {
             for common in &mut all {
-                common.count(entry);
+                if !common.count(entry) {
+                    let latest = latest(common);
+                    common.count_end(entry, latest);
+                }
             }
         }
         all
@@ -334,8 +448,29 @@ impl Group {
 }
 
 impl Common {
+    /// Takes in the headers of a packet that both saw, `tap` last; before that it had a payload of this length.
+    fn compare(&mut self, entry: &Entry, tap: usize, payload: u16) {
+        let time_ns = |tap: usize| entry.time_ns.get(tap).copied().unwrap_or_default();
+        let (at_first, at_second) = (time_ns(self.first), time_ns(self.second));
+        self.last_ns = [self.last_ns[0].max(at_first), self.last_ns[1].max(at_second)];
+        self.largest = self.largest.max(length(entry.payload).unwrap_or(0));
+        if let (Some(first), Some(second)) = (entry.headers.get(self.first), entry.headers.get(self.second)) {
+            self.compared.add([*first, *second], [at_first, at_second]);
+        }
+        if payload != entry.payload {
+            let mut bytes = [payload, entry.payload];
+            if tap == self.first {
+                bytes.reverse();
+            }
+            self.compared.resized(bytes, [at_first, at_second]);
+        }
+    }
+
     /// Which of the two has seen a packet that the other has not: 0 or 1, and the tap's number.
     fn one_of(&self, taps: u8) -> Option<(usize, usize)> {
+        if taps & COPY != 0 {
+            return None;
+        }
         match (taps & 1 << self.first != 0, taps & 1 << self.second != 0) {
             (true, false) => Some((0, self.first)),
             (false, true) => Some((1, self.second)),
@@ -355,7 +490,29 @@ impl Common {
             *first_ns = if self.only[side] == 0 { time_ns } else { time_ns.min(*first_ns) };
             *last_ns = time_ns.max(*last_ns);
             self.only[side] += 1;
+            self.count_large(entry, side, time_ns);
         }
         between
+    }
+
+    /// Counts a packet that one of the two did not see after the last that both saw, when later packets between the same hosts
+    /// passed both.
+    fn count_end(&mut self, entry: &Entry, latest: [u64; 2]) {
+        let Some((side, tap)) = self.one_of(entry.taps) else { return };
+        let time_ns = entry.time_ns[tap];
+        let behind = entry.place[tap] > self.span[side].1.max(self.edge[side].1);
+        if behind && time_ns.saturating_add(ON_ITS_WAY_NS) < latest[side] {
+            self.gone[side].at_end += 1;
+            self.count_large(entry, side, time_ns);
+        }
+    }
+
+    fn count_large(&mut self, entry: &Entry, side: usize, time_ns: u64) {
+        let Some(payload) = length(entry.payload).filter(|payload| *payload > self.largest) else { return };
+        let Gone { large, sizes, large_ns, .. } = &mut self.gone[side];
+        let (least, first_ns) = if *large == 0 { (payload, time_ns) } else { (sizes.0, large_ns.0) };
+        *sizes = (least.min(payload), sizes.1.max(payload));
+        *large_ns = (first_ns.min(time_ns), large_ns.1.max(time_ns));
+        *large += 1;
     }
 }

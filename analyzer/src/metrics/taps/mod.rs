@@ -5,6 +5,7 @@
 //! of them at most 64 MiB, 8 MiB per flow. Packets that find no room are not evaluated.
 
 mod group;
+mod header;
 mod series;
 #[cfg(test)]
 mod tests;
@@ -15,7 +16,9 @@ use rocescope_common::wire::frame::Addr;
 use rocescope_common::wire::opcode::Op;
 
 use super::packet::{Aside, Packet};
-use group::{Common, Group, MAX_TAPS};
+pub use group::Gone;
+use group::{Arrived, Common, Group, MAX_TAPS};
+pub use header::{Header, Passed, Resized};
 pub use series::Series;
 
 type State = foldhash::fast::RandomState;
@@ -32,7 +35,7 @@ const EARLY: u32 = 256;
 const NONE: u32 = u32::MAX;
 
 /// A flow at two taps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapPair {
     /// The flow; its link is that of the first tap.
     pub key: FlowKey,
@@ -46,8 +49,18 @@ pub struct TapPair {
     pub only: [u64; 2],
     /// First and last time of these, Unix nanoseconds by the clock of the tap that saw them; 0 for none.
     pub only_ns: [(u64, u64); 2],
+    /// What did not arrive at the second although the first saw it, and the reverse, by size and at the end.
+    pub gone: [Gone; 2],
+    /// Largest payload of the packets that both saw, in bytes.
+    pub largest: u16,
     /// Packets that each saw once more: the same PSN with the same IPv4 identification.
     pub copies: [u64; 2],
+    /// Packets that both saw, by their headers at the first and at the second.
+    pub passed: Vec<Passed>,
+    /// Packets whose headers there was no room for: not in `passed`.
+    pub not_passed: u64,
+    /// Packets whose payload is of another length at the second.
+    pub resized: Resized,
     /// Time at the second minus time at the first. The clocks' difference is part of it.
     pub delay: Series,
 }
@@ -122,7 +135,7 @@ impl Collector {
         let place = self
             .groups
             .get_mut(group as usize)
-            .and_then(|(_, one)| Some((group, one.tap(link, aside.hops())?)))
+            .and_then(|(_, one)| Some((group, one.tap(link, packet.hops)?)))
             .unwrap_or((NONE, 0));
         let at = packet.slot as usize;
         if self.slots.len() <= at {
@@ -154,7 +167,10 @@ impl Collector {
             let id =
                 1 << 63 | u64::from(packet.psn) << 32 | u64::from(packet.opcode) << 16 | u64::from(number);
             let room = MAX_WAITING.saturating_sub(self.waiting);
-            group.packet(usize::from(tap), self.taps, id, packet.time_ns, room);
+            let tap = usize::from(tap);
+            let number = group.headers.number(tap, packet);
+            let arrived = Arrived::new(id, packet.time_ns, header::payload(packet), number);
+            group.packet(tap, self.taps, &arrived, room);
         }
         self.waiting = self.waiting + group.places() - before.min(self.waiting + group.places());
     }
@@ -162,30 +178,39 @@ impl Collector {
     /// What is known so far: flows that two taps or more saw.
     #[must_use]
     pub fn metrics(&self) -> Vec<TapPair> {
+        let latest = self.latest();
         let several: Vec<(&FlowKey, &Group, Vec<Common>)> = self
             .groups
             .iter()
             .filter(|(_, group)| !group.common.is_empty())
-            .map(|(key, group)| (key, group, group.metrics()))
+            .map(|(key, group)| {
+                let of = |common: &Common| {
+                    let links = group.links_of(common)?;
+                    let way = (key.family, key.src, key.dst, in_order(links, links));
+                    latest.get(&way).map(|last_ns| in_order(links, *last_ns))
+                };
+                (key, group, group.metrics(|common| of(common).unwrap_or_default()))
+            })
             .collect();
         let delays = delays(&several);
         let mut pairs = Vec::new();
         for (key, group, all) in &several {
             for common in all {
-                let (Some(first), Some(second)) =
-                    (group.links.get(common.first), group.links.get(common.second))
-                else {
-                    continue;
-                };
+                let Some(links) = group.links_of(common) else { continue };
                 let hops = (group.hops.get(common.first), group.hops.get(common.second));
                 let pair = TapPair {
-                    key: FlowKey { link: *first, ..**key },
-                    links: [*first, *second],
+                    key: FlowKey { link: links[0], ..**key },
+                    links,
                     ordered: true,
                     matched: common.matched,
                     only: common.only,
                     only_ns: common.only_ns,
+                    gone: common.gone,
+                    largest: common.largest,
                     copies: common.copies,
+                    passed: common.compared.passed(&group.headers),
+                    not_passed: common.compared.left_out,
+                    resized: common.compared.resized,
                     delay: common.delay,
                 };
                 pairs.push(match first_is_nearer(&pair, hops, &delays) {
@@ -197,10 +222,33 @@ impl Collector {
         }
         pairs
     }
+
+    /// When the latest packet of any flow from one host to another passed that both of two links saw, by the clock of each; links
+    /// in the order of their numbers.
+    fn latest(&self) -> HashMap<Way, [u64; 2], State> {
+        let mut latest: HashMap<Way, [u64; 2], State> = HashMap::default();
+        for (key, group) in &self.groups {
+            for common in &group.common {
+                let Some(links) = group.links_of(common) else { continue };
+                let last_ns = in_order(links, common.last_ns);
+                let one = latest.entry((key.family, key.src, key.dst, in_order(links, links))).or_default();
+                *one = [one[0].max(last_ns[0]), one[1].max(last_ns[1])];
+            }
+        }
+        latest
+    }
 }
 
+/// Two values, the one of the link with the lower number first; the other way round, it gives back what it was given.
+fn in_order<T>(links: [u16; 2], [first, second]: [T; 2]) -> [T; 2] {
+    if links[0] <= links[1] { [first, second] } else { [second, first] }
+}
+
+/// Two links in one direction between two hosts.
+type Way = (u8, Addr, Addr, [u16; 2]);
+
 /// Times between two links in one direction between two hosts, by the ends.
-type Delays = HashMap<(u8, Addr, Addr, [u16; 2]), Vec<(u64, i64)>, State>;
+type Delays = HashMap<Way, Vec<(u64, i64)>, State>;
 
 /// The smallest differences of times that any flow from one host to another shows.
 fn delays(several: &[(&FlowKey, &Group, Vec<Common>)]) -> Delays {
@@ -251,12 +299,36 @@ fn first_is_nearer(pair: &TapPair, hops: (Option<&u8>, Option<&u8>), delays: &De
 }
 
 impl TapPair {
+    /// A flow at two taps that no packet has passed.
+    #[cfg(test)]
+    pub(crate) fn empty(key: FlowKey, links: [u16; 2]) -> Self {
+        Self {
+            key,
+            links,
+            ordered: true,
+            matched: 0,
+            only: [0; 2],
+            only_ns: [(0, 0); 2],
+            gone: [Gone::default(); 2],
+            largest: 0,
+            copies: [0; 2],
+            passed: Vec::new(),
+            not_passed: 0,
+            resized: Resized::default(),
+            delay: Series::new(0, 0),
+        }
+    }
+
     fn reversed(self) -> Self {
         let ([a, b], [first, second]) = (self.links, self.only);
         let [first_ns, second_ns] = self.only_ns;
         let [first_copies, second_copies] = self.copies;
+        let [first_gone, second_gone] = self.gone;
         Self {
             copies: [second_copies, first_copies],
+            gone: [second_gone, first_gone],
+            passed: self.passed.into_iter().map(Passed::reversed).collect(),
+            resized: self.resized.reversed(),
             key: FlowKey { link: b, ..self.key },
             links: [b, a],
             only: [second, first],

@@ -47,7 +47,7 @@ fn what_vanishes_is_counted_however_far_clocks_are_apart() {
     for ahead_ns in [0, 7 * SECOND.cast_signed(), -7 * (SECOND.cast_signed())] {
         for ids in [true, false] {
             let pairs = conversation(ahead_ns, ids, |psn| psn % 100 == 50);
-            let [there, back] = pairs[..] else { panic!("{pairs:?}") };
+            let [there, back] = &pairs[..] else { panic!("{pairs:?}") };
             assert_eq!((there.links, there.ordered, there.matched, there.only), ([0, 1], true, 990, [10, 0]));
             assert_eq!((back.links, back.ordered, back.matched, back.only), ([1, 0], true, 1_000, [0, 0]));
             assert_eq!(there.key, Wire::key(P { link: 0, ..DATA }));
@@ -208,7 +208,7 @@ fn a_tap_that_shows_up_later_has_seen_the_first_packet_too() {
         for p in packets {
             wire.pass(p, |packet, aside| collector.packet(packet, aside));
         }
-        collector.metrics()[0]
+        collector.metrics().remove(0)
     };
     assert_eq!((seen(1_000).matched, seen(1_000).only), (1_000, [0, 0]));
     // So much later by its clock that the first packets are not kept for it.
@@ -225,6 +225,90 @@ fn with_one_link_little_is_kept() {
     }
     assert!(collector.waiting <= 4 * EARLY as usize, "{} places", collector.waiting);
     assert_eq!(collector.metrics().len(), 0);
+}
+
+#[test]
+fn headers_and_sizes_of_the_same_packets_are_compared() {
+    let packets = (0..1_000u32).flat_map(|psn| {
+        let p = P { psn, time_ns: START + u64::from(psn) * US, tos: 26 << 2 | 2, ..DATA };
+        let [here, there] = both(p, 5_000, -7 * SECOND.cast_signed());
+        let tos = if psn % 10 == 3 { 2 } else { 26 << 2 | 2 };
+        // As a switch trims it.
+        let payload = if psn % 100 == 13 { 64 } else { 1024 };
+        [here, P { hops: 62, tos, payload, ..there }]
+    });
+    let pair = &collect(packets.collect(), 2)[0];
+    assert_eq!((pair.links, pair.ordered, pair.matched, pair.not_passed), ([0, 1], true, 1_000, 0));
+    let mut passed: Vec<_> =
+        pair.passed.iter().map(|p| (p.headers.map(|h| (h.tos, h.hops)), p.packets)).collect();
+    passed.sort_by_key(|(_, packets)| *packets);
+    let sent = (26 << 2 | 2, 64);
+    assert_eq!(passed, [([sent, (2, 62)], 100), ([sent, (26 << 2 | 2, 62)], 900)]);
+    let rewritten = pair.passed.iter().find(|passed| passed.packets == 100).unwrap();
+    assert_eq!(rewritten.seen_ns[0], (START + 3 * US, START + 993 * US), "by the clock of the first");
+    assert_eq!((pair.resized.packets, pair.resized.bytes), (10, [1024, 64]));
+}
+
+#[test]
+fn headers_beyond_what_there_is_room_for_are_counted() {
+    let packets = (0..1_000u32).flat_map(|psn| {
+        let tos = (psn % 50).to_le_bytes()[0] << 2;
+        both(P { psn, tos, time_ns: START + u64::from(psn) * US, ..DATA }, 5_000, 0)
+    });
+    let pair = &collect(packets.collect(), 2)[0];
+    assert_eq!((pair.passed.len(), pair.not_passed), (32, 18 * 20));
+}
+
+/// Large packets of a queue pair vanish until it gives up; small ones of another pass until the end.
+#[test]
+fn what_vanishes_at_the_end_of_a_flow_counts_by_size() {
+    for ahead_ns in [0, -7 * SECOND.cast_signed()] {
+        let packets = (0..1_000u32).flat_map(|psn| {
+            let time_ns = START + u64::from(psn) * 100 * US;
+            let small = both(P { psn, time_ns, payload: 512, ..DATA }, 5_000, ahead_ns);
+            let payload = if psn < 200 { 256 } else { 4096 };
+            let [here, there] = both(P { psn, time_ns, payload, qp: 19, ..DATA }, 5_000, ahead_ns);
+            let routed = |p: P| P { hops: 63, ..p };
+            let [arrived, there] = [routed(small[1]), routed(there)];
+            [Some(small[0]), Some(arrived), (psn < 950).then_some(here), (psn < 200).then_some(there)]
+        });
+        let pairs = collect(packets.flatten().collect(), 2);
+        let [small, dying] = &pairs[..] else { panic!("{pairs:?}") };
+        assert_eq!((small.gone, small.largest), ([Gone::default(); 2], 512));
+        // What passed the first tap less than 10 ms before the last packet may still be on its way.
+        assert_eq!((dying.only, dying.largest, dying.gone[0].at_end), ([0, 0], 256, 699), "{ahead_ns}");
+        assert_eq!((dying.gone[0].large, dying.gone[0].sizes), (699, (4096, 4096)));
+        assert_eq!(dying.gone[0].large_ns, (START + 20_000 * US, START + 89_800 * US));
+    }
+}
+
+/// The second capture ends before the first: nothing tells what became of the rest.
+#[test]
+fn what_a_second_capture_no_longer_shows_did_not_vanish() {
+    let packets = (0..1_000u32).flat_map(|psn| {
+        let time_ns = START + u64::from(psn) * 100 * US;
+        let [here, there] = both(P { psn, time_ns, ..DATA }, 5_000, 0);
+        [Some(here), (psn < 500).then_some(there)]
+    });
+    let pairs = collect(packets.flatten().collect(), 2);
+    assert_eq!((pairs[0].only, pairs[0].gone), ([0, 0], [Gone::default(); 2]));
+}
+
+/// Packets that nothing but their PSN names, retransmitted without need: at the second tap right behind the original.
+#[test]
+fn what_passes_twice_at_both_taps_is_no_copy_at_one() {
+    for ahead_ns in [0, 7 * SECOND.cast_signed(), -7 * SECOND.cast_signed()] {
+        let packets = (0..1_000u32).flat_map(|psn| {
+            let time_ns = START + u64::from(psn) * 100 * US;
+            let [here, there] = both(P { psn, time_ns, ..DATA }, 30_000, ahead_ns);
+            let again = psn % 10 == 3;
+            let here_again = P { time_ns: here.time_ns + 25 * US, ..here };
+            let there_again = P { time_ns: there.time_ns + 2 * US, ..there };
+            [Some(here), Some(there), again.then_some(here_again), again.then_some(there_again)]
+        });
+        let pair = &collect(packets.flatten().collect(), 2)[0];
+        assert_eq!((pair.matched, pair.only, pair.copies), (1_100, [0, 0], [0, 0]), "{ahead_ns}");
+    }
 }
 
 /// More flows, taps and disorder than there is room for.

@@ -121,7 +121,7 @@ impl Collector {
         let Packet { link, slot, time_ns, outcome, wire_len, psn, .. } = *packet;
         let op = Op::of(packet.opcode);
         let (data, cnp) = (Flowlet::is_data(op), op.has(Op::CNP));
-        let ce = packet.roce_version != 1 && packet.tos & CE == CE && data;
+        let ce = packet.has_ecn() && packet.tos & CE == CE && data;
         let mut bin = 0;
         if usize::from(link) >= self.links.len() {
             self.add_link(link);
@@ -137,9 +137,9 @@ impl Collector {
         }
         let Some(slot) = self.slots.get_mut(slot as usize) else { return };
         if outcome.events & Event::NEW_FLOW != 0
-            && let Some(aside @ Aside { key, .. }) = aside
+            && let Some(Aside { key, .. }) = aside
         {
-            *slot = Slot { pair: self.pairs.number(key, aside.hops()), dest_qp: key.dest_qp, ..Slot::EMPTY };
+            *slot = Slot { pair: self.pairs.number(key, packet.hops), dest_qp: key.dest_qp, ..Slot::EMPTY };
         }
         let gap = outcome.events & Event::GAP != 0;
         let one = |it: bool| u64::from(it);
@@ -164,7 +164,7 @@ impl Collector {
             if let Some(before) = slot.flowlet.observe(time_ns, wire_len, outcome.duplicate_psn) {
                 self.ended.push(Record::of(&before, slot.pair, slot.dest_qp));
             }
-            if packet.ack_req || op.has(Op::READ_REQUEST) {
+            if packet.ack_req() || op.has(Op::READ_REQUEST) {
                 slot.request = Some((psn, time_ns));
             }
         }

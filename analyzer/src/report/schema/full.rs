@@ -7,8 +7,8 @@ use std::net::Ipv4Addr;
 use crate::analysis::fixtures::everything;
 use crate::analysis::{
     CeOverTime, Cnp, Coverage, DelayChange, DelayPoint, Device, DeviceQp, DeviceQpCounters, EcnOverTime,
-    Episodes, Flow, FlowId, Icrc, LastNaks, Latency, LatencyByClass, Link, Loss, Options, Pause, QpEvent,
-    QpLives, TapFlow, Unfollowed, Untimed,
+    Episodes, Field, FieldChange, Flow, FlowId, Icrc, LastNaks, Latency, LatencyByClass, Link, Loss,
+    LostLarge, Options, Pause, QpEvent, QpLives, TapFlow, Unfollowed, Untimed,
 };
 use crate::findings::{End, Episode, Evidence, Finding, Impact, Place, Severity, Step};
 use crate::metrics::marking::Marked;
@@ -97,6 +97,7 @@ fn fill_loss(flow: &mut Flow) {
     let loss = Loss {
         recovered: 1,
         lost: 1,
+        lost_or_reordered: 1,
         unfilled: 1,
         retransmitted: 1,
         mirrored: 1,
@@ -181,6 +182,27 @@ fn tap_flow(id: &FlowId) -> TapFlow {
         vanished_last_ns: Some(1),
         copies_at: [0, 1],
         not_compared: [Some(2), None],
+        vanished_at_end: Some(2),
+        largest_matched: 512,
+        vanished_large: Some(LostLarge {
+            packets: 1,
+            smallest: 1024,
+            largest: 4096,
+            first_ns: 1,
+            last_ns: 2,
+        }),
+        changed: vec![FieldChange {
+            field: Field::Dscp,
+            from: 26,
+            to: 0,
+            packets: 1,
+            of: 2,
+            first_ns: 1,
+            last_ns: 2,
+        }],
+        changed_not_compared: 1,
+        marked: Some(1),
+        router_hops: Some([1, 2]),
         delay_change_ns: DelayChange {
             min: 0,
             max: 1,

@@ -34,13 +34,25 @@ const FIGURES: [Figure; 7] = [
     Figure { heading: "MISSING", of: missing, trouble: false },
     Figure { heading: "NAK", of: |flow| Some(flow.ack.naks.total()), trouble: true },
     Figure { heading: "RNR", of: |flow| Some(flow.ack.rnr_naks), trouble: true },
-    Figure { heading: "RETX", of: |flow| sequences(flow, |psn| psn.repeats), trouble: true },
+    Figure { heading: "RETX", of: retransmissions, trouble: true },
     Figure { heading: "RESTARTS", of: |flow| sequences(flow, |psn| psn.restarts), trouble: false },
 ];
 
 /// PSN gaps in either sequence of a flow, in packets: lost or reordered.
 pub(super) fn missing(flow: &Flow) -> Option<u64> {
     sequences(flow, |psn| psn.missing)
+}
+
+/// Retransmissions in either sequence of a flow, repeated READ requests included; `None` where a
+/// sequence with packets behind the expected PSN was not followed.
+fn retransmissions(flow: &Flow) -> Option<u64> {
+    let both = [(flow.psn, flow.loss), (flow.psn_responses, flow.loss_responses)];
+    let mut present = both.iter().filter(|(psn, _)| psn.is_some()).peekable();
+    present.peek()?;
+    present.try_fold(0, |sum, (psn, loss)| match loss {
+        Some(loss) => Some(sum + loss.retransmitted + loss.rereads),
+        None => psn.filter(|psn| psn.repeats == 0).map(|_| sum),
+    })
 }
 
 /// The sum over both sequences of a flow; `None` when neither is known.
@@ -67,7 +79,9 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     let shown: Vec<&Flow> = busiest.iter().chain(&troubled).copied().collect();
     let (metrics, zero): (Vec<Figure>, Vec<Figure>) = FIGURES.into_iter().partition(|figure| {
         let all = || report.facts.flows.iter().map(figure.of);
-        all().any(|n| n > Some(0)) || all().all(|n| n.is_none())
+        // Of a flow with a sequence, only trouble is unknown.
+        let unknown = |flow: &Flow| sequences(flow, |_| 0).is_some() && (figure.of)(flow).is_none();
+        all().any(|n| n > Some(0)) || all().all(|n| n.is_none()) || report.facts.flows.iter().any(unknown)
     });
     let (mut lines, left_out) = table(&shown, &metrics, report.facts.links.len() > 1, room);
     if !troubled.is_empty() {

@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::analysis::loss::{AtLink, by_link, nothing_vanished};
+use crate::analysis::loss::{AtLink, all_arrive, by_link, nothing_vanished};
 use crate::analysis::{Between, Episodes, Flow, Loss};
 use crate::findings::Severity;
 use crate::report::Report;
@@ -92,9 +92,13 @@ fn losses(at: &AtLink<'_>) -> Vec<String> {
     counted(&[
         (at.lost, &|n| {
             let alone = if at.other_tap { " (from PSN gaps at this tap alone)" } else { "" };
-            format!("{} lost upstream{alone}", plural(n, "packet"))
+            let doubt = if at.doubtful * 2 >= n { " or reordered" } else { "" };
+            format!("{} lost{doubt} upstream{alone}", plural(n, "packet"))
         }),
-        (at.downstream, &|n| format!("{} downstream", plural(n, "loss episode"))),
+        (at.downstream.saturating_sub(at.arrived), &|n| format!("{} downstream", plural(n, "loss episode"))),
+        (at.arrived.min(at.downstream), &|n| {
+            format!("{} for packets that all reached the next tap (reordered)", plural(n, "NAK episode"))
+        }),
         (at.unfilled, &|n| format!("{} neither observed nor retransmitted", units::count(n))),
         (at.undecided, &|n| format!("{} missing, lost or reordered", plural(n, "PSN"))),
         (at.reordered, &|n| format!("{} out of order, not lost", units::count(n))),
@@ -146,13 +150,14 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     let hidden = flows.len().saturating_sub(FLOWS);
     flows.truncate(FLOWS);
     let mut lines = Vec::new();
-    let whole = nothing_vanished(&report.facts);
+    let (whole, all_arrive) = (nothing_vanished(&report.facts), all_arrive(&report.facts));
     for flow in flows {
         let exact = whole.contains(&(flow.link.as_str(), flow.src, flow.dst, flow.dest_qp));
+        let arrived = all_arrive.contains(&(flow.link.as_str(), flow.src, flow.dst, flow.dest_qp));
         let findings = findings_of(report, flow);
         for (loss, what) in [(flow.loss, ""), (flow.loss_responses, ", responses")] {
             let loss = loss.map(|loss| Loss { lost: if exact { 0 } else { loss.lost }, ..loss });
-            let Some(counters) = loss.as_ref().and_then(counters) else { continue };
+            let Some(counters) = loss.as_ref().and_then(|loss| counters(loss, arrived)) else { continue };
             let on = link_name(&flow.link, flow.direction);
             let text = format!(
                 "{} → {} QP {} on {on}{what}: {counters}{findings}",
@@ -182,7 +187,8 @@ fn findings_of(report: &Report, flow: &Flow) -> String {
     if ids.is_empty() { String::new() } else { format!(" [{}]", ids.join(", ")) }
 }
 
-fn counters(loss: &Loss) -> Option<String> {
+/// `arrived`: all that passed this tap reached the next.
+fn counters(loss: &Loss, arrived: bool) -> Option<String> {
     let longest = |of: &Episodes| {
         let longest = if of.episodes == 1 { "recovery" } else { "longest recovery" };
         of.longest_ns.map_or_else(String::new, |ns| format!(" ({longest} {})", units::duration(ns)))
@@ -203,10 +209,12 @@ fn counters(loss: &Loss) -> Option<String> {
     let parts = counted(&[
         (loss.lost, &|n| {
             let episodes = plural(loss.before_tap.episodes, "episode");
-            format!("{} lost upstream in {episodes}{}", units::count(n), longest(&loss.before_tap))
+            let doubt = if loss.lost_or_reordered * 2 >= n { " or reordered" } else { "" };
+            format!("{} lost{doubt} upstream in {episodes}{}", units::count(n), longest(&loss.before_tap))
         }),
         (loss.after_tap.episodes, &|n| {
-            format!("{} downstream{}", plural(n, "loss episode"), longest(&loss.after_tap))
+            let what = if arrived { "reordering or loss episode" } else { "loss episode" };
+            format!("{} downstream{}", plural(n, what), longest(&loss.after_tap))
         }),
         (loss.retransmitted, &retransmitted),
         (loss.recovered, &|n| format!("{} out of order", units::count(n))),
@@ -430,22 +438,8 @@ mod tests {
         let mut report = report();
         report.facts.flows[0].loss = Some(Loss { lost: 1, recovered: 9, ..Loss::default() });
         let flow = &report.facts.flows[0];
-        let tap = TapFlow {
-            src: flow.src,
-            dst: flow.dst,
-            dest_qp: flow.dest_qp,
-            links: ["a.pcap".into(), flow.link.clone()],
-            from: Some("a.pcap".into()),
-            to: Some(flow.link.clone()),
-            packets_matched: 100,
-            vanished: Some(0),
-            only_at: [0, 0],
-            vanished_first_ns: None,
-            vanished_last_ns: None,
-            copies_at: [0, 0],
-            not_compared: [Some(0), Some(0)],
-            delay_change_ns: DelayChange { min: 0, max: 0, drift: 0, points: Vec::new() },
-        };
+        let name = (flow.src, flow.dst, flow.dest_qp);
+        let tap = TapFlow { packets_matched: 100, ..TapFlow::empty(name, ["a.pcap", &flow.link]) };
         let lost = |report: &Report| by_link(&report.facts).iter().map(|at| at.lost).sum::<u64>();
         assert_eq!(lost(&report), 1, "one tap has its PSNs only");
         report.facts.taps = vec![TapFlow { vanished: Some(1), only_at: [1, 0], ..tap.clone() }];
@@ -460,20 +454,10 @@ mod tests {
         let mut report = report();
         let id = report.facts.flows[0].clone();
         let span = |from: &str, to: &str, vanished| TapFlow {
-            src: id.src,
-            dst: id.dst,
-            dest_qp: id.dest_qp,
-            links: [from.into(), to.into()],
-            from: Some(from.into()),
-            to: Some(to.into()),
             packets_matched: 100,
             vanished: Some(vanished),
             only_at: [vanished, 0],
-            vanished_first_ns: None,
-            vanished_last_ns: None,
-            copies_at: [0, 0],
-            not_compared: [Some(0), Some(0)],
-            delay_change_ns: DelayChange { min: 0, max: 0, drift: 0, points: Vec::new() },
+            ..TapFlow::empty((id.src, id.dst, id.dest_qp), [from, to])
         };
         report.facts.taps = vec![span("a", "b", 7), span("a", "c", 7), span("b", "c", 0)];
         let spans: Vec<_> = report
@@ -491,20 +475,15 @@ mod tests {
         let mut report = report();
         let (src, dst) = (report.facts.flows[0].src, report.facts.flows[0].dst);
         let tap = |dest_qp, vanished, from: Option<&str>| TapFlow {
-            src,
-            dst,
-            dest_qp,
-            links: ["a.pcap".into(), "b.pcap".into()],
             from: from.map(str::to_owned),
             to: from.map(|_| "b.pcap".to_owned()),
             packets_matched: 100,
             vanished,
             only_at: [3, 0],
-            vanished_first_ns: None,
-            vanished_last_ns: None,
             copies_at: [0, 7],
             not_compared: [Some(2), Some(0)],
             delay_change_ns: DelayChange { min: -1_000, max: 2_000_000, drift: 0, points: Vec::new() },
+            ..TapFlow::empty((src, dst, dest_qp), ["a.pcap", "b.pcap"])
         };
         report.facts.taps = vec![tap(1, Some(3), Some("a.pcap")), tap(2, Some(3), Some("a.pcap"))];
         let page = taps(&report, 200).join("\n");

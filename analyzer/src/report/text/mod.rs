@@ -16,6 +16,9 @@ mod traffic;
 
 pub(crate) use answers::{P99_SAMPLES, P999_SAMPLES, enough};
 
+use crate::sample::Address;
+use std::collections::{BTreeMap, BTreeSet};
+
 use rocescope_common::wire::SkipReason;
 
 use crate::analysis::{Imbalance, Set, direction_name, hashing_case};
@@ -114,7 +117,30 @@ fn links(report: &Report, room: usize) -> Vec<String> {
             units::ratio(link.ce_ratio),
         ]);
     }
-    table.lines(room)
+    let mut lines = table.lines(room);
+    lines.extend(parallel(report).iter().flat_map(|hint| labelled("", 0, hint, room)));
+    lines
+}
+
+/// How to compare the load of links that carry other packets of the same hosts, where nothing says yet that they share one.
+fn parallel(report: &Report) -> Option<String> {
+    let facts = &report.facts;
+    if !facts.imbalance.is_empty() || facts.links.iter().any(|link| link.direction.is_some()) {
+        return None;
+    }
+    let mut hosts: BTreeMap<&str, BTreeSet<(Address, Address)>> = BTreeMap::new();
+    for flow in &facts.flows {
+        hosts.entry(&flow.link).or_default().insert((flow.src, flow.dst));
+    }
+    let same =
+        |a: &str, b: &str| facts.taps.iter().any(|tap| tap.links.iter().all(|link| link == a || link == b));
+    let (first, own) = hosts.first_key_value()?;
+    let others = hosts.iter().skip(1).filter(|(link, pairs)| !own.is_disjoint(pairs) && !same(first, link));
+    let names: Vec<&str> = std::iter::once(*first).chain(others.map(|(link, _)| *link)).collect();
+    (names.len() > 1).then(|| {
+        let list = names.iter().map(|name| plain(name)).collect::<Vec<_>>().join(",");
+        format!("These links carry different packets of the same hosts: --group {list} compares their load.")
+    })
 }
 
 fn balance(report: &Report, room: usize) -> Vec<String> {

@@ -170,3 +170,35 @@ fn a_column_that_is_unknown_for_all_flows_becomes_a_line() {
     report.facts.flows[2].cnp = Some(cnp(Some(FlowId::of(&report.facts.flows[0]))));
     assert!(text::text(&report, 120).contains("DATA QP"));
 }
+
+#[test]
+fn links_with_other_packets_of_the_same_hosts_are_offered_as_a_group() {
+    let page = |links: [&str; 2], far: &str, options: &Options| {
+        let flows = [(0, "10.0.0.2", 17), (1, far, 18)]
+            .map(|(at, dst, qp)| (key(at, "10.0.0.1", dst, qp), stats(50_000, 1_000, 1_000_000)));
+        let links = links.map(|name| link(name, None));
+        text::text(&Report::build(&sample(links.into(), flows.into()), &options.clone().into()), 120)
+    };
+    let hint = "--group up0.pcap,up1.pcap compares their load";
+    let names = ["up0.pcap", "up1.pcap"];
+    assert!(page(names, "10.0.0.2", &Options::default()).contains(hint));
+    assert!(!page(names, "10.0.0.3", &Options::default()).contains("--group"), "other hosts");
+    let grouped = Options { groups: vec![names.map(str::to_owned).into()], ..Options::default() };
+    assert!(!page(names, "10.0.0.2", &grouped).contains(hint));
+}
+
+#[test]
+fn retransmissions_are_those_of_the_loss_figures() {
+    let mut report = plain_report(&everything());
+    let at = report.facts.flows.iter().position(|flow| flow.psn.is_some()).unwrap();
+    let flow = &mut report.facts.flows[at];
+    let psn = flow.psn.as_mut().unwrap();
+    (psn.repeats, flow.psn_responses) = (7_777, None);
+    let loss = crate::analysis::Loss { retransmitted: 31_000, rereads: 313, ..Default::default() };
+    flow.loss = Some(loss);
+    let page = text::text(&report, 160);
+    assert!(page.contains("31,313") && !page.contains("  7,777  "), "{page}");
+    report.facts.flows[at].loss = None;
+    let page = text::text(&report, 160);
+    assert!(!page.contains("31,313") && !page.contains("  7,777  "), "{page}");
+}

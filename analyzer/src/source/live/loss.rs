@@ -290,6 +290,7 @@ impl Losses {
                 asked_ns: asked.then_some(stats.first_ns),
                 answer_psn,
                 answered_something: answered && to.is_none(),
+                ..Dialogue::default()
             };
             if dialogue != Dialogue::default() {
                 let at = *slot as usize;

@@ -29,6 +29,7 @@ pub(super) const ALL: &[Entry] = &[
         let set = Settings { recovery: Recovery::Selective(64), ..Settings::default() };
         random(lab, 4, Side::Both, &set, Verb::Write);
     }),
+    ("loss", "loss-between-taps-marked", marked),
     ("loss", "loss-runs", runs),
     ("loss", "loss-read-responses-upstream", |lab| reads(lab, 0)),
     ("loss", "loss-read-responses-downstream", |lab| reads(lab, 1)),
@@ -123,6 +124,23 @@ fn lossy_line(lab: &mut Lab, qps: usize, side: Side, set: &Settings, verb: Verb)
             lost,
         );
     }
+}
+
+/// Marks upstream of both taps and between them, and loss between them: the retransmission of a marked packet is not marked.
+fn marked(lab: &mut Lab) {
+    lab.world.line(25 * GBIT);
+    let data = Match { data: Some(true), ..Match::default() };
+    lab.world.fault(Node::Host(0), HOP.0, Fault::always(data, Effect::Mark { ppm: 60_000 }));
+    lab.world.fault(HOP.0, HOP.1, Fault::always(data, Effect::Mark { ppm: 20_000 }));
+    lab.world.fault(HOP.1, Node::Host(1), Fault::always(data, Effect::Drop { ppm: 20_000 }));
+    transfer(lab, 3, &mtu(2048), Verb::Write, 12_000);
+    lab.world.tap_cable(HOP.0, HOP.1, "leaf0.pcap");
+    lab.world.tap_host(1, "h1.pcap");
+    let pair = lab.pair(0, 1);
+    lab.expect(&["loss.between_taps"], pair);
+    lab.also(&["retry.storm", "retry.timeouts", "latency.tail", "ecn.congestion", "ecn.unanswered"]);
+    lab.never(&["path.rewritten"]);
+    lab.world.run();
 }
 
 /// About so many packets from host 0 to host 1, over as many queue pairs.

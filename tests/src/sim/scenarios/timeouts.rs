@@ -26,6 +26,9 @@ pub(super) const ALL: &[Entry] = &[
     ("nak", "nak-remote-operational", |lab| refused(lab, 3, &["nak.remote_operational_error"], Verb::Send)),
     ("mtu", "mtu-black-hole-two-taps", |lab| black_hole(lab, &[0, 1])),
     ("mtu", "mtu-black-hole-at-sender", |lab| black_hole(lab, &[0])),
+    ("mtu", "mtu-black-hole-large-only-two-taps", |lab| large_only(lab, &[0, 1])),
+    ("mtu", "mtu-black-hole-large-only-at-sender", |lab| large_only(lab, &[0])),
+    ("died", "died-large-and-small", large_and_small),
     ("latency", "latency-first-request-slowest", first_request),
     ("latency", "latency-tail", tail),
 ];
@@ -207,6 +210,39 @@ fn black_hole(lab: &mut Lab, taps: &[usize]) {
         Stream::new(&big, Verb::Send, 64 * KB, 10).mix(&[(Verb::Send, 256), (Verb::Write, 64 * KB)]),
         20 * MS,
     );
+    only_small_arrive(lab, taps);
+}
+
+/// The same for queue pairs without small messages: nothing of them arrives. Those with a small path MTU work.
+fn large_only(lab: &mut Lab, taps: &[usize]) {
+    lab.world.line(10 * GBIT);
+    let large = Match { over: Some(1_500), ..Match::default() };
+    lab.world.fault(HOP.0, HOP.1, Fault::always(large, Effect::Drop { ppm: 1_000_000 }));
+    let small = connections(lab, 0, 1, 2, &mtu(1024));
+    let big = connections(lab, 0, 1, 3, &settings());
+    lab.world.start(Stream::new(&small, Verb::Write, 8 * KB, 400).gap(300 * US, 100 * US), 0);
+    lab.world.start(Stream::new(&big, Verb::Write, 64 * KB, 10), 20 * MS);
+    only_small_arrive(lab, taps);
+}
+
+/// Some queue pairs have large messages and others small ones; the path of all of them dies.
+fn large_and_small(lab: &mut Lab) {
+    lab.world.line(10 * GBIT);
+    let set = Settings { timeout_ns: 17 * MS, ..settings() };
+    let mut ends = connections(lab, 0, 1, 2, &set);
+    lab.world.start(Stream::new(&ends, Verb::Send, 512, 2_000).gap(200 * US, 100 * US), 0);
+    ends = connections(lab, 0, 1, 2, &set);
+    lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 100).gap(MS, MS), 100 * MS);
+    let dead = Fault::during(101 * MS, u64::MAX, Match::default(), Effect::Drop { ppm: 1_000_000 });
+    lab.world.fault(HOP.0, HOP.1, dead);
+    tap(lab, 0);
+    tap(lab, 1);
+    let pair = lab.pair(0, 1);
+    lab.expect(&["qp.died"], pair).also(LOSSES).also(&["peer.silent"]).never(&["path.mtu_black_hole"]);
+    lab.world.run();
+}
+
+fn only_small_arrive(lab: &mut Lab, taps: &[usize]) {
     for at in taps {
         tap(lab, *at);
     }

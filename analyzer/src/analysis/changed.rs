@@ -1,0 +1,188 @@
+//! Header fields that differ between two taps in the same packets.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::metrics::taps::{Header, Passed, TapPair};
+
+/// A header field that a hop may rewrite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Field {
+    /// DSCP: 0 to 63.
+    Dscp,
+    /// ECN codepoint: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
+    Ecn,
+    /// 802.1p priority of the outermost VLAN tag: 0 to 7. Compared where both links show a tag.
+    Priority,
+    /// Payload in bytes: switches that trim packets shorten it.
+    Payload,
+}
+
+/// A header field that has one value at the first link and another at the second, in the same packets. CE marks that are set
+/// on the path are no change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct FieldChange {
+    /// The field.
+    pub field: Field,
+    /// Value at the first link; of the payload, of the latest such packet. Unit: bytes for payload.
+    pub from: u32,
+    /// Value at the second link. Unit: bytes for payload.
+    pub to: u32,
+    /// Packets with this change. Unit: packets.
+    pub packets: u64,
+    /// Compared packets that have `from` at the first link; for payload, all that were compared. Unit:
+    /// packets.
+    pub of: u64,
+    /// Time of the first such packet, by the clock of the first link. Unit: Unix ns.
+    pub first_ns: u64,
+    /// Time of the last such packet. Unit: Unix ns.
+    pub last_ns: u64,
+}
+
+const CE: u32 = 3;
+
+/// The value of a field.
+fn value(header: Header, field: Field) -> Option<u32> {
+    match field {
+        Field::Dscp => Some(u32::from(header.tos >> 2)),
+        Field::Ecn => Some(u32::from(header.tos & 3)),
+        Field::Priority => header.priority.map(u32::from),
+        Field::Payload => None,
+    }
+}
+
+/// Whether a change is what congestion does: a mark that is set on packets that may be marked. Where the order of the taps is
+/// not known, in either direction.
+fn is_mark(field: Field, from: u32, to: u32, ordered: bool) -> bool {
+    let set = |from: u32, to: u32| to == CE && (from == 1 || from == 2);
+    field == Field::Ecn && (set(from, to) || !ordered && set(to, from))
+}
+
+/// What differs between the taps of a pair, most packets first.
+pub(super) fn changes(pair: &TapPair) -> Vec<FieldChange> {
+    let mut changes: BTreeMap<(Field, u32, u32), FieldChange> = BTreeMap::new();
+    let mut of: BTreeMap<(Field, u32), u64> = BTreeMap::new();
+    for Passed { headers: [first, second], packets, seen_ns } in &pair.passed {
+        for field in [Field::Dscp, Field::Ecn, Field::Priority] {
+            let (Some(from), Some(to)) = (value(*first, field), value(*second, field)) else { continue };
+            *of.entry((field, from)).or_default() += packets;
+            if from == to || is_mark(field, from, to, pair.ordered) {
+                continue;
+            }
+            let new = FieldChange { field, from, to, packets: 0, of: 0, first_ns: u64::MAX, last_ns: 0 };
+            let change = changes.entry((field, from, to)).or_insert(new);
+            change.packets += packets;
+            change.first_ns = change.first_ns.min(seen_ns[0].0);
+            change.last_ns = change.last_ns.max(seen_ns[0].1);
+        }
+    }
+    let mut changes: Vec<FieldChange> = changes.into_values().collect();
+    for change in &mut changes {
+        change.of = of.get(&(change.field, change.from)).copied().unwrap_or(0);
+    }
+    let resized = &pair.resized;
+    if resized.packets > 0 {
+        changes.push(FieldChange {
+            field: Field::Payload,
+            from: resized.bytes[0].into(),
+            to: resized.bytes[1].into(),
+            packets: resized.packets,
+            of: pair.matched,
+            first_ns: resized.seen_ns[0].0,
+            last_ns: resized.seen_ns[0].1,
+        });
+    }
+    changes.sort_by_key(|change| (std::cmp::Reverse(change.packets), change.field));
+    changes
+}
+
+/// Packets that were marked CE between the taps.
+pub(super) fn marked(pair: &TapPair) -> u64 {
+    let ecn = |header: Header| value(header, Field::Ecn).unwrap_or(0);
+    let marked = pair.passed.iter().filter(|passed| {
+        let [from, to] = passed.headers.map(ecn);
+        to == CE && is_mark(Field::Ecn, from, to, true)
+    });
+    marked.map(|passed| passed.packets).sum()
+}
+
+/// The smallest and the largest number of routers between the taps, by the time to live; `None` where it rises.
+pub(super) fn routers(pair: &TapPair) -> Option<[u8; 2]> {
+    let mut counted = pair.passed.iter().map(|passed| {
+        let [from, to] = passed.headers.map(|header| header.hops);
+        from.checked_sub(to)
+    });
+    let first = counted.next()??;
+    counted.try_fold([first, first], |[least, most], hops| Some([least.min(hops?), most.max(hops?)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use rocescope_common::account::FlowKey;
+
+    use super::*;
+    use crate::metrics::taps::Resized;
+
+    const fn header(tos: u8, hops: u8, priority: Option<u8>) -> Header {
+        Header { tos, hops, priority }
+    }
+
+    fn pair(ordered: bool, passed: &[(Header, Header, u64)]) -> TapPair {
+        let key = FlowKey { src: [1; 4], dst: [2; 4], dest_qp: 5, link: 0, family: 4, pad: 0 };
+        let passed: Vec<Passed> = passed
+            .iter()
+            .map(|(from, to, packets)| Passed {
+                headers: [*from, *to],
+                packets: *packets,
+                seen_ns: [(5, 9), (6, 10)],
+            })
+            .collect();
+        TapPair {
+            ordered,
+            matched: passed.iter().map(|passed| passed.packets).sum(),
+            passed,
+            ..TapPair::empty(key, [0, 1])
+        }
+    }
+
+    fn seen(pair: &TapPair) -> Vec<(Field, u32, u32, u64, u64)> {
+        changes(pair).iter().map(|c| (c.field, c.from, c.to, c.packets, c.of)).collect()
+    }
+
+    #[test]
+    fn each_field_is_compared_by_itself() {
+        let [data, plain] = [header(26 << 2 | 2, 64, Some(3)), header(2, 63, Some(0))];
+        let cleared = header(26 << 2, 62, None);
+        let two = pair(true, &[(data, plain, 90), (data, cleared, 10), (plain, plain, 7)]);
+        let expected =
+            [(Field::Dscp, 26, 0, 90, 100), (Field::Priority, 3, 0, 90, 90), (Field::Ecn, 2, 0, 10, 107)];
+        assert_eq!(seen(&two), expected);
+        assert_eq!((routers(&two), marked(&two)), (Some([0, 2]), 0));
+        assert_eq!((changes(&two)[0].first_ns, changes(&two)[0].last_ns), (5, 9));
+        assert_eq!(routers(&pair(true, &[(plain, data, 1)])), None, "it rises");
+        let trimmed = TapPair {
+            resized: Resized { packets: 3, bytes: [4096, 64], seen_ns: [(1, 2); 2] },
+            ..pair(true, &[(data, data, 9)])
+        };
+        assert_eq!(seen(&trimmed), [(Field::Payload, 4096, 64, 3, 9)]);
+    }
+
+    #[test]
+    fn marks_are_set_and_never_removed_or_invented() {
+        let ecn = |codepoint: u8| header(26 << 2 | codepoint, 64, None);
+        let of = |ordered, from, to| {
+            let pair = pair(ordered, &[(ecn(from), ecn(to), 5)]);
+            (changes(&pair).len(), marked(&pair))
+        };
+        assert_eq!((of(true, 2, 3), of(true, 1, 3)), ((0, 5), (0, 5)));
+        assert_eq!(
+            (of(true, 3, 2), of(true, 0, 3), of(true, 2, 1), of(true, 2, 0)),
+            ((1, 0), (1, 0), (1, 0), (1, 0))
+        );
+        assert_eq!((of(false, 3, 2), of(false, 3, 0)), ((0, 0), (1, 0)), "which tap is first is not known");
+    }
+}

@@ -1,0 +1,303 @@
+//! Header fields that differ between two taps in the same packets.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::REWRITTEN;
+use crate::analysis::{Facts, Field, FieldChange, Flow, TapFlow};
+use crate::findings::once::Name;
+use crate::findings::title::{more, pair, short, title};
+use crate::findings::{Commands, Episode, Finding, Impact, Input, Place, Raise, Severity, ends};
+use crate::sample::Address;
+use crate::util::units::{self, plural};
+
+/// ECN codepoint CE.
+const CE: u32 = 3;
+/// Changes that the evidence lists.
+const MAX_LISTED: usize = 8;
+
+/// The packets between two taps, of all flows.
+#[derive(Default)]
+struct Section {
+    /// By field, old and new value.
+    changes: BTreeMap<(Field, u32, u32), FieldChange>,
+    compared: u64,
+    hops: Option<[u8; 2]>,
+    flows: BTreeSet<Name>,
+    ordered: bool,
+}
+
+impl Section {
+    fn add(&mut self, tap: &TapFlow) {
+        self.compared += tap.packets_matched - tap.changed_not_compared.min(tap.packets_matched);
+        self.hops = match (self.hops, tap.router_hops) {
+            (Some([least, most]), Some([low, high])) => Some([least.min(low), most.max(high)]),
+            (known, new) => known.or(new),
+        };
+        for change in &tap.changed {
+            // The sizes of payloads are many; one example is enough.
+            let key = match change.field {
+                Field::Payload => (change.field, 0, 0),
+                field => (field, change.from, change.to),
+            };
+            let sum = self.changes.entry(key).or_insert(FieldChange { packets: 0, of: 0, ..*change });
+            sum.packets += change.packets;
+            sum.of += change.of;
+            sum.first_ns = sum.first_ns.min(change.first_ns);
+            sum.last_ns = sum.last_ns.max(change.last_ns);
+            self.flows.insert((tap.src, tap.dst, tap.dest_qp));
+        }
+    }
+
+    /// Those that a hop makes, most packets first.
+    fn real(&self, input: &Input<'_>) -> Vec<FieldChange> {
+        let limits = &input.limits.path;
+        let cleared =
+            |change: &FieldChange| change.field == Field::Ecn && change.from == CE && change.to != 0;
+        let enough = |change: &&FieldChange| {
+            change.packets >= limits.packets.max(1)
+                && (!cleared(change) || change.packets as f64 >= limits.cleared * change.of as f64)
+        };
+        let mut real: Vec<FieldChange> = self.changes.values().filter(enough).copied().collect();
+        real.sort_by_key(|change| (std::cmp::Reverse(change.packets), change.field));
+        real
+    }
+}
+
+pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let mut sections: BTreeMap<(&str, &str), Section> = BTreeMap::new();
+    for (from, to, tap) in input.facts.sections() {
+        let section = sections.entry((from, to)).or_default();
+        section.ordered = true;
+        section.add(tap);
+    }
+    for tap in input.facts.taps.iter().filter(|tap| tap.from.is_none()) {
+        sections.entry((&tap.links[0], &tap.links[1])).or_default().add(tap);
+    }
+    for ((from, to), section) in sections {
+        let real = section.real(input);
+        if let Some((first, others)) = real.split_first() {
+            raise(input, (from, to), &section, first, others, found);
+        }
+    }
+}
+
+fn raise(
+    input: &Input<'_>,
+    (from, to): (&str, &str),
+    section: &Section,
+    first: &FieldChange,
+    others: &[FieldChange],
+    found: &mut Vec<Finding>,
+) {
+    let all = || std::iter::once(first).chain(others);
+    let trimmed = all().find(|change| change.field == Field::Payload).map_or(0, |change| change.packets);
+    // A switch that trims packets marks them, too.
+    let trims = all().all(|change| change.packets <= trimmed);
+    let severity = if trims { Severity::Info } else { Severity::Warning };
+    let main = all().find(|change| trims == (change.field == Field::Payload)).unwrap_or(first);
+    let flows = flows(input.facts, to, &section.flows);
+    let diagnosis = format!(
+        "{} between {} and {}: {}",
+        headline(main),
+        short(from),
+        short(to),
+        plural(main.packets, "packet")
+    );
+    let hosts: BTreeSet<(Address, Address)> =
+        section.flows.iter().map(|(src, dst, _)| (*src, *dst)).collect();
+    let Some((src, dst)) = hosts.first() else { return };
+    let parts =
+        [pair(src, dst), more(hosts.len() as u64 - 1, "host pair"), more(others.len() as u64, "change")];
+    let listed: Vec<String> = all().take(MAX_LISTED).map(in_words).collect();
+    let (requester, responder) = ends::of_data(input, flows.iter().copied());
+    let place = flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default();
+    let arrow = if section.ordered { "→" } else { "↔" };
+    let first_ns = all().map(|change| change.first_ns).min();
+    let last_ns = all().map(|change| change.last_ns).max();
+    let ratio = main.packets as f64 / main.of.max(1) as f64;
+    let episode = |(first_ns, last_ns)| Episode { first_ns, last_ns, peak: Some(ratio) };
+    let mut raise = Raise::new(&REWRITTEN, severity, title(diagnosis, parts))
+        .evidence("changed", listed)
+        .evidence("changed_ratio", ratio)
+        .evidence("packets", main.packets)
+        .evidence("compared", section.compared)
+        .evidence("router_hops", section.hops.map(range))
+        .evidence("host_pairs", hosts.len())
+        .flows(flows.iter().copied())
+        .place(place.hop(format!("{from} {arrow} {to}")))
+        .ends(requester, responder)
+        .impact(Impact { packets_ratio: Some(ratio.min(1.0)), ..Impact::default() })
+        .owns(&["qos.dscp_unset", "qos.dscp_mixed"])
+        .episodes(first_ns.zip(last_ns).map(episode).into_iter().collect());
+    if !section.ordered {
+        raise = raise.caveat(format!("The order of the taps is not known: {to} may be nearer the sender."));
+    }
+    steps(input, raise, (from, to), main).into(found);
+}
+
+/// What to do about a field.
+fn steps(input: &Input<'_>, raise: Raise, (from, to): (&str, &str), main: &FieldChange) -> Raise {
+    let here = Commands::on(input, to);
+    match main.field {
+        Field::Dscp | Field::Priority => {
+            let class = if main.field == Field::Dscp { "DSCP" } else { "Priority" };
+            let mut raise = raise
+                .step(format!("Check trust mode and remarking policies of each port between {from} and {to} (trust dscp)."), None)
+                .step(format!("Check that {class} {} is lossless (PFC) and ECN-enabled at every hop behind {to}.", main.to), here.qos());
+            if main.to == 0 {
+                raise = raise.caveat(format!("{class} 0 is the default class of most switches: neither lossless nor ECN-enabled."));
+            }
+            raise
+        }
+        Field::Ecn => raise
+            .step(format!("Find the hop between {from} and {to} that rewrites the ToS byte or decapsulates without copying ECN (RFC 6040)."), None)
+            .step("Check that ECN is enabled for RoCE's class at the hops behind it, and that both ends see CNPs.", here.ecn()),
+        Field::Payload => {
+            raise.step(format!("Check packet trimming at the ports between {from} and {to}: it shows where queues overflow."), None)
+        }
+    }
+}
+
+/// The flows at the second tap.
+fn flows<'a>(facts: &'a Facts, link: &str, names: &BTreeSet<Name>) -> Vec<&'a Flow> {
+    let mut flows: Vec<&Flow> = facts
+        .flows
+        .iter()
+        .filter(|flow| flow.link == link && names.contains(&(flow.src, flow.dst, flow.dest_qp)))
+        .collect();
+    flows.sort_by_key(|flow| std::cmp::Reverse(flow.packets));
+    flows
+}
+
+/// `DSCP 26 rewritten to 0`.
+fn headline(change: &FieldChange) -> String {
+    let value = |value| named(change.field, value);
+    match change.field {
+        Field::Payload => {
+            format!("Payload trimmed from {} to {} bytes", value(change.from), value(change.to))
+        }
+        Field::Dscp => format!("DSCP {} rewritten to {}", value(change.from), value(change.to)),
+        Field::Priority => {
+            format!("802.1p priority {} rewritten to {}", value(change.from), value(change.to))
+        }
+        Field::Ecn => format!("ECN {} rewritten to {}", value(change.from), value(change.to)),
+    }
+}
+
+/// `DSCP 26 → 0: 5,760 of 5,760 packets`.
+fn in_words(change: &FieldChange) -> String {
+    let field = match change.field {
+        Field::Dscp => "DSCP",
+        Field::Ecn => "ECN",
+        Field::Priority => "802.1p priority",
+        Field::Payload => "payload bytes",
+    };
+    let value = |value| named(change.field, value);
+    let of = plural(change.of, "packet");
+    format!("{field} {} → {}: {} of {of}", value(change.from), value(change.to), units::count(change.packets))
+}
+
+fn named(field: Field, value: u32) -> String {
+    match (field, value) {
+        (Field::Ecn, 0) => "Not-ECT".to_owned(),
+        (Field::Ecn, 1) => "ECT(1)".to_owned(),
+        (Field::Ecn, 2) => "ECT(0)".to_owned(),
+        (Field::Ecn, _) => "CE".to_owned(),
+        (Field::Payload, bytes) => units::count(bytes.into()),
+        (_, value) => value.to_string(),
+    }
+}
+
+fn range([least, most]: [u8; 2]) -> String {
+    if least == most { least.to_string() } else { format!("{least} to {most}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use rocescope_common::account::FlowKey;
+
+    use crate::analysis::Options;
+    use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
+    use crate::findings::Finding;
+    use crate::findings::Severity;
+    use crate::findings::tests::found;
+    use crate::metrics::taps::{Header, Passed, Resized, TapPair};
+    use crate::sample::Sample;
+
+    const DATA: Header = Header { tos: 26 << 2 | 2, hops: 64, priority: None };
+
+    fn two_taps(ordered: bool, passed: &[(Header, Header, u64)], trimmed: u64) -> Sample {
+        let at = |link: u16| key(link, "10.0.0.1", "10.0.0.2", 17);
+        let links = ["h0.pcap", "h1.pcap"].map(|name| link(name, None)).into();
+        let mut sample = sample(links, (0..2).map(|link| (at(link), stats(7, 1_000, 1_000_000))).collect());
+        let seen = |(from, to, packets): &(Header, Header, u64)| Passed {
+            headers: [*from, *to],
+            packets: *packets,
+            seen_ns: [(START, START + SECOND); 2],
+        };
+        let pair = TapPair {
+            ordered,
+            matched: 1_000,
+            passed: passed.iter().map(seen).collect(),
+            resized: Resized { packets: trimmed, bytes: [4096, 64], seen_ns: [(START, START); 2] },
+            ..TapPair::empty(FlowKey { link: 0, ..at(0) }, [0, 1])
+        };
+        sample.metrics.taps = Some(vec![pair]);
+        sample
+    }
+
+    fn rewritten(sample: &Sample) -> Option<Finding> {
+        found(sample, &Options::default()).into_iter().find(|finding| finding.id == "path.rewritten")
+    }
+
+    #[test]
+    fn a_rewritten_field_is_named_with_its_taps() {
+        let to = |tos| Header { tos, hops: 62, ..DATA };
+        let dscp = rewritten(&two_taps(true, &[(DATA, to(2), 1_000)], 0)).unwrap();
+        assert_eq!(
+            dscp.title,
+            "DSCP 26 rewritten to 0 between h0 and h1: 1,000 packets, 10.0.0.1 → 10.0.0.2"
+        );
+        assert_eq!(
+            (dscp.severity, dscp.place.hop.as_deref()),
+            (Severity::Warning, Some("h0.pcap → h1.pcap"))
+        );
+        assert_eq!(dscp.evidence["changed"], serde_json::json!(["DSCP 26 → 0: 1,000 of 1,000 packets"]));
+        assert_eq!(dscp.evidence["router_hops"], "2");
+        assert!(dscp.steps.iter().any(|step| step.text.contains("DSCP 0 is lossless")));
+        let ecn = rewritten(&two_taps(true, &[(DATA, to(26 << 2), 1_000)], 0)).unwrap();
+        assert!(ecn.title.starts_with("ECN ECT(0) rewritten to Not-ECT between h0 and h1"), "{}", ecn.title);
+        let unordered = rewritten(&two_taps(false, &[(DATA, to(2), 1_000)], 0)).unwrap();
+        assert_eq!(unordered.place.hop.as_deref(), Some("h0.pcap ↔ h1.pcap"));
+        let tagged = |priority| Header { priority: Some(priority), ..DATA };
+        let priority = rewritten(&two_taps(true, &[(tagged(3), tagged(0), 10)], 0)).unwrap();
+        assert!(priority.title.starts_with("802.1p priority 3 rewritten to 0"), "{}", priority.title);
+    }
+
+    #[test]
+    fn marks_routers_and_a_few_confused_packets_are_no_rewriting() {
+        let to = |tos, hops| Header { tos, hops, priority: Some(3) };
+        let marked = (DATA, to(26 << 2 | 3, 63), 400);
+        let routed = (DATA, to(26 << 2 | 2, 61), 600);
+        assert_eq!(rewritten(&two_taps(true, &[marked, routed], 0)), None);
+        assert_eq!(rewritten(&two_taps(true, &[(DATA, to(2, 64), 9)], 0)), None, "too few");
+        let ce = Header { tos: 26 << 2 | 3, ..DATA };
+        let few = [(ce, ce, 400), (ce, DATA, 30)];
+        assert_eq!(rewritten(&two_taps(true, &few, 0)), None, "retransmissions");
+        let cleared = [(ce, ce, 20), (ce, DATA, 30)];
+        assert!(
+            rewritten(&two_taps(true, &cleared, 0)).unwrap().title.starts_with("ECN CE rewritten to ECT(0)")
+        );
+    }
+
+    #[test]
+    fn a_switch_that_trims_is_information() {
+        let trimmed = rewritten(&two_taps(true, &[(DATA, Header { tos: 2, ..DATA }, 50)], 50)).unwrap();
+        assert_eq!(trimmed.severity, Severity::Info);
+        assert!(
+            trimmed.title.starts_with("Payload trimmed from 4,096 to 64 bytes between h0 and h1"),
+            "{}",
+            trimmed.title
+        );
+    }
+}

@@ -1,0 +1,64 @@
+//! What a sequence has shown, in time.
+
+use super::Sequence;
+use crate::metrics::loss::spells::{Recorder, Signal};
+
+/// The signals that a sequence gives.
+pub(super) const SIGNALS: [Signal; 11] = [
+    Signal::Lost,
+    Signal::LossUpstream,
+    Signal::LossDownstream,
+    Signal::Reordered,
+    Signal::Retransmitted,
+    Signal::RetransmittedAfterRnr,
+    Signal::Timeout,
+    Signal::TimeoutWait,
+    Signal::RnrWait,
+    Signal::RecoveryUpstream,
+    Signal::RecoveryDownstream,
+];
+
+/// How often each of [`SIGNALS`] has shown.
+pub(super) type Tally = [u64; SIGNALS.len()];
+
+impl Sequence {
+    fn tally(&self) -> Tally {
+        let counted = &self.metrics;
+        let (upstream, downstream) = (self.upstream.metrics(), self.downstream.metrics());
+        let (episodes, recovery) =
+            if counted.lost == 0 { (0, 0) } else { (upstream.count, upstream.total_ns) };
+        [
+            counted.lost,
+            episodes,
+            downstream.count,
+            counted.recovered,
+            counted.retransmitted + counted.rereads,
+            counted.rnr_retransmitted,
+            counted.timeouts,
+            counted.timeout_wait_ns,
+            counted.rnr_wait_ns,
+            recovery,
+            downstream.total_ns,
+        ]
+    }
+
+    /// Records what has shown since the last call, at a packet of this time.
+    pub(in crate::metrics::loss) fn record(&mut self, spells: &mut Recorder, slot: u32, time_ns: u64) {
+        let tally = self.tally();
+        let recorded = std::mem::replace(&mut self.recorded, tally);
+        for ((signal, now), then) in SIGNALS.into_iter().zip(tally).zip(recorded) {
+            if now < then {
+                spells.take_back(slot, signal, then - now);
+            } else if now > then {
+                let since = match signal {
+                    Signal::Lost | Signal::LossUpstream | Signal::RecoveryUpstream => {
+                        self.upstream.under_way()
+                    }
+                    Signal::LossDownstream | Signal::RecoveryDownstream => self.downstream.under_way(),
+                    _ => None,
+                };
+                spells.note(slot, signal, since.unwrap_or((time_ns, time_ns)), now - then);
+            }
+        }
+    }
+}

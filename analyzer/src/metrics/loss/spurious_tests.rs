@@ -1,0 +1,63 @@
+//! NAKs and retransmissions without a loss, and NAKs on parallel links.
+
+use super::*;
+
+/// Reordering that a receiver NAKs: the late original and its retransmission both pass, and nothing was lost.
+#[test]
+fn holes_whose_packet_passes_twice_may_be_reordering() {
+    for passes in [1, 2] {
+        let mut scene = Scene::new(false);
+        scene.answer(99, 0x1F);
+        scene.send(100..200, &[]);
+        for start in (200..1_000).step_by(100) {
+            scene.send(start..start + 20, &[start + 10]);
+            scene.nak(start + 10);
+            scene.send(start + 20..start + 30, &[]);
+            for _ in 0..passes {
+                scene.send([start + 10], &[]);
+                scene.send(start + 30..start + 32, &[]);
+            }
+            scene.send(start + 32..start + 100, &[]);
+        }
+        let loss = scene.metrics();
+        assert_eq!((loss.lost, loss.doubtful), (8, 8 * (passes - 1)), "{loss:?}");
+    }
+}
+
+/// After a NAK and the retransmission it asked for, the sender retries the same request after pauses: its timer expired.
+#[test]
+fn a_nak_is_the_reason_of_two_retransmissions_at_most() {
+    for mut scene in scenes() {
+        scene.send(200..220, &[]);
+        scene.nak(210);
+        scene.send(210..220, &[]);
+        for _ in 0..4 {
+            scene.now_ns += 16 * MS;
+            scene.send(210..220, &[]);
+        }
+        let loss = scene.metrics();
+        assert_eq!((loss.downstream.count, loss.timeouts, loss.stuck), (2, 3, 5), "{loss:?}");
+    }
+}
+
+/// A queue pair that is sprayed over two links, with a tap on each: the NAK passes one of them.
+#[test]
+fn a_nak_on_a_parallel_link_counts() {
+    let mut scene = Scene::new(false);
+    scene.answer(99, 0x1F);
+    scene.pass(P { psn: 99, syndrome: 0x1F, link: 1, ..ANSWER });
+    for psn in 100..1_000 {
+        let slot = scene.pass(P { psn, link: (psn % 2) as u16, ..DATA });
+        if psn % 100 == 50 {
+            // The retransmission of the one before takes the other link than the NAK for it.
+            scene.pass(P { psn: psn - 10, syndrome: 0x60, link: 1, ..ANSWER });
+            scene.slot = slot;
+        }
+    }
+    // On link 0: PSN 900 is lost, and nothing is known of it but the NAK on link 1.
+    scene.pass(P { psn: 1_001, syndrome: 0x60, link: 1, ..ANSWER });
+    scene.pass(P { psn: 1_002, link: 0, ..DATA });
+    scene.pass(P { psn: 1_001, syndrome: 0x60, link: 1, ..ANSWER });
+    scene.slot = scene.pass(P { psn: 1_001, link: 0, ..DATA });
+    assert_eq!(scene.metrics().lost, 1, "{:?}", scene.metrics());
+}
