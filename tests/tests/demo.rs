@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use rocescope::host::hook::{HookChoice, XdpModeChoice};
+use rocescope::host::hook::HookChoice;
 use rocescope::sample::{Direction, Sample};
 use rocescope::source::demo::scenario::{BRIEF, FlowTruth, Scenario, Truth};
 use rocescope::source::demo::stage::Stage;
@@ -125,20 +125,9 @@ fn what_is_counted_is_what_was_sent() {
         interfaces: stage.interfaces().to_vec(),
         netns: Some(stage.observed().try_clone().unwrap()),
         hook: HookChoice::Private,
-        xdp_mode: XdpModeChoice::Auto,
-        promiscuous: true,
         max_flows: 1024,
-        idle: None,
         interval: Duration::from_millis(100),
-        samples: true,
-        duration: None,
-        filter: None,
-        events: true,
-        events_to_view: false,
-        precise_clock: true,
-        bin_ns: rocescope::metrics::traffic::BIN_NS,
-        log_level: 0,
-        host: Box::new(rocescope::host::queries::Kernel),
+        ..Config::default()
     })
     .unwrap();
     // Half of the usual time: the machine shall have something to do.

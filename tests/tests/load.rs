@@ -96,19 +96,10 @@ fn every_event_is_told_or_counted_as_dropped() {
             netns: Some(bench.world.near.try_clone().unwrap()),
             hook: HookChoice::Xdp,
             xdp_mode: XdpModeChoice::Native,
-            promiscuous: true,
             max_flows: 1024,
-            idle: None,
             interval: Duration::from_millis(50),
-            samples: true,
-            filter: None,
-            duration: None,
-            events: true,
             events_to_view: true,
-            precise_clock: true,
-            bin_ns: rocescope::metrics::traffic::BIN_NS,
-            log_level: 0,
-            host: Box::new(rocescope::host::queries::Kernel),
+            ..Config::default()
         })
         .unwrap();
         let wanted = Wanted { kind: Kind::Nak, flows: 8, scan_every: 0, hold_psn: false };

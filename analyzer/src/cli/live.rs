@@ -9,7 +9,6 @@ use rocescope_common::account::bin::LONGEST_NS;
 use super::{AttachArgs, DemoArgs, LiveArgs, Output, ViewArgs, Views, chosen, format, views};
 use crate::cli::output::{self, Interrupt};
 use crate::host::hook::HookChoice;
-use crate::host::queries::Kernel;
 use crate::source::demo::scenario::{self, Scenario};
 use crate::source::demo::stage::Stage;
 use crate::source::feed::Command;
@@ -95,8 +94,6 @@ fn config(attach: &AttachArgs, view: &ViewArgs) -> Result<Config> {
         },
     };
     Ok(Config {
-        interfaces: Vec::new(),
-        netns: None,
         hook: attach.hook,
         xdp_mode: attach.xdp_mode,
         promiscuous: !attach.no_promisc,
@@ -106,12 +103,11 @@ fn config(attach: &AttachArgs, view: &ViewArgs) -> Result<Config> {
         samples: matches!(chosen(view), Output::Tui | Output::Jsonl),
         duration: view.duration,
         filter: view.filter.clone(),
-        events: true,
         events_to_view: chosen(view) == Output::Tui,
         precise_clock: !attach.no_timing,
         bin_ns: bin_ns(attach.bin)?,
         log_level: if attach.log { LOG_DEBUG } else { 0 },
-        host: Box::new(Kernel),
+        ..Config::default()
     })
 }
 

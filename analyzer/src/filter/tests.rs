@@ -2,7 +2,7 @@ use std::sync::LazyLock;
 
 use rocescope_common::abi::Counter;
 use rocescope_common::account::{FlowKey, FlowStats, observe};
-use rocescope_common::wire::frame::{FAMILY_LID, PCP_NONE, UNKNOWN};
+use rocescope_common::wire::frame::FAMILY_LID;
 
 use super::*;
 
@@ -52,22 +52,12 @@ fn frame() -> Frame {
         tos: 2,
         opcode: 0x04,
         src_port: 49_152,
-        vlan: 0,
-        inner_vlan: 0,
-        pcp: PCP_NONE,
-        ack_req: false,
-        encap: 0,
         dest_qp: 0x11,
-        psn: 0,
         wire_len: 100,
-        inner_bytes: 0,
         payload: 10,
-        aeth: UNKNOWN,
-        dma_len: UNKNOWN,
-        src_qp: UNKNOWN,
         bth_offset: 42,
         ip_offset: 14,
-        icrc_offset: UNKNOWN,
+        ..Frame::EMPTY
     }
 }
 

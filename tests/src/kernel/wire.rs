@@ -49,19 +49,9 @@ impl Wire {
             netns: Some(self.watched.try_clone()?),
             hook,
             xdp_mode,
-            promiscuous: true,
             max_flows: 256,
-            idle: None,
             interval: Duration::from_millis(20),
-            samples: true,
-            filter: None,
-            duration: None,
-            events: true,
-            events_to_view: false,
-            precise_clock: true,
-            bin_ns: rocescope::metrics::traffic::BIN_NS,
-            log_level: 0,
-            host: Box::new(rocescope::host::queries::Kernel),
+            ..Config::default()
         })
     }
 

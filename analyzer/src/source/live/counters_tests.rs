@@ -1,7 +1,6 @@
 use std::time::{Duration, Instant};
 
 use crate::analysis::{Kind, Options};
-use crate::host::hook::{HookChoice, XdpModeChoice};
 use crate::host::netns::NetNs;
 use crate::host::queries::Host;
 use crate::host::recorded::Recorded;
@@ -20,21 +19,13 @@ fn config(netns: NetNs, interfaces: &[&str], host: Box<dyn Host>) -> Config {
     Config {
         interfaces: interfaces.iter().map(|name| (*name).to_owned()).collect(),
         netns: Some(netns),
-        hook: HookChoice::Auto,
-        xdp_mode: XdpModeChoice::Auto,
         promiscuous: false,
         max_flows: 64,
-        idle: None,
         interval: Duration::from_millis(100),
-        samples: true,
-        filter: None,
-        duration: None,
         events: false,
-        events_to_view: false,
         precise_clock: false,
-        bin_ns: crate::metrics::traffic::BIN_NS,
-        log_level: 0,
         host,
+        ..Config::default()
     }
 }
 

@@ -46,7 +46,7 @@ pub use tables::Tables;
 use crate::filter::Filter;
 use crate::host::hook::{HookChoice, XdpModeChoice};
 use crate::host::netns::NetNs;
-use crate::host::queries::Host;
+use crate::host::queries::{Host, Kernel};
 use crate::source::feed::{self, Feed};
 
 /// Configuration of a live run.
@@ -91,6 +91,31 @@ pub struct Config {
     pub log_level: u8,
     /// Host whose RDMA devices and settings are read: this one, or a recorded one in tests.
     pub host: Box<dyn Host>,
+}
+
+impl Default for Config {
+    /// Every interface with an RDMA device of this host, with samples and events, until it is stopped.
+    fn default() -> Self {
+        Self {
+            interfaces: Vec::new(),
+            netns: None,
+            hook: HookChoice::Auto,
+            xdp_mode: XdpModeChoice::Auto,
+            promiscuous: true,
+            max_flows: DEFAULT_MAX_FLOWS,
+            idle: None,
+            interval: Duration::from_secs(1),
+            samples: true,
+            filter: None,
+            duration: None,
+            events: true,
+            events_to_view: false,
+            precise_clock: true,
+            bin_ns: crate::metrics::traffic::BIN_NS,
+            log_level: 0,
+            host: Box::new(Kernel),
+        }
+    }
 }
 
 /// A running source.

@@ -1,5 +1,4 @@
 use rocescope_common::account::Event;
-use rocescope_common::wire::frame::{PCP_NONE, UNKNOWN};
 
 use super::*;
 
@@ -12,22 +11,12 @@ fn frame(qp: u32, port: u16, opcode: u8) -> Frame {
         tos: 2,
         opcode,
         src_port: port,
-        vlan: 0,
-        inner_vlan: 0,
-        pcp: PCP_NONE,
-        ack_req: false,
-        encap: 0,
         dest_qp: qp,
-        psn: 0,
         wire_len: 100,
-        inner_bytes: 0,
         payload: 10,
-        aeth: UNKNOWN,
-        dma_len: UNKNOWN,
-        src_qp: UNKNOWN,
         bth_offset: 42,
         ip_offset: 14,
-        icrc_offset: UNKNOWN,
+        ..Frame::EMPTY
     }
 }
 
