@@ -74,7 +74,7 @@ pub struct Req {
     pub local_qp: u32,
     /// The service asked for.
     pub service_id: u64,
-    /// Time after which the sender asks again: 4.096 us * 2^n; 0 where the message is cut in front of it.
+    /// Time after which the sender retransmits: 4.096 us * 2^n; 0 where the message is cut in front of it.
     pub timeout: u8,
 }
 

@@ -42,7 +42,7 @@ limits! {
     /// Thresholds of this family.
     pub struct Limits = "capture";
     packets: u64 = 32,
-        "minimum packets shown twice",
+        "minimum duplicated packets",
         "A few packets twice are a retransmission whose cause was not captured";
     ratio: f64 = 0.001,
         "minimum share of the packets of a link",

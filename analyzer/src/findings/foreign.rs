@@ -121,7 +121,7 @@ fn plan(addr: IpAddr) -> u128 {
     }
 }
 
-/// What tells hosts of one subnet apart.
+/// The part that distinguishes hosts of one subnet.
 fn host_part(addr: IpAddr) -> u128 {
     match addr {
         IpAddr::V4(v4) => u128::from(v4.to_bits() & 0xFFFF),

@@ -97,7 +97,7 @@ impl Collector {
         self.traffic.packet(packet, aside);
     }
 
-    /// A copy of a packet that the collectors have had. A CE mark that only the copy shows is told to those that count marks.
+    /// A copy of a packet that the collectors have had. A CE mark that only the copy shows is reported to those that count marks.
     #[cold]
     fn copy(&mut self, packet: &Packet, marked: bool) {
         if marked {

@@ -68,13 +68,7 @@ const ABOUT: [About; 20] = [
         "CAPTURE INCOMPLETE",
         "packets missing from the counters of rocescope",
     ),
-    (
-        Problem::Copies,
-        &["capture."],
-        "DUP",
-        "DUPLICATES",
-        "packets shown twice by the capture or the network",
-    ),
+    (Problem::Copies, &["capture."], "DUP", "DUPLICATES", "packets duplicated by the capture or the network"),
     (
         Problem::Settings,
         &["config.", "qos.", "mtu.", "rocev1.", "path.rewritten"],

@@ -208,7 +208,7 @@ struct Pair {
     slots: Vec<u32>,
 }
 
-/// Tells copies from packets of their own.
+/// Distinguishes copies from packets of their own.
 #[derive(Debug, Default)]
 pub struct Filter {
     links: Vec<Link>,

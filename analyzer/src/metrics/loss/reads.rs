@@ -54,7 +54,7 @@ impl Read {
     }
 
     /// Another request, with this PSN, passes: true where the PSN belongs to the READ. Its own first PSN may be that of a request
-    /// sent again from before the READ was known.
+    /// retransmitted from before the READ was known.
     pub(super) fn overlaps(&mut self, psn: u32) -> bool {
         let behind = psn.wrapping_sub(self.psn) & MASK24;
         if behind > 0 && behind < self.span {
