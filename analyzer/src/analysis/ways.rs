@@ -90,7 +90,9 @@ pub(crate) fn sides(sample: &Sample, group: &Imbalance) -> Option<Sides> {
         let (near, far) = (of(false), of(true));
         let turn = near.first() < far.first();
         levels.insert(if turn { (far, near) } else { (near, far) });
-        own.values_mut().for_each(|side| *side ^= turn);
+        for side in own.values_mut() {
+            *side ^= turn;
+        }
         all.extend(own);
     }
     let told = levels.first().is_some_and(|(near, far)| near.is_disjoint(far)) && levels.len() == 1;
