@@ -237,7 +237,7 @@ pub extern "C" fn rocescope_time(slot: u32, now: u64, flags: u32, before_ns: u64
     if op.has(Op::CNP) {
         return u64::from(take_mark_age(own(), other(), now));
     }
-    if frame.roce_version == 2 && frame.tos & CE == CE && !op.has(Op::ACKNOWLEDGE) {
+    if frame.roce_version != 1 && frame.tos & CE == CE && !op.has(Op::ACKNOWLEDGE) {
         note_mark(own(), other(), now);
     }
     if op.has(Op::RELIABLE) {

@@ -29,7 +29,7 @@ fn source(tap: &SourceEnd, world: &fake::World) {
                 Command::Pause(on) => paused = on,
                 Command::Seek(to_ns) => seconds = seconds.max(second_of(to_ns)),
                 Command::Rewind(to_ns) => {
-                    let _ = tap.tell(Update::Again);
+                    let _ = tap.tell(Update::Restarted);
                     seconds = second_of(to_ns);
                     let _ = tap.sample(world.at(seconds));
                 }

@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use rocescope_common::account::{FlowKey, FlowStats, observe};
 use rocescope_common::wire::frame::{Full, Kernel, Tag};
-use rocescope_common::wire::{Entry, Meta, SkipReason, cm, cooked, icrc, not_roce, parse};
+use rocescope_common::wire::{Entry, Meta, SkipReason, cm, cooked, icrc, infiniband, not_roce, parse};
 
 /// The first bytes of the input choose how the rest is entered.
 const CHOICE: usize = 6;
@@ -13,9 +13,10 @@ fn meta(choice: [u8; CHOICE], len: usize) -> Meta {
     let [entry, tag, offset, a, b, wire] = choice;
     let number = u16::from_be_bytes([a, b]);
     Meta {
-        entry: match entry % 4 {
+        entry: match entry % 5 {
             0 => Entry::ETHERNET,
             1 => Entry::IP,
+            4 => Entry::LRH,
             2 => Entry::ethertype([0x0800, 0x86DD, 0x8915, 0x8847][usize::from(a % 4)]),
             _ => Entry::ethertype(number),
         },
@@ -33,9 +34,10 @@ fn meta(choice: [u8; CHOICE], len: usize) -> Meta {
 fuzz_target!(|input: &[u8]| {
     let Some((choice, bytes)) = input.split_first_chunk::<CHOICE>() else { return };
     let meta = meta(*choice, bytes.len());
-    let _any = (cooked::sll(&bytes), cooked::sll2(&bytes), cm::read(&bytes, meta.offset));
+    let _any = (cooked::sll(&bytes), cooked::sll2(&bytes), infiniband::erf(&bytes), cm::read(&bytes, meta.offset));
     let full = parse::<Full>(&bytes, meta, &mut ());
-    let kernel = parse::<Kernel>(&bytes, meta, &mut ());
+    // The kernel programs see no InfiniBand.
+    let kernel = if meta.entry == Entry::LRH { full } else { parse::<Kernel>(&bytes, meta, &mut ()) };
     if meta.entry == Entry::ETHERNET
         && meta.offset == 0
         && let Some(reason) = not_roce(&bytes)

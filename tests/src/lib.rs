@@ -20,3 +20,13 @@ pub mod schema;
 pub mod sim;
 #[cfg(feature = "live")]
 pub mod soft_roce;
+
+/// The exit status of a program; an error is a message to the user, without the backtrace of `main() -> Result`.
+#[must_use]
+pub fn exit_status(result: anyhow::Result<()>) -> std::process::ExitCode {
+    if let Err(error) = result {
+        eprintln!("error: {error:#}");
+        return std::process::ExitCode::FAILURE;
+    }
+    std::process::ExitCode::SUCCESS
+}

@@ -109,7 +109,7 @@ fn last_report(feed: &Feed, sent: u64) -> Value {
                 result.unwrap();
                 return last.unwrap();
             }
-            Update::Notice(_) | Update::Events(_) | Update::Again => {}
+            Update::Notice(_) | Update::Events(_) | Update::Restarted => {}
         }
     }
 }
@@ -138,7 +138,7 @@ fn what_is_counted_is_what_was_sent() {
         precise_clock: true,
         bin_ns: rocescope::metrics::traffic::BIN_NS,
         log_level: 0,
-        host: Box::new(rocescope::host::ask::Kernel),
+        host: Box::new(rocescope::host::queries::Kernel),
     })
     .unwrap();
     // Half of the usual time: the machine shall have something to do.

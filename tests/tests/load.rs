@@ -69,7 +69,7 @@ impl Heard {
                     self.events += events.len() as u64;
                     self.naks += events.iter().filter(|event| event.events & Event::NAK != 0).count() as u64;
                 }
-                Update::Notice(_) | Update::Again => {}
+                Update::Notice(_) | Update::Restarted => {}
                 Update::Ended(result) => return result.unwrap(),
             }
         }
@@ -108,7 +108,7 @@ fn every_event_is_told_or_counted_as_dropped() {
             precise_clock: true,
             bin_ns: rocescope::metrics::traffic::BIN_NS,
             log_level: 0,
-            host: Box::new(rocescope::host::ask::Kernel),
+            host: Box::new(rocescope::host::queries::Kernel),
         })
         .unwrap();
         let wanted = Wanted { kind: Kind::Nak, flows: 8, scan_every: 0, hold_psn: false };

@@ -22,14 +22,12 @@ pub mod count {
     /// Calls that were entered.
     pub const ENTERED: u32 = 0;
     /// Calls whose return was seen. A kretprobe misses returns silently when more calls sleep at once than
-    /// it has places for.
+    /// it, or the table of their arguments, has places for.
     pub const RETURNED: u32 = 1;
     /// Records that found the ring buffer full.
     pub const DROPPED: u32 = 2;
-    /// Calls for whose arguments the table had no room.
-    pub const FORGOTTEN: u32 = 3;
     /// Number of counts.
-    pub const COUNTS: u32 = 4;
+    pub const COUNTS: u32 = 3;
 }
 
 /// Subjects of a record.
@@ -56,10 +54,6 @@ pub struct QpRecord {
     pub time_ns: u64,
     /// Duration of the call; 0 for those that are recorded as they begin.
     pub duration_ns: u64,
-    /// Address of the `struct ib_qp`, which the kernel uses again as soon as it is free.
-    pub qp: u64,
-    /// Control group (v2) of the calling process.
-    pub cgroup: u64,
     /// Calling process, in the initial PID namespace.
     pub pid: u32,
     /// Attributes that were given (`enum ib_qp_attr_mask`).
@@ -91,7 +85,7 @@ pub struct QpRecord {
 }
 
 const _: () =
-    assert!(core::mem::size_of::<QpRecord>() == 56 + COMM + DEVICE_NAME + 16 + QP_BYTES + ATTR_BYTES);
+    assert!(core::mem::size_of::<QpRecord>() == 40 + COMM + DEVICE_NAME + 16 + QP_BYTES + ATTR_BYTES);
 
 /// Layout of the running kernel, as far as the programs have to know it. Unit: bytes.
 /// Each is a global of the programs, by the name beside it.

@@ -104,7 +104,7 @@ impl FlowBin {
             }
             self.data_bytes += frame.wire_len;
             self.fresh_bytes += if outcome.duplicate_psn { 0 } else { frame.wire_len };
-            if frame.roce_version == 2 && frame.tos & CE == CE {
+            if frame.roce_version != 1 && frame.tos & CE == CE {
                 self.ce += 1;
             }
             if outcome.events & Event::GAP != 0 {

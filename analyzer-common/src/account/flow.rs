@@ -3,7 +3,8 @@
 use super::psn::{PsnTrack, Span, Step};
 use crate::wire::bth::GSI_QP;
 use crate::wire::frame::{Addr, Frame, PCP_NONE, UNKNOWN, VLAN_UNKNOWN};
-use crate::wire::opcode::Op;
+use crate::wire::infiniband::{Lane, TOS_BECN};
+use crate::wire::opcode::{CNP, Op};
 
 /// One direction of a queue pair on one link. The UDP source port is not part of the key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -17,7 +18,7 @@ pub struct FlowKey {
     pub dest_qp: u32,
     /// Index of the link (interface and direction) in the run's table of links.
     pub link: u16,
-    /// IP version of the addresses, 4 or 6.
+    /// IP version of the addresses, 4 or 6, or [`FAMILY_LID`](crate::wire::frame::FAMILY_LID).
     pub family: u8,
     /// Always 0 in keys of flows, which are compared bytewise. In a kernel slot 1 marks a flow that is not
     /// in the hash.
@@ -103,7 +104,7 @@ pub struct FlowStats {
     pub src_port: u16,
     /// Outermost VLAN id of the first packet.
     pub vlan: u16,
-    /// Second VLAN id of the first packet.
+    /// Second VLAN id of the first packet; of InfiniBand its [`Lane`].
     pub inner_vlan: u16,
     /// Priority code point of the first packet.
     pub pcp: u8,
@@ -111,7 +112,7 @@ pub struct FlowStats {
     pub dscp: u8,
     /// Properties that changed later: bits of [`Mixed`].
     pub mixed: u8,
-    /// RoCE version of the first packet.
+    /// RoCE version of the first packet; 0 for InfiniBand.
     pub roce_version: u8,
     /// Upper three bits of the opcodes counted in `opcodes`, or [`TRANSPORT_NONE`].
     pub transport: u8,
@@ -137,7 +138,7 @@ pub struct FlowStats {
     pub last_ce_ns: u64,
     /// AETHs that acknowledge (neither NAK nor RNR NAK).
     pub acks: u64,
-    /// Congestion notification packets.
+    /// Congestion notification packets; of InfiniBand also ACKs with BECN.
     pub cnp_packets: u64,
     /// Packets by the low five bits of the opcode, for the transport `transport`; see [`OPCODES`].
     pub opcodes: [u64; OPCODES],
@@ -263,7 +264,7 @@ pub fn observe(stats: &mut FlowStats, frame: &Frame, now: u64) -> Outcome {
         stats.payload_bytes += u64::from(frame.payload);
     }
 
-    if frame.roce_version == 2 {
+    if frame.roce_version != 1 {
         ecn(stats, frame, op, now, &mut outcome);
     }
     if frame.roce_version != 2 || frame.src_port != stats.src_port || stats.roce_version != 2 {
@@ -352,9 +353,13 @@ fn ecn(stats: &mut FlowStats, frame: &Frame, op: Op, now: u64, outcome: &mut Out
 
 #[inline(always)]
 fn opcode(stats: &mut FlowStats, frame: &Frame, op: Op, outcome: &mut Outcome) {
-    if op.has(Op::CNP) {
+    // Another opcode than on Ethernet, and ACKs count as well, so that `cnp_packets` does not count an opcode.
+    let infiniband = frame.roce_version == 0;
+    if op.has(Op::CNP) && (infiniband || frame.opcode == CNP) {
         stats.cnp_packets += 1;
         outcome.events |= Event::CNP;
+        stats.other_opcode_packets += u64::from(infiniband);
+        outcome.other_opcode = infiniband;
         return;
     }
     let transport = frame.opcode >> 5;
@@ -413,7 +418,13 @@ fn aeth(stats: &mut FlowStats, frame: &Frame, outcome: &mut Outcome) {
     }
     let syndrome = frame.aeth >> 24;
     match (syndrome >> 5) & 3 {
-        0 => stats.acks += 1,
+        0 => {
+            stats.acks += 1;
+            if frame.roce_version == 0 && frame.tos & TOS_BECN != 0 {
+                stats.cnp_packets += 1;
+                outcome.events |= Event::CNP;
+            }
+        }
         1 => {
             stats.rnr_naks += 1;
             outcome.events |= Event::RNR;
@@ -459,13 +470,25 @@ impl FlowStats {
     /// The second VLAN id: 0 without one, `None` if unknown.
     #[must_use]
     pub fn inner_vlan_id(&self) -> Option<u16> {
-        (self.inner_vlan != VLAN_UNKNOWN).then_some(self.inner_vlan)
+        (self.inner_vlan != VLAN_UNKNOWN && self.roce_version != 0).then_some(self.inner_vlan)
+    }
+
+    /// Service level and virtual lane of the first packet; `None` without a link layer of InfiniBand.
+    #[must_use]
+    pub fn lane(&self) -> Option<Lane> {
+        (self.roce_version == 0).then(|| Lane::of(self.inner_vlan))
     }
 
     /// The priority code point; `None` without a tag.
     #[must_use]
     pub fn priority(&self) -> Option<u8> {
         (self.pcp != PCP_NONE).then_some(self.pcp)
+    }
+
+    /// Packets of the opcode [`CNP`]; those of InfiniBand are in the overflow table.
+    #[must_use]
+    pub const fn cnps_of_roce(&self) -> u64 {
+        if self.roce_version == 0 { 0 } else { self.cnp_packets }
     }
 
     /// Packets with the source port `src_port`.

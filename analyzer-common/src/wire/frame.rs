@@ -3,6 +3,7 @@
 use super::bth::{self, Bth, ICRC_LEN, MASK24};
 use super::bytes::Bytes;
 use super::fast_path;
+use super::infiniband;
 use super::ip::{self, UpperProtocol};
 use super::layer::{Layer, Trace};
 use super::opcode::Op;
@@ -13,6 +14,8 @@ use super::tunnel;
 pub const UNKNOWN: u32 = u32::MAX;
 /// Unknown VLAN id: the tag may be in metadata that is not accessible.
 pub const VLAN_UNKNOWN: u16 = u16::MAX;
+/// ECN codepoint ECT(0).
+pub(super) const ECT0: u8 = 2;
 /// No priority code point: untagged, or unknown.
 pub const PCP_NONE: u8 = u8::MAX;
 /// Maximum number of VLAN tags; those of encapsulated frames count separately.
@@ -34,6 +37,8 @@ impl Entry {
     pub const IP: Self = Self(2 << 16);
     /// None: the BTH was reached.
     pub(super) const DONE: Self = Self(3 << 16);
+    /// A local route header of InfiniBand. Only parsers of all encapsulations know it.
+    pub const LRH: Self = Self(4 << 16);
 
     /// The header that an ethertype names, e.g. in a cooked capture.
     #[inline(always)]
@@ -74,8 +79,10 @@ impl Tag {
     }
 }
 
-/// An address: 16 bytes in wire order, IPv4 in the last four.
+/// An address: 16 bytes in wire order, IPv4 in the last four, a LID in the last two.
 pub type Addr = [u32; 4];
+/// [`Frame::family`] of an InfiniBand packet without GRH, whose addresses are LIDs.
+pub const FAMILY_LID: u8 = 1;
 
 /// The fields of a RoCE packet that accounting needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,19 +91,21 @@ pub struct Frame {
     pub src: Addr,
     /// Destination address, in wire byte order.
     pub dst: Addr,
-    /// IP version of the addresses, 4 or 6.
+    /// IP version of the addresses, 4 or 6 (also for GIDs), or [`FAMILY_LID`].
     pub family: u8,
-    /// 1 (GRH over Ethernet) or 2 (UDP).
+    /// 1 (GRH over Ethernet) or 2 (UDP); 0 for InfiniBand.
     pub roce_version: u8,
-    /// IPv4 ToS or IPv6 traffic class of the innermost IP header; 0 for RoCEv1.
+    /// IPv4 ToS or IPv6 traffic class of the innermost IP header; 0 for RoCEv1. For InfiniBand, CE for FECN and
+    /// ECT(0) without it in the ECN bits, and [`TOS_BECN`](super::infiniband::TOS_BECN).
     pub tos: u8,
     /// BTH operation code.
     pub opcode: u8,
-    /// UDP source port; 0 for RoCEv1.
+    /// UDP source port; 0 without UDP.
     pub src_port: u16,
     /// Id of the outermost VLAN tag; 0 if untagged, [`VLAN_UNKNOWN`].
     pub vlan: u16,
-    /// Id of the second VLAN tag; 0 without one, [`VLAN_UNKNOWN`].
+    /// Id of the second VLAN tag; 0 without one, [`VLAN_UNKNOWN`]. For InfiniBand, the
+    /// [`Lane`](super::infiniband::Lane).
     pub inner_vlan: u16,
     /// Priority code point of the outermost tag, or [`PCP_NONE`].
     pub pcp: u8,
@@ -122,7 +131,7 @@ pub struct Frame {
     pub src_qp: u32,
     /// Offset of the BTH in the captured frame.
     pub bth_offset: u32,
-    /// Offset of the innermost IP header or GRH in the captured frame.
+    /// Offset of the innermost IP header, GRH, or LRH without a GRH in the captured frame.
     pub ip_offset: u32,
     /// Offset of the ICRC in the captured frame, or [`UNKNOWN`] if lengths are contradictory or the packet
     /// is a fragment.
@@ -373,6 +382,9 @@ fn one_level<D: Depth>(
     level: u32,
     trace: &mut impl Trace,
 ) -> Result<Entry, SkipReason> {
+    if D::ALL && entry == Entry::LRH {
+        return infiniband::parse(bytes, walk, trace);
+    }
     let ethertype = if entry == Entry::ETHERNET {
         ethernet(bytes, walk, trace)?
     } else if entry == Entry::IP {
@@ -481,32 +493,43 @@ fn roce_v2(
     Ok(Entry::DONE)
 }
 
-const GRH_LEN: usize = 40;
+pub(super) const GRH_LEN: usize = 40;
 const GRH_NEXT_BTH: u8 = 0x1B;
 
 #[inline(always)]
 fn roce_v1(bytes: &impl Bytes, walk: &mut Walk<'_>, trace: &mut impl Trace) -> Result<Entry, SkipReason> {
-    let at = walk.offset;
+    let payload_len = grh(bytes, walk.offset, walk.frame, trace)?;
+    walk.frame.tos = 0;
+    walk.frame.src_port = 0;
+    walk.frame.roce_version = 1;
+    walk.frame.inner_bytes =
+        if walk.frame.encap == 0 { 0 } else { (ETHERNET_LEN + GRH_LEN) as u32 + payload_len };
+    transport(bytes, walk.offset + GRH_LEN, payload_len, walk.frame, trace)?;
+    Ok(Entry::DONE)
+}
+
+/// Reads a GRH before a BTH: addresses, and the length of what follows.
+#[inline(always)]
+pub(super) fn grh(
+    bytes: &impl Bytes,
+    at: usize,
+    frame: &mut Frame,
+    trace: &mut impl Trace,
+) -> Result<u32, SkipReason> {
     let [_, _, _, _, l0, l1, next, _] = bytes.get::<8>(at).ok_or(SkipReason::TruncatedHeaders)?;
     if next != GRH_NEXT_BTH {
         return Err(SkipReason::GrhNotBth);
     }
-    walk.frame.src = ip::words(bytes.get::<16>(at + 8).ok_or(SkipReason::Truncated)?);
-    walk.frame.dst = ip::words(bytes.get::<16>(at + 24).ok_or(SkipReason::Truncated)?);
+    frame.src = ip::words(bytes.get::<16>(at + 8).ok_or(SkipReason::Truncated)?);
+    frame.dst = ip::words(bytes.get::<16>(at + 24).ok_or(SkipReason::Truncated)?);
     trace.layer(Layer::Grh, at);
     let payload_len = u32::from(u16::from_be_bytes([l0, l1]));
     if payload_len < bth::LEN as u32 {
         return Err(SkipReason::Malformed);
     }
-    walk.frame.family = 6;
-    walk.frame.tos = 0;
-    walk.frame.src_port = 0;
-    walk.frame.roce_version = 1;
-    walk.frame.ip_offset = at as u32;
-    walk.frame.inner_bytes =
-        if walk.frame.encap == 0 { 0 } else { (ETHERNET_LEN + GRH_LEN) as u32 + payload_len };
-    transport(bytes, at + GRH_LEN, payload_len, walk.frame, trace)?;
-    Ok(Entry::DONE)
+    frame.family = 6;
+    frame.ip_offset = at as u32;
+    Ok(payload_len)
 }
 
 /// Parses the BTH and the extended headers. `len`: length from the BTH to the end of the ICRC according to

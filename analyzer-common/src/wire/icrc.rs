@@ -1,6 +1,6 @@
 //! The invariant CRC: CRC-32 over all fields that do not change in transit.
 
-use super::frame::{Frame, UNKNOWN};
+use super::frame::{FAMILY_LID, Frame, UNKNOWN};
 
 const fn table() -> [u32; 256] {
     let mut table = [0u32; 256];
@@ -37,23 +37,30 @@ pub fn check(bytes: &[u8], frame: &Frame) -> Option<bool> {
     let headers = network.get_mut(..bth.checked_sub(ip)?)?;
     headers.copy_from_slice(bytes.get(ip..bth)?);
     let udp = if frame.roce_version == 2 { headers.len().checked_sub(8)? } else { headers.len() };
+    let local = frame.family == FAMILY_LID;
     if frame.family == 4 {
         headers[1] = 0xFF;
         headers[8] = 0xFF;
         headers[10..12].fill(0xFF);
+    } else if local {
+        // The virtual lane of a LRH.
+        headers[0] |= 0xF0;
     } else {
         // Traffic class and flow label; the version is not masked.
         headers[0] |= 0x0F;
         headers[1..4].fill(0xFF);
         headers[7] = 0xFF;
     }
-    if let Some(checksum) = headers.get_mut(udp + 6..udp + 8) {
+    if let Some(checksum) = headers.get_mut(udp + 6..udp + 8)
+        && !local
+    {
         checksum.fill(0xFF);
     }
     let mut transport = [0u8; super::bth::LEN];
     transport.copy_from_slice(bytes.get(bth..bth + super::bth::LEN)?);
     transport[4] = 0xFF;
-    let mut crc = feed(u32::MAX, &[0xFF; 8]);
+    // Ones stand for the LRH where another header follows it, and where there is none.
+    let mut crc = if local { u32::MAX } else { feed(u32::MAX, &[0xFF; 8]) };
     crc = feed(crc, headers);
     crc = feed(crc, &transport);
     crc = feed(crc, bytes.get(bth + super::bth::LEN..end)?);

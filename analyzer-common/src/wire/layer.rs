@@ -33,7 +33,9 @@ pub enum Layer {
     Erspan,
     /// An MPLS label.
     Mpls,
-    /// InfiniBand GRH (RoCEv1).
+    /// InfiniBand LRH.
+    Lrh,
+    /// InfiniBand GRH (RoCEv1, or InfiniBand across subnets).
     Grh,
     /// InfiniBand BTH.
     Bth,
@@ -59,6 +61,7 @@ impl Layer {
             Self::Gre => "gre",
             Self::Erspan => "erspan",
             Self::Mpls => "mpls",
+            Self::Lrh => "lrh",
             Self::Grh => "grh",
             Self::Bth => "infiniband",
         }

@@ -7,6 +7,7 @@ pub mod cooked;
 mod fast_path;
 pub mod frame;
 pub mod icrc;
+pub mod infiniband;
 mod ip;
 pub mod layer;
 pub mod opcode;

@@ -28,7 +28,7 @@ pub enum SkipReason {
     UltraEthernet = 10,
     /// An IP fragment other than the first: it has no UDP header.
     Fragment = 11,
-    /// RoCEv1 ethertype, but the GRH is not followed by a BTH.
+    /// A GRH, of RoCEv1 or InfiniBand, that is not followed by a BTH.
     GrhNotBth = 12,
     /// RoCE by its headers, but truncated before the end of the BTH.
     Truncated = 13,
@@ -46,11 +46,15 @@ pub enum SkipReason {
     LinkTypeUnsupported = 19,
     /// RoCE, but excluded by the user's `--filter`.
     Filtered = 20,
+    /// Subnet management on virtual lane 15 of InfiniBand.
+    InfinibandManagement = 21,
+    /// An InfiniBand packet without BTH: raw IPv6 or raw ethertype.
+    InfinibandRaw = 22,
 }
 
 impl SkipReason {
     /// Number of reasons, the size of a counter array.
-    pub const COUNT: usize = 21;
+    pub const COUNT: usize = 23;
 
     /// Every reason, by number.
     pub const ALL: [Self; Self::COUNT] = [
@@ -75,6 +79,8 @@ impl SkipReason {
         Self::TunnelUnparsed,
         Self::LinkTypeUnsupported,
         Self::Filtered,
+        Self::InfinibandManagement,
+        Self::InfinibandRaw,
     ];
 
     /// Name in reports (`totals.skipped`).
@@ -102,6 +108,8 @@ impl SkipReason {
             Self::TunnelUnparsed => "tunnel_unparsed",
             Self::LinkTypeUnsupported => "link_type_unsupported",
             Self::Filtered => "filtered",
+            Self::InfinibandManagement => "infiniband_management",
+            Self::InfinibandRaw => "infiniband_raw",
         }
     }
 
@@ -123,7 +131,7 @@ impl SkipReason {
             Self::OtherUdp => "UDP to a port that is neither RoCEv2 nor a known tunnel",
             Self::UltraEthernet => "Ultra Ethernet transport (UDP 4793): recognised, not parsed",
             Self::Fragment => "an IP fragment other than the first: it has no UDP header",
-            Self::GrhNotBth => "RoCEv1 ethertype, but no BTH behind the GRH",
+            Self::GrhNotBth => "a GRH (RoCEv1, InfiniBand) that no BTH follows",
             Self::Truncated => "RoCE by its headers, but cut before the end of the BTH",
             Self::TruncatedHeaders => "truncated before it could be identified as RoCE",
             Self::Malformed => {
@@ -136,6 +144,8 @@ impl SkipReason {
             }
             Self::LinkTypeUnsupported => "the link type of the capture is not supported",
             Self::Filtered => "RoCE excluded by --filter",
+            Self::InfinibandManagement => "InfiniBand subnet management (virtual lane 15)",
+            Self::InfinibandRaw => "an InfiniBand packet without BTH: raw IPv6 or raw ethertype",
         }
     }
 }

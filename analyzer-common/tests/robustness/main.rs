@@ -51,13 +51,13 @@ fn check_frame(bytes: &[u8], meta: Meta, frame: &Frame) {
     assert!(bth + 12 <= bytes.len(), "the whole BTH is there");
     assert_eq!(bytes[bth], frame.opcode);
     assert!((frame.ip_offset as usize) < bth && frame.ip_offset as usize >= meta.offset);
-    assert!(matches!((frame.family, frame.roce_version), (4 | 6, 2) | (6, 1)));
+    assert!(matches!((frame.family, frame.roce_version), (4 | 6, 2) | (6, 1) | (1 | 6, 0)));
     assert!(frame.dest_qp <= 0xFF_FFFF && frame.psn <= 0xFF_FFFF);
     assert!(frame.family == 6 || (frame.src[..3] == [0; 3] && frame.dst[..3] == [0; 3]));
     assert!(frame.vlan <= 0xFFF || frame.vlan == VLAN_UNKNOWN);
-    assert!(frame.inner_vlan <= 0xFFF || frame.inner_vlan == VLAN_UNKNOWN);
+    assert!(frame.inner_vlan <= 0xFFF || frame.inner_vlan == VLAN_UNKNOWN || frame.roce_version == 0);
     assert!(frame.pcp <= 7 || frame.pcp == PCP_NONE);
-    assert_eq!(frame.wire_len, meta.wire_len);
+    assert!(frame.wire_len == meta.wire_len || meta.entry == Entry::LRH && frame.wire_len < meta.wire_len);
     assert_eq!(frame.inner_bytes == 0, frame.encap == 0);
     assert!(frame.payload == UNKNOWN || frame.payload <= 65_535);
     if op.any(Op::ACKNOWLEDGE | Op::CNP) {
@@ -77,7 +77,11 @@ fn check_frame(bytes: &[u8], meta: Meta, frame: &Frame) {
 /// Parses with both instances of the parser and reads everything else that can be read of the frame.
 fn check_parse(bytes: &[u8], meta: Meta) -> Result<Frame, SkipReason> {
     let full = parse::<Full>(&bytes, meta, &mut Offsets { last: None, limit: bytes.len() });
-    let kernel = parse::<Kernel>(&bytes, meta, &mut Offsets { last: None, limit: bytes.len() });
+    let kernel = match meta.entry {
+        // The kernel programs see no InfiniBand.
+        Entry::LRH => full,
+        _ => parse::<Kernel>(&bytes, meta, &mut Offsets { last: None, limit: bytes.len() }),
+    };
     match (full, kernel) {
         (Ok(frame), kernel) => {
             check_frame(bytes, meta, &frame);
@@ -168,9 +172,10 @@ fn the_non_roce_shortcut_equals_the_parser() {
 
 /// Ethernet, IP, any ethertype; at offset 0 and further; with and without a metadata tag.
 fn any_meta(random: &mut Random, len: usize) -> Meta {
-    let entry = match random.below(4) {
+    let entry = match random.below(5) {
         0 => Entry::ETHERNET,
         1 => Entry::IP,
+        4 => Entry::LRH,
         2 => Entry::ethertype(random.pick(&[0x0800, 0x86DD, 0x8915, 0x8847, 0x8100, 0x88A8, 0x0806])),
         _ => Entry::ethertype(random.next() as u16),
     };
@@ -299,20 +304,24 @@ fn connection_requests_truncated_or_changed() {
     let frame = check_parse(bytes, ethernet(bytes)).unwrap();
     let bth = frame.bth_offset as usize;
     let whole = cm::read(&bytes, bth);
-    assert_eq!(whole, Some(cm::Message::Req { local_id: 0xDEAD_BEEF, local_qp: 0x1234 }));
+    let Some(cm::Message::Req(req)) = whole else { panic!("{whole:?}") };
+    assert_eq!((req.local_id, req.local_qp), (0xDEAD_BEEF, 0x1234));
     let needed = bth + 20 + 24 + 36;
     for len in 0..bytes.len() {
-        let cut = cm::read(&&bytes[..len], bth);
-        assert_eq!(cut, whole.filter(|_| len >= needed), "cut to {len}");
+        let timeout = if len >= needed + 8 { req.timeout } else { 0 };
+        let expected = cm::Message::Req(cm::Req { timeout, ..req });
+        assert_eq!(cm::read(&&bytes[..len], bth), (len >= needed).then_some(expected), "cut to {len}");
     }
     let mut random = Random::new(3);
     for _ in 0..20_000 {
         let changed = mutated(&mut random, bytes);
-        if let Some(cm::Message::Req { local_qp, .. } | cm::Message::Rep { local_qp, .. }) =
-            cm::read(&&changed[..], bth)
-        {
-            assert!(local_qp <= 0xFF_FFFF);
-        }
+        let qp = match cm::read(&&changed[..], bth) {
+            Some(cm::Message::Req(req)) => req.local_qp,
+            Some(cm::Message::Rep { local_qp, .. }) => local_qp,
+            Some(cm::Message::Dreq { remote_qp, .. }) => remote_qp,
+            _ => 0,
+        };
+        assert!(qp <= 0xFF_FFFF);
     }
 }
 
@@ -321,7 +330,7 @@ fn connection_requests_truncated_or_changed() {
 struct Beside {
     packets: u64,
     bytes: u64,
-    roce_v2: u64,
+    with_ecn: u64,
     with_aeth: u64,
     requests: u64,
     responses: u64,
@@ -337,7 +346,7 @@ fn check_flow(stats: &FlowStats, beside: &Beside) {
     assert_eq!(stats.bytes, beside.bytes);
     assert_eq!(stats.packets, opcodes + stats.cnp_packets + stats.other_opcode_packets);
     assert_eq!(stats.other_opcode_packets, beside.other_opcodes);
-    assert_eq!(stats.ecn().iter().sum::<u64>(), beside.roce_v2);
+    assert_eq!(stats.ecn().iter().sum::<u64>(), beside.with_ecn);
     let answers = stats.acks + stats.rnr_naks + stats.naks.iter().sum::<u64>() + stats.ack_unknown;
     assert_eq!(answers, beside.with_aeth);
     assert_eq!(stats.first_port_packets() + stats.other_port_packets, stats.packets);
@@ -388,7 +397,7 @@ fn sums_of_flows_are_consistent() {
         packets += 1;
         beside.packets += 1;
         beside.bytes += u64::from(frame.wire_len);
-        beside.roce_v2 += u64::from(frame.roce_version == 2);
+        beside.with_ecn += u64::from(frame.roce_version != 1);
         beside.with_aeth += u64::from(op.has(Op::AETH));
         beside.requests += u64::from(op.has(Op::REQUEST));
         beside.responses += u64::from(op.has(Op::RESPONSE));

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use hashbrown::HashMap;
 
+use crate::analysis::flow::less;
 use crate::analysis::{
-    Again, CountedAgain, Dscp, Ecn, Facts, Flow, Imbalance, Link, Lost, Options, Skipped, Source, Totals,
+    CountedAgain, Dscp, Ecn, Facts, Flow, Imbalance, Link, Lost, Options, Overlap, Skipped, Source, Totals,
     Window, device, ecmp, ecn, entropy, flow, imbalance, taps, traffic, ways,
 };
 use crate::metrics::marking::{ByDscp, Marked};
@@ -58,7 +59,10 @@ pub(super) struct LinkSum {
     pub(super) bytes: u64,
     cnp_packets: u64,
     ecn: Ecn,
+    /// Without copies.
     ecn_data: Ecn,
+    /// Bytes without those of copies.
+    once_bytes: u64,
 }
 
 /// The sum over flows, retired flows and packets that found no flow, by link.
@@ -74,6 +78,12 @@ fn sums(sample: &Sample) -> Vec<LinkSum> {
             sum.ecn_data.add(stats.ecn_data);
         }
     }
+    for (at, sum) in sums.iter_mut().enumerate() {
+        let copies = sample.copies_on(at);
+        sum.once_bytes = sum.bytes.saturating_sub(copies.bytes);
+        let Ecn { not_ect, ect1, ect0, ce } = sum.ecn_data;
+        sum.ecn_data = less([not_ect, ect1, ect0, ce], copies.ecn_data).into();
+    }
     sums
 }
 
@@ -86,6 +96,7 @@ fn link_alone(link: &LinkSample) -> LinkSum {
         cnp_packets: retired.cnp_packets,
         ecn: retired.ecn.into(),
         ecn_data: retired.ecn_data.into(),
+        once_bytes: 0,
     }
 }
 
@@ -159,8 +170,8 @@ fn retired_once(sample: &Sample) -> bool {
 }
 
 fn counted_again(sample: &Sample) -> CountedAgain {
-    let again = Again::of(sample);
-    let flows = sample.flows.iter().enumerate().filter(|(at, _)| again.is_again(*at));
+    let overlap = Overlap::of(sample);
+    let flows = sample.flows.iter().enumerate().filter(|(at, _)| overlap.is_duplicate(*at));
     let mut sum = (0, 0, 0);
     for (_, FlowSample { stats, .. }) in flows {
         sum = (sum.0 + stats.packets, sum.1 + stats.bytes, sum.2 + stats.cnp_packets);
@@ -168,7 +179,7 @@ fn counted_again(sample: &Sample) -> CountedAgain {
     let once = retired_once(sample);
     let known = |n: u64| once.then_some(n);
     CountedAgain {
-        taps: again.taps as u64,
+        taps: overlap.taps as u64,
         roce_packets: known(sum.0),
         roce_bytes: known(sum.1),
         cnp_packets: known(sum.2),
@@ -269,7 +280,7 @@ fn loads<'a>(sample: &'a Sample, sums: &[LinkSum]) -> Vec<imbalance::Load<'a>> {
     let load = |(link, sum): (&'a LinkSample, &LinkSum)| imbalance::Load {
         name: &link.name,
         direction: link.direction,
-        bytes: sum.bytes,
+        bytes: sum.once_bytes,
     };
     sample.links.iter().zip(sums).map(load).collect()
 }

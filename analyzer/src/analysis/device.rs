@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{Kind, Link};
 use crate::metrics::control::LinkControl;
 use crate::sample::{Direction, FlowSample, Sample, SourceKind};
-use crate::source::devices::lives::{Calls, Lives, QpLife};
+use crate::source::devices::lives::{Calls, Lives, QpEvent, QpLife};
 use crate::source::devices::{Devices, PauseSample, PortSample, QpSample};
 use crate::source::net::lldp::Neighbour;
 use crate::source::net::mac_control::station;
@@ -60,7 +60,7 @@ pub struct Device {
     pub qps: Vec<DeviceQp>,
     /// Asynchronous events and failed verbs of the port's queue pairs, and events of the port, from the
     /// kernel's control path: the latest 4,096.
-    pub qp_events: Vec<DeviceQpEvent>,
+    pub qp_events: Vec<QpEvent>,
     /// Counters that the device keeps per queue pair or group of queue pairs (`rdma statistic qp`).
     pub qp_counters: Vec<DeviceQpCounters>,
     /// Queue pairs of the port that are not listed. Unit: queue pairs.
@@ -167,30 +167,6 @@ pub struct DeviceQp {
     pub ended_ns: Option<u64>,
 }
 
-/// An event of a queue pair or port, or a verb that failed, on the kernel's control path.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct DeviceQpEvent {
-    /// Time of the event, or of the end of the call. Unit: Unix ns.
-    pub time_ns: u64,
-    /// Number of the queue pair. Null: an event of the port, or the queue pair was not made.
-    pub lqpn: Option<u32>,
-    /// Asynchronous event (`QP_FATAL`, `PORT_ERR` …), or the verb that failed (`modify to RTR`).
-    pub event: String,
-    /// Error number (errno) of a verb that failed. Null: no verb.
-    pub errno: Option<i32>,
-    /// Duration of a verb that failed. Unit: ns. Null: no verb, or not measured.
-    pub duration_ns: Option<u64>,
-    /// Process that called the verb, or that owns the queue pair. Null: not known.
-    pub pid: Option<u32>,
-    /// Its command name. Null: not known.
-    pub comm: Option<String>,
-    /// Address of the queue pair. Null: not known.
-    pub src: Option<IpAddr>,
-    /// Address of the other end. Null: not known.
-    pub dst: Option<IpAddr>,
-}
-
 /// Coverage of the kernel's control path: probes of the functions that create, modify and destroy queue pairs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -206,6 +182,8 @@ pub struct QpLives {
     pub dropped: u64,
     /// Queue pairs that there was no room to follow or keep. Unit: queue pairs.
     pub qps_left_out: u64,
+    /// Events that there was no room to keep. Unit: events.
+    pub events_left_out: u64,
     /// Kernel functions that could not be probed.
     pub absent: Vec<String>,
 }
@@ -221,6 +199,7 @@ pub(super) fn lives(devices: &Devices) -> Option<QpLives> {
         missed_returns: lives.calls.missed_returns,
         dropped: lives.calls.dropped,
         qps_left_out: lives.qps_left_out,
+        events_left_out: lives.events_left_out,
         absent: lives.calls.absent.iter().map(|(function, why)| format!("{function}: {why}")).collect(),
     })
 }
@@ -354,7 +333,7 @@ pub(super) fn devices(devices: &Devices) -> Vec<Device> {
 }
 
 /// The lives of a port's queue pairs, and its events. A queue pair without a port belongs to the device's first.
-fn lives_of<'a>(devices: &'a Devices, port: &PortSample) -> (Vec<&'a QpLife>, Vec<DeviceQpEvent>) {
+fn lives_of<'a>(devices: &'a Devices, port: &PortSample) -> (Vec<&'a QpLife>, Vec<QpEvent>) {
     let Lives { qps, events, .. } = devices.lives.as_ref();
     let ports = devices.ports.iter().filter(|other| other.device == port.device);
     let is_first = ports.map(|other| other.port).min() == Some(port.port);
@@ -362,18 +341,7 @@ fn lives_of<'a>(devices: &'a Devices, port: &PortSample) -> (Vec<&'a QpLife>, Ve
         device == port.device && of.map_or(is_first, |number| number == port.port)
     };
     let lives = qps.iter().filter(|life| is_here(&life.device, life.port)).collect();
-    let events =
-        events.iter().filter(|event| is_here(&event.device, event.port)).map(|event| DeviceQpEvent {
-            time_ns: event.time_ns,
-            lqpn: event.lqpn,
-            event: event.what.clone(),
-            errno: event.errno,
-            duration_ns: event.duration_ns,
-            pid: event.pid,
-            comm: event.comm.clone(),
-            src: event.src,
-            dst: event.dst,
-        });
+    let events = events.iter().filter(|event| is_here(&event.device, event.port)).cloned();
     (lives, events.collect())
 }
 

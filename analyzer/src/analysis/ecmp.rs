@@ -4,12 +4,11 @@
 //! predicted. Instead the flows are hashed with many seeds, and the spread of the outcome is shown:
 //! the median is what to expect, the 95th percentile what one fabric in twenty gets.
 
-use std::net::IpAddr;
-
 use serde::Serialize;
 
 use super::Options;
 use super::entropy::{self, Unit, Weight};
+use crate::sample::Address;
 use crate::sample::{Direction, Sample, address};
 
 /// Seeds that are tried.
@@ -101,8 +100,8 @@ struct Side {
     name: String,
     direction: Option<Direction>,
     links: Option<Direction>,
-    src: Option<IpAddr>,
-    dst: Option<IpAddr>,
+    src: Option<Address>,
+    dst: Option<Address>,
 }
 
 impl Side {
@@ -133,8 +132,8 @@ fn sides(sample: &Sample, tuples: &[Weight]) -> Vec<Side> {
         [address(tuple.family, tuple.src), address(tuple.family, tuple.dst)]
     });
     let Some(first) = ends.next() else { return vec![all] };
-    let rest: Vec<[IpAddr; 2]> = ends.collect();
-    let common: Vec<IpAddr> =
+    let rest: Vec<[Address; 2]> = ends.collect();
+    let common: Vec<Address> =
         first.into_iter().filter(|host| rest.iter().all(|ends| ends.contains(host))).collect();
     // Two common hosts: the only pair there is, either of which distinguishes the directions.
     let Some(&host) = common.first() else { return vec![all] };

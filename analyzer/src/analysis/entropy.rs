@@ -1,18 +1,22 @@
 //! How evenly bytes spread over 5-tuples: what the fabric hashes to choose a path.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
 use hashbrown::HashMap;
 
 use crate::analysis::flow::Ports;
-use crate::analysis::{Entropy, ecmp};
-use crate::sample::{Direction, Sample, Tuple, address};
+use crate::analysis::{DataEntropy, Entropy, ecmp};
+use crate::sample::{Address, Direction, FlowSample, RetiredTuple, Sample, Tuple, address};
 
 /// Entropy over 5-tuples of everything that `sample` has counted.
 #[must_use]
 pub fn entropy(sample: &Sample) -> Entropy {
-    Spread::of(sample).entropy()
+    let all = Spread::of(sample).entropy();
+    let data = (all.five_tuples > 0).then(|| {
+        let Entropy { five_tuples, effective_flows, normalized, .. } = Spread::of_data(sample).entropy();
+        DataEntropy { five_tuples, effective_flows, normalized }
+    });
+    Entropy { data, ..all }
 }
 
 /// Distribution of bytes over 5-tuples at a moment, small enough to be kept: the bytes between two moments
@@ -28,7 +32,15 @@ impl Spread {
     /// The spread of everything that `sample` has counted.
     #[must_use]
     pub fn of(sample: &Sample) -> Self {
-        let (weights, unattributed_bytes) = weights(sample, Unit::FiveTuple);
+        Self::over(weights(sample, Unit::FiveTuple))
+    }
+
+    /// The spread of the flows that carry payload; of retired ones that is not known.
+    fn of_data(sample: &Sample) -> Self {
+        Self::over(weights_of(sample, Unit::FiveTuple, |flow| flow.stats.payload_bytes > 0, &[]))
+    }
+
+    fn over((weights, unattributed_bytes): (Vec<Weight>, Option<u64>)) -> Self {
         let mut tuples: Vec<(u64, u16, u64)> =
             weights.iter().map(|w| (ecmp::digest(w), w.tuple.src_port, w.bytes)).collect();
         tuples.sort_unstable();
@@ -103,14 +115,26 @@ pub(super) struct Weight {
 /// run, and the bytes that have no 5-tuple (`None`: not even how many). Bytes of
 /// retired flows are known by 5-tuple only and stay so.
 pub(super) fn weights(sample: &Sample, unit: Unit) -> (Vec<Weight>, Option<u64>) {
+    weights_of(sample, unit, |_| true, &sample.retired_tuples)
+}
+
+/// The same of some flows and retired tuples.
+fn weights_of(
+    sample: &Sample,
+    unit: Unit,
+    is_counted: fn(&FlowSample) -> bool,
+    retired: &[RetiredTuple],
+) -> (Vec<Weight>, Option<u64>) {
     type Map<K> = HashMap<K, u64, foldhash::fast::RandomState>;
     let mut by_link: Map<(Tuple, u32, u16)> = HashMap::default();
     let mut unattributed = Some(sample.retired_unattributed);
-    for flow in &sample.flows {
+    for flow in sample.flows.iter().filter(|flow| is_counted(flow)) {
         let key = &flow.key;
         let tuple = |src_port| Tuple { family: key.family, src: key.src, dst: key.dst, src_port };
+        let copies = sample.copies(flow.slot).bytes;
         if unit == Unit::QueuePair {
-            *by_link.entry((tuple(0), key.dest_qp, key.link)).or_default() += flow.stats.bytes;
+            *by_link.entry((tuple(0), key.dest_qp, key.link)).or_default() +=
+                flow.stats.bytes.saturating_sub(copies);
             continue;
         }
         let ports = Ports::of(&flow.stats, sample.extra.get(&flow.slot));
@@ -118,10 +142,12 @@ pub(super) fn weights(sample: &Sample, unit: Unit) -> (Vec<Weight>, Option<u64>)
             unattributed = unattributed.zip(ports.missing_bytes).map(|(sum, bytes)| sum + bytes);
         }
         for port in ports.seen {
-            *by_link.entry((tuple(port.port), 0, key.link)).or_default() += port.bytes;
+            // Copies have the port of their packets, and are spread over the flow's ports as those are.
+            let once = port.bytes - share(copies, port.bytes, flow.stats.bytes);
+            *by_link.entry((tuple(port.port), 0, key.link)).or_default() += once;
         }
     }
-    for retired in &sample.retired_tuples {
+    for retired in retired {
         *by_link.entry((retired.tuple, 0, retired.link)).or_default() += retired.bytes;
     }
     // The same packet passes several links: the link that saw most of the tuple speaks for it.
@@ -142,6 +168,12 @@ pub(super) fn weights(sample: &Sample, unit: Unit) -> (Vec<Weight>, Option<u64>)
     (weights, unattributed)
 }
 
+/// `part` of `whole` of these bytes; no more than `part`.
+fn share(bytes: u64, part: u64, whole: u64) -> u64 {
+    let share = u128::from(bytes) * u128::from(part) / u128::from(whole.max(1));
+    u64::try_from(share).unwrap_or(u64::MAX).min(part)
+}
+
 /// Entropy of weights in bits; `None` when they have no bytes.
 pub(super) fn bits<'a>(weights: impl Iterator<Item = &'a Weight> + Clone) -> Option<f64> {
     bits_of(weights.map(|w| w.bytes))
@@ -158,7 +190,7 @@ fn bits_of(weights: impl Iterator<Item = u64> + Clone) -> Option<f64> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct QpSpread {
     /// The host.
-    pub src: IpAddr,
+    pub src: Address,
     /// Queue pairs that it sends to.
     pub queue_pairs: u64,
     /// How many equal ones would spread as well; `None` without bytes.

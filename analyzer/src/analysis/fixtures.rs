@@ -1,13 +1,12 @@
 //! Samples made by hand, for tests.
 
-use std::net::IpAddr;
-
 use rocescope_common::abi::Counter;
 use rocescope_common::account::flow::{OPCODES, TRANSPORT_NONE};
 use rocescope_common::account::{FlowKey, FlowStats, PsnTrack};
 use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::frame::{Addr, Encap, PCP_NONE, UNKNOWN, VLAN_UNKNOWN};
 
+use crate::sample::Address;
 use crate::sample::{
     Direction, Extra, FlowSample, LinkSample, PeerKey, Retired, RetiredTuple, Sample, SourceKind, Tuple,
 };
@@ -21,18 +20,7 @@ pub(crate) const START: u64 = 1_772_370_309_250_000_000;
 pub(crate) const SECOND: u64 = 1_000_000_000;
 
 pub(crate) fn words(ip: &str) -> (u8, Addr) {
-    let mut octets = [0; 16];
-    let family = match ip.parse().unwrap() {
-        IpAddr::V4(v4) => {
-            octets[12..].copy_from_slice(&v4.octets());
-            4
-        }
-        IpAddr::V6(v6) => {
-            octets = v6.octets();
-            6
-        }
-    };
-    (family, std::array::from_fn(|i| u32::from_ne_bytes(octets[4 * i..4 * i + 4].try_into().unwrap())))
+    ip.parse::<Address>().unwrap().words()
 }
 
 pub(crate) fn key(link: u16, src: &str, dst: &str, dest_qp: u32) -> FlowKey {

@@ -7,7 +7,9 @@ use rocescope_common::account::{FlowStats, Mixed, PsnTrack};
 use rocescope_common::wire::frame::Encap;
 use rocescope_common::wire::opcode::{CNP, Name};
 
-use crate::analysis::{Ack, Ecn, Flow, LastNaks, Loss, MAX_PORTS, Opcode, Port, Psn, device, ecn, latency};
+use crate::analysis::{
+    Ack, Ecn, Flow, LastNaks, Loss, MAX_PORTS, Naks, Opcode, Port, Psn, device, ecn, latency,
+};
 use crate::sample::{Extra, FlowSample, Sample, address};
 
 impl Flow {
@@ -18,18 +20,55 @@ impl Flow {
         self.opcodes.iter().all(|opcode| opcode.code >> 5 == UC)
     }
 
+    /// RNR NAKs, each once though the capture may show some twice.
+    #[must_use]
+    pub const fn rnr_naks_once(&self) -> u64 {
+        self.ack.rnr_naks.saturating_sub(self.copies.rnr_naks)
+    }
+
+    /// NAKs, each once.
+    #[must_use]
+    pub fn naks_once(&self) -> Naks {
+        let naks = &self.ack.naks;
+        let counted = [
+            naks.psn_sequence_error,
+            naks.invalid_request,
+            naks.remote_access_error,
+            naks.remote_operational_error,
+            naks.invalid_rd_request,
+            naks.reserved,
+        ];
+        less(counted, self.copies.naks).into()
+    }
+
+    /// CNPs, each once.
+    #[must_use]
+    pub const fn cnps_once(&self) -> u64 {
+        self.cnp_packets.saturating_sub(self.copies.cnp_packets)
+    }
+
     /// The packets that its figures of loss are about, each once: a mirror may show some twice.
     #[must_use]
     pub fn followed_packets(&self) -> u64 {
-        let copies: u64 = [self.loss, self.loss_responses].iter().flatten().map(|loss| loss.mirrored).sum();
+        let mirrored: u64 = [self.loss, self.loss_responses].iter().flatten().map(|loss| loss.mirrored).sum();
+        // Those of requests and responses are among them.
+        let copies = mirrored + self.copies.packets
+            - (self.copies.requests + self.copies.responses).min(self.copies.packets);
         self.packets.saturating_sub(self.loss_unfollowed.map_or(0, |before| before.packets) + copies)
     }
+}
+
+/// Counts without those of copies.
+pub(super) fn less<const N: usize>(counts: [u64; N], copies: [u64; N]) -> [u64; N] {
+    std::array::from_fn(|i| counts[i].saturating_sub(copies[i]))
 }
 
 #[expect(clippy::too_many_lines, reason = "a literal with all fields of a flow")]
 pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
     let FlowSample { key, stats, .. } = flow;
     let extra = sample.extra.get(&flow.slot);
+    let copies = sample.copies(flow.slot);
+    let ecn_data = Ecn::from(less(stats.ecn_data, copies.ecn_data));
     let latency = sample.metrics.latency.as_ref().and_then(|latency| latency.get(flow.slot));
     let owned = sample.owned(flow);
     let (peer_qp, pairing) = latency::peer(sample, flow);
@@ -50,17 +89,20 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
         src: address(key.family, key.src),
         dst: address(key.family, key.dst),
         dest_qp: key.dest_qp,
-        roce_version: stats.roce_version,
+        roce_version: (stats.roce_version != 0).then_some(stats.roce_version),
         src_port_count,
         src_ports: ports.seen,
         vlan: stats.vlan_id(),
         inner_vlan: stats.inner_vlan_id(),
         pcp: stats.priority(),
+        service_level: stats.lane().map(|lane| lane.service_level),
+        virtual_lane: stats.lane().map(|lane| lane.virtual_lane),
         dscp: (stats.dscp != DSCP_NONE).then_some(stats.dscp),
         encapsulation: encapsulation(stats.encap),
         mixed: Mixed::NAMES
             .into_iter()
             .filter_map(|(bit, name)| (stats.mixed & bit != 0).then_some(name))
+            .map(|name| if name == "inner_vlan" && stats.lane().is_some() { "lane" } else { name })
             .collect(),
         path_mtu: (stats.mtu != 0).then_some(stats.mtu),
         packets: stats.packets,
@@ -72,8 +114,9 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
         first_ns: stats.first_ns,
         last_ns: stats.last_ns,
         ecn: stats.ecn().into(),
-        ecn_data: stats.ecn_data.into(),
-        ce_ratio: Ecn::from(stats.ecn_data).ce_ratio(),
+        ecn_data,
+        copies,
+        ce_ratio: ecn_data.ce_ratio(),
         ce_over_time: ecn::flow(sample, flow.slot),
         cnp_packets: stats.cnp_packets,
         // Made where all flows are known.
@@ -122,8 +165,11 @@ pub(super) struct Ports {
 
 impl Ports {
     pub(super) fn of(stats: &FlowStats, extra: Option<&Extra>) -> Self {
+        if stats.roce_version == 0 {
+            return Self { seen: Vec::new(), missing_packets: 0, missing_bytes: Some(0) };
+        }
         // Packets without a port count as "other port" too, and only their packets are known
-        // apart: every RoCEv2 packet, and no other, is counted by its ECN bits.
+        // apart: every RoCEv2 packet, and no RoCEv1 packet, is counted by its ECN bits.
         let without_port = stats.packets.saturating_sub(stats.ecn().iter().sum());
         let mut seen = Vec::new();
         if stats.first_port_packets() > 0 {
@@ -163,7 +209,7 @@ fn opcodes(stats: &FlowStats, extra: Option<&Extra>) -> Vec<Opcode> {
             *by_code.entry(stats.transport << 5 | low).or_default() += packets;
         }
     }
-    *by_code.entry(CNP).or_default() += stats.cnp_packets;
+    *by_code.entry(CNP).or_default() += stats.cnps_of_roce();
     for &(code, packets) in extra.into_iter().flat_map(|extra| &extra.opcodes) {
         *by_code.entry(code).or_default() += packets;
     }

@@ -10,6 +10,7 @@ use crate::analysis::Options;
 use crate::metrics::traffic::Traffic;
 use crate::metrics::traffic::bins::Bursts;
 use crate::sample::{Direction, Sample};
+use crate::util::layout::tap_name;
 
 /// Distribution of the bytes over links that share a load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -145,7 +146,7 @@ pub fn imbalances(links: &[Load<'_>], options: &Options, same_path: &SamePath) -
         compare(links, |name| parallel.contains(&name), false, &mut all);
     }
     for group in &options.groups {
-        compare(links, |name| group.iter().any(|member| member == name), false, &mut all);
+        compare(links, |name| group.iter().any(|member| is_named(name, member)), false, &mut all);
     }
     all
 }
@@ -253,7 +254,7 @@ pub(super) fn rails(links: &[Load<'_>], options: &Options) -> Vec<Rails> {
             });
             let (Some(rail), Some(link)) = (
                 rails.get_mut(at),
-                links.iter().find(|link| link.direction == direction && link.name == *interface),
+                links.iter().find(|link| link.direction == direction && is_named(link.name, interface)),
             ) else {
                 continue;
             };
@@ -283,11 +284,16 @@ pub(super) fn jain(loads: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (loads.len() as f64 * squares))
 }
 
+/// Whether the user's `name` is that of this link, as it is or without the suffix of a capture file.
+fn is_named(link: &str, name: &str) -> bool {
+    link == name || tap_name(link) == name
+}
+
 /// The names in `names` that no link of the sample has, for a notice to the user.
 #[must_use]
 pub fn unknown_names<'a>(sample: &Sample, names: impl IntoIterator<Item = &'a String>) -> Vec<String> {
     let mut names: Vec<String> = names.into_iter().cloned().collect();
-    names.retain(|name| !sample.links.iter().any(|link| link.name == *name));
+    names.retain(|name| !sample.links.iter().any(|link| is_named(&link.name, name)));
     names.sort();
     names.dedup();
     names

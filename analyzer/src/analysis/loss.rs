@@ -1,7 +1,6 @@
 //! Loss, reordering, retransmissions and corrupt packets, as the report has them.
 
 use std::collections::HashSet;
-use std::net::IpAddr;
 
 use serde::Serialize;
 
@@ -10,6 +9,7 @@ use crate::metrics::icrc::Checked;
 use crate::metrics::loss::{
     Episodes as Counted, Metrics, NakTally, Naks, Retransmission, Unfollowed as Before,
 };
+use crate::sample::Address;
 use crate::sample::Direction;
 use rocescope_common::account::FlowStats;
 
@@ -29,8 +29,9 @@ pub struct Loss {
     pub unfilled: u64,
     /// Retransmissions of packets that had already passed this tap. Unit: packets.
     pub retransmitted: u64,
-    /// Duplicates, by a mirror or by the network: same PSN with the same IPv4 identification, or twice in a
-    /// row within 10 µs. Unit: packets.
+    /// Duplicates, by the capture or by the network: copies of a capture that shows packets twice; the same PSN
+    /// with the same IPv4 identification, or twice in a row within 10 µs; a single packet that passes again though no
+    /// NAK and no timeout asked for it. Unit: packets.
     pub mirrored: u64,
     /// READ requests retransmitted because the request or responses were lost. Unit: packets.
     pub rereads: u64,
@@ -38,6 +39,9 @@ pub struct Loss {
     pub rnr_resent: u64,
     /// Timeouts: go-back-N after a pause of at least 1 ms that no NAK ended. Unit: timeouts.
     pub timeouts: u64,
+    /// Part of `timeouts` after which an ACK showed that the packets had arrived: their ACKs were lost.
+    #[serde(skip)]
+    pub timeouts_acked: u64,
     /// Silence of the sender before these timeouts, summed. Unit: ns.
     pub timeout_wait_ns: u64,
     /// Shortest of these silences. Unit: ns. Null: no timeout.
@@ -173,6 +177,7 @@ impl Loss {
             rereads: metrics.rereads,
             rnr_resent: metrics.rnr_retransmitted,
             timeouts: metrics.timeouts,
+            timeouts_acked: metrics.timeouts_acked,
             timeout_wait_ns: metrics.timeout_wait_ns,
             timeout_shortest_ns: waited(shortest),
             timeout_longest_ns: waited(longest),
@@ -252,7 +257,7 @@ pub(crate) struct AtLink<'a> {
 pub(crate) fn by_link(facts: &Facts) -> Vec<AtLink<'_>> {
     let mut all: Vec<AtLink<'_>> = Vec::new();
     let whole = nothing_vanished(facts);
-    let ways: HashSet<(IpAddr, IpAddr)> = facts.flows.iter().map(|flow| (flow.src, flow.dst)).collect();
+    let ways: HashSet<(Address, Address)> = facts.flows.iter().map(|flow| (flow.src, flow.dst)).collect();
     for link in &facts.links {
         let mut sum = AtLink { link: &link.name, direction: link.direction, ..AtLink::default() };
         let mut any = false;
@@ -271,7 +276,7 @@ pub(crate) fn by_link(facts: &Facts) -> Vec<AtLink<'_>> {
 }
 
 /// A flow at a tap.
-type AtTap<'a> = (&'a str, IpAddr, IpAddr, u32);
+type AtTap<'a> = (&'a str, Address, Address, u32);
 
 /// Flows whose packets all passed both a tap and the tap upstream of it. PSNs alone may suggest a loss there: that is reordering, or
 /// a loss upstream of both.

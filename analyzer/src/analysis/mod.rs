@@ -29,16 +29,17 @@ pub(crate) mod uneven;
 pub(crate) mod ways;
 
 use crate::sample::Direction;
+pub use crate::source::devices::lives::QpEvent;
+use crate::util::layout::{plain, tap_name};
 
 pub use build::compare_links as imbalance;
 pub use device::{
-    Coverage, Device, DeviceQp, DeviceQpCounters, DeviceQpEvent, Pause, QpLives, WHOLE,
-    worst as worst_coverage,
+    Coverage, Device, DeviceQp, DeviceQpCounters, Pause, QpLives, WHOLE, worst as worst_coverage,
 };
 pub use ecmp::{Case, Ecmp, Set, in_words as hashing_case, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
 pub use facts::{
-    Ack, CeOverTime, Cnp, Dscp, Ecn, EcnOverTime, Entropy, Facts, Flow, FlowId, Kind, Latency,
+    Ack, CeOverTime, Cnp, DataEntropy, Dscp, Ecn, EcnOverTime, Entropy, Facts, Flow, FlowId, Kind, Latency,
     LatencyByClass, Link, Lost, Naks, Opcode, Pairing, Port, Psn, Retired, Skipped, Source, Totals, Untimed,
     Window,
 };
@@ -46,9 +47,19 @@ pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances
 pub use loss::{Episodes, Icrc, LastNaks, Loss, Unfollowed};
 pub use naks::{NakCauses, Requests};
 pub(crate) use paths::related;
-pub use paths::{Again, CountedAgain, Paths};
+pub use paths::{CountedAgain, Overlap, Paths};
 pub use taps::{Between, DelayChange, DelayPoint, TapFlow};
 pub use ways::Way;
+
+/// A link in words: its name without the suffix of a capture file, and its direction.
+#[must_use]
+pub fn link_name(name: &str, direction: Option<Direction>) -> String {
+    let name = plain(&tap_name(name));
+    match direction {
+        Some(direction) => format!("{name} {}", direction_name(direction)),
+        None => name,
+    }
+}
 
 /// Source ports that a flow lists: those with most bytes.
 pub const MAX_PORTS: usize = 16;

@@ -56,11 +56,11 @@ impl Facts {
     /// What the sequence-error NAKs in a flow of answers are for.
     #[must_use]
     pub fn nak_causes(&self, answers: &Flow) -> NakCauses {
-        let naks = answers.ack.naks.psn_sequence_error;
+        let naks = answers.naks_once().psn_sequence_error;
         if naks == 0 {
             return NakCauses::default();
         }
-        NakCauses::of(naks, answers.ack.rnr_naks, self.requests_of(answers))
+        NakCauses::of(naks, answers.rnr_naks_once(), self.requests_of(answers))
     }
 
     /// What is known about the requests that a flow answers: of its own queue pair where it is known, else of all between

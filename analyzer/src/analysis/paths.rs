@@ -34,7 +34,7 @@ pub(super) const MAX_SIGHTS: usize = 512;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Paths {
     /// What is counted on more than one link.
-    pub again: Arc<Again>,
+    pub overlap: Arc<Overlap>,
     /// Interfaces that are not compared with one another.
     pub same_path: SamePath,
 }
@@ -43,19 +43,19 @@ impl Paths {
     /// What `sample` says.
     #[must_use]
     pub fn of(sample: &Sample, options: &Options) -> Self {
-        Self::with(Arc::new(Again::of(sample)), sample, options)
+        Self::with(Arc::new(Overlap::of(sample)), sample, options)
     }
 
     /// The same where it is known already what is counted `again`.
     #[must_use]
-    pub fn with(again: Arc<Again>, sample: &Sample, options: &Options) -> Self {
-        Self { again, same_path: SamePath::of(sample, options) }
+    pub fn with(overlap: Arc<Overlap>, sample: &Sample, options: &Options) -> Self {
+        Self { overlap, same_path: SamePath::of(sample, options) }
     }
 }
 
 /// What is counted on more than one link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Again {
+pub struct Overlap {
     /// Of each flow of the sample. Empty where each queue pair is on one link alone.
     sights: Vec<Sight>,
     /// Links that count the same packets, at most; 1 when each packet is counted once.
@@ -71,15 +71,15 @@ struct Sight {
     first: u32,
 }
 
-impl Again {
+impl Overlap {
     /// What `sample` counts on more than one link.
     #[must_use]
     pub fn of(sample: &Sample) -> Self {
-        let mut again = Self { sights: Vec::new(), taps: 1 };
+        let mut overlap = Self { sights: Vec::new(), taps: 1 };
         let several = several(sample);
         if !several.is_empty() {
             let alone = (0u32..).zip(&sample.flows).map(|(at, _)| Sight { speaker: at, first: at });
-            again.sights = alone.collect();
+            overlap.sights = alone.collect();
         }
         for mut sights in several.into_values() {
             let first = sights.first().and_then(|at| u32::try_from(*at).ok());
@@ -98,21 +98,21 @@ impl Again {
                     }
                     Some((_, speaker, taps)) => {
                         *taps += 1;
-                        again.taps = again.taps.max(*taps);
+                        overlap.taps = overlap.taps.max(*taps);
                         *speaker
                     }
                 };
-                if let Some(sight) = again.sights.get_mut(at) {
+                if let Some(sight) = overlap.sights.get_mut(at) {
                     *sight = Sight { speaker, first: first.unwrap_or(number) };
                 }
             }
         }
-        again
+        overlap
     }
 
     /// Whether the packets of flow number `at` of the sample are counted on another link too.
     #[must_use]
-    pub fn is_again(&self, at: usize) -> bool {
+    pub fn is_duplicate(&self, at: usize) -> bool {
         self.speaker(at) != at
     }
 
@@ -259,9 +259,9 @@ mod tests {
             };
             of(names.iter().map(|name| link(name, None)).collect(), (0..links).map(flow).collect())
         };
-        assert_eq!(Again::of(&on(MAX_SIGHTS)).taps, MAX_SIGHTS);
+        assert_eq!(Overlap::of(&on(MAX_SIGHTS)).taps, MAX_SIGHTS);
         let many = on(MAX_SIGHTS + 1);
-        assert!(Again::of(&many).is_empty() && related(&many).is_empty());
+        assert!(Overlap::of(&many).is_empty() && related(&many).is_empty());
     }
 
     #[test]
@@ -272,11 +272,11 @@ mod tests {
             (2, 1, 60, track(40, 100, 0, 0)),
             (2, 2, 60, track(40, 100, 0, 0)),
         ]);
-        let again = Again::of(&sample);
-        let flags: Vec<bool> = (0..4).map(|at| again.is_again(at)).collect();
-        assert_eq!((flags, again.taps), (vec![false, true, true, false], 3));
-        assert_eq!((again.speaker(2), again.queue_pair(2), again.speaker(3)), (0, 0, 3));
-        assert!(!again.is_empty() && again.speaker(9) == 9);
+        let overlap = Overlap::of(&sample);
+        let flags: Vec<bool> = (0..4).map(|at| overlap.is_duplicate(at)).collect();
+        assert_eq!((flags, overlap.taps), (vec![false, true, true, false], 3));
+        assert_eq!((overlap.speaker(2), overlap.queue_pair(2), overlap.speaker(3)), (0, 0, 3));
+        assert!(!overlap.is_empty() && overlap.speaker(9) == 9);
         assert_eq!(related(&sample).len(), 3);
     }
 
@@ -289,17 +289,17 @@ mod tests {
             (track(MASK24 - 50, 50, 0, 0), track(50, 150, 0, 0)),
         ] {
             let sample = sample(&[(0, 1, 100, a), (1, 1, 100, b)]);
-            let again = Again::of(&sample);
-            assert_eq!((again.taps, again.is_again(0), again.is_again(1)), (1, false, false));
-            assert_eq!((again.queue_pair(0), again.queue_pair(1)), (0, 0), "one queue pair all the same");
+            let overlap = Overlap::of(&sample);
+            assert_eq!((overlap.taps, overlap.is_duplicate(0), overlap.is_duplicate(1)), (1, false, false));
+            assert_eq!((overlap.queue_pair(0), overlap.queue_pair(1)), (0, 0), "one queue pair all the same");
             assert!(related(&sample).is_empty());
         }
         // One that sees all, before the two.
         let parts = [(0, 1, 100, track(0, 200, 100, 0)), (1, 1, 100, track(1, 199, 99, 0))];
         let all = (2, 1, 200, track(0, 200, 0, 0));
         let sample = sample(&[parts[0], parts[1], all]);
-        let again = Again::of(&sample);
-        assert!(again.is_again(0) && again.is_again(1) && !again.is_again(2));
+        let overlap = Overlap::of(&sample);
+        assert!(overlap.is_duplicate(0) && overlap.is_duplicate(1) && !overlap.is_duplicate(2));
         assert!(!related(&sample).contains(&(0, 1)));
     }
 
@@ -307,13 +307,13 @@ mod tests {
     fn taps_behind_the_same_holes_count_the_same_packets() {
         let holes = track(0, 200, 100, 0);
         let sample = sample(&[(0, 1, 100, holes), (1, 1, 100, holes)]);
-        assert_eq!(Again::of(&sample).taps, 2);
+        assert_eq!(Overlap::of(&sample).taps, 2);
     }
 
     #[test]
     fn reordering_leaves_no_holes() {
         let late = track(0, 100, 50, 50);
         let sample = sample(&[(0, 1, 100, track(0, 100, 0, 0)), (1, 1, 100, late)]);
-        assert_eq!(Again::of(&sample).taps, 2);
+        assert_eq!(Overlap::of(&sample).taps, 2);
     }
 }

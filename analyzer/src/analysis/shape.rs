@@ -1,8 +1,8 @@
 //! The shape of a traffic matrix, when it is clear enough to say.
 
-use std::net::IpAddr;
-
 use super::traffic::Cell;
+
+use crate::sample::Address;
 
 /// A pair of hosts counts from this share of the largest on: what is below is set-up and control.
 const EDGE_SHARE: f64 = 0.1;
@@ -16,8 +16,8 @@ pub(super) fn hosts(matrix: &[Cell]) -> u64 {
     names(matrix.iter()).len() as u64
 }
 
-fn names<'a>(cells: impl Iterator<Item = &'a Cell>) -> Vec<IpAddr> {
-    let mut hosts: Vec<IpAddr> = cells.flat_map(|cell| [cell.src, cell.dst]).collect();
+fn names<'a>(cells: impl Iterator<Item = &'a Cell>) -> Vec<Address> {
+    let mut hosts: Vec<Address> = cells.flat_map(|cell| [cell.src, cell.dst]).collect();
     hosts.sort_unstable();
     hosts.dedup();
     hosts
@@ -34,7 +34,7 @@ pub(super) fn shape(matrix: &[Cell]) -> Option<&'static str> {
     if hosts.len() > MAX_HOSTS {
         return None;
     }
-    let number = |host: IpAddr| hosts.binary_search(&host).unwrap_or(0);
+    let number = |host: Address| hosts.binary_search(&host).unwrap_or(0);
     let mut edges: Vec<(usize, usize)> =
         strong.iter().map(|cell| (number(cell.src), number(cell.dst))).collect();
     edges.retain(|(src, dst)| src != dst);
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     fn cells(edges: &[(u8, u8, u64)]) -> Vec<Cell> {
-        let ip = |host: u8| IpAddr::from([10, 0, 0, host]);
+        let ip = |host: u8| Address::from([10, 0, 0, host]);
         (edges.iter())
             .map(|(src, dst, data_bytes)| Cell {
                 src: ip(*src),

@@ -1,13 +1,13 @@
 //! Flows that were seen at several taps, as the report has them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::net::IpAddr;
 
 use serde::Serialize;
 
 use crate::analysis::Facts;
 use crate::analysis::Flow;
 use crate::metrics::taps::TapPair;
+use crate::sample::Address;
 use crate::sample::{Sample, address};
 use rocescope_common::account::FlowKey;
 
@@ -17,9 +17,9 @@ use rocescope_common::account::FlowKey;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TapFlow {
     /// Source address.
-    pub src: IpAddr,
+    pub src: Address,
     /// Destination address.
-    pub dst: IpAddr,
+    pub dst: Address,
     /// Destination queue pair.
     pub dest_qp: u32,
     /// Names of the two links; the one nearer the sender first, if known.
@@ -137,9 +137,9 @@ pub struct Between<'a> {
     /// The other.
     pub to: &'a str,
     /// The sending host.
-    pub src: IpAddr,
+    pub src: Address,
     /// The receiving host.
-    pub dst: IpAddr,
+    pub dst: Address,
     /// Packets that both saw.
     pub matched: u64,
     /// Packets that did not arrive at the second.
@@ -171,7 +171,7 @@ impl Facts {
     /// itself: a packet lost in one does not reach the next.
     #[must_use]
     pub fn between_taps(&self) -> Vec<Between<'_>> {
-        type Name = (IpAddr, IpAddr, u32);
+        type Name = (Address, Address, u32);
         let name = |tap: &TapFlow| (tap.src, tap.dst, tap.dest_qp);
         let mut next: HashMap<(&str, Name), HashSet<&str>> = HashMap::new();
         for tap in &self.taps {
@@ -183,7 +183,7 @@ impl Facts {
             let onward = |by: &&str| next.get(&(*by, name(tap))).is_some_and(|taps| taps.contains(to));
             !next.get(&(from, name(tap))).is_some_and(|taps| taps.iter().any(onward))
         };
-        let mut pairs: BTreeMap<(&str, &str, IpAddr, IpAddr), Between<'_>> = BTreeMap::new();
+        let mut pairs: BTreeMap<(&str, &str, Address, Address), Between<'_>> = BTreeMap::new();
         let at: HashMap<(&str, Name), &Flow> = self
             .flows
             .iter()

@@ -223,7 +223,7 @@ fn rocev1_has_no_ports() {
     for lost_elsewhere in [false, true] {
         let (flow, all) = accounted(&[v1(90), v1(90)], !lost_elsewhere);
         assert_eq!((flow.src_port_count, flow.src_ports.len()), (Some(0), 0));
-        assert_eq!((flow.roce_version, flow.dscp, flow.ce_ratio), (1, None, None));
+        assert_eq!((flow.roce_version, flow.dscp, flow.ce_ratio), (Some(1), None, None));
         assert_eq!(flow.ecn, Ecn::default());
         assert_eq!((all.entropy.five_tuples, all.entropy.source_ports), (0, 0));
         assert_eq!((all.entropy.entropy_bits, all.entropy.effective_flows), (None, None));
@@ -296,6 +296,19 @@ fn entropy_by_hand() {
     // More bytes on the other link: 600 + 250 + 125 + 125.
     sample.retired_tuples[1].bytes = 600;
     close(facts(&sample).entropy.top_share, 600.0 / 1_100.0);
+}
+
+#[test]
+fn acknowledgements_are_no_data_flows() {
+    let data = |qp, port| (key(0, A, B, qp), FlowStats { payload_bytes: 1_000, ..stats(port, 1, 1_100) });
+    let ack = |qp, port| (key(0, B, A, qp), FlowStats { payload_bytes: 0, ..stats(port, 1, 66) });
+    let flows = vec![data(1, 10), data(2, 11), ack(1, 10), ack(2, 11)];
+    let entropy = facts(&sample(vec![link("a.pcap", None)], flows)).entropy;
+    let data = entropy.data.unwrap();
+    assert_eq!((entropy.five_tuples, data.five_tuples), (4, 2));
+    close(data.effective_flows, 2.0);
+    close(data.normalized, 1.0);
+    assert!(entropy.normalized < Some(0.7), "{entropy:?}");
 }
 
 #[test]

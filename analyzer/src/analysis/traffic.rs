@@ -1,7 +1,5 @@
 //! Traffic in time and by hosts, as the report has it.
 
-use std::net::IpAddr;
-
 use rocescope_common::account::message::{ByOperation, FRAME_ENDS, FrameSizes, MessageCounts};
 use rocescope_common::wire::opcode::Operation;
 
@@ -10,6 +8,7 @@ use crate::metrics::steps::straggler::{Straggler, Why};
 use crate::metrics::steps::{self, LinkSteps, MAX_LISTED, median};
 use crate::metrics::traffic::hosts::{Host, Target};
 use crate::metrics::traffic::{MAX_LINKS, times};
+use crate::sample::Address;
 use crate::sample::{Direction, Sample, address};
 
 pub use super::facts::traffic::{
@@ -28,7 +27,7 @@ const OPERATIONS: [(Operation, &str); 4] = [
     (Operation::Atomic, "atomic"),
 ];
 
-fn ip(host: Host) -> IpAddr {
+fn ip(host: Host) -> Address {
     address(host.0, host.1)
 }
 

@@ -7,12 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use std::net::IpAddr;
 
 use super::Imbalance;
 use super::imbalance::{jain, max_over_mean, members};
 use crate::metrics::traffic::hosts::{Host, Pair};
-use crate::sample::{Sample, address};
+use crate::sample::{Address, Sample, address};
 
 /// Sources that a direction lists.
 const MAX_SOURCES: usize = 16;
@@ -22,7 +21,7 @@ const MAX_SOURCES: usize = 16;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Way {
     /// Hosts that send in this direction, at most 16.
-    pub sources: Vec<IpAddr>,
+    pub sources: Vec<Address>,
     /// Bytes of each link, in the order of `links`. Unit: bytes.
     pub bytes: Vec<u64>,
     /// Packets of all links. Unit: packets.
@@ -34,7 +33,7 @@ pub struct Way {
 }
 
 /// The side of each host.
-pub(crate) type Sides = BTreeMap<IpAddr, bool>;
+pub(crate) type Sides = BTreeMap<Address, bool>;
 
 /// The pairs of hosts on the links of a group, with the index of the link within it.
 fn pairs<'a>(sample: &'a Sample, group: &Imbalance) -> Option<Vec<(usize, &'a Pair)>> {
@@ -162,7 +161,7 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(ways.iter().map(|way| way.bytes.clone()).collect::<Vec<_>>(), [[300, 100], [200, 200]]);
-        assert_eq!(ways[0].sources, [IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2])]);
+        assert_eq!(ways[0].sources, [Address::from([10, 0, 0, 1]), Address::from([10, 0, 0, 2])]);
         assert_eq!(ways.iter().map(|way| way.max_over_mean).collect::<Vec<_>>(), [Some(1.5), Some(1.0)]);
     }
 

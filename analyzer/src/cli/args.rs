@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args as ClapArgs, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::filter::{Filter, FilterError, fields};
@@ -39,7 +39,7 @@ impl Args {
     /// # Errors
     /// For invalid usage, and for a time range that ends before it begins.
     pub fn read(line: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let args = Self::try_parse_from(line)?;
+        let args = Self::try_parse_from(line).map_err(|error| capture_alone(&error).unwrap_or(error))?;
         if let Verb::Replay(replay) = &args.verb
             && let (Some(from), Some(to)) = (replay.from, replay.to)
             && to.is_before(from)
@@ -54,6 +54,16 @@ impl Args {
         }
         Ok(args)
     }
+}
+
+/// The error that a capture in place of a command deserves.
+fn capture_alone(error: &clap::Error) -> Option<clap::Error> {
+    let Some(ContextValue::String(file)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let name = file.strip_suffix(".gz").unwrap_or(file);
+    let is_capture = [".pcap", ".pcapng", ".cap"].iter().any(|suffix| name.ends_with(suffix));
+    let what = format!("'{file}' is no command; to read a capture: rocescope replay {file}");
+    (is_capture || std::path::Path::new(file).is_file())
+        .then(|| Args::command().error(ErrorKind::InvalidSubcommand, what))
 }
 
 /// The commands.
@@ -108,7 +118,8 @@ pub struct LiveArgs {
 /// Options of attaching the kernel programs.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct AttachArgs {
-    /// Ingress hook; auto: TC, in the demo XDP; xdp may change offloads and the MTU, and reset queues
+    /// Ingress hook: tc, or xdp, which may reset the NIC's queues and change its offloads and MTU; auto is tc, in the
+    /// demo xdp
     #[arg(long, value_enum, default_value_t = HookChoice::Auto)]
     pub hook: HookChoice,
     /// XDP mode: in the driver (native) or in the network stack (generic)
@@ -172,10 +183,10 @@ pub struct ReplayArgs {
     /// Playback speed: max, 1x, 10x, 0.5x [default: 1x in the terminal view, else max]
     #[arg(long, value_name = "SPEED")]
     pub speed: Option<SpeedArg>,
-    /// Start of the time range: Unix seconds, RFC 3339, or +OFFSET from the first frame
+    /// Start of the time range: +10s after the first frame, RFC 3339 (2026-01-01T00:00:00Z), or Unix seconds
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub from: Option<TimeSpec>,
-    /// End of the time range
+    /// End of the time range, written as --from
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub to: Option<TimeSpec>,
     /// Reordering window: packets that fill a gap later count as retransmitted [default: 5ms]
@@ -213,8 +224,8 @@ pub struct ViewArgs {
     /// Simulate ECMP hashing of the flows over N equal uplinks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1024))]
     pub ecmp: Option<u32>,
-    /// Rail of an interface; repeatable
-    #[arg(long, value_name = "IFACE=NAME", value_parser = parse_rail)]
+    /// Rail of a link (live: an interface, replay: a tap); repeatable
+    #[arg(long, value_name = "LINK=RAIL", value_parser = parse_rail)]
     pub rail: Vec<(String, String)>,
     /// First screen of the terminal view: overview, qps, detail, matrix, links, bursts, events, findings, or 1 to 8
     #[arg(long, value_name = "SCREEN", value_parser = parse_screen)]
@@ -225,13 +236,13 @@ pub struct ViewArgs {
     /// Show only matching rows in the terminal view, such as 'host 10.0.1.0/24 and ce > 1%'; all traffic is counted
     #[arg(long, value_name = "EXPR", value_parser = parse_view_filter)]
     pub view_filter: Option<String>,
-    /// Flow table size
+    /// Flow table size [default: live 65536, replay 131072]
     #[arg(long, value_name = "N", value_parser = parse_flows)]
     pub max_flows: Option<usize>,
     /// Configuration file [default: ~/.config/rocescope/config.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Idle timeout of flows; the totals keep their counts
+    /// Idle timeout of flows; the totals keep their counts [default: live 10m, replay none]
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub idle: Option<Duration>,
 }
@@ -398,7 +409,7 @@ fn parse_rail(text: &str) -> Result<(String, String), String> {
         Some((interface, name)) if !interface.is_empty() && !name.is_empty() => {
             Ok((interface.into(), name.into()))
         }
-        _ => Err("write IFACE=NAME, such as eth2=rail0".into()),
+        _ => Err("write LINK=RAIL, such as eth2=rail0 or h0.pcap=rail0".into()),
     }
 }
 
@@ -502,6 +513,32 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "live")]
+    fn the_help_names_the_defaults_that_depend_on_the_command() {
+        use crate::source::{live::DEFAULT_MAX_FLOWS, replay::MAX_FLOWS};
+        let mut command = Args::command();
+        let help = command.find_subcommand_mut("live").unwrap().render_long_help().to_string();
+        let idle = crate::cli::live::IDLE.as_secs() / 60;
+        for text in [
+            format!("[default: live {DEFAULT_MAX_FLOWS}, replay {MAX_FLOWS}]"),
+            format!("[default: live {idle}m, replay none]"),
+        ] {
+            assert!(help.contains(&text), "{text}: {help}");
+        }
+    }
+
+    #[test]
+    fn a_capture_without_a_command_is_told_how() {
+        for file in ["e1.pcap", "dir/x.pcapng.gz"] {
+            let error = Args::read(["rocescope", file].map(OsString::from)).unwrap_err();
+            assert!(error.to_string().contains(&format!("rocescope replay {file}")), "{error}");
+            assert_eq!(error.exit_code(), 2);
+        }
+        let error = Args::read(["rocescope", "replai"].map(OsString::from)).unwrap_err();
+        assert!(error.to_string().contains("'replay'"), "{error}");
+    }
+
+    #[test]
     fn nonsense_is_refused() {
         for args in [
             &[][..],
@@ -519,6 +556,7 @@ mod tests {
             &["x", "--tap", "l=a,,b"],
             &["x", "--max-flows", "0"],
             &["x", "--from", "yesterday"],
+            &["x", "--from", "10"],
             &["x", "--from", "+2s", "--to", "+1s"],
             &["x", "--from", "2026-01-01T00:00:00Z", "--to", "1767225599"],
             &["x", "--filter", "qp"],

@@ -70,7 +70,7 @@ fn replayed(path: &Path, options: &Options) -> Result<Value> {
         match update {
             Update::Sample(sample) => last = Some(sample),
             Update::Notice(notice) => output::say(&notice),
-            Update::Events(_) | Update::Again => {}
+            Update::Events(_) | Update::Restarted => {}
             Update::Ended(result) => {
                 result?;
                 break;

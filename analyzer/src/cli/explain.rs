@@ -18,7 +18,8 @@ pub(super) fn explain(id: Option<&str>, paint: Paint) -> ExitCode {
         }
         Some(_) => {
             let id = id.unwrap_or_default();
-            output::say(&format!("unknown finding '{id}': `rocescope explain` lists all findings"));
+            let meant = similar(id).map_or_else(String::new, |one| format!(" did you mean '{one}'?"));
+            output::say(&format!("unknown finding '{id}':{meant} `rocescope explain` lists all findings"));
             return ExitCode::from(2);
         }
     };
@@ -36,6 +37,19 @@ fn wanted(id: &str) -> Vec<&'static Entry> {
     entries().filter(|entry| entry.id == id || entry.id.split('.').next() == Some(id)).collect()
 }
 
+/// The id or family that is most like what was written.
+fn similar(id: &str) -> Option<&'static str> {
+    /// The likeness from which clap suggests a command.
+    const LEAST: f64 = 0.7;
+    // An id may be written whole, by its family, or without it.
+    let parts = |id: &'static str| id.split_once('.').unwrap_or((id, id));
+    let ids = || entries().map(|entry| entry.id);
+    let whole = ids().flat_map(|one| [(one, one), (parts(one).1, one), (parts(one).0, parts(one).0)]);
+    let alike = whole.map(|(written, meant)| (strsim::jaro(id, written), meant));
+    let (likeness, meant) = alike.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (likeness >= LEAST).then_some(meant)
+}
+
 fn list(paint: Paint) -> String {
     let widest = entries().map(|entry| entry.id.len()).max().unwrap_or(0);
     let mut text = String::new();
@@ -49,7 +63,7 @@ fn list(paint: Paint) -> String {
 /// An entry in lines of at most 100 columns; a list item continues indented.
 fn page(entry: &Entry, paint: Paint) -> String {
     const WIDTH: usize = 100;
-    const LABELS: [&str; 4] = ["How it is computed:", "What to do:", "Caveats:", "Thresholds of"];
+    const LABELS: [&str; 4] = ["How it is computed:", "What to do:", "Caveats:", "Thresholds ("];
     let mut out = String::new();
     for (n, line) in format!("{}: {}", entry.id, entry.text()).lines().enumerate() {
         let indent = if line.starts_with("- ") { 2 } else { 0 };
@@ -76,6 +90,14 @@ mod tests {
         assert_eq!(wanted("tool.lost").len(), 1);
         assert!(wanted("qos").len() > 1);
         assert!(wanted("qos.nothing").is_empty() && wanted("").is_empty());
+    }
+
+    #[test]
+    fn an_unknown_id_suggests_the_one_most_like_it() {
+        assert_eq!(similar("loss.before_tab"), Some("loss.before_tap"));
+        assert_eq!(similar("dscp_unset"), Some("qos.dscp_unset"));
+        assert_eq!(similar("ecnn"), Some("ecn"));
+        assert_eq!(similar("xyzzy"), None);
     }
 
     #[test]

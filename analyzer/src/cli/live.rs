@@ -8,8 +8,8 @@ use rocescope_common::account::bin::LONGEST_NS;
 
 use super::{AttachArgs, DemoArgs, LiveArgs, Output, ViewArgs, Views, chosen, format, views};
 use crate::cli::output::{self, Interrupt};
-use crate::host::ask::Kernel;
 use crate::host::hook::HookChoice;
+use crate::host::queries::Kernel;
 use crate::source::demo::scenario::{self, Scenario};
 use crate::source::demo::stage::Stage;
 use crate::source::feed::Command;
@@ -19,7 +19,7 @@ use crate::util::style::Color;
 
 /// Default idle timeout of flows: far longer than any pause between training steps, and short enough for the flow table
 /// not to fill up.
-const IDLE: Duration = Duration::from_secs(600);
+pub(super) const IDLE: Duration = Duration::from_secs(600);
 /// Kernel log levels of aya: 4 is debug.
 const LOG_DEBUG: u8 = 4;
 /// Interval of checks for the end of the demonstration.

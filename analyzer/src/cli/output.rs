@@ -99,7 +99,7 @@ pub fn print(
             Ok(Update::Notice(notice)) => say(&notice),
             Ok(Update::Ended(result)) => break result,
             // A report has counters, no log.
-            Ok(Update::Events(_) | Update::Again) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(Update::Events(_) | Update::Restarted) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 break Err(anyhow!("bug: source thread ended unexpectedly"));
             }

@@ -16,6 +16,8 @@ pub(super) enum Kind {
     Rate,
     /// A fraction of 1.
     Ratio,
+    /// A multiple.
+    Factor,
     /// Nanoseconds.
     Duration,
     /// A plain number.
@@ -34,6 +36,8 @@ pub(super) enum Better {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measure {
     pub(super) name: &'static str,
+    /// Its name in the text.
+    pub(super) label: &'static str,
     pub(super) kind: Kind,
     pub(super) better: Better,
     /// Differences up to this are ignored: a share of the larger value, and absolute.
@@ -73,14 +77,20 @@ impl Measure {
             }
         });
         let change_ratio = a.zip(b).filter(|(a, _)| *a > 0.0).map(|(a, b)| b / a - 1.0);
-        Change { name: self.name, a, b, change_ratio, verdict, kind: self.kind }
+        Change { name: self.name, label: self.label, a, b, change_ratio, verdict, kind: self.kind }
     }
 }
 
 macro_rules! figure {
-    ($name:literal, $kind:ident, $better:ident, $same:expr, $meaning:literal, $read:expr) => {
+    ($name:literal, $label:literal, $kind:ident, $better:ident, $same:expr, $meaning:literal, $read:expr) => {
         Figure {
-            measure: Measure { name: $name, kind: Kind::$kind, better: Better::$better, same: $same },
+            measure: Measure {
+                name: $name,
+                label: $label,
+                kind: Kind::$kind,
+                better: Better::$better,
+                same: $same,
+            },
             meaning: $meaning,
             read: $read,
         }
@@ -91,6 +101,7 @@ macro_rules! figure {
 pub(super) const RUN: &[Figure] = &[
     figure!(
         "roce_bits_per_second",
+        "RoCE rate",
         BitRate,
         More,
         (USUAL, 0.0),
@@ -99,6 +110,7 @@ pub(super) const RUN: &[Figure] = &[
     ),
     figure!(
         "payload_bits_per_second",
+        "payload rate",
         BitRate,
         More,
         (USUAL, 0.0),
@@ -107,6 +119,7 @@ pub(super) const RUN: &[Figure] = &[
     ),
     figure!(
         "roce_packets_per_second",
+        "RoCE packets",
         Rate,
         Neither,
         (USUAL, 0.0),
@@ -115,18 +128,25 @@ pub(super) const RUN: &[Figure] = &[
     ),
     figure!(
         "ce_ratio",
+        "CE ratio",
         Ratio,
         Less,
         (USUAL, 0.001),
         "`totals.ce_ratio`; with several taps that of the link with the highest",
         ce_ratio
     ),
-    figure!("cnp_packets_per_second", Rate, Less, (USUAL, 1.0), "`totals.cnp_packets` per second", |r| rate(
-        r,
-        total(r, "cnp_packets")?
-    )),
+    figure!(
+        "cnp_packets_per_second",
+        "CNPs",
+        Rate,
+        Less,
+        (USUAL, 1.0),
+        "`totals.cnp_packets` per second",
+        |r| rate(r, total(r, "cnp_packets")?)
+    ),
     figure!(
         "missing_ratio",
+        "PSN gaps, raw",
         Ratio,
         Less,
         (USUAL, 1e-5),
@@ -135,14 +155,16 @@ pub(super) const RUN: &[Figure] = &[
     ),
     figure!(
         "lost_before_tap_ratio",
+        "loss upstream",
         Ratio,
         Less,
         (USUAL, 1e-5),
-        "packets lost upstream of the tap (`flows[].loss.lost`), per packet",
-        |r| share(&once(r), lost_before_tap)
+        "packets lost upstream of the tap (`flows[].loss.lost`), of those that should have passed it",
+        |r| lost_of_expected(&once(r))
     ),
     figure!(
         "lost_after_tap_ratio",
+        "loss episodes downstream",
         Ratio,
         Less,
         (USUAL, 1e-5),
@@ -151,6 +173,7 @@ pub(super) const RUN: &[Figure] = &[
     ),
     figure!(
         "lost_between_taps_ratio",
+        "loss between taps",
         Ratio,
         Less,
         (USUAL, 1e-5),
@@ -160,20 +183,34 @@ pub(super) const RUN: &[Figure] = &[
     ),
     figure!(
         "repeats_ratio",
+        "duplicate PSNs",
         Ratio,
         Less,
         (USUAL, 1e-4),
         "duplicate PSNs: retransmitted or reordered (`flows[].psn.repeats`, `psn_responses.repeats`), per packet",
         |r| share(&once(r), |f| both(f, "repeats"))
     ),
-    figure!("naks_per_second", Rate, Less, (USUAL, 0.1), "`flows[].ack.naks`, all codes, per second", |r| {
-        rate(r, present(r, naks)?)
-    }),
-    figure!("rnr_naks_per_second", Rate, Less, (USUAL, 0.1), "`flows[].ack.rnr_naks` per second", |r| {
-        rate(r, present(r, |f| at(f, "/ack/rnr_naks"))?)
-    }),
+    figure!(
+        "naks_per_second",
+        "NAKs",
+        Rate,
+        Less,
+        (USUAL, 0.1),
+        "`flows[].ack.naks`, all codes, per second",
+        |r| { rate(r, present(r, naks)?) }
+    ),
+    figure!(
+        "rnr_naks_per_second",
+        "RNR NAKs",
+        Rate,
+        Less,
+        (USUAL, 0.1),
+        "`flows[].ack.rnr_naks` per second",
+        |r| { rate(r, present(r, |f| at(f, "/ack/rnr_naks"))?) }
+    ),
     figure!(
         "latency_p50_ns",
+        "latency, p50",
         Duration,
         Less,
         (USUAL, 500.0),
@@ -182,19 +219,26 @@ pub(super) const RUN: &[Figure] = &[
     ),
     figure!(
         "latency_p99_ns",
+        "latency, p99",
         Duration,
         Less,
         (TAIL, 1000.0),
         "`flows[].latency_ns.p99`, the same over flows with at least 100 samples",
         |r| latency(r, "/latency_ns/p99", P99_SAMPLES)
     ),
-    figure!("effective_flows", Number, More, (USUAL, 0.1), "`entropy.effective_flows`", |r| at(
-        r,
-        "/entropy/effective_flows"
-    )),
+    figure!(
+        "effective_flows",
+        "effective flows (5-tuples)",
+        Number,
+        More,
+        (USUAL, 0.1),
+        "`entropy.effective_flows`",
+        |r| at(r, "/entropy/effective_flows")
+    ),
     figure!(
         "max_over_mean",
-        Ratio,
+        "busiest link over mean",
+        Factor,
         Less,
         (USUAL, 0.01),
         "the largest `imbalance[].max_over_mean` of parallel links",
@@ -202,22 +246,29 @@ pub(super) const RUN: &[Figure] = &[
     ),
     figure!(
         "step_period_ns",
+        "step time",
         Duration,
         Less,
         (USUAL, 0.0),
         "`steps.period_ns`: the median over the steps of the job",
         |r| at(r, "/steps/period_ns")
     ),
-    figure!("step_busy_ratio", Ratio, Neither, (USUAL, 0.02), "`steps.busy_ratio`", |r| at(
-        r,
-        "/steps/busy_ratio"
-    )),
-    figure!("flows", Number, Neither, (0.0, 0.0), "flows, each counted once on all links", |r| {
+    figure!(
+        "step_busy_ratio",
+        "share of a step with data",
+        Ratio,
+        Neither,
+        (USUAL, 0.02),
+        "`steps.busy_ratio`",
+        |r| at(r, "/steps/busy_ratio")
+    ),
+    figure!("flows", "flows", Number, Neither, (0.0, 0.0), "flows, each counted once on all links", |r| {
         r.get("flows")?.as_array()?;
         Some(once(r).len() as f64)
     }),
     figure!(
         "tool_lost_packets",
+        "packets not counted",
         Number,
         Less,
         (0.0, 0.0),
@@ -362,8 +413,10 @@ fn losses(flow: &Value, path: &str) -> Option<f64> {
     Some(one("psn", "loss")? + one("psn_responses", "loss_responses")?)
 }
 
-fn lost_before_tap(flow: &Value) -> Option<f64> {
-    losses(flow, "/lost")
+/// Packets lost upstream, of those that should have passed the tap, as in `loss.before_tap`.
+fn lost_of_expected(queue_pairs: &[Vec<&Value>]) -> Option<f64> {
+    let ratio = share(queue_pairs, |flow| losses(flow, "/lost"))?;
+    Some(ratio / (1.0 + ratio))
 }
 
 fn lost_after_tap(flow: &Value) -> Option<f64> {
@@ -464,7 +517,7 @@ pub(super) fn by_hosts(report: &Value) -> BTreeMap<(String, String), Value> {
             "roce_bits_per_second": bytes.and_then(|bytes| rate(report, bytes * 8.0)),
             "ce_ratio": marked(queue_pairs),
             "missing_ratio": share(queue_pairs, |f| both(f, "missing")),
-            "lost_before_tap_ratio": share(queue_pairs, lost_before_tap),
+            "lost_before_tap_ratio": lost_of_expected(queue_pairs),
             "lost_after_tap_ratio": share(queue_pairs, lost_after_tap),
             "repeats_ratio": share(queue_pairs, |f| both(f, "repeats")),
             "latency_p99_ns": weighted(all(), "/latency_ns/p99", P99_SAMPLES),

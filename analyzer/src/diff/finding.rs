@@ -23,7 +23,8 @@ pub(super) fn measures() -> Vec<(&'static str, Measure)> {
 /// How the measure of a finding is compared.
 const fn compared(measure: findings::Measure) -> Measure {
     let kind = match measure.unit {
-        Unit::Ratio | Unit::Factor => Kind::Ratio,
+        Unit::Ratio => Kind::Ratio,
+        Unit::Factor => Kind::Factor,
         Unit::Nanoseconds => Kind::Duration,
         Unit::PerSecond => Kind::Rate,
         Unit::BitsPerSecond => Kind::BitRate,
@@ -33,12 +34,17 @@ const fn compared(measure: findings::Measure) -> Measure {
         findings::Better::More => Better::More,
         findings::Better::Less => Better::Less,
     };
-    Measure { name: measure.name, kind, better, same: (USUAL, 0.0) }
+    Measure { name: measure.name, label: measure.name, kind, better, same: (USUAL, 0.0) }
 }
 
 /// Time lost to findings of a kind, per time of the report.
-const TIME_LOST: Measure =
-    Measure { name: "time_lost_ratio", kind: Kind::Ratio, better: Better::Less, same: (USUAL, 0.001) };
+const TIME_LOST: Measure = Measure {
+    name: "time_lost_ratio",
+    label: "time lost",
+    kind: Kind::Ratio,
+    better: Better::Less,
+    same: (USUAL, 0.001),
+};
 
 /// Findings in either, by id: the worse ones first.
 pub(super) fn changes(a: &Value, b: &Value) -> Vec<FindingChange> {

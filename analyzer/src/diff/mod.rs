@@ -100,6 +100,8 @@ pub struct Side {
 pub struct Change {
     /// Name with its unit.
     pub name: &'static str,
+    #[serde(skip)]
+    label: &'static str,
     /// In the baseline; null when unknown.
     pub a: Option<f64>,
     /// In the other report; null when unknown.

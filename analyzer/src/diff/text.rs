@@ -17,7 +17,7 @@ pub fn text(diff: &Diff, room: usize, paint: Paint) -> String {
     lines.push(String::new());
     let mut table = figures("METRIC");
     for change in diff.metrics.iter().filter(|change| change.a.is_some() || change.b.is_some()) {
-        table.row(row(change.name.to_owned(), change, paint));
+        table.row(row(change.label.to_owned(), change, paint));
     }
     lines.extend(painted(&table, room, paint));
     lines.push(String::new());
@@ -32,16 +32,41 @@ pub fn text(diff: &Diff, room: usize, paint: Paint) -> String {
         for pair in &diff.hosts {
             for change in &pair.metrics {
                 if !matches!(change.verdict, None | Some(Verdict::Same)) {
-                    let name = format!("{} → {}  {}", plain(&pair.src), plain(&pair.dst), change.name);
+                    let name = format!("{} → {}  {}", plain(&pair.src), plain(&pair.dst), change.label);
                     table.row(row(name, change, paint));
                 }
             }
         }
         lines.extend(painted(&table, room, paint));
     }
+    let (sentence, role) = verdict(diff);
+    lines.push(String::new());
+    lines.push(format!("Verdict  {}", paint.paint(role, &sentence)));
     let mut text = lines.join("\n");
     text.push('\n');
     text
+}
+
+/// What became of B in one sentence: findings above info decide, and without a change among them the metrics.
+fn verdict(diff: &Diff) -> (String, Role) {
+    let above_info = |finding: &&FindingChange| {
+        [&finding.a, &finding.b].into_iter().flatten().any(|severity| severity != "info")
+    };
+    let of_findings =
+        |want| diff.findings.iter().filter(above_info).filter(|one| one.verdict == Some(want)).count() as u64;
+    let of_metrics = |want| diff.metrics.iter().filter(|one| one.verdict == Some(want)).count() as u64;
+    let findings = (of_findings(Verdict::Worse), of_findings(Verdict::Better));
+    let metrics = (of_metrics(Verdict::Worse), of_metrics(Verdict::Better));
+    let (word, role) = match if findings == (0, 0) { metrics } else { findings } {
+        (0, 0) => return ("B is the same as A within the usual variation".to_owned(), Role::Good),
+        (_, 0) => ("worse", Role::Critical),
+        (0, _) => ("better", Role::Good),
+        _ => ("worse in part, better in part", Role::Warning),
+    };
+    let count = |(worse, better): (u64, u64), what: &str| {
+        format!("{} worse, {} better", units::plural(worse, what), units::count(better))
+    };
+    (format!("B is {word}: {}; {}", count(findings, "finding"), count(metrics, "metric")), role)
 }
 
 /// A table of figures in both.
@@ -163,7 +188,7 @@ fn value(kind: Kind, value: Option<f64>) -> String {
     match kind {
         Kind::BitRate => units::bit_rate(value),
         Kind::Rate => units::per_second(value),
-        Kind::Ratio if value > 1.0 => format!("{value:.2}"),
+        Kind::Factor => format!("{value:.2}×"),
         Kind::Ratio => units::ratio(Some(value)),
         #[expect(
             clippy::cast_possible_truncation,

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use super::facts::{DeviceFacts, GpuDirect, HostFacts, InterfaceFacts, KernelState, PortFacts};
-use crate::host::ask::Ask;
 use crate::host::counters::{Reading, Source};
 use crate::host::dcb::Dcb;
 use crate::host::device::{self, Identity, Protocol};
@@ -13,6 +12,7 @@ use crate::host::kernel::{Capability, KernelFacts};
 use crate::host::nldev::{self, Query};
 use crate::host::pci::{self, PciDevice};
 use crate::host::port::{self, Port};
+use crate::host::queries::Queries;
 use crate::host::read::{HostRoot, Unread};
 use crate::host::settings::{DeviceFiles, RoceSettings};
 use crate::host::sysfs::{self, Hardware};
@@ -20,7 +20,7 @@ use crate::host::{nccl, rdma, stack, vocabulary};
 
 /// Collects the facts of the host whose files are below `root` and whose kernel is queried through `kernel`.
 #[must_use]
-pub fn collect(root: &HostRoot, kernel: &dyn Ask) -> HostFacts {
+pub fn collect(root: &HostRoot, kernel: &dyn Queries) -> HostFacts {
     let mut unread = Unread::new();
     let mut facts = HostFacts {
         kernel: kernel_state(root, &mut unread),
@@ -172,7 +172,7 @@ fn gpudirect(root: &HostRoot, unread: &mut Unread) -> GpuDirect {
 
 fn interfaces(
     root: &HostRoot,
-    kernel: &dyn Ask,
+    kernel: &dyn Queries,
     devices: &[rdma::RdmaDevice],
     unread: &mut Unread,
 ) -> Vec<InterfaceFacts> {
@@ -215,7 +215,7 @@ fn interfaces(
     read
 }
 
-fn read_hardware(root: &HostRoot, kernel: &dyn Ask, facts: &mut InterfaceFacts, unread: &mut Unread) {
+fn read_hardware(root: &HostRoot, kernel: &dyn Queries, facts: &mut InterfaceFacts, unread: &mut Unread) {
     if facts.speed_mbps.is_none() {
         // Read again to record the reason. An unknown speed is no failure: drivers report it with a
         // special value, and the kernel returns EINVAL while the interface is down.
@@ -250,7 +250,7 @@ fn read_hardware(root: &HostRoot, kernel: &dyn Ask, facts: &mut InterfaceFacts, 
 #[expect(clippy::too_many_lines, reason = "one read after the other, each with the cause if it fails")]
 fn read_device(
     root: &HostRoot,
-    kernel: &dyn Ask,
+    kernel: &dyn Queries,
     device: &rdma::RdmaDevice,
     known: Option<&nldev::Device>,
     interfaces: &[InterfaceFacts],
@@ -359,7 +359,7 @@ fn read_device(
 
 /// State of `enable_roce`, with the drivers that have it.
 fn roce_enabled(
-    kernel: &dyn Ask,
+    kernel: &dyn Queries,
     driver: Option<&str>,
     pci: Option<&PciDevice>,
     unread: &mut Unread,

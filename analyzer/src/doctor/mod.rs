@@ -21,7 +21,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use check::{Check, Verdict};
+use check::{Check, Status};
 pub use collect::collect;
 use facts::HostFacts;
 use visibility::Visibility;
@@ -53,7 +53,7 @@ impl Page {
     /// True when a check is critical.
     #[must_use]
     pub fn is_critical(&self) -> bool {
-        self.checks.iter().any(|check| check.verdict == Verdict::Critical)
+        self.checks.iter().any(|check| check.verdict == Status::Critical)
     }
 
     /// The page as JSON, over several lines.

@@ -4,7 +4,7 @@ mod hosts;
 
 use std::collections::BTreeSet;
 
-use super::check::{Verdict, catalog};
+use super::check::{Status, catalog};
 use super::facts::Protocol;
 use super::visibility::{Availability, SourceKind};
 use super::*;
@@ -29,7 +29,7 @@ fn page(text: &str, changes: &str) -> Page {
 }
 
 /// The worst verdict of a check; `None` when it said nothing.
-fn verdict(page: &Page, id: &str) -> Option<Verdict> {
+fn verdict(page: &Page, id: &str) -> Option<Status> {
     page.checks.iter().filter(|check| check.id == id).map(|check| check.verdict).max()
 }
 
@@ -46,8 +46,8 @@ fn dcb(attributes: &str) -> String {
 
 /// Each check with a change to the faultless host that must make it speak, and how loud.
 #[expect(clippy::too_many_lines, reason = "a table of faults")]
-fn faults() -> Vec<(&'static str, Verdict, String)> {
-    use Verdict::{Critical, Info, Warning};
+fn faults() -> Vec<(&'static str, Status, String)> {
+    use Status::{Critical, Info, Warning};
     const PFC_3: &str = "2 hex 08 08 00*134\n";
     vec![
         ("kernel.version", Warning, "proc/sys/kernel/osrelease = 5.4.0".into()),
@@ -143,12 +143,12 @@ fn faults() -> Vec<(&'static str, Verdict, String)> {
 #[test]
 fn a_host_without_a_fault_is_told_so() {
     let page = page(MLX5, "");
-    let said: Vec<_> = page.checks.iter().filter(|check| check.verdict >= Verdict::Info).collect();
+    let said: Vec<_> = page.checks.iter().filter(|check| check.verdict >= Status::Info).collect();
     assert!(said.is_empty(), "{said:#?}");
     assert!(!page.is_critical());
     // What is not judged is known to be so: nothing slipped from ok to unknown.
     let unknown: BTreeSet<&str> =
-        page.checks.iter().filter(|check| check.verdict == Verdict::Unknown).map(|check| check.id).collect();
+        page.checks.iter().filter(|check| check.verdict == Status::Unknown).map(|check| check.id).collect();
     assert_eq!(unknown, BTreeSet::from(["switch.dscp", "switch.ets"]), "{:#?}", page.host.unread);
 }
 
@@ -157,10 +157,10 @@ fn every_fault_is_found_and_only_where_it_is() {
     let faultless = page(MLX5, "");
     for (id, expected, change) in faults() {
         let before = verdict(&faultless, id);
-        assert!(before.is_none_or(|verdict| verdict <= Verdict::Unknown), "{id} without a fault: {before:?}");
+        assert!(before.is_none_or(|verdict| verdict <= Status::Unknown), "{id} without a fault: {before:?}");
         let faulty = page(MLX5, &change);
         assert_eq!(verdict(&faulty, id), Some(expected), "{id} after {change}: {:#?}", faulty.checks);
-        assert_eq!(faulty.is_critical(), expected == Verdict::Critical, "{id} after {change}");
+        assert_eq!(faulty.is_critical(), expected == Status::Critical, "{id} after {change}");
         let spoken = faulty.checks.iter().find(|check| check.id == id && check.verdict == expected).unwrap();
         assert!(spoken.why.is_some() && spoken.value.is_some(), "{spoken:?}");
     }
@@ -207,7 +207,7 @@ fn settings_that_are_fine_another_way_are_not_blamed() {
         ("gpudirect.iommu", format!("{NIC}/iommu_group/type = (none)")),
     ] {
         let page = page(MLX5, &change);
-        assert!(verdict(&page, id).is_none_or(|verdict| verdict <= Verdict::Unknown), "{id} after {change}");
+        assert!(verdict(&page, id).is_none_or(|verdict| verdict <= Status::Unknown), "{id} after {change}");
     }
 }
 
@@ -250,13 +250,13 @@ fn a_switch_that_was_heard_is_held_against_the_host() {
         Page::of(facts)
     };
     let same = hear(8, false);
-    assert_eq!(verdict(&same, "switch.pfc"), Some(Verdict::Ok));
-    assert_eq!(verdict(&same, "switch.dscp"), Some(Verdict::Ok));
-    assert_eq!(verdict(&same, "switch.dcbx_error"), Some(Verdict::Ok));
+    assert_eq!(verdict(&same, "switch.pfc"), Some(Status::Ok));
+    assert_eq!(verdict(&same, "switch.dscp"), Some(Status::Ok));
+    assert_eq!(verdict(&same, "switch.dcbx_error"), Some(Status::Ok));
     for enabled in [0, 1, 0b11000] {
-        assert_eq!(verdict(&hear(enabled, false), "switch.pfc"), Some(Verdict::Critical), "{enabled}");
+        assert_eq!(verdict(&hear(enabled, false), "switch.pfc"), Some(Status::Critical), "{enabled}");
     }
-    assert_eq!(verdict(&hear(8, true), "switch.dcbx_error"), Some(Verdict::Warning));
+    assert_eq!(verdict(&hear(8, true), "switch.dcbx_error"), Some(Status::Warning));
 }
 
 #[test]
@@ -395,7 +395,7 @@ fn members_of_a_bond_are_judged_one_by_one() {
     const BOND: &str = include_str!("../../../tests/data/host/mlx5_bond.txt");
     let bonded = format!("{MLX5}\n{BOND}");
     let whole = page(&bonded, "");
-    let bad: Vec<_> = whole.checks.iter().filter(|check| check.verdict >= Verdict::Warning).collect();
+    let bad: Vec<_> = whole.checks.iter().filter(|check| check.verdict >= Status::Warning).collect();
     assert!(bad.is_empty(), "{bad:?}");
     let of = |page: &Page, name: &str| page.host.interface(name).unwrap().clone();
     assert_eq!(of(&whole, "bond0").below, ["enp59s0np0", "enp59s0np1"]);
@@ -412,9 +412,9 @@ fn members_of_a_bond_are_judged_one_by_one() {
         "answers/dcb/enp59s0np1 <<\n13 {\n2 hex 08 00 00*134\n3 {\n1 hex 05 03 1a 00\n}\n}\n>>",
     );
     let check = half.checks.iter().find(|c| c.id == "pfc.enabled" && c.subject == "enp59s0np1").unwrap();
-    assert!(check.verdict > Verdict::Ok, "{check:?}");
+    assert!(check.verdict > Status::Ok, "{check:?}");
     let other = half.checks.iter().find(|c| c.id == "pfc.enabled" && c.subject == "enp59s0np0").unwrap();
-    assert_eq!(other.verdict, Verdict::Ok);
+    assert_eq!(other.verdict, Status::Ok);
 }
 
 #[test]

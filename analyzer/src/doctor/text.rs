@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::Page;
-use super::check::{Check, Verdict};
+use super::check::{Check, Status};
 use super::facts::{DeviceFacts, HostFacts, InterfaceFacts, PortFacts, Protocol};
 use super::grouping::{Group, Names};
 use super::visibility::{self, Visibility};
@@ -37,17 +37,18 @@ pub fn painted(page: &Page, verbose: bool, columns: usize, paint: Paint) -> Stri
     let netns =
         page.host.netns.as_ref().map_or_else(String::new, |name| format!(", network namespace {name}"));
     let found = found(page, &names, verbose);
-    sheet.paragraph(&format!("rocescope doctor on Linux {release}{netns}: {}", in_short(&found)), "");
+    let short = in_short(&page.host, &found);
+    sheet.paragraph(&format!("rocescope doctor on Linux {release}{netns}: {short}"), "");
     devices(&page.host, verbose, &mut sheet);
     visibility(page, &names, verbose, &mut sheet);
     problems(&page.host, &found, &mut sheet);
     sheet.heading("PASSED");
-    sheet.table(page, Verdict::Ok, &names, verbose);
-    let unknown = page.checks.iter().filter(|check| check.verdict == Verdict::Unknown).count();
+    sheet.table(page, Status::Ok, &names, verbose);
+    let unknown = page.checks.iter().filter(|check| check.verdict == Status::Unknown).count();
     if verbose {
         if unknown > 0 {
             sheet.heading("UNKNOWN");
-            sheet.table(page, Verdict::Unknown, &names, verbose);
+            sheet.table(page, Status::Unknown, &names, verbose);
         }
         unread(&page.host, &mut sheet);
     } else if unknown > 0 {
@@ -62,7 +63,7 @@ pub fn painted(page: &Page, verbose: bool, columns: usize, paint: Paint) -> Stri
 
 /// The checks at `info` or above, grouped, the worst first.
 fn found<'a>(page: &'a Page, names: &Names, verbose: bool) -> Vec<Group<'a, Check>> {
-    let found = page.checks.iter().filter(|check| check.verdict >= Verdict::Info);
+    let found = page.checks.iter().filter(|check| check.verdict >= Status::Info);
     let words = |check: &Check| {
         let own = if verbose { check.subject.as_str() } else { "" };
         let [value, why, change] =
@@ -72,14 +73,19 @@ fn found<'a>(page: &'a Page, names: &Names, verbose: bool) -> Vec<Group<'a, Chec
     names.group(found, |check| check.subject.as_str(), words)
 }
 
-/// The number of issues by verdict.
-fn in_short(found: &[Group<'_, Check>]) -> String {
+/// The number of issues by verdict; without an RDMA device nothing about RoCE was checked.
+fn in_short(host: &HostFacts, found: &[Group<'_, Check>]) -> String {
     let of = |verdict| found.iter().filter(|group| group.first.verdict == verdict).count() as u64;
-    match (of(Verdict::Critical), of(Verdict::Warning)) {
+    let issues = match (of(Status::Critical), of(Status::Warning)) {
         (0, 0) => "no issues found".to_owned(),
         (0, warnings) => plural(warnings, "warning"),
         (critical, 0) => format!("{critical} critical"),
         (critical, warnings) => format!("{critical} critical, {}", plural(warnings, "warning")),
+    };
+    if host.devices.is_empty() {
+        format!("no RDMA device, RoCE settings not checked; {issues}")
+    } else {
+        issues
     }
 }
 
@@ -111,10 +117,10 @@ impl Sheet {
     }
 
     /// Adds a paragraph whose first word says how serious it is.
-    fn issue(&mut self, verdict: Verdict, text: &str) {
+    fn issue(&mut self, verdict: Status, text: &str) {
         let role = match verdict {
-            Verdict::Critical => Role::Critical,
-            Verdict::Warning => Role::Warning,
+            Status::Critical => Role::Critical,
+            Status::Warning => Role::Warning,
             _ => Role::Dim,
         };
         let start = self.out.len();
@@ -132,7 +138,7 @@ impl Sheet {
     }
 
     /// Adds a table of the checks with one verdict; long values wrap within their column.
-    fn table(&mut self, page: &Page, verdict: Verdict, names: &Names, verbose: bool) {
+    fn table(&mut self, page: &Page, verdict: Status, names: &Names, verbose: bool) {
         let checks = page.checks.iter().filter(|check| check.verdict == verdict);
         let shown = |check: &Check| check.value.clone().or_else(|| check.why.clone()).unwrap_or_default();
         let words = |check: &Check| {

@@ -2,7 +2,7 @@ use std::sync::LazyLock;
 
 use rocescope_common::abi::Counter;
 use rocescope_common::account::{FlowKey, FlowStats, observe};
-use rocescope_common::wire::frame::{PCP_NONE, UNKNOWN};
+use rocescope_common::wire::frame::{FAMILY_LID, PCP_NONE, UNKNOWN};
 
 use super::*;
 
@@ -158,6 +158,16 @@ fn addresses_of_version_6() {
     {
         assert_eq!(source(text).unwrap().packet(&frame, ""), expected, "{text}");
     }
+}
+
+#[test]
+fn addresses_of_infiniband() {
+    let lid = |lid: u16| [0, 0, 0, u32::from(lid).to_be()];
+    let frame = Frame { family: FAMILY_LID, src: lid(0x11), dst: lid(4), ..frame() };
+    for (text, expected) in [("src lid:0x0011", true), ("host lid:4", true), ("host 0.0.0.4", false)] {
+        assert_eq!(source(text).unwrap().packet(&frame, ""), expected, "{text}");
+    }
+    assert_eq!(source("src lid:17").unwrap().expr().to_string(), "src lid:0x0011");
 }
 
 #[test]

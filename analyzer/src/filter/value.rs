@@ -3,8 +3,10 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use rocescope_common::wire::frame::Addr;
+use rocescope_common::wire::frame::{Addr, FAMILY_LID};
 use rocescope_common::wire::opcode::{Name, transport};
+
+use crate::sample::Address;
 
 /// A comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,17 +178,20 @@ impl Net {
             Some((address, len)) => (address, Some(len.parse::<u32>().ok()?)),
             None => (text, None),
         };
-        let Ok(address) = address.parse() else {
+        let Ok(address) = address.parse::<Address>() else {
             return if len.is_none() { Self::beginning(text) } else { None };
         };
         Self::new(address, len)
     }
 
-    fn new(address: IpAddr, len: Option<u32>) -> Option<Self> {
-        let (family, bits, value) = match address {
-            IpAddr::V4(v4) => (4, 32, u128::from(v4.to_bits())),
-            IpAddr::V6(v6) => (6, 128, v6.to_bits()),
+    fn new(address: Address, len: Option<u32>) -> Option<Self> {
+        let (family, _) = address.words();
+        let bits = match address {
+            Address::Ip(IpAddr::V4(_)) => 32,
+            Address::Ip(IpAddr::V6(_)) => 128,
+            Address::Lid(_) => 16,
         };
+        let value = address.bits();
         let len = len.unwrap_or(bits);
         if len > bits {
             return None;
@@ -220,16 +225,13 @@ impl Net {
 impl fmt::Display for Net {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let len = self.mask.count_ones();
-        match u32::try_from(self.prefix) {
-            Ok(v4) if self.family == 4 => {
-                write!(f, "{}", std::net::Ipv4Addr::from_bits(v4))?;
-                if len == 32 { Ok(()) } else { write!(f, "/{len}") }
-            }
-            _ => {
-                write!(f, "{}", std::net::Ipv6Addr::from_bits(self.prefix))?;
-                if len == 128 { Ok(()) } else { write!(f, "/{len}") }
-            }
-        }
+        write!(f, "{}", Address::from_bits(self.family, self.prefix))?;
+        let whole = match self.family {
+            4 => 32,
+            FAMILY_LID => 16,
+            _ => 128,
+        };
+        if len == whole { Ok(()) } else { write!(f, "/{len}") }
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use super::title::{short, title};
 use super::{End, Entry, Episode, Family, Input, Measure, Place, Raise, ends};
 use crate::analysis::{Flow, Imbalance, QpSpread, direction_name, hashing_case, uneven};
 use crate::findings::{Finding, Severity};
+use crate::sample::Address;
 use crate::sample::Direction;
 use crate::util::units::{self, plural};
 
@@ -147,8 +147,8 @@ fn shared_ports(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-fn busiest_from<'a>(input: &Input<'a>, host: IpAddr) -> Vec<&'a Flow> {
-    let mut by_pair: BTreeMap<(IpAddr, u32), &Flow> = BTreeMap::new();
+fn busiest_from<'a>(input: &Input<'a>, host: Address) -> Vec<&'a Flow> {
+    let mut by_pair: BTreeMap<(Address, u32), &Flow> = BTreeMap::new();
     for flow in input.facts.flows.iter().filter(|flow| flow.src == host && flow.payload_bytes > 0) {
         let best = by_pair.entry((flow.dst, flow.dest_qp)).or_insert(flow);
         if flow.bytes > best.bytes {
@@ -286,7 +286,7 @@ fn one_way(input: &Input<'_>, group: &Imbalance) -> Option<Raise> {
         .evidence("bytes", worst.bytes.clone())
         .evidence("max_over_mean", ratio)
         .evidence("run_max_over_mean", group.max_over_mean)
-        .evidence("sources", worst.sources.iter().map(IpAddr::to_string).collect::<Vec<_>>());
+        .evidence("sources", worst.sources.iter().map(ToString::to_string).collect::<Vec<_>>());
     Some(raise)
 }
 

@@ -42,17 +42,21 @@ impl LimitMeta {
 }
 
 impl Entry {
-    /// The entry as `rocescope explain` prints it, with the thresholds of its family.
+    /// The entry as `rocescope explain` prints it, with its thresholds.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = self.about();
-        let family = self.id.split('.').next().unwrap_or_default();
-        let mut own = limits().filter(|limit| limit.table == family).peekable();
+        let mut own = self.limits().peekable();
         if own.peek().is_some() {
-            let _ = write!(text, "\nThresholds of this family ([findings] in the configuration file):\n\n");
+            let _ = write!(text, "\nThresholds ([findings] in the configuration file):\n\n");
             own.for_each(|limit| text.push_str(&limit.line()));
         }
         text
+    }
+
+    /// The thresholds that its computation names.
+    pub(super) fn limits(&self) -> impl Iterator<Item = &'static LimitMeta> {
+        limits().filter(|limit| names(self.computed, &limit.name()))
     }
 
     /// The entry without thresholds.
@@ -65,6 +69,16 @@ impl Entry {
         }
         text
     }
+}
+
+/// Whether `text` has `name` as a word of its own.
+fn names(text: &str, name: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.');
+    text.match_indices(name).any(|(at, _)| {
+        let (before, rest) = text.split_at(at);
+        let after = rest[name.len()..].chars().next();
+        !before.ends_with(is_part) && !after.is_some_and(|c| c.is_alphanumeric() || c == '_')
+    })
 }
 
 /// The text of docs/findings.md.
@@ -107,3 +121,26 @@ const ORDER: &str = "\
 The order is the same everywhere (text, JSON, screen): active findings, critical before warning; then those that ended (`last_seen_ns` 10 s or more before the end of the
 data); then info. Findings of one severity are in the order of their impact (the share of packets or of time that they cost); those that cost the same in the order of cause and
 effect. A finding that another owns (`owner`) counts with that one and follows it. Cause and effect: ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_threshold_is_named_by_the_findings_that_it_decides() {
+        let open: Vec<String> = limits()
+            .filter(|limit| !entries().any(|entry| entry.limits().any(|own| own == *limit)))
+            .map(LimitMeta::name)
+            .collect();
+        assert!(open.is_empty(), "no `computed` names {open:?}");
+    }
+
+    #[test]
+    fn an_explanation_has_its_own_thresholds() {
+        let text = entry("ecn.not_capable").unwrap().text();
+        assert!(text.contains("- `ecn.not_capable_ratio` = "), "{text}");
+        assert!(!text.contains("ecn.congestion_ratio"), "{text}");
+        assert!(names("from `loss.ratio` on", "loss.ratio") && !names("loss.ratios", "loss.ratio"));
+        assert!(!names("my.loss.ratio", "loss.ratio"));
+    }
+}

@@ -3,7 +3,6 @@
 //! Taps along one path see the same packets: they raise one finding, at the tap with most of them.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
 
 use super::once::{Seen, once, seen_once};
 use super::settings::{CNP_DSCP, DSCP_MIXED, DSCP_UNSET};
@@ -11,11 +10,12 @@ use super::title::{pair, short, title};
 use super::{Commands, Input, Place, Raise, ends};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
+use crate::sample::Address;
 use crate::sample::Direction;
 use crate::util::units::{self, plural};
 
 fn is_data(flow: &Flow) -> bool {
-    flow.payload_bytes > 0 && flow.roce_version == 2
+    flow.payload_bytes > 0 && flow.roce_version == Some(2)
 }
 
 /// Data between two hosts in several classes, and flows that change theirs.
@@ -41,7 +41,7 @@ pub(super) fn mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
             .flows(changed)
             .into(found);
     }
-    let mut pairs: BTreeMap<(&str, IpAddr, IpAddr), Vec<&Flow>> = BTreeMap::new();
+    let mut pairs: BTreeMap<(&str, Address, Address), Vec<&Flow>> = BTreeMap::new();
     for flow in data().filter(|flow| flow.dscp.is_some()) {
         pairs.entry((&flow.link, flow.src, flow.dst)).or_default().push(flow);
     }

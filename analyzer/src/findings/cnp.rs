@@ -1,7 +1,6 @@
 //! CNPs for flows without CE marks.
 
 use std::collections::{BTreeMap, HashSet};
-use std::net::IpAddr;
 
 use super::once::{name, once};
 use super::span::{episodes, timed};
@@ -10,6 +9,7 @@ use super::{Commands, Entry, Family, Input, Measure, Need, Place, Raise, Unit, e
 use crate::analysis::{Flow, FlowId};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
+use crate::sample::Address;
 use crate::sample::Direction;
 use crate::util::units::{self, plural};
 
@@ -49,7 +49,7 @@ const STORM: Entry = Entry {
     title: "CNP storm: senders throttled without visible marks",
     meaning: "A receiver sends far more CNPs than there are CE marks at this tap, one for every few packets of data: its senders are throttled to a small part of their rate, and stay \
               there. Either a queue downstream of this tap is congested all the time, or the receiver sends CNPs without reason.",
-    computed: "Per receiver: a warning when it sends at least storm_cnps CNPs to a host, at least storm_ratio per data packet that it gets from there, and more CNPs than CE-marked packets from there \
+    computed: "Per receiver: a warning when it sends at least cnp.storm_cnps CNPs to a host, at least cnp.storm_ratio per data packet that it gets from there, and more CNPs than CE-marked packets from there \
                pass any tap (a NIC answers several marks with one CNP, never one with several). Figures are those of the run; episodes are those of the CNPs.",
     advice: "Capture at the receiver: are its packets marked? Then find the congested queue (its switch port, PCIe or memory of the receiver). If not: check its notification point (roce_np, cc_params/np_* in \
              mlx5 debugfs), slow restart (roce_slow_restart_cnps), and min_time_between_cnps, and the firmware's release notes.",
@@ -72,8 +72,8 @@ limits! {
 fn storm(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.cnp;
     let flows = &input.facts.flows;
-    let mut pairs: BTreeMap<(IpAddr, IpAddr), Pair<'_>> = BTreeMap::new();
-    for (flow, cnps) in once(flows, |flow| flow.cnp_packets) {
+    let mut pairs: BTreeMap<(Address, Address), Pair<'_>> = BTreeMap::new();
+    for (flow, cnps) in once(flows, Flow::cnps_once) {
         let pair = pairs.entry((flow.src, flow.dst)).or_default();
         pair.cnps += cnps;
         pair.flows.push(flow);
@@ -106,7 +106,7 @@ fn storm(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("ce_packets", worst.ce)
         .evidence("host_pairs", pairs.len())
         .last_seen(all.iter().map(|flow| flow.last_ns).max())
-        .episodes(episodes(&timed(&all, Signal::Cnp, |flow| flow.cnp_packets)))
+        .episodes(episodes(&timed(&all, Signal::Cnp, Flow::cnps_once)))
         .flows(all)
         .place(Place::of(input, first).hop("downstream"))
         .ends(requester, responder)
@@ -150,7 +150,7 @@ fn without_ce(input: &Input<'_>, found: &mut Vec<Finding>) {
     let mut suspects: Vec<(&Flow, &Flow)> = Vec::new();
     for cnps in flows {
         let Some(answers) = cnps.cnp.as_ref().and_then(|cnp| cnp.answers.as_ref()) else { continue };
-        if cnps.cnp_packets < ENOUGH_CNPS || cnps.ack.naks.total() * 2 >= cnps.cnp_packets {
+        if cnps.cnps_once() < ENOUGH_CNPS || cnps.naks_once().total() * 2 >= cnps.cnps_once() {
             continue;
         }
         // CNPs are seldom; this is no loop over all pairs.
@@ -163,19 +163,19 @@ fn without_ce(input: &Input<'_>, found: &mut Vec<Finding>) {
         }
     }
     let arrives = suspects.iter().any(|(_, data)| data.direction == Some(Direction::Ingress));
-    suspects.sort_by_key(|(cnps, _)| std::cmp::Reverse(cnps.cnp_packets));
+    suspects.sort_by_key(|(cnps, _)| std::cmp::Reverse(cnps.cnps_once()));
     // Several taps may see the same CNPs: the one with most of them is reported.
     let mut reported = HashSet::new();
     suspects.retain(|(cnps, _)| reported.insert(name(cnps)));
     let Some((most, data)) = suspects.first() else { return };
     let severity = if arrives { Severity::Warning } else { Severity::Info };
-    let diagnosis = format!("{} without CE marks at this tap", plural(most.cnp_packets, "CNP"));
+    let diagnosis = format!("{} without CE marks at this tap", plural(most.cnps_once(), "CNP"));
     let parts = [pair(most.src, most.dst), format!(", QP {}", data.dest_qp)];
     let (requester, responder) = ends::of_data(input, suspects.iter().map(|(_, data)| *data));
     let here = Commands::on(input, &data.link);
     let carriers: Vec<&Flow> = suspects.iter().map(|(cnps, _)| *cnps).collect();
     Raise::new(&WITHOUT_CE, severity, title(diagnosis, parts))
-        .evidence("cnp_packets", suspects.iter().map(|(cnps, _)| cnps.cnp_packets).sum::<u64>())
+        .evidence("cnp_packets", suspects.iter().map(|(cnps, _)| cnps.cnps_once()).sum::<u64>())
         .evidence(
             "ecn_capable_packets",
             suspects.iter().map(|(_, data)| data.ecn_data.capable()).sum::<u64>(),
@@ -183,7 +183,7 @@ fn without_ce(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("ce_packets", 0)
         // Where answers travel in the same flow, this is later than its last CNP.
         .last_seen(suspects.iter().map(|(cnps, _)| cnps.last_ns).max())
-        .episodes(episodes(&timed(&carriers, Signal::Cnp, |flow| flow.cnp_packets)))
+        .episodes(episodes(&timed(&carriers, Signal::Cnp, Flow::cnps_once)))
         .flows(suspects.iter().map(|(_, data)| *data))
         .place(Place::of(input, data).hop("downstream"))
         .ends(requester, responder)

@@ -1,9 +1,8 @@
 //! The exact commands of steps, for the interface that a finding is about.
 
-use std::net::IpAddr;
-
 use super::Input;
 use crate::analysis::Kind;
+use crate::sample::Address;
 
 /// Commands about an interface of this host; none in a replay, whose links are files.
 #[derive(Clone, Copy, Debug)]
@@ -66,13 +65,19 @@ impl<'a> Commands<'a> {
         self.with(|_| "rdma statistic show".to_owned())
     }
 
+    /// Listeners and connections of the RDMA connection manager, with their process.
+    pub(super) fn listeners(self) -> Option<String> {
+        self.with(|_| "rdma resource show cm_id".to_owned())
+    }
+
     /// Queue pairs with their state and process.
     pub(super) fn queue_pairs(self) -> Option<String> {
         self.with(|_| "rdma resource show qp".to_owned())
     }
 
     /// Whether an address answers through the interface.
-    pub(super) fn ping(self, address: IpAddr) -> Option<String> {
+    pub(super) fn ping(self, address: Address) -> Option<String> {
+        let address = address.ip()?;
         self.with(|dev| format!("ping -c 3 -I {dev} {address}"))
     }
 

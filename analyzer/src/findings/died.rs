@@ -41,10 +41,10 @@ const DIED: Entry = Entry {
     title: "Queue pair died",
     meaning: "A queue pair that had worked stopped for good: its sender retried the same request until it gave up, or stopped in the middle of a message while other queue pairs of the same hosts went on. \
               The connection is in the error state; the collective that uses it hangs until its watchdog ends the job.",
-    computed: "Reliable flows of requests that had been answered, by either of: (1) the sender restarted `retries` times in a row at the same PSN (flows[].loss.stuck), without an answer to it, and then fell silent for \
-               `silent_timeouts` times its longest timeout, or restarted `retries_exhausted` times; (2) their last message was begun and not ended (as many FIRST as LAST packets and one more, \
-               nothing lost or repeated), and since then, for `silent_ms` until the end of the data, other flows of the same sender carried `siblings_packets` packets of requests. Critical. `last_acked_psn` is the \
-               latest ACK of the peer; a fatal NAK of the same queue pair is named as the reason.",
+    computed: "Over reliable flows whose requests had been answered; critical in either case. Retries exhausted: the sender retransmits from the same PSN `qp.retries` times in a row without an answer to it \
+               (flows[].loss.stuck), and then sends nothing for `qp.silent_timeouts` times its longest timeout, or it retransmits `qp.retries_exhausted` times. Stopped in mid-message: the flow has one more \
+               FIRST than LAST packets and neither lost nor retransmitted one, and sends nothing for the last `qp.silent_ms` of the data, while other flows of the same sender send `qp.siblings_packets` \
+               packets of requests. `last_acked_psn` is the latest PSN that the peer acknowledged; a fatal NAK of the same queue pair is named as the reason.",
     advice: "Read the log of the process on both ends (work completion with error: retry exceeded, remote access error, flush), `dmesg` and `rdma resource show qp` (state ERR), and what \
              happened on the path at that time: link flaps, routes, a firewall. NCCL reports it as `Got completion with error 12` (retry exceeded) or 5 (flushed).",
     caveat: "A capture that loses one path of a sprayed flow, or a filter, looks the same. A flow that resumes after the end of the data was only stalled.",
@@ -63,9 +63,9 @@ limits! {
     silent_timeouts: u64 = 4,
         "silence after the last retry, in units of the longest timeout before it",
         "Back-off doubles a timeout at most; a sender that still retries is back by then";
-    silent_ms: u64 = 100,
+    silent_ms: u64 = 70,
         "minimum silence in the middle of a message, in milliseconds",
-        "A NIC sends a message without pauses; the lowest rate of DCQCN and the longest PFC pause leave some packets in that time";
+        "A NIC sends a message without pauses; the lowest rate of DCQCN (1 Mbit/s) leaves a packet of 4 KB every 33 ms, the usual transport timer expires after 67 ms, and a PFC pause would stop the siblings too";
     siblings_packets: u64 = 100,
         "minimum packets of requests that other flows of the sender carry meanwhile",
         "Shows that host and path work, and that the capture goes on";

@@ -1,7 +1,6 @@
 //! ECN: congestion, missing CNPs, and data that is not ECN-capable.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use super::once::{Seen, once, seen_once};
 use super::span::{Judged, Span, episodes, latest, run, timed};
@@ -10,6 +9,7 @@ use super::{Better, Commands, Entry, Family, Impact, Input, Measure, Place, Rais
 use crate::analysis::{Cnp, Flow, FlowId, Link};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
+use crate::sample::Address;
 use crate::util::units;
 use rocescope_common::wire::bth::GSI_QP;
 
@@ -25,8 +25,8 @@ const CONGESTION: Entry = Entry {
     title: "ECN congestion",
     meaning: "Switches on the path queue beyond their ECN marking threshold and mark packets CE. The receivers answer with CNPs and the senders reduce their rate: \
                 these flows are limited by the fabric, not by the hosts.",
-    computed: "Per link, over the flows with at least congestion_flow_marks CE-marked packets and a CE ratio of at least congestion_ratio (of ECN-capable data \
-                 packets). A warning when they have at least congestion_marks CE-marked packets together. ACKNOWLEDGE and CNP are excluded. Taps that see the same \
+    computed: "Per link, over the flows with at least ecn.congestion_flow_marks CE-marked packets and a CE ratio of at least ecn.congestion_ratio (of ECN-capable data \
+                 packets). A warning when they have at least ecn.congestion_marks CE-marked packets together. ACKNOWLEDGE and CNP are excluded. Taps that see the same \
                  packets raise one finding, at the tap with most CE-marked packets. marked_time_ratio is the share of time bins with data that contain CE-marked \
                  packets; peak_ratio is the highest CE ratio of a bin. Figures are those of the latest episode (10 s without a mark end one), over 10 s at least. Where at least half of \
                  the PSN gaps of these flows are followed by a CE-marked packet, and twice the CE ratio (gaps_ce_ratio), the queue that marks drops as well: \
@@ -46,7 +46,7 @@ const NO_CNP: Entry = Entry {
     title: "CE-marked packets are not answered with CNPs",
     meaning: "The receiver gets CE-marked packets and never sends a CNP, so its senders do not reduce their rate: the queue grows until PFC pauses the port or \
                 packets are dropped.",
-    computed: "Per receiver: a warning when at least no_cnp_marks CE-marked data packets arrive over at least no_cnp_ms, at least 10 acknowledgements from it are \
+    computed: "Per receiver: a warning when at least ecn.no_cnp_marks CE-marked data packets arrive over at least ecn.no_cnp_ms, at least 10 acknowledgements from it are \
                  captured (which shows that its reverse direction is captured), and it sends no CNP to any host. The number of CNPs is not evaluated otherwise: NICs \
                  pace CNPs per port, per address pair or per destination.",
     advice: "Enable the notification point for the priority of the data: echo 1 > /sys/class/net/IF/ecn/roce_np/enable/PRIO (mlx5; upstream kernels: cc_params/np_* \
@@ -63,7 +63,7 @@ const NOT_CAPABLE: Entry = Entry {
     measure: Some(Measure::ratio("not_ect_ratio")),
     title: "ECN not enabled",
     meaning: "These packets are Not-ECT (ECN bits 00): a congested switch cannot mark them, it can only drop or pause them. DCQCN has no effect on them.",
-    computed: "Info when at least not_capable_packets packets of connections are Not-ECT and make up at least the share not_capable_ratio of all such packets. \
+    computed: "Info when at least ecn.not_capable_packets packets of connections are Not-ECT and make up at least the share ecn.not_capable_ratio of all such packets. \
                  ACKNOWLEDGE, CNP, connection management and RoCEv1 (no ECN bits) are excluded.",
     advice: "Where DCQCN is used, set ECT in the traffic class: NCCL_IB_TC=106 is DSCP 26 with ECT(0); cma_roce_tos for connections through rdma_cm; `--tclass=106` \
                in perftest; on mlx5 also /sys/class/infiniband/DEV/tc/1/traffic_class.",
@@ -298,13 +298,13 @@ struct Receiver<'a> {
 }
 
 /// Receivers of CE-marked packets that answer none with a CNP, those with most marks first.
-fn without_cnps<'a>(input: &Input<'a>) -> Vec<(IpAddr, Receiver<'a>)> {
+fn without_cnps<'a>(input: &Input<'a>) -> Vec<(Address, Receiver<'a>)> {
     let limits = &input.limits.ecn;
-    let mut receivers: BTreeMap<IpAddr, Receiver<'_>> = BTreeMap::new();
+    let mut receivers: BTreeMap<Address, Receiver<'_>> = BTreeMap::new();
     for (flow, acks) in once(&input.facts.flows, |flow| flow.ack.acks) {
         receivers.entry(flow.src).or_default().acks += acks;
     }
-    for (flow, cnps) in once(&input.facts.flows, |flow| flow.cnp_packets) {
+    for (flow, cnps) in once(&input.facts.flows, Flow::cnps_once) {
         receivers.entry(flow.src).or_default().cnps += cnps;
     }
     for (flow, ce) in once(&input.facts.flows, |flow| flow.ecn_data.ce) {

@@ -1,6 +1,6 @@
 //! A finding: an episode of something wrong, what proves it, who is concerned and what to do.
 
-use std::net::IpAddr;
+use std::collections::BTreeMap;
 use std::ops::Index;
 
 use serde::{Serialize, Serializer};
@@ -8,6 +8,7 @@ use serde_json::{Number, Value};
 
 use super::index::FlowSet;
 use crate::analysis::FlowId;
+use crate::sample::Address;
 use crate::sample::Direction;
 use crate::util::units;
 
@@ -167,7 +168,7 @@ pub struct Place {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct End {
     /// Address.
-    pub addr: IpAddr,
+    pub addr: Address,
     /// Queue pair number. Null: not known, or several.
     pub qpn: Option<u32>,
     /// Process that owns the queue pair. Null: not on this host, or not known.
@@ -291,16 +292,16 @@ fn signed_duration(ns: &Number) -> String {
     }
 }
 
-/// The evidence of a finding by name; in the report an object.
+/// The evidence of a finding, the most telling first; in the report an object with its names in order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EvidenceList(Vec<Evidence>);
 
 impl EvidenceList {
     /// Adds a measurement, or replaces the one of this name.
     pub fn insert(&mut self, evidence: Evidence) {
-        match self.0.binary_search_by(|known| known.name.cmp(&evidence.name)) {
-            Ok(at) => self.0[at] = evidence,
-            Err(at) => self.0.insert(at, evidence),
+        match self.0.iter_mut().find(|known| known.name == evidence.name) {
+            Some(known) => *known = evidence,
+            None => self.0.push(evidence),
         }
     }
 
@@ -310,7 +311,7 @@ impl EvidenceList {
         self.0.iter().find(|evidence| evidence.name == name)
     }
 
-    /// All of them, in the order of their names.
+    /// All of them, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = &Evidence> {
         self.0.iter()
     }
@@ -327,7 +328,8 @@ impl Index<&str> for EvidenceList {
 
 impl Serialize for EvidenceList {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|evidence| (&evidence.name, &evidence.value)))
+        let by_name: BTreeMap<_, _> = self.0.iter().map(|one| (&one.name, &one.value)).collect();
+        by_name.serialize(serializer)
     }
 }
 

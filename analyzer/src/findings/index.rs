@@ -1,12 +1,13 @@
 //! Which findings name a flow: views mark rows by it, so that a badge and the findings cannot contradict one another.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+
+use crate::sample::Address;
 
 use super::{Finding, Severity};
 
 /// A direction of a queue pair, wherever it is seen: source, destination and destination queue pair.
-pub(super) type Name = (IpAddr, IpAddr, u32);
+pub(super) type Name = (Address, Address, u32);
 
 /// Flows, without the links that see them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,7 +75,7 @@ impl FlowIndex {
 
     /// The place of the flow's worst finding in the list, and how many findings above info name the flow.
     #[must_use]
-    pub fn worst(&self, src: IpAddr, dst: IpAddr, dest_qp: u32) -> Option<(usize, u32)> {
+    pub fn worst(&self, src: Address, dst: Address, dest_qp: u32) -> Option<(usize, u32)> {
         self.worst.get(&(src, dst, dest_qp)).copied()
     }
 }
@@ -85,7 +86,7 @@ mod tests {
 
     #[test]
     fn the_first_finding_that_names_a_flow_is_its_worst() {
-        let [a, b] = [1, 2].map(|host| IpAddr::from([10, 0, 0, host]));
+        let [a, b] = [1, 2].map(|host| Address::from([10, 0, 0, host]));
         let finding = |severity, names: &[Name]| Finding {
             named: names.iter().copied().collect(),
             ..Finding::new("loss.before_tap", severity, String::new())

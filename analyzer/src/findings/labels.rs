@@ -73,7 +73,7 @@ pub(super) const COMMON: &[Label] = &[
     label("marked_time_ratio", "time bins with CE marks", Unit::Ratio),
     label("max_ns", "maximum", Unit::Nanoseconds),
     label("max_over_mean", "busiest link over mean", Unit::Factor),
-    label("max_over_mean_max", "busiest link over mean, maximum", Unit::Factor),
+    label("max_over_mean_max", "busiest link over mean, largest of a window", Unit::Factor),
     label("max_over_mean_p50", "busiest link over mean, median", Unit::Factor),
     label("most_share", "paused share, at most", Unit::Ratio),
     label("not_ect_packets", "Not-ECT packets", Unit::Count),

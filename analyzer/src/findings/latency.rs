@@ -25,8 +25,8 @@ const TAIL: Entry = Entry {
     title: "High tail latency",
     meaning: "Most requests are answered quickly, but one in a hundred takes many times as long. A collective completes with its slowest message, so the tail \
                 determines its time.",
-    computed: "Over flows with at least tail_samples latency samples (flows[].latency_ns): the 99th percentile is at least tail_factor times the median and at least \
-                 tail_us. Info; a warning from warning_factor times the median. Retransmitted requests are not among the samples, so the time of retransmissions is not \
+    computed: "Over flows with at least latency.tail_samples latency samples (flows[].latency_ns): the 99th percentile is at least latency.tail_factor times the median and at least \
+                 latency.tail_us. Info; a warning from latency.warning_factor times the median. Retransmitted requests are not among the samples, so the time of retransmissions is not \
                  included.",
     advice: "Compare with congestion (ecn.congestion), PFC (rx_prioN_pause_duration in ethtool -S) and slow receivers (rnr.slow_receiver) on the same host. A tail \
                towards one host only points at that host: check PCIe (relaxed ordering, ACS, IOMMU), CPU frequency and C-states. A tail towards all hosts of one link \

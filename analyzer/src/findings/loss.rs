@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
-use std::net::IpAddr;
 
 use super::loss_taps::Ends;
 use super::not_evaluated::{flows_not_evaluated, is_not_evaluated};
@@ -17,6 +16,7 @@ use crate::analysis::Facts;
 use crate::analysis::{Between, Episodes, Flow, Loss};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
+use crate::sample::Address;
 use crate::sample::Direction;
 use crate::util::units::{self, plural};
 
@@ -87,7 +87,7 @@ const BEFORE: Entry = Entry {
     title: "Loss upstream of this tap",
     meaning: "Packets are lost between the sender and this tap. Each loss makes a go-back-N sender retransmit all that is in flight.",
     computed: "Per link and host pair: PSNs skipped here and retransmitted later, as a share of the packets that should have passed (flows[].loss.lost). Reordered PSNs do not count, nor PSNs that are never retransmitted: these reached the receiver. Info where the receiver's ACKs are captured and neither a NAK nor a timeout asked for a retransmission: without IPv4 identifications that count up, reordering and loss cannot be distinguished then. \
-               Raised when all that passes the tap (live: all interfaces; each queue pair once) shows `episodes` loss episodes and the share `ratio`, or one host pair does; it names every host pair with `pair_episodes` and that share; critical from `critical_ratio`. For UC, which retransmits nothing, skipped PSNs count as lost, and the finding is info. \
+               Raised when all that passes the tap (live: all interfaces; each queue pair once) shows `loss.episodes` loss episodes and the share `loss.ratio`, or one host pair does; it names every host pair with `loss.pair_episodes` and that share; critical from `loss.critical_ratio`. For UC, which retransmits nothing, skipped PSNs count as lost, and the finding is info. \
                With two taps on the path, only the one nearer the sender is evaluated. Queue pairs that could not be followed (live) are left out: `flows_unjudged`. The title says \"at least\" where the sender also had timeouts: packets lost at the end of what was in flight leave no gap and are not counted. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
     advice: concat!(upstream!(), " ", lossless!()),
     caveat: "Capture loss looks the same where the sender retransmits for another reason: while totals.lost grows, the title says so.",
@@ -102,7 +102,7 @@ const AFTER: Entry = Entry {
     title: "Loss downstream of this tap",
     meaning: "Receivers send sequence-error NAKs for packets that passed this tap: the packets were lost downstream, or arrived corrupt or out of order, which most receivers treat like a loss. One tap alone cannot tell these apart.",
     computed: "Per link and host pair: sequence-error NAKs for a PSN that passed here, followed by a retransmission; for READ responses, repeated READ requests (flows[].loss.after_tap). RNR NAKs and their fallout do not count, nor duplicates made by a mirror, nor timeouts without a NAK. \
-               Where the reverse direction is not captured, every retransmission counts, and the finding is a warning at most. Where as many packets are reordered at this tap, the finding is info. Raised and graded as loss.before_tap, as a share of episodes among packets. With two taps on the path, only the one nearer \
+               Where the reverse direction is not captured, every retransmission counts, and the finding is a warning at most. Where as many packets are reordered at this tap, the finding is info. Raised and graded as loss.before_tap (`loss.episodes`, `loss.pair_episodes`, `loss.ratio`, `loss.critical_ratio`), as a share of episodes among packets. With two taps on the path, only the one nearer \
                the receiver is evaluated. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
     advice: concat!(downstream!(), " ", lossless!()),
     caveat: "An episode may be several lost packets: how many is not visible here. Reordering downstream looks the same; with adaptive routing, receivers need out-of-order placement (NCCL_IB_ADAPTIVE_ROUTING).",
@@ -116,7 +116,7 @@ const BETWEEN: Entry = Entry {
     title: "Loss between two taps",
     meaning: "Packets that passed one tap did not pass the next tap on their path: they are lost between the two.",
     computed: "Per pair of taps and host pair: packets that the tap nearer the sender saw and the other did not, between packets that both saw (`taps[].vanished`), without those never retransmitted: these reached the receiver, and the second capture missed them. \
-               Raised from `vanished` packets and the share `ratio` on, critical from `critical_ratio`. Not raised from the share `other_way` on: then flows take several paths, and only one is captured.",
+               Raised from `loss.vanished` packets and the share `loss.ratio` on, critical from `loss.critical_ratio`. Not raised from the share `loss.other_way` on: then flows take several paths, and only one is captured.",
     advice: concat!("Look between these two taps. ", lossless!()),
     caveat: "Taps whose order is not known are not compared. For services that retransmit nothing, a packet missed by the second capture looks lost.",
     ..Entry::EMPTY
@@ -377,10 +377,10 @@ fn bad<'a>(input: &Input<'a>, flows: &[&'a Flow], side: Side, span: &Span, tap: 
 }
 
 /// What is lost on one link, by source and destination.
-type Pairs<'a> = BTreeMap<(IpAddr, IpAddr), Pair<'a>>;
+type Pairs<'a> = BTreeMap<(Address, Address), Pair<'a>>;
 
 /// Two hosts, and what is lost between them.
-type Bad<'a> = ((IpAddr, IpAddr), Pair<'a>);
+type Bad<'a> = ((Address, Address), Pair<'a>);
 
 /// Names the pairs of hosts that lose on one side of a link, the worst first.
 #[expect(clippy::too_many_lines, reason = "conditions, then the texts that their values go into")]
@@ -455,8 +455,8 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
 }
 
 /// Whether a receiver's acknowledgements are captured, and neither they nor a timeout gave a sender reason to retransmit.
-fn nobody_asked(input: &Input<'_>, (src, dst): (IpAddr, IpAddr)) -> bool {
-    let between = |from: IpAddr, to: IpAddr| {
+fn nobody_asked(input: &Input<'_>, (src, dst): (Address, Address)) -> bool {
+    let between = |from: Address, to: Address| {
         input.facts.flows.iter().filter(move |flow| (flow.src, flow.dst) == (from, to))
     };
     let asked = |flow: &Flow| flow.ack.rnr_naks + flow.ack.naks.total() + flow.ack.unknown > 0;
@@ -583,7 +583,11 @@ fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
                 .owns(&["retry.timeouts"])
                 .episodes(episodes)
                 .step(
-                    format!("Check the drop, discard and FEC counters of each port between {from} and {to}."),
+                    format!(
+                        "Check the drop, discard and FEC counters of each port between {} and {}.",
+                        short(from),
+                        short(to)
+                    ),
                     None,
                 )
                 .step(

@@ -17,8 +17,10 @@ mod balance;
 #[cfg(test)]
 mod balance_tests;
 mod burst;
+mod capture;
 mod catalog;
 mod classes;
+mod cm;
 mod cnp;
 mod command;
 mod config;
@@ -28,7 +30,9 @@ mod ecn;
 mod ends;
 #[cfg(test)]
 mod episode_tests;
+mod fields;
 mod finding;
+mod foreign;
 mod growth;
 mod icrc;
 mod index;
@@ -46,6 +50,7 @@ pub mod order;
 mod parallel;
 mod peer;
 mod pfc;
+mod psn;
 mod qps;
 mod raise;
 mod relate;
@@ -68,6 +73,7 @@ use crate::sample::Sample;
 
 pub use catalog::{entries, entry, limits, markdown};
 pub use family::{Better, Entry, Family, Label, LimitMeta, Measure, Need};
+pub use fields::DataEnd;
 pub use finding::{
     End, Episode, Evidence, EvidenceList, Finding, Impact, NotEvaluated, Place, Severity, Step, Unit,
 };
@@ -93,11 +99,14 @@ pub struct Input<'a> {
 families! {
     balance [entropy: balance::EntropyLimits, links: balance::LinksLimits],
     burst [burst: burst::Limits],
+    capture [capture: capture::Limits],
+    cm [cm: cm::Limits],
     cnp [cnp: cnp::Limits],
     config [],
     device [device: device::Limits],
     died [qp: died::Limits],
     ecn [ecn: ecn::Limits],
+    foreign [],
     icrc [icrc: icrc::Limits],
     job [job: job::Limits],
     latency [latency: latency::Limits],
@@ -106,6 +115,7 @@ families! {
     parallel [parallel: parallel::Limits],
     peer [peer: peer::Limits],
     pfc [pfc: pfc::Limits],
+    psn [],
     qps [],
     rnr [rnr: rnr::Limits],
     // Its advice names the findings of the families before it.

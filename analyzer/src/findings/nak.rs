@@ -1,7 +1,6 @@
 //! Requests that a responder refused for good.
 
 use std::collections::HashSet;
-use std::net::IpAddr;
 
 use super::once::once;
 use super::span::{Judged, Span, latest, run, timed};
@@ -11,6 +10,7 @@ use super::{Entry, Family, Input, Raise, Unit, label};
 use crate::analysis::{Flow, LastNaks, Naks};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
+use crate::sample::Address;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -26,7 +26,7 @@ const ACCESS: Entry = Entry {
     rank: 160,
     title: "Remote access error: a responder denies access to its memory",
     meaning: "A request named a remote key or an address that the responder does not grant. The queue pair goes into the error state: the job that uses it ends or hangs.",
-    computed: "Raised from `errors` NAKs with code 2 (remote access error) on; critical, since no connection survives one.",
+    computed: "Raised from `nak.errors` NAKs with code 2 (remote access error) on; critical, since no connection survives one.",
     advice: "It is the application's matter, not the network's: a region that was deregistered too early, a wrong remote key, an access beyond the end, a missing permission \
              (IBV_ACCESS_REMOTE_WRITE/READ), or a peer that restarted and still gets requests for its former self. Look at the logs of the process that owns the responder's queue pair.",
     caveat: "",
@@ -36,9 +36,9 @@ const OPERATIONAL: Entry = Entry {
     id: "nak.remote_operational_error",
     rank: 170,
     title: "Remote operational error: a responder failed to execute a request",
-    meaning: "The responder's device hit an error of its own while it worked on a request. The queue pair goes into the error state.",
-    computed: "Raised from `errors` NAKs with code 3 (remote operational error) on; critical.",
-    advice: "Look at the responder's kernel log and firmware events (`dmesg`, `devlink health`), PCIe errors (AER) and memory errors; with GPU memory also at the GPU's (Xid events) and at \
+    meaning: "The responder could not execute a request: its device hit an error of its own, or a message was longer than the receive buffer posted for it (drivers answer that with this code or with invalid request). The queue pair goes into the error state.",
+    computed: "Raised from `nak.errors` NAKs with code 3 (remote operational error) on; critical.",
+    advice: "First compare the length of the message with the posted receive buffers: a completion with a local length error on the responder says so. Else look at the responder's kernel log and firmware events (`dmesg`, `devlink health`), PCIe errors (AER) and memory errors; with GPU memory also at the GPU's (Xid events) and at \
              the peer-memory driver.",
     caveat: "",
     ..Entry::EMPTY
@@ -49,7 +49,7 @@ const INVALID: Entry = Entry {
     title: "Invalid request: a responder rejects a request",
     meaning: "The responder does not understand the request, or does not permit it at all: an operation that is not enabled for the queue pair, a message longer than its receive buffer, too \
               many READs or atomics at a time. The queue pair goes into the error state.",
-    computed: "Raised from `errors` NAKs with code 1 (invalid request) on; critical.",
+    computed: "Raised from `nak.errors` NAKs with code 1 (invalid request) on; critical.",
     advice: "Compare the two ends' settings: path MTU, max_dest_rd_atomic against max_rd_atomic, the queue pair's access flags, the sizes of posted receive buffers, versions of library and \
              application.",
     caveat: "",
@@ -119,17 +119,18 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 /// Requests that a responder refused for good.
 fn refused(input: &Input<'_>, kind: &Kind, found: &mut Vec<Finding>) {
     let signal = Signal::OtherNak(kind.code);
-    let all: Vec<&Flow> = once(&input.facts.flows, |flow| (kind.count)(&flow.ack.naks))
+    let all: Vec<&Flow> = once(&input.facts.flows, |flow| (kind.count)(&flow.naks_once()))
         .into_iter()
         .map(|(flow, _)| flow)
         .collect();
     let least = input.limits.nak.errors.max(1);
     let judge = |span: &Span| {
-        let flows = once(all.iter().copied(), |flow| span.count(flow, signal, (kind.count)(&flow.ack.naks)));
+        let flows =
+            once(all.iter().copied(), |flow| span.count(flow, signal, (kind.count)(&flow.naks_once())));
         let naks: u64 = flows.iter().map(|(_, naks)| naks).sum();
         (naks >= least).then_some(((flows, naks), Some(naks as f64)))
     };
-    let spans = timed(&all, signal, |flow| (kind.count)(&flow.ack.naks));
+    let spans = timed(&all, signal, |flow| (kind.count)(&flow.naks_once()));
     let Some(judged) = latest(&spans, run(all.iter().copied()), judge) else { return };
     let (flows, naks) = &judged.what;
     let Some((worst, _)) = flows.first() else { return };
@@ -167,7 +168,7 @@ fn refusal_steps(
         .step(format!("Read the log of the process on the responder, {refuses}."), None);
     match kind.code {
         2 => raise.step("Compare rkey, address, length and access flags of the request with the registered memory region.", None),
-        3 => raise.step("Check the responder's kernel log for PCIe, memory and GPU (Xid) errors: dmesg, devlink health.", None),
+        3 => raise.step("Compare the length of the message with the receive buffers that the responder posts.", None).step("Check the responder's kernel log for PCIe, memory and GPU (Xid) errors: dmesg, devlink health.", None),
         _ => raise.step("Compare path MTU, max_rd_atomic and max_dest_rd_atomic, access flags and receive buffer sizes of both ends.", None),
     }
 }
@@ -175,14 +176,14 @@ fn refusal_steps(
 /// Sequence-error NAKs for requests that no tap sees.
 fn asked_from_afar(input: &Input<'_>, found: &mut Vec<Finding>) {
     let facts = input.facts;
-    let passes: HashSet<(IpAddr, IpAddr)> =
+    let passes: HashSet<(Address, Address)> =
         facts.flows.iter().filter(|flow| flow.psn.is_some()).map(|flow| (flow.src, flow.dst)).collect();
     let unseen = |flow: &&Flow| !passes.contains(&(flow.dst, flow.src)) && flow.ack.rnr_naks == 0;
     let all: Vec<&Flow> = once(facts.flows.iter().filter(unseen), |flow| facts.nak_causes(flow).unknown)
         .into_iter()
         .map(|(flow, _)| flow)
         .collect();
-    let counted = |flow: &Flow| flow.ack.naks.psn_sequence_error;
+    let counted = |flow: &Flow| flow.naks_once().psn_sequence_error;
     let least = input.limits.loss.episodes.max(1);
     let judge = |span: &Span| {
         let flows = once(all.iter().copied(), |flow| span.count(flow, Signal::SequenceNak, counted(flow)));

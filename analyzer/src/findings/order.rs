@@ -12,7 +12,6 @@ pub const OVER_NS: u64 = SPELL_NS;
 
 /// Least length of an episode that a cost is compared with.
 const SECOND_NS: u64 = 1_000_000_000;
-const DAY_NS: u64 = 86_400_000_000_000;
 
 /// Place of a kind among those of its severity.
 fn rank(id: &str) -> u16 {
@@ -47,8 +46,7 @@ impl Finding {
 
     fn end_utc(&self, end_ns: Option<u64>) -> Option<String> {
         let seen = self.over_since(end_ns)?;
-        let same_day = end_ns.is_some_and(|end| end / DAY_NS == seen / DAY_NS);
-        Some(if same_day { format!("{} UTC", units::second_utc(seen)) } else { units::minute_utc(seen) })
+        Some(format!("{} UTC", units::recent_utc(seen, end_ns)))
     }
 }
 
@@ -171,7 +169,7 @@ mod tests {
         let then = crate::analysis::fixtures::START;
         let old = finding("old", Severity::Warning, Some(then));
         assert_eq!(old.until(Some(then + OVER_NS)).as_deref(), Some("until 13:05:09 UTC"));
-        assert_eq!(old.until(Some(then + DAY_NS)).as_deref(), Some("until 2026-03-01 13:05 UTC"));
+        assert_eq!(old.until(Some(then + 86_400 * SECOND_NS)).as_deref(), Some("until 2026-03-01 13:05 UTC"));
         assert_eq!(old.until(Some(then + OVER_NS - 1)), None);
         assert_eq!(old.until(None), None);
         let episode = Episode { first_ns: then - 8_000_000_000, last_ns: then, peak: None };

@@ -1,7 +1,7 @@
 //! One of parallel links that is worse than its peers: marks, loss or delay.
 
+use crate::sample::Address;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
 use super::title::{short, title};
 use super::{Entry, Episode, Family, Impact, Input, Measure, Place, Raise, Unit, label};
@@ -86,7 +86,7 @@ type ByLink<'a> = BTreeMap<&'a str, Vec<&'a Flow>>;
 /// One direction of a group of links.
 struct Direction<'a> {
     group: &'a Imbalance,
-    pairs: BTreeMap<(IpAddr, IpAddr), ByLink<'a>>,
+    pairs: BTreeMap<(Address, Address), ByLink<'a>>,
 }
 
 /// What is worse on a link.
@@ -137,7 +137,7 @@ fn lost(flow: &Flow) -> u64 {
 
 impl<'a> Direction<'a> {
     fn of(input: &Input<'a>, group: &'a Imbalance, sides: Option<&Sides>, way: Option<bool>) -> Self {
-        let mut pairs: BTreeMap<(IpAddr, IpAddr), ByLink<'a>> = BTreeMap::new();
+        let mut pairs: BTreeMap<(Address, Address), ByLink<'a>> = BTreeMap::new();
         let own = input.facts.flows.iter().filter(|flow| {
             flow.direction == group.direction
                 && flow.payload_bytes > 0

@@ -1,7 +1,6 @@
 //! Peers that do not answer.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::net::IpAddr;
 
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::SkipReason;
@@ -13,6 +12,7 @@ use super::{Commands, Place, ends};
 use super::{Entry, Family, Input, Need, Raise, Unit, label, once};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
+use crate::sample::Address;
 use crate::sample::{Direction, FlowSample, LinkSample, Sample, SourceKind, address};
 use crate::util::units::plural;
 
@@ -34,7 +34,7 @@ const SILENT: Entry = Entry {
     title: "Peer does not answer",
     meaning: "A requester asks for acknowledgements, or retransmits the same request, and nothing comes back: the peer's queue pair, process or host is gone, or packets pass in one direction only. After retry_cnt attempts the connection fails.",
     computed: "Reliable flows that asked for an acknowledgement, to which no acknowledgement, NAK or response with a PSN of theirs came from the peer's address, and whose sender began again at the \
-               same PSN at least `retries` times in a row without getting further. Critical; a warning where nothing at all is seen to be sent to the host that asks. With fewer retransmissions: hosts that asked another for an acknowledgement `wait_ms` or longer before the end \
+               same PSN at least `peer.retries` times in a row without getting further. Critical; a warning where nothing at all is seen to be sent to the host that asks. With fewer retransmissions: hosts that asked another for an acknowledgement `peer.wait_ms` or longer before the end \
                of the data, while none of that host's flows to them answered anything anywhere; a warning when they repeated something, else info. These only from a tap that would show the answer: it \
                shows other RoCE packets to the host that asks, and answers to two thirds of the pairs of hosts that ask, or to all others. A host that nothing else is sent to counts too (info) where its requests leave by an interface whose incoming frames were seen \
                (live; captures that tell the two ways apart): answers would come in there. Not where flows were left out (--filter) or have retired.",
@@ -105,7 +105,7 @@ fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
     let Some((worst, stuck)) = silent.first() else { return };
     let others = once::count(silent.iter().map(|(flow, _)| *flow)).saturating_sub(1);
     // Where nothing at all passes to those who ask, answers may well come in by another way.
-    let hears = |host: IpAddr| input.facts.flows.iter().any(|flow| flow.dst == host);
+    let hears = |host: Address| input.facts.flows.iter().any(|flow| flow.dst == host);
     let seen = silent.iter().any(|(flow, _)| hears(flow.src));
     let times = format!(": QP {} got the same request {} times", worst.dest_qp, stuck + 1);
     let diagnosis = format!("No answer from {} to {}", worst.dst, worst.src);
@@ -276,7 +276,7 @@ fn is_of(psn: u32, flow: &FlowSample) -> bool {
 
 /// The report's entries by flow. They are in the order of links and addresses, the sample's are not.
 fn names<'a>(input: &Input<'a>) -> HashMap<FlowKey, &'a Flow> {
-    type Name<'b> = (&'b str, Option<Direction>, IpAddr, IpAddr, u32);
+    type Name<'b> = (&'b str, Option<Direction>, Address, Address, u32);
     let flows: HashMap<Name<'_>, &'a Flow> = input
         .facts
         .flows

@@ -2,7 +2,7 @@
 
 use super::title::title;
 use super::{Commands, End, Entry, Episode, Family, Input, Place, Raise, Unit, label};
-use crate::analysis::{Device, DeviceQpEvent};
+use crate::analysis::{Device, QpEvent};
 use crate::findings::{Finding, Severity};
 use crate::util::units::{self, plural};
 
@@ -36,7 +36,7 @@ const SETUP_FAILED: Entry = Entry {
 struct Failures<'a> {
     device: &'a Device,
     errno: i32,
-    events: Vec<&'a DeviceQpEvent>,
+    events: Vec<&'a QpEvent>,
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -79,9 +79,15 @@ fn raise(input: &Input<'_>, failures: &Failures<'_>, found: &mut Vec<Finding>) {
     let diagnosis = format!("{} failed {} on {}", last.event, plural(count, "time"), device.name);
     let interface = device.interface.as_deref().unwrap_or("");
     let here = Commands::on(input, interface);
-    let responder = last.dst.map(|addr| End { addr, qpn: None, pid: None, comm: None, pod: None });
-    let requester =
-        last.src.map(|addr| End { addr, qpn: last.lqpn, pid: last.pid, comm: last.comm.clone(), pod: None });
+    let responder =
+        last.dst.map(|addr| End { addr: addr.into(), qpn: None, pid: None, comm: None, pod: None });
+    let requester = last.src.map(|addr| End {
+        addr: addr.into(),
+        qpn: last.lqpn,
+        pid: last.pid,
+        comm: last.comm.clone(),
+        pod: None,
+    });
     let process = last.comm.clone().zip(last.pid).map(|(comm, pid)| format!("{comm} ({pid})"));
     let longest = events.iter().filter_map(|event| event.duration_ns).max();
     let mut raise =
@@ -95,7 +101,7 @@ fn raise(input: &Input<'_>, failures: &Failures<'_>, found: &mut Vec<Finding>) {
             .ends(requester, responder)
             .episodes(vec![Episode { first_ns: first.time_ns, last_ns: last.time_ns, peak: None }]);
     if let (libc::ETIMEDOUT, Some(dst)) = (*errno, last.dst) {
-        raise = raise.step(format!("Check that {dst} is reachable from {interface}."), here.ping(dst));
+        raise = raise.step(format!("Check that {dst} is reachable from {interface}."), here.ping(dst.into()));
     }
     if let Some(longest) = longest {
         raise = raise.step(
@@ -129,7 +135,7 @@ mod tests {
             time_ns: fixtures::START,
             device: "mlx5_0".into(),
             lqpn: Some(17),
-            what: (*what).to_owned(),
+            event: (*what).to_owned(),
             errno: Some(*errno),
             duration_ns: Some(1_020_000_000),
             pid: Some(4_711),

@@ -1,16 +1,16 @@
 //! Causes and effects: ids of findings that name the same hosts at the same time, where the one can cause the other.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
 use super::catalog::entry;
 use super::{Episode, Finding, Severity};
 use crate::metrics::loss::spells::SPELL_NS;
+use crate::sample::Address;
 
 /// Fills in causes and effects of all findings, both ways.
 pub(super) fn relate(found: &mut [Finding]) {
     let mut pairs: Vec<(usize, usize)> = Vec::new();
-    let hosts: Vec<BTreeSet<(IpAddr, IpAddr)>> = found.iter().map(hosts).collect();
+    let hosts: Vec<BTreeSet<(Address, Address)>> = found.iter().map(hosts).collect();
     for (effect, finding) in found.iter().enumerate() {
         let causes = entry(finding.id).map_or(&[][..], |entry| entry.causes);
         for (cause, other) in found.iter().enumerate().filter(|(_, other)| causes.contains(&other.id)) {
@@ -40,7 +40,7 @@ pub(super) fn relate(found: &mut [Finding]) {
 }
 
 /// Owners and what they account for: at the same time, between no other hosts. An info accounts for nothing.
-fn owned(found: &[Finding], hosts: &[BTreeSet<(IpAddr, IpAddr)>]) -> Vec<(usize, usize)> {
+fn owned(found: &[Finding], hosts: &[BTreeSet<(Address, Address)>]) -> Vec<(usize, usize)> {
     let mut owned: Vec<(usize, usize)> = Vec::new();
     let owners = found.iter().enumerate().filter(|(_, one)| one.severity > Severity::Info);
     for (owner, finding) in owners {
@@ -63,7 +63,7 @@ fn add(ids: &mut Vec<&'static str>, id: &'static str) {
 }
 
 /// The pairs of hosts that a finding names, the smaller address first; a finding about a device names none.
-fn hosts(finding: &Finding) -> BTreeSet<(IpAddr, IpAddr)> {
+fn hosts(finding: &Finding) -> BTreeSet<(Address, Address)> {
     finding.named.iter().map(|(src, dst, _)| (*src.min(dst), *src.max(dst))).collect()
 }
 
@@ -81,7 +81,9 @@ mod tests {
 
     fn storm_and_receiver(host: u8, at_ns: u64) -> Vec<Finding> {
         let finding = |id, host: u8, at_ns| Finding {
-            named: [(IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, host]), 17)].into_iter().collect(),
+            named: [(Address::from([10, 0, 0, 1]), Address::from([10, 0, 0, host]), 17)]
+                .into_iter()
+                .collect(),
             episodes: vec![Episode { first_ns: at_ns, last_ns: at_ns, peak: None }],
             ..Finding::new(id, Severity::Warning, String::new())
         };
@@ -103,7 +105,7 @@ mod tests {
     #[test]
     fn an_owner_accounts_for_what_happens_between_its_hosts_only() {
         let finding = |id, severity, hosts: &[u8], owns| {
-            let name = |host: &u8| (IpAddr::from([10, 0, 0, *host]), IpAddr::from([10, 0, 0, 9]), 17);
+            let name = |host: &u8| (Address::from([10, 0, 0, *host]), Address::from([10, 0, 0, 9]), 17);
             Finding {
                 named: hosts.iter().map(name).collect(),
                 owns,

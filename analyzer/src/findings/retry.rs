@@ -1,7 +1,6 @@
 //! Retransmission storms.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use super::not_evaluated::{flows_not_evaluated, is_not_evaluated};
 use super::once::once;
@@ -12,6 +11,7 @@ use super::{Entry, Family, Input, Measure, Need, Raise, Unit, label};
 use crate::analysis::{Facts, Flow, Loss};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::{SPELL_NS, Signal};
+use crate::sample::Address;
 use crate::util::units::{self, plural};
 
 /// What it is where nothing else says why.
@@ -59,7 +59,7 @@ const STORM: Entry = Entry {
     measure: Some(Measure::ratio("retransmitted_ratio")),
     title: "Retransmission storm",
     meaning: "Senders spend much of their capacity on retransmissions: the job gets the rest, and the fabric carries load without progress.",
-    computed: "Per host pair: retransmissions of packets that had passed before, whatever the cause (flows[].loss.retransmitted; duplicates made by a mirror and reordered packets do not count). A warning when they are the share `ratio` of the packets sent and at least `packets`. \
+    computed: "Per host pair: retransmissions of packets that had passed before, whatever the cause (flows[].loss.retransmitted; duplicates made by a mirror and reordered packets do not count). A warning when they are the share `retry.ratio` of the packets sent and at least `retry.packets`. \
                Not raised where a loss finding of the same hosts and time owns them, or rnr.slow_receiver does (most of them follow RNR NAKs). Queue pairs that could not be followed (live) are left out: `flows_unjudged`. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
     advice: concat!(
         "Look for a finding that explains it: loss (upstream, downstream, between taps), rnr.slow_receiver, icrc.errors. Without one: ",
@@ -144,12 +144,12 @@ const OWNERS: [&str; 3] = ["loss.between_taps", "loss.before_tap", "loss.after_t
 const SLOW_RECEIVER: &str = "rnr.slow_receiver";
 
 /// Whether a finding is about two hosts, in either direction.
-fn is_between(finding: &Finding, (src, dst): (IpAddr, IpAddr)) -> bool {
+fn is_between(finding: &Finding, (src, dst): (Address, Address)) -> bool {
     finding.named.iter().any(|(from, to, _)| (*from, *to) == (src, dst) || (*from, *to) == (dst, src))
 }
 
 /// Whether another finding explains what one host retransmits to another.
-fn is_owned(pair: &Pair<'_>, hosts: (IpAddr, IpAddr), span: &Span, found: &[Finding]) -> bool {
+fn is_owned(pair: &Pair<'_>, hosts: (Address, Address), span: &Span, found: &[Finding]) -> bool {
     let meanwhile = |one: &Finding| {
         one.episodes.is_empty()
             || one.episodes.iter().any(|episode| {
@@ -165,7 +165,7 @@ fn is_owned(pair: &Pair<'_>, hosts: (IpAddr, IpAddr), span: &Span, found: &[Find
 }
 
 /// What to do about what one host sends another again, after the findings that there are.
-fn advice(late: u64, hosts: (IpAddr, IpAddr), found: &[Finding]) -> String {
+fn advice(late: u64, hosts: (Address, Address), found: &[Finding]) -> String {
     let why = |id: &&&str| found.iter().any(|one| one.id == **id && is_between(one, hosts));
     let ids: Vec<&str> = STORM.causes.iter().filter(why).copied().collect();
     let mut parts: Vec<String> = Vec::new();
@@ -183,7 +183,7 @@ fn advice(late: u64, hosts: (IpAddr, IpAddr), found: &[Finding]) -> String {
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let (limits, facts) = (&input.limits.retry, input.facts);
-    let mut pairs: BTreeMap<(IpAddr, IpAddr), Vec<&Flow>> = BTreeMap::new();
+    let mut pairs: BTreeMap<(Address, Address), Vec<&Flow>> = BTreeMap::new();
     for flow in &facts.flows {
         pairs.entry((flow.src, flow.dst)).or_default().push(flow);
     }
@@ -208,7 +208,7 @@ fn last_again(flow: &Flow) -> Option<u64> {
     [flow.loss, flow.loss_responses].iter().flatten().filter_map(|loss| loss.last_again_ns).max()
 }
 
-fn raise(input: &Input<'_>, hosts: (IpAddr, IpAddr), judged: &Judged<Pair<'_>>, found: &mut Vec<Finding>) {
+fn raise(input: &Input<'_>, hosts: (Address, Address), judged: &Judged<Pair<'_>>, found: &mut Vec<Finding>) {
     let (src, dst) = hosts;
     let Judged { span, what: storm, episodes } = judged;
     let flows = || storm.flows.iter().map(|(flow, _)| *flow);

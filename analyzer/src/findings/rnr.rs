@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::IpAddr;
 
 use super::nak::{episodes_of, latest_nak};
 use super::not_evaluated::is_not_evaluated;
@@ -14,6 +13,7 @@ use super::{Entry, Family, Input, Measure, Raise, Unit, label};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
+use crate::sample::Address;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -35,7 +35,7 @@ const SLOW: Entry = Entry {
     measure: Some(Measure::ratio("rnr_ratio")),
     title: "Receiver not ready (RNR NAKs)",
     meaning: "SENDs, or WRITEs with immediate data, arrive before the receiver has posted a receive buffer. The receiver refuses them with an RNR NAK; the sender waits for the RNR timer and retransmits all that was in flight. After rnr_retry attempts the connection fails.",
-    computed: "Per receiving host: a warning from `naks` RNR NAKs on, when they are at least the share `ratio` of the request packets sent to it. The sequence-error NAKs and retransmissions that follow an RNR NAK belong to it and are no finding of their own. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
+    computed: "Per receiving host: a warning from `rnr.naks` RNR NAKs on, when they are at least the share `rnr.ratio` of the request packets sent to it. The sequence-error NAKs and retransmissions that follow an RNR NAK belong to it and are no finding of their own. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
     advice: "The receiving process is too slow or posts too few receives: look at its CPU (pinning, NUMA node, a busy or paused GPU), at the depth of its receive queue, and at what it waits for. A \
              longer RNR timer only hides it. Where retries run out: rnr_retry 7 means without end.",
     caveat: "A few RNR NAKs at the start of a job are usual: peers do not start at the same time.",
@@ -54,14 +54,14 @@ limits! {
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let mut by_host: BTreeMap<IpAddr, Vec<&Flow>> = BTreeMap::new();
-    for (flow, _) in once(&input.facts.flows, |flow| flow.ack.rnr_naks) {
+    let mut by_host: BTreeMap<Address, Vec<&Flow>> = BTreeMap::new();
+    for (flow, _) in once(&input.facts.flows, Flow::rnr_naks_once) {
         by_host.entry(flow.src).or_default().push(flow);
     }
     let resent = resent(&input.facts.flows);
-    let mut raised: Vec<(IpAddr, Vec<&Flow>, Judged<Slow>)> = Vec::new();
+    let mut raised: Vec<(Address, Vec<&Flow>, Judged<Slow>)> = Vec::new();
     for (host, flows) in by_host {
-        let counted = |flow: &Flow| flow.ack.rnr_naks;
+        let counted = |flow: &Flow| flow.rnr_naks_once();
         let spans = timed(&flows, Signal::RnrNak, counted);
         let judge = |span: &Span| Slow::of(input, host, &flows, span);
         if let Some(judged) = latest(&spans, run(flows.iter().copied()), judge) {
@@ -84,9 +84,9 @@ struct Slow {
 
 impl Slow {
     /// `None` where it is below the thresholds.
-    fn of(input: &Input<'_>, host: IpAddr, flows: &[&Flow], span: &Span) -> Option<(Self, Option<f64>)> {
+    fn of(input: &Input<'_>, host: Address, flows: &[&Flow], span: &Span) -> Option<(Self, Option<f64>)> {
         let limits = &input.limits.rnr;
-        let naks = flows.iter().map(|flow| span.count(flow, Signal::RnrNak, flow.ack.rnr_naks)).sum();
+        let naks = flows.iter().map(|flow| span.count(flow, Signal::RnrNak, flow.rnr_naks_once())).sum();
         let to_host = input.facts.flows.iter().filter(|flow| flow.dst == host && flow.psn.is_some());
         let sent: Vec<u64> =
             once(
@@ -108,7 +108,7 @@ impl Slow {
 
 fn raise(
     input: &Input<'_>,
-    host: IpAddr,
+    host: Address,
     flows: &[&Flow],
     judged: &Judged<Slow>,
     resent: Option<u64>,
@@ -121,7 +121,7 @@ fn raise(
         }
         None => String::new(),
     };
-    let peers: BTreeSet<IpAddr> = flows.iter().map(|flow| flow.dst).collect();
+    let peers: BTreeSet<Address> = flows.iter().map(|flow| flow.dst).collect();
     let from = match (peers.len(), peers.first()) {
         (1, Some(peer)) => format!(" to {peer}"),
         (n, _) => format!(" to {}", plural(n as u64, "peer")),
@@ -164,8 +164,8 @@ fn raise(
 }
 
 /// Retransmissions to each host after its RNR NAKs; `None` where some flow to it could not be followed.
-fn resent(flows: &[Flow]) -> HashMap<IpAddr, Option<u64>> {
-    let mut resent: HashMap<IpAddr, Option<u64>> = HashMap::new();
+fn resent(flows: &[Flow]) -> HashMap<Address, Option<u64>> {
+    let mut resent: HashMap<Address, Option<u64>> = HashMap::new();
     for (flow, packets) in once(flows, |flow| flow.loss.map_or(0, |loss| loss.rnr_resent)) {
         if let Some(sum) = resent.entry(flow.dst).or_insert(Some(0)) {
             *sum += packets;

@@ -27,7 +27,7 @@ const MTU_SMALL: Entry = Entry {
     title: "Small path MTU",
     meaning: "Small packets cost header bandwidth and packet rate: at a path MTU of 1024 about 7 % of the link are headers, at 4096 about 2 %, and the NIC handles \
                 four times the packets.",
-    computed: "The path MTU is the payload of FIRST and MIDDLE packets, of flows with at least mtu.min_bytes. A warning when another flow of the same link uses at \
+    computed: "The path MTU is the payload of FIRST and MIDDLE packets; one of the flows has at least mtu.min_bytes. A warning when another flow of the same link uses at \
                  least twice the path MTU, or when the path MTU is at most mtu.small and the interface MTU (live) has room for at least twice that; info when it is at \
                  most mtu.small and no larger one is observed.",
     advice: "Set the interface MTU above the path MTU plus headers (4200 or 9000 for a path MTU of 4096) on hosts and switches, restart the connections, and check \
@@ -148,6 +148,9 @@ limits! {
     min_bytes: u64 = 10_000_000,
         "minimum bytes of other traffic",
         "Ten megabytes cannot delay a training job";
+    roce_packets: u64 = 1_000,
+        "minimum RoCE packets of hosts of another network",
+        "A connection test or a health check sends fewer; a thousand are a use of the fabric";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -173,7 +176,7 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
     let mut beside: Vec<&Flow> = Vec::new();
     let mut jumbo: Vec<&Flow> = Vec::new();
     let mut alone: Vec<&Flow> = Vec::new();
-    for flow in input.facts.flows.iter().filter(|flow| flow.bytes >= limits.min_bytes) {
+    for flow in &input.facts.flows {
         let (Some(mtu), Some(&most)) = (flow.path_mtu, largest.get(flow.link.as_str())) else { continue };
         if most >= mtu.saturating_mul(2) {
             beside.push(flow);
@@ -190,12 +193,14 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
     ];
     for (mut flows, severity, at_port) in all {
         flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
-        let Some(first) = flows.first() else { continue };
+        let Some(first) = flows.first().filter(|most| most.bytes >= limits.min_bytes) else { continue };
         let smallest = flows.iter().filter_map(|flow| flow.path_mtu).min();
         let most = largest.get(first.link.as_str()).copied();
         let interface = port(first);
         let distinct = once::count(flows.iter().copied());
-        let (mtu, users) = (smallest.unwrap_or(0), plural(distinct, "flow"));
+        let largest_small = flows.iter().filter_map(|flow| flow.path_mtu).max();
+        let mtu = from_to(smallest.unwrap_or(0), largest_small.unwrap_or(0));
+        let users = plural(distinct, "data flow");
         let room = match (severity, most, interface) {
             (_, _, Some(port)) if at_port => {
                 format!(" (interface MTU {port} allows {})", path_mtu_of(port))
@@ -219,6 +224,11 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
+/// A range in words, or the number where both are one.
+fn from_to(low: u32, high: u32) -> String {
+    if low < high { format!("{low} to {high}") } else { low.to_string() }
+}
+
 /// The largest path MTU of InfiniBand that fits into the MTU of an interface, with the headers for which RDMA drivers leave room:
 /// 96 bytes (`iboe_get_mtu` of Linux: GRH, UDP, BTH, XRCETH, AtomicETH, ICRC).
 fn path_mtu_of(interface: u32) -> u32 {
@@ -227,7 +237,8 @@ fn path_mtu_of(interface: u32) -> u32 {
 }
 
 fn rocev1(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let flows = once(input.facts.flows.iter().filter(|flow| flow.roce_version == 1), |flow| flow.packets);
+    let flows =
+        once(input.facts.flows.iter().filter(|flow| flow.roce_version == Some(1)), |flow| flow.packets);
     if flows.is_empty() {
         return;
     }

@@ -1,8 +1,8 @@
 //! Steps of a job: stragglers, and growing step time.
 
 use super::title::title;
+use crate::sample::Address;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use super::{Commands, Entry, Episode, Family, Input, Measure, Need, Place, Raise, Unit, ends, label};
 use crate::analysis::traffic::{StepStraggler, Steps};
@@ -28,12 +28,12 @@ const STRAGGLER: Entry = Entry {
     meaning: "A step of a collective ends when the slowest of its hosts is done. One host starts late, pauses within the step, or transfers data much more slowly \
                 than the others; all other hosts wait.",
     computed: "From steps.straggler: the idle periods of a link within its steps, and the host that ends each of them. A host that sent nothing in the previous step \
-                 starts late; a transfer is slow when it takes three times as long as others of its size. It must cost at least straggler_ratio of the median step, in \
+                 starts late; a transfer is slow when it takes three times as long as others of its size. It must cost at least step.straggler_ratio of the median step, in \
                  at least 5 steps and two of three of a part of the run. A warning when other steps of the run are free of it, or when more than two hosts send data \
                  and only one of them is the straggler; else info, because a pipeline stage starts late by nature. Where hosts alternate, one must be last more often \
                  in a row than chance explains. A host that starts late is named only if its own time, from the last data in to the first data out, grew by at least half of the delay: else \
                  its inbound transfer is slow. A path is slow also when the median request-to-ACK latency of its WRITEs and SENDs is at least three times that of the other host pairs, and \
-                 its 99th percentile at least straggler_ratio of the median step. When only the upstream neighbour of a host is visible at this tap, the finding states so and names no culprit. Only \
+                 its 99th percentile at least step.straggler_ratio of the median step. When only the upstream neighbour of a host is visible at this tap, the finding states so and names no culprit. Only \
                  traffic that clearly belongs to a job has steps (see steps.link in the report's fields).",
     advice: "Check that host first, not the network: GPU clocks and throttling (nvidia-smi -q -d PERFORMANCE), ECC and Xid errors (dmesg), CPU and NUMA placement \
                of its process, storage or data loader, other jobs. For slow_transfer check its link: speed and lanes (ethtool, lspci -vv), CE marks, PFC pauses, loss \
@@ -50,7 +50,7 @@ const SLOWER: Entry = Entry {
     measure: Some(Measure::ratio("slower_ratio")),
     title: "Step time increases",
     meaning: "The job transfers the same volume per step, but a step takes longer at the end of the run than at its start.",
-    computed: "A warning when there are at least slower_steps steps, the median step time of the last third is at least 1 + slower_ratio times that of the first \
+    computed: "A warning when there are at least step.slower_steps steps, the median step time of the last third is at least 1 + step.slower_ratio times that of the first \
                  third, and the lower quartile of the last third is above the upper quartile of the first.",
     advice: "Compare the share of each step in which the network was busy (steps.latest: busy_ns, busy_ratio). If it did not grow, the time goes into computing or \
                waiting: see step.straggler, GPU clocks, the data loader. If it grew, check CE marks, loss and pauses since then; `rocescope diff` of two parts of the \
@@ -178,7 +178,7 @@ struct SlowPath<'a> {
 
 /// The slowest path of a job by the latency of its WRITEs and SENDs; `None` where none costs enough.
 fn slow_path<'a>(input: &Input<'a>, steps: &Steps) -> Option<SlowPath<'a>> {
-    let mut pairs: BTreeMap<(IpAddr, IpAddr), (&Flow, Latency)> = BTreeMap::new();
+    let mut pairs: BTreeMap<(Address, Address), (&Flow, Latency)> = BTreeMap::new();
     for flow in input.facts.flows.iter().filter(|flow| ports::is_of(&flow.link, &steps.link)) {
         let Some(latency) = flow.latency_by_class.as_ref().and_then(|classes| classes.write_send) else {
             continue;
@@ -355,8 +355,8 @@ mod tests {
                 let latency =
                     Latency { count: 500, p50: p50 * ns, p99: p99 * ns, p999: p99 * ns, max: p99 * ns };
                 Flow {
-                    src: IpAddr::from([10, 0, 0, at]),
-                    dst: IpAddr::from([10, 0, 0, at % 3 + 1]),
+                    src: Address::from([10, 0, 0, at]),
+                    dst: Address::from([10, 0, 0, at % 3 + 1]),
                     payload_bytes: 1,
                     latency_by_class: Some(crate::analysis::LatencyByClass {
                         write_send: Some(latency),

@@ -85,7 +85,8 @@ fn the_document_is_up_to_date() {
 
 /// A report in which a job of 100 ms steps waits for 10.0.0.3, changed by `change`.
 pub(super) fn with_steps(change: impl FnOnce(&mut crate::analysis::traffic::Steps)) -> Facts {
-    let mut steps = crate::analysis::traffic::example_steps(std::net::IpAddr::from([10, 0, 0, 3]), None);
+    let mut steps =
+        crate::analysis::traffic::example_steps(crate::sample::Address::from([10, 0, 0, 3]), None);
     change(&mut steps);
     let mut facts = Facts::of(&fixtures::everything(), &Options::default());
     facts.steps = Some(steps);

@@ -19,11 +19,12 @@ pub(super) const FAMILY: Family = Family {
     limits: &[],
     evidence: &[
         label("timeouts", "transport timeouts", Unit::Count),
-        label("waited_ns", "silence before them, all QPs", Unit::Nanoseconds),
-        label("waited_ratio", "silence, share of the worst QP's time", Unit::Ratio),
-        label("shortest_ns", "shortest", Unit::Nanoseconds),
-        label("longest_ns", "longest", Unit::Nanoseconds),
-        label("backoff", "longest over shortest", Unit::Factor),
+        label("acks_lost", "timeouts whose packets had arrived: ACKs lost", Unit::Count),
+        label("waited_ns", "silence before them, summed over QPs", Unit::Nanoseconds),
+        label("waited_ratio", "silence in the lifetime of the worst QP", Unit::Ratio),
+        label("shortest_ns", "shortest silence", Unit::Nanoseconds),
+        label("longest_ns", "longest silence", Unit::Nanoseconds),
+        label("backoff", "longest silence over shortest", Unit::Factor),
     ],
     check,
 };
@@ -46,7 +47,8 @@ const TIMEOUTS: Entry = Entry {
               retransmits. A timer is thousands of times longer than the recovery after a NAK, so that a few timeouts cost a job more than many lost packets.",
     computed: "From flows[].loss.timeouts (go-back-N after a pause of at least 1 ms that no NAK ended, in flows whose reverse direction is captured) and the silence before each (timeout_wait_ns). \
                A warning from retry.timeouts timeouts on, or from retry.timeout_wait_ms of silence in all. Where packets that a loss finding names were repaired that way, or the peer does not answer \
-               at all, the timeouts belong to that finding (`owner`). Figures are those of the latest episode (10 s without a timeout end one).",
+               at all, the timeouts belong to that finding (`owner`). ACKs are what was lost where an ACK shows, for most timeouts, that the packets had arrived: it passed before the retransmission, or answers its first packets with \
+               a PSN beyond them. Figures are those of the latest episode (10 s without a timeout end one).",
     advice: "Find where ACKs or the last packets of messages are lost: compare the drop counters of both directions, ACKs included, which often travel in another class. Look for paths that fail over or pause \
              (link flaps, PFC storms). The ACK timeout is 4.096 us * 2^NCCL_IB_TIMEOUT, at most NCCL_IB_RETRY_CNT times; shorter timers recover earlier, but fail earlier too.",
     caveat: "READ requests that are repeated after a timeout are counted as rereads, and their silence is not known: responses may have come meanwhile.",
@@ -102,10 +104,21 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let shortest = losses().filter_map(|loss| loss.timeout_shortest_ns).min();
     let longest = losses().filter_map(|loss| loss.timeout_longest_ns).max();
     let lifetime = worst.flow.last_ns.saturating_sub(worst.flow.first_ns).max(worst.waited_ns).max(1);
-    let diagnosis = format!("{} cost {}", plural(count, "transport timeout"), units::duration(waited));
+    // Figures of the run: which of them belong to the episode is not kept.
+    let all_timeouts: u64 = losses().map(|loss| loss.timeouts).sum();
+    let acks_lost: u64 = losses().map(|loss| loss.timeouts_acked).sum();
+    let by_acks = acks_lost * 2 > all_timeouts;
+    let lost = if by_acks { ": ACKs lost" } else { "" };
+    let diagnosis = format!("{} cost {}{lost}", plural(count, "transport timeout"), units::duration(waited));
     let qps = more(timed_out.len() as u64 - 1, "QP");
     let parts = [pair(worst.flow.src, worst.flow.dst), format!(" QP {}", worst.flow.dest_qp), qps];
     let (requester, responder) = ends::of_data(input, [worst.flow]);
+    let (src, dst) = (worst.flow.src, worst.flow.dst);
+    let drops = if by_acks {
+        format!("Compare drop counters from {dst} to {src}: the way of the ACKs, in their traffic class.")
+    } else {
+        format!("Compare drop counters between {src} and {dst} in both directions, ACKs included.")
+    };
     let here = Commands::on(input, &worst.flow.link);
     // Storms are raised where no loss and no slow receiver explains them; reordering may.
     let reordered =
@@ -113,6 +126,7 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let cost = Cost { ratio: None, signal: Signal::Retransmitted, lost: 0, waits: &[Wait::Timeout] };
     Raise::new(&TIMEOUTS, Severity::Warning, title(diagnosis, parts))
         .evidence("timeouts", count)
+        .evidence("acks_lost", acks_lost)
         .evidence("waited_ns", waited)
         .evidence("waited_ratio", worst.waited_ns as f64 / lifetime as f64)
         .evidence("shortest_ns", shortest)
@@ -126,13 +140,7 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
         .impact(impact(span, flows(), &cost))
         .episodes(episodes.clone())
         .owns(if reordered { &[] } else { &["retry.storm"] })
-        .step(
-            format!(
-                "Compare drop counters between {} and {} in both directions, ACKs included.",
-                worst.flow.src, worst.flow.dst
-            ),
-            here.nic_counters(),
-        )
+        .step(drops, here.nic_counters())
         .step("Count timeouts of the NIC (local_ack_timeout_err, rnr_nak_retry_err).", here.rdma_counters())
         .step("Look for link flaps, failovers and PFC storms at that time on the path.", None)
         .step("Compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 µs × 2^n) with the latency.", None)
@@ -171,7 +179,18 @@ mod tests {
         let long = by_id(&timeouts(1, 1_200), "retry.timeouts").unwrap();
         assert_eq!(long.impact.time_lost_ns, Some(1_200 * MS));
         assert!(long.title.starts_with("1 transport timeout cost 1.20 s"), "{}", long.title);
+        let mut of_acks = timeouts(61, 67);
+        let flow = of_acks.metrics.loss.as_mut().unwrap().flows.values_mut().next().unwrap();
+        flow.requests.as_mut().unwrap().timeouts_acked = 31;
+        let of_acks = by_id(&of_acks, "retry.timeouts").unwrap();
+        assert!(
+            of_acks.title.starts_with("61 transport timeouts cost 4.09 s: ACKs lost"),
+            "{}",
+            of_acks.title
+        );
+        assert!(of_acks.steps[0].text.contains("the way of the ACKs"));
         let many = by_id(&timeouts(61, 67), "retry.timeouts").unwrap();
+        assert!(!many.title.contains("ACK"), "{}", many.title);
         assert_eq!(
             (&many.evidence["timeouts"], &many.evidence["backoff"]),
             (&61.into(), &serde_json::json!(4.0))

@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 
+use crate::util::layout::tap_name;
+
 /// Characters that a title has at most: it stands alone in a pager message.
 pub(super) const MOST: usize = 80;
 /// Characters of a name in a title.
@@ -20,9 +22,7 @@ pub(super) fn title<const N: usize>(diagnosis: String, parts: [String; N]) -> St
 
 /// A name of a link or a tap, without what says that it is a capture file, and cut where it is long.
 pub(super) fn short(name: &str) -> String {
-    let plain = name.strip_suffix(".gz").unwrap_or(name);
-    let suffix = [".pcap", ".pcapng", ".cap"].iter().find_map(|suffix| plain.strip_suffix(suffix));
-    cut(suffix.filter(|plain| !plain.is_empty()).unwrap_or(name), MOST_NAME)
+    cut(&tap_name(name), MOST_NAME)
 }
 
 /// `, 10.0.0.1 → 10.0.0.2`.

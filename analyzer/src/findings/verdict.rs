@@ -28,9 +28,9 @@ pub struct Verdict<'a> {
 }
 
 impl<'a> Verdict<'a> {
-    /// The verdict over findings in the order of [`order::sort`](super::order::sort).
+    /// The verdict over findings in the order of [`order::sort`](super::order::sort); `recorded`: at the end of a capture, not now.
     #[must_use]
-    pub fn of(findings: &'a [Finding]) -> Self {
+    pub fn of(findings: &'a [Finding], recorded: bool) -> Self {
         // What another finding owns counts with that one, which is as severe.
         let troubles = || findings.iter().filter(|one| one.severity > Severity::Info && one.owner.is_none());
         let count = |severity| troubles().filter(|one| one.active && one.severity == severity).count() as u64;
@@ -42,18 +42,16 @@ impl<'a> Verdict<'a> {
             (0, 0, 1..) => Health::Recovered,
             (0, 0, 0) => Health::Healthy,
         };
+        let (now, active) = if recorded { ("at the end of the capture", "") } else { ("now", "active ") };
+        let in_words =
+            [(critical, "critical problem"), (warnings, "warning")].into_iter().filter(|(n, _)| *n > 0);
+        let in_words: Vec<String> = in_words.map(|(n, what)| plural(n, &format!("{active}{what}"))).collect();
+        let at = if recorded { format!(" {now}") } else { String::new() };
         let sentence = match health {
             Health::Healthy => "Healthy: no loss, congestion or stall above the thresholds".to_owned(),
-            Health::Recovered => format!("Healthy now: {} ended", plural(ended, "problem")),
-            Health::Degraded => format!("Degraded: {}", plural(warnings, "active warning")),
-            Health::Critical if warnings == 0 => {
-                format!("Critical: {}", plural(critical, "active critical problem"))
-            }
-            Health::Critical => format!(
-                "Critical: {}, {}",
-                plural(critical, "active critical problem"),
-                plural(warnings, "active warning")
-            ),
+            Health::Recovered => format!("Healthy {now}: {} ended", plural(ended, "problem")),
+            Health::Degraded => format!("Degraded{at}: {}", in_words.join(", ")),
+            Health::Critical => format!("Critical{at}: {}", in_words.join(", ")),
         };
         Self { health, sentence, worst: troubles().next() }
     }
@@ -78,27 +76,32 @@ mod tests {
 
     #[test]
     fn the_worst_active_finding_decides() {
-        let none = Verdict::of(&[]);
+        let none = Verdict::of(&[], false);
         assert_eq!((none.health, none.worst, none.next_command()), (Health::Healthy, None, None));
         let info = [finding(Severity::Info, true)];
-        assert_eq!(Verdict::of(&info).health, Health::Healthy);
+        assert_eq!(Verdict::of(&info, false).health, Health::Healthy);
         let ended = [finding(Severity::Critical, false), finding(Severity::Info, true)];
-        assert_eq!(Verdict::of(&ended).health, Health::Recovered);
+        assert_eq!(Verdict::of(&ended, false).health, Health::Recovered);
         let all = [finding(Severity::Critical, true), finding(Severity::Warning, true)];
-        let verdict = Verdict::of(&all);
+        let verdict = Verdict::of(&all, false);
         assert_eq!(verdict.health, Health::Critical);
         assert_eq!(verdict.sentence, "Critical: 1 active critical problem, 1 active warning");
-        assert_eq!(Verdict::of(&all[1..]).sentence, "Degraded: 1 active warning");
+        assert_eq!(Verdict::of(&all[1..], false).sentence, "Degraded: 1 active warning");
+        assert_eq!(Verdict::of(&all[1..], true).sentence, "Degraded at the end of the capture: 1 warning");
+        assert_eq!(Verdict::of(&ended, true).sentence, "Healthy at the end of the capture: 1 problem ended");
         let owned = Finding { owner: Some("burst.incast"), ..finding(Severity::Warning, true) };
-        assert_eq!(Verdict::of(&[all[1].clone(), owned]).sentence, "Degraded: 1 active warning");
+        assert_eq!(Verdict::of(&[all[1].clone(), owned], false).sentence, "Degraded: 1 active warning");
     }
 
     #[test]
     fn the_next_command_is_the_first_step_that_has_one() {
         let mut all = [finding(Severity::Warning, true)];
-        assert_eq!(Verdict::of(&all).next_command().as_deref(), Some("rocescope explain loss.before_tap"));
+        assert_eq!(
+            Verdict::of(&all, false).next_command().as_deref(),
+            Some("rocescope explain loss.before_tap")
+        );
         let step = |command: Option<&str>| Step { text: "Look.".into(), command: command.map(Into::into) };
         all[0].steps = vec![step(None), step(Some("ethtool -S eth0"))];
-        assert_eq!(Verdict::of(&all).next_command().as_deref(), Some("ethtool -S eth0"));
+        assert_eq!(Verdict::of(&all, false).next_command().as_deref(), Some("ethtool -S eth0"));
     }
 }

@@ -192,7 +192,7 @@ mod tests {
     /// Whatever this kernel has: no such device, no such parameter, or no devlink at all.
     #[test]
     fn a_kernel_that_refuses_says_so() {
-        use super::super::ask::{Ask as _, Kernel};
+        use super::super::queries::{Kernel, Queries as _};
         let error = Kernel.parameter("ffff:ff:1f.7", "enable_roce").unwrap_err();
         assert!(error.to_string().starts_with("cannot "), "{error}");
     }

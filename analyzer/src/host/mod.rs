@@ -31,7 +31,6 @@
 //! Every reader of sysfs or procfs takes its root, and every decision is a function of plain
 //! structs, so that both are tested on recorded trees.
 
-pub mod ask;
 pub mod btf;
 pub mod clock;
 pub mod counters;
@@ -57,6 +56,7 @@ pub mod process;
 pub mod promisc;
 pub mod qp;
 pub mod qp_layout;
+pub mod queries;
 pub mod rdma;
 pub mod read;
 pub mod select;

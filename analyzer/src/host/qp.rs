@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::net::Ipv6Addr;
 
-use super::ask::Ask;
 use super::nldev::{self, QpCounter, Query, QueuePair};
 use super::port::Port;
 use super::process::{self, Container};
+use super::queries::Queries;
 use super::rdma;
 use super::read::{HostRoot, Unread};
 use crate::source::flows::owners::{Owners, QpOwner};
@@ -48,7 +48,7 @@ pub fn addresses(root: &HostRoot, unread: &mut Unread) -> Addresses {
 #[must_use]
 pub fn read(
     root: &HostRoot,
-    kernel: &dyn Ask,
+    kernel: &dyn Queries,
     addresses: &[(String, Vec<Ipv6Addr>)],
     unread: &mut Unread,
 ) -> QueuePairs {
@@ -103,8 +103,8 @@ impl Processes {
 mod tests {
     use super::super::recorded::Recorded;
     use super::*;
+    use crate::sample::Address;
     use crate::sample::Direction;
-    use crate::source::flows::owners::flow_address;
     use rocescope_common::account::FlowKey;
 
     const MLX5: &str = include_str!("../../../tests/data/host/mlx5.txt");
@@ -121,7 +121,7 @@ mod tests {
         let mut unread = Unread::new();
         let owners = found(&host, &mut unread);
         assert_eq!(owners.all().len(), 1);
-        let address = |text: &str| flow_address(text.parse().unwrap());
+        let address = |text: &str| text.parse::<Address>().unwrap().words();
         let ((family, src), (_, dst)) = (address("192.0.2.1"), address("192.0.2.2"));
         let key = FlowKey { src, dst, dest_qp: 951, link: 0, family, pad: 0 };
         let owned = owners.of(&key, Some(Direction::Egress), true).unwrap();

@@ -17,12 +17,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use super::ask::{Ask, Host};
 use super::error::{HostError, Result};
 use super::ethtool::{Pause, Rings};
 use super::interface::{Interface, Kind};
 use super::netlink::Request;
 use super::nldev::Query;
+use super::queries::{Host, Queries};
 use super::read::HostRoot;
 use super::testing;
 
@@ -158,7 +158,7 @@ fn words(text: &str) -> Vec<&str> {
     text.split_whitespace().collect()
 }
 
-impl Ask for RecordedKernel {
+impl Queries for RecordedKernel {
     /// `answers/interfaces`: name, index, kind, MTU, `up` or `down` on each line, and `master=INDEX` or
     /// `lower=INDEX` where it is part of or lies on another.
     fn interfaces(&self) -> Result<Vec<Interface>> {
@@ -252,7 +252,7 @@ impl Host for RecordedKernel {
         Ok(HostRoot::at(self.answers.with_file_name("")))
     }
 
-    fn ask(&self) -> &dyn Ask {
+    fn ask(&self) -> &dyn Queries {
         self
     }
 }

@@ -184,7 +184,7 @@ fn no_interface(device: &RdmaDevice, interfaces: &[Interface], rdma: &[RdmaDevic
 
 fn unknown(name: &str, interfaces: &[Interface], rdma: &[RdmaDevice]) -> String {
     let known = interfaces.iter().map(|i| i.name.as_str()).chain(rdma.iter().map(|d| d.name.as_str()));
-    let closest = known.map(|known| (distance(name, known), known)).min();
+    let closest = known.map(|known| (strsim::levenshtein(name, known), known)).min();
     // A slip of the finger, not another name altogether.
     let hint = match closest {
         Some((edits, known)) if edits <= 2 && edits < name.chars().count() => {
@@ -194,21 +194,6 @@ fn unknown(name: &str, interfaces: &[Interface], rdma: &[RdmaDevice]) -> String 
         _ => String::new(),
     };
     format!("no network interface or RDMA device {name:?}{hint}. {}", candidates(interfaces, rdma))
-}
-
-/// Insertions, deletions and substitutions that make `a` into `b`.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

@@ -138,15 +138,6 @@ fn silence_to_come_is_foretold() {
 }
 
 #[test]
-fn distances() {
-    for (a, b, expected) in
-        [("", "", 0), ("eth0", "eth0", 0), ("eth0", "eth1", 1), ("", "abc", 3), ("kitten", "sitting", 3)]
-    {
-        assert_eq!(distance(a, b), expected, "{a} {b}");
-    }
-}
-
-#[test]
 fn a_real_host_is_asked() {
     if !root_or_skip("a_real_host_is_asked") {
         return;

@@ -7,7 +7,7 @@ use crc32fast::Hasher;
 use rocescope_common::account::Event;
 use rocescope_common::wire::Frame;
 use rocescope_common::wire::bth;
-use rocescope_common::wire::frame::UNKNOWN;
+use rocescope_common::wire::frame::{FAMILY_LID, UNKNOWN};
 
 use super::packet::Packet;
 
@@ -117,8 +117,8 @@ impl Icrc {
 
 /// The longest IP header with UDP, or GRH, that is looked at.
 const MAX_NETWORK: usize = 128;
-/// Stands for the local route header of InfiniBand, which RoCE does not have.
-const NO_LRH: usize = 8;
+/// Length of a LRH. Ones stand for it where another header follows it, and for RoCE, which has none.
+const LRH_LEN: usize = 8;
 
 /// Whether the ICRC of a packet is right; `None` when it cannot be computed.
 ///
@@ -132,16 +132,21 @@ pub fn check(data: &[u8], frame: &Frame) -> Option<bool> {
     let (ip, at, end) = (frame.ip_offset as usize, frame.bth_offset as usize, frame.icrc_offset as usize);
     let stored = u32::from_le_bytes(data.get(end..end.checked_add(4)?)?.try_into().ok()?);
     // What changes on the way is replaced by ones, in a copy of the headers.
-    let mut copy = [0xFF; NO_LRH + MAX_NETWORK + bth::LEN];
-    let network_len = at.checked_sub(ip).filter(|len| (28..=MAX_NETWORK).contains(len))?;
-    let head = copy.get_mut(..NO_LRH + network_len + bth::LEN)?;
-    let (network, transport) = head.get_mut(NO_LRH..)?.split_at_mut_checked(network_len)?;
+    let mut copy = [0xFF; LRH_LEN + MAX_NETWORK + bth::LEN];
+    let local = frame.family == FAMILY_LID;
+    let (ones, least) = if local { (0, LRH_LEN) } else { (LRH_LEN, 28) };
+    let network_len = at.checked_sub(ip).filter(|len| (least..=MAX_NETWORK).contains(len))?;
+    let head = copy.get_mut(..ones + network_len + bth::LEN)?;
+    let (network, transport) = head.get_mut(ones..)?.split_at_mut_checked(network_len)?;
     network.copy_from_slice(data.get(ip..at)?);
     transport.copy_from_slice(data.get(at..at.checked_add(bth::LEN)?)?);
     if frame.family == 4 {
         network[1] = 0xFF;
         network[8] = 0xFF;
         network[10..12].fill(0xFF);
+    } else if local {
+        // The virtual lane.
+        network[0] |= 0xF0;
     } else {
         // Traffic class and flow label, not the version.
         network[0] |= 0x0F;

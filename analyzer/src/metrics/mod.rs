@@ -5,6 +5,7 @@
 //! collect is `None` there.
 
 pub mod control;
+pub mod duplicates;
 pub mod ecn;
 pub mod icrc;
 pub mod latency;
@@ -12,6 +13,7 @@ pub mod loss;
 pub mod marking;
 pub mod packet;
 pub mod pairing;
+pub mod setups;
 pub mod steps;
 pub mod taps;
 pub mod traffic;
@@ -24,6 +26,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 
 use crate::util::time::nanos;
+use duplicates::Verdict;
 use marking::ByDscp;
 use packet::{Aside, Packet};
 
@@ -50,6 +53,7 @@ impl Default for Options {
 /// Collects every figure that needs no bytes of packets.
 #[derive(Debug)]
 pub struct Collector {
+    duplicates: duplicates::Filter,
     pairing: pairing::Pairing,
     latency: latency::Collector,
     ecn: ecn::Collector,
@@ -64,6 +68,7 @@ impl Collector {
     pub fn new(options: &Options) -> Self {
         let window = options.reorder_window.map_or(loss::REORDER_WINDOW_NS, nanos);
         Self {
+            duplicates: duplicates::Filter::default(),
             pairing: pairing::Pairing::default(),
             latency: latency::Collector::default(),
             ecn: ecn::Collector::default(),
@@ -81,16 +86,32 @@ impl Collector {
     /// Takes in one packet, with the additional facts of those that [want it](Packet::wants_aside).
     #[inline]
     pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) {
+        if let Verdict::Copy { marked } = self.duplicates.packet(packet, aside) {
+            return self.copy(packet, marked);
+        }
         let reverse = self.pairing.packet(packet, aside);
         self.latency.packet(packet, reverse);
         self.ecn.packet(packet, reverse);
-        self.loss.packet(packet, aside);
+        self.loss.packet(packet, aside, reverse);
         self.taps.packet(packet, aside);
         self.traffic.packet(packet, aside);
     }
 
+    /// A copy of a packet that the collectors have had. A CE mark that only the copy shows is told to those that count marks.
+    #[cold]
+    fn copy(&mut self, packet: &Packet, marked: bool) {
+        if marked {
+            self.ecn.marked(packet);
+            self.loss.marked(packet);
+        }
+        for slot in self.duplicates.decided() {
+            self.loss.forget(slot);
+        }
+    }
+
     /// The flow of a slot was retired; the slot will be used again.
     pub fn retired(&mut self, slot: u32) {
+        self.duplicates.retired(slot);
         self.pairing.retired(slot);
         self.latency.retired(slot);
         self.ecn.retired(slot);
@@ -102,13 +123,20 @@ impl Collector {
     /// What is known so far.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
+        let duplicates = self.duplicates.metrics();
+        let mut loss = self.loss.metrics();
+        loss.mirrored(
+            duplicates.flows.iter().map(|(slot, copies)| (*slot, copies.requests, copies.responses)),
+        );
         Metrics {
             // The table of flows has it.
             marking: None,
             pairs: Some(self.pairing.pairs()),
+            setups: Some(self.pairing.setups()),
             latency: Some(self.latency.metrics()),
             ecn: Some(self.ecn.metrics()),
-            loss: Some(self.loss.metrics()),
+            loss: Some(loss),
+            duplicates: Some(duplicates),
             icrc: None,
             taps: Some(self.taps.metrics()),
             traffic: Some(Arc::new(self.traffic.metrics())),
@@ -124,12 +152,16 @@ pub struct Metrics {
     pub marking: Option<Vec<ByDscp>>,
     /// The other direction of flows, by slot, as far as it is known.
     pub pairs: Option<HashMap<u32, pairing::Pair, State>>,
+    /// Connections that were accepted, rejected or not answered.
+    pub setups: Option<setups::Setups>,
     /// Times from request to answer, by slot of the flow of requests.
     pub latency: Option<latency::BySlot>,
     /// Congestion marks and notifications.
     pub ecn: Option<ecn::Metrics>,
     /// Loss, reordering and retransmissions.
     pub loss: Option<loss::Loss>,
+    /// Packets that the capture shows twice.
+    pub duplicates: Option<duplicates::Duplicates>,
     /// Whether packets arrive as they were sent.
     pub icrc: Option<icrc::Icrc>,
     /// Flows that were seen at several taps.

@@ -145,8 +145,13 @@ impl Aside {
     /// Time to live, or hop limit; 0 where the packet is cut before it.
     #[must_use]
     pub fn hops(&self) -> u8 {
-        let at = self.frame.ip_offset as usize + if self.frame.family == 4 { 8 } else { 7 };
-        self.data.get(at).copied().unwrap_or(0)
+        let field = match self.frame.family {
+            4 => 8,
+            6 => 7,
+            // A LRH has none.
+            _ => return 0,
+        };
+        self.data.get(self.frame.ip_offset as usize + field).copied().unwrap_or(0)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::Frame;
+use rocescope_common::wire::frame::UNKNOWN;
 
 use super::packet::{Aside, Packet};
 use crate::source::flows::table::FlowTable;
@@ -32,6 +33,8 @@ pub(super) const ANSWER: P = P { src: 2, dst: 1, qp: 18, opcode: 0x11, syndrome:
 /// Counts packets and shows them to a collector.
 pub(super) struct Wire {
     table: FlowTable,
+    /// DMA length of what follows.
+    pub(super) dma_len: u32,
 }
 
 impl Wire {
@@ -40,7 +43,7 @@ impl Wire {
         for link in 0..links {
             table.add_link(format!("link{link}"), None);
         }
-        Self { table }
+        Self { table, dma_len: UNKNOWN }
     }
 
     pub(super) fn pass(&mut self, p: P, collect: impl FnOnce(&Packet, Option<&Aside>)) -> u32 {
@@ -50,6 +53,7 @@ impl Wire {
         (frame.opcode, frame.psn, frame.payload) = (p.opcode, p.psn & 0xFF_FFFF, 1024);
         frame.ack_req = p.opcode < 0x0D;
         frame.aeth = p.syndrome << 24;
+        frame.dma_len = self.dma_len;
         let [high, low] = p.id.to_be_bytes();
         let data = [0x45, 0, 0, 0, high, low, 0, 0, p.hops, 17];
         let Some(seen) = self.table.observe(p.link, &frame, p.time_ns) else { return u32::MAX };

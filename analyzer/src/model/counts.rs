@@ -3,13 +3,14 @@
 use rocescope_common::account::FlowStats;
 
 use crate::analysis::NakCauses;
+use crate::metrics::duplicates::Copies;
 use crate::metrics::loss::{Loss, Metrics};
 use crate::sample::Retired;
 
 /// Nanoseconds in a second.
 pub const NS_PER_S: f64 = 1e9;
 
-/// Counters of a flow, a link or everything. All are packets unless their name says otherwise.
+/// Counters of a flow, a link or everything, each packet once. All are packets unless their name says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// All packets.
@@ -96,6 +97,25 @@ impl Counts {
             cnp: retired.cnp_packets,
             ..Self::default()
         }
+    }
+
+    /// The same with each packet once: without `copies` of some, which the capture shows twice.
+    #[must_use]
+    pub fn once(&self, copies: &Copies) -> Self {
+        let [sequence_naks, others @ ..] = copies.naks;
+        let part = Self {
+            packets: copies.packets,
+            bytes: copies.bytes,
+            ecn_data: copies.ecn_data,
+            cnp: copies.cnp_packets,
+            acks: copies.acks,
+            rnr: copies.rnr_naks,
+            sequence_naks,
+            other_naks: others.iter().sum(),
+            repeats: copies.requests + copies.responses,
+            ..Self::default()
+        };
+        self.less(&part)
     }
 
     /// Adds `other`.

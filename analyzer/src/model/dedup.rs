@@ -1,12 +1,12 @@
 //! Totals with each packet counted once, though several taps see it.
 //!
-//! [`Again`] holds the flows that count the same packets. The one with most packets represents them; gaps and CE marks are,
+//! [`Overlap`] holds the flows that count the same packets. The one with most packets represents them; gaps and CE marks are,
 //! queue pair by queue pair, those of the tap that has most of them.
 
 use hashbrown::{HashMap, HashSet};
 
 use super::{Counts, Delta, Row};
-use crate::analysis::Again;
+use crate::analysis::Overlap;
 
 type State = foldhash::fast::RandomState;
 
@@ -38,7 +38,7 @@ pub struct DedupSnapshot {
 
 /// Flows of a sample as they come, to be counted once.
 pub(super) struct Sum<'a> {
-    again: &'a Again,
+    overlap: &'a Overlap,
     /// The counts of each representative flow, in all and since the snapshot before, with the gaps of the others.
     spoken: HashMap<usize, (Counts, Counts), State>,
     /// The same of all of them added up.
@@ -48,23 +48,23 @@ pub(super) struct Sum<'a> {
 }
 
 impl<'a> Sum<'a> {
-    pub(super) fn new(again: &'a Again) -> Self {
-        Self { again, spoken: HashMap::default(), all: Default::default(), more: 0 }
+    pub(super) fn new(overlap: &'a Overlap) -> Self {
+        Self { overlap, spoken: HashMap::default(), all: Default::default(), more: 0 }
     }
 
     /// Takes flow number `at` of the sample.
     pub(super) fn add(&mut self, at: usize, counts: &Counts, since: Option<&Counts>) {
-        if self.again.is_empty() {
+        if self.overlap.is_empty() {
             return;
         }
-        self.more += usize::from(self.again.queue_pair(at) != at);
-        if self.again.taps < 2 {
+        self.more += usize::from(self.overlap.queue_pair(at) != at);
+        if self.overlap.taps < 2 {
             return;
         }
         let since = since.copied().unwrap_or_default();
         self.all.0.add(counts);
         self.all.1.add(&since);
-        let speaker = self.again.speaker(at);
+        let speaker = self.overlap.speaker(at);
         let told = self.spoken.entry(speaker).or_insert((*counts, since));
         *told = if speaker == at {
             (counts.with_holes_of(&told.0), since.with_holes_of(&told.1))
@@ -89,7 +89,7 @@ impl<'a> Sum<'a> {
         if let Some(previous) = previous {
             grown.add(&previous.grown);
         }
-        DedupSnapshot { taps: self.again.taps.max(1), flows: flows.saturating_sub(self.more), total, grown }
+        DedupSnapshot { taps: self.overlap.taps.max(1), flows: flows.saturating_sub(self.more), total, grown }
     }
 }
 
@@ -111,10 +111,10 @@ pub struct RowShare<'a> {
 const FEW: usize = 16;
 
 /// Hands `rows` to `with`, those that count the same packets as one.
-pub fn each<'a>(rows: impl Iterator<Item = &'a Row>, again: &Again, mut with: impl FnMut(&RowShare<'a>)) {
+pub fn each<'a>(rows: impl Iterator<Item = &'a Row>, overlap: &Overlap, mut with: impl FnMut(&RowShare<'a>)) {
     let alone = |row: &'a Row| RowShare { row, delta: row.delta, total: row.total, new: true };
     let most = rows.size_hint().1.unwrap_or(usize::MAX);
-    if again.is_empty() || most <= 1 {
+    if overlap.is_empty() || most <= 1 {
         rows.for_each(|row| with(&alone(row)));
         return;
     }
@@ -128,7 +128,7 @@ pub fn each<'a>(rows: impl Iterator<Item = &'a Row>, again: &Again, mut with: im
             with(&alone(row));
             continue;
         };
-        let (speaker, queue_pair) = (again.speaker(at), again.queue_pair(at));
+        let (speaker, queue_pair) = (overlap.speaker(at), overlap.queue_pair(at));
         let place = if few {
             merged.iter().position(|(other, ..)| *other == speaker).unwrap_or(merged.len())
         } else {

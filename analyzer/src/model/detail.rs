@@ -48,8 +48,8 @@ impl Detail {
             let numbered = (0..32u8).zip(stats.opcodes).filter(|(_, packets)| *packets > 0);
             opcodes.extend(numbered.map(|(low, packets)| ((stats.transport << 5) | low, packets)));
         }
-        if stats.cnp_packets > 0 {
-            opcodes.push((CNP, stats.cnp_packets));
+        if stats.cnps_of_roce() > 0 {
+            opcodes.push((CNP, stats.cnps_of_roce()));
         }
         opcodes.extend(extra.iter().flat_map(|e| &e.opcodes).copied());
         opcodes.sort_by_key(|(code, packets)| (std::cmp::Reverse(*packets), *code));

@@ -1,13 +1,12 @@
 //! The state of a row: the findings that name its flow. The findings decide; this module looks them up by flow.
 
-use std::net::IpAddr;
-
 use hashbrown::HashMap;
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::frame::Addr;
 
 use super::Row;
 use crate::findings::{Finding, Severity};
+use crate::sample::Address;
 use crate::sample::address;
 
 /// Severity of something.
@@ -37,6 +36,7 @@ impl From<Severity> for Level {
 #[expect(missing_docs, reason = "each is described in the table below")]
 pub enum Problem {
     Capture,
+    Copies,
     Settings,
     Device,
     Pause,
@@ -60,13 +60,20 @@ pub enum Problem {
 /// A kind with the beginnings of the ids of its findings, its word in the STATE column, its badge, and its meaning.
 type About = (Problem, &'static [&'static str], &'static str, &'static str, &'static str);
 
-const ABOUT: [About; 19] = [
+const ABOUT: [About; 20] = [
     (
         Problem::Capture,
         &["tool."],
         "DROP",
         "CAPTURE INCOMPLETE",
         "packets missing from the counters of rocescope",
+    ),
+    (
+        Problem::Copies,
+        &["capture."],
+        "DUP",
+        "DUPLICATES",
+        "packets shown twice by the capture or the network",
     ),
     (
         Problem::Settings,
@@ -95,7 +102,7 @@ const ABOUT: [About; 19] = [
     (Problem::NotReady, &["rnr."], "RNR", "RNR", "receiver not ready: no receive buffer posted"),
     (
         Problem::Silent,
-        &["peer.", "qp."],
+        &["peer.", "qp.", "cm."],
         "PEER",
         "PEER SILENT",
         "no response from the peer, or a dead queue pair",
@@ -286,8 +293,8 @@ impl FlowVerdicts {
         for finding in findings.iter().filter(|finding| finding.severity > Severity::Info) {
             let Some(kind) = Problem::of(finding.id) else { continue };
             for (src, dst, dest_qp) in named(finding) {
-                let (family, src) = words(src);
-                let name = (family, src, words(dst).1, dest_qp);
+                let (family, src) = src.words();
+                let name = (family, src, dst.words().1, dest_qp);
                 let judged = all.0.entry(name).or_insert(Judged::FINE);
                 judged.add(kind, finding.severity.into(), finding.active);
             }
@@ -306,7 +313,7 @@ impl FlowVerdicts {
     }
 
     /// The flows that findings name, with source and destination.
-    pub fn flows(&self) -> impl Iterator<Item = (IpAddr, IpAddr, Judged)> {
+    pub fn flows(&self) -> impl Iterator<Item = (Address, Address, Judged)> {
         self.0
             .iter()
             .map(|((family, src, dst, _), judged)| (address(*family, *src), address(*family, *dst), *judged))
@@ -314,31 +321,13 @@ impl FlowVerdicts {
 }
 
 /// Source, destination and destination queue pair of the flows that a finding names.
-fn named(finding: &Finding) -> impl Iterator<Item = (IpAddr, IpAddr, u32)> {
+fn named(finding: &Finding) -> impl Iterator<Item = (Address, Address, u32)> {
     finding.named.iter().copied()
-}
-
-/// Family and words of an address, as in [`FlowKey`]: the inverse of [`address`](crate::sample::address).
-fn words(address: IpAddr) -> (u8, Addr) {
-    let (family, bytes) = match address {
-        IpAddr::V4(ip) => {
-            let mut bytes = [0; 16];
-            bytes[12..].copy_from_slice(&ip.octets());
-            (4, bytes)
-        }
-        IpAddr::V6(ip) => (6, ip.octets()),
-    };
-    let mut words = Addr::default();
-    for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(4)) {
-        *word = chunk.try_into().map_or(0, u32::from_ne_bytes);
-    }
-    (family, words)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::fixtures;
     use crate::findings;
 
     #[test]
@@ -361,7 +350,7 @@ mod tests {
 
     #[test]
     fn the_worst_active_finding_is_the_state_of_a_flow() {
-        let flow = |qp: u32| -> (IpAddr, IpAddr, u32) {
+        let flow = |qp: u32| -> (Address, Address, u32) {
             ("10.0.0.1".parse().unwrap(), "2001:db8::1".parse().unwrap(), qp)
         };
         let finding = |id, severity, active, qps: &[u32]| {
@@ -374,8 +363,8 @@ mod tests {
             finding("rnr.slow_receiver", Severity::Warning, false, &[2, 3]),
             finding("mtu.small", Severity::Info, true, &[4]),
         ]);
-        let (family, src) = words("10.0.0.1".parse().unwrap());
-        let dst = words("2001:db8::1".parse().unwrap()).1;
+        let (family, src) = "10.0.0.1".parse::<Address>().unwrap().words();
+        let dst = "2001:db8::1".parse::<Address>().unwrap().words().1;
         let get = |dest_qp| verdicts.get(&FlowKey { src, dst, dest_qp, family, link: 7, pad: 0 });
         assert_eq!(get(1).worst, Some((Problem::Loss, Level::Critical)));
         assert!(get(1).active && get(1).rank() > get(2).rank() && get(2).rank() > get(3).rank());
@@ -384,13 +373,5 @@ mod tests {
         assert_eq!((get(4), get(5)), (Judged::FINE, Judged::FINE), "info is no problem of a flow");
         let both = get(3).join(get(1));
         assert_eq!((both.worst, both.kinds.count_ones()), (get(1).worst, 3));
-    }
-
-    #[test]
-    fn addresses_have_the_same_words_as_in_the_key_of_a_flow() {
-        for text in ["10.1.2.3", "2001:db8::7"] {
-            let key = fixtures::key(0, text, text, 5);
-            assert_eq!(words(text.parse().unwrap()), (key.family, key.src));
-        }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::conclusions::Conclusions;
 use super::snapshot::{self, FlowSnapshot};
 pub use super::snapshot::{BUSIEST, Snapshot};
-use crate::analysis::{Again, Entropy};
+use crate::analysis::{Entropy, Overlap};
 use crate::sample::{Sample, SourceKind};
 use crate::util::deferred::discard;
 
@@ -107,7 +107,7 @@ pub struct PreparedSnapshot {
     previous: Option<Arc<Snapshot>>,
     names: Arc<Names>,
     /// The packets that the sample counts on more than one link.
-    pub(crate) again: Arc<Again>,
+    pub(crate) overlap: Arc<Overlap>,
 }
 
 impl Default for History {
@@ -146,8 +146,8 @@ impl History {
         };
         let zero = start(sample).filter(|_| previous.is_none()).map(|start| Snapshot::zero(sample, start));
         let from = previous.map(|previous| &**previous).or(zero.as_ref());
-        let again = Arc::new(Again::of(sample));
-        let mut snapshot = snapshot::snapshot(sample, &again, from);
+        let overlap = Arc::new(Overlap::of(sample));
+        let mut snapshot = snapshot::snapshot(sample, &overlap, from);
         snapshot.limit_histograms(self.budget / HISTOGRAM_SHARE);
         let names = Names {
             kind: sample.kind,
@@ -155,7 +155,7 @@ impl History {
             links: sample.links.iter().map(|l| (l.name.clone(), l.direction)).collect(),
         };
         let previous = previous.map(Arc::clone);
-        Some(PreparedSnapshot { snapshot: Arc::new(snapshot), previous, names: Arc::new(names), again })
+        Some(PreparedSnapshot { snapshot: Arc::new(snapshot), previous, names: Arc::new(names), overlap })
     }
 
     /// Takes the prepared snapshot of `sample`. One that was prepared for a history that has changed since is made

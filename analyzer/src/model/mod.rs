@@ -153,11 +153,11 @@ impl Longest {
     fn of(rows: &[Row]) -> Self {
         let ipv4 = |words| match crate::sample::address(4, words) {
             // Three dots, and a digit at least for each byte.
-            std::net::IpAddr::V4(ip) => {
+            crate::sample::Address::Ip(std::net::IpAddr::V4(ip)) => {
                 ip.octets().iter().map(|byte| 1 + u16::from(*byte > 9) + u16::from(*byte > 99)).sum::<u16>()
                     + 3
             }
-            std::net::IpAddr::V6(_) => 0,
+            _ => 0,
         };
         let mut longest = Self::default();
         let mut highest = None;

@@ -5,7 +5,7 @@
 use hashbrown::{HashMap, HashSet};
 
 use super::Counts;
-use crate::analysis::Again;
+use crate::analysis::Overlap;
 use crate::sample::Sample;
 
 type State = foldhash::fast::RandomState;
@@ -14,7 +14,7 @@ type State = foldhash::fast::RandomState;
 /// `between` are packets lost between taps.
 pub(super) fn reordering_only(
     sample: &Sample,
-    again: &Again,
+    overlap: &Overlap,
     between: &HashMap<u32, u64, State>,
 ) -> HashSet<u32, State> {
     let metrics = &sample.metrics;
@@ -30,11 +30,11 @@ pub(super) fn reordering_only(
     let flows = || sample.flows.iter().enumerate();
     let queue_pair: HashMap<u32, usize, State> = flows()
         .filter(|(_, flow)| data.contains(&flow.slot))
-        .map(|(at, flow)| (flow.slot, again.queue_pair(at)))
+        .map(|(at, flow)| (flow.slot, overlap.queue_pair(at)))
         .collect();
     let mut found: HashMap<usize, (u64, u64), State> = queue_pair.values().map(|at| (*at, (0, 0))).collect();
     for (at, flow) in flows() {
-        if let Some((lost, late)) = found.get_mut(&again.queue_pair(at)) {
+        if let Some((lost, late)) = found.get_mut(&overlap.queue_pair(at)) {
             let counts = Counts::of(&flow.stats, flow.slot, Some(losses));
             *lost += between.get(&flow.slot).copied().unwrap_or(counts.lost);
             *late += counts.late;

@@ -5,9 +5,9 @@ use rocescope_common::wire::SkipReason;
 
 use super::dedup::{DedupSnapshot, Sum};
 use super::{Counts, Identity, Lost, between, lost, reordered, skipped};
-use crate::analysis::Again;
+use crate::analysis::Overlap;
 use crate::metrics::latency::{Bucket, Histogram};
-use crate::sample::Sample;
+use crate::sample::{FlowSample, Sample};
 
 /// Flows that an older snapshot keeps: those with most bytes since the snapshot before.
 pub const BUSIEST: usize = 1_000;
@@ -145,24 +145,21 @@ impl Snapshot {
 }
 
 /// The snapshot of a sample that follows `previous`, with the sample's `again`.
-pub(super) fn snapshot(sample: &Sample, again: &Again, previous: Option<&Snapshot>) -> Snapshot {
+pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Snapshot>) -> Snapshot {
     let mut links: Vec<LinkSnapshot> = sample.links.iter().map(link).collect();
     let mut flows = Vec::with_capacity(sample.flows.len());
     let mut earlier = previous.map(|p| EarlierFlows::new(&p.flows, p.complete));
     let mut weights: Vec<(u64, u32)> = Vec::with_capacity(sample.flows.len());
     let timed = sample.metrics.latency.as_ref();
     let mut histogram_bytes = 0;
-    let mut dedup = Sum::new(again);
+    let mut dedup = Sum::new(overlap);
+    let duplicates = sample.metrics.duplicates.as_ref();
     let between = between::lost(sample);
-    let only_reordered = reordered::reordering_only(sample, again, &between);
+    let only_reordered = reordered::reordering_only(sample, overlap, &between);
     for (at, flow) in (0u32..).zip(&sample.flows) {
-        let mut counts = Counts::of(&flow.stats, flow.slot, sample.metrics.loss.as_ref());
-        if let Some(lost) = between.get(&flow.slot) {
-            counts.lost = *lost;
-        }
-        if only_reordered.contains(&flow.slot) {
-            counts = counts.asking_for_late();
-        }
+        let whole = judged(sample, flow, &between, &only_reordered);
+        let copies = duplicates.and_then(|found| found.flows.get(&flow.slot));
+        let counts = copies.map_or(whole, |copies| whole.once(copies));
         let id = Identity { key: flow.key, slot: flow.slot };
         let then = earlier.as_mut().map(|e| e.find(&id));
         let since = match then {
@@ -175,7 +172,7 @@ pub(super) fn snapshot(sample: &Sample, again: &Again, previous: Option<&Snapsho
         histogram_bytes += histogram.as_ref().map_or(0, Histogram::bytes);
         let (histogram, latency) = latency_since(histogram, then);
         if let Some(link) = links.get_mut(usize::from(flow.key.link)) {
-            link.total.add(&counts);
+            link.total.add(&whole);
             link.flows += 1;
             if let Some(since) = &since {
                 link.grown.add(since);
@@ -184,6 +181,9 @@ pub(super) fn snapshot(sample: &Sample, again: &Again, previous: Option<&Snapsho
         dedup.add(flows.len(), &counts, since.as_ref());
         weights.push((since.map_or(0, |s| s.bytes), at));
         flows.push(FlowSnapshot { id, counts, histogram, latency });
+    }
+    for (link, on) in links.iter_mut().zip(duplicates.into_iter().flat_map(|found| &found.links)) {
+        link.total = link.total.once(&on.copies);
     }
     let total = total(&mut links, previous);
     let grown = match previous {
@@ -205,6 +205,23 @@ pub(super) fn snapshot(sample: &Sample, again: &Again, previous: Option<&Snapsho
         busiest: busiest(weights),
         histogram_bytes,
     }
+}
+
+/// The counters of a flow, with what is known of its losses from the other taps.
+fn judged(
+    sample: &Sample,
+    flow: &FlowSample,
+    between: &hashbrown::HashMap<u32, u64, foldhash::fast::RandomState>,
+    only_reordered: &hashbrown::HashSet<u32, foldhash::fast::RandomState>,
+) -> Counts {
+    let mut counts = Counts::of(&flow.stats, flow.slot, sample.metrics.loss.as_ref());
+    if let Some(lost) = between.get(&flow.slot) {
+        counts.lost = *lost;
+    }
+    if only_reordered.contains(&flow.slot) {
+        counts = counts.asking_for_late();
+    }
+    counts
 }
 
 /// The histogram of a flow, which shares the memory of the earlier one where no request was answered since, and the

@@ -15,7 +15,8 @@ pub(super) fn header(bytes: &[u8], layer: Layer, at: usize) -> Option<Header> {
         Layer::Ipv4 => Ipv4HeaderSlice::from_slice(rest).ok().map(|ip| ipv4(&ip, at)),
         Layer::Ipv6 => Ipv6HeaderSlice::from_slice(rest).ok().map(|ip| ipv6("IPv6", &ip, at)),
         // A GRH has the layout of an IPv6 header.
-        Layer::Grh => Ipv6HeaderSlice::from_slice(rest).ok().map(|ip| ipv6("GRH (RoCEv1)", &ip, at)),
+        Layer::Grh => Ipv6HeaderSlice::from_slice(rest).ok().map(|ip| ipv6("GRH", &ip, at)),
+        Layer::Lrh => lrh(bytes, at),
         Layer::Ipv6Ext => ipv6_ext(bytes, at),
         Layer::Udp => UdpHeaderSlice::from_slice(rest).ok().map(|udp| self::udp(&udp, at)),
         Layer::Vxlan | Layer::VxlanGpe => vxlan(bytes, layer, at),
@@ -51,6 +52,24 @@ fn ethernet(bytes: &[u8], at: usize) -> Option<Header> {
     header.field("destination", at, 6, mac(get(bytes, at)?));
     header.field("source", at + 6, 6, mac(get(bytes, at + 6)?));
     header.field("type", at + 12, 2, ethertype(be16(bytes, at + 12)?));
+    Some(header)
+}
+
+fn lrh(bytes: &[u8], at: usize) -> Option<Header> {
+    let [lane, level, ..]: [u8; 8] = get(bytes, at)?;
+    let next = match level & 3 {
+        2 => "2, BTH",
+        3 => "3, GRH",
+        1 => "1, raw IPv6",
+        _ => "0, raw ethertype",
+    };
+    let mut header = Header::new("LRH (InfiniBand)", at);
+    header.field("virtual lane (VL)", at, 1, (lane >> 4).to_string());
+    header.field("service level (SL)", at + 1, 1, (level >> 4).to_string());
+    header.field("next header (LNH)", at + 1, 1, next);
+    header.field("destination LID", at + 2, 2, format!("{:#06x}", be16(bytes, at + 2)?));
+    header.field("length", at + 4, 2, format!("{} bytes", (be16(bytes, at + 4)? & 0x7FF) * 4));
+    header.field("source LID", at + 6, 2, format!("{:#06x}", be16(bytes, at + 6)?));
     Some(header)
 }
 

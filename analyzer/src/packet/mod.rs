@@ -11,7 +11,7 @@ mod tests;
 
 pub use roce::syndrome;
 use rocescope_common::wire::frame::{Entry, Full, Meta, Tag};
-use rocescope_common::wire::{Layer, Trace, cooked, parse};
+use rocescope_common::wire::{Layer, Trace, cooked, infiniband, parse};
 
 /// One field of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +76,10 @@ pub enum Start {
     Sll2,
     /// An IP header.
     Ip,
+    /// The header of an ERF record.
+    Erf,
+    /// The local route header of InfiniBand.
+    Lrh,
 }
 
 /// The first header of a packet, and its layers: the start from which the parser arrives at the BTH.
@@ -87,13 +91,15 @@ fn start(bytes: &[u8], wire_len: u32, bth_offset: usize) -> Option<(Start, Layer
         cooked::sll(&bytes).map(|c| (Start::Sll, cooked(c))),
         cooked::sll2(&bytes).map(|c| (Start::Sll2, cooked(c))),
         Some((Start::Ip, meta(Entry::IP, 0))),
+        infiniband::erf(&bytes).ok().map(|(at, _)| (Start::Erf, meta(Entry::LRH, at))),
+        Some((Start::Lrh, meta(Entry::LRH, 0))),
     ];
     starts.into_iter().flatten().find_map(|(start, meta)| {
         let mut layers = Layers::default();
         match start {
             Start::Sll => layers.layer(Layer::Sll, 0),
             Start::Sll2 => layers.layer(Layer::Sll2, 0),
-            Start::Ethernet | Start::Ip => {}
+            Start::Ethernet | Start::Ip | Start::Erf | Start::Lrh => {}
         }
         let parsed = parse::<Full>(&bytes, meta, &mut layers);
         parsed.is_ok_and(|frame| frame.bth_offset as usize == bth_offset).then_some((start, layers))

@@ -14,8 +14,14 @@ const MAGIC: u32 = 0x1A2B_3C4D;
 const OPTION_COMMENT: u16 = 1;
 const OPTION_TSRESOL: u16 = 9;
 /// Kinds of packet start, in the order of their interfaces.
-const LINK_TYPES: [(Start, u16); 4] =
-    [(Start::Ethernet, 1), (Start::Sll, 113), (Start::Sll2, 276), (Start::Ip, 101)];
+const LINK_TYPES: [(Start, u16); 6] = [
+    (Start::Ethernet, 1),
+    (Start::Sll, 113),
+    (Start::Sll2, 276),
+    (Start::Ip, 101),
+    (Start::Erf, 197),
+    (Start::Lrh, 247),
+];
 
 /// A file of the events that have packet bytes, and their number. `comment` describes an event.
 #[must_use]

@@ -1,7 +1,7 @@
 //! Fields of the BTH and of the extended headers after it.
 
 use rocescope_common::wire::bth::{self, Bth};
-use rocescope_common::wire::cm::{self, Message};
+use rocescope_common::wire::cm::{self, Message, Req};
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::{Name, Op, transport};
 
@@ -149,20 +149,42 @@ fn connection(bytes: &[u8], bth_offset: usize, at: usize) -> Option<Header> {
     let mut header = Header::new("CM, connection management", at);
     header.field("transaction", at + 8, 8, format!("0x{:016x}", be64(bytes, at + 8)?));
     let attribute = be16(bytes, at + 16)?;
+    let name = match message {
+        Message::Req(_) => "connection request",
+        Message::Rep { .. } => "connection reply",
+        Message::Rtu { .. } => "ready to use",
+        Message::Rej { .. } => "connection reject",
+        Message::Mra { .. } => "message receipt acknowledgement",
+        Message::Dreq { .. } => "disconnection request",
+        Message::Drep { .. } => "disconnection reply",
+    };
+    header.field("message", at + 16, 2, format!("0x{attribute:04x}, {name}"));
+    header.field("local id", at + 24, 4, format!("0x{:08x}", be32(bytes, at + 24)?));
+    if !matches!(message, Message::Req(_)) {
+        header.field("remote id", at + 28, 4, format!("0x{:08x}", be32(bytes, at + 28)?));
+    }
     match message {
-        Message::Req { local_id, local_qp } => {
-            header.field("message", at + 16, 2, format!("0x{attribute:04x}, connection request"));
-            header.field("local id", at + 24, 4, format!("0x{local_id:08x}"));
+        Message::Req(Req { local_qp, service_id, .. }) => {
+            header.field("service id", at + 32, 8, service(service_id));
             header.field("local QP", at + 56, 3, local_qp.to_string());
         }
-        Message::Rep { local_id, remote_id, local_qp } => {
-            header.field("message", at + 16, 2, format!("0x{attribute:04x}, connection reply"));
-            header.field("local id", at + 24, 4, format!("0x{local_id:08x}"));
-            header.field("remote id", at + 28, 4, format!("0x{remote_id:08x}"));
-            header.field("local QP", at + 36, 3, local_qp.to_string());
+        Message::Rep { local_qp, .. } => header.field("local QP", at + 36, 3, local_qp.to_string()),
+        Message::Rej { reason, .. } => {
+            let words = cm::reason(reason).unwrap_or("reserved");
+            header.field("reason", at + 34, 2, format!("{reason}, {words}"));
         }
+        Message::Dreq { remote_qp, .. } => header.field("remote QP", at + 32, 3, remote_qp.to_string()),
+        Message::Mra { .. } | Message::Rtu { .. } | Message::Drep { .. } => {}
     }
     Some(header)
+}
+
+/// A service ID, with the port that it stands for.
+fn service(id: u64) -> String {
+    match cm::port(id) {
+        Some((space, port)) => format!("0x{id:016x}, {space} port {port}"),
+        None => format!("0x{id:016x}"),
+    }
 }
 
 /// The AETH syndrome in words, with the code names of the InfiniBand specification.

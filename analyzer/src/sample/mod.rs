@@ -4,6 +4,7 @@
 //! or ratios. Those are derived when it is read, from one sample or from two. Live runs and replay
 //! make the same samples, so that nothing behind this point knows where the packets came from.
 
+mod address;
 mod flows;
 
 use std::sync::Arc;
@@ -17,8 +18,10 @@ use rocescope_common::wire::frame::Addr;
 use serde::Serialize;
 
 use crate::metrics::Metrics;
+use crate::metrics::duplicates::Copies;
 use crate::source::devices::Devices;
 use crate::source::flows::owners::{Owned, Owners};
+pub use address::{Address, address};
 pub use flows::{Flows, Spare};
 
 /// Where the figures come from.
@@ -82,6 +85,18 @@ pub struct Sample {
 pub(crate) const TRANSPORT_UD: u8 = 3;
 
 impl Sample {
+    /// Copies among the packets of the flow in a slot: the capture shows them twice.
+    #[must_use]
+    pub fn copies(&self, slot: u32) -> Copies {
+        self.metrics.duplicates.as_ref().map(|found| found.flow(slot)).unwrap_or_default()
+    }
+
+    /// Copies among the packets of a link, those of retired flows included.
+    #[must_use]
+    pub fn copies_on(&self, link: usize) -> Copies {
+        self.metrics.duplicates.as_ref().map(|found| found.link(link).copies).unwrap_or_default()
+    }
+
     /// The queue pair of this host that a flow goes to (received) or comes from (sent), as the
     /// kernel knows it.
     #[must_use]
@@ -224,19 +239,4 @@ pub struct EventSample {
     pub bth_offset: u16,
     /// The first bytes of the frame; empty for events that carry none.
     pub headers: Bytes,
-}
-
-/// An address as people write it.
-#[must_use]
-pub fn address(family: u8, words: Addr) -> std::net::IpAddr {
-    let mut bytes = [0; 16];
-    for (chunk, word) in bytes.chunks_exact_mut(4).zip(words) {
-        chunk.copy_from_slice(&word.to_ne_bytes());
-    }
-    if family == 4 {
-        let [.., a, b, c, d] = bytes;
-        std::net::Ipv4Addr::new(a, b, c, d).into()
-    } else {
-        std::net::Ipv6Addr::from(bytes).into()
-    }
 }

@@ -18,7 +18,7 @@ pub enum Update {
     /// A sentence for the user: a warning, or a choice that was made and its reason.
     Notice(String),
     /// Replay only: it restarts from the beginning, after [`Command::Rewind`]. Everything sent before is void.
-    Again,
+    Restarted,
     /// The source is done and its last sample was sent. An error ends a run with exit status 1.
     Ended(Result<(), anyhow::Error>),
 }

@@ -7,6 +7,14 @@ pub(crate) fn plain(name: &str) -> String {
     name.chars().map(|c| if commands(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
+/// The name of a tap or link without the suffix that says that it is a capture file; an interface follows a colon.
+pub(crate) fn tap_name(name: &str) -> String {
+    let (file, interface) = name.find(':').map_or((name, ""), |at| name.split_at(at));
+    let file = file.strip_suffix(".gz").unwrap_or(file);
+    let stem = [".pcap", ".pcapng", ".cap"].iter().find_map(|suffix| file.strip_suffix(suffix));
+    stem.filter(|stem| !stem.is_empty()).map_or_else(|| name.to_owned(), |stem| format!("{stem}{interface}"))
+}
+
 /// True for controls, separators of lines, and marks of writing direction.
 fn commands(c: char) -> bool {
     const DIRECTIONS: [std::ops::RangeInclusive<char>; 4] =

@@ -172,10 +172,14 @@ pub fn time_utc(ns: u64) -> String {
     utc(ns).strftime("%Y-%m-%d %H:%M:%S%.3f UTC").to_string()
 }
 
-/// Date and time in UTC to the minute: `2026-03-01 13:05 UTC`.
+/// The time of day in UTC to the second, or date and minute where `now_ns` is on another day.
 #[must_use]
-pub fn minute_utc(ns: u64) -> String {
-    utc(ns).strftime("%Y-%m-%d %H:%M UTC").to_string()
+pub fn recent_utc(ns: u64, now_ns: Option<u64>) -> String {
+    const DAY_NS: u64 = 86_400 * NS_PER_S;
+    if now_ns.is_none_or(|now| now / DAY_NS == ns / DAY_NS) {
+        return second_utc(ns);
+    }
+    utc(ns).strftime("%Y-%m-%d %H:%M").to_string()
 }
 
 /// Date and time in UTC to the second for the name of a file: `20260301T130509Z`.

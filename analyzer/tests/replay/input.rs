@@ -46,8 +46,8 @@ fn what_cannot_be_read_is_named_with_its_cause() {
     assert!(refused(&[&file(folder.path(), "notes.txt", b"Dear diary, today")]).contains("not a pcap"));
     assert!(refused(&[&at("")]).contains("directory"));
     assert!(refused(&[&good, &good]).contains("given twice"));
-    let foreign = file(folder.path(), "ib.pcap", &pcap(247, &[send(0, 1, 1)]));
-    assert!(refused(&[&foreign]).contains("INFINIBAND (247)"));
+    let foreign = file(folder.path(), "usb.pcap", &pcap(189, &[send(0, 1, 1)]));
+    assert!(refused(&[&foreign]).contains("USB_LINUX (189)"));
     let foreign = file(folder.path(), "wifi.pcapng", &pcapng(&[("wlan0", 105)], &[(0, send(0, 1, 1))]));
     assert!(refused(&[&foreign]).contains("IEEE802_11 (105)"));
 }

@@ -390,7 +390,7 @@ fn the_matrix_shows_what_only_the_second_of_two_taps_sees() {
     world.flows.push(behind);
     let mut app = after(&world, USUAL, 5);
     press(&mut app, &[Key::Char('4')]);
-    let cell = *app.view.data.as_ref().unwrap().matrix.cell(&src, &dst).unwrap();
+    let cell = *app.view.data.as_ref().unwrap().matrix.cell(&src.into(), &dst.into()).unwrap();
     assert_eq!(cell.counts.packets % packets, 0, "counted once, where most of it passed");
     assert_eq!((cell.flows, cell.counts.lost), (1, cell.counts.packets / packets * 7));
     let ce = cell.value(Metric::Ce).unwrap();

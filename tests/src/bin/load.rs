@@ -52,14 +52,7 @@ enum What {
 }
 
 fn main() -> ExitCode {
-    match work() {
-        Ok(()) => ExitCode::SUCCESS,
-        // Not `main() -> Result`: that prints a backtrace for what is a message to the user.
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    rocescope_tests::exit_status(work())
 }
 
 fn work() -> Result<()> {

@@ -11,14 +11,7 @@ const MOST_FALSE_ALARMS: f64 = 0.02;
 const LEAST_RIGHT: f64 = 0.95;
 
 fn main() -> ExitCode {
-    match work() {
-        Ok(()) => ExitCode::SUCCESS,
-        // Not `main() -> Result`: that prints a backtrace for what is a message to the user.
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    rocescope_tests::exit_status(work())
 }
 
 fn work() -> Result<()> {

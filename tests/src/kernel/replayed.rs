@@ -45,7 +45,7 @@ fn replay(frames: &[Frame]) -> Result<(Sample, Vec<EventSample>)> {
         match feed.updates.recv().context("the replay broke off")? {
             Update::Sample(sample) => last = Some(*sample),
             Update::Events(more) => events.extend(more),
-            Update::Notice(_) | Update::Again => {}
+            Update::Notice(_) | Update::Restarted => {}
             Update::Ended(Err(error)) => return Err(error),
             Update::Ended(Ok(())) => break,
         }

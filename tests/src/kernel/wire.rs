@@ -61,7 +61,7 @@ impl Wire {
             precise_clock: true,
             bin_ns: rocescope::metrics::traffic::BIN_NS,
             log_level: 0,
-            host: Box::new(rocescope::host::ask::Kernel),
+            host: Box::new(rocescope::host::queries::Kernel),
         })
     }
 

@@ -1,6 +1,6 @@
 //! From a packet's fields to the bytes of its frame.
 
-use super::packet::{Body, Packet, op};
+use super::packet::{Body, CE, Packet, op};
 
 /// Address of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,15 @@ pub(crate) enum Layer {
     InfiniBand,
 }
 
+impl Layer {
+    /// The opcode on the wire: CNPs of InfiniBand have one of their own.
+    pub(crate) fn opcode(self, opcode: u8) -> u8 {
+        if opcode == op::CNP && self == Self::InfiniBand { 0x80 } else { opcode }
+    }
+}
+
 const ICRC: u32 = 4;
+const VCRC: u32 = 2;
 const ROCE_PORT: u16 = 4791;
 
 /// Bytes of the frame on the wire, without FCS.
@@ -40,7 +48,7 @@ pub(crate) fn wire_len(packet: &Packet, ends: (Addr, Addr), layer: Layer) -> u32
     match packet.body {
         Body::Pfc { .. } => 60,
         Body::Other { bytes } => 14 + tag + ip + 8 + bytes,
-        Body::Roce if layer == Layer::InfiniBand => 8 + roce_len(packet) + 2,
+        Body::Roce if layer == Layer::InfiniBand => 8 + roce_len(packet) + VCRC,
         Body::Roce => 14 + tag + if packet.outer.is_some() { 40 } else { 0 } + ip + 8 + roce_len(packet),
     }
 }
@@ -62,7 +70,16 @@ pub(crate) fn write(packet: &Packet, ends: (Addr, Addr), layer: Layer, snap: u32
         }
         Body::Roce if layer == Layer::InfiniBand => {
             lrh(packet, len, out);
+            let bth = out.len();
             roce(packet, out);
+            out[bth] = layer.opcode(packet.opcode);
+            // FECN stands for CE.
+            out[bth + 4] |= u8::from(packet.tos & CE == CE) << 7;
+            if snap >= len {
+                out.resize(start + (len - ICRC - VCRC) as usize, 0);
+                let crc = icrc_local(&out[start..]);
+                out.extend(if packet.corrupt { !crc } else { crc }.to_le_bytes());
+            }
         }
         Body::Roce => {
             let udp_len = 8 + roce_len(packet);
@@ -185,7 +202,7 @@ fn lrh(packet: &Packet, len: u32, out: &mut Vec<u8>) {
     // VL 0, LNH 2: BTH follows. The length is in words, from LRH to ICRC.
     out.extend([0x00, 0x02]);
     out.extend((packet.dst as u16 + 1).to_be_bytes());
-    out.extend((((len - 2) / 4) as u16).to_be_bytes());
+    out.extend((((len - VCRC) / 4) as u16).to_be_bytes());
     out.extend((packet.src as u16 + 1).to_be_bytes());
 }
 
@@ -215,10 +232,21 @@ fn icrc(packet: &[u8], v6: bool) -> u32 {
     // UDP checksum; FECN, BECN and reserved bits of the BTH.
     head[8 + ip + 6..8 + ip + 8].fill(0xFF);
     head[8 + ip + 12] = 0xFF;
-    !head[..8 + len]
-        .iter()
-        .chain(&packet[len..])
-        .fold(u32::MAX, |crc, byte| CRC[usize::from(crc as u8 ^ byte)] ^ (crc >> 8))
+    !head[..8 + len].iter().chain(&packet[len..]).fold(u32::MAX, |crc, byte| feed(crc, *byte))
+}
+
+/// The same of an InfiniBand packet without GRH, from its LRH: the virtual lane may change.
+fn icrc_local(packet: &[u8]) -> u32 {
+    let changes = |(at, byte): (usize, &u8)| match at {
+        0 => byte | 0xF0,
+        12 => 0xFF,
+        _ => *byte,
+    };
+    !packet.iter().enumerate().map(changes).fold(u32::MAX, feed)
+}
+
+fn feed(crc: u32, byte: u8) -> u32 {
+    CRC[usize::from(crc as u8 ^ byte)] ^ (crc >> 8)
 }
 
 /// Table of the reflected CRC-32 of Ethernet.

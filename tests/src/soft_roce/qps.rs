@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use rocescope::host::ask::Kernel;
 use rocescope::host::qp;
+use rocescope::host::queries::Kernel;
 use rocescope::host::read::{HostRoot, Unread};
 use serde_json::Value;
 

@@ -1,7 +1,8 @@
 //! Fields of one flow.
 
+use crate::metrics::duplicates::Copies;
 use crate::metrics::loss::spells::FlowSpells;
-use std::net::IpAddr;
+use crate::sample::Address;
 
 use serde::Serialize;
 
@@ -18,33 +19,38 @@ pub struct Flow {
     pub link: String,
     /// Direction of the link. Null: replay.
     pub direction: Option<Direction>,
-    /// Source address: of the innermost IP header, or of the GRH of RoCEv1.
-    pub src: IpAddr,
+    /// Source address: of the innermost IP header, or of the GRH of RoCEv1 and InfiniBand; without a GRH the
+    /// LID of InfiniBand, as `lid:0x0011`.
+    pub src: Address,
     /// Destination address.
-    pub dst: IpAddr,
+    pub dst: Address,
     /// Destination queue pair, 24 bits. For CNPs: the queue pair whose rate is to be reduced.
     pub dest_qp: u32,
-    /// RoCE version of the first packet: 1 (GRH over Ethernet) or 2 (UDP).
-    pub roce_version: u8,
-    /// Distinct UDP source ports; 0 for RoCEv1, which has none. Unit: ports. Null: some ports found the
+    /// RoCE version of the first packet: 1 (GRH over Ethernet) or 2 (UDP). Null: InfiniBand.
+    pub roce_version: Option<u8>,
+    /// Distinct UDP source ports; 0 for RoCEv1 and InfiniBand, which have none. Unit: ports. Null: some ports found the
     /// overflow table full.
     pub src_port_count: Option<u64>,
     /// UDP source ports: the 16 with the most bytes, in descending order.
     pub src_ports: Vec<Port>,
     /// Outermost VLAN id of the first packet; 0: untagged. Null: not known: XDP may not see the tag, raw IP
-    /// has no link layer.
+    /// has no link layer; InfiniBand has none.
     pub vlan: Option<u16>,
     /// Second VLAN id of the first packet; 0: none. Null: not known.
     pub inner_vlan: Option<u16>,
     /// Priority code point of the first packet. Null: untagged, or not known.
     pub pcp: Option<u8>,
-    /// DSCP of the first packet. Null: RoCEv1.
+    /// Service level (SL) of the first packet, 0 to 15. Null: not InfiniBand.
+    pub service_level: Option<u8>,
+    /// Virtual lane (VL) of the first packet on this link, 0 to 14. Null: not InfiniBand.
+    pub virtual_lane: Option<u8>,
+    /// DSCP of the first packet. Null: RoCEv1, InfiniBand.
     pub dscp: Option<u8>,
     /// Tunnels of the first packet, outermost first, joined by `+`: `vxlan`, `vxlan-gpe`, `geneve`, `gre`,
     /// `erspan1`, `erspan2`, `erspan3`, `mpls`, `ipip`. Null: none.
     pub encapsulation: Option<String>,
     /// Properties in which a later packet differs from the first: `vlan`, `inner_vlan`, `pcp`, `dscp`,
-    /// `encapsulation`, `roce_version`.
+    /// `encapsulation`, `roce_version`; `lane` (service level or virtual lane) of InfiniBand.
     pub mixed: Vec<&'static str>,
     /// Path MTU in use: payload of the latest FIRST or MIDDLE packet of a SEND or WRITE. Unit: bytes. Null:
     /// no message of several packets was seen.
@@ -70,12 +76,16 @@ pub struct Flow {
     /// Packets other than CNP and ACKNOWLEDGE; the base of [`Flow::ce_ratio`].
     #[serde(skip)]
     pub ecn_data: Ecn,
-    /// CE-marked over ECN-capable packets, without CNPs and ACKNOWLEDGEs: ce / (ect0 + ect1 + ce). Unit:
+    /// Copies among all packets: the capture shows them twice. No ratio, rate or finding counts them.
+    #[serde(skip)]
+    pub copies: Copies,
+    /// CE-marked over ECN-capable packets, each once, without CNPs and ACKNOWLEDGEs: ce / (ect0 + ect1 + ce). Unit:
     /// ratio. Null: none of them is ECN-capable: ECN is off, which is not 0 %.
     pub ce_ratio: Option<f64>,
     /// CE marks over time. Null: no packet is CE-marked.
     pub ce_over_time: Option<CeOverTime>,
-    /// CNPs in this flow: they request a rate reduction of `dest_qp`. Unit: packets.
+    /// CNPs in this flow: they request a rate reduction of `dest_qp`; of InfiniBand also ACKs with BECN. Unit:
+    /// packets.
     pub cnp_packets: u64,
     /// CNPs in this flow and their effect. Null: there are none; live also: all their events were dropped
     /// (`totals.lost.events_dropped`).
@@ -370,9 +380,9 @@ pub struct FlowId {
     /// Direction of the link. Null: replay.
     pub direction: Option<Direction>,
     /// Source address.
-    pub src: IpAddr,
+    pub src: Address,
     /// Destination address.
-    pub dst: IpAddr,
+    pub dst: Address,
     /// Destination queue pair.
     pub dest_qp: u32,
 }

@@ -305,4 +305,19 @@ pub struct Entropy {
     /// Bytes left out because their 5-tuple is no longer known: too many flows were retired, or the overflow
     /// table was full. Unit: bytes. Null: a flow lost ports and carried both RoCE versions.
     pub unattributed_bytes: Option<u64>,
+    /// The 5-tuples of flows that carry payload, without those of ACKs and CNPs alone, and without retired flows.
+    /// Null: no RoCEv2 was seen.
+    pub data: Option<DataEntropy>,
+}
+
+/// Distribution of the bytes over the 5-tuples that carry data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct DataEntropy {
+    /// Distinct 5-tuples with payload. Unit: tuples.
+    pub five_tuples: u64,
+    /// Effective flows: 2 to the entropy of their bytes. Unit: tuples. Null: none has payload.
+    pub effective_flows: Option<f64>,
+    /// Their entropy over its maximum; 1: even. Unit: ratio. Null: fewer than two.
+    pub normalized: Option<f64>,
 }

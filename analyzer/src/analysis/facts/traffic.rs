@@ -1,9 +1,8 @@
 //! Fields of traffic in time and by hosts.
 
-use std::net::IpAddr;
-
 use serde::Serialize;
 
+use crate::sample::Address;
 use crate::sample::Direction;
 
 /// One bucket of RoCE frames by length on the wire without FCS. Buckets end as those of RMON's etherStats
@@ -79,7 +78,7 @@ pub struct Incast {
     /// Direction of the link. Null: replay.
     pub direction: Option<Direction>,
     /// Receiver.
-    pub dst: IpAddr,
+    pub dst: Address,
     /// Length of a bin; senders within one bin send at the same time. Unit: ns.
     pub bin_ns: u64,
     /// Hosts that sent data to it during the run. Unit: hosts.
@@ -181,9 +180,9 @@ pub struct Step {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LastFlow {
     /// Source address.
-    pub src: IpAddr,
+    pub src: Address,
     /// Destination address.
-    pub dst: IpAddr,
+    pub dst: Address,
     /// Destination queue pair.
     pub dest_qp: u32,
     /// Steps that it ended. Unit: steps.
@@ -202,11 +201,11 @@ pub struct StepStraggler {
     /// is not visible at this tap.
     pub kind: &'static str,
     /// The straggler. Null: `waits_for`, or a host upstream of it.
-    pub host: Option<IpAddr>,
+    pub host: Option<Address>,
     /// Host whose data ends the wait.
-    pub waits_for: IpAddr,
+    pub waits_for: Address,
     /// Receiver of that data.
-    pub dst: IpAddr,
+    pub dst: Address,
     /// Destination queue pair of that data.
     pub dest_qp: u32,
     /// Name of the link that shows it best.
@@ -275,9 +274,9 @@ pub struct Pattern {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Cell {
     /// Sender.
-    pub src: IpAddr,
+    pub src: Address,
     /// Receiver.
-    pub dst: IpAddr,
+    pub dst: Address,
     /// Packets of every kind. Unit: packets.
     pub packets: u64,
     /// Length of their outer frames. Unit: bytes.

@@ -5,7 +5,7 @@ use super::*;
 /// A report with every field of this family, for the test of their documentation.
 #[expect(clippy::too_many_lines, reason = "literals with all fields of the traffic analysis")]
 pub(crate) fn example(report: &mut crate::report::Report) {
-    let host: IpAddr = std::net::Ipv4Addr::new(10, 0, 0, 3).into();
+    let host: Address = std::net::Ipv4Addr::new(10, 0, 0, 3).into();
     let direction = Some(Direction::Ingress);
     for link in &mut report.facts.links {
         link.frame_sizes = Some(vec![
@@ -89,7 +89,7 @@ pub(crate) fn example(report: &mut crate::report::Report) {
     });
 }
 
-pub(crate) fn example_steps(host: IpAddr, direction: Option<Direction>) -> Steps {
+pub(crate) fn example_steps(host: Address, direction: Option<Direction>) -> Steps {
     Steps {
         link: "eth0".into(),
         direction,

@@ -1,6 +1,6 @@
 //! Congestion control: ECN at both ends, and the CNPs between them.
 
-use super::{Sheet, Verdict};
+use super::{Sheet, Status};
 use crate::doctor::facts::{DeviceFacts, PortFacts};
 use crate::host::dcb::{Dcb, Priorities};
 
@@ -27,7 +27,7 @@ pub(super) fn ecn(
         match (on.first(), off.first(), settings.dcqcn) {
             // Without PFC the priority that RoCE uses is unknown: one enabled priority suffices.
             (_, Some(first), _) if !lossless.is_empty() || on.is_empty() => sheet.say(
-                (id, Verdict::Warning),
+                (id, Status::Warning),
                 name,
                 format!("disabled on priority {}", list(&off)),
                 why,
@@ -37,7 +37,7 @@ pub(super) fn ecn(
             (None, _, Some(true)) => sheet.ok(id, name, "enabled (one setting for all priorities)"),
             (None, _, Some(false)) => {
                 sheet.say(
-                    (id, Verdict::Warning),
+                    (id, Status::Warning),
                     name,
                     "disabled (one setting for all priorities)",
                     why,
@@ -124,7 +124,7 @@ pub(super) fn cnp(
         _ => format!("echo 48 > /sys/kernel/debug/mlx5/{}/cc_params/np_cnp_dscp", pci(device)),
     };
     sheet.say(
-        ("cnp.priority", Verdict::Warning),
+        ("cnp.priority", Status::Warning),
         name,
         value,
         "CNPs share the lossless priority: a PFC pause also stops the CNPs that would relieve the congestion",

@@ -1,6 +1,6 @@
 //! GPUs: the nearest NICs, the PCIe links, and GPUDirect RDMA.
 
-use super::{Entry, Sheet, Verdict};
+use super::{Entry, Sheet, Status};
 use crate::doctor::facts::{DeviceFacts, HostFacts};
 use crate::host::kernel::KernelVersion;
 use crate::host::pci::{Distance, Gpu, PciDevice};
@@ -50,7 +50,7 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
                 sheet.ok("gpu.nic", &subject, format!("{name}, {place}"));
             }
             Some(Distance::Far) => sheet.say(
-                ("gpu.nic", Verdict::Warning),
+                ("gpu.nic", Status::Warning),
                 &subject,
                 format!("{name}, in another NUMA node"),
                 "traffic between them crosses the inter-socket link",
@@ -89,7 +89,7 @@ fn subject(gpu: &Gpu) -> String {
 fn link(gpu: &Gpu, subject: &str, sheet: &mut Sheet) {
     match (gpu.pci.link.width, gpu.pci.link.max_width) {
         (Some(width), Some(max)) if width < max => sheet.say(
-            ("gpu.link", Verdict::Warning),
+            ("gpu.link", Status::Warning),
             subject,
             format!("{width} of {max} lanes"),
             "some lanes did not train, or the slot has fewer lanes",
@@ -120,7 +120,7 @@ fn memory(facts: &HostFacts, sheet: &mut Sheet) {
         match way {
             Some(way) => sheet.ok(ID, "host", format!("{vendor}: {way}")),
             None => sheet.say(
-                (ID, Verdict::Warning),
+                (ID, Status::Warning),
                 "host",
                 format!("{vendor}: none"),
                 "no GPUDirect RDMA: all data is copied through host memory",
@@ -147,7 +147,7 @@ fn iommu(facts: &HostFacts, nics: &[(&DeviceFacts, &PciDevice)], sheet: &mut She
         sheet.ok(ID, "host", "disabled or passthrough");
     } else {
         sheet.say(
-            (ID, Verdict::Warning),
+            (ID, Status::Warning),
             "host",
             format!("translates addresses of {}", translated.join(", ")),
             "peer-to-peer traffic between NIC and GPU is routed through the IOMMU: it is slower, or fails",
@@ -172,7 +172,7 @@ fn acs(facts: &HostFacts, nics: &[(&DeviceFacts, &PciDevice)], sheet: &mut Sheet
         match redirecting.as_deref() {
             Some([]) => sheet.ok(ID, &device.name, "no redirection"),
             Some(bridges) => sheet.say(
-                (ID, Verdict::Warning),
+                (ID, Status::Warning),
                 &device.name,
                 format!("redirected at {}", bridges.join(", ")),
                 "peer-to-peer traffic between this NIC and its GPU is routed through the root complex",

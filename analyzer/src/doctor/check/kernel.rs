@@ -1,6 +1,6 @@
 //! Prerequisites of `live`: kernel features, capabilities of this process, leftovers of earlier runs.
 
-use super::{Entry, Sheet, Verdict};
+use super::{Entry, Sheet, Status};
 use crate::doctor::facts::HostFacts;
 use crate::host::hook::{FRAGS_SINCE, ONE_BUFFER_MTU, TCX_SINCE};
 use crate::host::kernel::{KernelVersion, OLDEST};
@@ -54,7 +54,7 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
     let kernel = &facts.kernel;
     match (kernel.version, &kernel.release) {
         (Some(version), Some(release)) if version < OLDEST => sheet.say(
-            ("kernel.version", Verdict::Warning),
+            ("kernel.version", Status::Warning),
             HOST,
             release,
             format!("`rocescope live` needs {OLDEST} or newer; counters and `replay` work"),
@@ -70,7 +70,7 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
         sheet.ok("kernel.btf", HOST, "present");
     } else {
         sheet.say(
-            ("kernel.btf", Verdict::Warning),
+            ("kernel.btf", Status::Warning),
             HOST,
             "absent",
             "rocescope's eBPF programs do not load without BTF",
@@ -99,7 +99,7 @@ fn features(version: KernelVersion, sheet: &mut Sheet) {
         sheet.ok(ID, HOST, "all available");
     } else {
         let why = "`live` works, with identical counts";
-        sheet.say((ID, Verdict::Info), HOST, lesser.join("; "), why, "");
+        sheet.say((ID, Status::Info), HOST, lesser.join("; "), why, "");
     }
 }
 
@@ -112,7 +112,7 @@ fn stale_filters(facts: &HostFacts, sheet: &mut Sheet) {
         match interface.stale_filters {
             Some(0) => clean += 1,
             Some(count) => sheet.say(
-                (ID, Verdict::Warning),
+                (ID, Status::Warning),
                 &interface.name,
                 count.to_string(),
                 "a killed rocescope process left TC filters that still run",
@@ -155,14 +155,14 @@ fn capabilities(facts: &HostFacts, sheet: &mut Sheet) {
     match missing {
         Some([]) => sheet.ok("kernel.capabilities", HOST, "all required ones present"),
         Some(missing @ ["CAP_NET_RAW"]) => sheet.say(
-            ("kernel.capabilities", Verdict::Info),
+            ("kernel.capabilities", Status::Info),
             HOST,
             "CAP_NET_RAW missing",
             "`rocescope live` works without promiscuous mode; the RDMA sniffer and LLDP are not available",
             rights(facts, missing),
         ),
         Some(missing) => sheet.say(
-            ("kernel.capabilities", Verdict::Warning),
+            ("kernel.capabilities", Status::Warning),
             HOST,
             format!("{} missing", missing.join(", ")),
             "`rocescope live` cannot attach, and some checks remain unknown",
@@ -173,7 +173,7 @@ fn capabilities(facts: &HostFacts, sheet: &mut Sheet) {
     match facts.kernel.initial_user_namespace {
         Some(true) => sheet.ok("kernel.user_namespace", HOST, "initial"),
         Some(false) => sheet.say(
-            ("kernel.user_namespace", Verdict::Warning),
+            ("kernel.user_namespace", Status::Warning),
             HOST,
             "not the initial one",
             "capabilities of this user namespace do not permit eBPF",
@@ -184,7 +184,7 @@ fn capabilities(facts: &HostFacts, sheet: &mut Sheet) {
     let lacks_bpf = missing.is_some_and(|missing| missing.contains(&"CAP_BPF"));
     match facts.kernel.unprivileged_bpf_disabled {
         Some(disabled) if disabled != 0 && lacks_bpf => sheet.say(
-            ("kernel.unprivileged_bpf", Verdict::Info),
+            ("kernel.unprivileged_bpf", Status::Info),
             HOST,
             disabled.to_string(),
             "this process lacks CAP_BPF and may not load programs",
@@ -207,7 +207,7 @@ fn sysctls(facts: &HostFacts, sheet: &mut Sheet) {
     match kernel.bpf_jit {
         Some(true) => sheet.ok("kernel.bpf_jit", HOST, "on"),
         Some(false) => sheet.say(
-            ("kernel.bpf_jit", Verdict::Warning),
+            ("kernel.bpf_jit", Status::Warning),
             HOST,
             "off",
             "programs are interpreted, at several times the cost per packet",
@@ -221,7 +221,7 @@ fn sysctls(facts: &HostFacts, sheet: &mut Sheet) {
     }
     match kernel.bpf_jit_harden {
         Some(2) => sheet.say(
-            ("kernel.bpf_jit_harden", Verdict::Info),
+            ("kernel.bpf_jit_harden", Status::Info),
             HOST,
             "2",
             "constants are blinded in programs loaded by root too, which raises the cost per packet",
@@ -239,7 +239,7 @@ fn sysctls(facts: &HostFacts, sheet: &mut Sheet) {
     }
     match kernel.bpf_stats {
         Some(1) => sheet.say(
-            ("kernel.bpf_stats", Verdict::Info),
+            ("kernel.bpf_stats", Status::Info),
             HOST,
             "1",
             "the kernel reads the clock twice per program run",

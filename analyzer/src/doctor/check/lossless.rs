@@ -1,6 +1,6 @@
 //! The settings that make RoCE lossless: priorities, PFC, ECN, CNPs, pause, buffers.
 
-use super::{Entry, Sheet, Verdict, congestion};
+use super::{Entry, Sheet, Status, congestion};
 use crate::doctor::facts::{DeviceFacts, HostFacts, InterfaceFacts, PortFacts};
 use crate::host::dcb::{Dcb, Priorities, SELECT_PCP};
 use crate::host::settings::Trust;
@@ -104,7 +104,7 @@ fn rings(interface: &InterfaceFacts, sheet: &mut Sheet) {
     let name = &interface.name;
     match interface.rings {
         Some(rings) if rings.rx < SMALL_RING && rings.rx < rings.rx_max => sheet.say(
-            ("ring.receive", Verdict::Info),
+            ("ring.receive", Status::Info),
             name,
             format!("{} of {}", rings.rx, rings.rx_max),
             "a short burst of TCP, Soft-RoCE or mirrored traffic overflows it; hardware RoCE does not use it",
@@ -137,14 +137,14 @@ fn pause(interface: &InterfaceFacts, sheet: &mut Sheet) {
             }
         }
         Some(pfc) if !pfc.is_empty() => sheet.say(
-            ("pfc.with_global_pause", Verdict::Critical),
+            ("pfc.with_global_pause", Status::Critical),
             name,
             format!("{way}, PFC on priority {pfc}"),
             "global pause and PFC are mutually exclusive: PFC may have no effect",
             change,
         ),
         _ => sheet.say(
-            ("pause.global", Verdict::Info),
+            ("pause.global", Status::Info),
             name,
             way,
             "a pause stops all traffic of the port, including storage and management",
@@ -157,7 +157,7 @@ fn trust(port: &PortFacts, name: &str, sheet: &mut Sheet) {
     match port.settings.trust {
         Some(Trust::Dscp) => sheet.ok("qos.trust", name, "dscp"),
         Some(Trust::Pcp) => sheet.say(
-            ("qos.trust", Verdict::Warning),
+            ("qos.trust", Status::Warning),
             name,
             "pcp",
             "untagged RoCE gets one priority regardless of its DSCP, which may not be the lossless one",
@@ -217,14 +217,14 @@ fn pfc(lossless: Option<Priorities>, interface: &InterfaceFacts, sheet: &mut She
     match lossless {
         None => sheet.unknown("pfc.enabled", name, "the driver does not report it"),
         Some(set) if set.is_empty() => sheet.say(
-            ("pfc.enabled", Verdict::Info),
+            ("pfc.enabled", Status::Info),
             name,
             "none",
             "RoCE is not lossless here: it relies on ECN and retransmission, which suits only fabrics designed for that",
             change,
         ),
         Some(set) if set.iter().count() > MOST_LOSSLESS => sheet.say(
-            ("pfc.enabled", Verdict::Warning),
+            ("pfc.enabled", Status::Warning),
             name,
             set.to_string(),
             "each lossless priority needs buffer headroom at every hop; shared among this many, it is too small",
@@ -294,7 +294,7 @@ fn roce_priority(
             sheet.ok("qos.roce_priority", name, value);
         } else {
             sheet.say(
-                ("qos.roce_priority", Verdict::Critical),
+                ("qos.roce_priority", Status::Critical),
                 name,
                 value,
                 format!("this traffic does not use the lossless priority {lossless}"),
@@ -308,7 +308,7 @@ fn cm(device: &DeviceFacts, port: &PortFacts, lossless: Priorities, sheet: &mut 
     let subject = format!("{}/{}", device.name, port.port.number);
     match port.settings.cm_tos {
         Some(0) if !lossless.is_empty() => sheet.say(
-            ("cm.tos", Verdict::Info),
+            ("cm.tos", Status::Info),
             &subject,
             "0",
             format!("connections made by the connection manager (storage, perftest -R) do not use the lossless priority {lossless} unless they set a traffic class"),
@@ -343,7 +343,7 @@ fn buffers(dcb: &Dcb, lossless: Priorities, name: &str, sheet: &mut Sheet) {
         let shared = (0..8).any(|other| !lossless.has(other) && buffer_of(other) == buffer);
         if size == 0 {
             sheet.say(
-                ("buffer.lossless", Verdict::Critical),
+                ("buffer.lossless", Status::Critical),
                 name,
                 value,
                 "a lossless priority without a buffer drops packets that PFC should protect",
@@ -351,7 +351,7 @@ fn buffers(dcb: &Dcb, lossless: Priorities, name: &str, sheet: &mut Sheet) {
             );
         } else if shared {
             sheet.say(
-                ("buffer.lossless", Verdict::Warning),
+                ("buffer.lossless", Status::Warning),
                 name,
                 value,
                 "other priorities share the buffer and can fill it, which pauses RoCE",

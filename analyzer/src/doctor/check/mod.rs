@@ -15,7 +15,7 @@ use super::facts::{DeviceFacts, HostFacts, PortFacts};
 /// The verdict on a setting, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum Status {
     /// Passed.
     Ok,
     /// The value cannot be read on this host.
@@ -28,7 +28,7 @@ pub enum Verdict {
     Critical,
 }
 
-impl Verdict {
+impl Status {
     /// The word shown to users.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -50,7 +50,7 @@ pub struct Check {
     /// The subject: interface, device and port, GPU, process, or `host`.
     pub subject: String,
     /// The verdict on the value.
-    pub verdict: Verdict,
+    pub verdict: Status,
     /// The value; `None` when unknown.
     pub value: Option<String>,
     /// The reason, in one sentence; `None` where the value suffices.
@@ -100,18 +100,18 @@ struct Sheet(Vec<Check>);
 impl Sheet {
     /// Passed.
     fn ok(&mut self, id: &'static str, subject: &str, value: impl Into<String>) {
-        self.add(id, subject, Verdict::Ok, Some(value.into()), None, None);
+        self.add(id, subject, Status::Ok, Some(value.into()), None, None);
     }
 
     /// Adds a check whose value cannot be read, with the reason.
     fn unknown(&mut self, id: &'static str, subject: &str, why: &str) {
-        self.add(id, subject, Verdict::Unknown, None, Some(why.to_owned()), None);
+        self.add(id, subject, Status::Unknown, None, Some(why.to_owned()), None);
     }
 
     /// Adds a check with a verdict, its reason and its remedy.
     fn say(
         &mut self,
-        (id, verdict): (&'static str, Verdict),
+        (id, verdict): (&'static str, Status),
         subject: &str,
         value: impl Into<String>,
         why: impl Into<String>,
@@ -126,7 +126,7 @@ impl Sheet {
         &mut self,
         id: &'static str,
         subject: &str,
-        verdict: Verdict,
+        verdict: Status,
         value: Option<String>,
         why: Option<String>,
         change: Option<String>,

@@ -1,6 +1,6 @@
 //! NCCL settings of running processes, compared with the host's devices and interfaces.
 
-use super::{Entry, Sheet, Verdict};
+use super::{Entry, Sheet, Status};
 use crate::doctor::facts::{DeviceFacts, HostFacts, Protocol};
 use crate::host::nccl::NcclProcess;
 use crate::host::port::GidType;
@@ -57,7 +57,7 @@ fn one(facts: &HostFacts, process: &NcclProcess, subject: &str, sheet: &mut Shee
     match process.number("NCCL_IB_DISABLE") {
         Some(disabled) if disabled != 0 && has_roce => {
             sheet.say(
-                ("nccl.disabled", Verdict::Warning),
+                ("nccl.disabled", Status::Warning),
                 subject,
                 process.shown("NCCL_IB_DISABLE"),
                 "the job uses TCP although the host has RoCE devices",
@@ -75,7 +75,7 @@ fn one(facts: &HostFacts, process: &NcclProcess, subject: &str, sheet: &mut Shee
     socket_interface(facts, process, subject, sheet);
     match process.get("NCCL_NET_GDR_LEVEL") {
         Some("LOC" | "0") if !facts.gpus.is_empty() => sheet.say(
-            ("nccl.gpudirect", Verdict::Info),
+            ("nccl.gpudirect", Status::Info),
             subject,
             process.shown("NCCL_NET_GDR_LEVEL"),
             "GPUDirect RDMA is disabled: all data is copied through host memory",
@@ -138,7 +138,7 @@ fn hca<'a>(
             format!("no such device on this host: {}", strangers.join(", "))
         };
         sheet.say(
-            ("nccl.hca", Verdict::Warning),
+            ("nccl.hca", Status::Warning),
             subject,
             value,
             why,
@@ -177,13 +177,13 @@ fn gid_index(process: &NcclProcess, used: &[&DeviceFacts], subject: &str, sheet:
     }
     if !missing.is_empty() {
         let why = format!("{} has no GID at this index: connections fail", missing.join(", "));
-        sheet.say((ID, Verdict::Critical), subject, value, why, change);
+        sheet.say((ID, Status::Critical), subject, value, why, change);
     } else if !poor.is_empty() {
         let why = format!(
             "on {} the GID is RoCE v1 or link-local: not routable, and RoCE v1 has no ECN",
             poor.join(", ")
         );
-        sheet.say((ID, Verdict::Warning), subject, value, why, change);
+        sheet.say((ID, Status::Warning), subject, value, why, change);
     } else {
         sheet.ok(ID, subject, value);
     }
@@ -197,7 +197,7 @@ fn roce_version(process: &NcclProcess, used: &[&DeviceFacts], subject: &str, she
     let chooses = process.number("NCCL_IB_GID_INDEX").is_none_or(|index| index < 0);
     if version == 1 && chooses && !used.is_empty() {
         let why = "NCCL then selects RoCE v1 GIDs: not routable, no ECN";
-        sheet.say((ID, Verdict::Warning), subject, process.shown(NAME), why, process.unset(NAME));
+        sheet.say((ID, Status::Warning), subject, process.shown(NAME), why, process.unset(NAME));
     } else {
         sheet.ok(ID, subject, process.shown(NAME));
     }
@@ -226,7 +226,7 @@ fn traffic_class(
     });
     match concerned {
         Some(port) if !is_set => sheet.say(
-            (ID, Verdict::Warning),
+            (ID, Status::Warning),
             subject,
             value,
             format!(
@@ -256,7 +256,7 @@ fn socket_interface(facts: &HostFacts, process: &NcclProcess, subject: &str, she
         facts.interfaces.iter().map(|interface| interface.name.as_str()).chain(["lo"]).collect();
     if !list.inverted && !all.iter().any(|name| list.takes(name)) {
         sheet.say(
-            (ID, Verdict::Warning),
+            (ID, Status::Warning),
             subject,
             value,
             "no interface of this host matches: NCCL cannot establish its connections",

@@ -1,6 +1,6 @@
 //! RoCE ports: state, addresses, MTU, PCIe bandwidth and counters.
 
-use super::{Entry, Sheet, Verdict};
+use super::{Entry, Sheet, Status};
 use crate::doctor::facts::{DeviceFacts, HostFacts, InterfaceFacts, OPTIONAL_COST, PortFacts, Protocol};
 use crate::host::pci::PciDevice;
 use crate::host::port::MTU_FOR_4096;
@@ -67,7 +67,7 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
                 sheet.unknown("device.protocol", &device.name, "the kernel does not report its protocol");
             }
             _ => sheet.say(
-                ("device.protocol", Verdict::Info),
+                ("device.protocol", Status::Info),
                 &device.name,
                 what,
                 "not RoCE: rocescope cannot show its traffic",
@@ -106,7 +106,7 @@ fn absent(facts: &HostFacts, sheet: &mut Sheet) {
             continue;
         };
         sheet.say(
-            ("device.absent", Verdict::Info),
+            ("device.absent", Status::Info),
             &interface.name,
             format!("{driver} without {module}"),
             "the NIC supports RoCE but has no RDMA device here: the module is not loaded, or the device is in another network namespace (rdma system show)",
@@ -122,7 +122,7 @@ fn state(port: &PortFacts, subject: &str, sheet: &mut Sheet) {
             let physical = port.port.physical_state.as_deref().unwrap_or("unknown");
             let interface = port.port.interface.as_deref().unwrap_or("its interface");
             sheet.say(
-                ("port.state", Verdict::Warning),
+                ("port.state", Status::Warning),
                 subject,
                 state,
                 format!("the port carries no RoCE in this state (physical state: {physical})"),
@@ -148,7 +148,7 @@ fn gid(port: &PortFacts, subject: &str, sheet: &mut Sheet) {
     if routable.is_empty() {
         let interface = port.port.interface.as_deref().unwrap_or("its interface");
         sheet.say(
-            ("port.gid", Verdict::Warning),
+            ("port.gid", Status::Warning),
             subject,
             "no routable RoCE v2 address",
             "only link-local or RoCE v1 addresses: traffic cannot leave its layer 2 network, and RoCE v1 has no ECN",
@@ -169,7 +169,7 @@ fn mtu(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts, subject: &str,
         sheet.ok("port.mtu", subject, value);
         return;
     }
-    let verdict = if device.software { Verdict::Info } else { Verdict::Warning };
+    let verdict = if device.software { Status::Info } else { Status::Warning };
     sheet.say(
         ("port.mtu", verdict),
         subject,
@@ -199,7 +199,7 @@ fn pcie(pci: &PciDevice, port: &PortFacts, subject: &str, sheet: &mut Sheet) {
                 sheet.ok("pcie.bandwidth", subject, value);
             } else if could {
                 sheet.say(
-                    ("pcie.bandwidth", Verdict::Critical),
+                    ("pcie.bandwidth", Status::Critical),
                     subject,
                     value,
                     "the PCIe link runs below the device's capability and is slower than the port: the NIC drops packets or sends pause frames",
@@ -207,7 +207,7 @@ fn pcie(pci: &PciDevice, port: &PortFacts, subject: &str, sheet: &mut Sheet) {
                 );
             } else {
                 sheet.say(
-                    ("pcie.bandwidth", Verdict::Warning),
+                    ("pcie.bandwidth", Status::Warning),
                     subject,
                     value,
                     "the slot or the device cannot sustain the port's speed",
@@ -223,7 +223,7 @@ fn pcie(pci: &PciDevice, port: &PortFacts, subject: &str, sheet: &mut Sheet) {
     }
     match (link.width, link.max_width) {
         (Some(width), Some(max)) if width < max => sheet.say(
-            ("pcie.width", Verdict::Warning),
+            ("pcie.width", Status::Warning),
             subject,
             format!("{width} of {max} lanes"),
             "some lanes did not train, or the slot has fewer lanes",
@@ -237,7 +237,7 @@ fn pcie(pci: &PciDevice, port: &PortFacts, subject: &str, sheet: &mut Sheet) {
 fn counters(device: &DeviceFacts, port: &PortFacts, subject: &str, sheet: &mut Sheet) {
     match &port.optional_counters {
         Some(_) if !port.optional_off().is_empty() => sheet.say(
-            ("counters.optional", Verdict::Info),
+            ("counters.optional", Status::Info),
             subject,
             format!("disabled: {}", port.optional_off().join(", ")),
             format!("when enabled, they count CE-marked packets, CNPs and RoCE packets in hardware; {OPTIONAL_COST}"),
@@ -260,7 +260,7 @@ fn counters(device: &DeviceFacts, port: &PortFacts, subject: &str, sheet: &mut S
             sheet.unknown("counters.per_qp", subject, "Soft-RoCE has no counters per queue pair");
         }
         Some("none") => sheet.say(
-            ("counters.per_qp", Verdict::Info),
+            ("counters.per_qp", Status::Info),
             subject,
             "off",
             format!(

@@ -1,7 +1,7 @@
 //! DCBX settings of the switch, compared with the host's.
 
 use super::lossless::set_pfc;
-use super::{Entry, Sheet, Verdict};
+use super::{Entry, Sheet, Status};
 use crate::doctor::facts::{HostFacts, InterfaceFacts};
 use crate::host::dcb::{AppPriority, Ets, Priorities, SELECT_ANY_PORT, SELECT_DSCP, SELECT_UDP};
 
@@ -41,7 +41,7 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
         {
             if pfc.error {
                 sheet.say(
-                    ("switch.dcbx_error", Verdict::Warning),
+                    ("switch.dcbx_error", Status::Warning),
                     &interface.name,
                     "error",
                     format!(
@@ -81,7 +81,7 @@ fn pfc(interface: &InterfaceFacts, sheet: &mut Sheet) {
     }
     let one_sided = Priorities(theirs.0 ^ ours.0);
     sheet.say(
-        ("switch.pfc", Verdict::Critical),
+        ("switch.pfc", Status::Critical),
         name,
         value,
         format!("priority {one_sided} is lossless on one side only: the other side ignores its pause frames, and packets are dropped"),
@@ -147,7 +147,7 @@ fn ets(interface: &InterfaceFacts, sheet: &mut Sheet) {
     }
     if !differing.is_empty() {
         sheet.say(
-            (ID, Verdict::Info),
+            (ID, Status::Info),
             name,
             differing.join("; "),
             "each end schedules its own transmissions: under load RoCE gets less bandwidth in one direction",
@@ -209,7 +209,7 @@ fn apps(interface: &InterfaceFacts, sheet: &mut Sheet) {
     }
     if !differing.is_empty() {
         sheet.say(
-            ("switch.dscp", Verdict::Warning),
+            ("switch.dscp", Status::Warning),
             name,
             differing.join("; "),
             "packets get different priorities on host and switch",

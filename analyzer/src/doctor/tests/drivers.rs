@@ -103,29 +103,29 @@ const IFACE_NAME: &str = "enp59s0np0";
 fn congestion_control_of_bnxt_re_and_irdma_is_read_where_they_show_it() {
     let bnxt_re = page(BNXT_RE, "");
     for id in ["ecn.notification_point", "ecn.reaction_point", "cnp.priority", "counters.optional"] {
-        assert_eq!(verdict(&bnxt_re, id), Some(Verdict::Ok), "{id}: {:?}", check(&bnxt_re, id));
+        assert_eq!(verdict(&bnxt_re, id), Some(Status::Ok), "{id}: {:?}", check(&bnxt_re, id));
     }
     assert_eq!(check(&bnxt_re, "cnp.priority").value.as_deref(), Some("DSCP 48, priority 7"));
     let cc = "sys/kernel/config/bnxt_re/bnxt_re0/ports/1/cc";
     let off = page(BNXT_RE, &format!("{cc}/ecn_enable = 0x0"));
     let said = check(&off, "ecn.reaction_point");
-    assert_eq!(said.verdict, Verdict::Warning);
+    assert_eq!(said.verdict, Status::Warning);
     assert!(said.change.as_ref().unwrap().contains(&format!("echo -n 0x1 > /{cc}/ecn_enable")), "{said:?}");
     // DSCP 26 is mapped to the lossless priority.
     let shared = page(BNXT_RE, &format!("{cc}/cnp_dscp = 0x1a"));
     let said = check(&shared, "cnp.priority");
-    assert_eq!((said.verdict, said.value.as_deref()), (Verdict::Warning, Some("DSCP 26, priority 3")));
+    assert_eq!((said.verdict, said.value.as_deref()), (Status::Warning, Some("DSCP 26, priority 3")));
     assert!(said.change.as_ref().unwrap().contains("cc_config/alt_vlan_dscp"), "{said:?}");
 
     // It has a verdict without data centre bridging, too.
     let irdma = page(IRDMA, "");
     assert!(irdma.host.interfaces[0].dcb.is_none());
-    assert_eq!(verdict(&irdma, "ecn.notification_point"), Some(Verdict::Ok));
-    assert_eq!(verdict(&irdma, "cnp.priority"), Some(Verdict::Unknown));
+    assert_eq!(verdict(&irdma, "ecn.notification_point"), Some(Status::Ok));
+    assert_eq!(verdict(&irdma, "cnp.priority"), Some(Status::Unknown));
     assert!(irdma.host.unread.iter().any(|r| r.subject == "irdma0" && r.what == "read the DSCP of CNPs"));
     let off = page(IRDMA, "sys/kernel/config/irdma/irdma0/roce_dcqcn_enable = 0");
     let said = check(&off, "ecn.notification_point");
-    assert_eq!(said.verdict, Verdict::Warning);
+    assert_eq!(said.verdict, Status::Warning);
     assert!(said.change.as_ref().unwrap().ends_with("irdma/irdma0/roce_dcqcn_enable"), "{said:?}");
 }
 
@@ -181,8 +181,8 @@ fn ecn_is_judged_where_nothing_is_lossless() {
     let one = page(MLX5, &lossy);
     assert_eq!(check(&one, "ecn.reaction_point").value.as_deref(), Some("enabled on priority 3"));
     let none = page(MLX5, &format!("{lossy}\n{IFACE}/ecn/roce_rp/enable/3 = 0"));
-    assert_eq!(verdict(&none, "ecn.reaction_point"), Some(Verdict::Warning));
-    assert_eq!(verdict(&none, "ecn.notification_point"), Some(Verdict::Ok));
+    assert_eq!(verdict(&none, "ecn.reaction_point"), Some(Status::Warning));
+    assert_eq!(verdict(&none, "ecn.notification_point"), Some(Status::Ok));
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn what_is_not_roce_is_called_so_and_nothing_else_is_said_of_it() {
         assert!(text.contains(&format!("{subject}, packets: no")), "{text}");
         let checks: Vec<_> = page.checks.iter().filter(|c| c.subject.starts_with(device)).collect();
         assert_eq!(checks.len(), 1, "{checks:?}");
-        assert_eq!((checks[0].id, checks[0].verdict), ("device.protocol", Verdict::Info));
+        assert_eq!((checks[0].id, checks[0].verdict), ("device.protocol", Status::Info));
         // No setting of RoCE was looked for.
         let missed = page.host.unread.iter().filter(|r| r.subject == device);
         assert!(missed.clone().all(|r| !r.what.contains("CNP") && !r.what.contains("tos")), "{missed:?}");

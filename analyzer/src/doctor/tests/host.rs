@@ -41,7 +41,7 @@ fn the_right_to_be_promiscuous_is_a_thing_apart() {
     // CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
     let three = page(RXE, "proc/self/status = CapEff:\t000000c000001000");
     let check = three.checks.iter().find(|check| check.id == "kernel.capabilities").unwrap();
-    assert_eq!((check.verdict, check.value.as_deref()), (Verdict::Info, Some("CAP_NET_RAW missing")));
+    assert_eq!((check.verdict, check.value.as_deref()), (Status::Info, Some("CAP_NET_RAW missing")));
     assert!(check.why.as_ref().unwrap().contains("without promiscuous mode"), "{check:?}");
 }
 
@@ -159,7 +159,7 @@ fn interfaces_without_rdma_share_a_line() {
     // A filter that was left behind is told wherever it is.
     let stale = super::page(MLX5, &format!("{interfaces}\nanswers/stale_filters/12 = 2"));
     let said: Vec<_> = stale.checks.iter().filter(|check| check.id == "filters.stale").collect();
-    assert_eq!((said[0].subject.as_str(), said[0].verdict), ("cali2", Verdict::Warning), "{said:?}");
+    assert_eq!((said[0].subject.as_str(), said[0].verdict), ("cali2", Status::Warning), "{said:?}");
     assert!(said.len() == 2 && said[1].value.as_deref() == Some("none (13 interfaces)"), "{said:?}");
 }
 
@@ -186,7 +186,7 @@ fn processes_that_cannot_be_read_are_named() {
                   proc/813/environ/x = 1\nproc/813/comm = kworker/1\nproc/813/cmdline hex 00*0";
     let hidden = page(MLX5, secret);
     let check = hidden.checks.iter().find(|check| check.id == "nccl.environment").unwrap();
-    assert_eq!(check.verdict, Verdict::Unknown);
+    assert_eq!(check.verdict, Status::Unknown);
     assert!(check.why.as_ref().unwrap().contains("train.py (812)"), "{check:?}");
     let text = text::text(&hidden, true, 120);
     assert!(text.contains("environment of 1 process") && text.contains("train.py (812)"), "{text}");
@@ -223,10 +223,10 @@ fn what_redirects_between_nic_and_gpu_is_told_from_what_does_above_both() {
         let check = page.checks.iter().find(|check| check.id == "gpudirect.acs").unwrap();
         (check.verdict, check.value.clone().unwrap(), check.change.clone().unwrap_or_default())
     };
-    assert_eq!(of(&[]).0, Verdict::Ok);
-    assert_eq!(of(&["0000:3a:00.0"]).0, Verdict::Ok, "the root port");
+    assert_eq!(of(&[]).0, Status::Ok);
+    assert_eq!(of(&["0000:3a:00.0"]).0, Status::Ok, "the root port");
     let (verdict, value, change) = of(&["0000:3c:01.0", "0000:3a:00.0"]);
-    assert_eq!((verdict, value.as_str()), (Verdict::Warning, "redirected at 0000:3c:01.0"));
+    assert_eq!((verdict, value.as_str()), (Status::Warning, "redirected at 0000:3c:01.0"));
     assert!(change.contains("setpci -s 0000:3c:01.0"), "{change}");
     // The control register is read: redirection of requests is its third bit.
     let config = "sys/devices/pci0000:3a/0000:3a:00.0/config hex 00*256 0d 00 01 00 00 00 1d 00 00*8";
@@ -265,7 +265,7 @@ fn soft_roce_is_not_told_to_count_by_queue_pair() {
     let soft = page(RXE, &format!("{known}\nanswers/rdma/binding.0.1 = 74 u32 0"));
     let port = &soft.host.devices[0].ports[0];
     assert_eq!(port.qp_binding, Some("none"), "{:#?}", soft.host.unread);
-    assert_eq!(verdict(&soft, "counters.per_qp"), Some(Verdict::Unknown));
+    assert_eq!(verdict(&soft, "counters.per_qp"), Some(Status::Unknown));
     let counters = soft.visibility.iter().find(|entry| entry.source == SourceKind::Counters).unwrap();
     assert!(counters.why.ends_with("not per queue pair"), "{counters:?}");
 }
@@ -306,21 +306,21 @@ fn shares_of_bandwidth_are_held_against_those_of_the_switch() {
         bandwidth: [100 - percent, 0, 0, 0, 0, percent, 0, 0],
         willing: false,
     };
-    assert_eq!(judged(ours, Some(switch(60)), None), (Verdict::Ok, "priority 3: 60 %".into()));
+    assert_eq!(judged(ours, Some(switch(60)), None), (Status::Ok, "priority 3: 60 %".into()));
     assert_eq!(
         judged(ours, Some(switch(10)), None),
-        (Verdict::Info, "priority 3: 10 % on the switch, 60 % here".into())
+        (Status::Info, "priority 3: 10 % on the switch, 60 % here".into())
     );
     let strict = dcb::Ets { algorithm: [0; 8], ..ours };
     assert_eq!(
         judged(strict, Some(switch(50)), None),
-        (Verdict::Info, "priority 3: 50 % on the switch, strict priority here".into())
+        (Status::Info, "priority 3: 50 % on the switch, strict priority here".into())
     );
     // What the NIC's own engine heard; one that has heard nobody tells zeros.
-    assert_eq!(judged(ours, None, Some(ours)).0, Verdict::Ok);
+    assert_eq!(judged(ours, None, Some(ours)).0, Status::Ok);
     let nobody = dcb::Ets { class_of: [0; 8], bandwidth: [0; 8], algorithm: [0; 8] };
-    assert_eq!(judged(ours, None, Some(nobody)).0, Verdict::Unknown);
+    assert_eq!(judged(ours, None, Some(nobody)).0, Status::Unknown);
     // A class that is none of the eight.
     let odd = crate::source::net::lldp::Ets { class_of: [15; 8], ..switch(60) };
-    assert_eq!(judged(ours, Some(odd), None).0, Verdict::Unknown);
+    assert_eq!(judged(ours, Some(odd), None).0, Status::Unknown);
 }

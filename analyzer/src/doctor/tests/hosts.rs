@@ -72,7 +72,7 @@ fn what_is_wrong_alike_on_many_ports_is_said_once_with_all_their_names() {
     assert_eq!(off(&verbose), 4, "{verbose}");
     assert!(!verbose.contains("of the first subject") && !verbose.contains(" +7"), "{verbose}");
     let points = page.checks.iter().filter(|c| c.id == "ecn.notification_point");
-    assert_eq!(points.filter(|c| c.verdict == Verdict::Warning).count(), 4);
+    assert_eq!(points.filter(|c| c.verdict == Status::Warning).count(), 4);
 }
 
 #[test]

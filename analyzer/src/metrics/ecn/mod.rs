@@ -49,10 +49,15 @@ impl Data {
         bin.capable += 1;
         self.speed.packet(now, bytes);
         if ce {
-            bin.ce += 1;
-            self.marked_ns.get_or_insert(now);
-            self.first_ce_ns.get_or_insert(now);
+            self.marked(now);
         }
+    }
+
+    #[inline]
+    fn marked(&mut self, now: u64) {
+        self.series.at(now).ce += 1;
+        self.marked_ns.get_or_insert(now);
+        self.first_ce_ns.get_or_insert(now);
     }
 }
 
@@ -141,8 +146,21 @@ impl Collector {
             if op.has(Op::CNP) {
                 self.cnp(packet, reverse);
             }
-        } else if packet.roce_version == 2 && packet.tos & ECT_MASK != 0 {
+        } else if packet.roce_version != 1 && packet.tos & ECT_MASK != 0 {
             self.data(packet);
+        }
+    }
+
+    /// A packet that counts already passed again, marked by now.
+    #[cold]
+    pub fn marked(&mut self, packet: &Packet) {
+        let now = packet.time_ns;
+        if let Some(link) = link(&mut self.links, packet.link, now) {
+            link.at(now).ce += 1;
+        }
+        match self.follow(packet.slot, now) {
+            Some(data) => data.marked(now),
+            None => self.untracked += 1,
         }
     }
 

@@ -13,15 +13,19 @@
 //! | `gaps` | PSN gaps, open and filled |
 //! | `episode` | episodes of loss in time |
 //! | [`spells`] | times in which a flow showed a signal, for the episodes of findings |
+//! | [`reads`] | requests with a PSN that belongs to a READ |
 //! | `result` | the figures of a flow, as `sample` holds them |
+//! | `acks` | timeouts whose packets had arrived |
 //! | `arrival` | a packet and its surroundings |
 //! | `from_kernel` | the same from events of the kernel programs instead of packets |
 
+mod acks;
 mod arrival;
 mod cause;
 mod episode;
 pub mod from_kernel;
 mod gaps;
+pub mod reads;
 mod result;
 mod sequence;
 pub mod spells;
@@ -37,6 +41,7 @@ use rocescope_common::wire::frame::{Addr, UNKNOWN};
 use rocescope_common::wire::opcode::Op;
 
 use super::packet::{Aside, Packet};
+use super::pairing::Reverse;
 use arrival::{Arrival, Nak, REUSE_PAUSE_NS};
 pub use episode::Episodes;
 pub use result::{Metrics, NakTally, Naks, Retransmission};
@@ -114,6 +119,8 @@ pub struct Loss {
     /// The flows whose requests were followed without interruption, where that is not every flow; responses are not followed
     /// then.
     pub known: Option<HashSet<u32, foldhash::fast::RandomState>>,
+    /// Requests with a PSN that belongs to a READ.
+    pub overlaps: reads::BySlot,
     /// When trouble showed, congestion included.
     pub spells: Spells,
 }
@@ -129,6 +136,18 @@ impl Loss {
     #[must_use]
     pub fn naks(&self, slot: u32) -> Naks {
         self.naks.get(&slot).copied().unwrap_or_default()
+    }
+
+    /// Adds copies of requests and of responses, by slot, that the collector did not get.
+    pub(super) fn mirrored(&mut self, copies: impl Iterator<Item = (u32, u64, u64)>) {
+        for (slot, requests, responses) in copies {
+            let flow = self.flows.entry(slot).or_default();
+            for (sequence, copies) in [(&mut flow.requests, requests), (&mut flow.responses, responses)] {
+                if copies > 0 {
+                    sequence.get_or_insert_default().mirrored += copies;
+                }
+            }
+        }
     }
 
     /// Whether the requests, and the responses, of the flow in a slot were followed.
@@ -152,6 +171,7 @@ pub struct Collector {
     pairs: HashMap<(u8, Addr, Addr), u32, foldhash::fast::RandomState>,
     answers: Vec<Answers>,
     naks: HashMap<u32, Naks, foldhash::fast::RandomState>,
+    overlaps: reads::BySlot,
     spells: Recorder,
 }
 
@@ -219,6 +239,8 @@ struct Slot {
     /// Index in `answers` of the flow's source and destination, and of the reverse.
     pair: u32,
     reverse: u32,
+    /// The latest READ request.
+    read: reads::Read,
     request_loss: Option<Box<Sequence>>,
     response_loss: Option<Box<Sequence>>,
 }
@@ -267,13 +289,14 @@ impl Collector {
             pairs: HashMap::default(),
             answers: Vec::new(),
             naks: HashMap::default(),
+            overlaps: HashMap::default(),
             spells: Recorder::default(),
         }
     }
 
-    /// Takes in one packet.
+    /// Takes in one packet; `reverse` is what is known of the other direction at it.
     #[inline]
-    pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) {
+    pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>, reverse: Reverse) {
         if packet.outcome.events & Event::NEW_FLOW != 0
             && let Some(aside) = aside
         {
@@ -282,10 +305,10 @@ impl Collector {
         let op = Op::of(packet.opcode);
         self.spells.packet(packet, op);
         if op.any(Op::REQUEST | Op::RESPONSE) {
-            self.sequence(packet, op);
+            self.sequence(packet, op, reverse);
         }
         if op.has(Op::AETH) {
-            self.answer(packet, op);
+            self.answer(packet, op, reverse);
         }
     }
 
@@ -295,7 +318,21 @@ impl Collector {
             *slot = Slot { answer_psn: UNKNOWN, ..Slot::default() };
         }
         self.naks.remove(&number);
+        self.overlaps.remove(&number);
         self.spells.retired(number);
+    }
+
+    /// A packet that counts already passed again, marked CE by now.
+    pub fn marked(&mut self, packet: &Packet) {
+        self.spells.note(packet.slot, Signal::CeMarked, (packet.time_ns, packet.time_ns), 1);
+    }
+
+    /// What the flow of a slot showed so far was made by copies of its packets.
+    pub fn forget(&mut self, number: u32) {
+        if let Some(slot) = self.slots.get_mut(number as usize) {
+            (slot.request_loss, slot.response_loss) = (None, None);
+        }
+        self.spells.opened(number);
     }
 
     /// The result so far.
@@ -315,6 +352,7 @@ impl Collector {
             known: None,
             spells: self.spells.spells(),
             naks: self.naks.clone(),
+            overlaps: self.overlaps.clone(),
             dialogues: self
                 .slots
                 .iter()
@@ -339,6 +377,7 @@ impl Collector {
             *slot = Slot { answer_psn: UNKNOWN, pair, reverse, ..Slot::default() };
         }
         self.naks.remove(&slot);
+        self.overlaps.remove(&slot);
         self.spells.opened(slot);
     }
 
@@ -368,7 +407,7 @@ impl Collector {
     }
 
     #[inline]
-    fn answer(&mut self, packet: &Packet, op: Op) {
+    fn answer(&mut self, packet: &Packet, op: Op, reverse: Reverse) {
         let Some(slot) = self.slots.get_mut(packet.slot as usize) else { return };
         let first = slot.answer_psn == UNKNOWN;
         slot.answer_psn = packet.psn;
@@ -388,10 +427,16 @@ impl Collector {
                 answers.nak(packet.link, Nak { psn: packet.psn, time_ns: packet.time_ns, rnr });
             }
         }
+        if !nak
+            && let Some(asks) = self.slots.get_mut(reverse.slot as usize)
+            && let Some(sequence) = &mut asks.request_loss
+        {
+            sequence.acknowledged(packet.psn);
+        }
     }
 
     #[inline]
-    fn sequence(&mut self, packet: &Packet, op: Op) {
+    fn sequence(&mut self, packet: &Packet, op: Op, reverse: Reverse) {
         let Some(slot) = self.slots.get_mut(packet.slot as usize) else { return };
         let (psn, now) = (packet.psn, packet.time_ns);
         let id = packet.id;
@@ -403,20 +448,29 @@ impl Collector {
             if packet.ack_req && slot.asked_ns == 0 {
                 slot.asked_ns = now;
             }
+            if op.has(Op::READ_REQUEST) {
+                slot.read = reads::Read::of(psn, packet.dma_len, packet.mtu);
+            } else if slot.read.is_some() && slot.read.overlaps(psn) {
+                let overlap = self.overlaps.entry(packet.slot).or_default();
+                slot.read.note(overlap, psn, packet.opcode, now);
+            }
             (&mut slot.requests, &mut slot.request_loss)
         };
         if smooth && loss.as_mut().is_none_or(|sequence| sequence.advance(psn, id)) {
             latest.passed(psn, id, now, true);
         } else {
-            self.trouble(packet, op, id);
+            self.trouble(packet, op, reverse);
         }
     }
 
     /// A gap, a packet behind the expected PSN, or the packet that ends a run.
     #[cold]
     #[inline(never)]
-    fn trouble(&mut self, packet: &Packet, op: Op, id: u16) {
+    fn trouble(&mut self, packet: &Packet, op: Op, reverse: Reverse) {
         let Self { slots, answers, window_ns, spells, .. } = self;
+        let id = packet.id;
+        let acked =
+            slots.get(reverse.slot as usize).map(|slot| slot.answer_psn).filter(|psn| *psn != UNKNOWN);
         let Some(slot) = slots.get_mut(packet.slot as usize) else { return };
         let response = op.has(Op::RESPONSE);
         let events = packet.outcome.events;
@@ -467,6 +521,7 @@ impl Collector {
         } else {
             sequence.in_order(&arrival);
         }
+        sequence.acknowledged_before(acked);
         sequence.record(spells, packet.slot, packet.time_ns);
         latest.passed(arrival.psn, id, arrival.time_ns, smooth);
     }

@@ -61,6 +61,8 @@ pub struct Metrics {
     pub rnr_retransmitted: u64,
     /// Transport timeouts: the sender retransmitted after a pause, without a NAK.
     pub timeouts: u64,
+    /// Of these, those after which an ACK showed that what is retransmitted had arrived: the ACKs were lost.
+    pub timeouts_acked: u64,
     /// Silence before these timeouts, summed, nanoseconds.
     pub timeout_wait_ns: u64,
     /// The shortest and the longest of these silences, nanoseconds; 0 for none.

@@ -20,6 +20,7 @@
 //! | fills a gap otherwise | lost upstream and retransmitted |
 //! | original of a gap that a retransmission has filled | reordered; the loss is taken back |
 //! | passed before | retransmission, counted by the cause of its run |
+//! | passed before, alone, and nobody asked: no NAK, no timeout, and the sender does not go on from it | duplicate made by the network or the capture |
 //! | READ request behind the expected PSN | retransmitted READ; fills gaps as any packet |
 //! | jump forward within a run | the PSNs between are a gap among retransmissions, lost again if they follow later |
 //! | gap in a sequence of UC | lost: UC retransmits nothing |
@@ -63,11 +64,11 @@ type Tally = [u64; SIGNALS.len()];
 pub(super) struct Sequence {
     /// Whether the service retransmits (RC, XRC) or not (UC).
     reliable: bool,
-    metrics: Metrics,
+    pub(super) metrics: Metrics,
     upstream: Tracker,
     downstream: Tracker,
     gaps: Gaps,
-    state: State,
+    pub(super) state: State,
     /// Last PSN of the run before this one, and its packets.
     previous: Option<(u32, u64)>,
     /// Runs of each kind.
@@ -561,6 +562,11 @@ impl Sequence {
             self.previous = Some((run.last, run.packets));
         }
         let State::GoingBack(run, cause) = state else { return };
+        if cause == Cause::Unknown && resumed && run.is_one_copy() {
+            self.metrics.retransmitted -= 1;
+            self.metrics.mirrored += 1;
+            return;
+        }
         if !cause.is_retransmission() {
             return;
         }

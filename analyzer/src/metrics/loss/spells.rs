@@ -172,7 +172,7 @@ impl Recorder {
     pub(super) fn packet(&mut self, packet: &Packet, op: Op) {
         let (slot, time_ns) = (packet.slot, packet.time_ns);
         let ecn = packet.tos & 3;
-        let data = packet.roce_version == 2 && ecn != 0 && !op.any(Op::ACKNOWLEDGE | Op::CNP);
+        let data = packet.roce_version != 1 && ecn != 0 && !op.any(Op::ACKNOWLEDGE | Op::CNP);
         self.count(slot, time_ns, data);
         if data && ecn == CE {
             self.note(slot, Signal::CeMarked, (time_ns, time_ns), 1);

@@ -19,6 +19,8 @@ pub(super) struct Run {
     /// Time since the packet before the run.
     pub(super) pause_ns: u64,
     pub(super) packets: u64,
+    /// The receiver turned out to have its packets already.
+    pub(super) acked: bool,
     /// PSNs that filled a gap as if reordered. Once a packet follows that has passed before, they were retransmissions.
     pub(super) provisional: u64,
     pub(super) provisional_ns: u64,
@@ -34,9 +36,18 @@ impl Run {
             start_id: arrival.id,
             pause_ns,
             packets: 1,
+            acked: false,
             provisional: 0,
             provisional_ns: 0,
         }
+    }
+
+    /// Whether it is a single packet that came too soon for any timer to have expired.
+    pub(super) const fn is_one_copy(&self) -> bool {
+        /// No transport timer is shorter: IBTA's is 4.096 us * 2^n, and timers of NICs for the last packet of a window wait for
+        /// some round trips of a loaded fabric.
+        const SHORTEST_TIMER_NS: u64 = 100_000;
+        self.packets == 1 && self.pause_ns < SHORTEST_TIMER_NS
     }
 
     /// Whether `psn` is at or beyond the latest PSN.

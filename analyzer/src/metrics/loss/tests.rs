@@ -3,6 +3,8 @@
 use super::*;
 use crate::metrics::wire::{ANSWER, Chance, DATA, P, Wire};
 
+#[path = "answer_tests.rs"]
+mod answers;
 #[path = "world_tests.rs"]
 mod world;
 
@@ -17,6 +19,8 @@ struct Scene {
     /// The next IPv4 identification; `None` for a sender that does not number its packets.
     next_id: Option<u16>,
     slot: u32,
+    /// Of data, and of answers.
+    slots: [u32; 2],
 }
 
 impl Scene {
@@ -28,6 +32,7 @@ impl Scene {
             now_ns: 1_000 * MS,
             next_id: numbered.then_some(65_500),
             slot: 0,
+            slots: [UNKNOWN; 2],
         }
     }
 
@@ -35,7 +40,15 @@ impl Scene {
     fn pass(&mut self, p: P) -> u32 {
         self.now_ns += 10 * US;
         let p = P { time_ns: self.now_ns, ..p };
-        self.wire.pass(p, |packet, aside| self.collector.packet(packet, aside))
+        let reverse = self.reverse(p);
+        let slot = self.wire.pass(p, |packet, aside| self.collector.packet(packet, aside, reverse));
+        self.slots[usize::from(p.src == ANSWER.src)] = slot;
+        slot
+    }
+
+    /// The slot of the other direction, once it has had a packet.
+    fn reverse(&self, p: P) -> Reverse {
+        Reverse { slot: self.slots[usize::from(p.src != ANSWER.src)], paired: true }
     }
 
     fn id(&mut self) -> u16 {

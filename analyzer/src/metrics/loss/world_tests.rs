@@ -85,7 +85,11 @@ impl World {
                 self.scene.slot = self.scene.wire.pass(
                     P { psn, id, time_ns: self.scene.now_ns, ..DATA },
                     |packet, aside| {
-                        self.scene.collector.packet(packet, aside);
+                        self.scene.collector.packet(
+                            packet,
+                            aside,
+                            crate::metrics::pairing::Reverse { slot: u32::MAX, paired: false },
+                        );
                     },
                 );
                 if psn == done {

@@ -17,10 +17,12 @@ mod tests;
 
 use hashbrown::HashMap;
 use rocescope_common::account::{Event, FlowKey, latency};
+use rocescope_common::wire::cm;
 use rocescope_common::wire::frame::{Addr, UNKNOWN};
 use rocescope_common::wire::opcode::Op;
 
 use super::packet::{Aside, Packet};
+use super::setups::{self, Setups};
 use crate::sample::PeerKey;
 use outstanding::Outstanding;
 use peers::Peers;
@@ -222,6 +224,7 @@ pub struct Pairing {
     places: Vec<Option<Place>>,
     taps: Vec<String>,
     peers: Peers,
+    setups: setups::Collector,
     outstanding: Outstanding,
 }
 
@@ -288,7 +291,8 @@ impl Pairing {
             && let Some(aside) = aside
         {
             let frame = &aside.frame;
-            self.management(frame.family, frame.src, frame.dst, &aside.data, frame.bth_offset as usize);
+            let bytes = (&aside.data[..], frame.bth_offset as usize);
+            self.management(frame.family, (frame.src, frame.dst), bytes, packet.time_ns);
         }
         // Neither datagrams nor CNPs use the connection's port.
         let connected = op.any(Op::REQUEST | Op::RESPONSE | Op::ACKNOWLEDGE);
@@ -311,11 +315,25 @@ impl Pairing {
         slot.settled = op.has(Op::DETH) || direction.is_some_and(Direction::settled);
     }
 
-    /// A datagram to QP 1, whose BTH is at `bth_offset` of `bytes`: it may name both ends of a connection.
-    pub fn management(&mut self, family: u8, src: Addr, dst: Addr, bytes: &[u8], bth_offset: usize) {
-        if let Some(stated) = self.peers.observe(family, src, dst, bytes, bth_offset) {
+    /// A datagram to QP 1 from one host to another, its bytes and where its BTH is: it may name both ends of a connection.
+    pub fn management(
+        &mut self,
+        family: u8,
+        hosts: (Addr, Addr),
+        (bytes, bth_offset): (&[u8], usize),
+        now_ns: u64,
+    ) {
+        let Some(message) = cm::read(&bytes, bth_offset) else { return };
+        self.setups.message(family, hosts, &message, now_ns);
+        if let Some(stated) = self.peers.message(family, hosts, &message) {
             self.stated(&stated);
         }
+    }
+
+    /// Connection set-ups so far.
+    #[must_use]
+    pub fn setups(&self) -> Setups {
+        self.setups.metrics()
     }
 
     /// What connection management said so far.

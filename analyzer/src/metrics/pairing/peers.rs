@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use hashbrown::HashMap;
-use rocescope_common::wire::cm::{self, Message};
+use rocescope_common::wire::cm::{self, Message, Req};
 use rocescope_common::wire::frame::Addr;
 
 use crate::sample::PeerKey;
@@ -51,8 +51,18 @@ impl Peers {
         bytes: &[u8],
         bth_offset: usize,
     ) -> Option<[Stated; 2]> {
-        match cm::read(&bytes, bth_offset) {
-            Some(Message::Req { local_id, local_qp }) => {
+        self.message(family, (src, dst), &cm::read(&bytes, bth_offset)?)
+    }
+
+    /// The same with the message itself.
+    pub fn message(
+        &mut self,
+        family: u8,
+        (src, dst): (Addr, Addr),
+        message: &Message,
+    ) -> Option<[Stated; 2]> {
+        match *message {
+            Message::Req(Req { local_id, local_qp, .. }) => {
                 let request = Request { family, from: src, to: dst, id: local_id };
                 if self.requests.insert(request, local_qp).is_none() {
                     self.order.push_back(request);
@@ -64,7 +74,7 @@ impl Peers {
                 }
                 None
             }
-            Some(Message::Rep { remote_id, local_qp, .. }) => {
+            Message::Rep { remote_id, local_qp, .. } => {
                 // The request stays: a lost reply is retransmitted.
                 let request = Request { family, from: dst, to: src, id: remote_id };
                 let requester = self.requests.get(&request).copied()?;
@@ -77,7 +87,7 @@ impl Peers {
                 }
                 Some(stated)
             }
-            None => None,
+            _ => None,
         }
     }
 

@@ -16,8 +16,9 @@ pub fn of_both(one: u32, other: u32) -> u16 {
     from_flow_label((v & 0xF_FFFF) as u32)
 }
 
-/// The port that stands for a flow label of 20 bits.
-fn from_flow_label(label: u32) -> u16 {
+/// The port that stands for a flow label of 20 bits (`rdma_flow_label_to_udp_sport`).
+#[must_use]
+pub fn from_flow_label(label: u32) -> u16 {
     let low = label & 0x3FFF;
     let high = (label & 0xF_C000) >> 14;
     // Both have 14 bits at most.

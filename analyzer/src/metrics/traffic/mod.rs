@@ -121,7 +121,7 @@ impl Collector {
         let Packet { link, slot, time_ns, outcome, wire_len, psn, .. } = *packet;
         let op = Op::of(packet.opcode);
         let (data, cnp) = (Flowlet::is_data(op), op.has(Op::CNP));
-        let ce = packet.roce_version == 2 && packet.tos & CE == CE && data;
+        let ce = packet.roce_version != 1 && packet.tos & CE == CE && data;
         let mut bin = 0;
         if usize::from(link) >= self.links.len() {
             self.add_link(link);

@@ -6,8 +6,8 @@ use std::net::Ipv4Addr;
 
 use crate::analysis::fixtures::everything;
 use crate::analysis::{
-    CeOverTime, Cnp, Coverage, DelayChange, DelayPoint, Device, DeviceQp, DeviceQpCounters, DeviceQpEvent,
-    EcnOverTime, Episodes, Flow, FlowId, Icrc, LastNaks, Latency, LatencyByClass, Link, Loss, Options, Pause,
+    CeOverTime, Cnp, Coverage, DelayChange, DelayPoint, Device, DeviceQp, DeviceQpCounters, EcnOverTime,
+    Episodes, Flow, FlowId, Icrc, LastNaks, Latency, LatencyByClass, Link, Loss, Options, Pause, QpEvent,
     QpLives, TapFlow, Unfollowed, Untimed,
 };
 use crate::findings::{End, Episode, Evidence, Finding, Impact, Place, Severity, Step};
@@ -42,6 +42,7 @@ pub(super) fn full() -> Report {
         missed_returns: 1,
         dropped: 1,
         qps_left_out: 1,
+        events_left_out: 1,
         absent: vec!["ib_query_qp".into()],
     });
     facts.coverage = vec![Coverage {
@@ -62,6 +63,7 @@ pub(super) fn full() -> Report {
 fn fill_flow(flow: &mut Flow, id: &FlowId) {
     let latency = Some(Latency { count: 1, p50: 1, p99: 1, p999: 1, max: 1 });
     flow.path_mtu = Some(4096);
+    (flow.service_level, flow.virtual_lane) = (Some(1), Some(0));
     flow.latency_ns = latency;
     flow.latency_by_class = Some(LatencyByClass { write_send: latency, read: latency, atomic: latency });
     flow.latency_unpaired = Some(1);
@@ -101,6 +103,7 @@ fn fill_loss(flow: &mut Flow) {
         rereads: 1,
         rnr_resent: 1,
         timeouts: 1,
+        timeouts_acked: 0,
         timeout_wait_ns: 1,
         timeout_shortest_ns: known,
         timeout_longest_ns: known,
@@ -225,7 +228,7 @@ fn device() -> Device {
             created_ns: Some(1),
             ended_ns: Some(2),
         }],
-        qp_events: vec![DeviceQpEvent {
+        qp_events: vec![QpEvent {
             time_ns: 1,
             lqpn: Some(17),
             event: "modify to RTR".into(),
@@ -235,6 +238,7 @@ fn device() -> Device {
             comm: Some("train".into()),
             src: Some(Ipv4Addr::new(10, 0, 0, 1).into()),
             dst: Some(Ipv4Addr::new(10, 0, 0, 2).into()),
+            ..QpEvent::default()
         }],
         qp_counters: vec![DeviceQpCounters {
             lqpns: vec![17],

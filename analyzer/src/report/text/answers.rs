@@ -1,6 +1,7 @@
 //! Request-to-ACK latency, and CNPs with the sender that they throttle.
 
 use std::cmp::Reverse;
+use std::fmt::Write as _;
 
 use crate::analysis::{Flow, Latency};
 pub(crate) use crate::metrics::latency::P99_SAMPLES;
@@ -12,12 +13,20 @@ use crate::util::units;
 /// Flows listed: those with the highest p99, or with most CNPs.
 const LISTED: usize = 10;
 
+/// Largest error of the centre of a latency bucket, in per cent: eight buckets to an octave.
+const HALF_BUCKET: f64 = 100.0 / 16.0;
+
 /// Minimum samples of a 99.9th percentile, see [`P99_SAMPLES`].
 pub(crate) const P999_SAMPLES: u64 = 1_000;
 
 /// A percentile of `count` samples; a dash for fewer than `least`.
 pub(crate) fn enough(ns: u64, count: u64, least: u64) -> String {
     if count < least { units::UNKNOWN.into() } else { units::duration(ns) }
+}
+
+/// True if a flow has enough samples for a 99th percentile.
+pub(super) fn has_p99(report: &Report) -> bool {
+    report.facts.flows.iter().filter_map(|flow| flow.latency_ns.as_ref()).any(|one| one.count >= P99_SAMPLES)
 }
 
 /// Latencies from request to ACK or response.
@@ -42,8 +51,12 @@ pub(super) fn latency(report: &Report, room: usize) -> Vec<String> {
     });
     let headings = ["SAMPLES", "p50", "p99", "p99.9", "MAX"];
     let mut lines = list(report, &headings, rows.collect(), flows.len(), room, false);
-    if few {
-        let why = format!("p99 needs {P99_SAMPLES} samples, p99.9 needs {}.", units::count(P999_SAMPLES));
+    if !lines.is_empty() {
+        let mut why =
+            format!("Percentiles are centres of histogram buckets, within {HALF_BUCKET} %; MAX is exact.");
+        if few {
+            let _ = write!(why, " p99 needs {P99_SAMPLES} samples, p99.9 {}.", units::count(P999_SAMPLES));
+        }
         lines.extend(wrap(&why, room));
     }
     lines

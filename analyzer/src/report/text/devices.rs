@@ -1,6 +1,6 @@
 //! Counters of devices, PAUSE and PFC frames, and LLDP neighbours.
 
-use crate::analysis::{Device, DeviceQp, DeviceQpEvent, Pause};
+use crate::analysis::{Device, DeviceQp, Pause, QpEvent, QpLives};
 use crate::report::Report;
 use crate::report::text::flows::link_name;
 use crate::source::net::lldp::Dialect;
@@ -33,7 +33,33 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
         }
         lines.extend(qps(device, room));
     }
+    let missed = report.facts.qp_lives.as_ref().and_then(missed);
+    lines.extend(missed.into_iter().flat_map(|text| labelled("", 0, &text, room)));
     lines
+}
+
+/// What is missing from the control path of queue pairs; `None` when all of it was seen.
+fn missed(lives: &QpLives) -> Option<String> {
+    if let Some(why) = &lives.unavailable {
+        return Some(format!("Control path of queue pairs not available: {}", plain(why)));
+    }
+    let counts = [
+        (lives.missed_returns, "call", "without its result"),
+        (lives.dropped, "record", "dropped"),
+        (lives.qps_left_out, "QP", "without room"),
+        (lives.events_left_out, "event", "without room"),
+    ];
+    let counted = counts.into_iter().filter(|(n, ..)| *n > 0);
+    let counted = counted.map(|(n, what, lack)| format!("{} {lack}", plural(n, what)));
+    let absent = lives.absent.iter().map(|function| format!("no probe of {}", plain(function)));
+    let parts: Vec<String> = counted.chain(absent).collect();
+    (!parts.is_empty()).then(|| {
+        format!(
+            "Control path of queue pairs incomplete ({}): {}",
+            plural(lives.calls, "call"),
+            parts.join(", ")
+        )
+    })
 }
 
 /// Whether any pause was counted.
@@ -98,7 +124,7 @@ fn of_priority(pause: &Pause) -> String {
 }
 
 /// An event of a queue pair or port, or a verb that failed.
-fn qp_event(event: &DeviceQpEvent) -> String {
+fn qp_event(event: &QpEvent) -> String {
     let time = units::clock_utc(event.time_ns);
     let qp = event.lqpn.map_or_else(String::new, |lqpn| format!("QP {lqpn}: "));
     let to = event.dst.map_or_else(String::new, |dst| format!(" towards {dst}"));

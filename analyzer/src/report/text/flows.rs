@@ -2,11 +2,11 @@
 
 use std::cmp::Reverse;
 
+pub(super) use crate::analysis::link_name;
 use crate::analysis::loss::counted_responses;
-use crate::analysis::{Flow, Psn, direction_name};
+use crate::analysis::{Flow, Psn};
 use crate::report::Report;
-use crate::sample::Direction;
-use crate::util::layout::{Align, Table, labelled, plain};
+use crate::util::layout::{Align, Table, labelled};
 use crate::util::units;
 
 /// Flows listed because they carry most bytes.
@@ -173,12 +173,4 @@ pub(super) fn endpoints(flow: &Flow) -> String {
 
 fn link(flow: &Flow) -> String {
     link_name(&flow.link, flow.direction)
-}
-
-/// A link as the text names it: with its direction where it has one.
-pub(super) fn link_name(name: &str, direction: Option<Direction>) -> String {
-    match direction {
-        Some(direction) => format!("{} {}", plain(name), direction_name(direction)),
-        None => plain(name),
-    }
 }

@@ -6,11 +6,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::analysis::loss::{AtLink, by_link, nothing_vanished};
-use crate::analysis::{Between, Episodes, Flow, FlowId, Loss};
+use crate::analysis::{Between, Episodes, Flow, Loss};
 use crate::findings::Severity;
 use crate::report::Report;
 use crate::report::text::flows::{link_name, missing};
-use crate::util::layout::plain;
 use crate::util::units::{self, plural};
 use crate::util::wrap::hanging;
 
@@ -72,8 +71,8 @@ fn between(report: &Report) -> Vec<String> {
             units::count(one.vanished),
             plural(one.packets(), "packet"),
             units::ratio(Some(one.vanished as f64 / one.packets().max(1) as f64)),
-            plain(one.from),
-            plain(one.to),
+            link_name(one.from, None),
+            link_name(one.to, None),
             one.src,
             one.dst,
         )
@@ -105,7 +104,8 @@ fn losses(at: &AtLink<'_>) -> Vec<String> {
 fn recovery(at: &AtLink<'_>) -> Vec<String> {
     let after_rnr = |n: u64| match at.rnr_resent {
         0 => plural(n, "retransmission"),
-        rnr => format!("{} ({} after RNR NAK)", plural(n, "retransmission"), units::count(rnr.min(n))),
+        rnr if rnr >= n => format!("{} after RNR NAK", plural(n, "retransmission")),
+        rnr => format!("{} ({} after RNR NAK)", plural(n, "retransmission"), units::count(rnr)),
     };
     counted(&[
         (at.naks, &|n| plural(n, "sequence-error NAK")),
@@ -129,10 +129,10 @@ fn raw_gaps(report: &Report, links: &[AtLink<'_>]) -> Option<String> {
     let missing: u64 = report.facts.flows.iter().filter_map(missing).sum();
     differ.then(|| {
         format!(
-            "(MISSING in the flow table, {} in all flows{}, counts raw PSN gaps: includes reordering, excludes repeated \
-             loss of a retransmission)",
+            "MISSING in the flow table (sum {}{}) is of raw PSN gaps: with reordered packets, without retransmissions \
+             lost again",
             units::count(missing),
-            if links.len() > 1 { " of all links" } else { "" }
+            if links.len() > 1 { " over all links" } else { "" }
         )
     })
 }
@@ -167,10 +167,16 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     lines
 }
 
-/// The ids of the findings that name a flow, in brackets.
+/// Families of findings about loss and recovery from it.
+const RELATED: [&str; 7] = ["icrc", "loss", "nak", "peer", "qp", "retry", "rnr"];
+
+/// The ids of the findings about loss that name a flow, in brackets.
 fn findings_of(report: &Report, flow: &Flow) -> String {
-    let id = FlowId::of(flow);
-    let named = report.findings.iter().filter(|one| one.severity > Severity::Info && one.flows.contains(&id));
+    // At each tap: a finding lists the flow at one of them.
+    let name = (flow.src, flow.dst, flow.dest_qp);
+    let related = |id: &str| id.split_once('.').is_some_and(|(family, _)| RELATED.contains(&family));
+    let own = report.findings.iter().filter(|one| one.severity > Severity::Info && related(one.id));
+    let named = own.filter(|one| one.named.contains(&name));
     let mut ids: Vec<&str> = named.map(|finding| finding.id).collect();
     ids.dedup();
     if ids.is_empty() { String::new() } else { format!(" [{}]", ids.join(", ")) }
@@ -189,7 +195,8 @@ fn counters(loss: &Loss) -> Option<String> {
         };
         let rnr = match loss.rnr_resent {
             0 => String::new(),
-            n => format!(", {} of them after RNR NAK", units::count(n)),
+            rnr if rnr >= n => " after RNR NAK".to_owned(),
+            rnr => format!(", {} of them after RNR NAK", units::count(rnr)),
         };
         format!("{} retransmitted{how}{rnr}", units::count(n))
     };
@@ -245,7 +252,7 @@ pub(super) fn taps(report: &Report, room: usize) -> Vec<String> {
     pairs.sort_by_key(|(_, sum)| Reverse(sum.vanished));
     let mut lines = Vec::new();
     for (([first, second], known, src, dst), sum) in pairs.into_iter().take(TAPS) {
-        let (first, second) = (plain(first), plain(second));
+        let (first, second) = (link_name(first, None), link_name(second, None));
         let arrow = if known { "→" } else { "and" };
         let lost = match (sum.vanished, sum.only) {
             (Some(vanished), [_, 0]) => format!("{} lost", units::count(vanished)),
@@ -300,6 +307,7 @@ fn signed(ns: i64) -> String {
 mod tests {
     use super::*;
     use crate::analysis::{DelayChange, Episodes, Options, TapFlow};
+    use crate::findings::FlowSet;
 
     fn report() -> Report {
         Report::build(&crate::analysis::fixtures::everything(), &Options::default().into())
@@ -351,7 +359,7 @@ mod tests {
         let said = headline(&report)[0].1.last().unwrap().clone();
         assert!(
             said.starts_with(&format!(
-                "(MISSING in the flow table, {} in all flows of all links, ",
+                "MISSING in the flow table (sum {} over all links) ",
                 units::count(column)
             )),
             "{said}"
@@ -377,7 +385,7 @@ mod tests {
         assert!(losses(&slow).is_empty());
         assert_eq!(
             recovery(&slow),
-            ["19 sequence-error NAKs", "19 RNR NAKs", "57 retransmissions (57 after RNR NAK)"]
+            ["19 sequence-error NAKs", "19 RNR NAKs", "57 retransmissions after RNR NAK"]
         );
         let refused = AtLink { refused: 1, ..plain };
         assert!(losses(&refused).is_empty() && recovery(&refused) == ["1 refused request (NAK)"]);
@@ -387,11 +395,16 @@ mod tests {
     fn a_flow_refers_to_the_findings_that_name_it() {
         let mut report = report();
         report.facts.flows[0].loss = Some(Loss { lost: 1, ..Loss::default() });
-        let flows = vec![FlowId::of(&report.facts.flows[0])];
+        let flow = &report.facts.flows[0];
+        let named: FlowSet = [(flow.src, flow.dst, flow.dest_qp)].into_iter().collect();
         let finding = crate::findings::Finding::new("loss.before_tap", Severity::Warning, String::new());
-        report.findings = vec![crate::findings::Finding { flows, ..finding }];
+        let other = crate::findings::Finding::new("ecn.congestion", Severity::Warning, String::new());
+        report.findings = vec![
+            crate::findings::Finding { named: named.clone(), ..other },
+            crate::findings::Finding { named, ..finding },
+        ];
         let page = lines(&report, 200).join("\n");
-        assert!(page.ends_with("[loss.before_tap]"), "{page}");
+        assert!(page.ends_with(" [loss.before_tap]") && !page.contains("ecn"), "{page}");
     }
 
     /// No NAK is observed where the reverse direction is not captured.
@@ -495,16 +508,12 @@ mod tests {
         };
         report.facts.taps = vec![tap(1, Some(3), Some("a.pcap")), tap(2, Some(3), Some("a.pcap"))];
         let page = taps(&report, 200).join("\n");
-        assert!(
-            page.starts_with("a.pcap → b.pcap, ") && page.contains("200 packets matched, 6 lost"),
-            "{page}"
-        );
+        assert!(page.starts_with("a → b, ") && page.contains("200 packets matched, 6 lost"), "{page}");
         assert!(page.contains(", 0 duplicates at the first tap, 14 at the second, 4 at the first and 0 at the second not compared"), "{page}");
         report.facts.taps = vec![tap(1, None, None)];
         let page = taps(&report, 200).join("\n");
         assert!(
-            page.contains("a.pcap and b.pcap")
-                && page.contains("3 seen at the first tap only, 0 at the second only"),
+            page.contains("a and b") && page.contains("3 seen at the first tap only, 0 at the second only"),
             "{page}"
         );
     }

@@ -57,10 +57,9 @@ pub fn painted(report: &Report, width: usize, paint: Paint) -> String {
         n => format!("{} FLOWS by bytes; rates over each flow's lifetime", units::count(n as u64)),
     };
     page.section(&title, flows);
-    page.section(
-        "LATENCY from request to ACK or response at this tap, by p99",
-        answers::latency(report, room),
-    );
+    let sorted = if answers::has_p99(report) { ", by p99" } else { "" };
+    let title = format!("LATENCY from request to ACK or response at this tap{sorted}");
+    page.section(&title, answers::latency(report, room));
     page.section("CNP: throttled sender and its data rate", answers::notifications(report, room));
     page.section("LOSS, REORDERING, RETRANSMISSION", loss::lines(report, room));
     page.section("BETWEEN TAPS", loss::taps(report, room));
@@ -136,7 +135,7 @@ fn balance(report: &Report, room: usize) -> Vec<String> {
 }
 
 fn balance_of(imbalance: &Imbalance) -> String {
-    let links = imbalance.links.iter().map(|name| plain(name)).collect::<Vec<_>>().join(", ");
+    let links = imbalance.links.iter().map(|name| link_name(name, None)).collect::<Vec<_>>().join(", ");
     let direction = imbalance.direction.map_or_else(String::new, |d| format!(" {}", direction_name(d)));
     if imbalance.same_path {
         return format!("{links}{direction}: not evaluated, some of these links see the same packets");
@@ -166,11 +165,19 @@ fn hashing(report: &Report, room: usize) -> Vec<String> {
         return Vec::new();
     };
     let ports = plural(entropy.source_ports, "source port");
+    let data = entropy.data.map_or_else(String::new, |data| {
+        let spread = match (data.effective_flows, data.normalized) {
+            (Some(flows), Some(share)) => {
+                format!(", {flows:.1} effective flows, normalized {}", units::ratio(Some(share)))
+            }
+            _ => String::new(),
+        };
+        format!("Data on {}{spread}. ", plural(data.five_tuples, "5-tuple"))
+    });
     let spread = if entropy.five_tuples > 1 {
         format!(
-            "{ports}. Spread: {effective:.1} effective flows of {}, entropy {bits:.2} bits, normalized {}. The largest 5-tuple \
+            "{ports}, {effective:.1} effective flows, entropy {bits:.2} bits, normalized {}. The largest 5-tuple \
              carries {} of the bytes.",
-            units::count(entropy.five_tuples),
             units::ratio(entropy.normalized),
             units::ratio(Some(top))
         )
@@ -182,7 +189,9 @@ fn hashing(report: &Report, room: usize) -> Vec<String> {
         Some(bytes) => format!(" {} are of unknown source ports.", units::bytes(bytes)),
         None => " An unknown number of bytes is of unknown source ports.".into(),
     };
-    let mut lines = wrap(&format!("{} from {spread}{rest}", plural(entropy.five_tuples, "5-tuple")), room);
+    let all = plural(entropy.five_tuples, "5-tuple");
+    let mut lines =
+        wrap(&format!("{data}All packets, ACKs and CNPs included: {all} from {spread}{rest}"), room);
     for set in report.facts.ecmp.iter().flat_map(|ecmp| &ecmp.sets) {
         lines.extend(uplinks(report.facts.ecmp.as_ref().map_or(0, |ecmp| ecmp.uplinks), set, room));
     }

@@ -161,16 +161,20 @@ fn drops(report: &Report) -> String {
         .iter()
         .filter_map(|(n, what)| n.filter(|n| *n > 0).map(|n| format!("{} {what}", units::count(n))))
         .collect();
-    let known = if some.is_empty() { "none".into() } else { some.join("; ") };
     let unknown: Vec<&str> = [
-        (lost.events_dropped, "events", report.facts.source.kind != Kind::Replay),
-        (lost.capture_drops, "capture drops", report.facts.source.kind == Kind::Replay),
-        (lost.interface_drops, "interface drops", report.facts.source.kind != Kind::Replay),
+        (lost.events_dropped, "dropped events", report.facts.source.kind != Kind::Replay),
+        (lost.capture_drops, "drops by the capture", report.facts.source.kind == Kind::Replay),
+        (lost.interface_drops, "drops by the interface", report.facts.source.kind != Kind::Replay),
     ]
     .into_iter()
     .filter_map(|(n, what, applies)| (n.is_none() && applies).then_some(what))
     .collect();
-    if unknown.is_empty() { known } else { format!("{known} (unknown: {})", unknown.join(", ")) }
+    let known = match (some.is_empty(), unknown.is_empty()) {
+        (true, true) => "none".into(),
+        (true, false) => "none counted".into(),
+        _ => some.join("; "),
+    };
+    if unknown.is_empty() { known } else { format!("{known}; not known: {}", unknown.join(", ")) }
 }
 
 /// Share of each port's RoCE packets that was seen.
@@ -233,7 +237,7 @@ fn nothing_seen(report: &Report) -> Vec<String> {
     } else if report.facts.source.kind == Kind::Mixed {
         why.push("No RoCE packet has been observed.".into());
     } else if totals.packets == 0 {
-        why.push("The input has no frames.".into());
+        why.push("No frame to report: the input is empty, or --from and --to leave out all of it.".into());
     } else if why.is_empty() {
         why.push(
             "None of the frames is RoCE. Capture on the port that carries RoCE, and on the RDMA device \

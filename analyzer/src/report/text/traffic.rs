@@ -56,13 +56,13 @@ fn pattern_of(pattern: &Pattern, taps: u64) -> String {
     let shape = match pattern.shape {
         Some("all_to_all") => "all to all",
         Some(shape) => shape,
-        None => "no known pattern",
+        None => "no known communication pattern",
     };
     let kinds: Vec<String> = (pattern.operations.iter().flatten())
         .filter(|one| one.messages > 0)
         .map(|one| format!("{} {}", units::count(one.messages), one.operation.to_uppercase()))
         .collect();
-    let messages = if kinds.is_empty() { "no complete message".to_owned() } else { kinds.join(", ") };
+    let messages = if kinds.is_empty() { "none complete".to_owned() } else { kinds.join(", ") };
     let data = pattern.matrix.iter().filter(|cell| cell.data_bytes > 0);
     let pairs: Vec<String> = (data.clone().take(MAX_PAIRS))
         .map(|cell| format!("{} → {} {}", cell.src, cell.dst, units::bytes(cell.data_bytes)))
@@ -72,8 +72,8 @@ fn pattern_of(pattern: &Pattern, taps: u64) -> String {
         n => format!(" and {n} more"),
     };
     let at_each = if taps > 1 && !kinds.is_empty() { " (counted once per tap)" } else { "" };
-    let all = if pairs.is_empty() { String::new() } else { format!(". {}{more}", pairs.join(", ")) };
-    format!("{}, {shape}: {messages}{at_each}{all}", plural(pattern.hosts, "host"))
+    let data = if pairs.is_empty() { String::new() } else { format!("; data: {}{more}", pairs.join(", ")) };
+    format!("{shape} among {}; messages: {messages}{at_each}{data}", plural(pattern.hosts, "host"))
 }
 
 /// Bursts of each link.

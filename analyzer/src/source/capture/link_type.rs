@@ -18,6 +18,10 @@ pub const LINKTYPE_LINUX_SLL: u16 = 113;
 pub const LINKTYPE_IPV4: u16 = 228;
 /// Raw IPv6.
 pub const LINKTYPE_IPV6: u16 = 229;
+/// Endace record format (ERF): InfiniBand packets, each behind a record header, of `ibdump`.
+pub const LINKTYPE_ERF: u16 = 197;
+/// InfiniBand, from the local route header on.
+pub const LINKTYPE_INFINIBAND: u16 = 247;
 /// Linux cooked capture, version 2: carries the interface index.
 pub const LINKTYPE_LINUX_SLL2: u16 = 276;
 
@@ -34,14 +38,14 @@ pub fn link_type_name(link_type: u16) -> String {
         LINKTYPE_IPV4 => "IPV4",
         LINKTYPE_IPV6 => "IPV6",
         LINKTYPE_LINUX_SLL2 => "LINUX_SLL2",
+        LINKTYPE_ERF => "ERF",
+        LINKTYPE_INFINIBAND => "INFINIBAND",
         // Unsupported, but met in practice.
         105 => "IEEE802_11",
         127 => "IEEE802_11_RADIOTAP",
         189 => "USB_LINUX",
-        197 => "ERF",
         220 => "USB_LINUX_MMAPPED",
         239 => "NFLOG",
-        247 => "INFINIBAND",
         253 => "NETLINK",
         other => return format!("LINKTYPE_{other}"),
     };

@@ -308,21 +308,6 @@ fn icrc(network: &[u8], udp: [u8; UDP_LEN], transport: &[u8]) -> [u8; ICRC_LEN] 
     crc.sum().to_le_bytes()
 }
 
-/// The source port that current adapters derive from the two queue pair numbers of a connection
-/// without a flow label; the same in both directions.
-///
-/// The product of the numbers is folded to a 20-bit flow label, and that to a port of the range
-/// 49152 to 65535, as the Linux kernel's `rdma_get_udp_sport` does.
-#[must_use]
-#[expect(clippy::cast_possible_truncation, reason = "masked to 14 bits; try_from is not const")]
-pub const fn source_port(local_qp: u32, remote_qp: u32) -> u16 {
-    let mut v = local_qp as u64 * remote_qp as u64;
-    v ^= v >> 20;
-    v ^= v >> 40;
-    let label = (v & 0xF_FFFF) as u32;
-    (((label & 0x3FFF) ^ (label >> 14)) | 0xC000) as u16
-}
-
 #[cfg(test)]
 mod tests {
     use rocescope_common::wire::frame::{Entry, Frame, Full, Meta, Tag, UNKNOWN, parse};
@@ -489,13 +474,5 @@ mod tests {
             00000000000000000000000000000000\
             dafc1bef";
         assert_eq!(bytes[14..], hex(expected));
-    }
-
-    #[test]
-    fn source_ports_as_seen_between_nccl_ranks() {
-        // Queue pairs 28 and 29 used 49964 in a public capture.
-        assert_eq!(source_port(28, 29), 49_964);
-        assert_eq!(source_port(29, 28), 49_964);
-        assert!(source_port(0x00FF_FFFF, 0x00FF_FFFE) >= 0xC000);
     }
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use super::tally::{PauseTally, Tally};
 use super::{PauseSample, SourceSample};
-use crate::host::ask::Ask;
 use crate::host::counters::{Reading, Source};
 use crate::host::dcb::Dcb;
+use crate::host::queries::Queries;
 use crate::host::vocabulary::{self, PauseCount, PauseCounts};
 
 /// Sources of pause counts, as reports name them.
@@ -31,7 +31,7 @@ impl Ethernet {
         Self { interface, ..Self::default() }
     }
 
-    pub(super) fn read(&mut self, kernel: &dyn Ask, time_ns: u64) {
+    pub(super) fn read(&mut self, kernel: &dyn Queries, time_ns: u64) {
         let statistics = kernel.statistics(&self.interface).unwrap_or_default();
         // Once one of the two, always that one: their counts are not each other's.
         let of_driver = vocabulary::pause(&statistics).filter(|_| self.pause_source != DCB);
@@ -124,7 +124,7 @@ impl PauseSample {
 
 /// Pause frames by priority as data centre bridging counts them, for drivers without statistics of
 /// their own.
-fn dcb_pauses(kernel: &dyn Ask, interface: &str) -> Option<PauseCounts> {
+fn dcb_pauses(kernel: &dyn Queries, interface: &str) -> Option<PauseCounts> {
     let pfc = Dcb::parse(&kernel.dcb(interface).ok()?)?.pfc?;
     let counted = |frames: u64| PauseCount { frames: Some(frames), ..PauseCount::default() };
     // A driver that does not count leaves all of them at zero, which would not be true.

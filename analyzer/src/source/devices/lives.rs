@@ -6,6 +6,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use serde::Serialize;
+
+use crate::metrics::pairing::rules;
 
 /// Queue pairs that ended and are kept for the report.
 const MOST_ENDED: usize = 4_096;
@@ -55,30 +58,34 @@ pub struct QpLife {
     pub ended_ns: Option<u64>,
 }
 
-/// An event of a queue pair or port, or a verb that failed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// An event of a queue pair or port, or a verb that failed, on the kernel's control path.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "DeviceQpEvent"))]
 pub struct QpEvent {
-    /// Unix time.
-    pub time_ns: u64,
     /// RDMA device.
+    #[serde(skip)]
     pub device: String,
     /// Port of an event of a port.
+    #[serde(skip)]
     pub port: Option<u32>,
-    /// Queue pair; `None` for an event of a port, and for a queue pair that was not made.
+    /// Time of the event, or of the end of the call. Unit: Unix ns.
+    pub time_ns: u64,
+    /// Number of the queue pair. Null: an event of the port, or the queue pair was not made.
     pub lqpn: Option<u32>,
-    /// The verb that failed (`create`, `modify to RTR` …), or the event (`QP_FATAL` …).
-    pub what: String,
-    /// Error number of a verb that failed.
+    /// Asynchronous event (`QP_FATAL`, `PORT_ERR` …), or the verb that failed (`modify to RTR`).
+    pub event: String,
+    /// Error number (errno) of a verb that failed. Null: no verb.
     pub errno: Option<i32>,
-    /// Duration of a verb that failed.
+    /// Duration of a verb that failed. Unit: ns. Null: no verb, or not measured.
     pub duration_ns: Option<u64>,
-    /// Process that called the verb.
+    /// Process that called the verb, or that owns the queue pair. Null: not known.
     pub pid: Option<u32>,
-    /// Its name.
+    /// Its command name. Null: not known.
     pub comm: Option<String>,
-    /// Address that the queue pair sends from.
+    /// Address of the queue pair. Null: not known.
     pub src: Option<IpAddr>,
-    /// The peer that the queue pair was to reach.
+    /// Address of the other end. Null: not known.
     pub dst: Option<IpAddr>,
 }
 
@@ -247,18 +254,7 @@ pub fn udp_source_port(driver: &str, flow_label: u32, lqpn: u32, rqpn: u32) -> O
     if !USERS.contains(&driver) {
         return None;
     }
-    let label = if flow_label == 0 {
-        // `rdma_calc_flow_label`.
-        let mut value = u64::from(lqpn) * u64::from(rqpn);
-        value ^= value >> 20;
-        value ^= value >> 40;
-        u32::try_from(value & 0xf_ffff).ok()?
-    } else {
-        flow_label
-    };
-    // `rdma_flow_label_to_udp_sport`.
-    let (low, high) = (label & 0x3fff, (label & 0xf_c000) >> 14);
-    u16::try_from(low ^ high | 0xc000).ok()
+    Some(if flow_label == 0 { rules::of_both(lqpn, rqpn) } else { rules::from_flow_label(flow_label) })
 }
 
 #[cfg(test)]
@@ -285,7 +281,7 @@ mod tests {
         follower.take(Change::Is(QpLife { state: Some("RTR"), rqpn: Some(29), pid: Some(2), ..life(17) }));
         follower.take(Change::Is(QpLife { state: Some("RTS"), timeout: Some(14), ..life(17) }));
         let event =
-            QpEvent { device: "rxe0".into(), lqpn: Some(17), what: "QP_FATAL".into(), ..QpEvent::default() };
+            QpEvent { device: "rxe0".into(), lqpn: Some(17), event: "QP_FATAL".into(), ..QpEvent::default() };
         follower.take(Change::Event(event));
         let seen = all(&mut follower);
         let known = &seen.qps[0];

@@ -9,11 +9,11 @@ use super::tally::Tally;
 use super::{PortSample, QpCounters, QpSample, SourceSample};
 use crate::doctor::check;
 use crate::doctor::facts::HostFacts;
-use crate::host::ask::Ask;
 use crate::host::counters::{Reading, Source};
 use crate::host::device::Identity;
 use crate::host::nldev::{self, QpCounter, Query, QueuePair};
 use crate::host::qp::QueuePairs;
+use crate::host::queries::Queries;
 use crate::host::rdma::{RdmaDevice, RdmaPort};
 use crate::host::read::{HostRoot, Unread};
 
@@ -102,7 +102,7 @@ impl PortWatch {
         self.identity.driver.as_deref()
     }
 
-    pub(super) fn read_counters(&mut self, root: &HostRoot, kernel: &dyn Ask, time_ns: u64) {
+    pub(super) fn read_counters(&mut self, root: &HostRoot, kernel: &dyn Queries, time_ns: u64) {
         let at = format!("/sys/class/infiniband/{}/ports/{}", self.device, self.number);
         // Reasons are doctor's business: here a counter that cannot be read is just not there.
         let mut reading = Reading::of_port(root, &at, &mut Unread::new());

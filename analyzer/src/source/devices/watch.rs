@@ -1,6 +1,6 @@
 //! The devices of watched interfaces, read again and again.
 //!
-//! All that is read comes through [`HostRoot`] and [`Ask`], so that recorded hosts drive it in
+//! All that is read comes through [`HostRoot`] and [`Queries`], so that recorded hosts drive it in
 //! tests. What cannot be read is left out: nothing here fails.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,13 +9,13 @@ use std::sync::Arc;
 use super::lives::{Calls, Change, Follower, Lives};
 use super::port::PortWatch;
 use super::{Devices, Setting};
-use crate::doctor::check::{self, Verdict};
+use crate::doctor::check::{self, Status};
 use crate::doctor::facts::HostFacts;
 use crate::doctor::{self};
-use crate::host::ask::Ask;
 use crate::host::device::{Identity, Protocol};
 use crate::host::nldev::{self, Query};
 use crate::host::qp::QueuePairs;
+use crate::host::queries::Queries;
 use crate::host::read::HostRoot;
 use crate::host::{device, pci, rdma, stack};
 use crate::source::net::lldp::Neighbour;
@@ -36,7 +36,7 @@ impl Watch {
     /// The ports that do RoCE over these interfaces, or over what they lie on or are part of, and all
     /// ports of these `devices`, which may have no interface here.
     #[must_use]
-    pub fn new(root: &HostRoot, kernel: &dyn Ask, interfaces: &[String], devices: &[String]) -> Self {
+    pub fn new(root: &HostRoot, kernel: &dyn Queries, interfaces: &[String], devices: &[String]) -> Self {
         let present = rdma::list(root.sys());
         // Without a device the question itself would have the kernel load modules.
         let answers = if present.is_empty() { Vec::new() } else { answers(kernel, Query::Devices) };
@@ -133,7 +133,7 @@ impl Watch {
     }
 
     /// Reads the counters of all ports. `time_ns` is the Unix time.
-    pub fn read_counters(&mut self, root: &HostRoot, kernel: &dyn Ask, time_ns: u64) {
+    pub fn read_counters(&mut self, root: &HostRoot, kernel: &dyn Queries, time_ns: u64) {
         for port in &mut self.ports {
             port.read_counters(root, kernel, time_ns);
         }
@@ -176,7 +176,7 @@ impl Watch {
     }
 
     /// Reads and judges the settings of the host, as doctor does.
-    pub fn audit(&mut self, root: &HostRoot, kernel: &dyn Ask) {
+    pub fn audit(&mut self, root: &HostRoot, kernel: &dyn Queries) {
         if self.ports.is_empty() {
             return;
         }
@@ -223,12 +223,12 @@ impl Watch {
         }
         let found = check::check(facts)
             .into_iter()
-            .filter(|check| check.verdict >= Verdict::Warning && !others.contains(&check.subject));
+            .filter(|check| check.verdict >= Status::Warning && !others.contains(&check.subject));
         self.settings = found
             .map(|check| Setting {
                 check: check.id,
                 subject: check.subject,
-                critical: check.verdict == Verdict::Critical,
+                critical: check.verdict == Status::Critical,
                 value: check.value,
                 why: check.why,
                 change: check.change,
@@ -249,7 +249,7 @@ impl Watch {
 }
 
 /// The answers to a question, or none.
-fn answers(kernel: &dyn Ask, query: Query) -> Vec<Vec<u8>> {
+fn answers(kernel: &dyn Queries, query: Query) -> Vec<Vec<u8>> {
     kernel.rdma(query).unwrap_or_default()
 }
 

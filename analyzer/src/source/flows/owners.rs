@@ -5,15 +5,14 @@
 //! lead from a flow to its process, and to the queue pair at the sending end. This is certain
 //! where it gives an answer; where two queue pairs fit, it gives none.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::Ipv6Addr;
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use rocescope_common::account::FlowKey;
-use rocescope_common::wire::frame::Addr;
 use serde::Serialize;
 
-use crate::sample::{Direction, address};
+use crate::sample::{Address, Direction, address};
 
 /// A queue pair of this host, and whose it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
@@ -49,14 +48,14 @@ pub struct Owned<'a> {
 const MOST: usize = 1 << 17;
 
 /// A queue pair's number on an address.
-type End = (IpAddr, u32);
+type End = (Address, u32);
 
 /// The queue pairs of this host at a moment, by the ends that packets name.
 #[derive(Clone, Debug, Default)]
 pub struct Owners {
     all: Vec<QpOwner>,
     /// Addresses by device.
-    addresses: HashMap<String, Vec<IpAddr>, foldhash::fast::RandomState>,
+    addresses: HashMap<String, Vec<Address>, foldhash::fast::RandomState>,
     /// By own address and own number; `None` where several share them.
     by_local: HashMap<End, Option<usize>, foldhash::fast::RandomState>,
     /// By own address and the number at the other end.
@@ -70,7 +69,7 @@ impl Owners {
     pub fn new(owners: Vec<QpOwner>, gids: &[(String, Vec<Ipv6Addr>)]) -> Self {
         let mut found = Self { all: owners, ..Self::default() };
         for (device, gids) in gids {
-            let mut addresses: Vec<IpAddr> = gids.iter().flat_map(|gid| forms(*gid)).collect();
+            let mut addresses: Vec<Address> = gids.iter().flat_map(|gid| forms(*gid)).collect();
             // A device has an address once per version of RoCE.
             addresses.sort_unstable();
             addresses.dedup();
@@ -144,7 +143,7 @@ impl Owners {
     fn get(
         &self,
         map: &HashMap<End, Option<usize>, foldhash::fast::RandomState>,
-        address: IpAddr,
+        address: Address,
         qpn: u32,
     ) -> Option<&QpOwner> {
         self.all.get((*map.get(&(address, qpn))?)?)
@@ -152,8 +151,8 @@ impl Owners {
 }
 
 /// An address as packets show it: of RoCEv1 always as IPv6, of RoCEv2 as what it is.
-fn forms(gid: Ipv6Addr) -> impl Iterator<Item = IpAddr> {
-    [Some(IpAddr::V6(gid)), gid.to_ipv4_mapped().map(IpAddr::V4)].into_iter().flatten()
+fn forms(gid: Ipv6Addr) -> impl Iterator<Item = Address> {
+    [Some(gid.into()), gid.to_ipv4_mapped().map(Address::from)].into_iter().flatten()
 }
 
 fn insert(map: &mut HashMap<End, Option<usize>, foldhash::fast::RandomState>, end: End, index: usize) {
@@ -169,24 +168,6 @@ fn insert(map: &mut HashMap<End, Option<usize>, foldhash::fast::RandomState>, en
     }
 }
 
-/// An address in the form in which flows have it: family and words in wire order.
-#[must_use]
-pub fn flow_address(address: IpAddr) -> (u8, Addr) {
-    let (family, bytes) = match address {
-        IpAddr::V4(v4) => {
-            let mut bytes = [0; 16];
-            bytes[12..].copy_from_slice(&v4.octets());
-            (4, bytes)
-        }
-        IpAddr::V6(v6) => (6, v6.octets()),
-    };
-    let mut words = Addr::default();
-    for (word, chunk) in words.iter_mut().zip(bytes.as_chunks::<4>().0) {
-        *word = u32::from_ne_bytes(*chunk);
-    }
-    (family, words)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,7 +178,7 @@ mod tests {
 
     fn flow(src: &str, dst: &str, dest_qp: u32) -> FlowKey {
         let ((family, src), (_, dst)) =
-            (flow_address(src.parse().unwrap()), flow_address(dst.parse().unwrap()));
+            (src.parse::<Address>().unwrap().words(), dst.parse::<Address>().unwrap().words());
         FlowKey { src, dst, dest_qp, link: 0, family, pad: 0 }
     }
 

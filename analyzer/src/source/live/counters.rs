@@ -8,10 +8,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::qp_probes::QpProbes;
-use crate::host::ask::Host;
 use crate::host::clock::{WallClock, monotonic_ns};
 use crate::host::listen::LldpSocket;
 use crate::host::qp;
+use crate::host::queries::Host;
 use crate::host::read::Unread;
 use crate::source::devices::Devices;
 use crate::source::devices::watch::Watch;

@@ -1,9 +1,9 @@
 use std::time::{Duration, Instant};
 
 use crate::analysis::{Kind, Options};
-use crate::host::ask::Host;
 use crate::host::hook::{HookChoice, XdpModeChoice};
 use crate::host::netns::NetNs;
+use crate::host::queries::Host;
 use crate::host::recorded::Recorded;
 use crate::host::testing::{root_or_skip, send, veth_pair};
 use crate::report::Report;
@@ -53,7 +53,7 @@ fn run(config: Config, mut enough: impl FnMut(&Sample) -> bool) -> (Sample, Vec<
                 last = Some(*sample);
             }
             Update::Notice(notice) => said.push(notice),
-            Update::Events(_) | Update::Again => {}
+            Update::Events(_) | Update::Restarted => {}
             Update::Ended(result) => {
                 result.unwrap();
                 break;
@@ -170,7 +170,7 @@ fn a_run_whose_devices_are_all_gone_ends() {
             }
             Update::Notice(notice) => said.push(notice),
             Update::Ended(result) => break result,
-            Update::Events(_) | Update::Again => {}
+            Update::Events(_) | Update::Restarted => {}
         }
     };
     running.thread.join().unwrap();

@@ -44,9 +44,9 @@ pub use slots::Hand;
 pub use tables::Tables;
 
 use crate::filter::Filter;
-use crate::host::ask::Host;
 use crate::host::hook::{HookChoice, XdpModeChoice};
 use crate::host::netns::NetNs;
+use crate::host::queries::Host;
 use crate::source::feed::{self, Feed};
 
 /// Configuration of a live run.

@@ -19,9 +19,11 @@ use rocescope_common::wire::opcode::Op;
 
 use super::load::Programs;
 use super::tables::Reading;
+use crate::host::clock::WallClock;
 use crate::metrics::latency::{BySlot, Figure};
 use crate::metrics::pairing::peers::Peers;
 use crate::metrics::pairing::{NONE, Pair, Pairing, Place};
+use crate::metrics::setups::Setups;
 use crate::sample::{Extra, FlowSample};
 
 type State = foldhash::fast::RandomState;
@@ -84,6 +86,12 @@ impl Pairs {
         self.pairing.peers()
     }
 
+    /// Connection set-ups, from connection management.
+    #[must_use]
+    pub fn setups(&self) -> Setups {
+        self.pairing.setups()
+    }
+
     /// The slot of a flow, as far as it is known.
     #[must_use]
     pub fn slot_of(&self, key: &FlowKey) -> Option<u32> {
@@ -106,12 +114,13 @@ impl Pairs {
     ///
     /// # Errors
     /// When the kernel's tables cannot be used.
-    pub fn event(&mut self, programs: &mut Programs, record: &EventRecord) -> Result<()> {
+    pub fn event(&mut self, programs: &mut Programs, record: &EventRecord, clock: &WallClock) -> Result<()> {
         let key = &record.key;
         if record.events & Event::GSI != 0 {
             let bytes = record.headers.get(..usize::from(record.headers_len)).unwrap_or_default();
-            let at = usize::from(record.bth_offset);
-            self.pairing.management(key.family, key.src, key.dst, bytes, at);
+            let bytes = (bytes, usize::from(record.bth_offset));
+            let now_ns = clock.unix_ns(record.time_ns);
+            self.pairing.management(key.family, (key.src, key.dst), bytes, now_ns);
         }
         let op = Op::of(record.opcode);
         let port = op.any(Op::REQUEST | Op::RESPONSE | Op::ACKNOWLEDGE).then_some(record.src_port);

@@ -240,12 +240,12 @@ impl Reader<'_> {
         address(&self.record.sgid).filter(|_| self.record.has_sgid == 1)
     }
 
-    fn event(&self, what: String) -> QpEvent {
+    fn event(&self, event: String) -> QpEvent {
         QpEvent {
             time_ns: self.time_ns,
             device: self.device.clone(),
             lqpn: self.lqpn,
-            what,
+            event,
             ..QpEvent::default()
         }
     }
@@ -331,13 +331,13 @@ mod tests {
         let mut failed = record(kind::MODIFIED, 17, to_rtr, &set);
         (failed.result, failed.duration_ns) = (-110, 1_020_000_000);
         let Some(Change::Event(event)) = of(&failed) else { panic!() };
-        assert_eq!((event.what.as_str(), event.errno), ("modify to RTR", Some(110)));
+        assert_eq!((event.event.as_str(), event.errno), ("modify to RTR", Some(110)));
         assert_eq!((event.lqpn, event.duration_ns), (Some(17), Some(1_020_000_000)));
 
         let mut gone = record(kind::EVENT, 17, 0, &|_| {});
         gone.event = 1;
         let Some(Change::Event(event)) = of(&gone) else { panic!() };
-        assert_eq!((event.what.as_str(), event.lqpn), ("QP_FATAL", Some(17)));
+        assert_eq!((event.event.as_str(), event.lqpn), ("QP_FATAL", Some(17)));
         assert!(matches!(of(&record(kind::DESTROYED, 17, 0, &|_| {})), Some(Change::Ended { lqpn: 17, .. })));
     }
 }

@@ -25,7 +25,6 @@ use super::loss::Losses;
 use super::pairing::Pairs;
 use super::tables::Tables;
 use super::{Config, event};
-use crate::host::ask::Kernel;
 use crate::host::clock::{WallClock, monotonic_ns};
 use crate::host::drops::{self, RxDrops};
 use crate::host::hook::{self, FRAGS_SINCE};
@@ -33,6 +32,7 @@ use crate::host::interface::{self, Interface};
 use crate::host::kernel::{KernelVersion, raise_memlock};
 use crate::host::netlink::{Attrs, LinkHeader};
 use crate::host::netns::NetNs;
+use crate::host::queries::Kernel;
 use crate::host::select::Target;
 use crate::host::watch::LinkWatch;
 use crate::sample::{Direction, EventSample};
@@ -305,7 +305,7 @@ impl Source {
             let Some(item) = ring.next() else { return Ok((events, false)) };
             let Some(record) = event::read(&item) else { continue };
             drop(item);
-            self.pairs.event(&mut self.programs, &record)?;
+            self.pairs.event(&mut self.programs, &record, &self.clock)?;
             self.losses.changes(&mut self.programs, &self.pairs);
             self.happened(&record);
             if self.config.events_to_view && record.events & !Event::RETX_RUN != 0 {

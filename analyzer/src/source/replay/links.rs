@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use rocescope_common::wire::cooked::{self, PacketDirection};
 use rocescope_common::wire::frame::Tag;
-use rocescope_common::wire::{Entry, Meta, SkipReason};
+use rocescope_common::wire::{Entry, Meta, SkipReason, infiniband};
 
 use crate::source::capture::{self, Interface};
 use crate::source::flows::table::{FlowTable, MAX_LINKS};
@@ -21,6 +21,9 @@ enum LinkLayer {
     Loopback,
     Sll,
     Sll2,
+    /// Endace record format, of which only InfiniBand records are read.
+    Erf,
+    InfiniBand,
     Unsupported,
 }
 
@@ -36,6 +39,8 @@ impl LinkLayer {
             capture::LINKTYPE_NULL | capture::LINKTYPE_LOOP => Self::Loopback,
             capture::LINKTYPE_LINUX_SLL => Self::Sll,
             capture::LINKTYPE_LINUX_SLL2 => Self::Sll2,
+            capture::LINKTYPE_ERF => Self::Erf,
+            capture::LINKTYPE_INFINIBAND => Self::InfiniBand,
             _ => Self::Unsupported,
         }
     }
@@ -157,6 +162,15 @@ impl TapLinks {
             }
             Some(KnownInterface { layer: LinkLayer::Loopback, link: Some(link), .. }) => {
                 let start = loopback(data).map(|offset| meta(Entry::IP, offset, Tag::UNKNOWN));
+                (*link, start)
+            }
+            Some(KnownInterface { layer: LinkLayer::InfiniBand, link: Some(link), .. }) => {
+                (*link, Ok(meta(Entry::LRH, 0, Tag::NONE)))
+            }
+            Some(KnownInterface { layer: LinkLayer::Erf, link: Some(link), .. }) => {
+                let start = infiniband::erf(&data);
+                let start =
+                    start.map(|(offset, wire_len)| Meta { wire_len, ..meta(Entry::LRH, offset, Tag::NONE) });
                 (*link, start)
             }
             Some(KnownInterface { layer: LinkLayer::Unsupported, link: Some(link), .. }) => {
@@ -300,9 +314,9 @@ mod tests {
     fn sll_raw_loopback_and_foreign_link_types() {
         let mut table = FlowTable::new(1);
         let mut links = TapLinks::new("f".into());
-        let types = [capture::LINKTYPE_LINUX_SLL, 101, 0, 247];
+        let types = [capture::LINKTYPE_LINUX_SLL, 101, 0, 105];
         let interfaces: Vec<Interface> = types.iter().map(|t| interface(Some("x"), *t, 0)).collect();
-        assert_eq!(links.learn(&interfaces, &mut table), [247]);
+        assert_eq!(links.learn(&interfaces, &mut table), [105]);
         assert_eq!(links.resolve(0, &[0; 16], 1, &mut table).0, 1);
         assert!(matches!(links.resolve(1, &[], 1, &mut table).1, Ok(m) if m.tag == Tag::UNKNOWN));
         for (family, offset) in

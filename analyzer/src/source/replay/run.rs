@@ -118,7 +118,7 @@ impl Replay {
             && let Some((first, last)) = self.counts.out_of_range
         {
             self.messages.notices.push(format!(
-                "no frame is within --from and --to: this capture has frames from {} to {}, {} later",
+                "no frame is within --from and --to: the capture has frames from {} to {} ({})",
                 units::time_utc(first),
                 units::time_utc(last),
                 units::duration(last - first),
@@ -287,10 +287,7 @@ impl Replay {
         if !self.counts.in_range(ts_ns) {
             return Ok(());
         }
-        let interval = match self.options.emit {
-            Emit::AtEnd => None,
-            Emit::Every(interval) | Emit::Watch(interval) => Some(nanos(interval).max(1)),
-        };
+        let interval = self.interval_ns();
         if self.clock.now_ns.is_none() {
             self.clock.sample_ns = interval.map(|interval| ts_ns.saturating_add(interval));
             self.clock.retire_ns = self.idle_ns.map(|idle| ts_ns.saturating_add(idle));
@@ -338,6 +335,21 @@ impl Replay {
         };
         self.clock.unsent = true;
         Ok(())
+    }
+
+    /// Time from a sample to the next. A view gets more of them at first, so that a capture of a second has a trend.
+    fn interval_ns(&self) -> Option<u64> {
+        /// Samples in the first interval.
+        const FIRST: u64 = 20;
+        match self.options.emit {
+            Emit::AtEnd => None,
+            Emit::Every(interval) => Some(nanos(interval).max(1)),
+            Emit::Watch(interval) => {
+                let most = nanos(interval).max(1);
+                let length = self.counts.window.map_or(0, |(first, last)| last.saturating_sub(first));
+                Some((length / FIRST).clamp(most.div_ceil(FIRST), most))
+            }
+        }
     }
 
     /// Sends the sample that is due at `sample_ns` and sets the time of the next one.

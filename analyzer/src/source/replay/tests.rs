@@ -41,7 +41,7 @@ fn heard(feed: &Feed) -> (Vec<Sample>, Vec<EventSample>) {
             Update::Sample(sample) => samples.push(*sample),
             Update::Events(more) => events.extend(more),
             Update::Notice(notice) => panic!("{notice}"),
-            Update::Again => panic!("nobody went back"),
+            Update::Restarted => panic!("nobody went back"),
             Update::Ended(result) => {
                 result.unwrap();
                 return (samples, events);
@@ -135,7 +135,7 @@ fn next_sample(feed: &Feed) -> (Sample, bool) {
     loop {
         match feed.updates.recv_timeout(Duration::from_secs(20)).unwrap() {
             Update::Sample(sample) => return (*sample, again),
-            Update::Again => again = true,
+            Update::Restarted => again = true,
             Update::Events(_) => {}
             other => panic!("{other:?}"),
         }

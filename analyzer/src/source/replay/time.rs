@@ -31,7 +31,7 @@ impl TimeSpec {
     }
 }
 
-/// Reads a point in time: Unix seconds (`1767225600.5`), RFC 3339 (`2026-01-01T00:00:00Z`), or an
+/// Reads a point in time: Unix seconds of at least 10 digits (`1767225600.5`), RFC 3339 (`2026-01-01T00:00:00Z`), or an
 /// offset from the first frame (`+1.5s`).
 ///
 /// # Errors
@@ -45,7 +45,13 @@ pub fn parse_time(text: &str) -> Result<TimeSpec, String> {
             .and_then(|time| u64::try_from(time.as_nanosecond()).ok())
             .map(TimeSpec::Absolute)
     } else {
-        seconds_ns(text).map(TimeSpec::Absolute)
+        let unix = seconds_ns(text);
+        if unix.is_some_and(|ns| ns < LEAST_UNIX_NS) {
+            return Err(format!(
+                "'{text}' is a time in 1970: write +{text}s for an offset from the first frame"
+            ));
+        }
+        unix.map(TimeSpec::Absolute)
     };
     spec.ok_or_else(|| {
         format!(
@@ -85,6 +91,8 @@ fn seconds_ns(text: &str) -> Option<u64> {
 }
 
 const NANOS: u64 = 1_000_000_000;
+/// Unix times below this one, of 2001, are offsets whose + is missing.
+const LEAST_UNIX_NS: u64 = 1_000_000_000 * NANOS;
 
 #[cfg(test)]
 mod tests {
@@ -146,6 +154,7 @@ mod tests {
         ] {
             assert!(parse_time(text).is_err(), "{text}");
         }
+        assert!(parse_time("10").unwrap_err().contains("+10s"), "nobody means 1970");
         assert_eq!(TimeSpec::Offset(5).resolve(10), 15);
         assert_eq!(TimeSpec::Absolute(5).resolve(10), 5);
     }

@@ -143,7 +143,7 @@ fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
 
     let now = delta.and_then(|d| d.counts.ce_ratio());
     let ce_off = delta.is_some_and(|d| d.counts.packets > 0) && now.is_none();
-    let ce = if ce_off { "ECN off".to_owned() } else { units::ratio(now) };
+    let ce = if ce_off { figure("ECN", "off".to_owned()) } else { figure("CE", units::ratio(now)) };
     let cnp = delta.map_or_else(unknown, |d| format!("{}/s", compact(d.cnp_per_s())));
     let cnp = if cnp == "0/s" { part("CNP 0/s", theme::DIM) } else { figure("CNP", cnp) };
     let count = |name, of: fn(&Counts) -> u64| {
@@ -152,7 +152,7 @@ fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     let mut parts = vec![
         first,
         packet_rate,
-        figure("CE", ce),
+        ce,
         cnp,
         count("lost", |c| c.lost),
         count("RNR", |c| c.rnr),
@@ -160,9 +160,13 @@ fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
         count("RETX", |c| c.repeats),
         count("gaps", |c| c.gaps),
         figure("total: RoCE", units::bytes(dedup.total.bytes)),
-        figure("lost", compact(dedup.total.lost as f64)),
-        figure("CNPs", compact(dedup.total.cnp as f64)),
     ];
+    // The time range has the same figure where it covers all of the data.
+    let others = |of: fn(&Counts) -> u64| delta.is_none_or(|d| of(&d.counts) != of(&dedup.total));
+    if others(|c| c.lost) {
+        parts.push(figure("total lost", compact(dedup.total.lost as f64)));
+    }
+    parts.push(figure("CNPs", compact(dedup.total.cnp as f64)));
     if dedup.total.late > 0 {
         // Beside the loss that it is not.
         parts.insert(5, count("reordered", |c| c.late));
@@ -207,7 +211,7 @@ fn headline(app: &App, data: &Data, width: usize) -> Spans {
     if let AsOf::Later(_) = concluded.as_of {
         return part(" no findings are kept of this time", theme::DIM);
     }
-    let verdict = Verdict::of(concluded.findings);
+    let verdict = Verdict::of(concluded.findings, false);
     match (verdict.health, verdict.worst) {
         (Health::Degraded | Health::Critical, Some(worst)) => badges(concluded.findings, worst, width),
         (Health::Recovered, Some(worst)) => recovered(concluded.findings, &verdict, worst, width),

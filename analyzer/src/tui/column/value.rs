@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::net::IpAddr;
 
 use ratatui::style::Style;
 use serde_json::json;
@@ -10,6 +9,7 @@ use serde_json::json;
 use super::{Column, Context, bar, compact, link_name, state_cell};
 use crate::filter::Unit;
 use crate::model::{self, Delta, Level, LinkRow, Row, State};
+use crate::sample::Address;
 use crate::tui::theme;
 use crate::util::units;
 
@@ -110,7 +110,7 @@ pub enum Value<'a> {
     /// Identifier, the first of several.
     First(u32),
     /// IP address.
-    Address(IpAddr),
+    Address(Address),
     /// Link and its number.
     Link(u16, LinkName<'a>),
     /// Text.
@@ -217,8 +217,7 @@ impl<'a> Value<'a> {
     /// Its place among others.
     fn place(&self) -> Option<u128> {
         match self {
-            Self::Address(IpAddr::V4(ip)) => Some(u128::from(ip.to_bits())),
-            Self::Address(IpAddr::V6(ip)) => Some(ip.to_bits()),
+            Self::Address(address) => Some(address.bits()),
             Self::Text(text) => Some(beginning(text)),
             _ => self.number().map(|n| u128::from(float(n))),
         }

@@ -45,7 +45,7 @@ impl News {
                     self.notices.push(notice);
                 }
             }
-            Update::Again => {
+            Update::Restarted => {
                 let notices = std::mem::take(&mut self.notices);
                 *self = Self { restarted: true, notices, ..Self::default() };
             }
@@ -77,7 +77,7 @@ impl Inbox {
             for update in updates {
                 ended = match update {
                     Update::Ended(_) => true,
-                    Update::Again => false,
+                    Update::Restarted => false,
                     _ => ended,
                 };
                 shared.lock().unwrap_or_else(PoisonError::into_inner).add(update);
@@ -136,7 +136,7 @@ mod tests {
         news.add(Update::Notice("kept".into()));
         news.add(Update::Events(vec![event(1)]));
         news.add(Update::Ended(Ok(())));
-        news.add(Update::Again);
+        news.add(Update::Restarted);
         news.add(Update::Events(vec![event(2)]));
         assert!(news.restarted && news.end.is_none() && news.any());
         assert_eq!((news.events.len(), news.events[0].psn, news.notices.len()), (1, 2, 1));

@@ -1,14 +1,12 @@
 //! Findings with evidence and steps, and what rocescope dropped or cannot see.
 
-use std::fmt::Write as _;
-
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 use serde_json::json;
 
 use super::{Effect, Hints, Page, Spans, click_list, cut, empty, line};
-use crate::findings::{End as Side, Finding, Severity};
+use crate::findings::{DataEnd, Finding, Severity};
 use crate::model::{Level, Model, Problem, conclusions};
 use crate::sample::SourceKind;
 use crate::tui::analysis::Analysis;
@@ -23,9 +21,6 @@ use crate::tui::theme;
 use crate::tui::view::{AsOf, Concluded, View};
 use crate::util::units;
 use crate::util::wrap::wrap;
-
-/// Flows of a finding listed, at most.
-const FLOWS: usize = 6;
 
 /// The screen.
 #[derive(Debug, Default)]
@@ -128,7 +123,7 @@ impl Page for FindingsScreen {
         let list = at.findings(concluded.findings.len());
         titles(buffer, list, &concluded, self.cursor, at.findings_page());
         if let Some(finding) = self.finding(&concluded) {
-            lines.extend(text(finding, concluded.end_ns, width));
+            lines.extend(text(finding, end(&concluded), width));
             lines.push(Line::default());
         }
         lines.extend(blind);
@@ -223,88 +218,16 @@ pub(in crate::tui) fn ended(all: &[Finding]) -> Vec<String> {
     texts
 }
 
-/// Beginning, duration and end of a finding; `end` is the end of the data.
-fn since_when(finding: &Finding, end: Option<u64>) -> Option<String> {
-    let time = |ns| format!("{} UTC", units::second_utc(ns));
-    let first = finding.first_seen_ns;
-    let (last, ended) = match (finding.active, finding.last_seen_ns) {
-        (false, Some(last)) => (Some(last), true),
-        _ => (end, false),
-    };
-    let length = |first: u64| last.map(|last| units::duration(last.saturating_sub(first)));
-    let mut text = match (first, ended, last) {
-        (Some(first), false, _) => {
-            let length = length(first).map_or_else(String::new, |length| format!(", for {length}"));
-            format!("{}{length}, active", time(first))
-        }
-        (Some(first), true, Some(last)) => {
-            let length = length(first).unwrap_or_default();
-            format!("{} to {} ({length}), ended", time(first), time(last))
-        }
-        (None, true, Some(last)) => format!("ended {}", time(last)),
-        _ => return None,
-    };
-    if let (true, Some(end), Some(last)) = (ended, end, last) {
-        let _ = write!(text, " {} before the latest data", units::duration(end.saturating_sub(last)));
-    }
-    if finding.episodes.len() > 1 {
-        let _ = write!(text, "; {} episodes", units::count(finding.episodes.len() as u64));
-    }
-    Some(text)
-}
-
-/// Link, direction, hop and switch port of a finding.
-fn place(finding: &Finding) -> Option<String> {
-    let place = &finding.place;
-    let link = place.link.as_ref().or(place.tap.as_ref());
-    let mut parts: Vec<String> = Vec::new();
-    parts.extend(link.map(|link| match place.direction {
-        Some(way) => format!("{link} {}", super::links::direction(Some(way))),
-        None => link.clone(),
-    }));
-    parts.extend(place.hop.clone());
-    parts.extend(place.switch_port.as_ref().map(|port| format!("switch port {port}")));
-    (!parts.is_empty()).then(|| parts.join(", "))
-}
-
-/// Address, QPN, process and pod of one end.
-fn side(side: &Side) -> String {
-    let mut text = side.addr.to_string();
-    if let Some(qpn) = side.qpn {
-        let _ = write!(text, " QPN {qpn}");
-    }
-    let process = match (&side.comm, side.pid) {
-        (Some(comm), Some(pid)) => Some(format!("{comm} ({pid})")),
-        (Some(comm), None) => Some(comm.clone()),
-        (None, pid) => pid.map(|pid| format!("PID {pid}")),
-    };
-    let pod = side.pod.as_ref().map(|pod| format!("pod {pod}"));
-    for part in [process, pod].into_iter().flatten() {
-        let _ = write!(text, ", {part}");
-    }
-    text
-}
-
-/// Impact of a finding, as far as it is known.
-fn impact(finding: &Finding) -> Option<String> {
-    let impact = &finding.impact;
-    let parts: Vec<String> = [
-        impact.packets_ratio.map(|ratio| format!("{} of packets", units::ratio(Some(ratio)))),
-        impact.retransmissions.map(|n| units::plural(n, "retransmission")),
-        impact.goodput_lost_bytes.map(|bytes| format!("{} goodput lost", units::bytes(bytes))),
-        impact.time_lost_ns.map(|ns| format!("{} waiting time", units::duration(ns))),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    (!parts.is_empty()).then(|| parts.join(", "))
+/// The end of the data: of a capture too, findings are as of the snapshot shown.
+fn end(concluded: &Concluded<'_>) -> DataEnd {
+    DataEnd { ns: concluded.end_ns, recorded: false }
 }
 
 /// Columns of a part's name, the spaces around it included.
 const NAME: usize = 11;
 
-/// Everything about one finding in data that ends at `end`.
-fn text(finding: &Finding, end: Option<u64>, width: usize) -> Vec<Line<'static>> {
+/// Everything about one finding.
+fn text(finding: &Finding, end: DataEnd, width: usize) -> Vec<Line<'static>> {
     let mut lines = vec![Line::styled(format!(" {}", finding.id), theme::HEAD)];
     let mut part = |name: &str, text: String| {
         let wrapped = wrap(&text, width.saturating_sub(NAME + 1));
@@ -316,20 +239,9 @@ fn text(finding: &Finding, end: Option<u64>, width: usize) -> Vec<Line<'static>>
         }
     };
     part("Finding", finding.title.clone());
-    for (name, text) in [
-        ("Since", since_when(finding, end)),
-        ("Where", place(finding)),
-        ("Requester", finding.requester.as_ref().map(side)),
-        ("Responder", finding.responder.as_ref().map(side)),
-        ("Impact", impact(finding)),
-    ] {
-        if let Some(text) = text {
-            part(name, text);
-        }
+    for (name, text) in finding.fields(end) {
+        part(name, text);
     }
-    let evidence: Vec<String> =
-        finding.evidence.iter().map(|one| format!("{} {}", one.label, one.text())).collect();
-    part("Evidence", evidence.join(", "));
     if finding.steps.is_empty() {
         part("Do", finding.advice.clone());
     }
@@ -347,13 +259,6 @@ fn text(finding: &Finding, end: Option<u64>, width: usize) -> Vec<Line<'static>>
             part(name, ids.join(", "));
         }
     }
-    for (i, flow) in finding.flows.iter().take(FLOWS).enumerate() {
-        let route = format!("{} → {} QP {} on {}", flow.src, flow.dst, flow.dest_qp, flow.link);
-        part(if i == 0 { "Flows" } else { "" }, route);
-    }
-    if finding.flows.len() > FLOWS {
-        part("", format!("{} more; Enter lists all", finding.flows.len() - FLOWS));
-    }
     lines
 }
 
@@ -368,7 +273,7 @@ pub(in crate::tui) fn lines(view: &View, screen: &FindingsScreen) -> Vec<Line<'s
     let mut lines = Vec::new();
     let finding = screen.finding(&concluded);
     if let Some(finding) = finding {
-        lines.extend(text(finding, concluded.end_ns, width));
+        lines.extend(text(finding, end(&concluded), width));
         lines.push(Line::default());
     }
     // Before what is the same for every finding of a kind, and long.
@@ -479,7 +384,6 @@ mod tests {
     use crate::analysis::fixtures::START;
     use crate::findings::order::OVER_NS;
     use crate::findings::{Episode, Evidence, Impact, Place, Step};
-    use crate::sample::Direction;
 
     #[test]
     fn a_past_finding_says_when_it_ended_however_long_its_title_is() {
@@ -488,20 +392,18 @@ mod tests {
         (finding.advice, finding.last_seen_ns) = ("Look.".into(), Some(START));
         finding.evidence.insert(Evidence::named("better_case", "qps_2".into()));
         finding.evidence.insert(Evidence::named("link", "eth_0".into()));
-        let over = Some(START + 2 * OVER_NS);
+        let over = DataEnd { ns: Some(START + 2 * OVER_NS), recorded: false };
         assert!(!title(&finding, 60).to_string().contains("ended"));
         let page = |finding: &Finding| {
             let lines: Vec<String> = text(finding, over, 80).iter().map(ToString::to_string).collect();
             lines.join("\n")
         };
-        assert!(!page(&finding).contains("ended"), "{}", page(&finding));
         finding.active = false;
         let line = title(&finding, 60).to_string();
         assert!(line.ends_with("  ended 13:05:09 UTC") && line.chars().count() <= 60, "{line}");
         assert_eq!(ended(&[finding.clone(), finding.clone()]), ["loss ended 13:05:09"]);
-        let ended = "ended 13:05:09 UTC 20.0 s before the latest data";
-        assert!(page(&finding).contains(ended), "{}", page(&finding));
-        assert!(page(&finding).contains("better case qps_2, link eth_0"), "{}", page(&finding));
+        assert!(page(&finding).contains("ended 13:05:09 UTC"), "{}", page(&finding));
+        assert!(page(&finding).contains("better case qps_2 · link eth_0"), "{}", page(&finding));
     }
 
     #[test]
@@ -512,34 +414,21 @@ mod tests {
         finding.episodes = vec![Episode { first_ns: START, last_ns: START, peak: None }; 2];
         finding.impact =
             Impact { packets_ratio: Some(0.007), retransmissions: Some(47), ..Impact::default() };
-        finding.place = Place {
-            link: Some("rail0".into()),
-            direction: Some(Direction::Ingress),
-            hop: Some("upstream of this tap".into()),
-            switch_port: Some("leaf1 Eth1/3".into()),
-            ..Place::default()
-        };
-        finding.requester = Some(Side {
-            addr: "10.0.0.1".parse().unwrap(),
-            qpn: Some(17),
-            pid: Some(4711),
-            comm: Some("python3".into()),
-            pod: Some("train-0".into()),
-        });
+        finding.place =
+            Place { link: Some("rail0".into()), hop: Some("upstream".into()), ..Place::default() };
         finding.steps = vec![
             Step { text: "Read the counters.".into(), command: Some("ethtool -S rail0".into()) },
             Step { text: "Look at the switch.".into(), command: None },
         ];
         finding.caveats = vec!["Reordering counts.".into()];
         (finding.causes, finding.effects) = (vec!["icrc.errors"], vec!["retry.storm"]);
-        let lines: Vec<String> =
-            text(&finding, Some(START + 8 * 1_000_000_000), 100).iter().map(ToString::to_string).collect();
+        let end = DataEnd { ns: Some(START + 8 * 1_000_000_000), recorded: false };
+        let lines: Vec<String> = text(&finding, end, 100).iter().map(ToString::to_string).collect();
         let page = lines.join("\n");
         for part in [
-            " Since     13:05:09 UTC, for 8.00 s, active; 2 episodes",
-            " Where     rail0 in, upstream of this tap, switch port leaf1 Eth1/3",
-            " Requester 10.0.0.1 QPN 17, python3 (4711), pod train-0",
-            " Impact    0.70 % of packets, 47 retransmissions",
+            " Where     upstream of rail0",
+            " When      since 13:05:09 UTC, for 8.00 s, 2 episodes",
+            " Impact    0.70 % of packets · 47 retransmissions",
             " Do        1. Read the counters.",
             "    $ ethtool -S rail0",
             " Caveats   Reordering counts.",

@@ -1,7 +1,5 @@
 //! Host matrix: a heat map, with values where there is room, and the top pairs beside it.
 
-use std::net::IpAddr;
-
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
@@ -9,6 +7,7 @@ use serde_json::json;
 
 use super::{Effect, Hints, Page, Spans, cut, empty, line};
 use crate::model::Level;
+use crate::sample::Address;
 use crate::tui::column::compact;
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::data::Data;
@@ -312,8 +311,8 @@ fn heads(buffer: &mut Buffer, grid: &Grid, selected: usize, data: &Data) {
 }
 
 /// Characters that all these addresses begin with, up to a dot or colon; 0 for a single one.
-fn common_prefix(hosts: &[IpAddr]) -> usize {
-    let texts: Vec<String> = hosts.iter().map(IpAddr::to_string).collect();
+fn common_prefix(hosts: &[Address]) -> usize {
+    let texts: Vec<String> = hosts.iter().map(Address::to_string).collect();
     let Some((first, rest)) = texts.split_first().filter(|(_, rest)| !rest.is_empty()) else { return 0 };
     let same =
         |at: usize| first.get(..at).is_some_and(|start| rest.iter().all(|text| text.starts_with(start)));

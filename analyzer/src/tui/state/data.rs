@@ -123,7 +123,7 @@ impl Data {
     /// Makes the matrix, where that is not done yet.
     pub(in crate::tui) fn fill_matrix(&mut self) {
         if !self.has_matrix() {
-            self.matrix = Matrix::new(self.context(), &self.paths.again);
+            self.matrix = Matrix::new(self.context(), &self.paths.overlap);
         }
     }
 }

@@ -1,8 +1,7 @@
 //! A subset of the queue pairs: those of a finding, a host pair, a link or a process.
 
-use std::net::IpAddr;
-
 use crate::analysis::FlowId;
+use crate::sample::Address;
 
 /// Queue pairs that something is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +18,7 @@ pub enum Only {
     /// Those that a finding lists.
     Flows(Vec<FlowId>),
     /// Those from one host to another.
-    Hosts(IpAddr, IpAddr),
+    Hosts(Address, Address),
     /// Those on a link.
     Link(u16),
     /// Those of a process; `None` for those whose process is not known.

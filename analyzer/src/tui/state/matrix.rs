@@ -1,13 +1,12 @@
 //! Host matrix: a cell for each pair of source and destination.
 
-use std::net::IpAddr;
-
 use hashbrown::HashMap;
 use rocescope_common::wire::frame::Addr;
 
-use crate::analysis::Again;
+use crate::analysis::Overlap;
 use crate::metrics::latency::Bucket;
 use crate::model::{Counts, FlowVerdicts, Judged, dedup};
+use crate::sample::Address;
 use crate::sample::address;
 use crate::tui::column::Context;
 
@@ -92,7 +91,7 @@ type Pair = (u32, u32);
 /// Hosts in the order in which they come.
 #[derive(Default)]
 struct Hosts {
-    all: Vec<IpAddr>,
+    all: Vec<Address>,
     places: HashMap<(u8, Addr), u32, State>,
 }
 
@@ -105,8 +104,8 @@ impl Hosts {
     }
 
     /// All hosts in the order of their addresses, and the place there of each.
-    fn in_order(self) -> (Vec<IpAddr>, Vec<u32>) {
-        let mut hosts: Vec<(IpAddr, usize)> = self.all.into_iter().zip(0..).collect();
+    fn in_order(self) -> (Vec<Address>, Vec<u32>) {
+        let mut hosts: Vec<(Address, usize)> = self.all.into_iter().zip(0..).collect();
         hosts.sort_unstable();
         let mut places = vec![0; hosts.len()];
         for (new, (_, old)) in (0..).zip(&hosts) {
@@ -122,11 +121,11 @@ impl Hosts {
 #[derive(Clone, Debug, Default)]
 pub struct Matrix {
     /// Rows.
-    pub sources: Vec<IpAddr>,
+    pub sources: Vec<Address>,
     /// Columns.
-    pub destinations: Vec<IpAddr>,
+    pub destinations: Vec<Address>,
     /// Those that are one or the other.
-    hosts: Vec<IpAddr>,
+    hosts: Vec<Address>,
     cells: Vec<Cell>,
     /// Places of their hosts, and of the cells, in the order of the hosts.
     pairs: Vec<(Pair, u32)>,
@@ -137,12 +136,12 @@ impl Matrix {
     /// links counts once, from the link that saw most of its queue pair; what was lost or marked on the way from the
     /// one that shows it.
     #[must_use]
-    pub fn new(cx: Context<'_>, again: &Again) -> Self {
+    pub fn new(cx: Context<'_>, overlap: &Overlap) -> Self {
         let model = cx.model;
         let mut cells: Vec<Cell> = Vec::new();
         let mut numbers: HashMap<Pair, u32, State> = HashMap::default();
         let mut hosts = Hosts::default();
-        dedup::each(model.rows.iter(), again, |seen| {
+        dedup::each(model.rows.iter(), overlap, |seen| {
             let key = &seen.row.id.key;
             let pair = (hosts.place(key.family, key.src), hosts.place(key.family, key.dst));
             let next = u32::try_from(cells.len()).unwrap_or(u32::MAX);
@@ -188,18 +187,18 @@ impl Matrix {
 
     /// The number of a host among all, senders and receivers, from 1; 0 for one that is neither.
     #[must_use]
-    pub fn number(&self, host: &IpAddr) -> usize {
+    pub fn number(&self, host: &Address) -> usize {
         self.hosts.binary_search(host).map_or(0, |at| at + 1)
     }
 
     /// The cell of two hosts; `None` when nothing goes from one to the other.
     #[must_use]
-    pub fn cell(&self, src: &IpAddr, dst: &IpAddr) -> Option<&Cell> {
+    pub fn cell(&self, src: &Address, dst: &Address) -> Option<&Cell> {
         self.at(self.place(src, dst)?)
     }
 
     /// Place of the cell of two hosts.
-    fn place(&self, src: &IpAddr, dst: &IpAddr) -> Option<u32> {
+    fn place(&self, src: &Address, dst: &Address) -> Option<u32> {
         let place = |host| u32::try_from(self.hosts.binary_search(host).ok()?).ok();
         let pair = (place(src)?, place(dst)?);
         let at = self.pairs.binary_search_by_key(&pair, |(pair, _)| *pair).ok()?;
@@ -225,7 +224,7 @@ impl Matrix {
     /// Row and column of the cell with the largest value; of the first of several.
     #[must_use]
     pub fn hottest(&self, metric: Metric) -> Option<(usize, usize)> {
-        let mut hottest: Option<(f64, &IpAddr, &IpAddr)> = None;
+        let mut hottest: Option<(f64, &Address, &Address)> = None;
         for (src, dst, cell) in self.iter() {
             let value = cell.value(metric).unwrap_or(0.0);
             if hottest.is_none_or(|(most, ..)| value > most) {
@@ -239,11 +238,11 @@ impl Matrix {
     /// The pairs with the largest values, largest first, those that are equal in the order of their addresses; at most
     /// `count`.
     #[must_use]
-    pub fn top(&self, metric: Metric, count: usize) -> Vec<(&IpAddr, &IpAddr, &Cell)> {
-        let value = |(.., cell): &(&IpAddr, &IpAddr, &Cell)| cell.value(metric).unwrap_or(-1.0);
-        let mut all: Vec<(f64, (&IpAddr, &IpAddr, &Cell))> =
+    pub fn top(&self, metric: Metric, count: usize) -> Vec<(&Address, &Address, &Cell)> {
+        let value = |(.., cell): &(&Address, &Address, &Cell)| cell.value(metric).unwrap_or(-1.0);
+        let mut all: Vec<(f64, (&Address, &Address, &Cell))> =
             self.iter().map(|entry| (value(&entry), entry)).collect();
-        let order = |a: &(f64, (&IpAddr, &IpAddr, &Cell)), b: &(f64, (&IpAddr, &IpAddr, &Cell))| {
+        let order = |a: &(f64, (&Address, &Address, &Cell)), b: &(f64, (&Address, &Address, &Cell))| {
             b.0.total_cmp(&a.0).then_with(|| (a.1.0, a.1.1).cmp(&(b.1.0, b.1.1)))
         };
         if count < all.len() {
@@ -261,7 +260,7 @@ impl Matrix {
     }
 
     /// All cells, in the order of their hosts' addresses.
-    pub fn iter(&self) -> impl Iterator<Item = (&IpAddr, &IpAddr, &Cell)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&Address, &Address, &Cell)> {
         let host = |place: u32| self.hosts.get(usize::try_from(place).ok()?);
         self.pairs.iter().filter_map(move |((src, dst), at)| Some((host(*src)?, host(*dst)?, self.at(*at)?)))
     }

@@ -56,7 +56,7 @@ impl Preparation {
         let newest = history.len().checked_sub(1);
         let values = range.zip(newest).and_then(|(range, at)| {
             let paths = Arc::new(match &next {
-                Some(next) => analysis::Paths::with(Arc::clone(&next.again), &sample, &options.analysis),
+                Some(next) => analysis::Paths::with(Arc::clone(&next.overlap), &sample, &options.analysis),
                 None => analysis::Paths::of(&sample, &options.analysis),
             });
             let mut values = Data::new(&history, at, range, Arc::clone(&sample), &options, paths)?;

@@ -161,7 +161,7 @@ impl View {
     #[must_use]
     pub fn verdict(&self) -> Option<Verdict<'_>> {
         let concluded = self.concluded().filter(|concluded| !matches!(concluded.as_of, AsOf::Later(_)))?;
-        Some(Verdict::of(concluded.findings))
+        Some(Verdict::of(concluded.findings, false))
     }
 
     /// True if an active finding is of this kind, at the snapshot shown.

@@ -3,12 +3,14 @@
 use super::{Entry, connections, settings};
 use crate::sim::channel::{Effect, Fault, Match, Node};
 use crate::sim::engine::Event;
+use crate::sim::frame::Layer;
 use crate::sim::job::{Collective, Compute, Stream};
 use crate::sim::lab::{KB, Lab, MB, MS, US};
 use crate::sim::net::GBIT;
 use crate::sim::packet::{Body, Packet, op};
 use crate::sim::qp::{Settings, Verb};
 use crate::sim::switch::Pfc;
+use crate::sim::truth::Place;
 
 pub(super) const ALL: &[Entry] = &[
     ("incast", "incast-3-fifo-runs", |lab| incast(lab, 3, 64, true, 0)),
@@ -17,7 +19,8 @@ pub(super) const ALL: &[Entry] = &[
     ("incast", "incast-8-tail-drop-at-receiver", |lab| incast(lab, 8, 16, false, 500_000)),
     ("incast", "incast-parameter-server", parameter_server),
     ("incast", "incast-read", read_incast),
-    ("ecn", "ecn-slow-uplink", slow_uplink),
+    ("ecn", "ecn-slow-uplink", |lab| slow_uplink(lab, Layer::Ethernet)),
+    ("ecn", "ecn-slow-uplink-infiniband", |lab| slow_uplink(lab, Layer::InfiniBand)),
     ("ecn", "ecn-senders-in-turn", in_turn),
     ("ecn", "ecn-no-cnp", no_cnp),
     ("ecn", "ecn-first-half", first_half),
@@ -98,14 +101,15 @@ fn read_incast(lab: &mut Lab) {
 }
 
 /// Two hosts on one leaf share an uplink of half their speed.
-fn slow_uplink(lab: &mut Lab) {
+fn slow_uplink(lab: &mut Lab, layer: Layer) {
     lab.world.leaf_spine(2, 2, 1, (10 * GBIT, 10 * GBIT));
     lab.world.red(60_000, 300_000, 100_000);
     let mut ends = connections(lab, 0, 2, 2, &settings());
     ends.extend(connections(lab, 1, 3, 2, &settings()));
     lab.world.start(Stream::new(&ends, Verb::Write, 512 * KB, 24), 0);
-    lab.world.tap_cable(Node::Switch(1), Node::Host(2), "h2.pcap");
-    let pair = lab.pair(0, 2);
+    let tap = lab.world.tap_cable(Node::Switch(1), Node::Host(2), "h2.pcap");
+    lab.world.taps[tap].layer = layer;
+    let pair = if layer == Layer::InfiniBand { Place::Any } else { lab.pair(0, 2) };
     lab.expect(&["ecn.congestion"], pair).also(&["latency.tail"]).never(&["burst.incast"]);
     lab.world.run();
 }

@@ -2,6 +2,7 @@
 
 use super::{Entry, connections, settings};
 use crate::sim::channel::{Effect, Fault, Match, Node};
+use crate::sim::frame::Addr;
 use crate::sim::job::Stream;
 use crate::sim::lab::{KB, Lab, MS, US};
 use crate::sim::net::GBIT;
@@ -21,9 +22,46 @@ pub(super) const ALL: &[Entry] = &[
     ("control", "clean-multipath-planes", |lab| multipath(lab, 64, 4)),
     ("control", "clean-hashed-uplinks", hashed_uplinks),
     ("control", "clean-mirror-of-switch", mirror),
+    ("control", "clean-rails-of-subnets", rails_of_subnets),
+    ("control", "clean-routed-subnets", routed_subnets),
     ("control", "clean-selective-reads", selective_reads),
     ("control", "clean-spines-of-eight-hosts", spines),
 ];
+
+/// Rails with a subnet each, of one switch: hosts talk within their rail, one rail has fewer that do.
+fn rails_of_subnets(lab: &mut Lab) {
+    lab.world.star(10, 10 * GBIT);
+    let rails: [&[u8]; 3] = [&[1, 2, 3, 4], &[1, 2, 3, 4], &[2, 3]];
+    let mut host = 0;
+    let mut ends = Vec::new();
+    for (rail, parts) in (0u8..).zip(rails) {
+        for (at, part) in parts.iter().enumerate() {
+            lab.world.hosts[host + at].addr = Addr::V4([10 + rail, 1, 0, *part]);
+        }
+        for at in 0..parts.len() {
+            ends.extend(connections(lab, host + at, host + (at + 1) % parts.len(), 2, &settings()));
+        }
+        host += parts.len();
+    }
+    lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 60).gap(MS, MS), 0);
+    lab.world.tap_switch(0, "switch.pcap");
+    lab.world.run();
+}
+
+/// Each host in a subnet of its own, as on a routed fabric, and two pairs that talk to nobody else.
+fn routed_subnets(lab: &mut Lab) {
+    lab.world.star(8, 10 * GBIT);
+    for (at, host) in (0u8..).zip(&mut lab.world.hosts) {
+        host.addr = Addr::V4([10, 20 + at, at, 1]);
+    }
+    let mut ends = Vec::new();
+    for (src, dst) in [(0, 1), (1, 2), (2, 3), (3, 0), (4, 5), (6, 7)] {
+        ends.extend(connections(lab, src, dst, 2, &settings()));
+    }
+    lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 60).gap(MS, MS), 0);
+    lab.world.tap_switch(0, "switch.pcap");
+    lab.world.run();
+}
 
 fn tolerant() -> Settings {
     Settings { recovery: Recovery::Selective(1_024), ..settings() }

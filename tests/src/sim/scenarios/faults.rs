@@ -15,6 +15,7 @@ pub(super) const ALL: &[Entry] = &[
     ("cm", "cm-rejected", |lab| rejected(lab, 28)),
     ("cm", "cm-rejected-no-listener", |lab| rejected(lab, 8)),
     ("cm", "cm-no-reply", no_reply),
+    ("psn", "psn-of-read-reused", psn_of_read),
     ("foreign", "foreign-roce-subnet", foreign_roce),
     ("foreign", "foreign-traffic", foreign_traffic),
     ("mtu", "mtu-small-on-one", mixed_mtu),
@@ -108,6 +109,25 @@ fn no_reply(lab: &mut Lab) {
     lab.world.tap_host(0, "h0.pcap");
     let pair = lab.pair(0, 2);
     lab.expect(&["cm.rejected", "qp.setup_failed", "peer.silent"], pair);
+    lab.world.run();
+}
+
+/// A requester that numbers the request behind a READ as if the READ took one PSN, and goes on from there.
+fn psn_of_read(lab: &mut Lab) {
+    lab.world.line(10 * GBIT);
+    let ends = connections(lab, 0, 1, 2, &settings());
+    lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 60).gap(MS, MS), 0);
+    for at in 0..20 {
+        let mut read = Packet::roce(0, 1, op::READ_REQUEST, 0x900, 1_000 + 2 * at);
+        (read.dma_len, read.sport) = (16 * KB, 0xC123);
+        send(&mut lab.world, at * MS, read);
+        let mut next = Packet::roce(0, 1, op::SEND_ONLY, 0x900, 1_001 + 2 * at);
+        (next.payload, next.sport, next.ack_req) = (64, 0xC123, true);
+        send(&mut lab.world, at * MS + 100_000, next);
+    }
+    lab.world.tap_host(0, "h0.pcap");
+    let pair = lab.pair(0, 1);
+    lab.expect(&["qp.psn_overlap"], pair).also(&["peer.silent"]);
     lab.world.run();
 }
 

@@ -38,8 +38,8 @@ fn count(scheduled: impl Iterator<Item = Scheduled>) -> Counted {
                 let key = TruthKey {
                     uplink,
                     direction,
-                    src: address(key.family, key.src),
-                    dst: address(key.family, key.dst),
+                    src: address(key.family, key.src).ip().unwrap(),
+                    dst: address(key.family, key.dst).ip().unwrap(),
                     dest_qp: key.dest_qp,
                 };
                 observe(counted.flows.entry(key).or_default(), &parsed, at_ns);

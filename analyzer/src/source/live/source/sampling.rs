@@ -139,6 +139,7 @@ impl Source {
                     events_dropped == 0,
                 )),
                 pairs: Some(self.pairs.pairs()),
+                setups: Some(self.pairs.setups()),
                 loss: self.config.precise_clock.then_some(loss),
                 latency: self.config.precise_clock.then(|| self.pairs.latency(&self.programs)),
                 ..Metrics::default()

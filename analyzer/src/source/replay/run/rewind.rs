@@ -68,7 +68,7 @@ impl Replay {
         self.clock = Clock { seek: Some(Seek { to_ns, speed, paused }), ..Clock::default() };
         self.pace = Pace::new(f64::INFINITY);
         // Sending the first sample shows whether the view is gone.
-        let _ = self.feed.tell(Update::Again);
+        let _ = self.feed.tell(Update::Restarted);
         Ok(())
     }
 }

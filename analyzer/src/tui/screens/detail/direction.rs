@@ -335,6 +335,9 @@ fn path(detail: &Detail) -> (String, String) {
         Some(0) => "untagged".to_owned(),
         Some(id) => format!("VLAN {id}"),
     }];
+    if let Some(lane) = stats.lane() {
+        tags = vec![format!("SL {}", lane.service_level), format!("VL {}", lane.virtual_lane)];
+    }
     if let Some(id) = stats.inner_vlan_id().filter(|id| *id != 0) {
         tags.push(format!("inner VLAN {id}"));
     }
@@ -342,7 +345,11 @@ fn path(detail: &Detail) -> (String, String) {
     if !detail.encapsulation.is_empty() {
         tags.push(detail.encapsulation.join("/"));
     }
-    (format!("RoCEv{}, MTU {mtu}, DSCP {dscp}", stats.roce_version), tags.join(", "))
+    let protocol = match stats.roce_version {
+        0 => format!("InfiniBand, MTU {mtu}"),
+        version => format!("RoCEv{version}, MTU {mtu}, DSCP {dscp}"),
+    };
+    (protocol, tags.join(", "))
 }
 
 fn lists(detail: &Detail, bars: bool) -> Vec<Line<'static>> {

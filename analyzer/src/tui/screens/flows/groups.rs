@@ -4,13 +4,13 @@
 //! where a row is sorted or shown, and kept for large groups alone.
 
 use std::fmt;
-use std::net::IpAddr;
 
 use hashbrown::HashMap;
 use rocescope_common::wire::frame::Addr;
 
-use crate::analysis::Again;
+use crate::analysis::Overlap;
 use crate::model::{Counts, Delta, Identity, Row, dedup};
+use crate::sample::Address;
 use crate::sample::address;
 use crate::tui::column::{self, Context};
 
@@ -72,7 +72,7 @@ pub struct Sum {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Name {
     /// Source and destination.
-    Hosts(IpAddr, IpAddr),
+    Hosts(Address, Address),
     /// The link: its number and its name.
     Link(u16, String),
     /// The process; `None` when it is not known.
@@ -133,7 +133,7 @@ impl Groups {
         by: Group,
         shown: &[usize],
         cx: Context<'_>,
-        again: &Again,
+        overlap: &Overlap,
         mut with: impl FnMut(usize, &Row),
     ) {
         self.by = by;
@@ -145,7 +145,7 @@ impl Groups {
             if group.rows == 1 {
                 group.flows = 1;
                 self.rows(&group, cx).for_each(|row| with(at, row));
-            } else if let Some((row, flows)) = self.add_up(&group, cx, again) {
+            } else if let Some((row, flows)) = self.add_up(&group, cx, overlap) {
                 with(at, &row);
                 group.flows = u32::try_from(flows).unwrap_or(u32::MAX);
                 if group.rows as usize > LARGE {
@@ -208,18 +208,18 @@ impl Groups {
 
     /// Sum of the queue pairs of group number `at`: each packet once, or on each link its own packets.
     #[must_use]
-    pub fn sum(&self, at: usize, cx: Context<'_>, again: &Again) -> Option<Sum> {
+    pub fn sum(&self, at: usize, cx: Context<'_>, overlap: &Overlap) -> Option<Sum> {
         let group = self.all.get(at)?;
         if let Some(kept) = group.kept {
             return self.kept.get(kept as usize).cloned();
         }
-        let (row, flows) = self.add_up(group, cx, again)?;
+        let (row, flows) = self.add_up(group, cx, overlap)?;
         let name = self.name(&row, cx);
         Some(Sum { row, flows, name })
     }
 
     /// The sum of a group's rows, and its queue pairs by direction.
-    fn add_up(&self, group: &Members, cx: Context<'_>, again: &Again) -> Option<(Row, usize)> {
+    fn add_up(&self, group: &Members, cx: Context<'_>, overlap: &Overlap) -> Option<(Row, usize)> {
         let mut sum: Option<Row> = None;
         let mut flows = 0;
         let mut add = |row: &Row, total: &Counts, delta: Option<&Delta>, new: bool| {
@@ -241,10 +241,10 @@ impl Groups {
             }
         };
         let rows = self.rows(group, cx);
-        if again.is_empty() || self.by == Group::Link {
+        if overlap.is_empty() || self.by == Group::Link {
             rows.for_each(|row| add(row, &row.total, row.delta.as_ref(), true));
         } else {
-            dedup::each(rows, again, |seen| add(seen.row, &seen.total, seen.delta.as_ref(), seen.new));
+            dedup::each(rows, overlap, |seen| add(seen.row, &seen.total, seen.delta.as_ref(), seen.new));
         }
         Some((sum?, flows))
     }

@@ -79,7 +79,7 @@ impl Table {
             };
         } else {
             let mut sorting = Sorting::new(self.sort, shown.len(), cx);
-            self.groups.fill(self.group, &shown, cx, &data.paths.again, |at, row| sorting.add(at, row));
+            self.groups.fill(self.group, &shown, cx, &data.paths.overlap, |at, row| sorting.add(at, row));
             self.order = sorting.sorted();
         }
         let place = view.selected.and_then(|id| {
@@ -138,7 +138,7 @@ impl Table {
     #[must_use]
     pub fn group_sum(&self, view: &View, at: usize) -> Option<Sum> {
         let data = view.data.as_ref()?;
-        self.groups.sum(at, data.context(), &data.paths.again)
+        self.groups.sum(at, data.context(), &data.paths.overlap)
     }
 
     /// The columns of queue pairs, as they fit.

@@ -10,7 +10,7 @@ use super::read::HostRoot;
 use super::{dcb, device, nldev};
 
 /// The kernel's answers about the calling thread's network namespace.
-pub trait Ask {
+pub trait Queries {
     /// The network interfaces, without what only sysfs knows.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ pub trait Ask {
 }
 
 /// The files and the kernel of a host, for repeated reading from one thread.
-pub trait Host: Ask + std::fmt::Debug + Send {
+pub trait Host: Queries + std::fmt::Debug + Send {
     /// Its files, opened for this reading: keeping them open would keep the network namespace alive.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ pub trait Host: Ask + std::fmt::Debug + Send {
     fn root(&self) -> Result<HostRoot>;
 
     /// The kernel to query.
-    fn ask(&self) -> &dyn Ask;
+    fn ask(&self) -> &dyn Queries;
 
     /// True for the host that this runs on, whose kernel can be probed; false for a recorded one.
     fn is_running(&self) -> bool {
@@ -75,7 +75,7 @@ impl Host for Kernel {
         HostRoot::here()
     }
 
-    fn ask(&self) -> &dyn Ask {
+    fn ask(&self) -> &dyn Queries {
         self
     }
 
@@ -88,7 +88,7 @@ impl Host for Kernel {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kernel;
 
-impl Ask for Kernel {
+impl Queries for Kernel {
     fn interfaces(&self) -> Result<Vec<Interface>> {
         interface::list()
     }

@@ -1,0 +1,211 @@
+//! Captures and networks that show packets twice.
+
+use super::title::{short, title};
+use super::{Commands, Entry, Family, Input, Measure, Need, Place, Raise, Unit, label};
+use crate::analysis::{Flow, Link};
+use crate::findings::{Episode, Finding, Severity};
+use crate::metrics::duplicates::OnLink;
+use crate::util::units::{self, plural};
+
+/// This family.
+pub(super) const FAMILY: Family = Family {
+    entries: &[DUPLICATES],
+    limits: &[Limits::META],
+    evidence: &[
+        label("copies", "packets shown a second time", Unit::Count),
+        label("copies_ratio", "share of all packets", Unit::Ratio),
+        label("delay_mean_ns", "mean time to the copy", Unit::Nanoseconds),
+        label("delay_max_ns", "longest time to the copy", Unit::Nanoseconds),
+        label("marked_between", "copies CE-marked after the first had passed", Unit::Count),
+    ],
+    check,
+};
+
+const DUPLICATES: Entry = Entry {
+    id: "capture.duplicates",
+    rank: 15,
+    needs: &[Need::Taps],
+    measure: Some(Measure::ratio("copies_ratio")),
+    title: "Packets are captured twice",
+    meaning: "The capture shows packets twice: a mirror of both directions of a port or VLAN, or files of several interfaces merged into one. Conclusions, ratios and rates count each packet once; \
+              packets, bytes and opcodes of the report are those of the capture. Or the network itself delivers packets twice: receivers drop and acknowledge the second one.",
+    computed: "Per pair of hosts on a link. Copies of the capture: nine in ten packets, in both directions where both are captured, pass twice within 10 ms with the same PSN, opcode, identification, source port and AETH \
+               (TTL and ECN may differ), with new packets between the copies and no NAK in between. Duplicates by the network: single packets pass twice without a NAK or a timeout, and the sender does not \
+               go back with them (flows[].loss.mirrored), while their answers are not doubled. Info from `packets` of them and their share `ratio` of the packets of the link.",
+    advice: "Mirror one direction only (`rx`, or the ingress of each port once), or give the files of several interfaces to `rocescope replay` as files of their own, which compares the taps instead. Where the network \
+             duplicates packets, look for a loop, flooding of unknown unicast, multicast or packet replication rules, and firmware notes of the switch.",
+    caveat: "Live, packets are counted as they arrive. Copies that come after a whole burst are recognised once 32 bursts have passed, without identifications.",
+    ..Entry::EMPTY
+};
+
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "capture";
+    packets: u64 = 32,
+        "minimum packets shown twice",
+        "A few packets twice are a retransmission whose cause was not captured";
+    ratio: f64 = 0.001,
+        "minimum share of the packets of a link",
+        "Fewer change no figure that is shown";
+}
+
+pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let Some(duplicates) = &input.sample.metrics.duplicates else { return };
+    for (at, link) in input.facts.links.iter().enumerate() {
+        let own = |flow: &&Flow| flow.link == link.name && flow.direction == link.direction;
+        let flows: Vec<&Flow> = input.facts.flows.iter().filter(own).collect();
+        let of_capture = duplicates.link(at);
+        if is_many(input, of_capture.copies.packets, link) {
+            by_capture(input, link, &of_capture, flows, found);
+        } else {
+            by_network(input, link, flows, found);
+        }
+    }
+}
+
+fn is_many(input: &Input<'_>, copies: u64, link: &Link) -> bool {
+    let limits = &input.limits.capture;
+    copies >= limits.packets.max(1) && copies as f64 >= limits.ratio * link.packets as f64
+}
+
+fn by_capture(
+    input: &Input<'_>,
+    link: &Link,
+    found_on: &OnLink,
+    mut flows: Vec<&Flow>,
+    found: &mut Vec<Finding>,
+) {
+    let copies = found_on.copies.packets;
+    flows.retain(|flow| flow.copies.packets > 0);
+    flows.sort_by_key(|flow| std::cmp::Reverse(flow.copies.packets));
+    let ratio = copies as f64 / link.packets.max(1) as f64;
+    let diagnosis = format!(
+        "Capture shows packets twice: {} of {}",
+        units::count(copies),
+        plural(link.packets, "packet")
+    );
+    let parts = [format!(" are copies, on {}", short(&link.name))];
+    let delay_ns = found_on.delay_sum_ns / copies.max(1);
+    Raise::new(&DUPLICATES, Severity::Info, title(diagnosis, parts))
+        .evidence("copies", copies)
+        .evidence("copies_ratio", ratio)
+        .evidence("delay_mean_ns", delay_ns)
+        .evidence("delay_max_ns", found_on.delay_max_ns)
+        .evidence("marked_between", found_on.marked)
+        .flows(flows)
+        .episodes(vec![Episode { first_ns: found_on.first_ns, last_ns: found_on.last_ns, peak: Some(ratio) }])
+        .place(Place::link(input, &link.name, link.direction))
+        .step("Mirror one direction of each port only, or capture on one interface.", None)
+        .step("Give files of several interfaces to rocescope as separate files: it compares them.", None)
+        .into(found);
+}
+
+fn by_network(input: &Input<'_>, link: &Link, mut flows: Vec<&Flow>, found: &mut Vec<Finding>) {
+    let copies: u64 = flows.iter().copied().map(mirrored).sum();
+    if !is_many(input, copies, link) {
+        return;
+    }
+    flows.retain(|flow| mirrored(flow) > 0);
+    flows.sort_by_key(|flow| std::cmp::Reverse(mirrored(flow)));
+    let ratio = copies as f64 / link.packets.max(1) as f64;
+    let diagnosis = format!(
+        "Network delivers packets twice: {} of {}",
+        units::count(copies),
+        plural(link.packets, "packet")
+    );
+    let parts = [format!(" ({})", units::ratio(Some(ratio))), format!(", upstream of {}", short(&link.name))];
+    let here = Commands::on(input, &link.name);
+    Raise::new(&DUPLICATES, Severity::Info, title(diagnosis, parts))
+        .evidence("copies", copies)
+        .evidence("copies_ratio", ratio)
+        .flows(flows)
+        .place(Place::link(input, &link.name, link.direction).hop("upstream"))
+        .step("Capture closer to the sender to find the device behind which packets pass twice.", None)
+        .step("Look for a loop, flooding of unknown unicast and replication rules on the switches.", None)
+        .step("Count duplicate requests on the receiving NIC (duplicate_request).", here.rdma_counters())
+        .caveat("A mirror that shows a part of the traffic twice looks the same.")
+        .into(found);
+}
+
+/// Packets that passed twice though neither sender nor capture repeats.
+fn mirrored(flow: &Flow) -> u64 {
+    let all: u64 = [flow.loss, flow.loss_responses].iter().flatten().map(|loss| loss.mirrored).sum();
+    all.saturating_sub(flow.copies.requests + flow.copies.responses)
+}
+
+#[cfg(test)]
+mod tests {
+    use hashbrown::HashMap;
+
+    use crate::analysis::fixtures::{START, key, link, sample, stats};
+    use crate::analysis::{Facts, Options};
+    use crate::findings::{Finding, tests::found};
+    use crate::metrics::duplicates::{Copies, Duplicates, OnLink};
+    use crate::metrics::loss::{FlowLoss, Loss, Metrics};
+    use crate::sample::Sample;
+
+    /// Two flows of `packets`, of which so many are copies of the capture, and the network made so many.
+    fn seen(packets: u64, copies: u64, by_network: u64) -> Sample {
+        let flow = |packets| stats(50_000, packets, 1_000 * packets);
+        let flows = vec![
+            (key(0, "10.0.0.1", "10.0.0.2", 17), flow(packets)),
+            (key(0, "10.0.0.2", "10.0.0.1", 18), flow(packets)),
+        ];
+        let mut sample = sample(vec![link("mirror.pcap", None)], flows);
+        let taken = Copies {
+            packets: copies,
+            bytes: 1_000 * copies,
+            ecn_data: [0, 0, copies, 0],
+            requests: copies,
+            ..Copies::default()
+        };
+        let on = OnLink {
+            copies: taken,
+            delay_sum_ns: 3_500 * copies,
+            delay_max_ns: 9_000,
+            first_ns: START,
+            last_ns: START + 5,
+            marked: 0,
+        };
+        let flows = if copies > 0 { HashMap::from_iter([(0, taken)]) } else { HashMap::default() };
+        sample.metrics.duplicates = Some(Duplicates { flows, links: vec![on], unfollowed: 0 });
+        let requests = Some(Metrics { mirrored: copies + by_network, ..Metrics::default() });
+        let mut loss = Loss::default();
+        loss.flows.insert(0, FlowLoss { requests, ..FlowLoss::default() });
+        sample.metrics.loss = Some(loss);
+        sample
+    }
+
+    fn duplicates(sample: &Sample) -> Option<Finding> {
+        found(sample, &Options::default()).into_iter().find(|finding| finding.id == "capture.duplicates")
+    }
+
+    #[test]
+    fn a_capture_that_doubles_is_named_and_each_packet_counts_once() {
+        let sample = seen(1_000, 490, 0);
+        let found = duplicates(&sample).unwrap();
+        assert_eq!(found.title, "Capture shows packets twice: 490 of 2,000 packets are copies, on mirror");
+        assert_eq!(found.evidence.get("delay_mean_ns").unwrap().value, 3_500);
+        let facts = Facts::of(&sample, &Options::default());
+        assert_eq!((facts.flows[0].packets, facts.flows[0].ecn.ect0), (1_000, 1_000), "as captured");
+        assert_eq!((facts.flows[0].ecn_data.ect0, facts.flows[0].followed_packets()), (510, 510));
+        // One direction is copied, the other not: 510 KB and 1,000 KB.
+        let share = facts.entropy.top_share.unwrap();
+        assert!((share - 1_000.0 / 1_510.0).abs() < 1e-9, "{share}");
+    }
+
+    #[test]
+    fn a_network_that_doubles_is_named_so() {
+        let found = duplicates(&seen(1_000, 0, 60)).unwrap();
+        assert!(found.title.starts_with("Network delivers packets twice: 60 of 2,000"), "{}", found.title);
+    }
+
+    #[test]
+    fn a_few_packets_twice_are_no_finding() {
+        for (packets, copies, by_network) in
+            [(1_000, 0, 0), (1_000, 31, 0), (1_000, 0, 31), (100_000, 199, 0), (100_000, 0, 199)]
+        {
+            assert_eq!(duplicates(&seen(packets, copies, by_network)), None, "{packets} {copies}");
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! A finding as labelled lines of text: the same words on the screen and in the report.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::{End, Evidence, Finding, entry};
+use crate::analysis::link_name;
+use crate::util::layout::{plain, tap_name};
+use crate::util::units::{self, plural};
+
+/// Flows named in a finding.
+const FLOWS: usize = 3;
+/// Between items of a line.
+const NEXT: &str = " · ";
+/// Between the two taps of a hop.
+const HOP: &str = " → ";
+
+/// The end of the data that findings are of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DataEnd {
+    /// Time of the last frame, Unix ns; `None`: not known.
+    pub ns: Option<u64>,
+    /// It is the end of a capture: nothing is active now.
+    pub recorded: bool,
+}
+
+impl Finding {
+    /// Place, time, ends, flows, cost and evidence, each with its label; what is unknown has no line.
+    #[must_use]
+    pub fn fields(&self, end: DataEnd) -> Vec<(&'static str, String)> {
+        let all = [
+            ("Where", place(self)),
+            ("When", self.when(end)),
+            ("Who", who(self)),
+            ("Flows", flows(self)),
+            ("Impact", impact(self)),
+            ("Evidence", evidence(self)),
+        ];
+        all.into_iter().filter_map(|(label, text)| Some((label, plain(&text?)))).collect()
+    }
+
+    /// Beginning and end: "since 05:41:57 UTC, for 13.0 s", "05:41:57 to 05:42:10 UTC, ended after 13.0 s"; `None` when neither is
+    /// known, as of settings.
+    #[must_use]
+    pub fn when(&self, end: DataEnd) -> Option<String> {
+        let ended = self.has_ended(end.ns);
+        let last = self.last_seen_ns.filter(|_| ended || self.first_seen_ns.is_none());
+        let at = |ns: u64| units::recent_utc(ns, end.ns);
+        let until = |first: u64, last: u64| units::duration(last.saturating_sub(first));
+        let text = match (self.first_seen_ns, last) {
+            (Some(first), Some(last)) => {
+                format!("{} to {} UTC, ended after {}", at(first), at(last), until(first, last))
+            }
+            (Some(first), None) => {
+                let length = end.ns.map_or_else(String::new, |end| format!(", {}", until(first, end)));
+                if end.recorded {
+                    format!("{} UTC to the end of the capture{length}", at(first))
+                } else {
+                    format!("since {} UTC{}", at(first), length.replace(", ", ", for "))
+                }
+            }
+            (None, Some(last)) => format!("{} {} UTC", if ended { "ended" } else { "last seen" }, at(last)),
+            (None, None) => return None,
+        };
+        Some(match self.episodes.len() {
+            0 | 1 => text,
+            n => format!("{text}, {}", plural(n as u64, "episode")),
+        })
+    }
+
+    /// True where it was not seen in the last seconds of data that end at `end_ns`.
+    #[must_use]
+    pub fn has_ended(&self, end_ns: Option<u64>) -> bool {
+        !self.active || self.over_since(end_ns).is_some()
+    }
+}
+
+fn place(finding: &Finding) -> Option<String> {
+    let place = &finding.place;
+    let at = place.link.as_ref().or(place.tap.as_ref());
+    let at = at.map(|link| link_name(link, place.direction));
+    let hop = place.hop.as_deref();
+    let (hop, at) = match (hop.and_then(|hop| hop.split_once(HOP)), hop, at) {
+        (Some((from, to)), ..) => (Some(format!("between {} and {}", tap_name(from), tap_name(to))), None),
+        (None, Some(side @ ("upstream" | "downstream")), Some(at)) => (Some(format!("{side} of {at}")), None),
+        (None, Some(end), Some(at)) => (Some(format!("{end}, seen at {at}")), None),
+        (None, hop, at) => (hop.map(str::to_owned), at),
+    };
+    let switch = place.switch_port.as_ref().map(|port| format!("switch port {port}"));
+    listed([hop, at, switch], NEXT)
+}
+
+fn who(finding: &Finding) -> Option<String> {
+    let requester = finding.requester.as_ref().map(|end| format!("requester {}", name_of(end)));
+    let responder = finding.responder.as_ref().map(|end| format!("responder {}", name_of(end)));
+    listed([requester, responder], HOP)
+}
+
+/// Address, QPN, process and pod.
+fn name_of(end: &End) -> String {
+    let mut text = end.addr.to_string();
+    if let Some(qpn) = end.qpn {
+        let _ = write!(text, " QP {qpn}");
+    }
+    let pid = end.pid.map(|pid| format!("pid {pid}"));
+    let pod = end.pod.as_ref().map(|pod| format!("pod {pod}"));
+    if let Some(owner) = listed([end.comm.clone(), pid, pod], ", ") {
+        let _ = write!(text, " ({owner})");
+    }
+    text
+}
+
+/// The first flows of a finding, and the number of the others. Hosts and link are named where they change.
+fn flows(finding: &Finding) -> Option<String> {
+    let mut before = (None, finding.place.link.as_ref().map(|link| (link.as_str(), finding.place.direction)));
+    let one = |flow: &crate::analysis::FlowId| {
+        let hosts = (flow.src, flow.dst);
+        let mut text = format!("QP {}", flow.dest_qp);
+        if before.0.replace(hosts) != Some(hosts) {
+            text = format!("{} → {} {text}", hosts.0, hosts.1);
+        }
+        if before.1 != Some((flow.link.as_str(), flow.direction)) {
+            let _ = write!(text, " on {}", link_name(&flow.link, flow.direction));
+        }
+        text
+    };
+    let mut named: Vec<String> = finding.flows.iter().take(FLOWS).map(one).collect();
+    let all = finding.evidence["flows"].as_u64().unwrap_or(finding.flows.len() as u64);
+    let more = all.saturating_sub(named.len() as u64);
+    if more > 0 {
+        named.push(plural(more, "more flow"));
+    }
+    listed(named.into_iter().map(Some), NEXT)
+}
+
+fn impact(finding: &Finding) -> Option<String> {
+    let impact = &finding.impact;
+    let parts = [
+        impact.packets_ratio.map(|ratio| format!("{} of packets", units::ratio(Some(ratio)))),
+        impact.retransmissions.map(|n| plural(n, "retransmission")),
+        impact.goodput_lost_bytes.map(|n| format!("{} of goodput lost", units::bytes(n))),
+        impact.time_lost_ns.map(|ns| format!("{} of waiting, summed over QPs", units::duration(ns))),
+    ];
+    listed(parts, NEXT)
+}
+
+/// The measurements with their units, the one that says how bad it is first; the flows have their own line.
+fn evidence(finding: &Finding) -> Option<String> {
+    let measure = entry(finding.id).and_then(|entry| entry.measure).map_or("", |measure| measure.name);
+    let mut shown: Vec<&Evidence> = finding.evidence.iter().filter(|one| says_more(finding, one)).collect();
+    shown.sort_by_key(|one| one.name != measure);
+    let links = finding.evidence.get("links").filter(|links| of_list(links) > 1);
+    let in_words = |one: &Evidence| match links {
+        Some(links) if one.name == "bytes" && of_list(one) == of_list(links) => by_link(links, one),
+        _ => format!("{} {}", one.label, one.text()),
+    };
+    listed(shown.into_iter().map(|one| Some(in_words(one))), NEXT)
+}
+
+fn of_list(evidence: &Evidence) -> usize {
+    evidence.value.as_array().map_or(0, Vec::len)
+}
+
+/// Links with their bytes: `h0 5.98 MB, h1 853 kB`.
+fn by_link(links: &Evidence, bytes: &Evidence) -> String {
+    let all = links.value.as_array().into_iter().flatten().zip(bytes.value.as_array().into_iter().flatten());
+    let one = |(link, bytes): (&Value, &Value)| {
+        let bytes = bytes.as_u64().map_or_else(|| units::UNKNOWN.to_owned(), units::bytes);
+        format!("{} {bytes}", tap_name(link.as_str().unwrap_or_default()))
+    };
+    all.map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// False for what is unknown, has no short text, or repeats another line.
+fn says_more(finding: &Finding, evidence: &Evidence) -> bool {
+    let is_short = match &evidence.value {
+        Value::Null | Value::Object(_) => false,
+        Value::Array(list) => !list.is_empty() && !list.iter().any(|one| one.is_object() || one.is_array()),
+        _ => true,
+    };
+    let repeats = match evidence.name.as_str() {
+        "flows" => true,
+        "flows_unjudged" => evidence.value == 0,
+        // Named with their bytes.
+        "links" => of_list(evidence) == finding.evidence.get("bytes").map_or(0, of_list),
+        // The title names the only pair.
+        "host_pairs" | "pairs" | "worst_ratio" => finding.evidence["host_pairs"] == 1,
+        _ => false,
+    };
+    is_short && !repeats
+}
+
+/// The parts that are known, joined; `None` when there is none.
+fn listed(parts: impl IntoIterator<Item = Option<String>>, between: &str) -> Option<String> {
+    let known: Vec<String> = parts.into_iter().flatten().collect();
+    (!known.is_empty()).then(|| known.join(between))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::FlowId;
+    use crate::analysis::fixtures::START;
+    use crate::findings::{Episode, Place, Severity};
+    use crate::sample::Direction;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn finding() -> Finding {
+        Finding::new("loss.before_tap", Severity::Critical, "Loss upstream of rail0".into())
+    }
+
+    #[test]
+    fn a_finding_says_when_it_began_and_ended() {
+        let live = DataEnd { ns: Some(START + 100 * SECOND), recorded: false };
+        let mut one = finding();
+        assert_eq!(one.when(live), None, "a setting has no time");
+        one.first_seen_ns = Some(START);
+        one.last_seen_ns = live.ns;
+        assert_eq!(one.when(live).as_deref(), Some("since 13:05:09 UTC, for 1 min 40 s"));
+        let capture = DataEnd { recorded: true, ..live };
+        assert_eq!(one.when(capture).as_deref(), Some("13:05:09 UTC to the end of the capture, 1 min 40 s"));
+        one.last_seen_ns = Some(START + 13 * SECOND);
+        let episode = Episode { first_ns: START, last_ns: START, peak: None };
+        one.episodes = vec![episode; 2];
+        one.active = false;
+        let ended = "13:05:09 to 13:05:22 UTC, ended after 13.0 s, 2 episodes";
+        assert_eq!(one.when(live).as_deref(), Some(ended));
+        let tomorrow = DataEnd { ns: Some(START + 86_400 * SECOND), recorded: false };
+        assert_eq!(
+            one.when(tomorrow).as_deref(),
+            Some("2026-03-01 13:05 to 2026-03-01 13:05 UTC, ended after 13.0 s, 2 episodes")
+        );
+        one.first_seen_ns = None;
+        assert_eq!(one.when(live).as_deref(), Some("ended 13:05:22 UTC, 2 episodes"));
+    }
+
+    #[test]
+    fn what_is_unknown_has_no_line() {
+        assert!(finding().fields(DataEnd::default()).is_empty());
+    }
+
+    #[test]
+    fn a_place_is_named_once() {
+        let mut one = finding();
+        let at = |link: &str, hop: Option<&str>| Place {
+            tap: link.split(':').next().map(str::to_owned),
+            link: Some(link.to_owned()),
+            hop: hop.map(str::to_owned),
+            ..Place::default()
+        };
+        for (link, hop, text) in [
+            ("h1.pcap", Some("h0.pcap → h1.pcap"), "between h0 and h1"),
+            ("h1.pcap.gz", Some("downstream"), "downstream of h1"),
+            ("h1.pcapng:eth0", None, "h1:eth0"),
+        ] {
+            one.place = at(link, hop);
+            assert_eq!(place(&one).as_deref(), Some(text));
+        }
+        one.place = Place {
+            direction: Some(Direction::Ingress),
+            switch_port: Some("leaf1 Eth1/3".into()),
+            ..at("rail0", Some("upstream"))
+        };
+        assert_eq!(place(&one).as_deref(), Some("upstream of rail0 ingress · switch port leaf1 Eth1/3"));
+    }
+
+    #[test]
+    fn flows_name_hosts_and_link_where_they_change() {
+        let mut one = finding();
+        one.place.link = Some("h1.pcap".into());
+        let flow = |dest_qp, link: &str| FlowId {
+            link: link.into(),
+            direction: None,
+            src: "10.0.0.1".parse().unwrap(),
+            dst: "10.0.0.2".parse().unwrap(),
+            dest_qp,
+        };
+        one.flows = vec![flow(1, "h1.pcap"), flow(2, "h1.pcap"), flow(3, "h2.pcap"), flow(4, "h2.pcap")];
+        let text = "10.0.0.1 → 10.0.0.2 QP 1 · QP 2 · QP 3 on h2 · 1 more flow";
+        assert_eq!(flows(&one).as_deref(), Some(text));
+    }
+
+    #[test]
+    fn evidence_has_units_and_no_json_and_its_measure_is_first() {
+        let mut one = finding();
+        for (name, value) in [
+            ("lost", serde_json::json!(6671)),
+            ("hosts", serde_json::json!([{ "addr": "10.0.0.1" }])),
+            ("flows", serde_json::json!(3)),
+            ("flows_unjudged", serde_json::json!(0)),
+            ("bytes", serde_json::json!([1_000, 2_000])),
+            ("loss_ratio", serde_json::json!(0.007)),
+            ("qpn", Value::Null),
+        ] {
+            one.evidence.insert(Evidence::named(name, value));
+        }
+        assert_eq!(evidence(&one).as_deref(), Some("loss 0.70 % · lost 6,671 · bytes 1.00 kB, 2.00 kB"));
+    }
+
+    #[test]
+    fn links_are_named_with_their_bytes() {
+        let mut one = finding();
+        one.evidence.insert(Evidence::named("links", serde_json::json!(["u0.pcap", "u1.pcap"])));
+        one.evidence.insert(Evidence::named("bytes", serde_json::json!([5_000, 1_000])));
+        assert_eq!(evidence(&one).as_deref(), Some("u0 5.00 kB, u1 1.00 kB"));
+    }
+
+    #[test]
+    fn both_ends_are_named_with_their_process() {
+        let mut one = finding();
+        let end = |addr: &str, pid: Option<u32>| End {
+            addr: addr.parse().unwrap(),
+            qpn: Some(17),
+            pid,
+            comm: pid.map(|_| "python3".to_owned()),
+            pod: None,
+        };
+        one.requester = Some(end("10.0.0.1", Some(4711)));
+        one.responder = Some(end("10.0.0.2", None));
+        let expected = "requester 10.0.0.1 QP 17 (python3, pid 4711) → responder 10.0.0.2 QP 17";
+        assert_eq!(who(&one).as_deref(), Some(expected));
+    }
+}

@@ -1,0 +1,245 @@
+//! RoCE of hosts that do not belong to the rest.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+
+use super::title::{more, pair, short, title};
+use super::{Commands, Entry, Family, Impact, Input, Measure, Place, Raise, Unit, ends, label};
+use crate::analysis::Flow;
+use crate::findings::{Finding, Severity};
+use crate::sample::Address;
+use crate::util::units;
+
+/// This family.
+pub(super) const FAMILY: Family = Family {
+    entries: &[FOREIGN],
+    limits: &[],
+    evidence: &[
+        label("hosts", "hosts of the foreign network", Unit::Count),
+        label("other_hosts", "hosts of the rest", Unit::Count),
+        label("share", "share of the RoCE bytes of the link", Unit::Ratio),
+        label("network", "their network", Unit::Text),
+    ],
+    check,
+};
+
+const FOREIGN: Entry = Entry {
+    id: "isolation.foreign_roce",
+    rank: 405,
+    measure: Some(Measure::ratio("share")),
+    title: "RoCE of another network on the link",
+    meaning: "Hosts of a network that the rest does not use send RoCE over the same link: another tenant or job, or hosts in the wrong VLAN. They share the queues, the lossless class and its pauses, and the bandwidth.",
+    computed: "Per link, over groups of hosts that exchange RoCE with one another, directly or through others of the group. A warning when a group has isolation.share of the RoCE bytes of the link and at least \
+               isolation.roce_packets packets, its addresses have another first octet (IPv6: another /32) than all others, all the others together have at least twice its hosts and no other group is as small, and its \
+               host parts are not those of other groups. Rails with a subnet each are groups of one size, or have the host parts of one another, and are not reported; nor are routed subnets of one address plan.",
+    advice: "Find the hosts (`ip route get ADDRESS`, LLDP, the MAC table of the switch) and whether they belong on this fabric. Separate tenants by VLAN or VRF, give them a traffic class of their own, or limit it with ETS.",
+    caveat: "Storage with an address plan of its own on a converged fabric looks the same. A tap that sees few hosts of a rail may take it for foreign.",
+    ..Entry::EMPTY
+};
+
+/// Hosts that exchange RoCE.
+struct Group<'a> {
+    hosts: BTreeSet<IpAddr>,
+    flows: Vec<&'a Flow>,
+    bytes: u64,
+    packets: u64,
+}
+
+pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let limits = &input.limits.isolation;
+    for link in &input.facts.links {
+        let own = |flow: &&Flow| flow.link == link.name && flow.direction == link.direction;
+        let groups = groups(input.facts.flows.iter().filter(own));
+        let all: u64 = groups.iter().map(|group| group.bytes).sum();
+        let large = |group: &&Group<'_>| {
+            group.bytes as f64 >= limits.share * all as f64 && group.packets >= limits.roce_packets
+        };
+        let foreign: Vec<&Group<'_>> =
+            groups.iter().filter(large).filter(|group| is_foreign(group, &groups)).collect();
+        let Some(worst) = foreign.iter().max_by_key(|group| group.bytes) else { continue };
+        let share = worst.bytes as f64 / all.max(1) as f64;
+        let others: usize = groups.iter().map(|group| group.hosts.len()).sum::<usize>() - worst.hosts.len();
+        raise(input, &link.name, worst, (share, others, foreign.len() as u64 - 1), found);
+    }
+}
+
+/// Groups of hosts of one IP version, by the flows between them.
+fn groups<'a>(flows: impl Iterator<Item = &'a Flow>) -> Vec<Group<'a>> {
+    let mut leaders: HashMap<IpAddr, IpAddr> = HashMap::new();
+    let mut between: BTreeMap<(IpAddr, IpAddr), Vec<&Flow>> = BTreeMap::new();
+    for flow in flows {
+        // Management datagrams of others pass on every fabric.
+        if let (Address::Ip(src), Address::Ip(dst), true) = (flow.src, flow.dst, flow.dest_qp > 1)
+            && is_unicast(src)
+            && is_unicast(dst)
+        {
+            between.entry((src, dst)).or_default().push(flow);
+            let (a, b) = (leader(&mut leaders, src), leader(&mut leaders, dst));
+            leaders.insert(a.max(b), a.min(b));
+        }
+    }
+    let mut groups: BTreeMap<IpAddr, Group<'a>> = BTreeMap::new();
+    for ((src, dst), flows) in between {
+        let leader = leader(&mut leaders, src);
+        let group = groups.entry(leader).or_insert_with(|| Group {
+            hosts: BTreeSet::new(),
+            flows: Vec::new(),
+            bytes: 0,
+            packets: 0,
+        });
+        group.hosts.extend([src, dst]);
+        group.bytes += flows.iter().map(|flow| flow.bytes).sum::<u64>();
+        group.packets += flows.iter().map(|flow| flow.packets).sum::<u64>();
+        group.flows.extend(flows);
+    }
+    groups.into_values().collect()
+}
+
+/// The lowest address of a host's group so far; shortens the way to it.
+fn leader(leaders: &mut HashMap<IpAddr, IpAddr>, host: IpAddr) -> IpAddr {
+    let mut at = host;
+    while let Some(next) = leaders.get(&at).copied().filter(|next| *next != at) {
+        at = next;
+    }
+    leaders.insert(host, at);
+    at
+}
+
+fn is_unicast(addr: IpAddr) -> bool {
+    match addr {
+        IpAddr::V4(v4) => !v4.is_multicast() && !v4.is_broadcast() && !v4.is_link_local(),
+        // The link-local address of a port is another name of a host that has others.
+        IpAddr::V6(v6) => !v6.is_multicast() && !v6.is_unicast_link_local(),
+    }
+}
+
+/// What hosts of one address plan have in common: the first octet, of IPv6 what a registry gives to one network.
+fn plan(addr: IpAddr) -> u128 {
+    match addr {
+        IpAddr::V4(v4) => u128::from(v4.to_bits() >> 24),
+        IpAddr::V6(v6) => v6.to_bits() >> 96,
+    }
+}
+
+/// What tells hosts of one subnet apart.
+fn host_part(addr: IpAddr) -> u128 {
+    match addr {
+        IpAddr::V4(v4) => u128::from(v4.to_bits() & 0xFFFF),
+        IpAddr::V6(v6) => v6.to_bits() & u128::from(u64::MAX),
+    }
+}
+
+fn is_foreign(group: &Group<'_>, groups: &[Group<'_>]) -> bool {
+    let version = |group: &Group<'_>| group.hosts.first().is_some_and(IpAddr::is_ipv4);
+    let rest = || {
+        let others = groups.iter().filter(|other| !std::ptr::eq(*other, group));
+        others.filter(|other| version(other) == version(group))
+    };
+    let own: BTreeSet<u128> = group.hosts.iter().copied().map(plan).collect();
+    let hosts = || rest().flat_map(|other| other.hosts.iter().copied());
+    let parts: BTreeSet<u128> = hosts().map(host_part).collect();
+    let is_rail = group.hosts.iter().all(|host| parts.contains(&host_part(*host)));
+    hosts().count() >= 2 * group.hosts.len()
+        && rest().all(|other| other.hosts.len() > group.hosts.len())
+        && hosts().all(|host| !own.contains(&plan(host)))
+        && !is_rail
+}
+
+fn raise(
+    input: &Input<'_>,
+    link: &str,
+    group: &Group<'_>,
+    (share, others, more_groups): (f64, usize, u64),
+    found: &mut Vec<Finding>,
+) {
+    let mut flows = group.flows.clone();
+    flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
+    let Some(first) = flows.first().copied() else { return };
+    let diagnosis = format!("Foreign RoCE on {}: {} of the bytes", short(link), units::ratio(Some(share)));
+    let parts = [pair(first.src, first.dst), more(more_groups, "network")];
+    let (requester, responder) = ends::of_data(input, [first]);
+    let network = group.hosts.first().map(|host| match host {
+        IpAddr::V4(v4) => format!("{}.0.0.0/8", v4.octets()[0]),
+        IpAddr::V6(v6) => format!("{:x}:{:x}::/32", v6.segments()[0], v6.segments()[1]),
+    });
+    let here = Commands::on(input, link);
+    Raise::new(&FOREIGN, Severity::Warning, title(diagnosis, parts))
+        .evidence("hosts", group.hosts.len())
+        .evidence("other_hosts", others)
+        .evidence("share", share)
+        .evidence("network", network)
+        .place(Place::of(input, first))
+        .flows(flows)
+        .ends(requester, responder)
+        .impact(Impact { packets_ratio: Some(share), ..Impact::default() })
+        .step(format!("Find {} and {}: MAC table of the switch, LLDP.", first.src, first.dst), None)
+        .step("If they do not belong here, give them a VLAN or VRF of their own.", None)
+        .step("Otherwise give them a traffic class of their own, or limit them with ETS.", here.qos())
+        .into(found);
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::analysis::Options;
+    use crate::analysis::fixtures::{key, link, sample, stats};
+    use crate::findings::{Finding, tests::found};
+
+    /// Each of these pairs of hosts exchanges packets in both directions.
+    fn judged(pairs: &[(&str, &str, u64)]) -> Option<Finding> {
+        let flows = pairs.iter().flat_map(|&(src, dst, packets)| {
+            let flow = || stats(50_000, packets, 1_000 * packets);
+            [(key(0, src, dst, 17), flow()), (key(0, dst, src, 18), flow())]
+        });
+        let sample = sample(vec![link("switch.pcap", None)], flows.collect());
+        let all = found(&sample, &Options::default());
+        all.into_iter().find(|finding| finding.id == "isolation.foreign_roce")
+    }
+
+    const JOB: [(&str, &str, u64); 3] =
+        [("10.0.0.1", "10.0.1.2", 5_000), ("10.0.1.2", "10.0.2.3", 5_000), ("10.0.2.3", "10.0.3.4", 5_000)];
+
+    #[test]
+    fn two_hosts_of_another_network_are_foreign() {
+        let found = judged(&[&JOB[..], &[("192.168.77.8", "192.168.77.9", 4_000)]].concat()).unwrap();
+        let title = "Foreign RoCE on switch: 21.1 % of the bytes, 192.168.77.8 → 192.168.77.9";
+        assert_eq!(found.title, title);
+        assert_eq!(found.evidence.get("other_hosts").unwrap().value, 4);
+        assert_eq!(found.evidence.get("network").unwrap().value, "192.0.0.0/8");
+    }
+
+    #[test]
+    fn little_traffic_connected_hosts_and_few_others_are_not() {
+        let with = |more: &[(&str, &str, u64)]| judged(&[&JOB[..], more].concat());
+        assert_eq!(with(&[("192.168.77.8", "192.168.77.9", 499)]), None, "few packets");
+        assert_eq!(with(&[("192.168.77.8", "10.0.0.1", 4_000)]), None, "the job talks to it");
+        assert_eq!(with(&[("10.9.9.8", "10.9.9.9", 4_000)]), None, "the same plan");
+        assert_eq!(
+            with(&[("192.168.77.8", "192.168.77.9", 4_000), ("192.168.77.9", "192.168.77.7", 4_000)]),
+            None,
+            "no small part"
+        );
+        let storage = judged(&[("10.0.0.1", "10.0.0.2", 5_000), ("192.168.77.8", "192.168.77.9", 4_000)]);
+        assert_eq!(storage, None, "two pairs of hosts: neither is the rest");
+    }
+
+    #[test]
+    fn rails_with_subnets_of_their_own_are_one_fabric() {
+        let rail = |plan: u8, hosts: &[u8]| {
+            let of = |host: &u8| format!("{plan}.1.0.{host}");
+            hosts.windows(2).map(|two| (of(&two[0]), of(&two[1]))).collect::<Vec<_>>()
+        };
+        let is_none = |rails: &[Vec<(String, String)>]| {
+            let all: Vec<_> =
+                rails.iter().flatten().map(|(src, dst)| (src.as_str(), dst.as_str(), 5_000)).collect();
+            judged(&all).is_none()
+        };
+        // Eight rails of four hosts, whose numbers go on from rail to rail.
+        let rails: Vec<_> =
+            (0..8).map(|rail_of| rail(10 + rail_of, &[1, 2, 3, 4].map(|h| h + 4 * rail_of))).collect();
+        assert!(is_none(&rails));
+        // One of them has only two hosts that send; they have the numbers of hosts of the others.
+        assert!(is_none(&[rail(10, &[1, 2, 3, 4]), rail(11, &[1, 2, 3, 4]), rail(12, &[3, 4])]));
+        // Two hosts that nobody else knows.
+        assert!(!is_none(&[rail(10, &[1, 2, 3, 4]), rail(11, &[1, 2, 3, 4]), rail(12, &[103, 104])]));
+    }
+}

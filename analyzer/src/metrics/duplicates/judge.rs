@@ -1,0 +1,127 @@
+//! Whether the packets of two hosts are copied, or retransmitted.
+
+/// Packets that pass again, with new ones before each, after which it is decided. A sender that goes back gives one of
+/// them per loss, whatever it sends again.
+const ADVANCED: u32 = 32;
+/// Packets of one direction that say something about it: two bursts of a small message.
+const OF_DIRECTION: u32 = 16;
+/// Packets of which the share is taken; then the count is halved.
+const RECENT: u32 = 4_096;
+
+/// A packet that passed again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Evidence {
+    /// When it passed first.
+    pub(super) first_ns: u64,
+    /// It had not passed before that.
+    pub(super) first: bool,
+    /// New packets of its flow passed since the last one that passed again.
+    pub(super) advanced: bool,
+    /// Its sender counts the identification up, and both have the same one.
+    pub(super) differs: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    once: u32,
+    twice: u32,
+}
+
+impl Tally {
+    const fn all(self) -> u32 {
+        self.once + self.twice
+    }
+
+    /// Whether nearly all pass twice: nine in ten, since the first and last packets of a capture lack their copy, and
+    /// both captures drop some.
+    const fn nearly_all(self) -> bool {
+        self.twice * 10 >= self.all() * 9
+    }
+}
+
+/// The packets of two hosts on one link.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Judge {
+    directions: [Tally; 2],
+    advanced: u32,
+    /// The latest NAK: what passes again after it may be what it asks for.
+    nak_ns: u64,
+    copied: bool,
+    decided: bool,
+    changed: bool,
+}
+
+impl Judge {
+    /// Of hosts of which nothing is known but that others on their link are `copied`.
+    pub(super) fn new(copied: bool) -> Self {
+        Self { copied, ..Self::default() }
+    }
+
+    /// Whether copies are taken out.
+    pub(super) const fn is_copied(&self) -> bool {
+        self.copied
+    }
+
+    /// Whether their own packets decided it.
+    pub(super) const fn is_decided(&self) -> bool {
+        self.decided
+    }
+
+    /// The new decision, once.
+    pub(super) const fn changed(&mut self) -> Option<bool> {
+        if !self.changed {
+            return None;
+        }
+        self.changed = false;
+        Some(self.copied)
+    }
+
+    /// A NAK passed for the first time.
+    pub(super) const fn nak(&mut self, time_ns: u64) {
+        self.nak_ns = time_ns;
+    }
+
+    /// A packet had no copy.
+    pub(super) fn once(&mut self, direction: bool, first: bool) {
+        if first {
+            self.directions[usize::from(direction)].once += 1;
+            self.decide();
+        }
+    }
+
+    /// A packet passed again.
+    pub(super) fn twice(&mut self, direction: bool, evidence: &Evidence) {
+        let asked = evidence.first_ns <= self.nak_ns && !evidence.differs;
+        if !evidence.first || asked {
+            return;
+        }
+        self.directions[usize::from(direction)].twice += 1;
+        self.advanced += u32::from(evidence.advanced || evidence.differs);
+        self.decide();
+    }
+
+    fn decide(&mut self) {
+        let sum = |judge: &Self| judge.directions[0].all() + judge.directions[1].all();
+        if sum(self) >= RECENT {
+            for tally in &mut self.directions {
+                *tally = Tally { once: tally.once / 2, twice: tally.twice / 2 };
+            }
+        }
+        let all = sum(self);
+        let telling = |tally: &&Tally| tally.all() >= OF_DIRECTION;
+        let nearly_all = self.directions.iter().filter(telling).all(|tally| tally.nearly_all());
+        let copied = if self.copied {
+            // What is copied stays so until a good part is not.
+            all < 2 * ADVANCED || self.directions.iter().map(|tally| tally.twice).sum::<u32>() * 2 >= all
+        } else {
+            self.advanced >= ADVANCED && nearly_all
+        };
+        let decided = if copied { self.advanced >= ADVANCED } else { all >= 2 * ADVANCED && !nearly_all };
+        self.changed |= copied != self.copied || decided && !self.decided;
+        if self.copied && !copied {
+            self.advanced = 0;
+        }
+        self.copied = copied;
+        self.decided |= decided;
+    }
+}

@@ -1,0 +1,459 @@
+//! Copies: captures that show each packet twice.
+//!
+//! A mirror of both directions of a port or VLAN, and files of two interfaces merged into one, show each packet twice, from
+//! microseconds to milliseconds apart. The copy has the same headers but for TTL and ECN, so that it looks like a
+//! retransmission where the sender does not count the IPv4 identification up. One packet does not tell; a pair of hosts does:
+//!
+//! | observation | retransmission | copy |
+//! |---|---|---|
+//! | share of packets that pass twice, both directions | those behind a loss | all |
+//! | between two packets that pass again, packets that are new | none: the sender goes back and sends on from there | nearly always |
+//! | a NAK between the two | usual | none for most |
+//! | identification, where the sender counts it up | another | the same |
+//!
+//! Each pair of hosts on a link is watched for its first packets, and again once a packet is behind the expected PSN. From
+//! the packet on that decides it, copies go to no collector; they are counted here. A packet that passes a third time is new:
+//! copies pair off, so that a retransmission which the capture doubles too counts once.
+//!
+//! Bounded: a packet is remembered for [`WINDOW_NS`], at most [`MOST_REMEMBERED`] of them (24 bytes each).
+
+mod judge;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use hashbrown::HashMap;
+use rocescope_common::account::{Event, FlowKey};
+use rocescope_common::wire::frame::{Addr, UNKNOWN};
+use rocescope_common::wire::opcode::Op;
+
+use super::packet::{Aside, Packet};
+use judge::{Evidence, Judge};
+
+type State = foldhash::fast::RandomState;
+
+/// Longest time from a packet to its copy: clocks of two capturing hosts that PTP or NTP on a LAN keeps differ by up to
+/// some milliseconds.
+const WINDOW_NS: u64 = 10_000_000;
+/// Packets of a link that are watched from its first packet on, and after each that is behind the expected PSN.
+const WATCHED: u32 = 4_096;
+/// Packets remembered in one flow: those of 10 ms at 100 Gbit/s with a path MTU of 4,096.
+const MOST_OF_FLOW: usize = 32_768;
+/// Packets remembered in all: 48 MB.
+const MOST_REMEMBERED: usize = 2_097_152;
+/// Pairs of hosts, per link, that are judged.
+const MOST_PAIRS: usize = 65_536;
+/// Flows of a pair whose figures so far are dropped once it is decided.
+const MOST_FLOWS: usize = 1_024;
+
+const ECT_MASK: u8 = 3;
+const CE: u8 = 3;
+
+/// What a packet is to the collectors.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// A packet of its own.
+    Own,
+    /// The copy of an earlier packet. `marked`: the copy is marked CE, the other is not.
+    Copy {
+        /// See above.
+        marked: bool,
+    },
+}
+
+/// Copies that were counted, to be taken off what was counted of all packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copies {
+    /// Copies.
+    pub packets: u64,
+    /// Their outer frames' bytes.
+    pub bytes: u64,
+    /// Their payload.
+    pub payload_bytes: u64,
+    /// Data packets by ECN bits. A packet that shows CE in one of its copies counts as marked: the other is here.
+    pub ecn_data: [u64; 4],
+    /// CNPs and ACKNOWLEDGEs by ECN bits.
+    pub ecn_control: [u64; 4],
+    /// CNPs.
+    pub cnp_packets: u64,
+    /// AETHs that acknowledge.
+    pub acks: u64,
+    /// RNR NAKs.
+    pub rnr_naks: u64,
+    /// NAKs by code 0 to 4; all others last.
+    pub naks: [u64; 6],
+    /// Requests.
+    pub requests: u64,
+    /// READ responses and atomic acknowledgements.
+    pub responses: u64,
+}
+
+impl Copies {
+    fn add(&mut self, packet: &Packet, op: Op, first_ecn: u8) {
+        self.packets += 1;
+        self.bytes += u64::from(packet.wire_len);
+        self.payload_bytes += if packet.payload == UNKNOWN { 0 } else { u64::from(packet.payload) };
+        if packet.roce_version == 2 {
+            let ecn = packet.tos & ECT_MASK;
+            let gone = usize::from(if ecn == CE { first_ecn } else { ecn });
+            let control = op.any(Op::CNP | Op::ACKNOWLEDGE);
+            let counts = if control { &mut self.ecn_control } else { &mut self.ecn_data };
+            counts[gone & 3] += 1;
+        }
+        self.cnp_packets += u64::from(op.has(Op::CNP));
+        self.requests += u64::from(op.has(Op::REQUEST));
+        self.responses += u64::from(op.has(Op::RESPONSE));
+        if !op.has(Op::AETH) || packet.aeth == UNKNOWN {
+            return;
+        }
+        let syndrome = packet.aeth >> 24;
+        match syndrome >> 5 & 3 {
+            0 => self.acks += 1,
+            1 => self.rnr_naks += 1,
+            3 => self.naks[(syndrome as usize & 0x1F).min(5)] += 1,
+            _ => {}
+        }
+    }
+}
+
+/// Copies on one link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OnLink {
+    /// All copies, those of retired flows too.
+    pub copies: Copies,
+    /// Sum of the times from a packet to its copy, nanoseconds.
+    pub delay_sum_ns: u64,
+    /// The longest of them.
+    pub delay_max_ns: u64,
+    /// First and last copy, Unix nanoseconds; 0 for none.
+    pub first_ns: u64,
+    /// See `first_ns`.
+    pub last_ns: u64,
+    /// Copies marked CE after the first had passed unmarked.
+    pub marked: u64,
+}
+
+/// Copies so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Duplicates {
+    /// Of flows, by slot.
+    pub flows: HashMap<u32, Copies, State>,
+    /// By link; links at the end without any are left out.
+    pub links: Vec<OnLink>,
+    /// Packets that were not compared since too many are remembered.
+    pub unfollowed: u64,
+}
+
+impl Duplicates {
+    /// Copies in the flow of a slot.
+    #[must_use]
+    pub fn flow(&self, slot: u32) -> Copies {
+        self.flows.get(&slot).copied().unwrap_or_default()
+    }
+
+    /// Copies on a link.
+    #[must_use]
+    pub fn link(&self, link: usize) -> OnLink {
+        self.links.get(link).copied().unwrap_or_default()
+    }
+}
+
+/// A packet that may have a copy.
+#[derive(Clone, Copy, Debug)]
+struct Passed {
+    time_ns: u64,
+    /// PSN, opcode, IPv4 identification, source port.
+    key: u64,
+    /// AETH, or DMA length, or payload.
+    what: u32,
+    ecn: u8,
+    /// It cannot have passed before: what becomes of it is evidence.
+    first: bool,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    pair: u32,
+    /// From the lower to the higher address, or back.
+    direction: bool,
+    link: u16,
+    passed: VecDeque<Passed>,
+    id: u16,
+    /// The identification differs from that of the packet before.
+    differs: bool,
+    /// New packets since the last that passed again.
+    advanced: bool,
+}
+
+#[derive(Debug, Default)]
+struct Link {
+    /// Packets still to be watched.
+    left: u32,
+    /// Whether it was watched from its first packet on.
+    whole: bool,
+    /// Slots that remember packets.
+    active: Vec<u32>,
+    /// Pairs decided to be copied, and decided not to be.
+    copied: u32,
+    single: u32,
+}
+
+/// Two hosts on a link, the lower address first.
+type Hosts = (u16, u8, Addr, Addr);
+
+#[derive(Debug, Default)]
+struct Pair {
+    judge: Judge,
+    slots: Vec<u32>,
+}
+
+/// Tells copies from packets of their own.
+#[derive(Debug, Default)]
+pub struct Filter {
+    links: Vec<Link>,
+    slots: Vec<Slot>,
+    numbers: HashMap<Hosts, u32, State>,
+    pairs: Vec<Pair>,
+    remembered: usize,
+    found: Duplicates,
+    /// Flows of a pair that was decided just now.
+    decided: Vec<u32>,
+}
+
+impl Filter {
+    /// Judges one packet.
+    #[inline]
+    pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) -> Verdict {
+        if packet.outcome.events & Event::NEW_FLOW != 0
+            && let Some(aside) = aside
+        {
+            self.open(packet.slot, &aside.key);
+        }
+        let Some(link) = self.links.get_mut(usize::from(packet.link)) else { return Verdict::Own };
+        if packet.outcome.duplicate_psn {
+            link.left = WATCHED;
+        } else if link.left == 0 {
+            return Verdict::Own;
+        }
+        self.watch(packet)
+    }
+
+    /// Flows whose figures so far took copies for packets: their pair was found to be copied. Each is given once.
+    #[inline]
+    pub fn decided(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.decided)
+    }
+
+    /// The flow of a slot was retired. Its link keeps its copies.
+    pub fn retired(&mut self, slot: u32) {
+        if let Some(gone) = self.slots.get_mut(slot as usize) {
+            self.remembered -= gone.passed.len();
+            *gone = Slot { pair: UNKNOWN, ..Slot::default() };
+        }
+        self.found.flows.remove(&slot);
+    }
+
+    /// What is known so far.
+    #[must_use]
+    pub fn metrics(&self) -> Duplicates {
+        self.found.clone()
+    }
+
+    #[cold]
+    fn open(&mut self, slot: u32, key: &FlowKey) {
+        self.retired(slot);
+        let at = usize::from(key.link);
+        while self.links.len() <= at {
+            self.links.push(Link { left: WATCHED, whole: true, ..Link::default() });
+        }
+        let direction = key.src <= key.dst;
+        let (low, high) = if direction { (key.src, key.dst) } else { (key.dst, key.src) };
+        let hosts = (key.link, key.family, low, high);
+        let pair = match self.numbers.get(&hosts) {
+            Some(pair) => *pair,
+            None if self.pairs.len() >= MOST_PAIRS => UNKNOWN,
+            None => {
+                let link = &self.links[at];
+                // Of a link on which others are copied so are these, until their packets say otherwise.
+                let judge = Judge::new(link.copied > 0 && link.single == 0);
+                self.pairs.push(Pair { judge, slots: Vec::new() });
+                let number = u32::try_from(self.pairs.len() - 1).unwrap_or(UNKNOWN);
+                self.numbers.insert(hosts, number);
+                number
+            }
+        };
+        if let Some(pair) = self.pairs.get_mut(pair as usize)
+            && pair.slots.len() < MOST_FLOWS
+            && !pair.judge.is_decided()
+        {
+            pair.slots.push(slot);
+        }
+        let at = slot as usize;
+        if self.slots.len() <= at {
+            self.slots.resize_with(at + 1, || Slot { pair: UNKNOWN, ..Slot::default() });
+        }
+        self.slots[at] = Slot { pair, direction, link: key.link, ..Slot::default() };
+    }
+
+    #[inline(never)]
+    fn watch(&mut self, packet: &Packet) -> Verdict {
+        let Some(slot) = self.slots.get_mut(packet.slot as usize) else { return Verdict::Own };
+        let Some(pair) = self.pairs.get_mut(slot.pair as usize) else { return Verdict::Own };
+        let op = Op::of(packet.opcode);
+        let sequenced = op.any(Op::REQUEST | Op::RESPONSE);
+        let own = Passed {
+            time_ns: packet.time_ns,
+            key: u64::from(packet.psn) << 40
+                | u64::from(packet.opcode) << 32
+                | u64::from(packet.id) << 16
+                | u64::from(packet.src_port),
+            what: if packet.aeth == UNKNOWN { packet.dma_len ^ packet.payload } else { packet.aeth },
+            ecn: packet.tos & ECT_MASK,
+            // All CNPs of a flow look alike.
+            first: !(op.has(Op::CNP) || sequenced && packet.outcome.duplicate_psn),
+        };
+        let before = slot.passed.len();
+        slot.prune(own.time_ns, pair);
+        // A packet at or beyond the expected PSN has not passed before.
+        let again = if sequenced && own.first { None } else { slot.take(&own, pair, op.has(Op::CNP)) };
+        self.remembered -= before - slot.passed.len();
+        let copy = if let Some(first) = again {
+            let evidence = Evidence {
+                first_ns: first.time_ns,
+                first: first.first,
+                advanced: slot.advanced,
+                differs: slot.differs,
+            };
+            slot.advanced = false;
+            pair.judge.twice(slot.direction, &evidence);
+            pair.judge.is_copied().then_some(first)
+        } else {
+            if packet.outcome.events & (Event::NAK | Event::RNR) != 0 {
+                pair.judge.nak(packet.time_ns);
+            }
+            slot.differs = own.first && packet.id != slot.id;
+            slot.id = packet.id;
+            slot.advanced |= own.first;
+            self.remember(packet, own);
+            None
+        };
+        self.after(packet, copy, op)
+    }
+
+    fn remember(&mut self, packet: &Packet, own: Passed) {
+        let (Some(slot), Some(link)) =
+            (self.slots.get_mut(packet.slot as usize), self.links.get_mut(usize::from(packet.link)))
+        else {
+            return;
+        };
+        if self.remembered >= MOST_REMEMBERED {
+            self.found.unfollowed += 1;
+            return;
+        }
+        if slot.passed.is_empty() {
+            link.active.push(packet.slot);
+        }
+        slot.passed.push_back(own);
+        self.remembered += 1;
+    }
+
+    /// Counts a copy, and ends the watch where nothing is copied.
+    #[inline]
+    fn after(&mut self, packet: &Packet, copy: Option<Passed>, op: Op) -> Verdict {
+        let Some(number) = self.slots.get(packet.slot as usize).map(|slot| slot.pair) else {
+            return Verdict::Own;
+        };
+        self.settle(number, packet.link);
+        let Some(link) = self.links.get_mut(usize::from(packet.link)) else { return Verdict::Own };
+        let Some(first) = copy else {
+            link.left = link.left.saturating_sub(1);
+            if link.left == 0 {
+                self.forget(packet.link);
+            }
+            return Verdict::Own;
+        };
+        link.left = WATCHED;
+        let marked = own_mark(packet, op) && first.ecn != CE;
+        self.found.flows.entry(packet.slot).or_default().add(packet, op, first.ecn);
+        let at = usize::from(packet.link);
+        if self.found.links.len() <= at {
+            self.found.links.resize(at + 1, OnLink::default());
+        }
+        let found = &mut self.found.links[at];
+        found.copies.add(packet, op, first.ecn);
+        let delay_ns = packet.time_ns.saturating_sub(first.time_ns);
+        found.delay_sum_ns = found.delay_sum_ns.saturating_add(delay_ns);
+        found.delay_max_ns = found.delay_max_ns.max(delay_ns);
+        found.marked += u64::from(marked);
+        if found.first_ns == 0 {
+            found.first_ns = packet.time_ns;
+        }
+        found.last_ns = found.last_ns.max(packet.time_ns);
+        Verdict::Copy { marked }
+    }
+
+    /// Notes a decision about a pair with its link.
+    fn settle(&mut self, number: u32, at: u16) {
+        let Some(pair) = self.pairs.get_mut(number as usize) else { return };
+        let Some(copied) = pair.judge.changed() else { return };
+        let Some(link) = self.links.get_mut(usize::from(at)) else { return };
+        let slots = std::mem::take(&mut pair.slots);
+        if copied {
+            link.copied += 1;
+            if link.whole {
+                let slots_of = &self.slots;
+                let own = |slot: &u32| slots_of.get(*slot as usize).is_some_and(|slot| slot.pair == number);
+                self.decided.extend(slots.into_iter().filter(own));
+            }
+        } else {
+            link.single += 1;
+        }
+    }
+
+    /// Nothing on a link is copied: its packets are not remembered any more.
+    #[cold]
+    fn forget(&mut self, at: u16) {
+        let Some(link) = self.links.get_mut(usize::from(at)) else { return };
+        link.whole = false;
+        for number in std::mem::take(&mut link.active) {
+            if let Some(slot) = self.slots.get_mut(number as usize)
+                && slot.link == at
+            {
+                self.remembered -= slot.passed.len();
+                slot.passed = VecDeque::new();
+            }
+        }
+    }
+}
+
+/// Whether it is a data packet marked CE.
+fn own_mark(packet: &Packet, op: Op) -> bool {
+    packet.roce_version == 2 && packet.tos & ECT_MASK == CE && !op.any(Op::ACKNOWLEDGE | Op::CNP)
+}
+
+impl Slot {
+    /// Drops packets whose copy would have passed.
+    #[inline]
+    fn prune(&mut self, now_ns: u64, pair: &mut Pair) {
+        while let Some(front) = self.passed.front()
+            && (now_ns.saturating_sub(front.time_ns) > WINDOW_NS || self.passed.len() >= MOST_OF_FLOW)
+        {
+            pair.judge.once(self.direction, front.first);
+            self.passed.pop_front();
+        }
+    }
+
+    /// Takes out the packet that `own` repeats, with those before it: copies come in the order of their packets. Of CNPs,
+    /// which look `alike`, any may be the one, and those before it stay.
+    fn take(&mut self, own: &Passed, pair: &mut Pair, alike: bool) -> Option<Passed> {
+        let at = self.passed.iter().position(|passed| passed.key == own.key && passed.what == own.what)?;
+        if alike {
+            return self.passed.remove(at);
+        }
+        for passed in self.passed.drain(..at) {
+            pair.judge.once(self.direction, passed.first);
+        }
+        self.passed.pop_front()
+    }
+}

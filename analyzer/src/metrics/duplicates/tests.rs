@@ -1,0 +1,223 @@
+//! Captures that show packets twice, and traffic that looks like one.
+
+use super::*;
+use crate::metrics::wire::{ANSWER, DATA, P, Wire};
+use crate::metrics::{Collector, Metrics, Options};
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+
+/// Packets with their times, in any order; a capture sorts them.
+#[derive(Default)]
+struct Capture(Vec<P>);
+
+impl Capture {
+    /// Passes once at `at_ns`, and again after `delay_ns`.
+    fn twice(&mut self, p: P, at_ns: u64, delay_ns: u64) {
+        self.0.push(P { time_ns: at_ns, ..p });
+        self.0.push(P { time_ns: at_ns + delay_ns, hops: p.hops - 1, ..p });
+    }
+
+    fn once(&mut self, p: P, at_ns: u64) {
+        self.0.push(P { time_ns: at_ns, ..p });
+    }
+
+    /// The figures, and the slot of the data.
+    fn metrics(mut self) -> (Metrics, u32) {
+        self.0.sort_by_key(|p| p.time_ns);
+        let mut wire = Wire::new(1);
+        let mut collector = Collector::new(&Options::default());
+        let mut data = 0;
+        for p in self.0 {
+            let slot = wire.pass(p, |packet, aside| collector.packet(packet, aside));
+            if p.opcode == DATA.opcode {
+                data = slot;
+            }
+        }
+        (collector.metrics(), data)
+    }
+}
+
+/// Messages of 8 packets, each acknowledged, one every 100 us; everything passes twice.
+fn doubled(messages: u32, delay_ns: u64, numbered: bool) -> Capture {
+    let mut capture = Capture::default();
+    for message in 0..messages {
+        let at = 1_000 * MS + u64::from(message) * 100 * US;
+        for i in 0..8 {
+            let psn = message * 8 + i;
+            let id = if numbered { u16::try_from(psn % 60_000).unwrap() } else { 0 };
+            capture.twice(P { psn, id, ..DATA }, at + u64::from(i) * US, delay_ns);
+        }
+        capture.twice(P { psn: message * 8 + 7, ..ANSWER }, at + 10 * US, delay_ns);
+    }
+    capture
+}
+
+#[test]
+fn both_directions_of_a_mirror_count_once() {
+    for (delay_ns, numbered) in [(3_500, false), (3_500, true), (200, false), (40 * US, true), (3 * MS, true)]
+    {
+        let (metrics, slot) = doubled(1_000, delay_ns, numbered).metrics();
+        let found = metrics.duplicates.unwrap();
+        let copies = found.link(0).copies.packets;
+        assert!((8_800..=9_000).contains(&copies), "{copies} after {delay_ns} ns, numbered {numbered}");
+        assert!(found.link(0).delay_max_ns == delay_ns);
+        let loss = metrics.loss.unwrap();
+        let requests = loss.flow(slot).requests.unwrap();
+        assert!(requests.mirrored > 7_800, "{requests:?}");
+        assert_eq!((requests.lost, requests.retransmitted, requests.timeouts), (0, 0, 0), "{requests:?}");
+    }
+}
+
+#[test]
+fn copies_behind_whole_bursts_are_known_once_many_have_passed() {
+    let (metrics, slot) = doubled(1_000, 30 * US, false).metrics();
+    let copies = metrics.duplicates.unwrap().link(0).copies.packets;
+    assert!(copies > 8_500, "{copies}");
+    let requests = metrics.loss.unwrap().flow(slot).requests.unwrap();
+    assert_eq!((requests.retransmitted, requests.downstream.count), (0, 0), "{requests:?}");
+}
+
+#[test]
+fn a_mark_on_either_copy_is_one_marked_packet() {
+    let mut found = Copies::default();
+    let packet = |tos| Packet { tos, opcode: DATA.opcode, roce_version: 2, ..Packet::EMPTY };
+    let op = Op::of(DATA.opcode);
+    for (first, second) in [(2, 2), (2, 3), (3, 2), (3, 3)] {
+        found.add(&packet(second), op, first);
+    }
+    // Of eight packets with four marks, four are left, three of them marked.
+    assert_eq!(found.ecn_data, [0, 0, 3, 1]);
+}
+
+/// Loss that nobody saw being asked for: only one direction is captured.
+#[test]
+fn retransmissions_are_no_copies() {
+    let mut capture = Capture::default();
+    let mut at = 1_000 * MS;
+    for burst in 0..200 {
+        // Each packet of a window is sent again as a whole, as a sender does whose first packet is lost.
+        for _ in 0..2 {
+            for i in 0..16 {
+                capture.once(P { psn: burst * 16 + i, ..DATA }, at);
+                at += US;
+            }
+            capture.once(P { psn: burst * 16, syndrome: 0x60, ..ANSWER }, at);
+            at += 10 * US;
+        }
+    }
+    let (metrics, slot) = capture.metrics();
+    assert_eq!(metrics.duplicates.unwrap().link(0).copies.packets, 0);
+    assert!(metrics.loss.unwrap().flow(slot).requests.unwrap().retransmitted > 3_000);
+}
+
+#[test]
+fn a_queue_pair_that_is_stuck_shows_no_copies() {
+    for answered in [true, false] {
+        let mut capture = Capture::default();
+        let mut at = 1_000 * MS;
+        for round in 0..50 {
+            for psn in 0..100 {
+                capture.once(P { psn, ..DATA }, at);
+                at += US;
+            }
+            if answered {
+                capture.once(P { psn: 0, syndrome: if round % 2 == 0 { 0x60 } else { 0x1F }, ..ANSWER }, at);
+            }
+            at += 2 * MS;
+        }
+        let (metrics, _) = capture.metrics();
+        assert_eq!(metrics.duplicates.unwrap().link(0).copies.packets, 0, "{answered}");
+    }
+}
+
+#[test]
+fn receivers_that_are_not_ready_for_each_message_show_no_copies() {
+    let mut capture = Capture::default();
+    let mut at = 1_000 * MS;
+    for psn in 0..500 {
+        capture.once(P { psn, ..DATA }, at);
+        capture.once(P { psn, syndrome: 0x2C, ..ANSWER }, at + 2 * US);
+        capture.once(P { psn, ..DATA }, at + 700 * US);
+        capture.once(P { psn, ..ANSWER }, at + 702 * US);
+        at += 800 * US;
+    }
+    let (metrics, slot) = capture.metrics();
+    assert_eq!(metrics.duplicates.unwrap().link(0).copies.packets, 0);
+    assert_eq!(metrics.loss.unwrap().flow(slot).requests.unwrap().rnr_retransmitted, 500);
+}
+
+#[test]
+fn cnps_that_look_alike_are_no_copies() {
+    let mut capture = Capture::default();
+    for i in 0..1_000 {
+        capture.once(P { opcode: 0x81, ..ANSWER }, 1_000 * MS + i * 50 * US);
+    }
+    let (metrics, _) = capture.metrics();
+    assert_eq!(metrics.duplicates.unwrap().link(0).copies.packets, 0);
+}
+
+#[test]
+fn a_network_that_doubles_some_packets_is_no_capture_that_does() {
+    let mut capture = Capture::default();
+    for psn in 0..5_000 {
+        let at = 1_000 * MS + u64::from(psn) * US;
+        if psn % 33 == 5 {
+            capture.twice(P { psn, ..DATA }, at, 3_500);
+        } else {
+            capture.once(P { psn, ..DATA }, at);
+        }
+        if psn % 8 == 7 {
+            capture.once(P { psn, ..ANSWER }, at + 500);
+        }
+    }
+    let (metrics, slot) = capture.metrics();
+    assert_eq!(metrics.duplicates.unwrap().link(0).copies.packets, 0);
+    let requests = metrics.loss.unwrap().flow(slot).requests.unwrap();
+    assert_eq!((requests.mirrored, requests.retransmitted), (152, 0), "{requests:?}");
+}
+
+#[test]
+fn real_retransmissions_stay_in_a_capture_that_doubles() {
+    let mut capture = doubled(500, 3_500, false);
+    let mut at = 1_000 * MS + 60 * MS;
+    let mut psn = 4_000;
+    for _ in 0..20 {
+        for i in 0..16 {
+            capture.twice(P { psn: psn + i, ..DATA }, at, 3_500);
+            at += US;
+        }
+        capture.twice(P { psn: psn + 8, syndrome: 0x60, ..ANSWER }, at + US, 3_500);
+        at += 20 * US;
+        for i in 8..16 {
+            capture.twice(P { psn: psn + i, ..DATA }, at, 3_500);
+            at += US;
+        }
+        at += 50 * US;
+        psn += 16;
+    }
+    capture.twice(P { psn, ..DATA }, at, 3_500);
+    let (metrics, slot) = capture.metrics();
+    let requests = metrics.loss.unwrap().flow(slot).requests.unwrap();
+    assert_eq!((requests.retransmitted, requests.downstream.count), (160, 20), "{requests:?}");
+}
+
+#[test]
+fn a_clean_link_is_watched_no_longer_than_its_beginning() {
+    let mut wire = Wire::new(1);
+    let mut filter = Filter::default();
+    for psn in 0..3 * WATCHED {
+        let p = P { psn, time_ns: 1_000 * MS + u64::from(psn), ..DATA };
+        wire.pass(p, |packet, aside| {
+            assert_eq!(filter.packet(packet, aside), Verdict::Own);
+        });
+    }
+    assert_eq!((filter.remembered, filter.links[0].left), (0, 0));
+    // A flow that goes leaves nothing behind.
+    wire.pass(P { psn: 5, time_ns: 1_001 * MS, ..DATA }, |packet, aside| {
+        filter.packet(packet, aside);
+    });
+    assert_eq!(filter.remembered, 1);
+    filter.retired(0);
+    assert_eq!(filter.remembered, 0);
+}

@@ -1,0 +1,106 @@
+//! Requests with a PSN that belongs to a READ.
+//!
+//! A READ takes one PSN for each packet of its response, and the next request starts behind them. A request with a PSN within
+//! is a fault of the requester: the responder takes it for a duplicate, acknowledges it and does not execute it.
+
+use hashbrown::HashMap;
+use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::frame::UNKNOWN;
+
+/// By slot.
+pub type BySlot = HashMap<u32, Overlap, foldhash::fast::RandomState>;
+
+/// Requests of a flow whose PSN belongs to the READ before them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overlap {
+    /// How many.
+    pub requests: u64,
+    /// The first of them: its PSN and opcode, and the PSNs of the READ.
+    pub psn: u32,
+    /// See `psn`.
+    pub opcode: u8,
+    /// First PSN of the READ.
+    pub read_psn: u32,
+    /// PSNs that the READ takes, at least.
+    pub read_span: u32,
+    /// When the first and the last of them passed, Unix nanoseconds.
+    pub first_ns: u64,
+    /// See `first_ns`.
+    pub last_ns: u64,
+}
+
+/// The latest READ of a sequence, until a request passes behind it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Read {
+    psn: u32,
+    /// PSNs that it takes, at least; 0 for no READ.
+    span: u32,
+}
+
+impl Read {
+    /// A READ request of `dma_len` bytes, or [`UNKNOWN`], with a path MTU of `mtu` bytes, or 0 where that is not known.
+    pub(super) fn of(psn: u32, dma_len: u32, mtu: u16) -> Self {
+        /// The largest path MTU: no READ takes fewer PSNs than with it.
+        const LARGEST: u32 = 4_096;
+        let mtu = if mtu == 0 { LARGEST } else { mtu.into() };
+        let span = if dma_len == UNKNOWN { 0 } else { dma_len.div_ceil(mtu) };
+        // What is longer than half of the sequence says nothing about what is behind it.
+        Self { psn, span: if span < MASK24 / 2 { span } else { 0 } }
+    }
+
+    /// Whether it may still be overlapped.
+    pub(super) const fn is_some(self) -> bool {
+        self.span > 0
+    }
+
+    /// Another request, with this PSN, passes: true where the PSN belongs to the READ. Its own first PSN may be that of a request
+    /// sent again from before the READ was known.
+    pub(super) fn overlaps(&mut self, psn: u32) -> bool {
+        let behind = psn.wrapping_sub(self.psn) & MASK24;
+        if behind > 0 && behind < self.span {
+            return true;
+        }
+        if behind >= self.span && behind < MASK24 / 2 {
+            self.span = 0;
+        }
+        false
+    }
+
+    /// Counts a request in its range.
+    pub(super) fn note(self, overlap: &mut Overlap, psn: u32, opcode: u8, now_ns: u64) {
+        if overlap.requests == 0 {
+            (overlap.psn, overlap.opcode, overlap.first_ns) = (psn, opcode, now_ns);
+            (overlap.read_psn, overlap.read_span) = (self.psn, self.span);
+        }
+        overlap.requests += 1;
+        overlap.last_ns = overlap.last_ns.max(now_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_takes_a_psn_for_each_packet_of_its_response() {
+        // 10,000 bytes in packets of 4,096 or 1,024.
+        for (mtu, span) in [(0, 3), (4_096, 3), (1_024, 10)] {
+            let read = Read::of(100, 10_000, mtu);
+            assert_eq!(read.span, span);
+            for (psn, is_in) in
+                [(99, false), (100, false), (101, true), (99 + span, true), (100 + span, false)]
+            {
+                let mut read = read;
+                assert_eq!(read.overlaps(psn), is_in, "{psn} with an MTU of {mtu}");
+            }
+        }
+        assert!(!Read::of(100, UNKNOWN, 1_024).is_some() && !Read::of(5, 0, 1_024).is_some());
+    }
+
+    #[test]
+    fn a_read_that_was_passed_is_forgotten_before_the_psns_wrap() {
+        let mut read = Read::of(0xFF_FFFE, 4_096, 1_024);
+        assert!(read.overlaps(0) && !read.overlaps(2) && !read.is_some());
+        assert!(!read.overlaps(0));
+    }
+}
