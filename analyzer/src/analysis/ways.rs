@@ -11,8 +11,7 @@ use serde::Serialize;
 use super::Imbalance;
 use super::imbalance::{jain, max_over_mean, members};
 use crate::metrics::traffic::hosts::{Host, Pair};
-use crate::sample::Address;
-use crate::sample::{Sample, address};
+use crate::sample::{Address, Sample, address};
 
 /// Sources that a direction lists.
 const MAX_SOURCES: usize = 16;
@@ -90,7 +89,9 @@ pub(crate) fn sides(sample: &Sample, group: &Imbalance) -> Option<Sides> {
         let (near, far) = (of(false), of(true));
         let turn = near.first() < far.first();
         levels.insert(if turn { (far, near) } else { (near, far) });
-        own.values_mut().for_each(|side| *side ^= turn);
+        for side in own.values_mut() {
+            *side ^= turn;
+        }
         all.extend(own);
     }
     let told = levels.first().is_some_and(|(near, far)| near.is_disjoint(far)) && levels.len() == 1;

@@ -286,7 +286,7 @@ fn one_way(input: &Input<'_>, group: &Imbalance) -> Option<Raise> {
         .evidence("bytes", worst.bytes.clone())
         .evidence("max_over_mean", ratio)
         .evidence("run_max_over_mean", group.max_over_mean)
-        .evidence("sources", worst.sources.iter().map(Address::to_string).collect::<Vec<_>>());
+        .evidence("sources", worst.sources.iter().map(ToString::to_string).collect::<Vec<_>>());
     Some(raise)
 }
 

@@ -209,6 +209,7 @@ fn lossy(
 }
 
 /// The incast to a receiver, and how bad it is.
+#[expect(clippy::too_many_lines, reason = "conditions, then the texts that their values go into")]
 fn incast(input: &Input<'_>, target: &Target, traffic: &Traffic) -> Option<Seen<(f64, Raise)>> {
     let limits = &input.limits.burst;
     let light = light_senders(&traffic.pairs, target);

@@ -39,7 +39,7 @@ impl Queue {
             (0..self.senders).map(|at| key(0, &Self::source(at), "10.0.0.9", 17 + u32::from(at))).collect();
         let numbers: Vec<u32> = keys.iter().map(|key| pairs.number(key, 64)).collect();
         let (mut at, mut time) = (0u64, START);
-        let every = |n: u64, at: u64| u64::from(n > 0 && at % n == 0);
+        let every = |n: u64, at: u64| u64::from(n > 0 && at.is_multiple_of(n));
         for _ in 0..40 {
             for number in &numbers {
                 for _ in 0..self.run {
@@ -62,8 +62,8 @@ impl Queue {
         }
         let packets = 40 * self.run;
         let mut flow = stats(50_000, packets, packets * 4_158);
-        if self.gap_every > 0 {
-            flow.psn.gaps = packets / self.gap_every;
+        if let Some(gaps) = packets.checked_div(self.gap_every) {
+            flow.psn.gaps = gaps;
             flow.psn.missing = self.missing * flow.psn.gaps;
         }
         let mut sample =

@@ -19,14 +19,14 @@ fn uplinks(
     let mut pairs = Pairs::default();
     let (mut flows, mut loss, mut times) = (Vec::new(), Loss::default(), Vec::new());
     for at in 0..12 {
-        let (link, pair) = ((at % 2) as u16, at / 2 % 3);
+        let (link, pair) = (u16::from(at % 2 == 1), at / 2 % 3);
         let key = key(link, &format!("10.0.0.{}", pair + 1), &format!("10.0.1.{}", pair + 1), 20 + at);
         let number = pairs.number(&key, 63);
         let mut data = stats(50_000, 1_000, 4_000_000);
         let (mut metrics, mut wait_ns) = (Metrics::default(), 40_000);
         change(link, pair, &mut data, &mut metrics, &mut wait_ns);
         pairs.packets(number, Seen { packets: data.packets, bytes: data.bytes, ..Seen::default() });
-        let slot = flows.len() as u32;
+        let slot = u32::try_from(flows.len()).unwrap();
         loss.flows.insert(slot, FlowLoss { requests: Some(metrics), ..FlowLoss::default() });
         let all = Summary { count: 50, p50: wait_ns, p99: wait_ns, p999: wait_ns, max: wait_ns };
         times.push((slot, Figure { all: Some(all), ..Figure::default() }));

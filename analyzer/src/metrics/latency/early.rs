@@ -105,7 +105,7 @@ mod tests {
         let mut early = Early::default();
         let kept = (0..20).filter(|psn| early.keep(2, Passed::answer(*psn, true, 1_000))).count();
         assert_eq!(kept, KEPT + 3, "the flow begins anew; its slot says that too much passed");
-        let flows = MAX_FLOWS as u32 + 9;
+        let flows = u32::try_from(MAX_FLOWS).unwrap() + 9;
         let kept = (0..flows).filter(|slot| early.keep(*slot, Passed::request(0, 1, false, 0))).count();
         assert_eq!((kept, early.flows.len()), (MAX_FLOWS, MAX_FLOWS));
         early.forget(7);

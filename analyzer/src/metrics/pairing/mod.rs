@@ -6,8 +6,8 @@
 //! acknowledgements agree with the requests' PSNs); responses whose PSNs just one flow of requests
 //! waits for (likely).
 //!
-//! Decided when a flow's first packets pass, from what was seen so far, and never applied backwards:
-//! earlier packets stay unpaired. A better way that is found later replaces a weaker one.
+//! Decided when a flow's first packets pass, from what was seen so far, and not applied backwards:
+//! earlier packets stay unpaired (latency keeps a few requests and times them later). A better way that is found later replaces a weaker one.
 
 mod outstanding;
 pub mod peers;
