@@ -237,7 +237,7 @@ impl Counter {
 #[repr(C)]
 pub struct LinkCounters {
     /// Frames that are not RoCE, by [`SkipReason`].
-    pub skipped: [Counter; SkipReason::COUNT],
+    pub skipped: [Counter; SkipReason::KERNEL],
     /// RoCE packets not counted in a flow: the flow table was full.
     pub flow_table_full: Counter,
     /// RoCE packets not counted in a flow: its slot stayed locked for about half a second.
@@ -251,6 +251,18 @@ pub struct LinkCounters {
     pub frame_sizes: FrameSizes,
     /// Packets of bins dropped because their ring buffer was full.
     pub bins_lost: Counter,
+}
+
+impl LinkCounters {
+    /// Frames that are not RoCE, by every [`SkipReason`].
+    #[must_use]
+    pub fn skipped(&self) -> [Counter; SkipReason::COUNT] {
+        let mut all = [Counter::default(); SkipReason::COUNT];
+        for (counter, counted) in all.iter_mut().zip(self.skipped) {
+            *counter = counted;
+        }
+        all
+    }
 }
 
 /// Change that the bench programs make to a packet before they count it: the bits of `mask` in the
@@ -308,5 +320,5 @@ const _: () = {
     assert!(offset_of!(FlowKey, dest_qp) == 32 && offset_of!(FlowKey, family) == 38);
     assert!(size_of::<FlowSlot>() == 704, "65,536 slots must stay well under 64 MiB");
     assert!(size_of::<ExtraKey>() == 8 && size_of::<ExtraValue>() == 16);
-    assert!(size_of::<LinkCounters>() == 16 * (SkipReason::COUNT + 3) + 16 + size_of::<FrameSizes>());
+    assert!(size_of::<LinkCounters>() == 16 * (SkipReason::KERNEL + 3) + 16 + size_of::<FrameSizes>());
 };

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use hashbrown::HashMap;
 
+use crate::analysis::facts::ByHosts;
 use crate::analysis::flow::less;
 use crate::analysis::{
     CountedAgain, Dscp, Ecn, Facts, Flow, Imbalance, Link, Lost, Options, Overlap, Skipped, Source, Totals,
@@ -44,6 +45,7 @@ impl Facts {
             qp_lives: device::lives(&sample.devices),
             devices: device::devices(&sample.devices),
             coverage: Vec::new(),
+            by_hosts: ByHosts::default(),
             marks: sample.metrics.loss.as_ref().map(|loss| loss.spells.marks.clone()).unwrap_or_default(),
         };
         facts.source.kind = device::kind(sample, facts.totals.roce_packets);

@@ -66,9 +66,9 @@ impl Facts {
     /// What is known about the requests that a flow answers: of its own queue pair where it is known, else of all between
     /// the two hosts. `None` where none is visible, or what happened to one is not known.
     fn requests_of(&self, answers: &Flow) -> Option<Requests> {
-        let between = |flow: &&Flow| flow.src == answers.dst && flow.dst == answers.src && flow.psn.is_some();
+        let requests = self.between(answers.dst, answers.src).filter(|flow| flow.psn.is_some());
         let paired = |flow: &&Flow| answers.peer_qp.is_none_or(|qp| flow.dest_qp == qp);
-        let mut all = self.flows.iter().filter(between).filter(paired).peekable();
+        let mut all = requests.filter(paired).peekable();
         all.peek()?;
         let mut sum = Requests::default();
         for flow in all {

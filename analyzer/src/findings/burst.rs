@@ -212,6 +212,9 @@ fn lossy(
 #[expect(clippy::too_many_lines, reason = "conditions, then the texts that their values go into")]
 fn incast(input: &Input<'_>, target: &Target, traffic: &Traffic) -> Option<Seen<(f64, Raise)>> {
     let limits = &input.limits.burst;
+    if target.overlaps.len() < usize::try_from(limits.incast_senders).ok()? {
+        return None;
+    }
     let light = light_senders(&traffic.pairs, target);
     let bins = Bins::of(target, usize::try_from(limits.incast_senders).ok()? + light, limits)?;
     let share = bins.share();

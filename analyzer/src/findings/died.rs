@@ -96,14 +96,12 @@ pub(super) fn acked(input: &Input<'_>, loss: &Loss, flow: &Flow) -> Option<u32> 
     let psn = flow.psn?;
     let before = psn.first.wrapping_sub(BACK);
     let place = |psn: u32| psn.wrapping_sub(before) & MASK24;
-    let back = |other: &&Flow| {
-        (other.src, other.dst) == (flow.dst, flow.src) && flow.peer_qp.is_none_or(|qp| other.dest_qp == qp)
-    };
+    let back = |other: &&Flow| flow.peer_qp.is_none_or(|qp| other.dest_qp == qp);
     let acked = |other: &Flow| {
         let dialogue = loss.dialogue(other.slot);
         Some(dialogue.answer_psn?.wrapping_sub(u32::from(dialogue.refused)) & MASK24)
     };
-    let answers = input.facts.flows.iter().filter(back).filter_map(acked);
+    let answers = input.facts.between(flow.dst, flow.src).filter(back).filter_map(acked);
     answers.filter(|answer| place(*answer) < place(psn.expected)).max_by_key(|answer| place(*answer))
 }
 
@@ -125,8 +123,8 @@ fn open_message(flow: &Flow) -> Option<&'static str> {
 /// A fatal NAK for the requests of a flow.
 fn fatal_nak(input: &Input<'_>, flow: &Flow) -> Option<&'static str> {
     let peer = flow.peer_qp?;
-    let back = |other: &&Flow| (other.src, other.dst, other.dest_qp) == (flow.dst, flow.src, peer);
-    input.facts.flows.iter().filter(back).find_map(|other| {
+    let mut back = input.facts.between(flow.dst, flow.src).filter(|other| other.dest_qp == peer);
+    back.find_map(|other| {
         let naks = &other.ack.naks;
         [
             (naks.remote_access_error, "remote access error NAK"),

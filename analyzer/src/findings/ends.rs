@@ -82,13 +82,13 @@ pub(super) fn of_lost<'a>(
 fn both(input: &Input<'_>, flow: &Flow) -> (End, End) {
     let end = |addr, qpn| End { addr, qpn, pid: None, comm: None, pod: None };
     let (mut sender, mut receiver) = (end(flow.src, flow.peer_qp), end(flow.dst, Some(flow.dest_qp)));
-    let back =
-        |other: &Flow| (other.src, other.dst, Some(other.dest_qp)) == (flow.dst, flow.src, flow.peer_qp);
-    let forth = |other: &Flow| (other.src, other.dst, other.dest_qp) == (flow.src, flow.dst, flow.dest_qp);
+    let facts = input.facts;
+    let back = facts.between(flow.dst, flow.src).filter(|other| Some(other.dest_qp) == flow.peer_qp);
+    let forth = facts.between(flow.src, flow.dst).filter(|other| other.dest_qp == flow.dest_qp);
+    let both = forth.map(|other| (true, other)).chain(back.map(|other| (false, other)));
     // A process is known of the end on this host: the receiver of what comes in, the sender of what goes out.
-    for other in input.facts.flows.iter().filter(|other| other.pid.is_some() && (forth(other) || back(other)))
-    {
-        let sends = (other.direction == Some(Direction::Egress)) == forth(other);
+    for (forth, other) in both.filter(|(_, other)| other.pid.is_some()) {
+        let sends = (other.direction == Some(Direction::Egress)) == forth;
         let end = if sends { &mut sender } else { &mut receiver };
         if end.pid.is_none() {
             (end.pid, end.comm, end.pod) = (other.pid, other.comm.clone(), other.pod.clone());

@@ -415,7 +415,7 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
     let limits = &input.limits.loss;
     let (span, bad) = (&judged.span, &judged.what);
     let Some((((src, dst), worst), others)) = bad.split_first() else { return };
-    let answers = input.facts.flows.iter().any(|flow| flow.src == *dst && flow.dst == *src);
+    let answers = input.facts.between(*dst, *src).next().is_some();
     // Where at least as many packets come out of order, each NAK may be for one of them. Where nothing asked for a retransmission, there
     // is no reason for one: the packets that filled the gaps may be late originals.
     let unasked = side == Side::Before && worst.reliable && nobody_asked(input, (*src, *dst));
@@ -494,9 +494,7 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
 
 /// Whether a receiver's acknowledgements are captured, and neither they nor a timeout gave a sender reason to retransmit.
 fn nobody_asked(input: &Input<'_>, (src, dst): (Address, Address)) -> bool {
-    let between = |from: Address, to: Address| {
-        input.facts.flows.iter().filter(move |flow| (flow.src, flow.dst) == (from, to))
-    };
+    let between = |from, to| input.facts.between(from, to);
     let asked = |flow: &Flow| flow.ack.rnr_naks + flow.ack.naks.total() + flow.ack.unknown > 0;
     let lost_answers = |flow: &Flow| flow.loss_responses.is_some_and(|loss| loss.lost > 0);
     let by_itself = |flow: &Flow| flow.loss.is_some_and(|loss| loss.timeouts + loss.rereads > 0);

@@ -176,9 +176,12 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
         let link = links.find(|link| link.name == flow.link && link.direction == flow.direction);
         link.and_then(|link| link.mtu).filter(|_| flow.encapsulation.is_none())
     };
-    let mut beside: Vec<&Flow> = Vec::new();
-    let mut jumbo: Vec<&Flow> = Vec::new();
-    let mut alone: Vec<&Flow> = Vec::new();
+    let mut all = [
+        (Vec::new(), Severity::Warning, false),
+        (Vec::new(), Severity::Warning, true),
+        (Vec::new(), Severity::Info, false),
+    ];
+    let [(beside, ..), (jumbo, ..), (alone, ..)] = &mut all;
     let works = all_that_works(found);
     let small = |flow: &&Flow| !works.contains(&(flow.src, flow.dst));
     for flow in input.facts.flows.iter().filter(small) {
@@ -191,11 +194,6 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
             alone.push(flow);
         }
     }
-    let all = [
-        (beside, Severity::Warning, false),
-        (jumbo, Severity::Warning, true),
-        (alone, Severity::Info, false),
-    ];
     for (mut flows, severity, at_port) in all {
         flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
         let Some(first) = flows.first().filter(|most| most.bytes >= limits.min_bytes) else { continue };

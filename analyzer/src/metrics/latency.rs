@@ -35,7 +35,7 @@ struct Slot {
     early: Kept,
 }
 
-/// Whether a flow keeps what passed before its other direction was known.
+/// Whether a flow keeps the packets seen before its other direction was known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kept {
     /// Nothing has passed.
@@ -153,7 +153,7 @@ impl Collector {
         }
     }
 
-    /// Times what passed before these two flows were known to belong together.
+    /// Times the packets seen before these two flows were known to belong together.
     #[cold]
     fn backwards(&mut self, requests: u32, answers: u32) {
         let at = requests as usize;

@@ -4,6 +4,7 @@
 //! where the field has a unit, and with `Null: ….` where it may be `None`, which is null. Structs whose figures one module
 //! computes alone lie with that module: [`Ecmp`], [`Imbalance`], [`TapFlow`], [`Device`] and others.
 
+mod by_hosts;
 mod flow;
 mod link;
 pub(super) mod traffic;
@@ -17,6 +18,7 @@ use serde::{Serialize, Serializer};
 use super::{CountedAgain, Coverage, Device, Ecmp, Imbalance, QpLives, Rails, TapFlow};
 use crate::sample::SourceKind;
 
+pub(super) use by_hosts::ByHosts;
 pub use flow::{
     Ack, CeOverTime, Cnp, Flow, FlowId, Latency, LatencyByClass, Naks, Opcode, Pairing, Port, Psn, Untimed,
 };
@@ -70,6 +72,9 @@ pub struct Facts {
     /// Packets of every flow at the marks that spells refer to.
     #[serde(skip)]
     pub marks: Vec<Arc<Mark>>,
+    /// The flows by their hosts.
+    #[serde(skip)]
+    pub(crate) by_hosts: ByHosts,
 }
 
 /// Source of the figures.

@@ -6,7 +6,7 @@
 //! waited for a host that this link does not show. A host of which the transfers take much longer than the others' is
 //! waited for as well.
 //!
-//! A host that begins late because the data it waits for came late is no straggler: its own time, from the last data in to
+//! A host that begins late because the data it waits for arrived after its peers' is no straggler: its own time, from the last data in to
 //! the first data out, is what it always was. Its inbound transfer is slow then.
 //!
 //! Jobs also pause together, between the buckets of their gradients or the stages of a pipeline. A silence within the steps is
@@ -348,7 +348,7 @@ impl View<'_> {
     }
 
     /// Whether a host that begins late takes longer by itself: than in other steps, or where it is late in all of them,
-    /// than the other hosts. What cannot be told counts as its own doing.
+    /// than the other hosts. An unknown cause counts as its own doing.
     fn own_doing(&self, found: &Straggler, range: &Range<usize>) -> bool {
         if found.why != Why::StartsLate {
             return true;

@@ -268,7 +268,7 @@ pub fn link_counters(programs: &Programs, link: u32) -> Result<LinkCounters> {
 
 /// Puts counters and retired sums of a kernel link into the link of a sample.
 pub fn fill_link(link: &mut LinkSample, counters: &LinkCounters, retired: Retired) {
-    link.skipped = counters.skipped;
+    link.skipped = counters.skipped();
     link.flow_table_full = counters.flow_table_full;
     link.contended = counters.contended;
     link.extra_full = counters.extra_full;

@@ -155,7 +155,7 @@ impl Source {
             let mut link = LinkSample {
                 name: watched.interface.name.clone(),
                 direction: Some(direction),
-                skipped: counters.skipped,
+                skipped: counters.skipped(),
                 flow_table_full: counters.flow_table_full,
                 contended: counters.contended,
                 mtu: Some(watched.interface.mtu),
