@@ -79,7 +79,7 @@ fn live_from(frames: &[Frame], from: usize) -> Lived {
             losses.changes(&mut machine.programs, &pairs);
         }
         for record in records {
-            pairs.event(&mut machine.programs, &record).unwrap();
+            pairs.event(&mut machine.programs, &record, &clock).unwrap();
             losses.changes(&mut machine.programs, &pairs);
             if let Some(slot) = machine.programs.slot_of(&record.key) {
                 losses.event(slot, &record, &pairs, &clock);
