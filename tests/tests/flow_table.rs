@@ -176,7 +176,13 @@ fn ports_and_opcodes_of_a_retired_flow_go_with_it() {
     assert_eq!(last["totals"]["lost"]["extra_table_full"], 0);
     assert_eq!(last["totals"]["retired"]["packets"], 210);
     let all: Vec<Frame> = (0..10).flat_map(|round| sprayed(round * 1_000 * MILLISECOND)).collect();
-    assert_eq!(last["entropy"], replay(&all)["entropy"]);
+    // What a retired flow carried is not known by 5-tuple.
+    let entropy = |report: &Value| {
+        let mut entropy = report["entropy"].clone();
+        entropy["data"].take();
+        entropy
+    };
+    assert_eq!(entropy(&last), entropy(&replay(&all)));
 }
 
 #[test]

@@ -105,6 +105,8 @@ fn comparable(loss: &FlowLoss) -> impl PartialEq + std::fmt::Debug + use<> {
             episodes.total_ns = 0;
         }
         metrics.last_retransmission_ns = 0;
+        // Live sees no single ACK.
+        metrics.timeouts_acked = 0;
         metrics
     })
 }

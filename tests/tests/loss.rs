@@ -159,7 +159,7 @@ fn numbers(report: &Value) -> Vec<(String, Value)> {
         })
         .collect();
     all.sort_by_key(|(id, evidence)| (id.clone(), evidence.to_string()));
-    all.dedup_by(|a, b| a == b && a.0 == "icrc.errors");
+    all.dedup_by(|a, b| a == b && ["icrc.errors", "capture.duplicates"].contains(&a.0.as_str()));
     all
 }
 

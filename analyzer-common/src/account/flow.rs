@@ -4,7 +4,7 @@ use super::psn::{PsnTrack, Span, Step};
 use crate::wire::bth::GSI_QP;
 use crate::wire::frame::{Addr, Frame, PCP_NONE, UNKNOWN, VLAN_UNKNOWN};
 use crate::wire::infiniband::{Lane, TOS_BECN};
-use crate::wire::opcode::{CNP, Op};
+use crate::wire::opcode::Op;
 
 /// One direction of a queue pair on one link. The UDP source port is not part of the key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -353,13 +353,12 @@ fn ecn(stats: &mut FlowStats, frame: &Frame, op: Op, now: u64, outcome: &mut Out
 
 #[inline(always)]
 fn opcode(stats: &mut FlowStats, frame: &Frame, op: Op, outcome: &mut Outcome) {
-    // Another opcode than on Ethernet, and ACKs count as well, so that `cnp_packets` does not count an opcode.
-    let infiniband = frame.roce_version == 0;
-    if op.has(Op::CNP) && (infiniband || frame.opcode == CNP) {
+    if op.has(Op::CNP) {
         stats.cnp_packets += 1;
         outcome.events |= Event::CNP;
-        stats.other_opcode_packets += u64::from(infiniband);
-        outcome.other_opcode = infiniband;
+        // Where ACKs count as well, `cnp_packets` does not count an opcode.
+        outcome.other_opcode = frame.roce_version == 0;
+        stats.other_opcode_packets += u64::from(outcome.other_opcode);
         return;
     }
     let transport = frame.opcode >> 5;
@@ -485,7 +484,7 @@ impl FlowStats {
         (self.pcp != PCP_NONE).then_some(self.pcp)
     }
 
-    /// Packets of the opcode [`CNP`]; those of InfiniBand are in the overflow table.
+    /// Packets of the opcode [`CNP`](crate::wire::opcode::CNP); those of InfiniBand are in the overflow table.
     #[must_use]
     pub const fn cnps_of_roce(&self) -> u64 {
         if self.roce_version == 0 { 0 } else { self.cnp_packets }

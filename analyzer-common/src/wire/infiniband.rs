@@ -12,6 +12,7 @@ use super::bth::{self, ICRC_LEN};
 use super::bytes::Bytes;
 use super::frame::{ECT0, Entry, FAMILY_LID, GRH_LEN, PCP_NONE, UNKNOWN, VLAN_UNKNOWN, Walk, grh, transport};
 use super::layer::{Layer, Trace};
+use super::opcode::CNP;
 use super::skip_reason::SkipReason;
 
 const LRH_LEN: usize = 8;
@@ -21,6 +22,8 @@ const VL_MANAGEMENT: u8 = 15;
 const LNH_LOCAL: u8 = 2;
 /// Next header: GRH, then BTH.
 const LNH_GLOBAL: u8 = 3;
+/// Opcode of CNPs, which are counted under that of RoCEv2.
+const CNP_INFINIBAND: u8 = 0x80;
 /// FECN in the fifth byte of the BTH: a switch saw congestion.
 const FECN: u8 = 0x80;
 /// BECN there: the destination of the other direction saw FECN.
@@ -129,6 +132,9 @@ pub(super) fn parse(
     frame.inner_bytes = 0;
     let transport_len = if fits { len - headers as u32 } else { UNKNOWN };
     transport(bytes, at + headers, transport_len, frame, trace)?;
+    if frame.opcode == CNP_INFINIBAND {
+        (frame.opcode, frame.payload) = (CNP, 0);
+    }
     let [marks] = bytes.get::<1>(at + headers + 4).ok_or(SkipReason::Truncated)?;
     // Switches may mark every packet: FECN is CE, and a packet without it is ECN-capable.
     let mark = if marks & FECN == 0 { ECT0 } else { ECT0 | 1 };

@@ -11,8 +11,6 @@ pub struct Op(u32);
 
 /// Congestion notification packet of RoCEv2.
 pub const CNP: u8 = 0x81;
-/// Congestion notification packet of InfiniBand.
-pub const CNP_INFINIBAND: u8 = 0x80;
 
 const EXT_MASK: u32 = 0xFF;
 
@@ -157,7 +155,6 @@ static TABLE: [u32; 256] = {
     t[(UD | 0x04) as usize] = 0x08 | Op::KNOWN | Op::DETH | ONLY;
     t[(UD | 0x05) as usize] = 0x0C | Op::KNOWN | Op::DETH | ONLY;
     t[CNP as usize] = 0x10 | Op::KNOWN | Op::CNP;
-    t[CNP_INFINIBAND as usize] = t[CNP as usize];
     t
 };
 
@@ -204,9 +201,8 @@ static OPERATIONS: [Operation; 256] = {
         }
         code += 1;
     }
-    // Their low five bits are those of a SEND.
+    // Its low five bits are those of a SEND.
     table[CNP as usize] = Operation::Other;
-    table[CNP_INFINIBAND as usize] = Operation::Other;
     table
 };
 
@@ -256,7 +252,7 @@ const fn operation(low: u8) -> &'static str {
     }
 }
 
-/// Name in reports of an opcode: `RC_RDMA_WRITE_FIRST`, `CNP`, `CNP_INFINIBAND`, `DC_OR_RD_0x41`, `UNKNOWN_0xE3`.
+/// Name in reports of an opcode: `RC_RDMA_WRITE_FIRST`, `CNP`, `DC_OR_RD_0x41`, `UNKNOWN_0xE3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name(pub u8);
 
@@ -265,8 +261,6 @@ impl fmt::Display for Name {
         let code = self.0;
         if code == CNP {
             f.write_str("CNP")
-        } else if code == CNP_INFINIBAND {
-            f.write_str("CNP_INFINIBAND")
         } else if code >> 5 == 2 {
             write!(f, "DC_OR_RD_0x{code:02X}")
         } else if Op::of(code).has(Op::KNOWN) {
@@ -281,7 +275,7 @@ impl fmt::Display for Name {
 mod tests {
     use core::fmt::Write as _;
 
-    use super::{CNP, CNP_INFINIBAND, Name, Op, Operation};
+    use super::{CNP, Name, Op, Operation};
 
     /// Extended header lengths from other projects' tables (rxe_opcode.c, Wireshark, blue-rdma for XRC),
     /// copied rather than derived.
@@ -325,7 +319,6 @@ mod tests {
         (0x2B, 20),
         (0x64, 8),
         (0x65, 12),
-        (0x80, 16),
         (0x81, 16),
         (0xA0, 4),
         (0xA1, 4),
@@ -394,8 +387,7 @@ mod tests {
                 assert_eq!(op.reth_offset(), before, "{code:#04x}");
             }
         }
-        assert!(Op::of(CNP).has(Op::CNP) && Op::of(CNP_INFINIBAND) == Op::of(CNP));
-        assert!(!Op::of(0x82).has(Op::KNOWN));
+        assert!(Op::of(CNP).has(Op::CNP) && !Op::of(0x80).has(Op::KNOWN));
     }
 
     #[test]
@@ -413,7 +405,6 @@ mod tests {
             (0x11, Operation::Other),
             (0x1C, Operation::Other),
             (CNP, Operation::Other),
-            (CNP_INFINIBAND, Operation::Other),
             (0x46, Operation::Other),
         ] {
             assert_eq!(Operation::of(code), operation, "{code:#04x}");
@@ -438,7 +429,7 @@ mod tests {
             (0xAC, "XRC_RDMA_READ_REQUEST"),
             (0x11, "RC_ACKNOWLEDGE"),
             (0x81, "CNP"),
-            (0x80, "CNP_INFINIBAND"),
+            (0x80, "UNKNOWN_0x80"),
             (0x4A, "DC_OR_RD_0x4A"),
             (0x15, "UNKNOWN_0x15"),
             (0x2C, "UNKNOWN_0x2C"),

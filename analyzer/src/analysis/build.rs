@@ -20,6 +20,7 @@ impl Facts {
     #[must_use]
     pub fn of(sample: &Sample, options: &Options) -> Self {
         let sums = sums(sample);
+        let (steps, steps_absent) = traffic::steps(sample);
         let mut facts = Self {
             source: Source {
                 kind: sample.kind.into(),
@@ -40,7 +41,8 @@ impl Facts {
             taps: taps::taps(sample),
             bursts: traffic::bursts(sample),
             incast: traffic::incast(sample),
-            steps: traffic::steps(sample),
+            steps,
+            steps_absent,
             pattern: traffic::pattern(sample),
             qp_lives: device::lives(&sample.devices),
             devices: device::devices(&sample.devices),

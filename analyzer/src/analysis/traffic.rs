@@ -126,16 +126,22 @@ fn percentile(target: &Target, share: f64) -> u64 {
     found.unwrap_or(0) as u64
 }
 
-/// The steps of the job; `None` when there is no such rhythm, or it was not looked for.
-pub(super) fn steps(sample: &Sample) -> Option<Steps> {
-    let traffic = sample.metrics.traffic.as_ref()?;
+/// The steps of the job, or why there are none; neither where bursts are not seen.
+pub(super) fn steps(sample: &Sample) -> (Option<Steps>, Option<&'static str>) {
+    let Some(traffic) = &sample.metrics.traffic else { return (None, None) };
     if traffic.too_much_lost() {
-        return None;
+        return (None, Some("too many packets are in no bin"));
     }
     let ports = ports::of(&sample.links);
-    let all = steps::steps(traffic, &ports)?;
+    match steps::steps(traffic, &ports) {
+        Ok(all) => (of_job(sample, &ports, &all), None),
+        Err(why) => (None, Some(why.words())),
+    }
+}
+
+fn of_job(sample: &Sample, ports: &[u16], all: &steps::Steps) -> Option<Steps> {
     let found = all.links.first()?;
-    let (name, direction) = ports::name(&sample.links, &ports, found.link);
+    let (name, direction) = ports::name(&sample.links, ports, found.link);
     let periods = found.periods();
     let third = (periods.len() / 3).max(1);
     let share = |of: fn(&steps::Step) -> u64| {
@@ -171,7 +177,7 @@ pub(super) fn steps(sample: &Sample) -> Option<Steps> {
         latest: latest(found),
         starts_ns: found.steps.iter().map(|step| step.start_ns).collect(),
         last_flow: found.last.as_ref().map(flow),
-        straggler: all.straggler.map(|straggler| named(sample, &ports, &straggler, all.named == 1)),
+        straggler: all.straggler.map(|straggler| named(sample, ports, &straggler, all.named == 1)),
         ending: Ending {
             last_data_ns: found.ending.last_data_ns,
             silent_ns: found.ending.silent_ns,

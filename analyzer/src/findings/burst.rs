@@ -184,7 +184,7 @@ fn lossy(
             gaps >= FACTOR * ratio(few.gaps, few.packets)
         } else {
             missing as f64 >= RUN * count as f64
-                && hosts(own(), |flow| sequence(flow).0) >= limits.incast_senders
+                && hosts(own(), |flow| flow.loss.map_or(0, |loss| loss.lost)) >= limits.incast_senders
                 && ratio(many.lossy_bytes, many.lossy_ns) >= limits.incast_line_ratio * peak
         };
         return full.then_some(Loss::Gaps { ratio: gaps, count: many.gaps });

@@ -34,7 +34,7 @@ const REJECTED: Entry = Entry {
     meaning: "A host asked another for a connection (REQ of the connection manager) and was refused (REJ, with a reason), or repeated the request without an answer. The queue pair is never connected: the application fails, \
               or tries again.",
     computed: "From connection management on QP 1, per pair of hosts, service ID and reason. Rejected: a REJ answers the request, or the requester rejects the reply. Not answered: neither REP nor REJ for a request sent \
-               `cm.requests` times, or waiting for `cm.wait_s`, at a tap that shows other RoCE packets to the requester, with no data from the peer since. A warning; info where a later set-up between the same hosts for the same \
+               `cm.requests` times, or waiting for `cm.wait_s`, at a tap that shows other RoCE packets to the requester, with no new flow from the peer since. A warning; info where a later set-up between the same hosts for the same \
                service was accepted.",
     advice: "Invalid service ID: no process listens on that port of the peer, or it listens on another address. Refused by the application: read its log. Stale connection: the peer still has the queue pair of an \
              earlier connection; it goes away after its timewait. No answer: routes, ARP and GIDs of the peer, and filters of UDP port 4791; CM datagrams use QP 1 and the same port as data.",
@@ -112,7 +112,7 @@ fn is_unanswered(input: &Input<'_>, failed: &Failed<'_>) -> bool {
     let connected = |flow: &Flow| {
         (flow.src, flow.dst) == (failed.to, failed.from)
             && flow.dest_qp != 1
-            && flow.last_ns > failed.row.first_ns
+            && flow.first_ns >= failed.row.first_ns
     };
     (failed.row.most_requests >= limits.requests.max(2) || long) && hears && !flows.iter().any(connected)
 }
@@ -123,7 +123,7 @@ fn raise(input: &Input<'_>, worst: &Failed<'_>, others: &[Failed<'_>], found: &m
     let setups = row.setups;
     let (reason, code) = reason(worst.between.outcome);
     let diagnosis = match code {
-        None => format!("Connection request not answered: sent {} times", row.most_requests),
+        None => format!("Connection request not answered: sent {}", plural(row.most_requests, "time")),
         Some(_) if worst.accepted > 0 || setups > 1 => {
             format!("{} of {} rejected: {reason}", setups, plural(setups + worst.accepted, "connection"))
         }

@@ -53,8 +53,8 @@ const SLOWER: Entry = Entry {
     computed: "A warning when there are at least step.slower_steps steps, the median step time of the last third is at least 1 + step.slower_ratio times that of the first \
                  third, and the lower quartile of the last third is above the upper quartile of the first.",
     advice: "Compare the share of each step in which the network was busy (steps.latest: busy_ns, busy_ratio). If it did not grow, the time goes into computing or \
-               waiting: see step.straggler, GPU clocks, the data loader. If it grew, check CE marks, loss and pauses since then; `rocescope diff` of two parts of the \
-               run (--from, --to) shows the changes.",
+               waiting: see step.straggler, GPU clocks, the data loader. If it grew, check CE marks, loss and pauses since then; `rocescope diff` of the reports \
+               of two parts of the run (replay --from, --to, --output json) shows the changes.",
     caveat: "Longer sequences, evaluation or checkpoints lengthen steps as well.",
     ..Entry::EMPTY
 };
@@ -274,7 +274,7 @@ fn slower(input: &Input<'_>, steps: &Steps, found: &mut Vec<Finding>) {
         .evidence("busy_ratio", steps.busy_ratio)
         .place(Place::link(input, &steps.link, None))
         .step("Compare busy_ratio of the first and the latest steps: network or host?", None)
-        .step("Compare both parts of the run: rocescope diff with --from and --to.", None)
+        .step("Write a report of each part of the run (replay --from, --to, --output json), and compare the two: rocescope diff.", None)
         .last_seen(Some(steps.ending.last_data_ns))
         .into(found);
 }

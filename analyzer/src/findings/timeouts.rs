@@ -13,6 +13,7 @@ use super::{Entry, Family, Input, Measure, Need, Raise, Unit, label};
 use crate::analysis::{Flow, Loss};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
+use crate::sample::SourceKind;
 use crate::util::units::{self, plural};
 
 /// This family. Its thresholds are those of `retry`.
@@ -21,7 +22,7 @@ pub(super) const FAMILY: Family = Family {
     limits: &[],
     evidence: &[
         label("timeouts", "transport timeouts", Unit::Count),
-        label("acks_lost", "timeouts whose packets had arrived: ACKs lost", Unit::Count),
+        label("acks_lost", "timeouts whose packets had arrived: ACKs lost or late", Unit::Count),
         label("waited_ns", "silence before them, summed over QPs", Unit::Nanoseconds),
         label("waited_ratio", "silence in the lifetime of the worst QP", Unit::Ratio),
         label("shortest_ns", "shortest silence", Unit::Nanoseconds),
@@ -113,7 +114,9 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     // Figures of the run: which of them belong to the episode is not kept.
     let all_timeouts: u64 = losses().map(|loss| loss.timeouts).sum();
     let acks_lost: u64 = losses().map(|loss| loss.timeouts_acked).sum();
-    let by_acks = acks_lost * 2 > all_timeouts;
+    // Live sees no single ACK.
+    let acks_lost = (input.sample.kind == SourceKind::Replay).then_some(acks_lost);
+    let by_acks = acks_lost.is_some_and(|acks_lost| acks_lost * 2 > all_timeouts);
     let lost = if by_acks { ": ACKs lost" } else { "" };
     let diagnosis = format!("{} cost {}{lost}", plural(count, "transport timeout"), units::duration(waited));
     let qps = more(timed_out.len() as u64 - 1, "QP");

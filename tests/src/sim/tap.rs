@@ -107,7 +107,7 @@ impl Tap {
         }
         let counted = &mut self.counted;
         counted.packets += 1;
-        *counted.opcodes.entry(self.layer.opcode(packet.opcode)).or_default() += 1;
+        *counted.opcodes.entry(packet.opcode).or_default() += 1;
         counted.ce += u64::from(packet.tos & CE == CE);
         if packet.has_aeth() {
             match packet.aeth.0 & 0xE0 {

@@ -58,6 +58,8 @@ pub struct Facts {
     /// has the pattern of a job, at least 0.1 % of all packets are in no bin (`totals.lost.bins_dropped`), or
     /// as `bursts`.
     pub steps: Option<traffic::Steps>,
+    /// Why `steps` is null, in words: of the port with most data. Null: there are steps, or as `bursts`.
+    pub steps_absent: Option<&'static str>,
     /// Traffic between hosts, and messages. Null: as `bursts`.
     pub pattern: Option<traffic::Pattern>,
     /// Counters of RDMA devices (live), one entry per device, port and source. They are never added to

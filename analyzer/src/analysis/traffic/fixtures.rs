@@ -66,6 +66,7 @@ pub(crate) fn example(report: &mut crate::report::Report) {
         peak_senders: 1,
     }]);
     report.facts.steps = Some(example_steps(host, direction));
+    report.facts.steps_absent = None;
     report.facts.pattern = Some(Pattern {
         shape: Some("ring"),
         hosts: 4,

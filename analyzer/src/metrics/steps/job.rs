@@ -54,9 +54,13 @@ const SOME: f64 = 0.25;
 /// Flows count as members of the job from this share of the largest one's bytes on: others are control traffic.
 const MEMBER: f64 = 0.1;
 
-/// Why a rhythm is none of a job.
+/// Why traffic has no steps of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoJob {
+    /// No data.
+    NoData,
+    /// Nothing repeats.
+    NoRhythm,
     /// Not repeated often enough.
     TooFew,
     /// Hardly anything is sent.
@@ -71,6 +75,24 @@ pub enum NoJob {
     OneWay,
     /// Flows send one after the other.
     InTurn,
+}
+
+impl NoJob {
+    /// The reason in words.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::NoData => "no data",
+            Self::NoRhythm => "nothing repeats with equal volumes",
+            Self::TooFew => "fewer than 8 repetitions",
+            Self::TooSmall => "what repeats is smaller than 16 KiB",
+            Self::Irregular => "periods or pauses of very different length",
+            Self::NoRest => "no pauses between repetitions",
+            Self::NotAlike => "other hosts send in each repetition",
+            Self::OneWay => "one host only sends or only receives",
+            Self::InTurn => "flows send one after the other, as requests and answers do",
+        }
+    }
 }
 
 /// The middle distance of some numbers from the median of the five around each, as a share of the median of all: a measure of

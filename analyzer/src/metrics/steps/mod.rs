@@ -21,6 +21,7 @@ use hashbrown::HashMap;
 use super::traffic::Traffic;
 use super::traffic::flowlets::{Record, Standing};
 use super::traffic::hosts::Host;
+use job::NoJob;
 use rhythm::{Rhythm, rhythm};
 use segment::{Segments, atoms, segments};
 use straggler::{Receivers, Straggler, View, Why};
@@ -124,12 +125,14 @@ fn port_of(ports: &[u16], link: u16) -> u16 {
     ports.get(usize::from(link)).copied().unwrap_or(link)
 }
 
-/// The steps of all traffic; `None` when no port has any.
+/// The steps of all traffic.
 ///
 /// `ports` says for each link which link is the first one of the same port: those of the two directions of an
 /// interface have one clock and show one job. Links beyond its end are ports of their own.
-#[must_use]
-pub fn steps(traffic: &Traffic, ports: &[u16]) -> Option<Steps> {
+///
+/// # Errors
+/// Why no port has any: the reason of the one with most data.
+pub fn steps(traffic: &Traffic, ports: &[u16]) -> Result<Steps, NoJob> {
     let mut by_link: HashMap<u16, Vec<Record>, foldhash::fast::RandomState> = HashMap::default();
     let standing = traffic.flowlets.standing.iter().map(|standing| &standing.flowlet);
     for record in traffic.flowlets.ended.iter().chain(standing) {
@@ -142,13 +145,16 @@ pub fn steps(traffic: &Traffic, ports: &[u16]) -> Option<Steps> {
     let mut order: Vec<(u64, u16)> =
         by_link.iter().map(|(link, records)| (records.iter().map(|r| r.fresh_bytes).sum(), *link)).collect();
     order.sort_unstable_by_key(|(bytes, link)| (std::cmp::Reverse(*bytes), *link));
-    let mut links: Vec<LinkSteps> = Vec::new();
+    let (mut links, mut absent): (Vec<LinkSteps>, _) = (Vec::new(), None);
     for (_, link) in order.iter().take(MAX_LINKS) {
         let Some(mut flowlets) = by_link.remove(link) else { continue };
         flowlets.sort_unstable_by_key(|flowlet| {
             (flowlet.start_ns, flowlet.end_ns, flowlet.pair, flowlet.dest_qp)
         });
-        links.extend(link_steps(traffic, ports, *link, &flowlets));
+        match link_steps(traffic, ports, *link, &flowlets) {
+            Ok(found) => links.push(found),
+            Err(why) => absent = absent.or(Some(why)),
+        }
     }
     links.sort_by_key(|link| (std::cmp::Reverse(link.steps.len()), link.link));
     let all: Vec<Straggler> = links.iter().filter_map(|link| link.straggler).collect();
@@ -160,7 +166,10 @@ pub fn steps(traffic: &Traffic, ports: &[u16]) -> Option<Steps> {
         .collect();
     named.sort_unstable();
     named.dedup();
-    (!links.is_empty()).then_some(Steps { links, straggler, named: named.len() })
+    if links.is_empty() {
+        return Err(absent.unwrap_or(NoJob::NoData));
+    }
+    Ok(Steps { links, straggler, named: named.len() })
 }
 
 /// The period of a port by autocorrelation, in nanoseconds, near that of its steps: of the latest bins of its busiest link, or
@@ -179,13 +188,14 @@ fn link_rhythm(traffic: &Traffic, ports: &[u16], port: u16, period_ns: u64) -> O
     all.into_iter().flatten().max_by(|a, b| a.strength.total_cmp(&b.strength))
 }
 
-fn link_steps(traffic: &Traffic, ports: &[u16], port: u16, flowlets: &[Record]) -> Option<LinkSteps> {
+fn link_steps(traffic: &Traffic, ports: &[u16], port: u16, flowlets: &[Record]) -> Result<LinkSteps, NoJob> {
     let pairs = &traffic.pairs;
     let own = pairs.iter().filter(|pair| port_of(ports, pair.link) == port && pair.data_bytes > 0);
     let receivers: Receivers = own.map(|pair| pair.dst).collect();
     let segments =
-        segments(&atoms(flowlets), |block| View::independent_starts(&receivers, flowlets, pairs, block))?;
-    job::is_job(&segments, flowlets, pairs).ok()?;
+        segments(&atoms(flowlets), |block| View::independent_starts(&receivers, flowlets, pairs, block))
+            .ok_or(NoJob::NoRhythm)?;
+    job::is_job(&segments, flowlets, pairs)?;
     let mut view =
         View { port, ports, segments: &segments, flowlets, pairs, receivers: &receivers, period_ns: 0 };
     let steps: Vec<Step> = segments.steps.iter().filter_map(|blocks| measure(view.step(blocks))).collect();
@@ -198,14 +208,14 @@ fn link_steps(traffic: &Traffic, ports: &[u16], port: u16, flowlets: &[Record]) 
         rhythm: None,
         straggler: None,
         last: None,
-        ending: ending(traffic, ports, port, &segments)?,
+        ending: ending(traffic, ports, port, &segments).ok_or(NoJob::NoData)?,
     };
-    found.period_ns = median(found.periods())?;
+    found.period_ns = median(found.periods()).ok_or(NoJob::TooFew)?;
     found.rhythm = link_rhythm(traffic, ports, port, found.period_ns);
     view.period_ns = found.period_ns;
     found.straggler = view.straggler();
     found.last = last(&view);
-    Some(found)
+    Ok(found)
 }
 
 /// The times of a step from its flowlets, which are sorted by start.

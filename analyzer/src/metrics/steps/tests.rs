@@ -153,7 +153,8 @@ fn client_and_server_are_no_job() {
     let list: Vec<_> = (0..12)
         .flat_map(|i| [(1, 2, 200 * i, 200 * i + 1, 100), (2, 1, 200 * i + 60, 200 * i + 70, 5000)])
         .collect();
-    assert_eq!(steps(&traffic(&list, 10_000), &[]), None);
+    assert_eq!(steps(&traffic(&list, 10_000), &[]), Err(NoJob::OneWay));
+    assert_eq!(steps(&traffic(&[], 10_000), &[]), Err(NoJob::NoData));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::*;
 use crate::metrics::traffic::times;
 
 fn found(wire: &Wire, seen_by: u32) -> Option<Steps> {
-    steps(&wire.at(seen_by), &[])
+    steps(&wire.at(seen_by), &[]).ok()
 }
 
 /// Every host's port and a switch's show no steps.
@@ -73,9 +73,9 @@ fn both_directions_of_a_port_are_one() {
     let job = Job { qps: 1, ..Job::USUAL };
     let wire = job.run(|step, host| if host == 2 && step >= 15 { 0.5 } else { 0.0 }, |_, _, _| 1.0);
     let replay = steps(&wire.at(2), &[]).unwrap();
-    assert_eq!(steps(&wire.live_at(2), &[0, 0]), Some(replay.clone()));
+    assert_eq!(steps(&wire.live_at(2), &[0, 0]), Ok(replay.clone()));
     assert_eq!(replay.straggler.map(|found| (found.host, found.certain)), Some((host(2), true)));
-    assert_eq!(steps(&wire.live_at(2), &[0, 1]), None, "one way only");
+    assert_eq!(steps(&wire.live_at(2), &[0, 1]), Err(NoJob::OneWay), "one way only");
 }
 
 /// Seven steps may be chance.
@@ -345,7 +345,7 @@ fn the_chain_of_waits_ends_at_the_last_host_in_sight() {
             _ => (Why::StartsLate, 3),
         };
         for seen in [seen, backwards] {
-            let straggler = steps(&wire.at_all(&seen), &[]).and_then(|found| found.straggler);
+            let straggler = steps(&wire.at_all(&seen), &[]).ok().and_then(|found| found.straggler);
             let told = straggler.map(|straggler| (straggler.why, straggler.host));
             assert_eq!(told, Some((why, host(late))), "seen at {seen:?}");
         }

@@ -27,6 +27,7 @@ pub(super) fn full() -> Report {
     let mut report = Report::build(&sample, &options.into());
     crate::analysis::traffic::example(&mut report);
     let facts = &mut report.facts;
+    facts.steps_absent = Some("no data");
     facts.source.filter = Some("qp 17".into());
     let lost = &mut facts.totals.lost;
     (lost.ecn_untracked, lost.pause_untracked, lost.bins_dropped) = (Some(1), Some(1), Some(1));

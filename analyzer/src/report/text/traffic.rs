@@ -18,6 +18,9 @@ pub(super) fn job(report: &Report, room: usize) -> Vec<String> {
     if let Some(steps) = &report.facts.steps {
         say("Steps", &steps_of(steps));
     }
+    if let Some(why) = report.facts.steps_absent {
+        say("Steps", &format!("none of a training job: {why}"));
+    }
     if let Some(pattern) = report.facts.pattern.as_ref().filter(|pattern| pattern.hosts > 0) {
         say("Pattern", &pattern_of(pattern, report.facts.totals.counted_again.taps));
     }
