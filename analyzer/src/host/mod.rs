@@ -11,7 +11,7 @@
 //! | [`promisc`] | promiscuous mode for as long as a guard lives |
 //! | [`drops`], [`ethtool`], [`watch`] | drops, driver statistics, removal of interfaces |
 //! | [`filters`] | TC filters left by killed processes |
-//! | [`read`], `guarded`, [`ask`] | files and kernel queries, failures with reasons; recorded ones in tests |
+//! | [`read`], `guarded`, [`queries`] | files and kernel queries, failures with reasons; recorded ones in tests |
 //! | [`device`] | identity of an RDMA device; devlink's `enable_roce` |
 //! | [`port`], [`settings`] | ports, their GIDs and RoCE settings |
 //! | [`dcb`], [`nldev`] | data centre bridging, RDMA netlink |

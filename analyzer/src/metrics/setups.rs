@@ -1,6 +1,6 @@
 //! Connection set-ups: accepted, rejected, or never answered.
 //!
-//! From the datagrams of connection management. Bounded: [`MOST_OPEN`] set-ups whose end is not known, [`MOST_ROWS`] rows of
+//! From the datagrams of connection management. Bounded: `MOST_OPEN` set-ups whose end is not known, `MOST_ROWS` rows of
 //! results; what finds no room is counted.
 
 use std::collections::VecDeque;

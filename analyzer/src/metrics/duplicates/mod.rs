@@ -15,7 +15,7 @@
 //! the packet on that decides it, copies go to no collector; they are counted here. A packet that passes a third time is new:
 //! copies pair off, so that a retransmission which the capture doubles too counts once.
 //!
-//! Bounded: a packet is remembered for [`WINDOW_NS`], at most [`MOST_REMEMBERED`] of them (24 bytes each).
+//! Bounded: a packet is remembered for `WINDOW_NS`, at most `MOST_REMEMBERED` of them (24 bytes each).
 
 mod judge;
 #[cfg(test)]
