@@ -8,8 +8,7 @@ use serde::Serialize;
 
 use super::Options;
 use super::entropy::{self, Unit, Weight};
-use crate::sample::Address;
-use crate::sample::{Direction, Sample, address};
+use crate::sample::{Address, Direction, Sample, address};
 
 /// Seeds that are tried.
 const SEEDS: u32 = 256;

@@ -9,8 +9,7 @@ use crate::metrics::icrc::Checked;
 use crate::metrics::loss::{
     Episodes as Counted, Metrics, NakTally, Naks, Retransmission, Unfollowed as Before,
 };
-use crate::sample::Address;
-use crate::sample::Direction;
+use crate::sample::{Address, Direction};
 use rocescope_common::account::FlowStats;
 
 /// Loss, reordering and retransmission among the requests, or the responses, of one flow.

@@ -1,7 +1,6 @@
 //! The shape of a traffic matrix, when it is clear enough to say.
 
 use super::traffic::Cell;
-
 use crate::sample::Address;
 
 /// A pair of hosts counts from this share of the largest on: what is below is set-up and control.

@@ -6,8 +6,7 @@ use serde::Serialize;
 
 use crate::analysis::{Facts, FieldChange, Flow, changed};
 use crate::metrics::taps::TapPair;
-use crate::sample::Address;
-use crate::sample::{Sample, address};
+use crate::sample::{Address, Sample, address};
 use rocescope_common::account::FlowKey;
 
 /// One flow at two taps on its path: captures from two places, or two interfaces. Packets are matched by PSN,

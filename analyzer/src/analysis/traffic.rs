@@ -8,8 +8,7 @@ use crate::metrics::steps::straggler::{Straggler, Why};
 use crate::metrics::steps::{self, LinkSteps, MAX_LISTED, median};
 use crate::metrics::traffic::hosts::{Host, Target};
 use crate::metrics::traffic::{MAX_LINKS, times};
-use crate::sample::Address;
-use crate::sample::{Direction, Sample, address};
+use crate::sample::{Address, Direction, Sample, address};
 
 pub use super::facts::traffic::{
     Burst, Cell, Ending, FrameSize, Incast, LastFlow, MessageSize, OperationShare, Pattern, Step,

@@ -7,8 +7,7 @@ use super::title::{short, title};
 use super::{End, Entry, Episode, Family, Input, Measure, Place, Raise, ends};
 use crate::analysis::{Flow, Imbalance, QpSpread, direction_name, hashing_case, uneven};
 use crate::findings::{Finding, Severity};
-use crate::sample::Address;
-use crate::sample::Direction;
+use crate::sample::{Address, Direction};
 use crate::util::units::{self, plural};
 
 /// This family.

@@ -10,8 +10,7 @@ use super::title::{pair, short, title};
 use super::{Commands, Input, Place, Raise, ends};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
-use crate::sample::Address;
-use crate::sample::Direction;
+use crate::sample::{Address, Direction};
 use crate::util::units::{self, plural};
 
 fn is_data(flow: &Flow) -> bool {

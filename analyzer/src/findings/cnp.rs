@@ -9,8 +9,7 @@ use super::{Commands, Entry, Family, Input, Measure, Need, Place, Raise, Unit, e
 use crate::analysis::{Flow, FlowId};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
-use crate::sample::Address;
-use crate::sample::Direction;
+use crate::sample::{Address, Direction};
 use crate::util::units::{self, plural};
 
 /// This family.

@@ -8,8 +8,7 @@ use serde_json::{Number, Value};
 
 use super::index::FlowSet;
 use crate::analysis::FlowId;
-use crate::sample::Address;
-use crate::sample::Direction;
+use crate::sample::{Address, Direction};
 use crate::util::units;
 
 /// Something that is wrong, or may be: an episode with a beginning and an end.

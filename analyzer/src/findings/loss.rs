@@ -16,8 +16,7 @@ use crate::analysis::Facts;
 use crate::analysis::{Episodes, Flow, Loss};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
-use crate::sample::Address;
-use crate::sample::Direction;
+use crate::sample::{Address, Direction};
 use crate::util::units::{self, plural};
 
 /// This family.

@@ -12,8 +12,7 @@ use super::{Commands, Place, ends};
 use super::{Entry, Family, Input, Need, Raise, Unit, label, once};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
-use crate::sample::Address;
-use crate::sample::{Direction, FlowSample, LinkSample, Sample, SourceKind, address};
+use crate::sample::{Address, Direction, FlowSample, LinkSample, Sample, SourceKind, address};
 use crate::util::units::plural;
 
 /// This family.

@@ -103,8 +103,7 @@ impl Processes {
 mod tests {
     use super::super::recorded::Recorded;
     use super::*;
-    use crate::sample::Address;
-    use crate::sample::Direction;
+    use crate::sample::{Address, Direction};
     use rocescope_common::account::FlowKey;
 
     const MLX5: &str = include_str!("../../../tests/data/host/mlx5.txt");

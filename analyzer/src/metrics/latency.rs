@@ -92,18 +92,16 @@ impl Collector {
 
     fn request(&mut self, packet: &Packet, class: u32, reverse: Reverse) {
         let at = packet.slot as usize;
-        if self.slots.len() <= at {
-            self.slots.resize(at + 1, FREE);
-        }
+        self.make_room(at);
         let Some(slot) = self.slots.get_mut(at) else { return };
-        if packet.outcome.events & Event::RESTART != 0
-            && let Some(ring) = self.rings.get_mut(slot.ring as usize)
-        {
-            on_restart(ring.as_mut());
-        }
-        if packet.outcome.events & Event::RESTART != 0 && slot.early == Kept::Some {
-            slot.early = Kept::None;
-            self.early.forget(packet.slot);
+        if packet.outcome.events & Event::RESTART != 0 {
+            if let Some(ring) = self.rings.get_mut(slot.ring as usize) {
+                on_restart(ring.as_mut());
+            }
+            if slot.early == Kept::Some {
+                slot.early = Kept::None;
+                self.early.forget(packet.slot);
+            }
         }
         if class == CLASS_NONE {
             return;
@@ -131,6 +129,13 @@ impl Collector {
         on_request(ring.as_mut(), packet.psn, class, packet.outcome.duplicate_psn, packet.time_ns);
     }
 
+    /// Makes room for the slot of a flow.
+    fn make_room(&mut self, at: usize) {
+        if self.slots.len() <= at {
+            self.slots.resize(at + 1, FREE);
+        }
+    }
+
     /// Gives a flow of requests a ring, if it has none and one is left.
     fn take_ring(&mut self, at: usize) {
         let Some(slot) = self.slots.get_mut(at).filter(|slot| slot.ring == NONE) else { return };
@@ -145,9 +150,7 @@ impl Collector {
     /// Keeps a request or an answer of a flow whose other direction is not known.
     fn keep(&mut self, number: u32, passed: Passed) {
         let at = number as usize;
-        if self.slots.len() <= at {
-            self.slots.resize(at + 1, FREE);
-        }
+        self.make_room(at);
         if let Some(slot) = self.slots.get_mut(at).filter(|slot| slot.early != Kept::TooMuch) {
             slot.early = if self.early.keep(number, passed) { Kept::Some } else { Kept::TooMuch };
         }

@@ -6,8 +6,7 @@ use rocescope_common::wire::frame::Addr;
 
 use super::Row;
 use crate::findings::{Finding, Severity};
-use crate::sample::Address;
-use crate::sample::address;
+use crate::sample::{Address, address};
 
 /// Severity of something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

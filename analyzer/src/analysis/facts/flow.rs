@@ -2,13 +2,12 @@
 
 use crate::metrics::duplicates::Copies;
 use crate::metrics::loss::spells::FlowSpells;
-use crate::sample::Address;
+use crate::sample::{Address, Direction};
 
 use serde::Serialize;
 
 use super::Ecn;
 use crate::analysis::{Icrc, LastNaks, Loss, Unfollowed};
-use crate::sample::Direction;
 
 /// One direction of a queue pair on one link: link, direction, source, destination and destination QP
 /// identify it. The UDP source port is no part of it.

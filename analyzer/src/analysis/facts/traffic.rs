@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-use crate::sample::Address;
-use crate::sample::Direction;
+use crate::sample::{Address, Direction};
 
 /// One bucket of RoCE frames by length on the wire without FCS. Buckets end as those of RMON's etherStats
 /// less the FCS, then at 2,043, 4,091 and 9,014 bytes.

@@ -6,8 +6,7 @@ use rocescope_common::wire::frame::Addr;
 use crate::analysis::Overlap;
 use crate::metrics::latency::Bucket;
 use crate::model::{Counts, FlowVerdicts, Judged, dedup};
-use crate::sample::Address;
-use crate::sample::address;
+use crate::sample::{Address, address};
 use crate::tui::column::Context;
 
 /// The metric that cells show.

@@ -10,8 +10,7 @@ use rocescope_common::wire::frame::Addr;
 
 use crate::analysis::Overlap;
 use crate::model::{Counts, Delta, Identity, Row, dedup};
-use crate::sample::Address;
-use crate::sample::address;
+use crate::sample::{Address, address};
 use crate::tui::column::{self, Context};
 
 type State = foldhash::fast::RandomState;
