@@ -11,6 +11,7 @@ use ratatui::style::Color;
 use rocescope::sample::SourceKind;
 use rocescope::tui::analysis::Analyst;
 use rocescope::tui::key::{KEYMAP, Key};
+use rocescope::tui::theme::{Name, Theme};
 use rocescope::tui::{Action, App, End, Options, Screen, render};
 
 #[path = "support/document.rs"]
@@ -43,7 +44,11 @@ mod taps;
 mod time;
 
 fn options() -> Options {
-    let mut options = Options { color: true, unicode: true, ..Options::default() };
+    let mut options = Options {
+        theme: Theme { name: Name::Ansi, ..Theme::default() },
+        unicode: true,
+        ..Options::default()
+    };
     options.report.analysis.imbalance_all_links = true;
     options
 }
@@ -400,7 +405,7 @@ fn without_colour_badges_are_reversed_and_words_say_what_colours_said() {
         };
         assert!(coloured(&app) > 0);
         let before = text(&app);
-        app.view.options.color = false;
+        app.view.options.theme.name = Name::Mono;
         assert_eq!(coloured(&app), 0);
         assert_eq!(text(&app), before);
         let terminal = draw(&app);
@@ -419,7 +424,7 @@ fn the_users_colours_replace_the_usual_ones() {
         buffer.content.iter().any(|cell| cell.fg == color || cell.bg == color)
     };
     assert!(has(&app, Color::Red) && !has(&app, Color::Indexed(208)));
-    app.view.options.palette.critical = Color::Indexed(208);
+    app.view.options.theme.overrides.critical = Some(Color::Indexed(208));
     assert!(!has(&app, Color::Red) && has(&app, Color::Indexed(208)));
 }
 

@@ -180,8 +180,8 @@ mod tests {
         let text = "[tui]\nscreen = \"qps\"\n[tui.theme]\ncritical = \"208\"\n[tui.keys]\npause = [\"p\"]";
         let config = Config::parse(text, Path::new("x")).unwrap();
         assert_eq!(config.tui.screen, "qps");
-        assert_eq!(config.tui.theme.critical, ratatui::style::Color::Indexed(208));
-        let wrong = Config::parse("[tui.theme]\nfine = \"pinkish\"", Path::new("x")).unwrap_err();
+        assert_eq!(config.tui.theme.critical, Some(ratatui::style::Color::Indexed(208)));
+        let wrong = Config::parse("[tui.theme]\ngood = \"pinkish\"", Path::new("x")).unwrap_err();
         assert!(format!("{wrong:#}").contains("pinkish"), "{wrong:#}");
     }
 

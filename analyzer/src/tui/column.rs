@@ -203,7 +203,7 @@ fn state_cell(state: State) -> (String, Style) {
             if state.present {
                 (format!("{}{more}", kind.word()), theme::badge(state.level()))
             } else {
-                (format!("{}{more}", kind.word().to_lowercase()), theme::text(state.level()))
+                (format!("{}{more}", kind.word().to_lowercase()), theme::DIM)
             }
         }
         (None, Some(false)) => ("idle".into(), theme::DIM),

@@ -125,6 +125,8 @@ pub enum Input {
     Older,
     /// The event after it.
     Newer,
+    /// The next theme.
+    Theme,
     /// Help, or none.
     Help,
     /// Draw everything again.
@@ -311,6 +313,12 @@ pub const KEYMAP: &[Binding] = &[
             Input::Capture,
             "write the latest packet headers of the queue pair to a pcapng file",
         ),
+    ),
+    bind(
+        "theme",
+        &[Key::Char('T')],
+        Input::Theme,
+        "theme: dark, light, high contrast, no colours, 16 colours",
     ),
     bind("help", &[Key::Char('?')], Input::Help, "toggle help"),
     bind("redraw", &[Key::Ctrl('l')], Input::Redraw, "redraw"),

@@ -9,7 +9,7 @@ use super::column::{self, Id};
 use super::key::{Key, Keys};
 use super::query::Query;
 use super::screen::Screen;
-use super::theme::{self, Palette};
+use super::theme::{self, Name, Overrides, Theme};
 use crate::model::history;
 use crate::report;
 
@@ -19,12 +19,10 @@ use crate::report;
 pub struct Options {
     /// Options of the report.
     pub report: report::Options,
-    /// True if colours may be used.
-    pub color: bool,
+    /// Colours.
+    pub theme: Theme,
     /// True if symbols other than ASCII may be used.
     pub unicode: bool,
-    /// The palette.
-    pub palette: Palette,
     /// True if clicks come here rather than to the terminal.
     pub mouse: bool,
     /// Speed of a replay when it starts; `None` where it cannot be changed.
@@ -49,9 +47,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             report: report::Options::default(),
-            color: false,
+            theme: Theme { name: Name::Mono, ..Theme::default() },
             unicode: false,
-            palette: Palette::default(),
             mouse: true,
             speed: None,
             screen: Screen::default(),
@@ -79,7 +76,7 @@ pub enum Choice {
 }
 
 impl Choice {
-    fn or(self, auto: bool) -> bool {
+    const fn or(self, auto: bool) -> bool {
         match self {
             Self::Auto => auto,
             Self::Always => true,
@@ -113,8 +110,8 @@ pub struct Settings {
     /// Memory for the history, in MiB.
     #[serde(deserialize_with = "history_mib")]
     pub history_mib: usize,
-    /// Colours by what they stand for.
-    pub theme: Palette,
+    /// The theme, and colours in place of its own.
+    pub theme: Overrides,
     /// Keys by the name of what they do.
     #[serde(deserialize_with = "keys")]
     pub keys: BTreeMap<String, Vec<String>>,
@@ -177,7 +174,7 @@ impl Default for Settings {
             unicode: Choice::Auto,
             mouse: true,
             history_mib: history::BUDGET >> 20,
-            theme: Palette::default(),
+            theme: Overrides::default(),
             keys: BTreeMap::new(),
         }
     }
@@ -220,12 +217,12 @@ pub const SETTINGS: &[SettingMeta] = &[
     SettingMeta {
         name: "color",
         default: "\"auto\"",
-        meaning: "auto, always or never; auto means unless NO_COLOR is set or TERM is dumb",
+        meaning: "auto, always or never; auto means unless NO_COLOR is set or TERM is dumb; never is the theme mono",
     },
     SettingMeta {
         name: "unicode",
         default: "\"auto\"",
-        meaning: "auto, always or never (ASCII only); auto goes by the locale",
+        meaning: "auto, always or never (ASCII only); auto goes by the locale, and by TERM (linux, vt100)",
     },
     SettingMeta {
         name: "mouse",
@@ -239,17 +236,36 @@ pub const SETTINGS: &[SettingMeta] = &[
     },
 ];
 
-/// Colours of `[tui.theme]`.
+/// The settings of `[tui.theme]`.
 pub const THEME: &[SettingMeta] = &[
-    SettingMeta { name: "fine", default: "\"cyan\"", meaning: "Healthy state, and bars" },
-    SettingMeta { name: "warning", default: "\"magenta\"", meaning: "Warnings: performance is reduced" },
-    SettingMeta { name: "warning_badge", default: "\"yellow\"", meaning: "Background of warning badges" },
+    SettingMeta {
+        name: "name",
+        default: "\"auto\"",
+        meaning: "auto, dark, light, high-contrast, mono or 16; auto goes by COLORTERM, TERM, COLORFGBG and NO_COLOR",
+    },
+    SettingMeta { name: "data", default: "\"theme\"", meaning: "Bars, sparklines and keys: a name such as cyan, a number of 256, or #rrggbb" },
+    SettingMeta { name: "good", default: "\"theme\"", meaning: "Healthy state" },
+    SettingMeta { name: "warning", default: "\"theme\"", meaning: "Warnings: performance is reduced" },
     SettingMeta {
         name: "critical",
-        default: "\"red\"",
+        default: "\"theme\"",
         meaning: "Critical: data is lost or requests are refused",
     },
 ];
+
+impl Settings {
+    /// The theme, where `auto` is that of the environment.
+    fn theme(&self, auto: Theme) -> Theme {
+        let named = if self.theme.name == Name::Auto { auto.name } else { self.theme.name };
+        let name = match (self.color, named) {
+            (Choice::Never, _) => Name::Mono,
+            // NO_COLOR, which the file overrides.
+            (Choice::Always, Name::Mono) if self.theme.name == Name::Auto => Name::Ansi,
+            (Choice::Always | Choice::Auto, name) => name,
+        };
+        Theme { name, overrides: self.theme, ..auto }
+    }
+}
 
 impl Options {
     /// The settings of the environment: NO_COLOR and TERM=dumb turn colours off, a locale without UTF-8
@@ -260,9 +276,7 @@ impl Options {
     }
 
     fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Self {
-        let no_color = lookup("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let dumb = lookup("TERM").is_some_and(|term| term == "dumb");
-        Self { color: !no_color && !dumb, unicode: theme::is_utf8(lookup), ..Self::default() }
+        Self { theme: Theme::from_lookup(&lookup), unicode: theme::is_unicode(lookup), ..Self::default() }
     }
 
     /// With the settings of the configuration file.
@@ -277,11 +291,10 @@ impl Options {
             columns: columns?,
             filter: parse_view_filter(&settings.filter)?,
             sort: Some(parse_sort(&settings.sort)?),
-            color: settings.color.or(self.color),
+            theme: settings.theme(self.theme),
             unicode: settings.unicode.or(self.unicode),
             mouse: settings.mouse,
             history_bytes: parse_history(settings.history_mib)?,
-            palette: settings.theme,
             keys: Keys::new(&settings.keys)?,
             ..self
         })
@@ -338,13 +351,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_color_counts_when_it_is_not_empty() {
-        let color = |value: &str| Options::from_lookup(|n| (n == "NO_COLOR").then(|| value.to_owned())).color;
-        assert!(color("") && !color("1") && !color("0"));
-        assert!(!Options::from_lookup(|n| (n == "TERM").then(|| "dumb".to_owned())).color);
-    }
-
-    #[test]
     fn settings_are_read_and_mistakes_are_named() {
         let mut settings = Settings {
             screen: "2".into(),
@@ -357,7 +363,16 @@ mod tests {
         let options = Options { unicode: true, ..Options::default() }.with_settings(&settings).unwrap();
         assert_eq!((options.screen, options.columns.as_slice()), (Screen::Qps, &[Id::Qp, Id::Rate][..]));
         assert_eq!(options.sort, Some(Sort { by: Id::Source, descending: true }));
-        assert!(options.color && !options.unicode);
+        assert!(options.theme.name == Name::Ansi && !options.unicode);
+        let colors = |choice, name, auto| {
+            let theme = Overrides { name, ..Overrides::default() };
+            let settings = Settings { color: choice, theme, ..Settings::default() };
+            settings.theme(Theme { name: auto, ..Theme::default() }).name
+        };
+        assert_eq!(colors(Choice::Auto, Name::Auto, Name::Dark), Name::Dark);
+        assert_eq!(colors(Choice::Auto, Name::Light, Name::Dark), Name::Light);
+        assert_eq!(colors(Choice::Never, Name::Light, Name::Dark), Name::Mono);
+        assert_eq!(colors(Choice::Always, Name::Auto, Name::Mono), Name::Ansi);
         settings.sort = "rait".into();
         assert!(Options::default().with_settings(&settings).unwrap_err().contains("'rait'"));
         settings = Settings { history_mib: 0, ..Settings::default() };

@@ -53,6 +53,11 @@ fn check(input: Input, app: &mut App, key: Key) {
     let rows = app.screens.flows.order.len();
     assert!(rows > 4);
     match input {
+        Input::Theme => {
+            let before = app.view.options.theme;
+            press(app, &[key]);
+            assert_eq!(app.view.options.theme, before.next());
+        }
         Input::Up => {
             press(app, &[Key::Down, Key::Down, Key::Down, key]);
             assert_eq!(selected(app), Some(1));

@@ -37,11 +37,7 @@ pub fn render(frame: &mut Frame<'_>, app: &App) {
         status::render(buffer, at.status, app);
         render_overlay(buffer, area, app);
     }
-    if app.view.options.color {
-        theme::paint(buffer, &app.view.options.palette);
-    } else {
-        theme::plain(buffer);
-    }
+    app.view.options.theme.paint(buffer);
     if !app.view.options.unicode {
         theme::ascii(buffer);
     }

@@ -86,6 +86,7 @@ impl App {
             Input::ExportCsv => return self.export(Form::Csv),
             Input::ExportJson => return self.export(Form::Json),
             Input::Capture => return self.capture(),
+            Input::Theme => self.next_theme(),
             Input::Help => self.overlay = Overlay::Help(0),
             Input::Redraw => return Action::Redraw,
             Input::Suspend => return Action::Suspend,
@@ -97,6 +98,12 @@ impl App {
             }
         }
         Action::Draw
+    }
+
+    fn next_theme(&mut self) {
+        let theme = self.view.options.theme.next();
+        self.view.options.theme = theme;
+        self.view.messages.say(format!("theme {}; `name` of [tui.theme] keeps it", theme.name.name()));
     }
 
     /// Does what a screen asked for.

@@ -196,7 +196,8 @@ pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
         Severity::Critical => "CRITICAL",
     };
     let mut spans = Spans::default();
-    spans.push(format!(" {} {word:<8} ", theme::symbol(level)), theme::text(level));
+    let (symbol, style) = theme::mark(level, finding.active);
+    spans.push(format!(" {symbol} {word:<8} "), style);
     let ended = finding.last_seen_ns.filter(|_| !finding.active);
     let until = ended.map_or_else(String::new, |ns| format!("  ended {} UTC", units::second_utc(ns)));
     let room = width.saturating_sub(spans.width + until.chars().count());

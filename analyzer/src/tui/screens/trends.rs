@@ -178,11 +178,11 @@ pub(in crate::tui) fn row(trend: &Trend, points: &[Point], width: usize) -> Line
     let values: Vec<Option<f64>> = points.iter().map(|point| (trend.value)(point)).collect();
     let peak = values.iter().flatten().copied().fold(0.0, f64::max);
     let now = values.last().copied().flatten();
-    let style = if peak > 0.0 { theme::text(trend.level) } else { theme::DIM };
+    let style = if now.is_some_and(|now| now > 0.0) { theme::BOLD } else { theme::DIM };
     let mut spans = Spans::default();
     spans.push(format!(" {:<11}", trend.name), theme::DIM);
     spans.push(format!("{:>10} ", now.map_or_else(|| units::UNKNOWN.into(), trend.format)), style);
-    let bars = if trend.level == Level::Fine { theme::BAR } else { style };
+    let bars = if peak > 0.0 { theme::bar(trend.level) } else { theme::DIM };
     spans.push(format!("{:>width$}", spark(&values, peak)), bars);
     let known = values.iter().any(Option::is_some);
     let peak = if known { (trend.format)(peak) } else { units::UNKNOWN.to_owned() };
