@@ -180,7 +180,7 @@ pub struct ReplayArgs {
     /// Name a tap and merge files into it; repeatable
     #[arg(long, value_name = "NAME=FILE[,FILE..]", value_parser = parse_tap)]
     pub tap: Vec<TapFiles>,
-    /// Playback speed: max, 1x, 10x, 0.5x [default: 1x in the terminal view, else max]
+    /// Playback speed: max, 1x, 10x, 0.5x [default: max; Space plays a capture that was read]
     #[arg(long, value_name = "SPEED")]
     pub speed: Option<SpeedArg>,
     /// Start of the time range: +10s after the first frame, RFC 3339 (2026-01-01T00:00:00Z), or Unix seconds

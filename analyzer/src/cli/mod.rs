@@ -146,13 +146,8 @@ fn replay(args: ReplayArgs, color: Color) -> Result<()> {
     let output = chosen(&args.view);
     let interval = args.view.interval;
     let stream = args.files.iter().any(|file| file.as_os_str() == "-");
-    let speed = args.speed.map_or_else(
-        || {
-            // A stream has its own speed; files in the terminal view play in real time.
-            if output == Output::Tui && !stream { 1.0 } else { f64::INFINITY }
-        },
-        |speed| speed.0,
-    );
+    // Files are read to their end at once: who gets a capture wants all of it, and can play it then.
+    let speed = args.speed.map_or(f64::INFINITY, |speed| speed.0);
     let emit = match output {
         Output::Tui => Emit::Watch(interval),
         Output::Text | Output::Json => Emit::AtEnd,

@@ -16,6 +16,7 @@ pub mod pairing;
 pub mod setups;
 pub mod steps;
 pub mod taps;
+pub mod timeline;
 pub mod traffic;
 #[cfg(test)]
 mod wire;
@@ -140,6 +141,7 @@ impl Collector {
             icrc: None,
             taps: Some(self.taps.metrics()),
             traffic: Some(Arc::new(self.traffic.metrics())),
+            timeline: Some(Arc::new(self.loss.timeline())),
             control: None,
         }
     }
@@ -168,6 +170,8 @@ pub struct Metrics {
     pub taps: Option<Vec<taps::TapPair>>,
     /// Traffic in time and by hosts.
     pub traffic: Option<Arc<traffic::Traffic>>,
+    /// Traffic and signals over the whole run, by link; live the history of samples has them.
+    pub timeline: Option<timeline::Timeline>,
     /// Pauses and LLDP, from frames between link partners.
     pub control: Option<control::ControlMetrics>,
 }

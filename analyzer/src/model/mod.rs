@@ -8,6 +8,7 @@
 //! | [`health`] | what the findings say about each flow |
 //! | [`history`] | the last minutes, snapshot by snapshot |
 //! | [`snapshot`] | what is kept of one of them |
+//! | [`over_time`] | traffic and signals over time, in columns |
 //! | [`dedup`] | each packet once, however many taps see it |
 //! | [`detail`] | everything about one flow, made when it is looked at |
 
@@ -18,6 +19,7 @@ pub mod dedup;
 pub mod detail;
 pub mod health;
 pub mod history;
+pub mod over_time;
 mod reordered;
 pub mod snapshot;
 
@@ -37,6 +39,7 @@ pub use detail::Detail;
 pub use health::{FlowVerdicts, Judged, Level, Problem, State};
 use history::Names;
 pub use history::{History, Snapshot, TimeRange};
+pub use over_time::OverTime;
 use snapshot::{EarlierFlow, EarlierFlows, Finder, FlowSnapshot, LinkSnapshot};
 
 /// Identity of the flow of a row: the key, and the slot, which changes when the flow was retired and came

@@ -105,6 +105,10 @@ pub enum Input {
     JumpForward,
     /// To a time.
     GoTo,
+    /// A shorter part of the timeline.
+    ZoomIn,
+    /// A longer part of it.
+    ZoomOut,
     /// Replay faster.
     Faster,
     /// Replay slower.
@@ -179,6 +183,7 @@ const fn when(when: When, binding: Binding) -> Binding {
     Binding { when, ..binding }
 }
 
+const OVERVIEW: Screens = Screen::Overview.only();
 const QPS: Screens = Screen::Qps.only();
 const MATRIX: Screens = Screen::Matrix.only();
 const LINKS: Screens = Screen::Links.only();
@@ -192,7 +197,7 @@ pub const KEYMAP: &[Binding] = &[
         "screen-1",
         &[Key::Char('1')],
         Input::Screen(0),
-        "overview: verdict, findings, trends, busiest queue pairs",
+        "overview: verdict, timeline, problems, worst peers, links, events",
     ),
     bind("screen-2", &[Key::Char('2')], Input::Screen(1), "queue pairs"),
     bind("screen-3", &[Key::Char('3')], Input::Screen(2), "the selected queue pair, both directions"),
@@ -217,6 +222,37 @@ pub const KEYMAP: &[Binding] = &[
     when(
         When::Still,
         bind("later", &[Key::Right], Input::Later, "step forward in time, while paused or at the end"),
+    ),
+    on(
+        OVERVIEW,
+        when(
+            When::Moving,
+            bind("cursor-left", &[Key::Left], Input::Left, "timeline: cursor to earlier values"),
+        ),
+    ),
+    on(
+        OVERVIEW,
+        when(
+            When::Moving,
+            bind("cursor-right", &[Key::Right], Input::Right, "timeline: cursor to later values"),
+        ),
+    ),
+    on(
+        OVERVIEW,
+        bind("zoom-in", &[Key::Char('+'), Key::Char('=')], Input::ZoomIn, "timeline: a shorter time"),
+    ),
+    on(
+        OVERVIEW,
+        bind("zoom-out", &[Key::Char('-')], Input::ZoomOut, "timeline: a longer time, up to everything"),
+    ),
+    on(
+        OVERVIEW,
+        bind(
+            "peers",
+            &[Key::Char('o')],
+            Input::Group,
+            "list the worst host pairs, or the busiest queue pairs",
+        ),
     ),
     on(MATRIX, bind("left", &[Key::Char('h')], Input::Left, "column to the left")),
     on(MATRIX, bind("right", &[Key::Char('l')], Input::Right, "column to the right")),
@@ -290,8 +326,8 @@ pub const KEYMAP: &[Binding] = &[
         Input::GoTo,
         "go to a time: 12:00:05, +30 (from the start), -30 (from here)",
     ),
-    bind("faster", &[Key::Char('+'), Key::Char('=')], Input::Faster, "replay faster"),
-    bind("slower", &[Key::Char('-')], Input::Slower, "replay slower"),
+    bind("faster", &[Key::Char(']')], Input::Faster, "replay faster"),
+    bind("slower", &[Key::Char('[')], Input::Slower, "replay slower"),
     bind("reset", &[Key::Char('r')], Input::Reset, "reset counters (findings are kept)"),
     bind(
         "export-csv",

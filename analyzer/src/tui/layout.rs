@@ -2,27 +2,17 @@
 
 use ratatui::layout::Rect;
 
-use super::screen::Screen;
-
-/// The smallest terminal that shows anything useful.
+/// The smallest terminal that shows screens; a smaller one shows a card.
 pub const SMALLEST: (u16, u16) = (60, 15);
-/// Lines of the busiest queue pairs on the overview, at least.
-const BUSIEST: u16 = 4;
-/// From this width on, links stand beside the trends of the overview.
-pub const BESIDE: u16 = 110;
-/// Lines of the overview above the busiest queue pairs that hold all there is.
-const ABOVE_BESIDE: u16 = 15;
-const ABOVE_STACKED: u16 = 22;
-
 /// The areas. An area that is not shown has no height.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Name, source, time.
     pub title: Rect,
-    /// Rates and counters of everything.
-    pub metrics: Rect,
     /// The verdict.
     pub verdict: Rect,
+    /// Rates and counters of everything; on the overview, which has those, time and cost of the worst problem.
+    pub metrics: Rect,
     /// Own losses; only when there are any.
     pub warning: Rect,
     /// The screens' names.
@@ -45,8 +35,8 @@ impl Layout {
             area
         };
         let title = line(1);
-        let metrics = line(1);
         let verdict = line(1);
+        let metrics = line(1);
         let warning = line(u16::from(warning));
         let tabs = line(1);
         let body = line(height.saturating_sub(5 + warning.height));
@@ -54,22 +44,10 @@ impl Layout {
         Self { title, metrics, verdict, warning, tabs, body, status }
     }
 
-    /// The table of queue pairs with its titles: the whole body, or what the overview leaves it.
-    #[must_use]
-    pub fn table(&self, screen: Screen) -> Rect {
-        let body = self.body;
-        if screen != Screen::Overview {
-            return body;
-        }
-        let above = if body.width >= BESIDE { ABOVE_BESIDE } else { ABOVE_STACKED };
-        let height = (body.height / 3).max(BUSIEST).max(body.height.saturating_sub(above)).min(body.height);
-        Rect { y: body.bottom() - height, height, ..body }
-    }
-
     /// Rows of the table that are visible.
     #[must_use]
-    pub fn table_page(&self, screen: Screen) -> usize {
-        usize::from(self.table(screen).height.saturating_sub(1))
+    pub fn table_page(&self) -> usize {
+        usize::from(self.body.height.saturating_sub(1))
     }
 
     /// Lines of the notices on the events screen.

@@ -34,7 +34,7 @@ pub use settings::Options;
 pub use state::screen::Screen;
 use state::texts;
 pub use state::{
-    analysis, cursor, data, filter, focus, idle, log, matrix, messages, overlay, preparation, prompt, screen,
-    timeline, trail, view,
+    analysis, cursor, data, filter, focus, idle, log, matrix, messages, overlay, peers, preparation, prompt,
+    screen, timeline, trail, view,
 };
 use widgets::names;

@@ -243,7 +243,11 @@ pub const THEME: &[SettingMeta] = &[
         default: "\"auto\"",
         meaning: "auto, dark, light, high-contrast, mono or 16; auto goes by COLORTERM, TERM, COLORFGBG and NO_COLOR",
     },
-    SettingMeta { name: "data", default: "\"theme\"", meaning: "Bars, sparklines and keys: a name such as cyan, a number of 256, or #rrggbb" },
+    SettingMeta {
+        name: "data",
+        default: "\"theme\"",
+        meaning: "Bars, sparklines and keys: a name such as cyan, a number of 256, or #rrggbb",
+    },
     SettingMeta { name: "good", default: "\"theme\"", meaning: "Healthy state" },
     SettingMeta { name: "warning", default: "\"theme\"", meaning: "Warnings: performance is reduced" },
     SettingMeta {

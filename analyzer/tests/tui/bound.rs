@@ -23,9 +23,10 @@ fn selected(app: &App) -> Option<usize> {
 
 /// The state in which the keys of a binding are tried: on a screen where they are bound, still or moving.
 fn ready(world: &World, binding: &Binding) -> App {
-    let screen = [Screen::Qps, Screen::Matrix, Screen::Links, Screen::Findings, Screen::Events]
-        .into_iter()
-        .find(|screen| binding.on.has(*screen));
+    let screen =
+        [Screen::Qps, Screen::Matrix, Screen::Links, Screen::Findings, Screen::Events, Screen::Overview]
+            .into_iter()
+            .find(|screen| binding.on.has(*screen));
     let mut app = after(world, USUAL, SECONDS);
     press(&mut app, &[Key::Char(char::from(b'1' + screen.unwrap() as u8))]);
     if binding.when == When::Still {
@@ -53,6 +54,16 @@ fn check(input: Input, app: &mut App, key: Key) {
     let rows = app.screens.flows.order.len();
     assert!(rows > 4);
     match input {
+        Input::ZoomIn | Input::ZoomOut => {
+            // Three seconds of samples: the shortest time is five.
+            let mut app = after(&World::sick(), USUAL, 30);
+            assert_eq!(app.screens.overview.chart.window_ns, None);
+            press(&mut app, &[Key::Char('+'), Key::Char('+')]);
+            assert_eq!(app.screens.overview.chart.window_ns, Some(5_000_000_000));
+            press(&mut app, &[key]);
+            let after = if input == Input::ZoomIn { 5_000_000_000 } else { 15_000_000_000 };
+            assert_eq!(app.screens.overview.chart.window_ns, Some(after));
+        }
         Input::Theme => {
             let before = app.view.options.theme;
             press(app, &[key]);
@@ -82,6 +93,18 @@ fn check(input: Input, app: &mut App, key: Key) {
         Input::Last => {
             press(app, &[key]);
             assert_eq!(selected(app), Some(rows - 1));
+        }
+        Input::Left | Input::Right if app.view.screen == Screen::Overview => {
+            press(app, &[Key::Left, Key::Left, Key::Left]);
+            let before = app.screens.overview.chart.cursor_ns.unwrap();
+            press(app, &[key]);
+            let after = app.screens.overview.chart.cursor_ns.unwrap();
+            assert!(if input == Input::Left { after < before } else { after > before });
+            assert!(text(app).contains("at the cursor"));
+        }
+        Input::Group if app.view.screen == Screen::Overview => {
+            press(app, &[key]);
+            assert!(app.screens.overview.queue_pairs && text(app).contains("QUEUE PAIRS"));
         }
         Input::Left | Input::Right => {
             let columns = app.view.data.as_ref().unwrap().matrix.size().1;

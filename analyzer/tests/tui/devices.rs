@@ -90,6 +90,7 @@ fn counters_stand_beside_the_links_with_their_sources() {
     let mut hidden = with_devices(&nothing, 1, WIDE, true);
     snapshot("devices_hidden_overview", &hidden);
     assert!(text(&hidden).contains("mlx5_0/1 offloads RoCE"));
+    press(&mut hidden, &[Key::Char('2')]);
     assert!(text(&hidden).contains("captured 0 % (8)"));
     press(&mut hidden, &[Key::Char('8')]);
     let told = text(&hidden);

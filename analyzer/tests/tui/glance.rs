@@ -123,7 +123,7 @@ fn a_finding_that_ended_says_when() {
         app.on_sample(Arc::new(marked(second)));
         app.analyse_with(&mut analyst);
     }
-    let verdict = |app: &App| text(app).lines().nth(2).unwrap().to_owned();
+    let verdict = |app: &App| text(app).lines().nth(1).unwrap().to_owned();
     assert!(verdict(&app).contains("CONGESTION"), "{}", verdict(&app));
     for second in 9..=60 {
         let mut sample = marked(second.min(10));
@@ -154,7 +154,7 @@ fn imbalance_is_shown_without_declared_parallel_links() {
     assert!(screen.contains("none declared as parallel; --group LINK,LINK"), "{screen}");
     assert!(screen.contains("● max/mean 1.80"), "{screen}");
     // It is no verdict: perhaps they need not be even.
-    assert!(screen.lines().nth(2).unwrap().contains("HEALTHY"), "{screen}");
+    assert!(screen.lines().nth(1).unwrap().contains("HEALTHY"), "{screen}");
 }
 
 #[test]

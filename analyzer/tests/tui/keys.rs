@@ -73,7 +73,7 @@ fn keys_that_change_screens() {
 #[test]
 fn keys_that_move() {
     let mut app = table(&World::many(1_000), USUAL);
-    let page = app.view.layout().table_page(Screen::Qps);
+    let page = app.view.layout().table_page();
     for (keys, at) in [
         (&[Key::Down][..], 0),
         (&[Key::Char('j'), Key::Down], 2),
@@ -328,6 +328,14 @@ fn queue_pairs_are_grouped_by_process() {
 fn enter_leads_to_what_is_selected() {
     let mut app = app(&World::sick(), USUAL);
     press(&mut app, &[Key::Enter]);
+    assert_eq!(app.view.screen, Screen::Findings, "the worst problem");
+    assert_eq!(app.screens.findings.cursor.selected, Some(0));
+    // Behind the problems come the peers.
+    press(&mut app, &[Key::Char('1'), Key::End, Key::Enter]);
+    assert_eq!(app.view.screen, Screen::Qps);
+    assert!(app.screens.flows.focus.is_some());
+    // Or queue pairs.
+    press(&mut app, &[Key::Esc, Key::Char('1'), Key::Char('o'), Key::End, Key::Enter]);
     assert_eq!(app.view.screen, Screen::Detail);
     let (detail, other) = app.screens.detail.shown.as_ref().unwrap();
     assert!(detail.stats.bytes > 0);
@@ -335,7 +343,7 @@ fn enter_leads_to_what_is_selected() {
     press(&mut app, &[Key::Esc]);
     assert_eq!(app.view.screen, Screen::Overview);
     // A finding's queue pairs.
-    press(&mut app, &[Key::Char('8'), Key::Down]);
+    press(&mut app, &[Key::Char('8'), Key::Home]);
     let findings = &app.view.analysis.as_ref().unwrap().report.findings;
     let with_flows = findings.iter().position(|finding| !finding.flows.is_empty()).unwrap();
     let (id, flows) = (findings[with_flows].id, findings[with_flows].flows.len());
@@ -459,7 +467,7 @@ fn packet_headers_of_the_selected_queue_pair_become_a_capture() {
 #[test]
 fn the_mouse_selects_sorts_and_scrolls() {
     let mut app = table(&World::many(1_000), USUAL);
-    let table = app.view.layout().table(Screen::Qps);
+    let table = app.view.layout().body;
     let click = |app: &mut App, x: u16, y: u16| assert_eq!(app.on_mouse(Mouse::Click(x, y)), Action::Draw);
     click(&mut app, 10, table.y + 3);
     assert_eq!(app.screens.flows.cursor.selected, Some(2));

@@ -73,14 +73,18 @@ fn two_taps_count_each_packet_once_wherever_it_is_shown() {
     let marked = counts.ce_ratio().unwrap();
     assert!((0.07..0.08).contains(&marked), "{marked}");
 
-    // The header and the trend below it.
+    // The header of the table and the timeline say the same.
+    press(&mut app, &[Key::Char('2')]);
+    let header = text(&app);
+    press(&mut app, &[Key::Char('1')]);
     let screen = text(&app);
-    let rate = screen.lines().nth(1).unwrap().trim_start();
+    let rate = header.lines().nth(2).unwrap().trim_start();
     let rate: String = rate.chars().take_while(|c| !"▁▂▃▄▅▆▇█".contains(*c)).collect();
-    assert!(behind(&screen, "bits/s").starts_with(rate.trim()), "{rate}: {screen}");
-    assert!(behind(&screen, "lost/s").starts_with("93 "), "{screen}");
-    let ratio = behind(&screen, "│ CE ").split(" │").next().unwrap();
-    assert!(behind(&screen, "CE ratio").starts_with(ratio), "{ratio}: {screen}");
+    assert!(behind(&screen, "throughput").starts_with(rate.trim()), "{rate}: {screen}");
+    let lost = header.split("│ lost ").nth(1).unwrap().split(" │").next().unwrap();
+    assert!(behind(&screen, "│ lost").starts_with(lost), "{lost}: {screen}");
+    let ratio = behind(&header, "│ CE ").split(" │").next().unwrap();
+    assert!(behind(&screen, "ECN CE").starts_with(ratio), "{ratio}: {screen}");
     assert!(!screen.contains("added up"), "{screen}");
 
     // Groups by host pair and by process, and what is filtered; on each link it is what that saw.

@@ -328,6 +328,7 @@ impl Collector {
             && let Some(aside) = aside
         {
             self.open(packet.slot, &aside.key);
+            self.spells.on_link(packet.slot, packet.link);
         }
         let op = Op::of(packet.opcode);
         self.spells.packet(packet, op);
@@ -360,6 +361,12 @@ impl Collector {
             (slot.request_loss, slot.response_loss) = (None, None);
         }
         self.spells.opened(number);
+    }
+
+    /// Traffic and signals over the whole run, by link.
+    #[must_use]
+    pub(super) fn timeline(&self) -> Vec<super::timeline::LinkPoints> {
+        self.spells.timeline()
     }
 
     /// The result so far.

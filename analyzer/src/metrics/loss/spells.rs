@@ -18,6 +18,7 @@ use rocescope_common::account::FlowStats;
 use rocescope_common::wire::opcode::Op;
 
 use crate::metrics::packet::Packet;
+use crate::metrics::timeline::{self, Kind};
 
 /// Silence after which trouble has ended, in nanoseconds. The steps of training jobs are seconds apart at most, so that what
 /// comes with each of them is seen again within it; it is also the time that screens average over.
@@ -66,6 +67,21 @@ pub enum Signal {
     CeMarked,
     /// Congestion notification packets, in the flow that they travel in.
     Cnp,
+}
+
+impl Signal {
+    /// Its kind on the timeline; `None` for one that has no place there.
+    const fn kind(self) -> Option<Kind> {
+        Some(match self {
+            Self::SequenceNak | Self::OtherNak(_) => Kind::Nak,
+            Self::RnrNak => Kind::Rnr,
+            Self::Lost => Kind::Lost,
+            Self::Retransmitted => Kind::Retransmitted,
+            Self::CeMarked => Kind::Ce,
+            Self::Cnp => Kind::Cnp,
+            _ => return None,
+        })
+    }
 }
 
 /// A time in which trouble showed without 10 s of silence.
@@ -164,6 +180,9 @@ pub(super) struct Recorder {
     /// The last mark, and those that spells refer to; the oldest first.
     marks: Vec<Arc<Mark>>,
     flows: BySlot,
+    /// Links of the flows, by slot; live there are none, and no timeline.
+    links: Vec<u16>,
+    timeline: timeline::Recorder,
 }
 
 impl Recorder {
@@ -174,6 +193,7 @@ impl Recorder {
         let ecn = packet.tos & 3;
         let data = packet.has_ecn() && ecn != 0 && !op.any(Op::ACKNOWLEDGE | Op::CNP);
         self.count(slot, time_ns, data);
+        self.timeline.packet(packet, data);
         if data && ecn == CE {
             self.note(slot, Signal::CeMarked, (time_ns, time_ns), 1);
         } else if op.has(Op::CNP) {
@@ -255,6 +275,9 @@ impl Recorder {
 
     /// A signal showed so often in a flow between two times.
     pub(super) fn note(&mut self, slot: u32, signal: Signal, (first_ns, last_ns): (u64, u64), count: u64) {
+        if let (Some(kind), Some(link)) = (signal.kind(), self.links.get(slot as usize)) {
+            self.timeline.note(*link, kind, last_ns, count);
+        }
         let before = self.number;
         let spells = self.flows.entry(slot).or_default().of_mut(signal);
         match spells.last_mut() {
@@ -276,6 +299,9 @@ impl Recorder {
 
     /// The number of the latest that turned out to be none.
     pub(super) fn take_back(&mut self, slot: u32, signal: Signal, mut count: u64) {
+        if let (Some(kind), Some(link)) = (signal.kind(), self.links.get(slot as usize)) {
+            self.timeline.take_back(*link, kind, count);
+        }
         let Some(spells) = self.flows.get_mut(&slot).map(|flow| flow.of_mut(signal)) else { return };
         while let Some(spell) = spells.last_mut().filter(|_| count > 0) {
             let taken = count.min(spell.count);
@@ -290,6 +316,20 @@ impl Recorder {
     /// The slot has a new flow.
     pub(super) fn opened(&mut self, slot: u32) {
         self.flows.remove(&slot);
+    }
+
+    /// The slot is that of a flow on this link.
+    pub(super) fn on_link(&mut self, slot: u32, link: u16) {
+        let at = slot as usize;
+        if self.links.len() <= at {
+            self.links.resize(at + 1, link);
+        }
+        self.links[at] = link;
+    }
+
+    /// Traffic and signals over the whole run, by link.
+    pub(super) fn timeline(&self) -> Vec<timeline::LinkPoints> {
+        self.timeline.points()
     }
 
     /// The slot is another flow's from now on.

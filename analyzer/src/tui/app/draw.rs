@@ -6,8 +6,9 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 
 use super::{App, header, help, status};
+use crate::tui::key::Input;
 use crate::tui::overlay::Overlay;
-use crate::tui::screens::{findings, flows, packet};
+use crate::tui::screens::{findings, flows, overview, packet};
 use crate::tui::widgets::{line, overlay};
 use crate::tui::{layout, theme};
 
@@ -29,7 +30,7 @@ pub fn render(frame: &mut Frame<'_>, app: &App) {
     }
     let (width, height) = layout::SMALLEST;
     if area.width < width || area.height < height {
-        too_small(buffer, area);
+        card(buffer, area, app);
     } else {
         let at = app.view.layout();
         header::render(buffer, &at, app);
@@ -57,15 +58,30 @@ fn render_overlay(buffer: &mut Buffer, area: Rect, app: &App) {
     }
 }
 
-fn too_small(buffer: &mut Buffer, area: Rect) {
-    let (width, height) = layout::SMALLEST;
-    let lines = [
-        format!("terminal too small: {}x{}", area.width, area.height),
-        format!("needs {width}x{height}; q quits"),
-    ];
-    let top = area.height.saturating_sub(2) / 2;
-    for (i, text) in (0u16..).zip(lines) {
-        let x = area.width.saturating_sub(text.len().try_into().unwrap_or(area.width)) / 2;
-        line(buffer, Rect { x, width: area.width - x, ..area }, top + i, &Line::raw(text));
+/// Terminals with little room: the verdict, and three problems.
+fn card(buffer: &mut Buffer, area: Rect, app: &App) {
+    let width = usize::from(area.width);
+    let mut lines = Vec::new();
+    match &app.view.data {
+        Some(data) => {
+            lines.push(header::headline(app, data, width).into_line());
+            lines.extend(
+                overview::problems::lines(&app.view, width, 3, false)
+                    .into_iter()
+                    .take(3)
+                    .map(|(_, line)| line),
+            );
+        }
+        None => lines.push(Line::styled(" waiting for the first sample…", theme::DIM)),
+    }
+    let (least_width, least_height) = layout::SMALLEST;
+    let quit = app.view.options.keys.first(Input::Quit);
+    let hint = format!(" {least_width}x{least_height} shows more · {quit} quits");
+    lines.truncate(usize::from(area.height.saturating_sub(1)).max(1));
+    for (y, text) in (0..area.height).zip(&lines) {
+        line(buffer, area, y, text);
+    }
+    if area.height > 1 {
+        line(buffer, area, area.height - 1, &Line::styled(hint, theme::DIM));
     }
 }

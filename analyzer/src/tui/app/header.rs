@@ -9,9 +9,10 @@ use crate::sample::SourceKind;
 use crate::tui::app::App;
 use crate::tui::column::compact;
 use crate::tui::data::Data;
+use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::screen::Screen;
-use crate::tui::screens::{findings, own_losses, time_range, trends};
+use crate::tui::screens::{findings, overview, own_losses, time_range, trends};
 use crate::tui::table::Group;
 use crate::tui::timeline::End;
 use crate::tui::view::AsOf;
@@ -25,8 +26,11 @@ const SPARK: usize = 10;
 pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
     title(buffer, at, app);
     if let Some(data) = &app.view.data {
-        metrics(buffer, at, app, data);
         verdict(buffer, at, app, data);
+        match impact(app) {
+            Some(text) => below_verdict(buffer, at, app, &text),
+            None => metrics(buffer, at, app, data),
+        }
         warning(buffer, at, data);
     } else {
         line(buffer, at.verdict, 0, &Line::styled(" waiting for the first sample…", theme::DIM));
@@ -195,13 +199,34 @@ fn coverage(app: &App, long: bool) -> Option<Spans> {
     Some(spans)
 }
 
+/// Time and cost of the worst problem, for the overview: its timeline has the counters.
+fn impact(app: &App) -> Option<String> {
+    (app.view.screen == Screen::Overview).then(|| overview::problems::impact(&app.view)).flatten()
+}
+
+fn below_verdict(buffer: &mut Buffer, at: &Layout, app: &App, text: &str) {
+    let width = usize::from(at.metrics.width);
+    let key = format!("{} ", app.view.options.keys.first(Input::Open));
+    let hint = "why + fix ";
+    let room = width.saturating_sub(4 + key.chars().count() + hint.len() + 2);
+    let mut spans = part(format!("   {}", cut(text, room, false)), theme::PLAIN);
+    if let Some(seen) = coverage(app, false)
+        && spans.width + seen.width + 3 <= room
+    {
+        spans.push(" · ", theme::DIM).append(seen);
+    }
+    let gap = width.saturating_sub(spans.width + key.chars().count() + hint.len());
+    spans.push(" ".repeat(gap), theme::PLAIN).push(key, theme::KEY).push(hint, theme::DIM);
+    line(buffer, at.metrics, 0, &spans.into_line());
+}
+
 /// The line that says how it is: badges of the active findings, and the title of the worst.
 fn verdict(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     let width = usize::from(at.verdict.width);
     line(buffer, at.verdict, 0, &headline(app, data, width).into_line());
 }
 
-fn headline(app: &App, data: &Data, width: usize) -> Spans {
+pub(super) fn headline(app: &App, data: &Data, width: usize) -> Spans {
     if let Some(spans) = nothing(data) {
         return spans;
     }
@@ -272,8 +297,9 @@ fn badges(all: &[Finding], worst: &Finding, width: usize) -> Spans {
         kinds.iter().map(|(kind, level)| badge(*level, word(*kind))).collect()
     };
     // Whole names where they leave room for the title, else words, so that none is hidden.
+    let title = worst.title.chars().count().max(TITLE);
     let (mut spans, mut left_out) = join(parts(true), width.saturating_sub(TITLE), " ");
-    if left_out > 0 {
+    if left_out > 0 || spans.width + 2 + title > width {
         (spans, left_out) = join(parts(false), width.saturating_sub(4), " ");
     }
     if left_out > 0 {

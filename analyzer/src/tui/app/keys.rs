@@ -123,6 +123,11 @@ impl App {
                 self.show_screen(Screen::Detail);
             }
             Effect::Focus(focus) => self.focus(focus),
+            Effect::Finding(at) => {
+                self.screens.findings.cursor.selected = Some(at);
+                self.show_screen(Screen::Findings);
+                self.keep_in_view();
+            }
             Effect::Packet(opened) => self.overlay = Overlay::Packet(opened),
             Effect::Overlay(overlay) => self.overlay = overlay,
         }
@@ -267,7 +272,7 @@ impl App {
         } else if table.group != Group::None {
             let effect = table.group_by(&mut self.view, Group::None);
             return self.apply(effect);
-        } else if self.unselect() {
+        } else if self.unselect() || self.screens.page_mut(self.view.screen).drop_selection() {
             self.screens.links.below = Cursor::default();
             if self.view.screen == Screen::Qps {
                 self.view.selected = None;

@@ -49,6 +49,13 @@ pub enum Action {
     Redraw,
     /// Send the source a command, and draw.
     Send(Command),
+    /// Have the replay go back to this time and play on from there, and draw.
+    Play {
+        /// Unix time in nanoseconds.
+        from_ns: u64,
+        /// Data time per clock time.
+        speed: f64,
+    },
     /// Have the newest sample analysed again, and draw.
     Analyse,
     /// Write a file, say so, and draw.

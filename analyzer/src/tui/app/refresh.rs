@@ -117,6 +117,7 @@ impl App {
             let verdicts = kept.as_ref().or(newest);
             data.model.judge(verdicts);
             data.matrix.judge(verdicts);
+            crate::tui::peers::judge(&mut data.peers, verdicts);
         }
     }
 

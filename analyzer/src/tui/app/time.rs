@@ -6,9 +6,10 @@ use crate::sample::SourceKind;
 use crate::source::feed::Command;
 use crate::tui::key::Input;
 use crate::tui::prompt::parse_time;
+use crate::tui::screen::Screen;
 use crate::util::units;
 
-/// Replay speeds that `+` and `-` go through.
+/// Replay speeds that `[` and `]` go through.
 const SPEEDS: [f64; 10] = [0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1000.0, f64::INFINITY];
 /// Distance of the jumps of `<` and `>`, in nanoseconds.
 const JUMP_NS: u64 = 10 * SECOND;
@@ -21,8 +22,9 @@ impl App {
             // Space brings back the end after steps in time.
             if timeline.shown_ns.is_some() {
                 self.unpin();
+                return Action::Draw;
             }
-            return Action::Draw;
+            return self.play();
         }
         timeline.paused = !timeline.paused;
         let paused = timeline.paused;
@@ -37,6 +39,19 @@ impl App {
             Some(SourceKind::Live) => Action::Draw,
             Some(SourceKind::Replay) | None => Action::Send(Command::Pause(paused)),
         }
+    }
+
+    /// Plays a capture that was read to its end, from its start.
+    fn play(&mut self) -> Action {
+        let window = self.view.newest.as_ref().and_then(|sample| sample.window);
+        let Some((first_ns, last_ns)) = window.filter(|_| self.is_file()) else { return Action::Draw };
+        let begin_ns = first_ns.saturating_add((last_ns.saturating_sub(first_ns) / 100).min(SECOND));
+        let _ = self.rewind(begin_ns);
+        self.view.timeline.paused = false;
+        let speed = self.view.timeline.speed.filter(|speed| speed.is_finite()).unwrap_or(1.0);
+        self.view.timeline.speed = Some(speed);
+        self.view.messages.say(format!("playing from the start at {speed}x"));
+        Action::Play { from_ns: begin_ns, speed }
     }
 
     pub(in crate::tui) fn change_speed(&mut self, faster: bool) -> Action {
@@ -57,6 +72,11 @@ impl App {
 
     /// To the snapshot before or after the one shown.
     pub(in crate::tui) fn step_in_time(&mut self, later: bool) {
+        // Between two snapshots of a short capture the timeline has a hundred columns.
+        if self.view.screen == Screen::Overview && self.screens.overview.is_finer(&self.view) {
+            self.screens.overview.step_cursor(&self.view, later);
+            return;
+        }
         let timeline = &self.view.timeline;
         let Some(at) = timeline.snapshot().filter(|_| timeline.seek_ns.is_none()) else { return };
         let to = if later { at + 1 } else { at.saturating_sub(1) };

@@ -139,6 +139,10 @@ impl Session {
     fn perform(&mut self, action: Action, guard: &mut Guard) -> Result<()> {
         match action {
             Action::Send(command) => self.send(command),
+            Action::Play { from_ns, speed } => {
+                self.send(Command::Rewind(from_ns));
+                self.send(Command::Speed(speed));
+            }
             Action::Analyse => self.analyse(true),
             Action::Write(file) => {
                 self.app.view.messages.say(format!("writing {}", file.what));

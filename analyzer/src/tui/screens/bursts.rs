@@ -284,7 +284,7 @@ fn block(value: f64, max: f64, row: usize) -> char {
     BLOCKS.get(at).copied().unwrap_or(' ')
 }
 
-fn steps(report: &Report, lost: bool, width: usize) -> Vec<Line<'static>> {
+pub(super) fn steps(report: &Report, lost: bool, width: usize) -> Vec<Line<'static>> {
     let mut lines = vec![Line::styled(" STEPS of the job", theme::HEAD)];
     let Some(steps) = &report.facts.steps else {
         let why = if lost {

@@ -421,7 +421,7 @@ fn entropy(view: &View) -> Vec<Line<'static>> {
     counts.push(format!(", {} source port{}", units::count(ports), s(ports)), theme::PLAIN);
     counts.push(format!(" ≈ {} equal flows", number(entropy.effective_flows)), theme::PLAIN);
     lines.push(counts.into_line());
-    let level = if view.is_active(Problem::Hashing) { Level::Warning } else { Level::Fine };
+    let level = view.active_level(Problem::Hashing);
     let mut bits = Spans::default();
     bits.push(
         format!(

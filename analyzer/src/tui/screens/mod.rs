@@ -58,6 +58,8 @@ pub(super) enum Effect {
     Detail(Identity),
     /// The table shows these queue pairs alone.
     Focus(Focus),
+    /// The finding of this number is shown.
+    Finding(usize),
     /// The headers of an event are shown.
     Packet(Opened),
     /// A box is shown over the screen.
@@ -95,6 +97,11 @@ pub(super) trait Page {
     /// Its place in a list, where it has one.
     fn selection(&mut self) -> Option<&mut Cursor> {
         None
+    }
+
+    /// Drops what is selected in ways of its own; true if there was something.
+    fn drop_selection(&mut self) -> bool {
+        false
     }
 
     /// Hints for the status line.

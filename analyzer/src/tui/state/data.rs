@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::matrix::Matrix;
+use super::peers::{self, Peer};
 use crate::analysis;
 use crate::analysis::{Imbalance, Paths};
-use crate::model::{History, LinkRow, Model, Row, TimeRange};
+use crate::model::{History, LinkRow, Model, OverTime, Row, TimeRange};
 use crate::report;
 use crate::sample::Sample;
 use crate::tui::column::Context;
@@ -32,6 +33,10 @@ pub struct Data {
     pub imbalance: Vec<Imbalance>,
     /// Places of the busiest rows, those with the highest rate first.
     pub busiest: Vec<usize>,
+    /// Pairs of hosts, the worst first.
+    pub peers: Vec<Peer>,
+    /// Traffic and signals over time.
+    pub over_time: Arc<OverTime>,
     /// Sums by host pair; empty until the matrix is shown.
     pub matrix: Matrix,
 }
@@ -95,8 +100,10 @@ impl Data {
         let imbalance = analysis::imbalances(&loads(&model), &options.analysis, &paths.same_path);
         let reset_ns = history.reset_point().map(|reset| reset.time_ns);
         let busiest = busiest(&model);
+        let peers = peers::of(&model, &paths.overlap);
+        let over_time = Arc::new(OverTime::new(history, &sample));
         let matrix = Matrix::default();
-        Some(Self { range, reset_ns, sample, model, paths, imbalance, busiest, matrix })
+        Some(Self { range, reset_ns, sample, model, paths, imbalance, busiest, peers, over_time, matrix })
     }
 
     /// The loads of links in the time range.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`view`] | all of it, as it is at the snapshot shown |
 //! | [`timeline`], [`trail`] | snapshots and the place in them; readings of devices |
-//! | [`data`], [`matrix`], [`preparation`] | the values shown, and the slow work of making them |
+//! | [`data`], [`matrix`], [`peers`], [`preparation`] | the values shown, and the slow work of making them |
 //! | [`analysis`] | conclusions of a background thread: findings, entropy |
 //! | [`log`], [`idle`] | the list of events; silent flows |
 //! | [`filter`], [`focus`], `texts` | which rows and events are shown |
@@ -21,6 +21,7 @@ pub mod log;
 pub mod matrix;
 pub mod messages;
 pub mod overlay;
+pub mod peers;
 pub mod preparation;
 pub mod prompt;
 pub mod screen;

@@ -13,7 +13,7 @@ use super::screen::Screen;
 use super::timeline::Timeline;
 use crate::analysis::{Entropy, Imbalance};
 use crate::findings::{Finding, Severity, Verdict};
-use crate::model::{Identity, Problem, TimeRange};
+use crate::model::{Identity, Level, Problem, TimeRange};
 use crate::sample::{Sample, SourceKind};
 use crate::tui::layout::Layout;
 use crate::tui::{Options, column};
@@ -164,10 +164,10 @@ impl View {
         Some(Verdict::of(concluded.findings, false))
     }
 
-    /// True if an active finding is of this kind, at the snapshot shown.
+    /// The level of the worst active finding of this kind, at the snapshot shown.
     #[must_use]
-    pub fn is_active(&self, kind: Problem) -> bool {
-        self.active(kind).next().is_some()
+    pub fn active_level(&self, kind: Problem) -> Level {
+        self.active(kind).map(|one| Level::from(one.severity)).max().unwrap_or_default()
     }
 
     /// True if an active finding says at the snapshot shown that these links share their load unevenly.

@@ -93,7 +93,9 @@ fn color<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Color>, D:
         return Ok(None);
     }
     name.parse().map(Some).map_err(|_| {
-        serde::de::Error::custom(format!("invalid colour '{name}': use theme, cyan, lightred, 208 or #ff8700"))
+        serde::de::Error::custom(format!(
+            "invalid colour '{name}': use theme, cyan, lightred, 208 or #ff8700"
+        ))
     })
 }
 

@@ -1,6 +1,7 @@
 //! Parts of pictures that screens share: spans of text, bars, scrolling, boxes, short names.
 
 pub(in crate::tui) mod names;
+pub(in crate::tui) mod panel;
 
 use std::cell::RefCell;
 use std::rc::Rc;

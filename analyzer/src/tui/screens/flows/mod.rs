@@ -110,7 +110,7 @@ impl Table {
     pub fn visible_columns(&self, view: &View) -> Vec<Fitted> {
         match self.group {
             Group::None => self.columns(view),
-            _ => GroupAreas::new(view.layout().table(view.screen)).columns,
+            _ => GroupAreas::new(view.layout().body).columns,
         }
     }
 
@@ -132,7 +132,7 @@ impl Table {
 impl Page for Table {
     fn step(&mut self, view: &mut View, step: Move) {
         if let Some(data) = &view.data {
-            let page = view.layout().table_page(view.screen);
+            let page = view.layout().table_page();
             view.selected = self.step_rows(step, &data.model, page);
         }
     }
@@ -150,7 +150,7 @@ impl Page for Table {
 
     /// On a title: sorts. On a row: selects it. On the selected row: opens it.
     fn click(&mut self, view: &mut View, at: Position) -> Effect {
-        let table = view.layout().table(view.screen);
+        let table = view.layout().body;
         if !table.contains(at) {
             return Effect::None;
         }
@@ -190,7 +190,7 @@ impl Page for Table {
     }
 
     fn keep_in_view(&mut self, view: &View) {
-        self.cursor.show(self.order.len(), view.layout().table_page(view.screen));
+        self.cursor.show(self.order.len(), view.layout().table_page());
     }
 
     fn selection(&mut self) -> Option<&mut Cursor> {
@@ -239,7 +239,7 @@ impl Page for Table {
     }
 
     fn render(&self, buffer: &mut Buffer, at: &Layout, view: &View) {
-        let table = at.table(view.screen);
+        let table = at.body;
         let Some(data) = view.data.as_ref().filter(|_| !self.order.is_empty()) else {
             self.nothing(buffer, at.body, view);
             return;

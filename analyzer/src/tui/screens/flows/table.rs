@@ -89,7 +89,7 @@ impl Table {
             }?;
             self.order.iter().position(|other| *other == index)
         });
-        self.cursor.follow(place, self.order.len(), view.layout().table_page(view.screen));
+        self.cursor.follow(place, self.order.len(), view.layout().table_page());
         view.selected.filter(|_| place.is_some())
     }
 
@@ -144,7 +144,7 @@ impl Table {
     /// The columns of queue pairs, as they fit.
     #[must_use]
     pub fn columns(&self, view: &View) -> Vec<column::Fitted> {
-        let width = view.layout().table(view.screen).width.saturating_sub(1);
+        let width = view.layout().body.width.saturating_sub(1);
         column::fit(width, view.has(), &self.columns, None)
     }
 

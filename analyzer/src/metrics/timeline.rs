@@ -1,0 +1,270 @@
+//! What each link carried and what went wrong on it over the whole run: points of equal length in bounded memory.
+//!
+//! Points begin as one millisecond. When a run outgrows [`POINTS`] of them, two become one, so that a capture of a second
+//! has as full a timeline as one of an hour. They begin at multiples of their length: those of several links can be laid
+//! over one another.
+
+use std::sync::Arc;
+
+use super::packet::Packet;
+
+/// Length of a point at first, in nanoseconds.
+pub const FIRST_NS: u64 = 1_000_000;
+/// Points kept of a link.
+pub const POINTS: usize = 2048;
+/// Links that have points of their own; those beyond are added to the last of them.
+pub const LINKS: usize = 64;
+
+/// What happened in a point of time. All are packets unless their name says otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Point {
+    /// Outer frames' bytes.
+    pub bytes: u64,
+    /// ECN-capable data packets, marked ones included.
+    pub capable: u32,
+    /// Signals, by [`Kind`].
+    pub signals: [u32; Kind::ALL.len()],
+}
+
+/// A signal that points count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Packets lost upstream of the link.
+    Lost,
+    /// Packets retransmitted.
+    Retransmitted,
+    /// NAKs but RNR.
+    Nak,
+    /// RNR NAKs.
+    Rnr,
+    /// Packets marked CE.
+    Ce,
+    /// Congestion notification packets.
+    Cnp,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 6] = [Self::Lost, Self::Retransmitted, Self::Nak, Self::Rnr, Self::Ce, Self::Cnp];
+}
+
+impl Point {
+    /// Adds another point.
+    pub fn add(&mut self, other: &Self) {
+        self.bytes += other.bytes;
+        self.capable = self.capable.saturating_add(other.capable);
+        for (own, other) in self.signals.iter_mut().zip(other.signals) {
+            *own = own.saturating_add(other);
+        }
+    }
+}
+
+/// The points of one link.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkPoints {
+    /// Number of the first point: Unix time over [`length_ns`](Self::length_ns).
+    pub first: u64,
+    /// Length of a point as a power of two of [`FIRST_NS`].
+    shift: u32,
+    /// The points, the oldest first.
+    pub points: Vec<Point>,
+}
+
+impl LinkPoints {
+    /// Length of a point in nanoseconds.
+    #[must_use]
+    pub const fn length_ns(&self) -> u64 {
+        FIRST_NS << self.shift
+    }
+
+    /// The same in points of at least this length, a power of two of [`FIRST_NS`].
+    #[must_use]
+    pub fn folded(&self, length_ns: u64) -> Self {
+        let mut folded = self.clone();
+        while folded.length_ns() < length_ns && folded.shift < MOST_SHIFT {
+            folded.halve();
+        }
+        folded
+    }
+
+    /// The place of the point of a time. One before the first is in the first.
+    fn place(&mut self, time_ns: u64) -> usize {
+        let bin = time_ns / FIRST_NS;
+        if self.points.is_empty() {
+            self.first = bin >> self.shift;
+        }
+        while (bin >> self.shift).saturating_sub(self.first) >= POINTS as u64 && self.shift < MOST_SHIFT {
+            self.halve();
+        }
+        let place = usize::try_from((bin >> self.shift).saturating_sub(self.first)).unwrap_or(POINTS - 1);
+        if place >= self.points.len() {
+            self.points.resize(place + 1, Point::default());
+        }
+        place
+    }
+
+    fn halve(&mut self) {
+        let alone = usize::from(!self.first.is_multiple_of(2)).min(self.points.len());
+        let (one, pairs) = self.points.split_at(alone);
+        let sum = |points: &[Point]| {
+            points.iter().fold(Point::default(), |mut sum, point| {
+                sum.add(point);
+                sum
+            })
+        };
+        self.points = one.chunks(1).chain(pairs.chunks(2)).map(sum).collect();
+        self.first /= 2;
+        self.shift += 1;
+    }
+
+    /// The number of the latest signals of a kind that turned out to be none.
+    fn take_back(&mut self, kind: Kind, count: u64) {
+        let mut left = u32::try_from(count).unwrap_or(u32::MAX);
+        for point in self.points.iter_mut().rev() {
+            let own = &mut point.signals[kind as usize];
+            let taken = left.min(*own);
+            *own -= taken;
+            left -= taken;
+            if left == 0 {
+                return;
+            }
+        }
+    }
+}
+
+/// At this length one point holds all of Unix time.
+const MOST_SHIFT: u32 = 43;
+
+/// The points of every link at a moment.
+pub type Timeline = Arc<Vec<LinkPoints>>;
+
+/// Collects them.
+#[derive(Debug, Default)]
+pub(super) struct Recorder {
+    links: Vec<Link>,
+}
+
+#[derive(Debug, Default)]
+struct Link {
+    points: LinkPoints,
+    /// The point of the latest packet, and its begin and end.
+    latest: (usize, u64, u64),
+}
+
+impl Recorder {
+    #[inline]
+    fn link(&mut self, link: u16) -> &mut Link {
+        let at = usize::from(link).min(LINKS - 1);
+        if at >= self.links.len() {
+            self.links.resize_with(at + 1, Link::default);
+        }
+        &mut self.links[at]
+    }
+
+    /// Takes in one packet.
+    #[inline]
+    pub(super) fn packet(&mut self, packet: &Packet, capable: bool) {
+        let link = self.link(packet.link);
+        let (mut at, from_ns, to_ns) = link.latest;
+        if packet.time_ns < from_ns || packet.time_ns >= to_ns {
+            at = link.points.place(packet.time_ns);
+            let length_ns = link.points.length_ns();
+            let from_ns = packet.time_ns / length_ns * length_ns;
+            link.latest = (at, from_ns, from_ns.saturating_add(length_ns));
+        }
+        if let Some(point) = link.points.points.get_mut(at) {
+            point.bytes += u64::from(packet.wire_len);
+            point.capable = point.capable.saturating_add(u32::from(capable));
+        }
+    }
+
+    /// A signal showed so often on a link.
+    pub(super) fn note(&mut self, link: u16, kind: Kind, time_ns: u64, count: u64) {
+        let link = self.link(link);
+        let at = link.points.place(time_ns);
+        // The points may be longer now.
+        link.latest = (0, 0, 0);
+        if let Some(point) = link.points.points.get_mut(at) {
+            let own = &mut point.signals[kind as usize];
+            *own = own.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// The number of the latest on a link that turned out to be none.
+    pub(super) fn take_back(&mut self, link: u16, kind: Kind, count: u64) {
+        self.link(link).points.take_back(kind, count);
+    }
+
+    /// What is known so far.
+    pub(super) fn points(&self) -> Vec<LinkPoints> {
+        self.links.iter().map(|link| link.points.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    fn sums(points: &LinkPoints) -> (u64, u32) {
+        let lost = points.points.iter().map(|point| point.signals[Kind::Lost as usize]).sum();
+        (points.points.iter().map(|point| point.bytes).sum(), lost)
+    }
+
+    /// A packet of 100 bytes every 10 ms for `seconds`; from the middle on every tenth is lost.
+    fn run(seconds: u64) -> LinkPoints {
+        let mut recorder = Recorder::default();
+        for i in 0..seconds * 100 {
+            let time_ns = 1_000_000 * S + i * S / 100;
+            recorder.packet(&Packet { time_ns, wire_len: 100, link: 1, ..Packet::EMPTY }, true);
+            if i >= seconds * 50 && i % 10 == 0 {
+                recorder.note(1, Kind::Lost, time_ns, 1);
+            }
+        }
+        recorder.points().swap_remove(1)
+    }
+
+    #[test]
+    fn a_run_of_any_length_fills_half_of_the_points_or_is_in_milliseconds() {
+        for (seconds, length_ns) in
+            [(1, FIRST_NS), (2, FIRST_NS), (60, 32 * FIRST_NS), (3_600, 2_048 * FIRST_NS)]
+        {
+            let points = run(seconds);
+            assert_eq!(points.length_ns(), length_ns, "{seconds} s");
+            assert!(points.points.len() <= POINTS);
+            assert_eq!(sums(&points), (seconds * 10_000, u32::try_from(seconds * 5).unwrap()));
+            let first_lost = points.points.iter().position(|point| point.signals[0] > 0).unwrap() as u64;
+            let at_ns = (points.first + first_lost) * points.length_ns();
+            assert!(at_ns.abs_diff(1_000_000 * S + seconds * S / 2) <= length_ns, "{seconds} s: {at_ns}");
+            let folded = points.folded(8 * length_ns);
+            assert_eq!((folded.length_ns(), sums(&folded)), (8 * length_ns, sums(&points)));
+        }
+    }
+
+    #[test]
+    fn what_turns_out_to_be_none_is_taken_from_the_latest() {
+        let mut recorder = Recorder::default();
+        for (ms, count) in [(0, 5), (10, 3), (20, 1)] {
+            recorder.note(0, Kind::Lost, S + ms * FIRST_NS, count);
+        }
+        recorder.take_back(0, Kind::Lost, 2);
+        recorder.take_back(0, Kind::Nak, 7);
+        let points = &recorder.points()[0].points;
+        let lost = |at: usize| points[at].signals[0];
+        assert_eq!((lost(0), lost(10), lost(20)), (5, 2, 0));
+    }
+
+    #[test]
+    fn times_far_apart_and_backwards_stay_within_bounds() {
+        let mut recorder = Recorder::default();
+        for time_ns in [u64::MAX / 2, 0, u64::MAX, 5, 1] {
+            recorder.packet(&Packet { time_ns, wire_len: 1, link: u16::MAX, ..Packet::EMPTY }, false);
+            recorder.note(3, Kind::Cnp, time_ns, 1);
+        }
+        let links = recorder.points();
+        assert_eq!(links.len(), LINKS);
+        assert_eq!(sums(&links[LINKS - 1]).0, 5);
+        assert!(links.iter().all(|link| link.points.len() <= POINTS));
+    }
+}

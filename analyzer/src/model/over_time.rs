@@ -1,0 +1,334 @@
+//! Traffic and signals over time, each packet once, from the start or as long as snapshots are kept: what timelines show.
+//!
+//! A replay has points from the packets themselves ([`metrics::timeline`](crate::metrics::timeline)); else the snapshots
+//! of the history are the points. Both are cut into as many columns as a screen has.
+
+use super::History;
+use super::counts::NS_PER_S;
+use crate::metrics::timeline::{Kind, LinkPoints};
+use crate::model::Counts;
+use crate::sample::{Direction, Sample};
+
+const SECOND: u64 = 1_000_000_000;
+/// Links with a load of their own.
+const LINKS: usize = 16;
+
+/// One thing over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Series {
+    /// Bits per second: the mean of a column.
+    Throughput,
+    /// Bits per second on one link, by its index.
+    Link(usize),
+    /// CE marks by ECN-capable data packets: the highest in a column.
+    CeRatio,
+    /// A signal, in packets per [`OverTime::bucket_ns`]: the most in a column.
+    Signal(Kind),
+}
+
+/// What was counted between two times.
+#[derive(Clone, Debug)]
+struct Span {
+    from_ns: u64,
+    to_ns: u64,
+    bytes: f64,
+    capable: f64,
+    signals: [f64; Kind::ALL.len()],
+    links: Vec<f64>,
+}
+
+/// Traffic and signals over time.
+#[derive(Clone, Debug, Default)]
+pub struct OverTime {
+    spans: Vec<Span>,
+    /// Name and direction of the links with a load of their own.
+    pub links: Vec<(String, Option<Direction>)>,
+    /// Length of the shortest span.
+    least_ns: u64,
+    /// True if spans are those of packets, not of snapshots.
+    pub from_packets: bool,
+}
+
+impl OverTime {
+    /// That of a replay's packets, or else of the history's snapshots.
+    #[must_use]
+    pub fn new(history: &History, sample: &Sample) -> Self {
+        let links = sample.links.iter().take(LINKS).map(|link| (link.name.clone(), link.direction)).collect();
+        let packets = sample.metrics.timeline.as_deref().filter(|links| !links.is_empty());
+        let spans = match packets {
+            Some(points) => of_packets(points, history, sample),
+            None => of_snapshots(history),
+        };
+        let least_ns = spans.iter().map(|span| span.to_ns - span.from_ns).min().unwrap_or(SECOND).max(1);
+        Self { spans, links, least_ns, from_packets: packets.is_some() }
+    }
+
+    /// Begin and end; `None` where there is nothing.
+    #[must_use]
+    pub fn range(&self) -> Option<(u64, u64)> {
+        Some((self.spans.first()?.from_ns, self.spans.last()?.to_ns))
+    }
+
+    /// Length of the shortest span of which something is known.
+    #[must_use]
+    pub const fn least_ns(&self) -> u64 {
+        self.least_ns
+    }
+
+    /// Signals are counted over this long in columns of `column_ns`: a second, or less where columns are shorter.
+    #[must_use]
+    pub fn bucket_ns(&self, column_ns: u64) -> u64 {
+        if self.from_packets { column_ns.min(SECOND) } else { SECOND }
+    }
+
+    /// The values of `columns` columns of `column_ns` each from `from_ns` on; `None` where nothing is known.
+    #[must_use]
+    pub fn columns(&self, series: Series, from_ns: u64, column_ns: u64, columns: usize) -> Vec<Option<f64>> {
+        let mut all = Vec::with_capacity(columns);
+        let mut start = from_ns;
+        for _ in 0..columns {
+            let end = start.saturating_add(column_ns);
+            all.push(self.value(series, start, end));
+            start = end;
+        }
+        all
+    }
+
+    /// The value between two times.
+    #[must_use]
+    pub fn value(&self, series: Series, from_ns: u64, to_ns: u64) -> Option<f64> {
+        let first = self.spans.partition_point(|span| span.to_ns <= from_ns);
+        let rest = self.spans.get(first..)?;
+        let spans = rest.iter().take_while(|span| span.from_ns < to_ns);
+        let bucket_ns = self.bucket_ns(to_ns - from_ns);
+        match series {
+            Series::Throughput | Series::Link(_) => {
+                let (mut bytes, mut ns) = (0.0, 0.0);
+                for span in spans {
+                    let (share, shared_ns) = span.within(from_ns, to_ns);
+                    bytes += share * span.bytes_of(series)?;
+                    ns += shared_ns;
+                }
+                (ns > 0.0).then(|| bytes * 8.0 * NS_PER_S / ns)
+            }
+            Series::CeRatio | Series::Signal(_) => {
+                let mut most = None;
+                let mut bucket = Bucket::default();
+                for span in spans {
+                    let (share, ns) = span.within(from_ns, to_ns);
+                    bucket.add(span, share, ns);
+                    if bucket.ns >= bucket_ns as f64 {
+                        most = larger(most, bucket.take(series, bucket_ns));
+                    }
+                }
+                larger(most, bucket.take(series, bucket_ns))
+            }
+        }
+    }
+}
+
+fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(f64::max(a, b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// A part of a column that is long enough for a rate.
+#[derive(Default)]
+struct Bucket {
+    ns: f64,
+    capable: f64,
+    signals: [f64; Kind::ALL.len()],
+}
+
+impl Bucket {
+    fn add(&mut self, span: &Span, share: f64, ns: f64) {
+        self.ns += ns;
+        self.capable += share * span.capable;
+        for (sum, one) in self.signals.iter_mut().zip(span.signals) {
+            *sum += share * one;
+        }
+    }
+
+    fn take(&mut self, series: Series, bucket_ns: u64) -> Option<f64> {
+        let Self { ns, capable, signals } = std::mem::take(self);
+        match series {
+            Series::CeRatio => (capable > 0.0).then(|| signals[Kind::Ce as usize] / capable),
+            // Less than a bucket at the end of a column is counted as it is.
+            Series::Signal(kind) => {
+                let longer = (ns / bucket_ns as f64).max(1.0);
+                (ns > 0.0).then(|| signals[kind as usize] / longer)
+            }
+            Series::Throughput | Series::Link(_) => None,
+        }
+    }
+}
+
+impl Span {
+    /// The part of it that is between two times, and its length in nanoseconds.
+    fn within(&self, from_ns: u64, to_ns: u64) -> (f64, f64) {
+        let ns = self.to_ns.min(to_ns).saturating_sub(self.from_ns.max(from_ns)) as f64;
+        (ns / (self.to_ns - self.from_ns) as f64, ns)
+    }
+
+    fn bytes_of(&self, series: Series) -> Option<f64> {
+        match series {
+            Series::Link(at) => self.links.get(at).copied(),
+            _ => Some(self.bytes),
+        }
+    }
+}
+
+/// The signals of counters, in the order of [`Kind`].
+fn signals(counts: &Counts) -> [f64; Kind::ALL.len()] {
+    [counts.lost, counts.repeats, counts.naks(), counts.rnr, counts.ecn_data[3], counts.cnp].map(|n| n as f64)
+}
+
+fn capable(counts: &Counts) -> f64 {
+    counts.ecn_data[1..].iter().sum::<u64>() as f64
+}
+
+/// Growth between snapshots that follow one another; none where a counter went back.
+fn of_snapshots(history: &History) -> Vec<Span> {
+    let pairs = history.iter().zip(history.iter().skip(1));
+    let span = |(a, b): (&super::Snapshot, &super::Snapshot)| {
+        let counts = b.dedup.grown.since(&a.dedup.grown)?;
+        let links = b.links.iter().take(LINKS).enumerate().map(|(at, link)| {
+            let before = a.links.get(at).map_or(0, |link| link.grown.bytes);
+            link.grown.bytes.saturating_sub(before) as f64
+        });
+        (b.time_ns > a.time_ns).then(|| Span {
+            from_ns: a.time_ns,
+            to_ns: b.time_ns,
+            bytes: counts.bytes as f64,
+            capable: capable(&counts),
+            signals: signals(&counts),
+            links: links.collect(),
+        })
+    };
+    pairs.filter_map(span).collect()
+}
+
+/// The points of all links together, scaled so that their sums are those of the counters: several taps see one packet.
+fn of_packets(links: &[LinkPoints], history: &History, sample: &Sample) -> Vec<Span> {
+    let used = || links.iter().filter(|link| !link.points.is_empty());
+    let length_ns = used().map(LinkPoints::length_ns).max().unwrap_or(1);
+    let folded: Vec<LinkPoints> = links.iter().map(|link| link.folded(length_ns)).collect();
+    let used = || folded.iter().filter(|link| !link.points.is_empty());
+    let Some(first) = used().map(|link| link.first).min() else { return Vec::new() };
+    let end = used().map(|link| link.first + link.points.len() as u64).max().unwrap_or(first);
+    let begin_ns = sample.window.map_or(0, |(first_ns, _)| first_ns);
+    let mut spans: Vec<Span> = (first..end)
+        .map(|number| Span {
+            from_ns: number.saturating_mul(length_ns),
+            to_ns: (number + 1).saturating_mul(length_ns),
+            bytes: 0.0,
+            capable: 0.0,
+            signals: [0.0; Kind::ALL.len()],
+            links: vec![0.0; folded.len().min(LINKS)],
+        })
+        .collect();
+    for (at, link) in folded.iter().enumerate() {
+        for (number, point) in (link.first..).zip(&link.points) {
+            let place = usize::try_from(number - first).ok();
+            let Some(span) = place.and_then(|place| spans.get_mut(place)) else { continue };
+            span.bytes += point.bytes as f64;
+            span.capable += f64::from(point.capable);
+            for (sum, one) in span.signals.iter_mut().zip(point.signals) {
+                *sum += f64::from(one);
+            }
+            if let Some(sum) = span.links.get_mut(at) {
+                *sum += point.bytes as f64;
+            }
+        }
+    }
+    // The first point begins before the first packet.
+    if let Some(span) = spans.first_mut().filter(|span| (span.from_ns..span.to_ns).contains(&begin_ns)) {
+        span.from_ns = begin_ns;
+    }
+    if let Some(newest) = history.iter().next_back() {
+        scale(&mut spans, &newest.dedup.grown);
+    }
+    spans.retain(|span| span.to_ns > span.from_ns);
+    spans
+}
+
+fn scale(spans: &mut [Span], counted: &Counts) {
+    let by = |sum: f64, counted: f64| if sum > 0.0 { counted / sum } else { 1.0 };
+    let bytes = by(spans.iter().map(|span| span.bytes).sum(), counted.bytes as f64);
+    let enabled = by(spans.iter().map(|span| span.capable).sum(), capable(counted));
+    let mut factors = signals(counted);
+    for (kind, factor) in factors.iter_mut().enumerate() {
+        *factor = by(spans.iter().map(|span| span.signals[kind]).sum(), *factor);
+    }
+    for span in spans {
+        span.bytes *= bytes;
+        span.capable *= enabled;
+        for (signal, factor) in span.signals.iter_mut().zip(factors) {
+            *signal *= factor;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A hundred spans of 10 ms: 1,000 bytes and ten capable packets each; five are lost in the span at 500 ms, and half
+    /// of the packets are marked there.
+    fn series(from_packets: bool) -> OverTime {
+        let ms = 1_000_000;
+        let span = |i: u64| {
+            let mut signals = [0.0; Kind::ALL.len()];
+            if i == 50 {
+                (signals[Kind::Lost as usize], signals[Kind::Ce as usize]) = (5.0, 5.0);
+            }
+            Span {
+                from_ns: i * 10 * ms,
+                to_ns: (i + 1) * 10 * ms,
+                bytes: 1_000.0,
+                capable: 10.0,
+                signals,
+                links: vec![400.0, 600.0],
+            }
+        };
+        let spans: Vec<Span> = (0..100).map(span).collect();
+        OverTime { spans, links: Vec::new(), least_ns: 10 * ms, from_packets }
+    }
+
+    #[test]
+    fn columns_have_the_mean_of_rates_and_the_most_of_signals() {
+        let (series, ms) = (series(true), 1_000_000);
+        for columns in [10usize, 20, 50, 100] {
+            let column_ns = 1_000 * ms / columns as u64;
+            let of = |one| series.columns(one, 0, column_ns, columns);
+            assert!(of(Series::Throughput).iter().all(|rate| (rate.unwrap() - 8e5).abs() < 1.0));
+            assert!(of(Series::Link(1)).iter().all(|rate| (rate.unwrap() - 4.8e5).abs() < 1.0));
+            assert_eq!(of(Series::Link(7)), vec![None; columns]);
+            let lost = of(Series::Signal(Kind::Lost));
+            assert_eq!(lost.iter().flatten().sum::<f64>(), 5.0, "{columns} columns");
+            assert_eq!(lost[columns / 2], Some(5.0));
+            let highest = of(Series::CeRatio).into_iter().flatten().fold(0.0, f64::max);
+            assert!((highest - 0.5 * columns as f64 / 100.0).abs() < 1e-9, "{columns}: {highest}");
+        }
+    }
+
+    #[test]
+    fn before_and_behind_the_data_nothing_is_known() {
+        let series = series(true);
+        let lost = series.columns(Series::Signal(Kind::Lost), 500_000_000, 250_000_000, 4);
+        assert_eq!(lost, [Some(5.0), Some(0.0), None, None]);
+        assert_eq!(series.range(), Some((0, 1_000_000_000)));
+    }
+
+    #[test]
+    fn a_span_longer_than_a_column_has_its_rate_in_each() {
+        let mut series = series(false);
+        series.spans.truncate(1);
+        series.spans[0].to_ns = 2_000_000_000;
+        series.spans[0].signals[Kind::Lost as usize] = 8.0;
+        let lost = series.columns(Series::Signal(Kind::Lost), 0, 1_000_000_000, 2);
+        assert_eq!(lost, [Some(4.0), Some(4.0)]);
+    }
+}

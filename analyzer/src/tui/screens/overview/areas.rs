@@ -1,0 +1,175 @@
+//! The areas of the overview: what stands where, and how much room each part gets.
+
+use ratatui::layout::Rect;
+
+use crate::tui::widgets::panel::{BOXED, frame_height};
+
+/// How many lines each part would fill.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) problems: u16,
+    pub(super) peers: u16,
+    pub(super) links: u16,
+    pub(super) events: u16,
+}
+
+/// The areas; one that is not shown is empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Areas {
+    /// True if parts are boxes.
+    pub(super) boxed: bool,
+    pub(super) timeline: Rect,
+    pub(super) problems: Rect,
+    pub(super) peers: Rect,
+    pub(super) links: Rect,
+    pub(super) steps: Rect,
+    pub(super) events: Rect,
+}
+
+/// Lines of the timeline: a line of throughput, six signals, the axis.
+const TIMELINE: u16 = 8;
+/// Least lines of the steps below the problems.
+const STEPS: u16 = 5;
+/// Least lines of a table with its titles.
+const TABLE: u16 = 4;
+
+impl Areas {
+    /// The areas within `body`.
+    pub(super) fn new(body: Rect, wanted: Wanted) -> Self {
+        if body.width >= BOXED { Self::beside(body, wanted) } else { Self::stacked(body, wanted) }
+    }
+
+    /// Narrow screens: one part below the other.
+    fn stacked(body: Rect, wanted: Wanted) -> Self {
+        let rule = frame_height(false);
+        let mut left = body.height;
+        let mut take = |lines: u16, least_left: u16| {
+            let lines = lines.min(left.saturating_sub(least_left));
+            left -= lines;
+            lines
+        };
+        let least_problems = rule + wanted.problems.clamp(1, 3);
+        let least_peers = rule + TABLE.min(wanted.peers);
+        let mut timeline = take(rule + TIMELINE, least_problems + least_peers);
+        let mut problems = take(least_problems, least_peers.min(body.height / 3));
+        let mut peers = take(least_peers, 0);
+        // What is left: more problems, then peers, links and events, then a higher timeline.
+        let more = take((rule + wanted.problems).saturating_sub(problems), 0);
+        problems += more;
+        let more = take((rule + wanted.peers).saturating_sub(peers).min(body.height / 4), 0);
+        peers += more;
+        let links = if left > rule + TABLE.min(wanted.links) { left.min(rule + wanted.links) } else { 0 };
+        left -= links;
+        let events = if left > rule + 2 { left.min(rule + wanted.events) } else { 0 };
+        left -= events;
+        timeline += left;
+        let mut y = body.y;
+        let mut area = |height: u16| {
+            let area = Rect { y, height, ..body };
+            y += height;
+            area
+        };
+        Self {
+            boxed: false,
+            timeline: area(timeline),
+            problems: area(problems),
+            peers: area(peers),
+            links: area(links),
+            steps: Rect::default(),
+            events: area(events),
+        }
+    }
+
+    /// Wide screens: problems beside the timeline, steps beside the links.
+    fn beside(body: Rect, wanted: Wanted) -> Self {
+        let frame = frame_height(true);
+        let right = (body.width * 2 / 5).clamp(40, 90);
+        let height = body.height;
+        let top_least = (frame + TIMELINE).min(height);
+        let mut left = height - top_least;
+        let mut part = |lines: u16, least: u16| {
+            let lines = (frame + lines).min(left);
+            let lines = if lines < frame + least { 0 } else { lines };
+            left -= lines;
+            lines
+        };
+        // The least that is worth a frame, in the order of what matters.
+        let least_peers = wanted.peers.min(if height >= 40 { 9 } else { 5 });
+        let mut peers = part(least_peers, 2);
+        let mut links = part(wanted.links.min(4), 2);
+        let mut events = part(wanted.events.min(4), 2);
+        // Then each as much as it fills.
+        let mut top = top_least;
+        let mut grow = |own: &mut u16, lines: u16| {
+            if *own > 0 {
+                let more = (frame + lines).saturating_sub(*own).min(left);
+                *own += more;
+                left -= more;
+            }
+        };
+        grow(&mut top, wanted.problems.max(TIMELINE + 2).min(height / 3));
+        grow(&mut peers, wanted.peers.min(height / 3));
+        grow(&mut links, wanted.links);
+        grow(&mut events, wanted.events);
+        top += left;
+        let mut y = body.y;
+        let mut line = |height: u16| {
+            let area = Rect { y, height, ..body };
+            y += height;
+            let beside = Rect { x: body.right() - right, width: right, ..area };
+            (area, Rect { width: body.width - right, ..area }, beside)
+        };
+        let (_, timeline, beside) = line(top);
+        let (peers, ..) = line(peers);
+        let (wide_links, narrow_links, beside_links) = line(links);
+        let (events, ..) = line(events);
+        // Few problems leave room below them for the steps, and the links have all of their line.
+        let few = frame + wanted.problems.max(1);
+        let (problems, links, steps) = if beside.height >= few + frame + STEPS {
+            let problems = Rect { height: few, ..beside };
+            let steps = Rect { y: beside.y + few, height: beside.height - few, ..beside };
+            (problems, wide_links, steps)
+        } else {
+            (beside, narrow_links, beside_links)
+        };
+        Self { boxed: true, timeline, problems, peers, links, steps, events }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn areas_fill_the_body_and_do_not_overlap() {
+        for width in [60, 80, 99, 100, 120, 160, 300] {
+            for height in 1..120 {
+                for n in [0, 1, 3, 8, 40, 200] {
+                    let body = Rect::new(0, 4, width, height);
+                    let wanted = Wanted { problems: n, peers: n, links: n, events: n };
+                    let areas = Areas::new(body, wanted);
+                    let Areas { timeline, problems, peers, links, steps, events, boxed } = areas;
+                    let all = [timeline, problems, peers, links, steps, events];
+                    let cells: u32 = all.iter().map(|area| area.area()).sum();
+                    assert_eq!(cells, body.area(), "{width}x{height} {n}: {areas:?}");
+                    let inside = |area: &Rect| area.is_empty() || body.intersection(*area) == *area;
+                    assert!(all.iter().all(inside), "{width}x{height} {n}: {areas:?}");
+                    assert_eq!(boxed, width >= 100);
+                    for (at, one) in all.iter().enumerate() {
+                        assert!(all.iter().skip(at + 1).all(|other| !one.intersects(*other)), "{areas:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn at_80x24_every_part_that_answers_a_question_is_there() {
+        let areas =
+            Areas::new(Rect::new(0, 4, 80, 19), Wanted { problems: 4, peers: 9, links: 3, events: 9 });
+        assert!(
+            areas.timeline.height >= 7 && areas.problems.height >= 4 && areas.peers.height >= 4,
+            "{areas:?}"
+        );
+    }
+}

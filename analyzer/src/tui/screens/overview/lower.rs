@@ -1,0 +1,185 @@
+//! Links with the load of both directions, the steps of the job, the latest events.
+
+use ratatui::text::Line;
+
+use super::super::{Spans, bursts, cut, events, links};
+use crate::model::{LinkRow, Problem};
+use crate::sample::Direction;
+use crate::tui::data::Data;
+use crate::tui::theme;
+use crate::tui::view::View;
+use crate::util::units;
+use crate::util::wrap::hanging;
+
+/// A link with both directions, or a tap without.
+struct Pair<'a> {
+    name: String,
+    rx: Option<&'a LinkRow>,
+    tx: Option<&'a LinkRow>,
+    /// A tap: its direction is not known.
+    both: Option<&'a LinkRow>,
+}
+
+impl Pair<'_> {
+    fn load(&self) -> f64 {
+        [self.rx, self.tx, self.both].into_iter().flatten().map(links::load).fold(0.0, f64::max)
+    }
+}
+
+fn pairs<'a>(data: &'a Data, name: usize) -> Vec<Pair<'a>> {
+    let mut pairs: Vec<(&str, Pair<'a>)> = Vec::new();
+    for link in &data.model.links {
+        let shown = || links::short(&data.model, link, name);
+        let place = pairs.iter().position(|(name, _)| *name == link.name && link.direction.is_some());
+        let at = place.unwrap_or_else(|| {
+            pairs.push((&link.name, Pair { name: shown(), rx: None, tx: None, both: None }));
+            pairs.len() - 1
+        });
+        let Some((_, pair)) = pairs.get_mut(at) else { continue };
+        match link.direction {
+            Some(Direction::Ingress) => pair.rx = Some(link),
+            Some(Direction::Egress) => pair.tx = Some(link),
+            None => pair.both = Some(link),
+        }
+    }
+    let mut pairs: Vec<Pair<'a>> = pairs.into_iter().map(|(_, pair)| pair).collect();
+    pairs.sort_by(|a, b| b.load().total_cmp(&a.load()));
+    pairs
+}
+
+/// Lines that the links fill.
+pub(super) fn link_height(data: &Data) -> usize {
+    1 + pairs(data, 8).len() + data.imbalance.len() + 1
+}
+
+/// The links, the busiest first: received to the left, sent to the right, all on the scale of the busiest.
+pub(super) fn link_lines(view: &View, data: &Data, width: usize, room: usize) -> Vec<Line<'static>> {
+    let name = (width / 5).clamp(8, 24);
+    let pairs = pairs(data, name);
+    let most = pairs.iter().map(Pair::load).fold(0.0, f64::max);
+    // Two rates, two bars, loss and CE.
+    let cells = width.saturating_sub(1 + name + 2 * 11 + 3 + 2 * 8).min(64) / 2;
+    let directed = pairs.iter().any(|pair| pair.both.is_none());
+    let mut lines = Vec::new();
+    let scale = format!("scale {}", units::bit_rate(most));
+    let mut head = if directed {
+        let (left, right) = (format!("◀ {}", cut(&scale, cells.saturating_sub(3), false)), "▶");
+        format!(" {:<name$} {:>10} {left:<cells$}│{right:>cells$} {:<10}", "LINK", "RECEIVED", "SENT")
+    } else {
+        format!(" {:<name$} {:>10} {:<w$}", "LINK", "RATE", scale, w = 2 * cells + 12)
+    };
+    head.push_str(&format!(" {:>7} {:>7}", "LOST", "CE"));
+    lines.push(Line::styled(head, theme::DIM));
+    let foot: Vec<Line<'static>> = data
+        .imbalance
+        .iter()
+        .map(|imbalance| links::balance_of(imbalance, view))
+        .chain([super::gauge(view, width)])
+        .collect();
+    let left = room.saturating_sub(1);
+    let fit = if pairs.len() <= left { pairs.len() } else { left.saturating_sub(1) };
+    lines.extend(pairs.iter().take(fit).map(|pair| link_line(pair, (name, cells), most, view)));
+    if fit < pairs.len() && room > 1 {
+        lines.push(Line::styled(format!(" +{} more: screen 5", pairs.len() - fit), theme::DIM));
+    }
+    let left = room.saturating_sub(lines.len());
+    lines.extend(foot.into_iter().take(left));
+    lines
+}
+
+fn link_line(pair: &Pair<'_>, (name, cells): (usize, usize), most: f64, view: &View) -> Line<'static> {
+    let share = |link: Option<&LinkRow>| {
+        link.map_or(0.0, |link| if most > 0.0 { links::load(link) / most } else { 0.0 })
+    };
+    let rate = |link: Option<&LinkRow>| {
+        let delta = link.and_then(|link| link.delta);
+        delta.map_or_else(|| units::UNKNOWN.to_owned(), |delta| units::bit_rate(delta.bits_per_s()))
+    };
+    let mut spans = Spans::default();
+    spans.push(format!(" {:<name$} ", pair.name), theme::PLAIN);
+    if pair.both.is_some() {
+        let width = 2 * cells + 12;
+        spans.push(format!("{:>10} ", rate(pair.both)), theme::BOLD);
+        spans.push(format!("{:<width$}", "━".repeat(length(share(pair.both), 2 * cells))), theme::BAR);
+    } else {
+        let bar = |link| "━".repeat(length(share(link), cells));
+        spans.push(format!("{:>10} ", rate(pair.rx)), theme::BOLD);
+        spans.push(format!("{:>cells$}", bar(pair.rx)), theme::BAR);
+        spans.push("│", theme::FRAME);
+        spans.push(format!("{:<cells$} ", bar(pair.tx)), theme::BAR);
+        spans.push(format!("{:<10}", rate(pair.tx)), theme::BOLD);
+    }
+    let all = || [pair.rx, pair.tx, pair.both].into_iter().flatten().filter_map(|link| link.delta);
+    let lost: u64 = all().map(|delta| delta.counts.lost).sum();
+    let ce = all().filter_map(|delta| delta.counts.ce_ratio()).reduce(f64::max);
+    let level = |kind, some: bool| {
+        if some { theme::text(view.active_level(kind)) } else { theme::DIM }
+    };
+    spans.push(format!(" {:>7}", crate::tui::column::compact(lost as f64)), level(Problem::Loss, lost > 0));
+    spans
+        .push(format!(" {:>7}", units::ratio(ce)), level(Problem::Congestion, ce.is_some_and(|ce| ce > 0.0)));
+    spans.into_line()
+}
+
+/// Cells of a bar; any share above 0 shows.
+fn length(share: f64, cells: usize) -> usize {
+    let filled = (0..cells).filter(|cell| (*cell as f64 + 0.5) / cells as f64 <= share).count();
+    filled.max(usize::from(share > 0.0)).min(cells)
+}
+
+/// Rhythm and straggler of the job, and the highest load of a bin.
+pub(super) fn step_lines(view: &View, data: &Data, width: usize) -> Vec<Line<'static>> {
+    let traffic = data.sample.metrics.traffic.as_ref();
+    let mut lines = Vec::new();
+    if let Some(analysis) = &view.analysis {
+        let lost = traffic.is_some_and(|traffic| traffic.too_much_lost());
+        lines = bursts::steps(&analysis.report, lost, width).into_iter().skip(1).collect();
+    }
+    let all = traffic.iter().flat_map(|traffic| &traffic.links);
+    if let Some(bursts) = all.filter_map(|link| link.bursts.as_ref()).max_by_key(|bursts| bursts.peak.bytes) {
+        let rate = bursts.peak.bytes as f64 * 8e9 / bursts.bin_ns as f64;
+        let mean = bursts.total.bytes as f64 / bursts.bins.max(1) as f64;
+        let times = if mean > 0.0 { bursts.peak.bytes as f64 / mean } else { 0.0 };
+        let peak = format!(
+            " peak {} in {} ({times:.0}× mean)",
+            units::bit_rate(rate),
+            units::duration(bursts.bin_ns)
+        );
+        lines.insert(0, Line::raw(peak));
+    }
+    lines.push(Line::default());
+    lines.extend(seen(data, width));
+    lines
+}
+
+/// What was captured in all, and what was not RoCE.
+fn seen(data: &Data, width: usize) -> Vec<Line<'static>> {
+    let model = &data.model;
+    let total = &model.dedup.total;
+    let window = model.window_ns.map_or_else(|| units::UNKNOWN.to_owned(), units::duration);
+    let mut parts = vec![
+        format!(
+            "captured {} in {} packets, {window}",
+            units::bytes(total.bytes),
+            units::count(total.packets)
+        ),
+        units::plural(model.dedup.flows as u64, "flow"),
+    ];
+    if model.retired_flows > 0 {
+        parts.push(format!("{} retired", units::plural(model.retired_flows, "flow")));
+    }
+    if total.late > 0 {
+        parts.push(format!("{} reordered", units::plural(total.late, "packet")));
+    }
+    let skipped = model.skipped.iter().map(|(reason, counter)| {
+        format!("not RoCE: {} {}", units::plural(counter.packets, "frame"), reason.name())
+    });
+    let mut lines = hanging(&parts.join(" · "), width.saturating_sub(2), 2);
+    lines.extend(skipped.take(4));
+    lines.into_iter().map(|text| Line::styled(format!(" {text}"), theme::DIM)).collect()
+}
+
+/// The latest events.
+pub(super) fn event_lines(view: &View, room: usize) -> Vec<Line<'static>> {
+    view.shown_events().take(room).map(|listed| events::row(listed, view)).collect()
+}

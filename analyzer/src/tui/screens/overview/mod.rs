@@ -1,0 +1,411 @@
+//! Overview: timeline, problems, worst peers, links, steps, events. A view of the analysis: it judges nothing itself.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `areas` | the room of each part |
+//! | `chart` | every signal on one clock axis, zoom and cursor |
+//! | `problems` | what is active and what has ended |
+//! | `peers` | the worst pairs of hosts |
+//! | `lower` | links, steps of the job, events |
+
+mod areas;
+mod chart;
+mod lower;
+mod peers;
+pub(in crate::tui) mod problems;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use ratatui::text::Line;
+use serde_json::{Value, json};
+
+use self::areas::{Areas, Wanted};
+pub use self::chart::Chart;
+use self::chart::Picture;
+use super::{Effect, Hints, Page, Spans, empty, flows, line, select, sheet, trends};
+use crate::analysis::Entropy;
+use crate::model::Problem;
+use crate::tui::column::{self, bar, compact};
+use crate::tui::cursor::{Cursor, Move};
+use crate::tui::data::Data;
+use crate::tui::export::Sheet;
+use crate::tui::focus::{Focus, Only};
+use crate::tui::key::Input;
+use crate::tui::layout::Layout;
+use crate::tui::theme;
+use crate::tui::view::View;
+use crate::tui::widgets::panel::{BOXED, Title, panel};
+use crate::util::units;
+
+/// Columns that a box takes at its sides.
+const SIDES: u16 = 2;
+
+/// The screen.
+#[derive(Debug, Default)]
+pub struct OverviewScreen {
+    /// Place in the list of problems, and behind them in that of the peers.
+    pub selected: Option<usize>,
+    /// The first peer that is visible.
+    pub offset: usize,
+    /// True if queue pairs are listed rather than pairs of hosts.
+    pub queue_pairs: bool,
+    /// The timeline.
+    pub chart: Chart,
+}
+
+/// What is selected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Item {
+    Problem(usize),
+    Peer(usize),
+}
+
+impl OverviewScreen {
+    fn peer_count(&self, view: &View) -> usize {
+        let data = view.data.as_ref();
+        data.map_or(0, |data| if self.queue_pairs { data.busiest.len() } else { data.peers.len() })
+    }
+
+    fn item(&self, view: &View) -> Option<Item> {
+        let (at, problems) = (self.selected?, problems::count(view));
+        Some(if at < problems { Item::Problem(at) } else { Item::Peer(at - problems) })
+    }
+
+    /// The place in the list of peers.
+    fn cursor(&self, view: &View) -> Cursor {
+        let selected = match self.item(view) {
+            Some(Item::Peer(at)) => Some(at),
+            _ => None,
+        };
+        Cursor { selected, offset: self.offset }
+    }
+
+    /// True if the timeline knows more than the snapshots.
+    pub(in crate::tui) fn is_finer(&self, view: &View) -> bool {
+        view.data.as_ref().is_some_and(|data| data.over_time.from_packets)
+    }
+
+    /// Moves the cursor of the timeline.
+    pub(in crate::tui) fn step_cursor(&mut self, view: &View, later: bool) {
+        let Some(data) = &view.data else { return };
+        let areas = self.areas(view);
+        let width = usize::from(inner(areas.timeline, areas.boxed).width);
+        if let Some(picture) = Picture::new(view, data, self.chart, width) {
+            self.chart.step(picture.grid, data, later);
+        }
+    }
+
+    fn areas(&self, view: &View) -> Areas {
+        let body = view.layout().body;
+        let Some(data) = &view.data else { return Areas::default() };
+        let boxed = body.width >= BOXED;
+        let lines = |n: usize| u16::try_from(n).unwrap_or(u16::MAX / 4).min(u16::MAX / 4);
+        let beside = if boxed { (body.width * 2 / 5).clamp(40, 90) - SIDES } else { body.width };
+        let room = usize::from(body.height);
+        let problems = problems::lines(view, usize::from(beside), room, detail(view)).len();
+        Areas::new(
+            body,
+            Wanted {
+                problems: lines(problems),
+                peers: lines(self.peer_count(view) + 1),
+                links: lines(lower::link_height(data)),
+                events: lines(view.log.len().min(usize::from(body.height))),
+            },
+        )
+    }
+
+    fn open_problem(&self, view: &mut View, at: usize) -> Effect {
+        if at < view.finding_count() { Effect::Finding(at) } else { Effect::None }
+    }
+
+    fn open_peer(&self, view: &View, at: usize) -> Effect {
+        let Some(data) = &view.data else { return Effect::None };
+        if self.queue_pairs {
+            let row = data.busiest.get(at).and_then(|row| data.model.rows.get(*row));
+            return row.map_or(Effect::None, |row| Effect::Detail(row.id));
+        }
+        data.peers.get(at).map_or(Effect::None, |peer| {
+            let about = format!("{} → {}", peer.src, peer.dst);
+            Effect::Focus(Focus { about, on: Only::Hosts(peer.src, peer.dst) })
+        })
+    }
+
+    /// Peers that are visible.
+    fn page(&self, view: &View) -> usize {
+        let areas = self.areas(view);
+        usize::from(inner(areas.peers, areas.boxed).height.saturating_sub(1))
+    }
+
+    /// Keeps the selected peer visible.
+    fn show(&mut self, view: &View) {
+        let page = self.page(view);
+        let mut cursor = self.cursor(view);
+        cursor.show(self.peer_count(view), page);
+        self.offset = cursor.offset;
+        let last = problems::count(view) + self.peer_count(view);
+        self.selected = self.selected.filter(|at| *at < last);
+    }
+}
+
+/// True if each problem has room for its place and its cost.
+fn detail(view: &View) -> bool {
+    view.size.0 >= BOXED || view.size.1 >= 36
+}
+
+/// The area within the frame of a part.
+fn inner(area: Rect, boxed: bool) -> Rect {
+    match (area.is_empty(), boxed) {
+        (true, _) => area,
+        (_, true) => Rect {
+            x: area.x + 1,
+            y: area.y + 1,
+            width: area.width.saturating_sub(2),
+            height: area.height.saturating_sub(2),
+        },
+        (_, false) => Rect { y: area.y + 1, height: area.height - 1, ..area },
+    }
+}
+
+impl Page for OverviewScreen {
+    fn step(&mut self, view: &mut View, step: Move) {
+        let (problems, peers) = (problems::count(view), self.peer_count(view));
+        let page = self.page(view);
+        let mut all = Cursor { selected: self.selected, offset: 0 };
+        all.step(step, problems + peers, page);
+        self.selected = all.selected;
+        self.show(view);
+    }
+
+    fn open(&mut self, view: &mut View) -> Effect {
+        match self.item(view) {
+            Some(Item::Problem(at)) => self.open_problem(view, at),
+            Some(Item::Peer(at)) => self.open_peer(view, at),
+            None if view.verdict().is_some_and(|verdict| verdict.worst.is_some()) => {
+                self.open_problem(view, 0)
+            }
+            None => self.open_peer(view, 0),
+        }
+    }
+
+    fn click(&mut self, view: &mut View, at: Position) -> Effect {
+        let areas = self.areas(view);
+        let (problems, peers) = (inner(areas.problems, areas.boxed), inner(areas.peers, areas.boxed));
+        if problems.contains(at) {
+            let lines = problems::lines(
+                view,
+                usize::from(problems.width),
+                usize::from(problems.height),
+                detail(view),
+            );
+            let Some((Some(finding), _)) = lines.get(usize::from(at.y - problems.y)) else {
+                return Effect::None;
+            };
+            self.selected = Some(*finding);
+            return self.open_problem(view, *finding);
+        }
+        if peers.contains(at) && at.y > peers.y {
+            let place = self.offset + usize::from(at.y - peers.y - 1);
+            let all = problems::count(view) + place;
+            if place < self.peer_count(view) && self.selected.replace(all) == Some(all) {
+                return self.open_peer(view, place);
+            }
+        }
+        Effect::None
+    }
+
+    fn on_input(&mut self, view: &mut View, input: Input) -> Effect {
+        match input {
+            Input::Left | Input::Right => self.step_cursor(view, input == Input::Right),
+            Input::ZoomIn | Input::ZoomOut => {
+                let closer = input == Input::ZoomIn;
+                let zoomed = view.data.as_ref().is_some_and(|data| self.chart.zoom(data, closer));
+                if !zoomed {
+                    view.messages.say(if closer {
+                        "the timeline shows no shorter time"
+                    } else {
+                        "the timeline shows everything"
+                    });
+                }
+            }
+            Input::Group => {
+                self.queue_pairs = !self.queue_pairs;
+                (self.selected, self.offset) = (None, 0);
+            }
+            _ => {}
+        }
+        Effect::None
+    }
+
+    fn keep_in_view(&mut self, view: &View) {
+        if view.screen == crate::tui::screen::Screen::Overview {
+            self.show(view);
+        }
+    }
+
+    fn drop_selection(&mut self) -> bool {
+        let dropped = self.selected.take().is_some() || self.chart.cursor_ns.take().is_some();
+        dropped || self.chart.window_ns.take().is_some()
+    }
+
+    fn hints(&self, view: &View) -> Hints {
+        const REST: &[super::Hint] = &[
+            (&[Input::ZoomIn, Input::ZoomOut], "zoom"),
+            (&[Input::Group], "peers or QPs"),
+            (&[Input::Theme], "theme"),
+        ];
+        let problem = match self.item(view) {
+            Some(Item::Problem(_)) => true,
+            Some(Item::Peer(_)) => false,
+            None => view.verdict().is_some_and(|verdict| verdict.worst.is_some()),
+        };
+        if problem {
+            (&[(&[Input::Open], "why + fix")], REST)
+        } else {
+            (&[(&[Input::Open], "queue pairs")], REST)
+        }
+    }
+
+    /// The trends over all links, where `link` is null and packets are deduplicated, and of each link.
+    fn sheet(&self, view: &View) -> Sheet {
+        let mut sheet = sheet::over_time(&["link", "direction"], &[]);
+        let all = trends::points(view, usize::MAX);
+        sheet::add_points(&mut sheet, &[Value::Null, Value::Null], &all, &[]);
+        let links = view.data.iter().flat_map(|data| &data.model.links);
+        for (at, link) in links.enumerate() {
+            let first = [json!(link.name), sheet::direction(link.direction)];
+            sheet::add_points(&mut sheet, &first, &trends::link_points(view, at, usize::MAX), &[]);
+        }
+        sheet
+    }
+
+    fn render(&self, buffer: &mut Buffer, at: &Layout, view: &View) {
+        if empty::nothing_at_all(buffer, at.body, view) {
+            return;
+        }
+        let Some(data) = &view.data else { return };
+        let areas = self.areas(view);
+        self.timeline(buffer, areas, view, data);
+        self.problems(buffer, areas, view);
+        self.peers(buffer, areas, view, data);
+        let title = Title { name: "LINKS", hint: "5 opens", ..Title::default() };
+        if !areas.links.is_empty() {
+            let area = panel(buffer, areas.links, areas.boxed, title);
+            put(
+                buffer,
+                area,
+                lower::link_lines(view, data, usize::from(area.width), usize::from(area.height)),
+            );
+        }
+        if !areas.steps.is_empty() {
+            let title = Title { name: "JOB STEPS", hint: "6 opens", ..Title::default() };
+            let area = panel(buffer, areas.steps, areas.boxed, title);
+            put(buffer, area, lower::step_lines(view, data, usize::from(area.width)));
+        }
+        if !areas.events.is_empty() {
+            let title = Title { name: "EVENTS", about: "newest first", hint: "7 opens" };
+            let area = panel(buffer, areas.events, areas.boxed, title);
+            put(buffer, area, lower::event_lines(view, usize::from(area.height)));
+        }
+    }
+}
+
+impl OverviewScreen {
+    fn timeline(&self, buffer: &mut Buffer, areas: Areas, view: &View, data: &Data) {
+        let width = usize::from(inner(areas.timeline, areas.boxed).width);
+        let picture = Picture::new(view, data, self.chart, width);
+        let hint = picture.as_ref().map_or_else(String::new, Picture::hint);
+        let title = Title { name: "TIMELINE", hint: &hint, ..Title::default() };
+        let area = panel(buffer, areas.timeline, areas.boxed, title);
+        match picture {
+            Some(picture) => put(buffer, area, picture.lines(usize::from(area.height))),
+            None => line(
+                buffer,
+                area,
+                0,
+                &Line::styled(" the timeline begins with the second sample", theme::DIM),
+            ),
+        }
+    }
+
+    fn problems(&self, buffer: &mut Buffer, areas: Areas, view: &View) {
+        let about = problems::about(view);
+        let hint = format!("{} opens", view.options.keys.first(Input::Open));
+        let title = Title { name: "PROBLEMS", about: &about, hint: &hint };
+        let area = panel(buffer, areas.problems, areas.boxed, title);
+        let lines = problems::lines(view, usize::from(area.width), usize::from(area.height), detail(view));
+        let selected = match self.item(view) {
+            Some(Item::Problem(at)) => Some(at),
+            _ => None,
+        };
+        for (y, (at, text)) in (0..area.height).zip(&lines) {
+            line(buffer, area, y, text);
+            if at.is_some() && *at == selected {
+                select(buffer, Rect { y: area.y + y, height: 1, ..area });
+            }
+        }
+    }
+
+    fn peers(&self, buffer: &mut Buffer, areas: Areas, view: &View, data: &Data) {
+        let hint = format!("{} peers or queue pairs", view.options.keys.first(Input::Group));
+        let cursor = self.cursor(view);
+        let title = if self.queue_pairs {
+            Title { name: "QUEUE PAIRS", about: "by rate", hint: &hint }
+        } else {
+            Title { name: "WORST PEERS", about: &peers::about(view), hint: &hint }
+        };
+        let area = panel(buffer, areas.peers, areas.boxed, title);
+        if self.queue_pairs {
+            busiest(buffer, area, view, data, &cursor);
+        } else {
+            peers::render(buffer, area, data, cursor);
+        }
+    }
+}
+
+fn put(buffer: &mut Buffer, area: Rect, lines: Vec<Line<'_>>) {
+    for (y, text) in (0..area.height).zip(lines) {
+        line(buffer, area, y, &text);
+    }
+}
+
+/// ECMP entropy in the time range, or why it is unknown.
+pub(super) fn entropy_shown(view: &View) -> Result<Entropy, &'static str> {
+    match view.entropy() {
+        Some(entropy) if entropy.five_tuples > 0 => Ok(entropy),
+        Some(_) => Err("no RoCE packets in this time range"),
+        None if view.past() => Err("not kept for this snapshot"),
+        None => Err("analysing…"),
+    }
+}
+
+/// Normalized entropy over 5-tuples as a gauge.
+pub(super) fn gauge(view: &View, width: usize) -> Line<'static> {
+    let mut spans = Spans::default();
+    spans.push(" ECMP ENTROPY ", theme::BOLD);
+    let entropy = match entropy_shown(view) {
+        Ok(entropy) => entropy,
+        Err(why) => {
+            spans.push(why, theme::DIM);
+            return spans.into_line();
+        }
+    };
+    let cells = if width >= 70 { 16 } else { 8 };
+    let level = view.active_level(Problem::Hashing);
+    spans.push(bar(entropy.normalized.unwrap_or(0.0), cells), theme::BAR);
+    spans.push(format!(" {}", units::ratio(entropy.normalized)), theme::text(level));
+    let effective = entropy.effective_flows.map_or_else(|| units::UNKNOWN.into(), compact);
+    spans.push(
+        format!(" {} ≈ {effective} equal flows", super::counted(entropy.five_tuples, "5-tuple")),
+        theme::PLAIN,
+    );
+    spans.into_line()
+}
+
+fn busiest(buffer: &mut Buffer, table: Rect, view: &View, data: &Data, cursor: &Cursor) {
+    let columns =
+        column::fit(table.width.saturating_sub(flows::GUTTER), view.has(), &[], Some(column::Id::Rate));
+    flows::titles(buffer, table, &columns, Some(column::Id::Rate));
+    let rows = data.busiest.iter().enumerate().skip(cursor.offset);
+    let rows = rows.filter_map(|(place, index)| Some((place, data.model.rows.get(*index)?)));
+    flows::list(buffer, table, view, data, &columns, rows, cursor.selected);
+}

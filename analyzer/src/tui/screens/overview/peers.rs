@@ -1,0 +1,213 @@
+//! The worst pairs of hosts.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::Line;
+
+use super::super::{Spans, cut, line, links, select};
+use crate::model::{Counts, Level};
+use crate::tui::column::{self, bar, compact};
+use crate::tui::cursor::Cursor;
+use crate::tui::data::Data;
+use crate::tui::peers::Peer;
+use crate::tui::theme;
+use crate::tui::view::View;
+use crate::util::units;
+
+/// A figure: title, width, and its value.
+struct Figure {
+    title: &'static str,
+    width: usize,
+    value: fn(&Counts) -> Option<f64>,
+    ratio: bool,
+}
+
+const fn count(title: &'static str, value: fn(&Counts) -> Option<f64>) -> Figure {
+    Figure { title, width: 6, value, ratio: false }
+}
+
+/// Figures of trouble, those that matter most first.
+const FIGURES: [Figure; 6] = [
+    count("LOST", |c| Some(c.lost as f64)),
+    count("RETX", |c| Some(c.repeats as f64)),
+    count("NAK", |c| Some(c.naks() as f64)),
+    count("RNR", |c| Some(c.rnr as f64)),
+    Figure { title: "CE %", width: 6, value: Counts::ce_ratio, ratio: true },
+    count("CNP", |c| Some(c.cnp as f64)),
+];
+
+/// Columns of an address without IPv6, and with it.
+const ADDRESSES: [usize; 2] = [15, 39];
+const SHARE: u16 = 10;
+
+/// The columns that fit.
+struct Columns {
+    address: usize,
+    figures: Vec<&'static Figure>,
+    share: bool,
+    packets: bool,
+    link: usize,
+    process: usize,
+}
+
+impl Columns {
+    fn new(data: &Data, width: usize) -> Self {
+        let longest = data.peers.iter().flat_map(|peer| [peer.src, peer.dst]);
+        let longest = longest.map(|one| one.to_string().chars().count()).max().unwrap_or(0);
+        let [v4, v6] = ADDRESSES;
+        let address =
+            longest.clamp(if width < 70 { 9 } else { 11 }, if data.model.has_ipv6 { v6 } else { v4 });
+        // Mark, addresses with their arrow, queue pairs, rate.
+        let fixed = |address: usize| 3 + 2 * address + 3 + 5 + 8;
+        let address = if fixed(address) + 3 * 7 > width {
+            address.min(width.saturating_sub(40) / 2).max(9)
+        } else {
+            address
+        };
+        let mut left = width.saturating_sub(fixed(address) + 1);
+        let mut take = |columns: usize| {
+            let fits = columns <= left;
+            if fits {
+                left -= columns;
+            }
+            fits
+        };
+        // Those with values come first.
+        let shows = |figure: &Figure| {
+            data.peers.iter().any(|peer| (figure.value)(&peer.counts).is_some_and(|n| n > 0.0))
+        };
+        let (some, none): (Vec<_>, Vec<_>) = FIGURES.iter().partition(|figure| shows(figure));
+        let mut used: Vec<&Figure> = some.into_iter().filter(|figure| take(figure.width + 1)).collect();
+        let process = if data.context().sample.owners.all().is_empty() || !take(17) { 0 } else { 16 };
+        used.extend(none.into_iter().filter(|figure| take(figure.width + 1)));
+        let figures =
+            FIGURES.iter().filter(|one| used.iter().any(|figure| std::ptr::eq(*figure, *one))).collect();
+        let share = take(usize::from(SHARE) + 1);
+        let packets = take(8);
+        let link = if data.model.links.len() > 1 && take(17) { 16 } else { 0 };
+        Self { address, figures, share, packets, link, process }
+    }
+
+    fn titles(&self) -> Line<'static> {
+        let mut text = format!(
+            "   {:<a$}   {:<a$} {:>4} {:>7}",
+            "SOURCE",
+            "DESTINATION",
+            "QPs",
+            "b/s",
+            a = self.address
+        );
+        if self.share {
+            text.push_str(&format!(" {:<w$}", "SHARE", w = usize::from(SHARE)));
+        }
+        if self.packets {
+            text.push_str("   pkt/s");
+        }
+        for figure in &self.figures {
+            text.push_str(&format!(" {:>w$}", figure.title, w = figure.width));
+        }
+        if self.link > 0 {
+            text.push_str(&format!(" {:<w$}", "LINK", w = self.link));
+        }
+        if self.process > 0 {
+            text.push_str(" PROCESS");
+        }
+        Line::styled(text, theme::DIM)
+    }
+
+    fn row(&self, peer: &Peer, data: &Data, most: f64) -> Line<'static> {
+        let level = peer.judged.level();
+        let (symbol, style) = match peer.judged.worst {
+            Some(_) => theme::mark(level, peer.judged.active),
+            None if peer.judged.known => theme::mark(Level::Fine, true),
+            None => (" ", theme::PLAIN),
+        };
+        let mut spans = Spans::default();
+        spans.push(format!(" {symbol} "), style);
+        let address = |address: crate::sample::Address| cut(&address.to_string(), self.address, true);
+        spans.push(format!("{:<a$} ", address(peer.src), a = self.address), theme::PLAIN);
+        spans.push("→", theme::DIM);
+        spans.push(format!(" {:<a$} {:>4} ", address(peer.dst), peer.flows, a = self.address), theme::PLAIN);
+        let per_second = |n: f64| peer.seconds.filter(|s| *s > 0.0).map(|seconds| n / seconds);
+        let shown = |n: Option<f64>| n.map_or_else(|| units::UNKNOWN.to_owned(), compact);
+        spans.push(format!("{:>7}", shown(per_second(peer.counts.bytes as f64 * 8.0))), theme::BOLD);
+        if self.share {
+            let share = if most > 0.0 { peer.counts.bytes as f64 / most } else { 0.0 };
+            spans.push(format!(" {}", line_bar(share)), theme::BAR);
+        }
+        if self.packets {
+            spans.push(format!(" {:>7}", shown(per_second(peer.counts.packets as f64))), theme::PLAIN);
+        }
+        let marked = if peer.judged.active { level } else { Level::Fine };
+        for figure in &self.figures {
+            let (text, style) = cell(figure, &peer.counts, marked);
+            spans.push(format!(" {text:>w$}", w = figure.width), style);
+        }
+        if self.link > 0 {
+            let link = peer.link.and_then(|link| data.model.links.get(usize::from(link)));
+            let text = link.map_or_else(
+                || "several".to_owned(),
+                |link| {
+                    links::short(&data.model, link, self.link - 4)
+                        + match link.direction {
+                            Some(crate::sample::Direction::Ingress) => " in",
+                            Some(crate::sample::Direction::Egress) => " out",
+                            None => "",
+                        }
+                },
+            );
+            spans.push(format!(" {text:<w$}", w = self.link), theme::DIM);
+        }
+        if self.process > 0 {
+            let cx = data.context();
+            let owner = data.model.rows.get(peer.row).and_then(|row| cx.owner(row)).and_then(column::process);
+            let text = owner.unwrap_or_else(|| units::UNKNOWN.to_owned());
+            spans.push(format!(" {}", cut(&text, self.process, false)), theme::PLAIN);
+        }
+        spans.into_line()
+    }
+}
+
+fn cell(figure: &Figure, counts: &Counts, level: Level) -> (String, Style) {
+    match (figure.value)(counts) {
+        None => (units::UNKNOWN.to_owned(), theme::DIM),
+        Some(value) if value <= 0.0 => ("0".to_owned(), theme::DIM),
+        Some(value) => {
+            let text = if figure.ratio {
+                units::ratio(Some(value)).trim_end_matches(" %").to_owned()
+            } else if value < 100_000.0 {
+                format!("{value:.0}")
+            } else {
+                compact(value)
+            };
+            (text, theme::text(level))
+        }
+    }
+}
+
+/// A bar of thin lines, so that those below one another stay apart.
+fn line_bar(share: f64) -> String {
+    let width = usize::from(SHARE);
+    let blocks = bar(share, SHARE).chars().filter(|c| *c != '·').count();
+    format!("{}{}", "━".repeat(blocks.min(width)), " ".repeat(width - blocks.min(width)))
+}
+
+/// The table: titles, and the pairs from the first visible one on. `selected` is the place of the selected one.
+pub(super) fn render(buffer: &mut Buffer, area: Rect, data: &Data, cursor: Cursor) {
+    let columns = Columns::new(data, usize::from(area.width));
+    line(buffer, area, 0, &columns.titles());
+    let most = data.peers.iter().map(|peer| peer.counts.bytes).max().unwrap_or(0) as f64;
+    for (y, (place, peer)) in (1..area.height).zip(data.peers.iter().enumerate().skip(cursor.offset)) {
+        line(buffer, area, y, &columns.row(peer, data, most));
+        if cursor.selected == Some(place) {
+            select(buffer, Rect { y: area.y + y, height: 1, ..area });
+        }
+    }
+}
+
+/// How many pairs there are, in words.
+pub(super) fn about(view: &View) -> String {
+    let flows = view.data.as_ref().map_or(0, |data| data.model.dedup.flows);
+    format!("by impact · {}", units::plural(flows as u64, "flow"))
+}

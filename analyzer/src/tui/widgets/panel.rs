@@ -1,0 +1,67 @@
+//! A part of a screen with a title: a rounded box where there is room, else below a rule.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Style};
+use ratatui::widgets::{Block, BorderType, Widget as _};
+
+use super::{Spans, cut, line};
+use crate::tui::theme;
+
+/// From this width on parts are boxes.
+pub(in crate::tui) const BOXED: u16 = 100;
+
+/// Title, words behind it and hint of a part.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::tui) struct Title<'a> {
+    pub(in crate::tui) name: &'a str,
+    pub(in crate::tui) about: &'a str,
+    pub(in crate::tui) hint: &'a str,
+}
+
+/// Lines that the frame of a part takes.
+pub(in crate::tui) const fn frame_height(boxed: bool) -> u16 {
+    if boxed { 2 } else { 1 }
+}
+
+/// Text in the frame has not the colour of the frame.
+const fn own(style: Style) -> Style {
+    style.fg(Color::Reset)
+}
+
+/// Draws the frame of a part; returns the area within.
+pub(in crate::tui) fn panel(buffer: &mut Buffer, area: Rect, boxed: bool, title: Title<'_>) -> Rect {
+    if area.is_empty() {
+        return area;
+    }
+    let inner = if boxed {
+        let block = Block::bordered().border_type(BorderType::Rounded).border_style(theme::FRAME);
+        let inner = block.inner(area);
+        block.render(area, buffer);
+        inner
+    } else {
+        let rule = "─".repeat(usize::from(area.width));
+        buffer.set_stringn(area.x, area.y, rule, usize::from(area.width), theme::FRAME);
+        Rect { y: area.y + 1, height: area.height - 1, ..area }
+    };
+    let room = usize::from(area.width).saturating_sub(4);
+    let mut left = Spans::default();
+    left.push(format!(" {} ", cut(title.name, room.saturating_sub(2), false)), own(theme::BOLD));
+    let rest = room.saturating_sub(left.width);
+    if !title.about.is_empty() && rest > 4 {
+        left.push(format!("{} ", cut(title.about, rest - 1, false)), own(theme::DIM));
+    }
+    let hint = format!(" {} ", title.hint);
+    let (width, used) = (hint.chars().count(), left.width);
+    line(
+        buffer,
+        Rect { x: area.x + 1, width: area.width.saturating_sub(2), height: 1, ..area },
+        0,
+        &left.into_line(),
+    );
+    if !title.hint.is_empty() && used + width + 2 <= room {
+        let x = area.right() - 2 - u16::try_from(width).unwrap_or(0);
+        buffer.set_stringn(x, area.y, &hint, width, own(theme::DIM));
+    }
+    inner
+}
