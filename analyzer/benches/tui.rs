@@ -15,6 +15,7 @@ use rocescope::model::TimeRange;
 use rocescope::sample::Sample;
 use rocescope::tui::analysis::{Analyst, Scope};
 use rocescope::tui::key::Key;
+use rocescope::tui::theme::{Name, Theme};
 use rocescope::tui::{App, Options, render};
 
 #[path = "../tests/support/fake.rs"]
@@ -24,7 +25,11 @@ mod fake;
 const SIZE: (u16, u16) = (120, 40);
 
 fn app(samples: &[Arc<Sample>], screen: char) -> App {
-    let mut app = App::new(Options { color: true, unicode: true, ..Options::default() });
+    let mut app = App::new(Options {
+        theme: Theme { name: Name::Dark, ..Theme::default() },
+        unicode: true,
+        ..Options::default()
+    });
     app.on_resize(SIZE.0, SIZE.1);
     for sample in samples {
         app.on_sample(Arc::clone(sample));

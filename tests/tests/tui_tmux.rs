@@ -89,7 +89,7 @@ fn every_screen_key_and_size() {
     let session = Session::open(120, 40);
     let terminal = &session.terminal;
     session.start("demo");
-    let overview = |screen: &str| screen.contains("ECMP ENTROPY") && screen.contains("TREND, last");
+    let overview = |screen: &str| screen.contains("TIMELINE") && screen.contains("WORST PEERS");
     let screen = terminal.until("the overview", overview).unwrap();
     assert!(screen.contains("live rail0, rail1"), "{screen}");
     assert!(terminal.modes().unwrap().0, "the alternate screen is used");
@@ -195,7 +195,7 @@ fn every_screen_key_and_size() {
         assert!(screen.lines().all(|line| line.chars().count() <= usize::from(columns)), "{screen}");
     }
     terminal.resize(50, 10).unwrap();
-    terminal.until("what is too small", |screen| screen.contains("terminal too small: 50x10")).unwrap();
+    terminal.until("what is too small", |screen| screen.contains("60x15 shows more")).unwrap();
     terminal.resize(120, 40).unwrap();
     terminal.until("details again", detail).unwrap();
     terminal.press_until("Escape", "no details", |screen| !detail(screen) && rows(screen) > 4).unwrap();

@@ -212,12 +212,18 @@ mod tests {
         (points.points.iter().map(|point| point.bytes).sum(), lost)
     }
 
+    fn packet(time_ns: u64, wire_len: u32, link: u16) -> Packet {
+        let mut packet = Packet::EMPTY;
+        (packet.time_ns, packet.wire_len, packet.link) = (time_ns, wire_len, link);
+        packet
+    }
+
     /// A packet of 100 bytes every 10 ms for `seconds`; from the middle on every tenth is lost.
     fn run(seconds: u64) -> LinkPoints {
         let mut recorder = Recorder::default();
         for i in 0..seconds * 100 {
             let time_ns = 1_000_000 * S + i * S / 100;
-            recorder.packet(&Packet { time_ns, wire_len: 100, link: 1, ..Packet::EMPTY }, true);
+            recorder.packet(&packet(time_ns, 100, 1), true);
             if i >= seconds * 50 && i % 10 == 0 {
                 recorder.note(1, Kind::Lost, time_ns, 1);
             }
@@ -259,7 +265,7 @@ mod tests {
     fn times_far_apart_and_backwards_stay_within_bounds() {
         let mut recorder = Recorder::default();
         for time_ns in [u64::MAX / 2, 0, u64::MAX, 5, 1] {
-            recorder.packet(&Packet { time_ns, wire_len: 1, link: u16::MAX, ..Packet::EMPTY }, false);
+            recorder.packet(&packet(time_ns, 1, u16::MAX), false);
             recorder.note(3, Kind::Cnp, time_ns, 1);
         }
         let links = recorder.points();

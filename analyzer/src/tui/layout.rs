@@ -41,7 +41,7 @@ impl Layout {
         let tabs = line(1);
         let body = line(height.saturating_sub(5 + warning.height));
         let status = line(1);
-        Self { title, metrics, verdict, warning, tabs, body, status }
+        Self { title, verdict, metrics, warning, tabs, body, status }
     }
 
     /// Rows of the table that are visible.

@@ -15,7 +15,6 @@ use crate::report;
 
 /// Settings of the terminal UI.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub struct Options {
     /// Options of the report.
     pub report: report::Options,

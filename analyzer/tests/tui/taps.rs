@@ -48,6 +48,22 @@ fn behind<'a>(screen: &'a str, name: &str) -> &'a str {
     screen[at + name.len()..].trim_start()
 }
 
+/// The header of the table and the timeline say the same.
+fn header_and_timeline_agree(app: &mut App) {
+    press(app, &[Key::Char('2')]);
+    let header = text(app);
+    press(app, &[Key::Char('1')]);
+    let screen = text(app);
+    let rate = header.lines().nth(2).unwrap().trim_start();
+    let rate: String = rate.chars().take_while(|c| !"▁▂▃▄▅▆▇█".contains(*c)).collect();
+    assert!(behind(&screen, "throughput").starts_with(rate.trim()), "{rate}: {screen}");
+    let lost = header.split("│ lost ").nth(1).unwrap().split(" │").next().unwrap();
+    assert!(behind(&screen, "│ lost").starts_with(lost), "{lost}: {screen}");
+    let ratio = behind(&header, "│ CE ").split(" │").next().unwrap();
+    assert!(behind(&screen, "ECN CE").starts_with(ratio), "{ratio}: {screen}");
+    assert!(!screen.contains("added up"), "{screen}");
+}
+
 #[test]
 fn two_taps_count_each_packet_once_wherever_it_is_shown() {
     let world = two_taps();
@@ -73,19 +89,7 @@ fn two_taps_count_each_packet_once_wherever_it_is_shown() {
     let marked = counts.ce_ratio().unwrap();
     assert!((0.07..0.08).contains(&marked), "{marked}");
 
-    // The header of the table and the timeline say the same.
-    press(&mut app, &[Key::Char('2')]);
-    let header = text(&app);
-    press(&mut app, &[Key::Char('1')]);
-    let screen = text(&app);
-    let rate = header.lines().nth(2).unwrap().trim_start();
-    let rate: String = rate.chars().take_while(|c| !"▁▂▃▄▅▆▇█".contains(*c)).collect();
-    assert!(behind(&screen, "throughput").starts_with(rate.trim()), "{rate}: {screen}");
-    let lost = header.split("│ lost ").nth(1).unwrap().split(" │").next().unwrap();
-    assert!(behind(&screen, "│ lost").starts_with(lost), "{lost}: {screen}");
-    let ratio = behind(&header, "│ CE ").split(" │").next().unwrap();
-    assert!(behind(&screen, "ECN CE").starts_with(ratio), "{ratio}: {screen}");
-    assert!(!screen.contains("added up"), "{screen}");
+    header_and_timeline_agree(&mut app);
 
     // Groups by host pair and by process, and what is filtered; on each link it is what that saw.
     press(&mut app, &[Key::Char('2')]);

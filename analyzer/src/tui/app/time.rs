@@ -7,6 +7,7 @@ use crate::source::feed::Command;
 use crate::tui::key::Input;
 use crate::tui::prompt::parse_time;
 use crate::tui::screen::Screen;
+use crate::tui::screens::overview::OverviewScreen;
 use crate::util::units;
 
 /// Replay speeds that `[` and `]` go through.
@@ -73,7 +74,7 @@ impl App {
     /// To the snapshot before or after the one shown.
     pub(in crate::tui) fn step_in_time(&mut self, later: bool) {
         // Between two snapshots of a short capture the timeline has a hundred columns.
-        if self.view.screen == Screen::Overview && self.screens.overview.is_finer(&self.view) {
+        if self.view.screen == Screen::Overview && OverviewScreen::is_finer(&self.view) {
             self.screens.overview.step_cursor(&self.view, later);
             return;
         }

@@ -302,11 +302,11 @@ mod tests {
 
     /// CIELAB.
     fn lab(linear: [f64; 3]) -> [f64; 3] {
-        let [r, g, b] = linear.map(|c| c.clamp(0.0, 1.0));
-        let f = |t: f64| if t > 0.008_856 { t.cbrt() } else { 7.787 * t + 16.0 / 116.0 };
-        let x = f((0.4124 * r + 0.3576 * g + 0.1805 * b) / 0.95047);
-        let y = f(0.2126 * r + 0.7152 * g + 0.0722 * b);
-        let z = f((0.0193 * r + 0.1192 * g + 0.9505 * b) / 1.08883);
+        let linear = linear.map(|c| c.clamp(0.0, 1.0));
+        let root = |t: f64| if t > 0.008_856 { t.cbrt() } else { 7.787 * t + 16.0 / 116.0 };
+        let x = root(dot([0.4124, 0.3576, 0.1805], linear) / 0.95047);
+        let y = root(dot([0.2126, 0.7152, 0.0722], linear));
+        let z = root(dot([0.0193, 0.1192, 0.9505], linear) / 1.08883);
         [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
     }
 

@@ -49,7 +49,10 @@ impl Areas {
             lines
         };
         let least_problems = rule + wanted.problems.clamp(1, 3);
-        let least_peers = rule + TABLE.min(wanted.peers);
+        // On the smallest screens each part has its title and two lines.
+        let small = body.height < 14;
+        let least_peers = rule + if small { 2 } else { TABLE.min(wanted.peers) };
+        let least_problems = if small { rule + 2.min(wanted.problems.max(1)) } else { least_problems };
         let mut timeline = take(rule + TIMELINE, least_problems + least_peers);
         let mut problems = take(least_problems, least_peers.min(body.height / 3));
         let mut peers = take(least_peers, 0);

@@ -1,5 +1,7 @@
 //! The timeline: every signal on one clock axis, with the values of now or of the cursor, and the peaks.
 
+use std::ops::Range;
+
 use ratatui::style::Style;
 use ratatui::text::Line;
 
@@ -79,7 +81,7 @@ impl Grid {
 }
 
 impl Chart {
-    /// The columns over `data` where there is room for so many; `None` where there is nothing.
+    /// The columns over `data` in this number; `None` where there is nothing.
     pub(super) fn grid(self, data: &Data, columns: usize) -> Option<Grid> {
         let over_time = &data.over_time;
         let (first_ns, last_ns) = over_time.range()?;
@@ -91,7 +93,7 @@ impl Chart {
         let whole_ns = match data.model.kind {
             SourceKind::Live => WINDOWS
                 .into_iter()
-                .find(|window| *window >= all_ns && *window >= 60 * SECOND)
+                .find(|window| *window >= all_ns && *window >= 15 * SECOND)
                 .unwrap_or(all_ns),
             SourceKind::Replay => all_ns,
         };
@@ -233,17 +235,17 @@ impl<'a> Picture<'a> {
             shown.retain(|row| order.iter().any(|one| std::ptr::eq(*one, *row)));
         }
         let left = room.saturating_sub(shown.len());
-        let links = self.data.over_time.links.len();
-        let links = if links > 1 && left >= links + 2 { links } else { 0 };
-        let area = left.saturating_sub(links).clamp(1, MOST_AREA);
-        let mut lines = self.throughput(area);
-        lines.extend(self.links(links));
-        lines.extend(shown.iter().map(|row| self.row(row)));
-        lines.truncate(room);
+        let own = self.data.over_time.links.len();
+        let own = if own > 1 && left >= own + 2 { own } else { 0 };
+        let high = left.saturating_sub(own).clamp(1, MOST_AREA);
+        let mut all = self.throughput(high);
+        all.extend(self.links(own));
+        all.extend(shown.iter().map(|row| self.row(row)));
+        all.truncate(room);
         if axis > 0 {
-            lines.push(self.axis());
+            all.push(self.axis());
         }
-        lines
+        all
     }
 
     fn values(&self, series: Series) -> Vec<Option<f64>> {
@@ -355,7 +357,10 @@ impl<'a> Picture<'a> {
             Some(value) if *value > 0.0 => {
                 let (from, to) = (self.grid.start(at), self.grid.start(at + 1));
                 let during = |finding: &Finding| {
+                    let last = finding.episodes.last().filter(|_| finding.active).map(|one| one.first_ns);
+                    // What is active lasts to the end of the data.
                     finding.episodes.is_empty()
+                        || last.is_some_and(|first| first < to)
                         || finding.episodes.iter().any(|one| one.first_ns < to && one.last_ns >= from)
                 };
                 (block(Some(*value), peak), theme::bar(self.level(row.about, during)))
@@ -406,94 +411,46 @@ impl<'a> Picture<'a> {
         spans.push(run.0, run.1);
     }
 
-    /// Clock times below the columns.
+    /// Clock times below the columns, and the time of the cursor.
     fn axis(&self) -> Line<'static> {
-        const APART: u64 = 14;
-        const STEPS: [u64; 22] = [
-            1_000_000,
-            2_000_000,
-            5_000_000,
-            10_000_000,
-            20_000_000,
-            50_000_000,
-            100_000_000,
-            200_000_000,
-            500_000_000,
-            SECOND,
-            2 * SECOND,
-            5 * SECOND,
-            10 * SECOND,
-            30 * SECOND,
-            60 * SECOND,
-            120 * SECOND,
-            300 * SECOND,
-            600 * SECOND,
-            1_800 * SECOND,
-            3_600 * SECOND,
-            21_600 * SECOND,
-            86_400 * SECOND,
-        ];
+        let (text, cursor) = self.ticks();
+        let mut spans = Spans::default();
+        let range = super::super::time_range(self.data.model.basis);
+        let what = if self.chart.cursor_ns.is_some() { "at the cursor".to_owned() } else { range };
+        let width = NAME + VALUE;
+        spans.push(format!(" {:>width$} ", super::super::cut(&what, width, false)), theme::DIM);
+        let part = |from: usize, to: usize| text.iter().skip(from).take(to - from).collect::<String>();
+        spans.push(part(0, cursor.start), theme::DIM);
+        spans.push(part(cursor.start, cursor.end), theme::SELECTED);
+        spans.push(part(cursor.end, text.len()), theme::DIM);
+        spans.push(format!(" {:>width$}", "peak", width = PEAK - 1), theme::DIM);
+        spans.into_line()
+    }
+
+    /// The text of the axis, and the part of it that is the time of the cursor.
+    fn ticks(&self) -> (Vec<char>, Range<usize>) {
         let Grid { from_ns, column_ns, columns } = self.grid;
         let least = column_ns.saturating_mul(APART);
         let step = STEPS.into_iter().find(|step| *step >= least).unwrap_or(least.max(1));
-        let clock = |at: u64| {
-            let text = units::clock_utc(at);
-            let letters = match step {
-                ..SECOND if step < SECOND / 100 => 12,
-                ..SECOND => 11,
-                _ => 8,
-            };
-            text.chars().take(letters).collect::<String>()
+        let letters = match step {
+            0..10_000_000 => 12,
+            10_000_000..SECOND => 11,
+            _ => 8,
         };
         let mut text: Vec<char> = vec![' '; columns];
-        let mut write = |column: usize, label: &str, free: bool| {
-            let label: Vec<char> = label.chars().collect();
-            let from = column.saturating_sub(label.len() / 2).min(columns.saturating_sub(label.len()));
-            let to = (from + label.len()).min(columns);
-            if free || text.get(from.saturating_sub(1)..to).is_some_and(|part| part.iter().all(|c| *c == ' '))
-            {
-                for (cell, letter) in text.iter_mut().skip(from).zip(&label) {
-                    *cell = *letter;
-                }
-                return (from, to);
-            }
-            (0, 0)
-        };
-        let cursor = self.marked().zip(self.at_ns).map(|(column, at)| {
-            let letters = if step < SECOND { 12 } else { 8 };
-            write(column, &units::clock_utc(at).chars().take(letters).collect::<String>(), true)
-        });
+        let cursor = self
+            .marked()
+            .zip(self.at_ns)
+            .map_or(0..0, |(column, at)| write(&mut text, column, at, if step < SECOND { 12 } else { 8 }));
         let mut at = from_ns.next_multiple_of(step);
         while at < self.grid.end_ns() {
             if let Some(column) = self.grid.column(at) {
-                write(column, &clock(at), false);
+                write(&mut text, column, at, letters);
             }
             let Some(next) = at.checked_add(step) else { break };
             at = next;
         }
-        let text: String = text.into_iter().collect();
-        let mut spans = Spans::default();
-        let range = super::super::time_range(self.data.model.basis);
-        let what = if self.chart.cursor_ns.is_some() { "at the cursor".to_owned() } else { range };
-        let width = NAME + VALUE + 1;
-        spans.push(
-            format!(" {:>width$} ", super::super::cut(&what, width - 1, false), width = width - 1),
-            theme::DIM,
-        );
-        match cursor {
-            Some((from, to)) => {
-                let part =
-                    |from: usize, to: usize| text.chars().skip(from).take(to - from).collect::<String>();
-                spans.push(part(0, from), theme::DIM);
-                spans.push(part(from, to), theme::SELECTED);
-                spans.push(part(to, columns), theme::DIM);
-            }
-            None => {
-                spans.push(text, theme::DIM);
-            }
-        }
-        spans.push(format!(" {:>width$}", "peak", width = PEAK - 1), theme::DIM);
-        spans.into_line()
+        (text, cursor)
     }
 
     /// Length of the window in words, and the keys that change it.
@@ -505,6 +462,48 @@ impl<'a> Picture<'a> {
     }
 }
 
+/// Writes the first letters of a clock time around a column, where nothing is written yet; returns where it stands.
+fn write(text: &mut [char], column: usize, at_ns: u64, letters: usize) -> Range<usize> {
+    let label: Vec<char> = units::clock_utc(at_ns).chars().take(letters).collect();
+    let Some(last) = text.len().checked_sub(label.len()) else { return 0..0 };
+    let from = column.saturating_sub(label.len() / 2).min(last);
+    let to = from + label.len();
+    let around = text.get(from.saturating_sub(1)..(to + 1).min(text.len()));
+    if around.is_none_or(|around| around.iter().any(|c| *c != ' ')) {
+        return 0..0;
+    }
+    for (cell, letter) in text.iter_mut().skip(from).zip(&label) {
+        *cell = *letter;
+    }
+    from..to
+}
+
+/// Columns between two clock times, at least, and the steps between them.
+const APART: u64 = 14;
+const STEPS: [u64; 22] = [
+    1_000_000,
+    2_000_000,
+    5_000_000,
+    10_000_000,
+    20_000_000,
+    50_000_000,
+    100_000_000,
+    200_000_000,
+    500_000_000,
+    SECOND,
+    2 * SECOND,
+    5 * SECOND,
+    10 * SECOND,
+    30 * SECOND,
+    60 * SECOND,
+    120 * SECOND,
+    300 * SECOND,
+    600 * SECOND,
+    1_800 * SECOND,
+    3_600 * SECOND,
+    21_600 * SECOND,
+    86_400 * SECOND,
+];
 /// Columns beside the chart.
 const AROUND: usize = 1 + NAME + VALUE + 1 + PEAK;
 /// Lines of the throughput, at most.

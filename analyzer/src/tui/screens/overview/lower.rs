@@ -2,7 +2,7 @@
 
 use ratatui::text::Line;
 
-use super::super::{Spans, bursts, cut, events, links};
+use super::super::{Spans, bursts, events, links};
 use crate::model::{LinkRow, Problem};
 use crate::sample::Direction;
 use crate::tui::data::Data;
@@ -47,6 +47,18 @@ fn pairs<'a>(data: &'a Data, name: usize) -> Vec<Pair<'a>> {
     pairs
 }
 
+/// The one scale of all bars, in words.
+pub(super) fn scale(data: &Data) -> String {
+    let most = data
+        .model
+        .links
+        .iter()
+        .filter_map(|link| link.delta)
+        .map(|delta| delta.bits_per_s())
+        .reduce(f64::max);
+    most.map_or_else(String::new, |most| format!("scale 0 to {}", units::bit_rate(most)))
+}
+
 /// Lines that the links fill.
 pub(super) fn link_height(data: &Data) -> usize {
     1 + pairs(data, 8).len() + data.imbalance.len() + 1
@@ -61,14 +73,12 @@ pub(super) fn link_lines(view: &View, data: &Data, width: usize, room: usize) ->
     let cells = width.saturating_sub(1 + name + 2 * 11 + 3 + 2 * 8).min(64) / 2;
     let directed = pairs.iter().any(|pair| pair.both.is_none());
     let mut lines = Vec::new();
-    let scale = format!("scale {}", units::bit_rate(most));
-    let mut head = if directed {
-        let (left, right) = (format!("◀ {}", cut(&scale, cells.saturating_sub(3), false)), "▶");
-        format!(" {:<name$} {:>10} {left:<cells$}│{right:>cells$} {:<10}", "LINK", "RECEIVED", "SENT")
+    let head = if directed {
+        format!(" {:<name$} {:>10} {:<cells$}│{:>cells$} {:<10}", "LINK", "RECEIVED", "◀", "▶", "SENT")
     } else {
-        format!(" {:<name$} {:>10} {:<w$}", "LINK", "RATE", scale, w = 2 * cells + 12)
+        format!(" {:<name$} {:>10} {:<w$}", "LINK", "RATE", "", w = 2 * cells + 12)
     };
-    head.push_str(&format!(" {:>7} {:>7}", "LOST", "CE"));
+    let head = format!("{head} {:>7} {:>7}", "LOST", "CE");
     lines.push(Line::styled(head, theme::DIM));
     let foot: Vec<Line<'static>> = data
         .imbalance

@@ -81,7 +81,7 @@ impl OverviewScreen {
     }
 
     /// True if the timeline knows more than the snapshots.
-    pub(in crate::tui) fn is_finer(&self, view: &View) -> bool {
+    pub(in crate::tui) fn is_finer(view: &View) -> bool {
         view.data.as_ref().is_some_and(|data| data.over_time.from_packets)
     }
 
@@ -114,7 +114,7 @@ impl OverviewScreen {
         )
     }
 
-    fn open_problem(&self, view: &mut View, at: usize) -> Effect {
+    fn open_problem(view: &View, at: usize) -> Effect {
         if at < view.finding_count() { Effect::Finding(at) } else { Effect::None }
     }
 
@@ -178,10 +178,10 @@ impl Page for OverviewScreen {
 
     fn open(&mut self, view: &mut View) -> Effect {
         match self.item(view) {
-            Some(Item::Problem(at)) => self.open_problem(view, at),
+            Some(Item::Problem(at)) => Self::open_problem(view, at),
             Some(Item::Peer(at)) => self.open_peer(view, at),
             None if view.verdict().is_some_and(|verdict| verdict.worst.is_some()) => {
-                self.open_problem(view, 0)
+                Self::open_problem(view, 0)
             }
             None => self.open_peer(view, 0),
         }
@@ -201,7 +201,7 @@ impl Page for OverviewScreen {
                 return Effect::None;
             };
             self.selected = Some(*finding);
-            return self.open_problem(view, *finding);
+            return Self::open_problem(view, *finding);
         }
         if peers.contains(at) && at.y > peers.y {
             let place = self.offset + usize::from(at.y - peers.y - 1);
@@ -287,7 +287,8 @@ impl Page for OverviewScreen {
         self.timeline(buffer, areas, view, data);
         self.problems(buffer, areas, view);
         self.peers(buffer, areas, view, data);
-        let title = Title { name: "LINKS", hint: "5 opens", ..Title::default() };
+        let scale = lower::scale(data);
+        let title = Title { name: "LINKS", about: &scale, hint: "5 opens" };
         if !areas.links.is_empty() {
             let area = panel(buffer, areas.links, areas.boxed, title);
             put(

@@ -1,5 +1,7 @@
 //! The worst pairs of hosts.
 
+use std::fmt::Write as _;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -99,16 +101,16 @@ impl Columns {
             a = self.address
         );
         if self.share {
-            text.push_str(&format!(" {:<w$}", "SHARE", w = usize::from(SHARE)));
+            let _ = write!(text, " {:<w$}", "SHARE", w = usize::from(SHARE));
         }
         if self.packets {
             text.push_str("   pkt/s");
         }
         for figure in &self.figures {
-            text.push_str(&format!(" {:>w$}", figure.title, w = figure.width));
+            let _ = write!(text, " {:>w$}", figure.title, w = figure.width);
         }
         if self.link > 0 {
-            text.push_str(&format!(" {:<w$}", "LINK", w = self.link));
+            let _ = write!(text, " {:<w$}", "LINK", w = self.link);
         }
         if self.process > 0 {
             text.push_str(" PROCESS");

@@ -61,13 +61,12 @@ pub(in crate::tui) fn lines(view: &View, width: usize, room: usize, detail: bool
     let wide = detail && room >= 3 * problems;
     let (mut lines, mut shown): (Vec<Entry>, usize) = (Vec::new(), 0);
     for (at, finding) in all.iter().enumerate().filter(|(_, one)| one.severity > Severity::Info) {
-        let one = match wide {
-            true => detailed(finding, end, width),
+        let one = if wide {
+            detailed(finding, end, width)
+        } else {
             // As long as the rest has a line each, a title that does not fit takes two.
-            false => {
-                let rest = problems.saturating_sub(shown + 1);
-                brief(finding, end, width, room.saturating_sub(lines.len() + rest) >= 2)
-            }
+            let rest = problems.saturating_sub(shown + 1);
+            brief(finding, end, width, room.saturating_sub(lines.len() + rest) >= 2)
         };
         shown += 1;
         lines.extend(one.into_iter().map(|line| (Some(at), line)));
@@ -149,7 +148,8 @@ fn brief(finding: &Finding, end: DataEnd, width: usize, two: bool) -> Vec<Line<'
     let room = width.saturating_sub(indent + 1);
     if finding.title.chars().count() + 2 + when.chars().count() > room {
         // The clock says enough where the words do not fit.
-        when = when.replace("since ", "").split(", ").next().unwrap_or_default().to_owned();
+        let clock = when.replace("since ", "");
+        clock.split(", ").next().unwrap_or_default().clone_into(&mut when);
     }
     let left = room.saturating_sub(when.chars().count() + 2);
     let mut parts = wrap(&finding.title, left).into_iter();
