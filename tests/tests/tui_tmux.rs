@@ -224,7 +224,7 @@ fn signals_and_ctrl_c_give_the_terminal_back() {
     let session = Session::open(100, 30);
     for end in [Some(Signal::TERM), Some(Signal::INT), None] {
         session.start("demo");
-        session.terminal.until("the view", |screen| screen.contains("ECMP ENTROPY")).unwrap();
+        session.terminal.until("the view", |screen| screen.contains("TIMELINE")).unwrap();
         match end {
             Some(signal) => session.signal(signal),
             None => session.terminal.press(&["C-c"]).unwrap(),
@@ -247,7 +247,7 @@ fn a_terminal_that_goes_away_ends_the_program() {
     }
     let session = Session::open(100, 30);
     session.start("demo");
-    session.terminal.until("the view", |screen| screen.contains("ECMP ENTROPY")).unwrap();
+    session.terminal.until("the view", |screen| screen.contains("TIMELINE")).unwrap();
     let pid: i32 = std::fs::read_to_string(session.file("pid")).unwrap().trim().parse().unwrap();
     assert!(!has_ended(pid));
     drop(session);
@@ -304,7 +304,7 @@ fn keys_come_from_the_terminal_when_the_capture_comes_from_a_pipe() {
     terminal.command(&format!("cat {} | {} replay -", capture.display(), program.display())).unwrap();
     let ended = |screen: &str| screen.contains(" stdin") && screen.contains("ENDED");
     let screen = terminal.until("the end of the capture", ended).unwrap();
-    assert!(screen.contains("10.0.0.1") && screen.contains("STATE SOURCE"), "{screen}");
+    assert!(screen.contains("10.0.0.1") && screen.contains("WORST PEERS"), "{screen}");
     terminal
         .press_until("5", "links", |screen| screen.contains("LINK") && screen.contains("NON-ROCE"))
         .unwrap();

@@ -21,11 +21,38 @@ const COLORS: [&str; 16] = [
     "#ff7b72", "#56d364", "#f2cc60", "#79c0ff", "#e2c5ff", "#7ee7ee", "#f0f6fc",
 ];
 
+/// Red, green and blue.
+type Rgb = [u8; 3];
+
+/// One of the 256 colours: 16 of the terminal's own, a cube of six steps, greys.
+fn indexed(number: u8) -> Rgb {
+    let hex = |text: &str, at: usize| text.get(at..at + 2).and_then(|part| u8::from_str_radix(part, 16).ok());
+    let step = |n: u8| if n == 0 { 0 } else { 55 + 40 * n };
+    match number {
+        0..16 => {
+            let text = COLORS[usize::from(number)];
+            [1, 3, 5].map(|at| hex(text, at).unwrap_or(0))
+        }
+        16..232 => [(number - 16) / 36, (number - 16) / 6 % 6, (number - 16) % 6].map(step),
+        232.. => [8 + 10 * (number - 232); 3],
+    }
+}
+
+/// The colour that the parameters behind 38 or 48 name.
+fn extended<'a>(parameters: &mut impl Iterator<Item = &'a str>) -> Option<Rgb> {
+    let mut next = || parameters.next()?.parse::<u8>().ok();
+    match next()? {
+        5 => next().map(indexed),
+        2 => Some([next()?, next()?, next()?]),
+        _ => None,
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "as many as a terminal has attributes")]
 struct Look {
-    foreground: Option<usize>,
-    background: Option<usize>,
+    foreground: Option<Rgb>,
+    background: Option<Rgb>,
     bold: bool,
     dim: bool,
     underlined: bool,
@@ -35,8 +62,9 @@ struct Look {
 impl Look {
     /// Takes the parameters of one `ESC [ … m`.
     fn select(&mut self, parameters: &str) {
-        for parameter in parameters.split(';') {
-            match parameter.parse::<usize>().unwrap_or(0) {
+        let mut parameters = parameters.split(';');
+        while let Some(parameter) = parameters.next() {
+            match parameter.parse::<u8>().unwrap_or(0) {
                 0 => *self = Self::default(),
                 1 => self.bold = true,
                 2 => self.dim = true,
@@ -45,25 +73,27 @@ impl Look {
                 22 => (self.bold, self.dim) = (false, false),
                 24 => self.underlined = false,
                 27 => self.reversed = false,
-                color @ 30..=37 => self.foreground = Some(color - 30),
+                38 => self.foreground = extended(&mut parameters),
+                48 => self.background = extended(&mut parameters),
+                color @ 30..=37 => self.foreground = Some(indexed(color - 30)),
                 39 => self.foreground = None,
-                color @ 40..=47 => self.background = Some(color - 40),
+                color @ 40..=47 => self.background = Some(indexed(color - 40)),
                 49 => self.background = None,
-                color @ 90..=97 => self.foreground = Some(color - 90 + 8),
-                color @ 100..=107 => self.background = Some(color - 100 + 8),
+                color @ 90..=97 => self.foreground = Some(indexed(color - 90 + 8)),
+                color @ 100..=107 => self.background = Some(indexed(color - 100 + 8)),
                 _ => {}
             }
         }
     }
 
     /// Colours of the letter and of what is behind it, when that is not the screen's own.
-    fn colors(self) -> (&'static str, Option<&'static str>) {
-        let named = |color: Option<usize>| color.and_then(|at| COLORS.get(at)).copied();
+    fn colors(self) -> (String, Option<String>) {
+        let named = |color: Option<Rgb>| color.map(|[r, g, b]| format!("#{r:02x}{g:02x}{b:02x}"));
         let (front, back) = (named(self.foreground), named(self.background));
         if self.reversed {
-            (back.unwrap_or(BACKGROUND), Some(front.unwrap_or(FOREGROUND)))
+            (back.unwrap_or_else(|| BACKGROUND.into()), Some(front.unwrap_or_else(|| FOREGROUND.into())))
         } else {
-            (front.unwrap_or(FOREGROUND), back)
+            (front.unwrap_or_else(|| FOREGROUND.into()), back)
         }
     }
 }
@@ -185,7 +215,7 @@ mod tests {
     fn letters_keep_their_looks_and_places() {
         let mut look = Look::default();
         let found = cells("a\u{1b}[1;31mb\u{1b}[0m c", &mut look);
-        let red = Look { foreground: Some(1), bold: true, ..Look::default() };
+        let red = Look { foreground: Some(indexed(1)), bold: true, ..Look::default() };
         assert_eq!(
             found,
             [('a', Look::default()), ('b', red), (' ', Look::default()), ('c', Look::default())]
