@@ -38,6 +38,8 @@ mod filters;
 mod glance;
 #[path = "tui/keys.rs"]
 mod keys;
+#[path = "tui/overview.rs"]
+mod overview;
 #[path = "tui/taps.rs"]
 mod taps;
 #[path = "tui/time.rs"]

@@ -207,7 +207,7 @@ fn pictures_of_the_demonstration() {
     let sick = |screen: &str| {
         let verdict = screen.lines().nth(1).unwrap_or("");
         let congested = verdict.contains("CONGESTION") || verdict.contains("▲ CE");
-        verdict.contains("LOSS") && congested && (!bless || screen.contains("CE-marked"))
+        verdict.contains("LOSS") && congested && (!bless || screen.contains("ECN congestion"))
     };
     terminal.until("losses and congestion", sick).unwrap();
     let mut pictures = vec![("overview", terminal.colored_screen().unwrap())];

@@ -1,0 +1,106 @@
+//! The overview: at every size, its timeline over a capture, its colours.
+
+use super::*;
+use ratatui::style::Modifier;
+use rocescope::source::feed::Update;
+use rocescope::source::replay;
+
+const SIZES: [(u16, u16); 3] = [(100, 30), (160, 48), (300, 100)];
+
+/// The state at the end of a replay of a capture.
+fn replayed(name: &str, size: (u16, u16)) -> App {
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(name);
+    let options = replay::Options {
+        files: vec![file],
+        emit: replay::Emit::Every(std::time::Duration::from_secs(1)),
+        events: true,
+        ..replay::Options::default()
+    };
+    let feed = replay::start(options).unwrap();
+    let mut app = App::new(super::options());
+    app.on_resize(size.0, size.1);
+    for update in feed.updates.iter() {
+        match update {
+            Update::Sample(sample) => app.on_sample(Arc::from(sample)),
+            Update::Events(events) => app.on_events(&events),
+            Update::Ended(result) => {
+                result.unwrap();
+                break;
+            }
+            _ => {}
+        }
+    }
+    app.on_end(End::Done);
+    let mut analyst = Analyst::new(app.view.options.report.clone());
+    app.analyse_with(&mut analyst);
+    app
+}
+
+#[test]
+fn every_part_has_its_place_at_every_size() {
+    for size in SIZES {
+        for (name, world) in [("sick", World::sick()), ("healthy", World::healthy())] {
+            snapshot(&format!("{name}_overview_{}x{}", size.0, size.1), &after(&world, size, 30));
+        }
+        snapshot(&format!("loss_overview_{}x{}", size.0, size.1), &replayed("e1_loss1.h1.pcap.gz", size));
+    }
+    snapshot("loss_overview_80x24", &replayed("e1_loss1.h1.pcap.gz", USUAL));
+}
+
+/// The cells of a line of the timeline.
+fn chart(app: &App, name: &str) -> String {
+    let screen = text(app);
+    let line = screen.lines().find(|line| line.trim_start_matches([' ', '│']).starts_with(name));
+    let line = line.unwrap_or_else(|| panic!("no {name} in\n{screen}")).replace('│', " ");
+    line.chars().skip(24).take(45).collect()
+}
+
+#[test]
+fn a_capture_of_a_second_fills_the_timeline() {
+    for name in ["e1_loss1.h1.pcap.gz", "g_rnr.h0.pcap"] {
+        let mut app = replayed(name, USUAL);
+        assert!(app.view.newest.as_ref().unwrap().metrics.timeline.is_some());
+        let known = chart(&app, "retransmit").chars().filter(|c| *c != ' ').count();
+        assert!(known >= 40, "{known} of 45 columns: {}", text(&app));
+        // A shorter time has as many columns.
+        press(&mut app, &[Key::Char('+')]);
+        let known = chart(&app, "retransmit").chars().filter(|c| *c != ' ').count();
+        assert!(known >= 30, "{known} of 45 columns: {}", text(&app));
+    }
+}
+
+#[test]
+fn the_cursor_shows_the_values_of_its_time() {
+    let mut app = replayed("e1_loss1.h1.pcap.gz", USUAL);
+    let before = text(&app);
+    press(&mut app, &[Key::Left; 20]);
+    let at = app.screens.overview.chart.cursor_ns.unwrap();
+    let screen = text(&app);
+    let clock = rocescope::util::units::clock_utc(at);
+    assert!(screen.contains("at the cursor") && screen.contains(&clock), "{clock}: {screen}");
+    assert_ne!(before.lines().nth(5), screen.lines().nth(5), "throughput at that time");
+    // Back to now.
+    press(&mut app, &[Key::Right; 25]);
+    assert_eq!((app.screens.overview.chart.cursor_ns, text(&app)), (None, before));
+}
+
+#[test]
+fn what_is_zero_or_ended_has_no_colour_of_a_level() {
+    let levels = [Color::Red, Color::Yellow];
+    let coloured = |app: &App| {
+        let terminal = draw(app);
+        let buffer = terminal.backend().buffer().clone();
+        buffer.content.iter().any(|cell| levels.contains(&cell.fg) || levels.contains(&cell.bg))
+    };
+    for size in [USUAL, WIDE, LARGE] {
+        let mut healthy = after(&World::healthy(), size, 30);
+        healthy.view.options.report.analysis.imbalance_all_links = false;
+        assert!(healthy.view.verdict().unwrap().worst.is_none());
+        assert!(!coloured(&healthy), "{}", text(&healthy));
+        assert!(coloured(&after(&World::sick(), size, 30)));
+    }
+    // The symbol of what has ended.
+    let (symbol, style) = rocescope::tui::theme::mark(rocescope::model::Level::Critical, false);
+    assert_eq!((symbol, style.fg), ("○", None));
+    assert!(style.add_modifier.contains(Modifier::DIM));
+}
