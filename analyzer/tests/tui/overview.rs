@@ -19,7 +19,7 @@ fn replayed(name: &str, size: (u16, u16)) -> App {
     let feed = replay::start(options).unwrap();
     let mut app = App::new(super::options());
     app.on_resize(size.0, size.1);
-    for update in feed.updates.iter() {
+    for update in &feed.updates {
         match update {
             Update::Sample(sample) => app.on_sample(Arc::from(sample)),
             Update::Events(events) => app.on_events(&events),

@@ -181,11 +181,15 @@ fn seen(data: &Data, width: usize) -> Vec<Line<'static>> {
     if total.late > 0 {
         parts.push(format!("{} reordered", units::plural(total.late, "packet")));
     }
-    let skipped = model.skipped.iter().map(|(reason, counter)| {
-        format!("not RoCE: {} {}", units::plural(counter.packets, "frame"), reason.name())
-    });
     let mut lines = hanging(&parts.join(" · "), width.saturating_sub(2), 2);
-    lines.extend(skipped.take(4));
+    let skipped = model.skipped.iter().take(4);
+    let skipped: Vec<String> = skipped
+        .map(|(reason, counter)| format!("{} {}", units::count(counter.packets), reason.name()))
+        .collect();
+    if !skipped.is_empty() {
+        let text = format!("frames that are not RoCE: {}", skipped.join(" · "));
+        lines.extend(hanging(&text, width.saturating_sub(2), 2));
+    }
     lines.into_iter().map(|text| Line::styled(format!(" {text}"), theme::DIM)).collect()
 }
 
