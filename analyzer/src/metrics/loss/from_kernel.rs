@@ -54,6 +54,7 @@ impl KernelEvent {
             ecn: 0,
             naks,
             reverse_captured,
+            responded_ns: None,
             window_ns,
         }
     }

@@ -502,8 +502,9 @@ impl Collector {
     fn trouble(&mut self, packet: &Packet, op: Op, reverse: Reverse) {
         let Self { slots, answers, window_ns, spells, .. } = self;
         let id = packet.id;
-        let acked =
-            slots.get(reverse.slot as usize).map(|slot| slot.answer_psn).filter(|psn| *psn != UNKNOWN);
+        let answers_of = slots.get(reverse.slot as usize);
+        let acked = answers_of.map(|slot| slot.answer_psn).filter(|psn| *psn != UNKNOWN);
+        let responded_ns = answers_of.map(|slot| slot.responses.time_ns);
         let Some(slot) = slots.get_mut(packet.slot as usize) else { return };
         let response = op.has(Op::RESPONSE);
         let events = packet.outcome.events;
@@ -547,6 +548,7 @@ impl Collector {
             ecn: packet.tos & 3,
             naks: &naks,
             reverse_captured,
+            responded_ns,
             window_ns: *window_ns,
         };
         if events & Event::RESTART != 0 {

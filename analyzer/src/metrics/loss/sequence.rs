@@ -31,7 +31,7 @@ use rocescope_common::wire::bth::MASK24;
 
 use super::DUPLICATE_NS;
 use super::arrival::{Arrival, ID_AHEAD, Nak};
-use super::cause::{Cause, NakKind, Observation, TIMEOUT_PAUSE_NS};
+use super::cause::{Cause, NAK_REACTION_NS, NakKind, Observation, TIMEOUT_PAUSE_NS};
 use super::episode::{Episodes, Tracker};
 use super::gaps::{Filled, Gap, Gaps, IdRange};
 use super::result::{Metrics, Retransmission};
@@ -61,6 +61,8 @@ pub(super) struct Sequence {
     /// Where the sender restarted last, and how often in a row.
     stuck_at: u32,
     stuck: u64,
+    /// The NAK that the sender went back for last.
+    answered: Option<Nak>,
     /// Another connection uses the number, and has not got beyond the PSNs of the one before.
     reused: bool,
     /// Signals that are recorded already.
@@ -92,6 +94,7 @@ impl Sequence {
             selective: 0,
             stuck_at: 0,
             stuck: 0,
+            answered: None,
             reused: false,
             recorded: [0; SIGNALS.len()],
             recent,
@@ -380,6 +383,8 @@ impl Sequence {
     /// requester still misses.
     fn retransmitted_read(&mut self, arrival: &Arrival<'_>) {
         self.end_run(arrival, arrival.expected, false);
+        self.restarted_at(arrival.psn);
+        self.read_timed_out(arrival);
         match self.gaps.at(arrival.psn) {
             Some(gap) if !gap.retransmitted => {
                 let psns = self.fill_span(arrival, |gaps, psn| gaps.fill(psn, true));
@@ -390,7 +395,18 @@ impl Sequence {
                 self.dated(arrival);
             }
         }
-        self.restarted_at(arrival.psn);
+    }
+
+    /// Whether its transport timer made the requester retransmit a READ: neither a request nor a response passed for long. A
+    /// requester that misses one response among others retransmits at once.
+    fn read_timed_out(&mut self, arrival: &Arrival<'_>) {
+        let Some(responded_ns) = arrival.responded_ns else { return };
+        let silence_ns = arrival.time_ns.saturating_sub(arrival.last_ns.max(responded_ns));
+        let observation = self.observe_begin(arrival, &Run::begin(arrival, silence_ns));
+        if observation.timer_expired(observation.cause()) {
+            self.timed_out(silence_ns);
+            self.metrics.read_timeouts += 1;
+        }
     }
 
     /// Counts how often in a row the sender restarts at one PSN.
@@ -475,7 +491,7 @@ impl Sequence {
     /// Gives an undecided run its cause.
     fn decide(&mut self, arrival: &Arrival<'_>) {
         let State::Undecided(run) = self.state else { return };
-        let observation = self.observe(arrival, &run);
+        let observation = self.observe_begin(arrival, &run);
         let cause = observation.cause();
         if observation.timer_expired(cause) {
             self.timed_out(run.pause_ns);
@@ -499,18 +515,33 @@ impl Sequence {
         metrics.timeout_wait_ns += silence_ns;
     }
 
-    fn observe(&self, arrival: &Arrival<'_>, run: &Run) -> Observation {
+    /// What is observed around the first packet of a run, which uses up the NAK that it is for.
+    fn observe_begin(&mut self, arrival: &Arrival<'_>, run: &Run) -> Observation {
+        /// PSNs between a NAK and the first retransmission to arrive. Those of other connections of the hosts are rarely as near.
+        const SHORTLY: u32 = 1_024;
         let right_before = run.start.wrapping_sub(1) & MASK24;
-        // A NAK is the reason of one retransmission, and maybe of another: that of more, after a pause, is the timer.
-        let since_ns = if self.stuck > 2 && run.pause_ns >= TIMEOUT_PAUSE_NS {
-            run.start_ns.saturating_sub(run.pause_ns)
-        } else {
-            0
+        let paused = run.pause_ns >= TIMEOUT_PAUSE_NS;
+        // A NAK may show a loss once more; a third time in a row, the peer says nothing any more.
+        let since_ns = if self.stuck > 2 && paused { run.start_ns.saturating_sub(run.pause_ns) } else { 0 };
+        let gap_before = self.gaps.at(right_before);
+        let names = |psn| psn == run.start || gap_before.is_some_and(|gap| gap.contains(psn));
+        let is_used_up = |nak: &Nak| {
+            let since_nak_ns = run.start_ns.saturating_sub(nak.time_ns);
+            let slow = !nak.rnr && since_nak_ns.min(run.pause_ns) >= NAK_REACTION_NS;
+            paused && (slow || self.answered == Some(*nak))
         };
-        let nak = arrival.nak(|psn| psn == run.start, since_ns);
+        let nak = arrival.nak(names, since_ns);
+        let nak_used_up = nak.as_ref().is_some_and(is_used_up);
+        let shortly_before = |psn| run.start.wrapping_sub(psn) & MASK24 < SHORTLY;
+        let nak_before = paused && arrival.nak(shortly_before, 0).is_some_and(|nak| !is_used_up(&nak));
+        // One for a gap before the run may be for packets that are still to come.
+        self.answered = nak.filter(|nak| nak.psn == run.start).or(self.answered);
+        let nak = nak.filter(|nak| !(nak.rnr && nak_used_up));
         Observation {
             reused: self.reused,
             nak: nak.map(|Nak { rnr, .. }| if rnr { NakKind::Rnr } else { NakKind::SequenceError }),
+            nak_used_up,
+            nak_before,
             gap_at: self.gaps.knows(run.start),
             gap_right_before: self.gaps.knows(right_before),
             gap_ahead: self.gaps.any_between(run.start, arrival.expected),
