@@ -49,13 +49,13 @@ const TIMEOUTS: Entry = Entry {
     title: "Transport timeouts",
     meaning: "Requests, their last packets or the ACKs are lost, or a path is dead for a while, and no NAK says so: the sender waits for its transport timer in silence and then \
               retransmits. A timer is thousands of times longer than the recovery after a NAK, so that a few timeouts cost a job more than many lost packets.",
-    computed: "From flows[].loss.timeouts (go-back-N after a pause of at least 1 ms that no NAK ended, in flows whose reverse direction is captured; of several taps, at the one nearest the sender) and the silence before each (timeout_wait_ns). \
+    computed: "From flows[].loss.timeouts (go-back-N or a repeated READ after a pause of at least 1 ms that no NAK ended, in flows whose reverse direction is captured; a NAK that the sender has gone back for before, or 50 ms of silence after it, ends none; of several taps, at the one nearest the sender) and the silence before each (timeout_wait_ns). \
                A warning from retry.timeouts timeouts on, or from retry.timeout_wait_ms of silence in all. Where packets that a loss finding names were repaired that way, or the peer does not answer \
-               at all, the timeouts belong to that finding (`owner`). ACKs are what was lost where an ACK shows, for most timeouts, that the packets had arrived: it passed before the retransmission, or answers its first packets with \
+               at all, the timeouts belong to that finding (`owner`). ACKs are what was lost where an ACK shows, for most timeouts, that the packets had arrived, at any tap: it passed before the retransmission, or answers its first packets with \
                a PSN beyond them. Figures are those of the latest episode (10 s without a timeout end one).",
     advice: "Find where ACKs or the last packets of messages are lost: compare the drop counters of both directions, ACKs included, which often travel in another class. Look for paths that fail over or pause \
              (link flaps, PFC storms). The ACK timeout is 4.096 us * 2^NCCL_IB_TIMEOUT, at most NCCL_IB_RETRY_CNT times; shorter timers recover earlier, but fail earlier too.",
-    caveat: "READ requests that are repeated after a timeout are counted as rereads, and their silence is not known: responses may have come meanwhile.",
+    caveat: "Live, READ requests that are repeated after a timeout are counted as rereads alone, and their silence is not known: responses may have come meanwhile.",
     ..Entry::EMPTY
 };
 
@@ -71,12 +71,25 @@ fn total(flow: &Flow, of: fn(&Loss) -> u64) -> u64 {
     [flow.loss, flow.loss_responses].iter().flatten().map(of).sum()
 }
 
+/// Whether the flow is seen at the tap nearest its sender: further on, what is lost or reordered before a tap looks like a pause.
+pub(super) fn nearest_sender(ends: &Ends<'_>, flow: &Flow) -> bool {
+    !ends.covers(Side::Before, flow)
+}
+
+/// Timeouts of a flow after which its packets turned out to have arrived. Each tap may know: the one at the receiver sees ACKs that
+/// are lost or late behind it, and the one at the sender none of them.
+fn acks_lost(input: &Input<'_>, flow: &Flow) -> u64 {
+    let facts = input.facts;
+    let same = facts.between(flow.src, flow.dst).filter(|other| other.dest_qp == flow.dest_qp);
+    let most = same.map(|other| total(other, |loss| loss.timeouts_acked)).max().unwrap_or(0);
+    most.min(total(flow, |loss| loss.timeouts))
+}
+
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.retry;
     let timeouts = |flow: &Flow| total(flow, |loss| loss.timeouts);
-    // Of several taps, the one nearest the sender: further on, what is lost or reordered before a tap looks like a pause.
     let ends = Ends::of(input.facts);
-    let nearest = input.facts.flows.iter().filter(|flow| !ends.covers(Side::Before, flow));
+    let nearest = input.facts.flows.iter().filter(|flow| nearest_sender(&ends, flow));
     let all: Vec<&Flow> = once(nearest, timeouts).into_iter().map(|(flow, _)| flow).collect();
     let spans = timed(&all, Signal::Timeout, timeouts);
     let judge = |span: &Span| {
@@ -113,11 +126,11 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let lifetime = worst.flow.last_ns.saturating_sub(worst.flow.first_ns).max(worst.waited_ns).max(1);
     // Figures of the run: which of them belong to the episode is not kept.
     let all_timeouts: u64 = losses().map(|loss| loss.timeouts).sum();
-    let acks_lost: u64 = losses().map(|loss| loss.timeouts_acked).sum();
+    let acks_lost: u64 = flows().map(|flow| acks_lost(input, flow)).sum();
     // Live sees no single ACK.
     let acks_lost = (input.sample.kind == SourceKind::Replay).then_some(acks_lost);
     let by_acks = acks_lost.is_some_and(|acks_lost| acks_lost * 2 > all_timeouts);
-    let lost = if by_acks { ": ACKs lost" } else { "" };
+    let lost = if by_acks { ": ACKs lost or late" } else { "" };
     let diagnosis = format!("{} cost {}{lost}", plural(count, "transport timeout"), units::duration(waited));
     let qps = more(timed_out.len() as u64 - 1, "QP");
     let parts = [pair(worst.flow.src, worst.flow.dst), format!(" QP {}", worst.flow.dest_qp), qps];
@@ -132,7 +145,7 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     // Storms are raised where no loss and no slow receiver explains them; reordering may.
     let reordered =
         found.iter().any(|one| one.id == "retry.storm" && one.evidence["late"].as_u64() > Some(0));
-    let cost = Cost { ratio: None, signal: Signal::Retransmitted, lost: 0, waits: &[Wait::Timeout] };
+    let cost = Cost { ratio: None, signal: Signal::Retransmitted, waits: &[Wait::Timeout] };
     Raise::new(&TIMEOUTS, Severity::Warning, title(diagnosis, parts))
         .evidence("timeouts", count)
         .evidence("acks_lost", acks_lost)
@@ -193,7 +206,7 @@ mod tests {
         flow.requests.as_mut().unwrap().timeouts_acked = 31;
         let of_acks = by_id(&of_acks, "retry.timeouts").unwrap();
         assert!(
-            of_acks.title.starts_with("61 transport timeouts cost 4.09 s: ACKs lost"),
+            of_acks.title.starts_with("61 transport timeouts cost 4.09 s: ACKs lost or late"),
             "{}",
             of_acks.title
         );

@@ -570,7 +570,8 @@ impl Sequence {
             return;
         }
         if cause == Cause::Downstream {
-            self.downstream.note(run.start_ns, arrival.last_ns, run.packets);
+            let times = (run.start_ns, arrival.last_ns);
+            self.downstream.note_after(run.pause_ns, times, run.packets);
         }
         self.classify(&run, frontier, resumed);
         let rest = frontier.wrapping_sub(run.last).wrapping_sub(1) & MASK24;
