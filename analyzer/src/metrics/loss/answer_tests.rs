@@ -60,6 +60,44 @@ fn a_read_repeated_after_silence_is_a_timeout_and_its_responses_are_none() {
 }
 
 #[test]
+fn the_rest_of_a_read_is_a_repeated_read_where_the_path_mtu_is_not_known() {
+    // The last response that passes, and whether it ends its message; the READ that follows at PSN 103.
+    for (opcode, psn, repeated) in
+        [(0x0F, 103, true), (0x0E, 102, true), (0x0F, 102, false), (0x0E, 99, false)]
+    {
+        let mut scene = Scene::new(false);
+        scene.answer(89, 0x1F);
+        scene.wire.dma_len = 4_096;
+        scene.pass(P { opcode: 0x0C, psn: 100, ..DATA });
+        scene.wire.dma_len = UNKNOWN;
+        scene.pass(P { opcode, psn, syndrome: 0x1F, ..ANSWER });
+        scene.now_ns += 67 * MS;
+        scene.wire.dma_len = 1_024;
+        scene.slot = scene.pass(P { opcode: 0x0C, psn: 103, ..DATA });
+        let loss = scene.metrics();
+        assert_eq!((loss.rereads, loss.timeouts), (repeated.into(), repeated.into()), "{opcode:#x} {psn}");
+    }
+}
+
+#[test]
+fn a_silence_in_mid_message_is_noted_and_one_between_messages_is_not() {
+    // WRITE MIDDLE, LAST and FIRST behind the silence.
+    for (opcode, silence_ms, stalls) in [(7, 100, 1), (8, 300, 1), (6, 300, 0), (7, 99, 0)] {
+        let mut scene = Scene::new(false);
+        for psn in 100..110 {
+            scene.slot = scene.pass(P { opcode: 7, psn, ..DATA });
+        }
+        let before_ns = scene.now_ns;
+        scene.now_ns += silence_ms * MS;
+        scene.pass(P { opcode, psn: 110, ..DATA });
+        let spells = scene.collector.metrics().spells;
+        let found = spells.flows.get(&scene.slot).map_or(&[][..], |flow| flow.of(Signal::Stall));
+        assert_eq!(found.len(), stalls, "{opcode} {silence_ms}");
+        assert!(found.iter().all(|one| (one.first_ns, one.last_ns) == (before_ns, scene.now_ns)));
+    }
+}
+
+#[test]
 fn a_timeout_after_which_the_packets_turn_out_to_have_arrived_lost_its_acks() {
     for (before, after, acked) in [
         // The ACK passed here, and was lost behind this tap.

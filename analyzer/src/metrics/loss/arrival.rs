@@ -1,5 +1,8 @@
 //! A packet and its surroundings.
 
+#[cfg(doc)]
+use rocescope_common::wire::frame::UNKNOWN;
+
 /// Longest time between a NAK and the retransmission it asks for (the longest RNR timer is 655 ms).
 const NAK_MEMORY_NS: u64 = 2_000_000_000;
 /// An IPv4 identification is later than another when it is ahead of it by less than this.
@@ -11,6 +14,8 @@ pub(super) const REUSE_PAUSE_NS: u64 = 100_000_000;
 /// A captured NAK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Nak {
+    /// Slot of the flow that carried it.
+    pub(super) slot: u32,
     pub(super) psn: u32,
     pub(super) time_ns: u64,
     pub(super) rnr: bool,
@@ -46,6 +51,8 @@ pub(super) struct Arrival<'a> {
     pub(super) naks: &'a [Nak],
     /// Whether packets of the reverse direction are captured.
     pub(super) reverse_captured: bool,
+    /// Slot of the flow with its answers at this tap, or [`UNKNOWN`].
+    pub(super) answers_slot: u32,
     /// When the last READ response to the flow passed; `None` where that is not known.
     pub(super) responded_ns: Option<u64>,
     /// Reordering window, nanoseconds.
@@ -68,8 +75,8 @@ impl Arrival<'_> {
 
     /// The latest NAK for these PSNs, near in time and not before `since_ns`; an RNR NAK precedes the sequence errors that
     /// follow from it.
-    pub(super) fn nak(&self, of: impl Fn(u32) -> bool, since_ns: u64) -> Option<Nak> {
-        let near = |nak: &&Nak| of(nak.psn) && nak.time_ns.abs_diff(self.time_ns) < NAK_MEMORY_NS;
+    pub(super) fn nak(&self, of: impl Fn(&Nak) -> bool, since_ns: u64) -> Option<Nak> {
+        let near = |nak: &&Nak| of(nak) && nak.time_ns.abs_diff(self.time_ns) < NAK_MEMORY_NS;
         let found = self.naks.iter().filter(near).filter(|nak| nak.time_ns >= since_ns);
         found.max_by_key(|nak| (nak.rnr, nak.time_ns)).copied()
     }

@@ -319,7 +319,7 @@ impl Sequence {
 
     /// The packet fills a gap.
     fn fill(&mut self, arrival: &Arrival<'_>, gap: Gap) {
-        let requested = || arrival.nak(|psn| gap.contains(psn), gap.opened_ns).is_some();
+        let requested = || arrival.nak(|nak| gap.contains(nak.psn), gap.opened_ns).is_some();
         let in_window = arrival.time_ns.saturating_sub(gap.opened_ns) <= arrival.window_ns;
         // An identification outside of the gap's was given to a retransmission.
         let renumbered = gap.ids.is_some() && arrival.numbered;
@@ -453,7 +453,7 @@ impl Sequence {
         let Some(run) = self.state.run_mut() else { return false };
         let step = arrival.psn.wrapping_sub(run.last) & MASK24;
         let since = run.start_ns;
-        let requested = || arrival.nak(|psn| psn == arrival.psn, since).is_some();
+        let requested = || arrival.nak(|nak| nak.psn == arrival.psn, since).is_some();
         let onward = step > 0 && run.is_onward(arrival.psn);
         if !onward || step > 1 && pause_ns >= TIMEOUT_PAUSE_NS && requested() {
             return false;
@@ -517,14 +517,14 @@ impl Sequence {
 
     /// What is observed around the first packet of a run, which uses up the NAK that it is for.
     fn observe_begin(&mut self, arrival: &Arrival<'_>, run: &Run) -> Observation {
-        /// PSNs between a NAK and the first retransmission to arrive. Those of other connections of the hosts are rarely as near.
+        /// PSNs between a NAK and the first retransmission to arrive: those of a window.
         const SHORTLY: u32 = 1_024;
         let right_before = run.start.wrapping_sub(1) & MASK24;
         let paused = run.pause_ns >= TIMEOUT_PAUSE_NS;
         // A NAK may show a loss once more; a third time in a row, the peer says nothing any more.
         let since_ns = if self.stuck > 2 && paused { run.start_ns.saturating_sub(run.pause_ns) } else { 0 };
         let gap_before = self.gaps.at(right_before);
-        let names = |psn| psn == run.start || gap_before.is_some_and(|gap| gap.contains(psn));
+        let names = |nak: &Nak| nak.psn == run.start || gap_before.is_some_and(|gap| gap.contains(nak.psn));
         let is_used_up = |nak: &Nak| {
             let since_nak_ns = run.start_ns.saturating_sub(nak.time_ns);
             let slow = !nak.rnr && since_nak_ns.min(run.pause_ns) >= NAK_REACTION_NS;
@@ -532,7 +532,9 @@ impl Sequence {
         };
         let nak = arrival.nak(names, since_ns);
         let nak_used_up = nak.as_ref().is_some_and(is_used_up);
-        let shortly_before = |psn| run.start.wrapping_sub(psn) & MASK24 < SHORTLY;
+        let shortly_before = |nak: &Nak| {
+            nak.slot == arrival.answers_slot && run.start.wrapping_sub(nak.psn) & MASK24 < SHORTLY
+        };
         let nak_before = paused && arrival.nak(shortly_before, 0).is_some_and(|nak| !is_used_up(&nak));
         // One for a gap before the run may be for packets that are still to come.
         self.answered = nak.filter(|nak| nak.psn == run.start).or(self.answered);
