@@ -17,6 +17,7 @@
 //! | `result` | the figures of a flow, as `sample` holds them |
 //! | `acks` | timeouts whose packets had arrived |
 //! | `arrival` | a packet and its surroundings |
+//! | `latest` | the latest packets of a sequence, and their order of sending |
 //! | `from_kernel` | the same from events of the kernel programs instead of packets |
 
 mod acks;
@@ -25,6 +26,7 @@ mod cause;
 mod episode;
 pub mod from_kernel;
 mod gaps;
+mod latest;
 pub mod reads;
 mod result;
 mod sequence;
@@ -42,8 +44,9 @@ use rocescope_common::wire::opcode::Op;
 
 use super::packet::{Aside, Packet};
 use super::pairing::Reverse;
-use arrival::{Arrival, Nak, REUSE_PAUSE_NS};
+use arrival::{Arrival, Nak};
 pub use episode::Episodes;
+use latest::Latest;
 pub use result::{Metrics, NakTally, Naks, Retransmission};
 use sequence::Sequence;
 use spells::{Recorder, Signal, Spells};
@@ -66,12 +69,6 @@ const MAX_PAIRS: usize = 65_536;
 /// A silence of this length in mid-message is none of the sender's own: it has the message, and sends it at the rate of its link
 /// or of its congestion control, which at the lowest rate in use (10 Mb/s) is a packet of 4,096 bytes every 3.3 ms.
 const STALL_NS: u64 = 100_000_000;
-/// Packets in a row with a rising IPv4 identification after which it counts as the order of sending.
-const NUMBERED: u8 = 16;
-/// Packets in a row with a rising one after which it is not a constant.
-const DIFFERENT: u8 = 2;
-/// Largest rise from one packet of a flow to the next: flows of a host share the counter.
-const ID_STEP: u16 = 0x2000;
 const UC: u8 = 1;
 
 /// Loss in one flow with a gap or a packet behind the expected PSN.
@@ -200,59 +197,6 @@ pub struct Collector {
     naks: HashMap<u32, Naks, foldhash::fast::RandomState>,
     overlaps: reads::BySlot,
     spells: Recorder,
-}
-
-/// The latest packets of one sequence.
-#[derive(Clone, Copy, Debug, Default)]
-struct Latest {
-    time_ns: u64,
-    psn: u32,
-    id: u16,
-    /// Highest identification so far.
-    high_id: u16,
-    /// Packets in a row with a rising one, at most [`NUMBERED`].
-    rising: u8,
-}
-
-impl Latest {
-    #[inline]
-    fn numbered(&self) -> bool {
-        self.rising >= NUMBERED
-    }
-
-    /// Whether the identification changes from packet to packet: then a packet with the PSN and identification of another is
-    /// its duplicate.
-    #[inline]
-    fn differs(&self) -> bool {
-        self.rising >= DIFFERENT
-    }
-
-    #[inline]
-    fn follows(&self, psn: u32) -> bool {
-        psn == self.psn.wrapping_add(1) & MASK24
-    }
-
-    #[inline]
-    fn passed(&mut self, psn: u32, id: u16, time_ns: u64, in_order: bool) {
-        let step = id.wrapping_sub(self.high_id);
-        // Packets whose PSNs follow one another were sent in this order, reordered ones and retransmissions too.
-        let rise = if in_order { Some(step) } else { self.follows(psn).then(|| id.wrapping_sub(self.id)) };
-        match rise {
-            Some(1..ID_STEP) => self.rising = (self.rising + 1).min(NUMBERED),
-            // A reordered packet proves nothing.
-            Some(rise) if rise > ID_STEP.wrapping_neg() => {}
-            Some(_) => self.rising = 0,
-            None => {}
-        }
-        let paused = time_ns.saturating_sub(self.time_ns) >= REUSE_PAUSE_NS;
-        if !in_order && step >= ID_STEP && !paused {
-            self.id = id;
-        } else {
-            (self.id, self.high_id) = (id, id);
-        }
-        self.psn = psn;
-        self.time_ns = time_ns;
-    }
 }
 
 #[derive(Debug, Default)]
