@@ -191,12 +191,11 @@ fn says_more(finding: &Finding, evidence: &Evidence) -> bool {
         _ => true,
     };
     let repeats = match evidence.name.as_str() {
-        "flows" => true,
+        // Said in their own line, and of the figures that are.
+        "flows" | "lower_bound" => true,
         "flows_unjudged" => evidence.value == 0,
         // Named with their bytes.
         "links" => of_list(evidence) == finding.evidence.get("bytes").map_or(0, of_list),
-        // Said of the figures that are.
-        "lower_bound" => true,
         // The title names the only pair.
         "host_pairs" | "pairs" | "worst_ratio" => finding.evidence["host_pairs"] == 1,
         _ => false,

@@ -62,9 +62,10 @@ impl Counts {
         let (lost_responses, late_responses) =
             if responses_known { known(told.responses) } else { (stats.response_holes, 0) };
         let again = |of: Option<Metrics>| of.map_or(0, |metrics| metrics.retransmitted + metrics.rereads);
-        let retransmitted = match requests_known {
-            true => again(told.requests) + told.unfollowed.map_or(0, |before| before.repeats),
-            false => stats.psn.repeats,
+        let retransmitted = if requests_known {
+            again(told.requests) + told.unfollowed.map_or(0, |before| before.repeats)
+        } else {
+            stats.psn.repeats
         };
         let responses =
             if responses_known { again(told.responses) } else { stats.responses_missing().repeats };

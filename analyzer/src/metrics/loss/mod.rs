@@ -505,12 +505,6 @@ impl Collector {
         };
         let reliable = packet.opcode >> 5 != UC;
         let sequence = loss.get_or_insert_with(|| Box::new(Sequence::new(reliable, latest.psn, latest.id)));
-        let span = if op.has(Op::READ_REQUEST) {
-            let span = Span::of_read(packet.dma_len, packet.mtu.into());
-            if span.loose { 1 } else { span.upper }
-        } else {
-            1
-        };
         let arrival = Arrival {
             psn: packet.psn,
             time_ns: packet.time_ns,
@@ -523,7 +517,7 @@ impl Collector {
             high_id: latest.high_id,
             first: packet.first,
             expected: packet.expected,
-            span,
+            span: span_of(packet, op),
             read: op.has(Op::READ_REQUEST),
             ecn: packet.tos & 3,
             naks: &naks,
@@ -545,6 +539,12 @@ impl Collector {
         sequence.record(spells, packet.slot, packet.time_ns);
         latest.passed(arrival.psn, id, arrival.time_ns, smooth && !repeated_read);
     }
+}
+
+/// PSNs that a packet takes: of a READ request one for each response, where that is known.
+fn span_of(packet: &Packet, op: Op) -> u32 {
+    let span = op.has(Op::READ_REQUEST).then(|| Span::of_read(packet.dma_len, packet.mtu.into()));
+    span.filter(|span| !span.loose).map_or(1, |span| span.upper)
 }
 
 /// Whether the packet is at the expected PSN.

@@ -61,7 +61,7 @@ pub struct Metrics {
     pub rereads: u64,
     /// Retransmissions after an RNR NAK.
     pub rnr_retransmitted: u64,
-    /// Transport timeouts: the sender retransmitted after a pause, without a NAK since it went back last.
+    /// Transport timeouts: the sender retransmitted after a pause, without a NAK since its last go-back-N.
     pub timeouts: u64,
     /// Of these, those after which an ACK showed that what is retransmitted had arrived: the ACKs were lost, or late.
     pub timeouts_acked: u64,

@@ -62,7 +62,7 @@ pub(super) struct Sequence {
     /// Where the sender restarted last, and how often in a row.
     stuck_at: u32,
     stuck: u64,
-    /// The NAK that the sender went back for last.
+    /// The NAK of the latest go-back-N.
     answered: Option<Nak>,
     /// Another connection uses the number, and has not got beyond the PSNs of the one before.
     reused: bool,
