@@ -193,7 +193,7 @@ fn says_more(finding: &Finding, evidence: &Evidence) -> bool {
     let repeats = match evidence.name.as_str() {
         // Said in their own line, and of the figures that are.
         "flows" | "lower_bound" => true,
-        "flows_unjudged" => evidence.value == 0,
+        "flows_unjudged" | "stalls" => evidence.value == 0,
         // Named with their bytes.
         "links" => of_list(evidence) == finding.evidence.get("bytes").map_or(0, of_list),
         // The title names the only pair.

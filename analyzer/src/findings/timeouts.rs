@@ -198,7 +198,7 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let cost = Cost { ratio: None, signal: Signal::Retransmitted, waits: &[Wait::Timeout] };
     Raise::new(&TIMEOUTS, Severity::Warning, title(diagnosis, parts))
         .evidence("timeouts", count)
-        .evidence("stalls", stalls)
+        .evidence("stalls", (input.sample.kind == SourceKind::Replay).then_some(stalls))
         .evidence("acks_lost", acks_lost)
         .evidence("waited_ns", waited)
         .evidence("waited_ratio", worst.waited_ns as f64 / lifetime as f64)

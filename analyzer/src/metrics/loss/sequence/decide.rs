@@ -1,6 +1,7 @@
 //! The cause of a run, from what is observed around its first packet.
 
 use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::frame::UNKNOWN;
 
 use super::super::arrival::{Arrival, Nak};
 use super::super::cause::{Cause, NAK_REACTION_NS, NakKind, Observation, TIMEOUT_PAUSE_NS};
@@ -53,7 +54,8 @@ impl Sequence {
         let nak = arrival.nak(names, since_ns);
         let nak_used_up = nak.as_ref().is_some_and(is_used_up);
         let shortly_before = |nak: &Nak| {
-            nak.slot == arrival.answers_slot && run.start.wrapping_sub(nak.psn) & MASK24 < SHORTLY
+            (arrival.answers_slot == UNKNOWN || nak.slot == arrival.answers_slot)
+                && run.start.wrapping_sub(nak.psn) & MASK24 < SHORTLY
         };
         let nak_before = paused && arrival.nak(shortly_before, 0).is_some_and(|nak| !is_used_up(&nak));
         // One for a gap before the run may be for packets that are still to come.
