@@ -13,7 +13,7 @@ pub(super) struct Commands<'a> {
 impl<'a> Commands<'a> {
     /// About the interface that a link is of.
     pub(super) fn on(input: &Input<'_>, link: &'a str) -> Self {
-        let live = matches!(input.facts.source.kind, Kind::Live | Kind::Mixed);
+        let live = input.facts.source.kind != Kind::Replay;
         let plain = |name: &&str| {
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "._-@".contains(c))
         };

@@ -5,6 +5,7 @@ use std::fmt;
 use super::{Finding, Input, Unit};
 use crate::analysis::Flow;
 use crate::sample::Sample;
+use crate::source::devices::lives::Calls;
 
 /// The findings of one module.
 #[derive(Clone, Copy)]
@@ -139,6 +140,8 @@ pub enum Need {
     Latency,
     /// The same, for loss.
     Loss,
+    /// The same, or the kernel's control path of queue pairs.
+    Deaths,
     /// Every packet of several taps: live runs keep none.
     Taps,
     /// Whole frames: live runs read headers.
@@ -155,7 +158,7 @@ impl Need {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Traffic | Self::Pairs | Self::Latency | Self::Loss => "exact_times",
+            Self::Traffic | Self::Pairs | Self::Latency | Self::Loss | Self::Deaths => "exact_times",
             Self::Taps => "packets_of_taps",
             Self::Frames => "whole_frames",
             Self::Sequences => "whole_sequences",
@@ -171,6 +174,11 @@ impl Need {
             Self::Pairs => metrics.pairs.is_none(),
             Self::Latency => metrics.latency.is_none(),
             Self::Loss => metrics.loss.is_none(),
+            Self::Deaths => {
+                let lives = &sample.devices.lives;
+                let followed = lives.unavailable.is_none() && lives.calls != Calls::default();
+                metrics.loss.is_none() && !followed
+            }
             Self::Taps => metrics.taps.is_none(),
             Self::Frames => metrics.icrc.is_none(),
             Self::Sequences => {

@@ -52,6 +52,7 @@ mod path;
 mod peer;
 mod pfc;
 mod psn;
+mod qp_settings;
 mod qps;
 mod raise;
 mod relate;
@@ -118,6 +119,7 @@ families! {
     peer [peer: peer::Limits],
     pfc [pfc: pfc::Limits],
     psn [],
+    qp_settings [qp_settings: qp_settings::Limits],
     qps [],
     rnr [rnr: rnr::Limits],
     // Its advice names the findings of the families before it.

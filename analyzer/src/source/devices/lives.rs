@@ -17,6 +17,9 @@ const MOST_ALIVE: usize = 65_536;
 /// Events that are kept.
 const MOST_EVENTS: usize = 4_096;
 
+/// Name of the event of a queue pair that is found in the error state although nobody asked for it.
+pub const TO_ERROR: &str = "RTS to ERR";
+
 /// A queue pair on the control path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QpLife {
@@ -69,11 +72,12 @@ pub struct QpEvent {
     /// Port of an event of a port.
     #[serde(skip)]
     pub port: Option<u32>,
-    /// Time of the event, or of the end of the call. Unit: Unix ns.
+    /// Time of the event, of the end of the call, or of the query. Unit: Unix ns.
     pub time_ns: u64,
     /// Number of the queue pair. Null: an event of the port, or the queue pair was not made.
     pub lqpn: Option<u32>,
-    /// Asynchronous event (`QP_FATAL`, `PORT_ERR` …), or the verb that failed (`modify to RTR`).
+    /// Asynchronous event (`QP_FATAL`, `PORT_ERR` …), the verb that failed (`modify to RTR`), or `RTS to ERR`: a
+    /// query found the queue pair in the error state, and no verb had asked for it.
     pub event: String,
     /// Error number (errno) of a verb that failed. Null: no verb.
     pub errno: Option<i32>,
@@ -122,8 +126,15 @@ pub struct Lives {
 /// A change on the control path, in terms of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The queue pair is as given: made, modified or queried. `None` fields stay as they were.
+    /// The queue pair is as given: made or modified. `None` fields stay as they were.
     Is(QpLife),
+    /// The same, when it was queried at this Unix time.
+    Found {
+        /// The queue pair.
+        life: QpLife,
+        /// Unix time.
+        time_ns: u64,
+    },
     /// It ended, at this Unix time.
     Ended {
         /// RDMA device.
@@ -168,6 +179,18 @@ impl Follower {
                 }
                 self.alive.entry(key).or_default().update(new);
             }
+            Change::Found { life, time_ns } => {
+                if self.has_died(&life) {
+                    self.take(Change::Event(QpEvent {
+                        time_ns,
+                        device: life.device.clone(),
+                        lqpn: Some(life.lqpn),
+                        event: TO_ERROR.to_owned(),
+                        ..QpEvent::default()
+                    }));
+                }
+                self.take(Change::Is(life));
+            }
             Change::Ended { device, lqpn, time_ns } => {
                 let known = self.alive.remove(&(device.clone(), lqpn));
                 let mut life = known.unwrap_or(QpLife { device, lqpn, ..QpLife::default() });
@@ -188,6 +211,13 @@ impl Follower {
                 self.events.push_back(event);
             }
         }
+    }
+
+    /// Whether a queue pair is found in the error state that was connected, and that no verb took there: records come in the order
+    /// of the calls.
+    fn has_died(&self, found: &QpLife) -> bool {
+        let before = self.alive.get(&(found.device.clone(), found.lqpn)).and_then(|life| life.state);
+        found.state == Some("ERR") && matches!(before, Some("RTR" | "RTS" | "SQD"))
     }
 
     fn end(&mut self, life: QpLife) {
@@ -296,6 +326,25 @@ mod tests {
         follower.take(Change::Is(QpLife { created_ns: Some(120), ..life(17) }));
         let qps = all(&mut follower).qps.clone();
         assert_eq!(qps.iter().map(|qp| qp.ended_ns).collect::<Vec<_>>(), [Some(99), None]);
+    }
+
+    #[test]
+    fn a_queue_pair_in_the_error_state_died_unless_a_verb_took_it_there() {
+        let found = |state| Change::Found { life: QpLife { state: Some(state), ..life(17) }, time_ns: 50 };
+        let is = |state| Change::Is(QpLife { state: Some(state), pid: Some(1), ..life(17) });
+        let deaths = |changes: Vec<Change>| {
+            let mut follower = Follower::default();
+            for change in changes {
+                follower.take(change);
+            }
+            let events = all(&mut follower).events.clone();
+            events.iter().map(|event| (event.event.clone(), event.time_ns, event.pid)).collect::<Vec<_>>()
+        };
+        let died = vec![(TO_ERROR.to_owned(), 50, Some(1))];
+        assert_eq!(deaths(vec![is("RTS"), found("RTS"), found("ERR"), found("ERR")]), died);
+        assert_eq!(deaths(vec![is("RTS"), is("ERR"), found("ERR")]), []);
+        // It was dead before the run.
+        assert_eq!(deaths(vec![found("ERR"), found("ERR")]), []);
     }
 
     #[test]

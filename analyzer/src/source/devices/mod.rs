@@ -73,6 +73,9 @@ pub struct PortSample {
     pub pause_source: &'static str,
     /// Bit p: the host has PFC on for priority p; `None` when the driver does not tell.
     pub lossless: Option<u8>,
+    /// Priority of each DSCP on the host; `None` for a DSCP that is not mapped, empty where none is or the driver does
+    /// not tell.
+    pub dscp_priorities: Arc<[Option<u8>]>,
     /// Its queue pairs, by number; shared by all samples until they are read again.
     pub qps: Arc<Vec<QpSample>>,
     /// Counters of queue pairs that the device counts together or one by one.

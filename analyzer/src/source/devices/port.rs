@@ -10,6 +10,7 @@ use super::{PortSample, QpCounters, QpSample, SourceSample};
 use crate::doctor::check;
 use crate::doctor::facts::HostFacts;
 use crate::host::counters::{Reading, Source};
+use crate::host::dcb::Dcb;
 use crate::host::device::Identity;
 use crate::host::nldev::{self, QpCounter, Query, QueuePair};
 use crate::host::qp::QueuePairs;
@@ -41,6 +42,7 @@ pub(super) struct PortWatch {
     /// Priorities that RoCE uses, as far as known; bit p.
     priorities: u8,
     lossless: Option<u8>,
+    dscp_priorities: Arc<[Option<u8>]>,
     qps: HashMap<u32, QpWatch>,
     /// The same for samples, which come more often than readings of them.
     sampled: Arc<Vec<QpSample>>,
@@ -152,6 +154,9 @@ impl PortWatch {
         // Of a bond, what all members agree on is lossless.
         let pfc = facts.ethernet_of(port).filter_map(|i| Some(i.dcb.as_ref()?.pfc?.enabled.0));
         self.lossless = pfc.reduce(|all, one| all & one);
+        let mut dcb = facts.ethernet_of(port).filter_map(|i| i.dcb.as_ref()).filter(|dcb| dcb.maps_dscp());
+        let map = |dcb: &Dcb| (0..64).map(|dscp| dcb.priority_of_dscp(dscp)).collect();
+        self.dscp_priorities = dcb.next().map(map).unwrap_or_default();
         for ethernet in &mut self.ethernet {
             let interface = facts.interface(&ethernet.interface);
             ethernet.speed_mbps = interface.and_then(|interface| interface.speed_mbps);
@@ -232,6 +237,7 @@ impl PortWatch {
             pause: ethernet::pauses(&self.ethernet),
             pause_source: ethernet::pause_source(&self.ethernet),
             lossless: self.lossless,
+            dscp_priorities: Arc::clone(&self.dscp_priorities),
             qps: Arc::clone(&self.sampled),
             qp_counters: qp_counters.collect(),
             qps_left_out: self.qps_left_out,

@@ -156,7 +156,7 @@ impl Watch {
     pub fn take_lives(&mut self, changes: Vec<Change>) {
         for change in changes {
             let device = match &change {
-                Change::Is(life) => &life.device,
+                Change::Is(life) | Change::Found { life, .. } => &life.device,
                 Change::Ended { device, .. } => device,
                 Change::Event(event) => &event.device,
             };

@@ -198,7 +198,8 @@ fn change(
         }
         kind::QUERIED if record.result == 0 => {
             let state = layout.attributes(record, mask::STATE).state.unwrap_or(0);
-            of.life(layout.attributes(record, mask::known_in(state)), driver).map(Change::Is)
+            let life = of.life(layout.attributes(record, mask::known_in(state)), driver)?;
+            Some(Change::Found { life, time_ns: of.time_ns })
         }
         kind::DESTROYED => Some(Change::Ended { lqpn: of.lqpn?, device: of.device, time_ns: of.time_ns }),
         kind::EVENT => Some(Change::Event(of.event(event_name(record.event)))),
@@ -325,7 +326,7 @@ mod tests {
         assert_eq!((life.state, life.rqpn, life.udp_port), (Some("RTR"), Some(29), Some(0xc1ed)));
 
         // A query in RTR: what is set on the way to RTS is 0, which is no value.
-        let Some(Change::Is(life)) = of(&record(kind::QUERIED, 17, 0, &set)) else { panic!() };
+        let Some(Change::Found { life, .. }) = of(&record(kind::QUERIED, 17, 0, &set)) else { panic!() };
         assert_eq!((life.rqpn, life.timeout, life.retry_cnt), (Some(29), None, None));
 
         let mut failed = record(kind::MODIFIED, 17, to_rtr, &set);

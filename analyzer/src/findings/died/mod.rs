@@ -1,10 +1,12 @@
-//! Queue pairs that worked and stopped for good.
+//! Queue pairs that worked and stopped for good: as packets show it, and as the kernel does.
+
+mod device;
 
 use rocescope_common::wire::bth::MASK24;
 
 use super::title::{more, pair, title};
-use super::{Commands, Impact, Place, ends, once};
-use super::{Entry, Family, Input, Need, Raise, Unit, label};
+use super::{Commands, End, Entry, Episode, Family, Impact, Input, Need, Place, Raise, Unit, label};
+use super::{ends, once};
 use crate::analysis::{Flow, Psn};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::Loss;
@@ -22,6 +24,12 @@ pub(super) const FAMILY: Family = Family {
         label("retries", "retries of the same request", Unit::Count),
         label("silent_ns", "silence until the end of the data", Unit::Nanoseconds),
         label("siblings_packets", "packets of its siblings since", Unit::Count),
+        label("lqpn", "QP number", Unit::Id),
+        label("rqpn", "QP number of its peer", Unit::Id),
+        label("process", "process", Unit::Text),
+        label("timeout_ns", "transport timeout", Unit::Nanoseconds),
+        label("retry_cnt", "retry count", Unit::Count),
+        label("rnr_retry", "RNR retry count (7: for ever)", Unit::Count),
     ],
     check,
 };
@@ -29,7 +37,7 @@ pub(super) const FAMILY: Family = Family {
 const DIED: Entry = Entry {
     id: "qp.died",
     rank: 165,
-    needs: &[Need::Loss],
+    needs: &[Need::Deaths],
     causes: &[
         "path.mtu_black_hole",
         "nak.remote_access_error",
@@ -45,7 +53,9 @@ const DIED: Entry = Entry {
     computed: "Over reliable flows whose requests had been answered; critical in either case. Retries exhausted: the sender retransmits from the same PSN `qp.retries` times in a row without an answer to it \
                (flows[].loss.stuck), and then sends nothing for `qp.silent_timeouts` times its longest timeout, or it retransmits `qp.retries_exhausted` times. Stopped in mid-message: the flow has one more \
                FIRST than LAST packets and neither lost nor retransmitted one, and sends nothing for the last `qp.silent_ms` of the data, while other flows of the same sender send `qp.siblings_packets` \
-               packets of requests. `last_acked_psn` is the latest PSN that the peer acknowledged; a fatal NAK of the same queue pair is named as the reason.",
+               packets of requests. `last_acked_psn` is the latest PSN that the peer acknowledged; a fatal NAK of the same queue pair is named as the reason. \
+               Live, for queue pairs whose packets bypass the kernel too: an asynchronous event QP_FATAL, QP_REQ_ERR, QP_ACCESS_ERR or WQ_FATAL (devices[].qp_events), or a query that finds a connected queue pair in the error \
+               state although no verb took it there; the reason is then that of the retry counters of its port that grew (retries_exceeded, rnr_retries_exceeded), which is likely and not certain.",
     advice: "Read the log of the process on both ends (work completion with error: retry exceeded, remote access error, flush), `dmesg` and `rdma resource show qp` (state ERR), and what \
              happened on the path at that time: link flaps, routes, a firewall. NCCL reports it as `Got completion with error 12` (retry exceeded) or 5 (flushed).",
     caveat: "A capture that loses one path of a sprayed flow, or a filter, looks the same. A flow that resumes after the end of the data was only stalled.",
@@ -181,18 +191,24 @@ fn died<'a>(input: &Input<'a>, loss: &Loss, flow: &'a Flow, end_ns: u64) -> Opti
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let (Some(loss), Some(end_ns)) = (&input.sample.metrics.loss, input.facts.window.last_ns) else { return };
+    let dead = by_packets(input);
+    raise(input, &dead, found);
+    device::check(input, &dead, found);
+}
+
+fn by_packets<'a>(input: &Input<'a>) -> Vec<Dead<'a>> {
+    let (Some(loss), Some(end_ns)) = (&input.sample.metrics.loss, input.facts.window.last_ns) else {
+        return Vec::new();
+    };
     let reliable = |flow: &&Flow| flow.psn.is_some() && !flow.is_uc();
-    let dead: Vec<Dead<'_>> = input
-        .facts
-        .flows
-        .iter()
-        .filter(reliable)
-        .filter_map(|flow| died(input, loss, flow, end_ns))
-        .collect();
+    let flows = input.facts.flows.iter().filter(reliable);
+    flows.filter_map(|flow| died(input, loss, flow, end_ns)).collect()
+}
+
+fn raise(input: &Input<'_>, dead: &[Dead<'_>], found: &mut Vec<Finding>) {
     // The first to stop may be why the others did.
     let Some(first) = dead.iter().min_by_key(|one| one.flow.last_ns) else { return };
-    let silent_ns = end_ns.saturating_sub(first.flow.last_ns);
+    let silent_ns = input.facts.window.last_ns.map_or(0, |end_ns| end_ns.saturating_sub(first.flow.last_ns));
     let others = once::count(dead.iter().map(|one| one.flow)).saturating_sub(1);
     let diagnosis = format!("QP {} died: {}", first.flow.dest_qp, first.cause);
     let when = format!(" at {} UTC", units::second_utc(first.flow.last_ns));

@@ -1,0 +1,216 @@
+//! Queue pairs that the NIC or its driver took to the error state, as the kernel's control path shows it.
+
+use super::{Commands, DIED, Dead, End, Episode, Input, Place, Raise, more, pair, title};
+use crate::analysis::{Device, DeviceQp, QpEvent};
+use crate::findings::{Finding, Severity};
+use crate::source::devices::lives::TO_ERROR;
+use crate::util::units;
+
+/// Asynchronous events that leave a queue pair in the error state, and their meaning (IBTA volume 1, 11.6.3).
+const EVENTS: [(&str, &str); 4] = [
+    ("QP_FATAL", "fatal error of its work queue"),
+    ("QP_REQ_ERR", "invalid request from its peer"),
+    ("QP_ACCESS_ERR", "access error"),
+    ("WQ_FATAL", "fatal error of its work queue"),
+];
+
+/// Counters of a port that say why queue pairs fail.
+const COUNTERS: [(&str, &str); 2] =
+    [("retries_exceeded", "retry count exceeded"), ("rnr_retries_exceeded", "RNR retry count exceeded")];
+
+struct Death<'a> {
+    device: &'a Device,
+    event: &'a QpEvent,
+    /// The queue pair, if it is listed.
+    qp: Option<&'a DeviceQp>,
+    cause: String,
+    /// The cause was inferred from counters of the whole port.
+    likely: bool,
+}
+
+/// Raises one finding for each device. Deaths that packets have shown are left out.
+pub(super) fn check(input: &Input<'_>, known: &[Dead<'_>], found: &mut Vec<Finding>) {
+    for device in &input.facts.devices {
+        let mut deaths: Vec<Death<'_>> = Vec::new();
+        for event in &device.qp_events {
+            if deaths.iter().all(|other| other.event.lqpn != event.lqpn)
+                && let Some(death) = death(input, device, event)
+                && !known.iter().any(|dead| is_same(dead, &death))
+            {
+                deaths.push(death);
+            }
+        }
+        raise(input, &deaths, found);
+    }
+}
+
+fn death<'a>(input: &Input<'a>, device: &'a Device, event: &'a QpEvent) -> Option<Death<'a>> {
+    let lqpn = event.lqpn?;
+    // A number is used again: the queue pair is the one that lived then.
+    let lived = |qp: &&DeviceQp| qp.lqpn == lqpn && qp.ended_ns.is_none_or(|ended| ended >= event.time_ns);
+    let qp = device.qps.iter().find(lived);
+    let named = EVENTS.iter().find(|(name, _)| *name == event.event);
+    if let Some((name, meaning)) = named {
+        return Some(Death { device, event, qp, cause: format!("{meaning} ({name})"), likely: false });
+    }
+    if event.event != TO_ERROR {
+        return None;
+    }
+    let of_port =
+        || input.facts.devices.iter().filter(|one| one.name == device.name && one.port == device.port);
+    let grew = |name: &str| of_port().any(|one| one.counters.get(name).is_some_and(|count| *count > 0));
+    let causes: Vec<&str> =
+        COUNTERS.iter().filter(|(name, _)| grew(name)).map(|(_, meaning)| *meaning).collect();
+    let likely = !causes.is_empty();
+    let cause = if likely { causes.join(", or ") } else { "found in the error state".to_owned() };
+    Some(Death { device, event, qp, cause, likely })
+}
+
+/// Whether packets have shown the same death.
+fn is_same(dead: &Dead<'_>, death: &Death<'_>) -> bool {
+    let Some(qp) = death.qp else { return false };
+    let (src, dst) = (qp.src.map(Into::into), qp.dst.map(Into::into));
+    (src, dst, qp.rqpn) == (Some(dead.flow.src), Some(dead.flow.dst), Some(dead.flow.dest_qp))
+}
+
+fn raise(input: &Input<'_>, deaths: &[Death<'_>], found: &mut Vec<Finding>) {
+    let (Some(first), Some(last)) = (
+        deaths.iter().min_by_key(|death| death.event.time_ns),
+        deaths.iter().max_by_key(|death| death.event.time_ns),
+    ) else {
+        return;
+    };
+    let Death { device, event, qp, cause, likely } = first;
+    let lqpn = event.lqpn.unwrap_or(0);
+    let diagnosis = format!("QP {lqpn} of {} died: {cause}", device.name);
+    let ends = event.src.zip(event.dst).map_or_else(String::new, |(src, dst)| pair(src, dst));
+    let others = deaths.len() as u64 - 1;
+    let when = format!(" at {} UTC", units::second_utc(event.time_ns));
+    let interface = device.interface.as_deref().unwrap_or("");
+    let here = Commands::on(input, interface);
+    let rqpn = qp.and_then(|qp| qp.rqpn);
+    let requester = event.src.map(|addr| End {
+        addr: addr.into(),
+        qpn: event.lqpn,
+        pid: event.pid,
+        comm: event.comm.clone(),
+        pod: qp.and_then(|qp| qp.pod.clone()),
+    });
+    let responder =
+        event.dst.map(|addr| End { addr: addr.into(), qpn: rqpn, pid: None, comm: None, pod: None });
+    let process = event.comm.clone().zip(event.pid).map(|(comm, pid)| format!("{comm} ({pid})"));
+    let log = match &process {
+        Some(process) => format!("Read the log of {process} for a work completion with error."),
+        None => "Read the log of the process for a work completion with error.".to_owned(),
+    };
+    let mut raise = Raise::new(&DIED, Severity::Critical, title(diagnosis, [ends, more(others, "QP"), when]))
+        .evidence("cause", cause.as_str())
+        .evidence("lqpn", lqpn)
+        .evidence("rqpn", rqpn)
+        .evidence("process", process)
+        .evidence("timeout_ns", qp.and_then(|qp| qp.timeout_ns))
+        .evidence("retry_cnt", qp.and_then(|qp| qp.retry_cnt))
+        .evidence("rnr_retry", qp.and_then(|qp| qp.rnr_retry))
+        .place(Place::link(input, interface, None))
+        .ends(requester, responder)
+        .episodes(vec![Episode { first_ns: event.time_ns, last_ns: last.event.time_ns, peak: None }])
+        .step("List the queue pairs in the error state with their processes.", here.queue_pairs())
+        .step(log, None);
+    if let Some(dst) = event.dst {
+        raise = raise.step(format!("Check that {dst} is reachable from {interface}."), here.ping(dst.into()));
+    }
+    if *likely {
+        raise = raise.caveat(
+            "The reason is inferred from counters of the whole port: another queue pair may have made them grow.",
+        );
+    }
+    raise
+        .step("Look for link flaps, route changes and drops on the path at that time.", here.nic_counters())
+        .into(found);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::analysis::{Options, fixtures};
+    use crate::findings::tests::found;
+    use crate::sample::Sample;
+    use crate::source::devices::lives::{Lives, QpLife};
+    use crate::source::devices::{Devices, PortSample, SourceSample};
+
+    fn after(events: &[(u32, &str)], counters: &[(&str, u64)]) -> Sample {
+        let mut sample = fixtures::sample(vec![fixtures::link("eth0", None)], Vec::new());
+        let (src, dst) = ("10.0.0.1".parse().ok(), "10.0.0.2".parse().ok());
+        let events = (0..).zip(events).map(|(at, (lqpn, name))| QpEvent {
+            time_ns: fixtures::START + at,
+            device: "mlx5_0".into(),
+            lqpn: Some(*lqpn),
+            event: (*name).to_owned(),
+            pid: Some(4_711),
+            comm: Some("train".into()),
+            src,
+            dst,
+            ..QpEvent::default()
+        });
+        let life = QpLife {
+            device: "mlx5_0".into(),
+            lqpn: 17,
+            rqpn: Some(29),
+            timeout: Some(14),
+            retry_cnt: Some(7),
+            src,
+            dst,
+            ..QpLife::default()
+        };
+        let lives = Lives { events: events.collect(), qps: vec![life], ..Lives::default() };
+        let values = counters.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+        let port = PortSample {
+            device: "mlx5_0".into(),
+            port: 1,
+            interface: Some("eth0".into()),
+            counters: vec![SourceSample { source: "sysfs hw_counters", values, resets: 0 }],
+            ..PortSample::default()
+        };
+        sample.devices =
+            Arc::new(Devices { ports: vec![port], lives: Arc::new(lives), ..Devices::default() });
+        sample
+    }
+
+    fn deaths(sample: &Sample) -> Vec<Finding> {
+        found(sample, &Options::default()).into_iter().filter(|one| one.id == "qp.died").collect()
+    }
+
+    #[test]
+    fn events_of_the_error_state_are_deaths_and_others_are_not() {
+        for (name, expected) in [
+            ("QP_FATAL", "fatal error of its work queue (QP_FATAL)"),
+            ("QP_ACCESS_ERR", "access error (QP_ACCESS_ERR)"),
+            (TO_ERROR, "found in the error state"),
+        ] {
+            let all = deaths(&after(&[(17, name), (17, "QP_FATAL"), (18, name)], &[]));
+            let [one] = &all[..] else { panic!("{all:?}") };
+            assert!(one.title.starts_with(&format!("QP 17 of mlx5_0 died: {expected}")), "{}", one.title);
+            assert_eq!(one.evidence.get("cause").and_then(|cause| cause.value.as_str()), Some(expected));
+            assert_eq!(one.requester.as_ref().and_then(|end| end.pid), Some(4_711));
+            assert_eq!(one.responder.as_ref().and_then(|end| end.qpn), Some(29));
+        }
+        for name in ["COMM_EST", "SQ_DRAINED", "PORT_ERR", "modify to RTR"] {
+            assert_eq!(deaths(&after(&[(17, name)], &[])), [], "{name}");
+        }
+    }
+
+    #[test]
+    fn counters_of_the_port_say_why() {
+        let retries = deaths(&after(&[(17, TO_ERROR)], &[("retries_exceeded", 1)]));
+        let cause = |one: &Finding| {
+            one.evidence.get("cause").and_then(|cause| cause.value.as_str().map(str::to_owned))
+        };
+        assert_eq!(cause(&retries[0]).as_deref(), Some("retry count exceeded"));
+        assert!(retries[0].caveats[0].contains("inferred"), "{:?}", retries[0].caveats);
+        let both = [("retries_exceeded", 1), ("rnr_retries_exceeded", 2)];
+        let both = deaths(&after(&[(17, TO_ERROR)], &both));
+        assert_eq!(cause(&both[0]).as_deref(), Some("retry count exceeded, or RNR retry count exceeded"));
+    }
+}

@@ -1,0 +1,266 @@
+//! Settings of queue pairs, as the kernel's control path shows them.
+
+use std::collections::BTreeMap;
+
+use super::title::title;
+use super::{Commands, End, Entry, Family, Input, Place, Raise, Unit, label};
+use crate::analysis::{Device, DeviceQp};
+use crate::findings::{Finding, Severity};
+use crate::source::devices::PortSample;
+use crate::util::units::{self, plural};
+
+/// This family.
+pub(super) const FAMILY: Family = Family {
+    entries: &[DSCP, SETTINGS],
+    limits: &[Limits::META],
+    evidence: &[
+        label("qps", "queue pairs", Unit::Count),
+        label("dscp", "DSCP", Unit::Id),
+        label("priority", "priority of the DSCP on this host", Unit::Id),
+        label("lossless_priorities", "priorities with PFC", Unit::Text),
+        label("processes", "processes", Unit::Text),
+        label("timeout_ns", "transport timeout", Unit::Nanoseconds),
+        label("retry_cnt", "retry count", Unit::Count),
+        label("patience_ns", "time until a queue pair gives up, at least", Unit::Nanoseconds),
+    ],
+    check,
+};
+
+const DSCP: Entry = Entry {
+    id: "config.qp_dscp",
+    rank: 25,
+    lasting: true,
+    title: "Queue pairs outside the lossless priority",
+    meaning: "Queue pairs send with a DSCP whose priority has no PFC on this port, although the port has lossless priorities. Under congestion their packets are dropped where those of the \
+              lossless class wait, and each drop costs a go-back-N. Queue pairs that a GPU drives (DEVX) ignore the global traffic class of the device and often end up here.",
+    computed: "Live, from the settings of connected RC queue pairs on the kernel's control path (devices[].qps[].dscp), the host's mapping of DSCPs to priorities and its PFC configuration (dcb): the priority \
+               of the DSCP has no PFC while another one has. A DSCP without a mapping has priority 0. A warning for each device and DSCP.",
+    advice: "Send with the DSCP of the lossless class: NCCL_IB_TC (106 for DSCP 26), UCX_IB_TRAFFIC_CLASS, `cma_roce_tos` for RDMA CM; for queue pairs of GPU-initiated transports the library's own setting \
+             (NVSHMEM_IB_TRAFFIC_CLASS). Or map the DSCP to a lossless priority on hosts and switches.",
+    caveat: "Traffic that is meant to be lossy (storage, control) shows here too. The mapping is the host's: switches have their own.",
+    ..Entry::EMPTY
+};
+
+const SETTINGS: Entry = Entry {
+    id: "config.qp_settings",
+    rank: 375,
+    lasting: true,
+    title: "Queue pairs give up before a link is back",
+    meaning: "Transport timeout and retry count let queue pairs fail within the time that a port takes to come up again after a link flap: a short flap ends the job, where patient queue pairs would \
+              go on after it.",
+    computed: "Live, from the settings of connected RC queue pairs on the kernel's control path: (retry_cnt + 1) × 4.096 µs × 2^timeout, the least time that the InfiniBand specification allows (devices wait up to \
+               four times as long), is below `qp_settings.flap_ms`. Info, for each device and setting.",
+    advice: "Raise the timeout: NCCL_IB_TIMEOUT=20 (4.3 s) with NCCL_IB_RETRY_CNT=7, UCX_RC_TIMEOUT. The price is a slower recovery from the loss of a message's last packet, which only the timeout repairs.",
+    caveat: "Applications that reconnect by themselves want short timeouts.",
+    ..Entry::EMPTY
+};
+
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "qp_settings";
+    flap_ms: u64 = 1000,
+        "minimum time until a queue pair gives up, in milliseconds",
+        "Link training of 100 Gb/s and faster ports with FEC takes from some hundred milliseconds to seconds";
+}
+
+pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    for device in &input.facts.devices {
+        let connected = |qp: &&DeviceQp| {
+            qp.kind == Some("RC") && qp.rqpn.is_some() && qp.ended_ns.is_none() && qp.dst.is_some()
+        };
+        let qps: Vec<&DeviceQp> = device.qps.iter().filter(connected).collect();
+        let of = |port: &&PortSample| port.device == device.name && Some(port.port) == device.port;
+        if let Some(port) = input.sample.devices.ports.iter().find(of) {
+            dscp(input, (device, port), &qps, found);
+        }
+        patience(input, device, &qps, found);
+    }
+}
+
+/// Queue pairs by what `of` says of them.
+fn by<'a, K: Ord>(
+    qps: &[&'a DeviceQp],
+    of: impl Fn(&DeviceQp) -> Option<K>,
+) -> BTreeMap<K, Vec<&'a DeviceQp>> {
+    let mut groups: BTreeMap<K, Vec<&DeviceQp>> = BTreeMap::new();
+    for qp in qps {
+        if let Some(key) = of(qp) {
+            groups.entry(key).or_default().push(qp);
+        }
+    }
+    groups
+}
+
+fn dscp(
+    input: &Input<'_>,
+    (device, port): (&Device, &PortSample),
+    qps: &[&DeviceQp],
+    found: &mut Vec<Finding>,
+) {
+    let Some(lossless) = port.lossless.filter(|mask| *mask != 0 && !port.dscp_priorities.is_empty()) else {
+        return;
+    };
+    let with_pfc: Vec<String> = (0..8)
+        .filter(|priority| lossless >> priority & 1 == 1)
+        .map(|priority| priority.to_string())
+        .collect();
+    let with_pfc = with_pfc.join(", ");
+    for (dscp, qps) in by(qps, |qp| qp.dscp) {
+        let mapped = port.dscp_priorities.get(usize::from(dscp)).copied().flatten();
+        let priority = mapped.unwrap_or(0).min(7);
+        if lossless >> priority & 1 == 1 {
+            continue;
+        }
+        let why = if mapped.is_none() { "unmapped" } else { "no PFC" };
+        let diagnosis = format!(
+            "DSCP {dscp} of {} of {} has priority {priority}: {why}",
+            plural(qps.len() as u64, "QP"),
+            device.name
+        );
+        let here = Commands::on(input, device.interface.as_deref().unwrap_or(""));
+        of_all(input, device, &qps, Raise::new(&DSCP, Severity::Warning, title(diagnosis, [])))
+            .evidence("dscp", dscp)
+            .evidence("priority", priority)
+            .evidence("lossless_priorities", with_pfc.as_str())
+            .step("Read the mapping of DSCPs to priorities, and the priorities with PFC.", here.qos())
+            .step(
+                format!("Send with a DSCP of priority {with_pfc} (NCCL_IB_TC=106 for DSCP 26), or map DSCP {dscp} to it."),
+                None,
+            )
+            .into(found);
+    }
+}
+
+fn patience(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec<Finding>) {
+    let flap_ns = input.limits.qp_settings.flap_ms.saturating_mul(1_000_000);
+    // A timeout of 0 is none.
+    let set = |qp: &DeviceQp| Some((qp.timeout_ns.filter(|timeout| *timeout > 0)?, qp.retry_cnt?));
+    for ((timeout_ns, retry_cnt), qps) in by(qps, set) {
+        let patience_ns = timeout_ns.saturating_mul(u64::from(retry_cnt) + 1);
+        if patience_ns >= flap_ns {
+            continue;
+        }
+        let diagnosis = format!(
+            "A link flap of {} ends {} of {}",
+            units::duration(patience_ns),
+            plural(qps.len() as u64, "QP"),
+            device.name
+        );
+        of_all(input, device, &qps, Raise::new(&SETTINGS, Severity::Info, title(diagnosis, [])))
+            .evidence("timeout_ns", timeout_ns)
+            .evidence("retry_cnt", retry_cnt)
+            .evidence("patience_ns", patience_ns)
+            .step("Raise the transport timeout of the application (NCCL_IB_TIMEOUT=20).", None)
+            .into(found);
+    }
+}
+
+/// Adds the queue pairs, their processes, their ends and the device's link.
+fn of_all(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], raise: Raise) -> Raise {
+    /// Processes that are named.
+    const MOST: usize = 4;
+    let mut processes: Vec<String> =
+        qps.iter().filter_map(|qp| Some(format!("{} ({})", qp.comm.as_deref()?, qp.pid?))).collect();
+    processes.sort_unstable();
+    processes.dedup();
+    let more = processes.len().saturating_sub(MOST);
+    processes.truncate(MOST);
+    if more > 0 {
+        processes.push(format!("{more} more"));
+    }
+    let processes = (!processes.is_empty()).then(|| processes.join(", "));
+    let first = qps.first();
+    let requester = first.and_then(|qp| {
+        Some(End {
+            addr: qp.src?.into(),
+            qpn: Some(qp.lqpn),
+            pid: qp.pid,
+            comm: qp.comm.clone(),
+            pod: qp.pod.clone(),
+        })
+    });
+    let responder = first
+        .and_then(|qp| Some(End { addr: qp.dst?.into(), qpn: qp.rqpn, pid: None, comm: None, pod: None }));
+    raise
+        .evidence("qps", qps.len())
+        .evidence("processes", processes)
+        .place(Place::link(input, device.interface.as_deref().unwrap_or(""), None))
+        .ends(requester, responder)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::analysis::{Options, fixtures};
+    use crate::findings::tests::found;
+    use crate::sample::Sample;
+    use crate::source::devices::Devices;
+    use crate::source::devices::lives::{Lives, QpLife};
+
+    /// Queue pairs with these traffic classes, timeouts and retry counts on a port with PFC on these priorities, DSCP 26
+    /// mapped to 3.
+    fn sample(qps: &[(u8, u8, u8)], lossless: Option<u8>) -> Sample {
+        let mut sample = fixtures::sample(vec![fixtures::link("eth0", None)], Vec::new());
+        let life = |(at, (class, timeout, retries)): (u32, &(u8, u8, u8))| QpLife {
+            device: "mlx5_0".into(),
+            lqpn: 17 + at,
+            rqpn: Some(29 + at),
+            kind: Some("RC"),
+            pid: Some(4_711),
+            comm: Some("train".into()),
+            traffic_class: Some(*class),
+            timeout: Some(*timeout),
+            retry_cnt: Some(*retries),
+            src: "10.0.0.1".parse().ok(),
+            dst: "10.0.0.2".parse().ok(),
+            ..QpLife::default()
+        };
+        let lives = Lives { qps: (0..).zip(qps).map(life).collect(), ..Lives::default() };
+        let priority = |dscp| (dscp == 26).then_some(3);
+        let port = PortSample {
+            device: "mlx5_0".into(),
+            port: 1,
+            interface: Some("eth0".into()),
+            lossless,
+            dscp_priorities: (0..64).map(priority).collect(),
+            ..PortSample::default()
+        };
+        sample.devices =
+            Arc::new(Devices { ports: vec![port], lives: Arc::new(lives), ..Devices::default() });
+        sample
+    }
+
+    fn titles(sample: &Sample, id: &str) -> Vec<String> {
+        let all = found(sample, &Options::default());
+        all.into_iter().filter(|one| one.id == id).map(|one| one.title).collect()
+    }
+
+    #[test]
+    fn queue_pairs_outside_the_lossless_priority_are_named() {
+        let in_class = (26 << 2, 20, 7);
+        let outside = (0, 20, 7);
+        for (qps, lossless, expected) in [
+            (
+                &[in_class, outside, outside][..],
+                Some(1 << 3),
+                &["DSCP 0 of 2 QPs of mlx5_0 has priority 0: unmapped"][..],
+            ),
+            (&[in_class], Some(1 << 3), &[]),
+            (&[in_class], Some(1 << 4), &["DSCP 26 of 1 QP of mlx5_0 has priority 3: no PFC"]),
+            // No lossless class at all, or none that is known.
+            (&[outside], Some(0), &[]),
+            (&[outside], None, &[]),
+        ] {
+            assert_eq!(titles(&sample(qps, lossless), "config.qp_dscp"), expected, "{qps:?} {lossless:?}");
+        }
+    }
+
+    #[test]
+    fn queue_pairs_that_give_up_early_are_named() {
+        // 4.096 µs × 2^14 × 8 = 537 ms.
+        let short = titles(&sample(&[(0, 14, 7), (0, 20, 7), (0, 0, 7)], None), "config.qp_settings");
+        assert_eq!(short, ["A link flap of 537 ms ends 1 QP of mlx5_0"]);
+    }
+}
