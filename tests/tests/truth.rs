@@ -14,7 +14,7 @@ use rocescope_tests::sim::{Counted, Run, Scenario, scenarios};
 use serde_json::Value;
 
 /// Scenarios whose report is not right yet; the table only shrinks. `cargo xtask bench truth` shows the reasons.
-const NOT_YET: &[&str] = &["timeouts-path-dead-300ms-at-receiver"];
+const NOT_YET: &[&str] = &[];
 
 fn scenario(name: &str) -> Scenario {
     scenarios::all().into_iter().find(|scenario| scenario.name == name).unwrap()

@@ -39,9 +39,11 @@ pub struct Loss {
     pub rereads: u64,
     /// Part of `retransmitted` caused by RNR NAKs. Unit: packets.
     pub rnr_resent: u64,
-    /// Timeouts: go-back-N after a pause of at least 1 ms that no NAK ended. Unit: timeouts.
+    /// Transport timeouts: go-back-N, or a repeated READ request (live: not counted), after a pause of at least 1 ms that
+    /// no NAK ended; a NAK that the sender has gone back for before, or 50 ms of silence after it, ends none. Unit:
+    /// timeouts.
     pub timeouts: u64,
-    /// Part of `timeouts` after which an ACK showed that the packets had arrived: their ACKs were lost.
+    /// Part of `timeouts` after which an ACK showed that the packets had arrived: their ACKs were lost, or late.
     #[serde(skip)]
     pub timeouts_acked: u64,
     /// Silence of the sender before these timeouts, summed. Unit: ns.
@@ -100,8 +102,9 @@ impl From<Before> for Unfollowed {
 pub struct Episodes {
     /// Episodes. Unit: episodes.
     pub episodes: u64,
-    /// Duration of the longest. Upstream: from the gap to the last repair. Downstream: from the first to the
-    /// last retransmission. Unit: ns. Null: there was none.
+    /// Duration of the longest. Upstream: from the gap to the last repair. Downstream: from the sender's last
+    /// packet before it goes back to its last retransmission; the time in which the sender does not know of the loss
+    /// passes unseen. Unit: ns. Null: there was none.
     pub longest_ns: Option<u64>,
     /// Sum of their durations. Unit: ns. Null: there was none.
     pub total_ns: Option<u64>,
@@ -199,6 +202,20 @@ impl Loss {
     }
 }
 
+impl Loss {
+    /// Whether `lost` is a lower bound: the sender also had timeouts, before which the last packets in flight are lost without a
+    /// gap. UC has none.
+    pub(crate) const fn is_at_least(&self) -> bool {
+        self.lost > 0 && self.timeouts > 0
+    }
+
+    /// Whether at least as many packets are out of order at the tap as there are episodes downstream of it: each NAK may be for
+    /// one of them.
+    pub(crate) const fn is_amid_reordering(&self) -> bool {
+        self.recovered > 0 && self.recovered >= self.after_tap.episodes
+    }
+}
+
 impl From<Counted> for Episodes {
     fn from(counted: Counted) -> Self {
         let known = |n| (counted.count > 0).then_some(n);
@@ -227,10 +244,14 @@ pub(crate) struct AtLink<'a> {
     pub(crate) direction: Option<Direction>,
     /// Lost upstream of this link.
     pub(crate) lost: u64,
+    /// They are a lower bound: before a timeout the last packets in flight are lost, which leaves no gap.
+    pub(crate) at_least: bool,
     /// Of these, packets that may have been reordered.
     pub(crate) doubtful: u64,
     /// Loss episodes downstream in flows whose packets all reached the next tap: they were reordered.
     pub(crate) arrived: u64,
+    /// Of the others, those in flows in which as many packets are out of order at this link: a NAK may be for one of them.
+    pub(crate) amid_reordered: u64,
     /// Reordered, not lost.
     pub(crate) reordered: u64,
     /// Neither observed at this link nor retransmitted.
@@ -276,6 +297,9 @@ pub(crate) fn by_link(facts: &Facts) -> Vec<AtLink<'_>> {
             sum.add(flow, exact, ways.contains(&(flow.dst, flow.src)));
             if all_arrive.contains(&(flow.link.as_str(), flow.src, flow.dst, flow.dest_qp)) {
                 sum.arrived += flow.loss.map_or(0, |loss| loss.after_tap.episodes);
+            } else {
+                sum.amid_reordered +=
+                    flow.loss.filter(Loss::is_amid_reordering).map_or(0, |loss| loss.after_tap.episodes);
             }
         }
         sum.other_tap = facts.taps.iter().any(|tap| tap.to.as_deref() == Some(link.name.as_str()));
@@ -314,6 +338,7 @@ impl AtLink<'_> {
             match (loss, psn) {
                 (Some(loss), psn) => {
                     self.lost += if nothing_vanished { 0 } else { loss.lost };
+                    self.at_least |= !nothing_vanished && loss.is_at_least();
                     self.doubtful += if nothing_vanished { 0 } else { loss.lost_or_reordered };
                     self.rnr_resent += loss.rnr_resent;
                     self.reordered += loss.recovered;

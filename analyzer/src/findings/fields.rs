@@ -11,6 +11,8 @@ use crate::util::units::{self, plural};
 
 /// Flows named in a finding.
 const FLOWS: usize = 3;
+/// Evidence that is too low where `lower_bound` is true.
+const AT_LEAST: [&str; 3] = ["loss_ratio", "worst_ratio", "lost"];
 /// Between items of a line.
 const NEXT: &str = " · ";
 /// Between the two taps of a hop.
@@ -136,13 +138,19 @@ fn flows(finding: &Finding) -> Option<String> {
 
 fn impact(finding: &Finding) -> Option<String> {
     let impact = &finding.impact;
+    let at_least = if is_lower_bound(finding) { "at least " } else { "" };
     let parts = [
-        impact.packets_ratio.map(|ratio| format!("{} of packets", units::ratio(Some(ratio)))),
-        impact.retransmissions.map(|n| plural(n, "retransmission")),
+        impact.packets_ratio.map(|ratio| format!("{at_least}{} of packets", units::ratio(Some(ratio)))),
+        impact.retransmissions.filter(|n| *n > 0).map(|n| plural(n, "retransmission")),
         impact.goodput_lost_bytes.map(|n| format!("{} of goodput lost", units::bytes(n))),
         impact.time_lost_ns.map(|ns| format!("{} of waiting, summed over QPs", units::duration(ns))),
     ];
     listed(parts, NEXT)
+}
+
+/// Whether its losses are a lower bound.
+fn is_lower_bound(finding: &Finding) -> bool {
+    finding.evidence["lower_bound"] == true
 }
 
 /// The measurements with their units, the one that says how bad it is first; the flows have their own line.
@@ -153,6 +161,9 @@ fn evidence(finding: &Finding) -> Option<String> {
     let links = finding.evidence.get("links").filter(|links| of_list(links) > 1);
     let in_words = |one: &Evidence| match links {
         Some(links) if one.name == "bytes" && of_list(one) == of_list(links) => by_link(links, one),
+        _ if is_lower_bound(finding) && AT_LEAST.contains(&one.name.as_str()) => {
+            format!("{} at least {}", one.label, one.text())
+        }
         _ => format!("{} {}", one.label, one.text()),
     };
     listed(shown.into_iter().map(|one| Some(in_words(one))), NEXT)
@@ -180,8 +191,9 @@ fn says_more(finding: &Finding, evidence: &Evidence) -> bool {
         _ => true,
     };
     let repeats = match evidence.name.as_str() {
-        "flows" => true,
-        "flows_unjudged" => evidence.value == 0,
+        // Said in their own line, and of the figures that are.
+        "flows" | "lower_bound" => true,
+        "flows_unjudged" | "stalls" => evidence.value == 0,
         // Named with their bytes.
         "links" => of_list(evidence) == finding.evidence.get("bytes").map_or(0, of_list),
         // The title names the only pair.

@@ -28,12 +28,12 @@ pub(super) const FAMILY: Family = Family {
         label("worst_ratio", "loss ratio, worst host pair", Unit::Ratio),
         label("lost", "packets lost", Unit::Count),
         label("lower_bound", "count is a lower bound", Unit::Text),
-        label("asked_again", "NAK episodes", Unit::Count),
+        label("asked_again", "episodes of NAKs or repeated READs", Unit::Count),
         label("packets", "packets expected", Unit::Count),
         label("episodes", "loss episodes", Unit::Count),
-        label("longest_ns", "longest recovery", Unit::Nanoseconds),
+        label("longest_ns", "longest recovery seen at this tap", Unit::Nanoseconds),
         label("largest", "packets in the largest episode", Unit::Count),
-        label("timeouts", "transport timeouts", Unit::Count),
+        label("timeouts", "transport timeouts seen at this tap", Unit::Count),
         label("host_pairs", "host pairs", Unit::Count),
         label("pairs", "host pairs, worst first", Unit::Text),
         label("vanished", "packets lost between the taps", Unit::Count),
@@ -108,12 +108,12 @@ const AFTER: Entry = Entry {
     needs: &[Need::Loss, Need::Sequences],
     measure: Some(Measure::ratio("loss_ratio")),
     title: "Loss downstream of this tap",
-    meaning: "Receivers send sequence-error NAKs for packets that passed this tap: the packets were lost downstream, or arrived corrupt or out of order, which most receivers treat like a loss. One tap alone cannot tell these apart.",
+    meaning: "Receivers send sequence-error NAKs for packets that passed this tap, or requesters repeat READs whose responses did: the packets were lost downstream, or arrived corrupt or out of order, which most receivers treat like a loss. One tap alone cannot tell these apart.",
     computed: "Per link and host pair: sequence-error NAKs for a PSN that passed here, followed by a retransmission; for READ responses, repeated READ requests (flows[].loss.after_tap). RNR NAKs and their fallout do not count, nor duplicates made by a mirror, nor timeouts without a NAK. \
                Where the reverse direction is not captured, every retransmission counts, and the finding is a warning at most. Where as many packets are reordered at this tap, the finding is info. Raised and graded as loss.before_tap (`loss.episodes`, `loss.pair_episodes`, `loss.ratio`, `loss.critical_ratio`), as a share of episodes among packets. With two taps on the path, only the one nearer \
                the receiver is evaluated. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
     advice: concat!(downstream!(), " ", lossless!()),
-    caveat: "An episode may be several lost packets: how many is not visible here. Reordering downstream looks the same; with adaptive routing, receivers need out-of-order placement (NCCL_IB_ADAPTIVE_ROUTING).",
+    caveat: "An episode may be several lost packets: how many is not visible here. Recovery and waiting are counted from the sender's silence before it goes back: until it learns of the loss, time passes unseen here. Reordering downstream looks the same; with adaptive routing, receivers need out-of-order placement (NCCL_IB_ADAPTIVE_ROUTING).",
     ..Entry::EMPTY
 };
 pub(super) const BETWEEN: Entry = Entry {
@@ -212,6 +212,9 @@ struct Pair<'a> {
     largest: u64,
     timeouts: u64,
     reordered: u64,
+    /// Episodes of responses downstream of the tap, in the whole run: READs were repeated; of all, and of those in flows in
+    /// which the requester was silent before.
+    rereads: (u64, u64),
     /// Lost PSNs that passed twice, in the whole run, and all of them.
     doubtful: (u64, u64),
     reliable: bool,
@@ -236,6 +239,12 @@ impl<'a> Pair<'a> {
             timeouts += loss.timeouts;
             reordered += loss.recovered;
         }
+        if let Some(responses) = flow.loss_responses.filter(|_| side == Side::After) {
+            let Episodes { episodes, total_ns, .. } = responses.after_tap;
+            let silent = total_ns.unwrap_or(0) >= episodes.saturating_mul(SILENCE_NS);
+            self.rereads.0 += episodes;
+            self.rereads.1 += if silent { episodes } else { 0 };
+        }
         self.timeouts += span.count(flow, Signal::Timeout, timeouts);
         self.reordered += span.count(flow, Signal::Reordered, reordered);
         self.reliable |= sum.lost > 0 && !flow.is_uc();
@@ -244,6 +253,10 @@ impl<'a> Pair<'a> {
         }
     }
 }
+
+/// A READ that is repeated after such a silence follows a timeout: one of a requester that misses a response among others comes
+/// at once.
+const SILENCE_NS: u64 = 1_000_000;
 
 /// What passes a tap, by its name: of services that send lost packets again, and of those that do not. A queue pair
 /// that several of its links see counts once.
@@ -439,13 +452,15 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
     let entry = if side == Side::Before { &BEFORE } else { &AFTER };
     let lossy = || bad.iter().flat_map(|(_, pair)| pair.flows.iter().map(|(flow, _)| *flow));
     let Some((first, _)) = worst.flows.first() else { return };
-    let lost = if side == Side::Before { all.lost } else { 0 };
     let named: Vec<String> = bad
         .iter()
-        .map(|((src, dst), pair)| format!("{src} → {dst} ({})", units::ratio(Some(pair.sum.ratio()))))
+        .map(|((src, dst), pair)| {
+            let at_least = if side == Side::Before && pair.at_least() { "at least " } else { "" };
+            format!("{src} → {dst} ({at_least}{})", units::ratio(Some(pair.sum.ratio())))
+        })
         .collect();
     let waits = [if side == Side::Before { Wait::RecoveryUpstream } else { Wait::RecoveryDownstream }];
-    let cost = Cost { ratio: Some(all.ratio()), signal: Signal::Retransmitted, lost, waits: &waits };
+    let cost = Cost { ratio: Some(all.ratio()), signal: Signal::Retransmitted, waits: &waits };
     let (requester, responder) = ends::of_lost(input, worst.flows.iter().map(|(flow, _)| *flow));
     let title = headline(side, link, worst, answers, reordering);
     let more = more(others.len() as u64, "host pair");
@@ -520,7 +535,13 @@ fn headline(side: Side, link: &str, worst: &Pair<'_>, answers: bool, reordering:
         Side::After if reordering => {
             format!("Reordering or loss downstream of {link}: {}", plural(lost, "NAK episode"))
         }
-        Side::After if answers => format!("Loss downstream of {link}: {}", plural(lost, "NAK episode")),
+        Side::After if worst.rereads.0 >= lost && worst.rereads.1 == worst.rereads.0 => {
+            format!("Loss downstream of {link}: {}", plural(lost, "repeated READ"))
+        }
+        Side::After if answers => {
+            let what = if worst.rereads.0 == 0 { "NAK episode" } else { "episode" };
+            format!("Loss or reordering downstream of {link}: {}", plural(lost, what))
+        }
         Side::After => format!("Retransmissions of packets seen at {link}: {}", plural(lost, "time")),
     }
 }

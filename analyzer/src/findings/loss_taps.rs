@@ -9,7 +9,7 @@ use super::title::{self, pair, short};
 use super::tool::own;
 use super::{Episode, Input, Place, Raise, ends};
 use crate::analysis::{Between, Facts, Flow};
-use crate::findings::{Finding, Severity};
+use crate::findings::{Finding, Impact, Severity};
 use crate::metrics::loss::spells::Signal;
 use crate::util::units::{self, plural};
 
@@ -49,6 +49,27 @@ impl<'a> Ends<'a> {
     }
 }
 
+/// The flows that lose packets between two taps, as the first of them sees them.
+fn at_first<'a>(input: &Input<'a>, between: &Between<'a>) -> Vec<&'a Flow> {
+    let at_first = |flow: &&Flow| {
+        let mut same = input.facts.between(flow.src, flow.dst);
+        same.find(|other| other.link == between.from && other.dest_qp == flow.dest_qp)
+    };
+    between.flows.iter().filter_map(at_first).collect()
+}
+
+/// The first tap sees what the sender retransmits and its silence; the second, when the gaps are repaired.
+fn cost(between: &Between<'_>, sent: &[&Flow]) -> Impact {
+    let whole = run(between.flows.iter().copied());
+    let cost = |flows: &[&Flow], waits: &[Wait]| {
+        let cost = Cost { ratio: Some(between.ratio()), signal: Signal::Retransmitted, waits };
+        impact(&whole, flows.iter().copied(), &cost)
+    };
+    let retransmitted = cost(sent, &[Wait::RecoveryDownstream, Wait::Timeout]);
+    let repaired = cost(&between.flows, &[Wait::RecoveryUpstream]);
+    Impact { time_lost_ns: retransmitted.time_lost_ns.max(repaired.time_lost_ns), ..retransmitted }
+}
+
 /// Raises loss between taps.
 pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.loss;
@@ -69,17 +90,11 @@ pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
         );
         let critical = one.ratio() >= limits.critical_ratio;
         let severity = if critical { Severity::Critical } else { Severity::Warning };
-        let (requester, responder) = ends::of_lost(input, one.flows.iter().copied());
-        let whole = run(one.flows.iter().copied());
+        let sent = at_first(input, &one);
+        let (requester, responder) = ends::of_lost(input, sent.iter().copied());
         let episode = |(first_ns, last_ns)| Episode { first_ns, last_ns, peak: Some(one.ratio()) };
         let episodes = one.seen_ns.map(episode).into_iter().collect();
         let place = one.flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default();
-        let cost = Cost {
-            ratio: Some(one.ratio()),
-            signal: Signal::Retransmitted,
-            lost: *vanished,
-            waits: &[Wait::RecoveryUpstream],
-        };
         let raise =
             Raise::new(&BETWEEN, severity, title::title(diagnosis, [pair(src, dst), own_loss(input)]))
                 .evidence("loss_ratio", one.ratio())
@@ -89,7 +104,7 @@ pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
                 .flows(one.flows.iter().copied())
                 .place(place.hop(format!("{from} → {to}")))
                 .ends(requester, responder)
-                .impact(impact(&whole, one.flows.iter().copied(), &cost))
+                .impact(cost(&one, &sent))
                 .owns(&["retry.timeouts"])
                 .episodes(episodes)
                 .step(

@@ -192,7 +192,7 @@ fn without_a_nak_or_a_timeout_it_may_be_reordering() {
 fn where_one_direction_is_seen_it_is_not_known_who_asked() {
     let mut sample = lossy(0, 90, 1);
     let both = by_id(&sample, "loss.after_tap").unwrap();
-    assert!(both.title.starts_with("Loss downstream of eth0: 90 NAK episodes"), "{}", both.title);
+    assert!(both.title.starts_with("Loss or reordering downstream of eth0: 90 NAK"), "{}", both.title);
     assert_eq!(both.severity, crate::findings::Severity::Critical);
     sample.flows.truncate(1);
     let alone = by_id(&sample, "loss.after_tap").unwrap();

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::loss_taps::Ends;
 use super::not_evaluated::{flows_not_evaluated, is_not_evaluated};
 use super::once::once;
 use super::span::{Cost, Judged, Span, Wait, impact, latest, run, spans};
+use super::timeouts::nearest_sender;
 use super::title::{pair, title};
 use super::{Commands, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Raise, Unit, label};
@@ -113,9 +115,11 @@ struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    fn of(facts: &Facts, flows: &[&'a Flow], span: &Span) -> Self {
+    fn of(facts: &Facts, ends: &Ends<'_>, flows: &[&'a Flow], span: &Span) -> Self {
         let flows = || flows.iter().copied();
         let own = |flow: &Flow, of: fn(&Loss) -> u64| flow.loss.as_ref().map_or(0, of);
+        let timeouts = |flow: &Flow| span.count(flow, Signal::Timeout, own(flow, |loss| loss.timeouts));
+        let nearest = once(flows().filter(|flow| nearest_sender(ends, flow)), timeouts);
         let is_sequence =
             |flow: &Flow| (flow.psn.is_some() || flow.psn_responses.is_some()) && !is_not_evaluated(flow);
         let sum = |of: &dyn Fn(&Flow) -> u64| once(flows(), of).iter().map(|(_, n)| n).sum::<u64>();
@@ -128,7 +132,7 @@ impl<'a> Pair<'a> {
             after_rnr: of_troubled(&|flow| {
                 span.count(flow, Signal::RetransmittedAfterRnr, own(flow, |loss| loss.rnr_resent))
             }),
-            timeouts: of_troubled(&|flow| span.count(flow, Signal::Timeout, own(flow, |loss| loss.timeouts))),
+            timeouts: nearest.iter().map(|(_, timeouts)| timeouts).sum(),
             flows: troubled,
         }
     }
@@ -183,6 +187,7 @@ fn advice(late: u64, hosts: (Address, Address), found: &[Finding]) -> String {
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let (limits, facts) = (&input.limits.retry, input.facts);
+    let ends = Ends::of(facts);
     let mut pairs: BTreeMap<(Address, Address), Vec<&Flow>> = BTreeMap::new();
     for flow in &facts.flows {
         pairs.entry((flow.src, flow.dst)).or_default().push(flow);
@@ -191,7 +196,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     for (hosts, flows) in pairs {
         let spans = spans(flows.iter().copied(), &[Signal::Retransmitted]);
         let judge = |span: &Span| {
-            let pair = Pair::of(facts, &flows, span);
+            let pair = Pair::of(facts, &ends, &flows, span);
             let ratio = pair.ratio();
             let enough = pair.again >= limits.packets && ratio >= limits.ratio;
             (enough && !is_owned(&pair, hosts, span, found)).then_some((pair, Some(ratio)))
@@ -225,7 +230,6 @@ fn raise(input: &Input<'_>, hosts: (Address, Address), judged: &Judged<Pair<'_>>
     let cost = Cost {
         ratio: Some(storm.ratio()),
         signal: Signal::Retransmitted,
-        lost: 0,
         waits: &[Wait::Timeout, Wait::RecoveryDownstream],
     };
     let mut raise = Raise::new(&STORM, Severity::Warning, title(diagnosis, [pair(src, dst)]))
@@ -244,6 +248,7 @@ fn raise(input: &Input<'_>, hosts: (Address, Address), judged: &Judged<Pair<'_>>
         .episodes(episodes.clone());
     if storm.late > 0 {
         raise = raise
+            .owns(&["retry.timeouts"])
             .step("Check whether the switches spread the packets of a flow (adaptive routing, packet spraying).", None)
             .step("Enable out-of-order placement on both NICs (NCCL_IB_ADAPTIVE_ROUTING).", None);
     }

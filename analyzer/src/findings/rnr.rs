@@ -136,7 +136,7 @@ fn raise(
     let again = once(requests(), |flow| {
         span.count(flow, Signal::RetransmittedAfterRnr, flow.loss.map_or(0, |loss| loss.rnr_resent))
     });
-    let cost = Cost { ratio: *ratio, signal: Signal::RetransmittedAfterRnr, lost: 0, waits: &[Wait::Rnr] };
+    let cost = Cost { ratio: *ratio, signal: Signal::RetransmittedAfterRnr, waits: &[Wait::Rnr] };
     let cost = impact(span, again.iter().map(|(flow, _)| *flow), &cost);
     let place = flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default();
     let here = Commands::on(input, flows.first().map_or("", |flow| flow.link.as_str()));

@@ -181,7 +181,7 @@ pub(super) fn run<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> Span {
 pub(super) enum Wait {
     /// Until what was lost upstream is repaired.
     RecoveryUpstream,
-    /// While packets seen at the tap are retransmitted.
+    /// From the sender's silence before a go-back-N for packets seen at the tap to its last retransmission.
     RecoveryDownstream,
     /// Silence before transport timeouts.
     Timeout,
@@ -212,15 +212,13 @@ pub(super) struct Cost<'a> {
     pub(super) ratio: Option<f64>,
     /// What counts the retransmissions.
     pub(super) signal: Signal,
-    /// Packets of the flows that did not arrive beside them.
-    pub(super) lost: u64,
-    /// Times that add up to the time lost.
+    /// Times that senders lose; they overlap, and the longest of a flow counts.
     pub(super) waits: &'a [Wait],
 }
 
 /// What retransmissions in these flows cost in a span.
 pub(super) fn impact<'a>(span: &Span, flows: impl IntoIterator<Item = &'a Flow>, cost: &Cost<'_>) -> Impact {
-    let &Cost { ratio, signal, lost, waits } = cost;
+    let &Cost { ratio, signal, waits } = cost;
     let (mut packets, mut bytes, mut waited) = (0, 0, 0);
     for flow in flows {
         let total = match signal {
@@ -230,12 +228,12 @@ pub(super) fn impact<'a>(span: &Span, flows: impl IntoIterator<Item = &'a Flow>,
         let again = span.count(flow, signal, total);
         packets += again;
         bytes += scaled(again, flow.payload_bytes, flow.packets);
-        waited += waits.iter().map(|wait| wait.of(span, flow)).sum::<u64>();
+        waited += waits.iter().map(|wait| wait.of(span, flow)).max().unwrap_or(0);
     }
     Impact {
         packets_ratio: ratio,
-        retransmissions: Some(packets + lost),
-        goodput_lost_bytes: (packets > 0).then(|| bytes + scaled(lost, bytes, packets)),
+        retransmissions: Some(packets),
+        goodput_lost_bytes: (packets > 0).then_some(bytes),
         time_lost_ns: (waited > 0).then_some(waited),
     }
 }

@@ -1,19 +1,20 @@
 //! Time lost to transport timeouts.
 
 use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 
 use super::loss::Side;
 use super::loss_taps::Ends;
 use super::not_evaluated::flows_not_evaluated;
-use super::once::once;
-use super::span::{Cost, Judged, Span, Wait, impact, latest, run, timed};
+use super::once::{Name, name, once};
+use super::span::{Cost, Judged, Span, Wait, impact, latest, run, spans, timed};
 use super::title::{more, pair, title};
 use super::{Commands, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Raise, Unit, label};
 use crate::analysis::{Flow, Loss};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
-use crate::sample::SourceKind;
+use crate::sample::{Address, SourceKind};
 use crate::util::units::{self, plural};
 
 /// This family. Its thresholds are those of `retry`.
@@ -22,6 +23,7 @@ pub(super) const FAMILY: Family = Family {
     limits: &[],
     evidence: &[
         label("timeouts", "transport timeouts", Unit::Count),
+        label("stalls", "silences in mid-message", Unit::Count),
         label("acks_lost", "timeouts whose packets had arrived: ACKs lost or late", Unit::Count),
         label("waited_ns", "silence before them, summed over QPs", Unit::Nanoseconds),
         label("waited_ratio", "silence in the lifetime of the worst QP", Unit::Ratio),
@@ -49,21 +51,47 @@ const TIMEOUTS: Entry = Entry {
     title: "Transport timeouts",
     meaning: "Requests, their last packets or the ACKs are lost, or a path is dead for a while, and no NAK says so: the sender waits for its transport timer in silence and then \
               retransmits. A timer is thousands of times longer than the recovery after a NAK, so that a few timeouts cost a job more than many lost packets.",
-    computed: "From flows[].loss.timeouts (go-back-N after a pause of at least 1 ms that no NAK ended, in flows whose reverse direction is captured; of several taps, at the one nearest the sender) and the silence before each (timeout_wait_ns). \
+    computed: "From flows[].loss.timeouts (go-back-N or a repeated READ after a pause of at least 1 ms that no NAK ended, in flows whose reverse direction is captured; a NAK that the sender has gone back for before, or 50 ms of silence after it, ends none; of several taps, at the one nearest the sender) and the silence before each (timeout_wait_ns). \
                A warning from retry.timeouts timeouts on, or from retry.timeout_wait_ms of silence in all. Where packets that a loss finding names were repaired that way, or the peer does not answer \
-               at all, the timeouts belong to that finding (`owner`). ACKs are what was lost where an ACK shows, for most timeouts, that the packets had arrived: it passed before the retransmission, or answers its first packets with \
-               a PSN beyond them. Figures are those of the latest episode (10 s without a timeout end one).",
+               at all, the timeouts belong to that finding (`owner`). ACKs are what was lost where an ACK shows, for most timeouts, that the packets had arrived, at any tap: it passed before the retransmission, or answers its first packets with \
+               a PSN beyond them. Where the path between the sender and the tap dies, nothing need pass the tap twice: silences of at least 100 ms in mid-message, which no gap and no retransmission ends, count where two QPs of the same hosts show them at the same time (`stalls`; not live); a pause between messages is the job's own. Figures are those of the latest episode (10 s without a timeout end one).",
     advice: "Find where ACKs or the last packets of messages are lost: compare the drop counters of both directions, ACKs included, which often travel in another class. Look for paths that fail over or pause \
              (link flaps, PFC storms). The ACK timeout is 4.096 us * 2^NCCL_IB_TIMEOUT, at most NCCL_IB_RETRY_CNT times; shorter timers recover earlier, but fail earlier too.",
-    caveat: "READ requests that are repeated after a timeout are counted as rereads, and their silence is not known: responses may have come meanwhile.",
+    caveat: "Live, READ requests that are repeated after a timeout are counted as rereads alone, and their silence is not known: responses may have come meanwhile.",
     ..Entry::EMPTY
 };
 
-/// The timeouts of one flow in one episode.
+/// The timeouts of one flow in one episode, or its silences in mid-message.
 struct TimedOut<'a> {
     flow: &'a Flow,
     timeouts: u64,
+    stalls: u64,
     waited_ns: u64,
+}
+
+/// Flows that fall silent in mid-message together with another of the same hosts, and of which no tap sees a retransmission: what
+/// was lost did not reach this tap, and passes it for the first time when the timer has expired.
+fn stalled<'a>(input: &Input<'a>, timeouts: impl Fn(&Flow) -> u64) -> Vec<&'a Flow> {
+    let flows = &input.facts.flows;
+    let timed_out: HashSet<Name> = flows.iter().filter(|flow| timeouts(flow) > 0).map(name).collect();
+    let silent = |flow: &&Flow| !flow.spells.of(Signal::Stall).is_empty() && !timed_out.contains(&name(flow));
+    let mut hosts: HashMap<(Address, Address), Vec<&Flow>> = HashMap::new();
+    for flow in flows.iter().filter(silent) {
+        hosts.entry((flow.src, flow.dst)).or_default().push(flow);
+    }
+    let together = |flow: &Flow, other: &Flow| {
+        name(flow) != name(other)
+            && flow.spells.of(Signal::Stall).iter().any(|a| {
+                let other = other.spells.of(Signal::Stall);
+                other.iter().any(|b| a.first_ns < b.last_ns && b.first_ns < a.last_ns)
+            })
+    };
+    let is_stalled = |flow: &&Flow| hosts[&(flow.src, flow.dst)].iter().any(|other| together(flow, other));
+    let all = flows.iter().filter(silent).filter(is_stalled);
+    once(all, |flow| flow.spells.of(Signal::Stall).iter().map(|spell| spell.count).sum())
+        .into_iter()
+        .map(|(flow, _)| flow)
+        .collect()
 }
 
 /// Of a flow's requests and responses together.
@@ -71,27 +99,54 @@ fn total(flow: &Flow, of: fn(&Loss) -> u64) -> u64 {
     [flow.loss, flow.loss_responses].iter().flatten().map(of).sum()
 }
 
+/// Whether the flow is seen at the tap nearest its sender: further on, what is lost or reordered before a tap looks like a pause.
+pub(super) fn nearest_sender(ends: &Ends<'_>, flow: &Flow) -> bool {
+    !ends.covers(Side::Before, flow)
+}
+
+/// Timeouts of a flow after which its packets turned out to have arrived. Each tap may know: the one at the receiver sees ACKs that
+/// are lost or late behind it, and the one at the sender none of them.
+fn acks_lost(input: &Input<'_>, flow: &Flow) -> u64 {
+    let facts = input.facts;
+    let same = facts.between(flow.src, flow.dst).filter(|other| other.dest_qp == flow.dest_qp);
+    let most = same.map(|other| total(other, |loss| loss.timeouts_acked)).max().unwrap_or(0);
+    most.min(total(flow, |loss| loss.timeouts))
+}
+
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.retry;
     let timeouts = |flow: &Flow| total(flow, |loss| loss.timeouts);
-    // Of several taps, the one nearest the sender: further on, what is lost or reordered before a tap looks like a pause.
     let ends = Ends::of(input.facts);
-    let nearest = input.facts.flows.iter().filter(|flow| !ends.covers(Side::Before, flow));
-    let all: Vec<&Flow> = once(nearest, timeouts).into_iter().map(|(flow, _)| flow).collect();
-    let spans = timed(&all, Signal::Timeout, timeouts);
+    let nearest = input.facts.flows.iter().filter(|flow| nearest_sender(&ends, flow));
+    let mut all: Vec<&Flow> = once(nearest, timeouts).into_iter().map(|(flow, _)| flow).collect();
+    let stalled = stalled(input, timeouts);
+    let spans = if stalled.is_empty() {
+        timed(&all, Signal::Timeout, timeouts)
+    } else {
+        all.extend(&stalled);
+        spans(all.iter().copied(), &[Signal::Timeout, Signal::Stall])
+    };
     let judge = |span: &Span| {
         let mut flows: Vec<TimedOut<'_>> = all
             .iter()
-            .map(|flow| TimedOut {
-                flow,
-                timeouts: span.count(flow, Signal::Timeout, timeouts(flow)),
-                waited_ns: Wait::Timeout.of(span, flow),
+            .map(|flow| {
+                let stall = |signal| {
+                    let own = flow.spells.of(signal).iter().map(|spell| spell.count).sum();
+                    let stalls = stalled.iter().any(|one| std::ptr::eq(*one, *flow));
+                    if stalls { span.count(flow, signal, own) } else { 0 }
+                };
+                TimedOut {
+                    flow,
+                    timeouts: span.count(flow, Signal::Timeout, timeouts(flow)),
+                    stalls: stall(Signal::Stall),
+                    waited_ns: Wait::Timeout.of(span, flow) + stall(Signal::StallWait),
+                }
             })
-            .filter(|one| one.timeouts > 0)
+            .filter(|one| one.timeouts + one.stalls > 0)
             .collect();
         flows.sort_by_key(|one| (Reverse(one.waited_ns), one.flow.src, one.flow.dst, one.flow.dest_qp));
         let waited: u64 = flows.iter().map(|one| one.waited_ns).sum();
-        let count: u64 = flows.iter().map(|one| one.timeouts).sum();
+        let count: u64 = flows.iter().map(|one| one.timeouts + one.stalls).sum();
         let enough =
             count >= limits.timeouts.max(1) || waited >= limits.timeout_wait_ms.saturating_mul(1_000_000);
         (enough && count > 0).then_some((flows, Some(count as f64)))
@@ -106,6 +161,7 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let Some(worst) = timed_out.first() else { return };
     let flows = || timed_out.iter().map(|one| one.flow);
     let count: u64 = timed_out.iter().map(|one| one.timeouts).sum();
+    let stalls: u64 = timed_out.iter().map(|one| one.stalls).sum();
     let waited: u64 = timed_out.iter().map(|one| one.waited_ns).sum();
     let losses = || flows().flat_map(|flow| [flow.loss, flow.loss_responses]).flatten();
     let shortest = losses().filter_map(|loss| loss.timeout_shortest_ns).min();
@@ -113,12 +169,19 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let lifetime = worst.flow.last_ns.saturating_sub(worst.flow.first_ns).max(worst.waited_ns).max(1);
     // Figures of the run: which of them belong to the episode is not kept.
     let all_timeouts: u64 = losses().map(|loss| loss.timeouts).sum();
-    let acks_lost: u64 = losses().map(|loss| loss.timeouts_acked).sum();
+    let acks_lost: u64 = flows().map(|flow| acks_lost(input, flow)).sum();
     // Live sees no single ACK.
     let acks_lost = (input.sample.kind == SourceKind::Replay).then_some(acks_lost);
-    let by_acks = acks_lost.is_some_and(|acks_lost| acks_lost * 2 > all_timeouts);
-    let lost = if by_acks { ": ACKs lost" } else { "" };
-    let diagnosis = format!("{} cost {}{lost}", plural(count, "transport timeout"), units::duration(waited));
+    let by_acks = acks_lost.is_some_and(|acks_lost| acks_lost * 2 > all_timeouts + stalls);
+    let lost = if by_acks { ": ACKs lost or late" } else { "" };
+    let what = match (count, stalls) {
+        (0, stalls) => plural(stalls, "silence") + " in mid-message",
+        (count, 0) => plural(count, "transport timeout"),
+        (count, stalls) => {
+            format!("{} and {}", plural(count, "transport timeout"), plural(stalls, "silence"))
+        }
+    };
+    let diagnosis = format!("{what} cost {}{lost}", units::duration(waited));
     let qps = more(timed_out.len() as u64 - 1, "QP");
     let parts = [pair(worst.flow.src, worst.flow.dst), format!(" QP {}", worst.flow.dest_qp), qps];
     let (requester, responder) = ends::of_data(input, [worst.flow]);
@@ -132,9 +195,10 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     // Storms are raised where no loss and no slow receiver explains them; reordering may.
     let reordered =
         found.iter().any(|one| one.id == "retry.storm" && one.evidence["late"].as_u64() > Some(0));
-    let cost = Cost { ratio: None, signal: Signal::Retransmitted, lost: 0, waits: &[Wait::Timeout] };
+    let cost = Cost { ratio: None, signal: Signal::Retransmitted, waits: &[Wait::Timeout] };
     Raise::new(&TIMEOUTS, Severity::Warning, title(diagnosis, parts))
         .evidence("timeouts", count)
+        .evidence("stalls", (input.sample.kind == SourceKind::Replay).then_some(stalls))
         .evidence("acks_lost", acks_lost)
         .evidence("waited_ns", waited)
         .evidence("waited_ratio", worst.waited_ns as f64 / lifetime as f64)
@@ -158,10 +222,11 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
 
 #[cfg(test)]
 mod tests {
+    use crate::analysis::fixtures::{START, key, stats};
     use crate::findings::episode_tests::{by_id, run, spell};
     use crate::metrics::loss::Metrics;
-    use crate::metrics::loss::spells::{FlowSpells, Signal};
-    use crate::sample::Sample;
+    use crate::metrics::loss::spells::{FlowSpells, Signal, Spell};
+    use crate::sample::{FlowSample, Sample};
 
     const MS: u64 = 1_000_000;
 
@@ -181,6 +246,36 @@ mod tests {
         run(9, metrics, requests, FlowSpells::default())
     }
 
+    /// Two QPs of the same hosts that are silent in mid-message, from second `first` and `second` on for 0.3 s each.
+    fn stalls(first: u64, second: u64) -> Sample {
+        let of = |at: u64| {
+            let until = |count| Spell {
+                first_ns: START + at * MS,
+                last_ns: START + (at + 300) * MS,
+                count,
+                ..Spell::default()
+            };
+            FlowSpells::default()
+                .with(Signal::Stall, vec![until(1)])
+                .with(Signal::StallWait, vec![until(300 * MS)])
+        };
+        let mut sample = run(9, Metrics::default(), of(first), FlowSpells::default());
+        let other = key(0, "10.0.0.1", "10.0.0.2", 99);
+        let more = crate::analysis::fixtures::sample(Vec::new(), vec![(other, stats(50_000, 100, 100_000))]);
+        sample.flows.extend(more.flows.into_iter().map(|flow| FlowSample { slot: 7, ..flow }));
+        let loss = sample.metrics.loss.as_mut().unwrap();
+        loss.spells.flows.insert(7, of(second));
+        sample
+    }
+
+    #[test]
+    fn queue_pairs_that_fall_silent_together_in_mid_message() {
+        let found = by_id(&stalls(1_000, 1_100), "retry.timeouts").unwrap();
+        assert!(found.title.starts_with("2 silences in mid-message cost 600 ms"), "{}", found.title);
+        assert_eq!((&found.evidence["timeouts"], &found.evidence["stalls"]), (&0.into(), &2.into()));
+        assert_eq!(by_id(&stalls(1_000, 1_300), "retry.timeouts"), None, "not at the same time");
+    }
+
     #[test]
     fn a_few_timeouts_or_one_long_one() {
         assert_eq!(by_id(&timeouts(2, 5), "retry.timeouts"), None, "two short ones");
@@ -193,7 +288,7 @@ mod tests {
         flow.requests.as_mut().unwrap().timeouts_acked = 31;
         let of_acks = by_id(&of_acks, "retry.timeouts").unwrap();
         assert!(
-            of_acks.title.starts_with("61 transport timeouts cost 4.09 s: ACKs lost"),
+            of_acks.title.starts_with("61 transport timeouts cost 4.09 s: ACKs lost or late"),
             "{}",
             of_acks.title
         );

@@ -43,6 +43,8 @@ pub struct Counts {
     pub late: u64,
     /// Packets behind the expected PSN.
     pub repeats: u64,
+    /// Retransmissions, repeated READ requests included. All of `repeats`, where it is not known which of them are.
+    pub retransmitted: u64,
     /// Jumps too far to be a loss.
     pub restarts: u64,
 }
@@ -59,7 +61,20 @@ impl Counts {
         let lost = lost + told.unfollowed.filter(|_| requests_known).map_or(0, |before| before.missing);
         let (lost_responses, late_responses) =
             if responses_known { known(told.responses) } else { (stats.response_holes, 0) };
-        Self { lost: lost + lost_responses, late: late + late_responses, ..Self::counted(stats) }
+        let again = |of: Option<Metrics>| of.map_or(0, |metrics| metrics.retransmitted + metrics.rereads);
+        let retransmitted = if requests_known {
+            again(told.requests) + told.unfollowed.map_or(0, |before| before.repeats)
+        } else {
+            stats.psn.repeats
+        };
+        let responses =
+            if responses_known { again(told.responses) } else { stats.responses_missing().repeats };
+        Self {
+            lost: lost + lost_responses,
+            late: late + late_responses,
+            retransmitted: retransmitted + responses,
+            ..Self::counted(stats)
+        }
     }
 
     /// The counters of one flow; of losses nothing is known.
@@ -81,6 +96,7 @@ impl Counts {
             gaps: requests.gaps + responses.gaps,
             missing: requests.missing + responses.missing,
             repeats: requests.repeats + responses.repeats,
+            retransmitted: requests.repeats + responses.repeats,
             restarts: requests.restarts + responses.restarts,
             lost: requests.missing + responses.missing,
             late: 0,
@@ -115,7 +131,9 @@ impl Counts {
             repeats: copies.requests + copies.responses,
             ..Self::default()
         };
-        self.less(&part)
+        // Copies are no retransmissions, where it is known which are.
+        let once = self.less(&part);
+        Self { retransmitted: self.retransmitted.min(once.repeats), ..once }
     }
 
     /// Adds `other`.
@@ -128,14 +146,15 @@ impl Counts {
     pub fn since(&self, earlier: &Self) -> Option<Self> {
         let mut back = false;
         // These are judged again as more is known, which takes no rate away.
-        let judged = |counts: &Self| Self { lost: 0, late: 0, behind_late: 0, ..*counts };
+        let judged = |counts: &Self| Self { lost: 0, late: 0, behind_late: 0, retransmitted: 0, ..*counts };
         let delta = judged(self).zip(&judged(earlier), |now, then| {
             back |= now < then;
             now.wrapping_sub(then)
         });
         let (lost, late) = (self.lost.saturating_sub(earlier.lost), self.late.saturating_sub(earlier.late));
         let behind_late = self.behind_late.saturating_sub(earlier.behind_late);
-        (!back).then_some(Self { behind_late, lost, late, ..delta })
+        let retransmitted = self.retransmitted.saturating_sub(earlier.retransmitted);
+        (!back).then_some(Self { behind_late, lost, late, retransmitted, ..delta })
     }
 
     /// The rest after `part`; 0 where that is more.
@@ -208,6 +227,7 @@ impl Counts {
             lost: f(self.lost, other.lost),
             late: f(self.late, other.late),
             repeats: f(self.repeats, other.repeats),
+            retransmitted: f(self.retransmitted, other.retransmitted),
             restarts: f(self.restarts, other.restarts),
         }
     }

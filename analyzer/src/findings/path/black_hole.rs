@@ -215,7 +215,7 @@ fn raise(input: &Input<'_>, hole: &BlackHole<'_>, found: &mut Vec<Finding>) {
     let here = Commands::on(input, &first.link);
     let first_ns = flows.iter().map(|flow| flow.first_ns).min().unwrap_or(0);
     let last_ns = flows.iter().map(|flow| flow.last_ns).max().unwrap_or(0);
-    let cost = Cost { ratio: None, signal: Signal::Retransmitted, lost: 0, waits: &[Wait::Timeout] };
+    let cost = Cost { ratio: None, signal: Signal::Retransmitted, waits: &[Wait::Timeout] };
     let retries = flows.iter().map(|flow| stuck(flow)).max();
     Raise::new(&BLACK_HOLE, severity, title(diagnosis, parts))
         .evidence("certainty", certainty)

@@ -27,6 +27,76 @@ fn a_request_with_a_psn_of_the_read_before_it_is_noted() {
     assert_eq!((overlap.read_psn, overlap.read_span), (100, 4));
 }
 
+/// A READ of four packets and a tap that sees the first two responses: the requester repeats it after `silence_ns`.
+fn repeated_read(silence_ns: u64, respond: bool) -> Metrics {
+    let mut scene = Scene::new(false);
+    scene.answer(89, 0x1F);
+    scene.send(90..100, &[]);
+    scene.wire.dma_len = 4_096;
+    scene.pass(P { opcode: 0x0C, psn: 100, ..DATA });
+    scene.wire.dma_len = UNKNOWN;
+    scene.now_ns += 500 * MS;
+    if respond {
+        for (opcode, psn) in [(0x0D, 100), (0x0E, 101)] {
+            scene.pass(P { opcode, psn, syndrome: 0x1F, ..ANSWER });
+        }
+    }
+    scene.now_ns += silence_ns;
+    scene.wire.dma_len = 4_096;
+    scene.slot = scene.pass(P { opcode: 0x0C, psn: 100, ..DATA });
+    scene.metrics()
+}
+
+#[test]
+fn a_read_repeated_after_silence_is_a_timeout_and_its_responses_are_none() {
+    let timeout = repeated_read(67 * MS, true);
+    assert_eq!((timeout.rereads, timeout.timeouts, timeout.read_timeouts), (1, 1, 1), "{timeout:?}");
+    assert_eq!(timeout.timeout_wait_ns / MS, 67, "from the last response on");
+    // A response was lost among others, and the requester asked for it at once, however long it waited for them.
+    let at_once = repeated_read(50 * US, true);
+    assert_eq!((at_once.rereads, at_once.timeouts, at_once.timeout_wait_ns), (1, 0, 0), "{at_once:?}");
+    let no_response = repeated_read(0, false);
+    assert_eq!((no_response.timeouts, no_response.timeout_wait_ns / MS), (1, 500), "{no_response:?}");
+}
+
+#[test]
+fn the_rest_of_a_read_is_a_repeated_read_where_the_path_mtu_is_not_known() {
+    // The last response that passes, and whether it ends its message; the READ that follows at PSN 103.
+    for (opcode, psn, repeated) in
+        [(0x0F, 103, true), (0x0E, 102, true), (0x0F, 102, false), (0x0E, 99, false)]
+    {
+        let mut scene = Scene::new(false);
+        scene.answer(89, 0x1F);
+        scene.wire.dma_len = 4_096;
+        scene.pass(P { opcode: 0x0C, psn: 100, ..DATA });
+        scene.wire.dma_len = UNKNOWN;
+        scene.pass(P { opcode, psn, syndrome: 0x1F, ..ANSWER });
+        scene.now_ns += 67 * MS;
+        scene.wire.dma_len = 1_024;
+        scene.slot = scene.pass(P { opcode: 0x0C, psn: 103, ..DATA });
+        let loss = scene.metrics();
+        assert_eq!((loss.rereads, loss.timeouts), (repeated.into(), repeated.into()), "{opcode:#x} {psn}");
+    }
+}
+
+#[test]
+fn a_silence_in_mid_message_is_noted_and_one_between_messages_is_not() {
+    // WRITE MIDDLE, LAST and FIRST behind the silence.
+    for (opcode, silence_ms, stalls) in [(7, 100, 1), (8, 300, 1), (6, 300, 0), (7, 99, 0)] {
+        let mut scene = Scene::new(false);
+        for psn in 100..110 {
+            scene.slot = scene.pass(P { opcode: 7, psn, ..DATA });
+        }
+        let before_ns = scene.now_ns;
+        scene.now_ns += silence_ms * MS;
+        scene.pass(P { opcode, psn: 110, ..DATA });
+        let spells = scene.collector.metrics().spells;
+        let found = spells.flows.get(&scene.slot).map_or(&[][..], |flow| flow.of(Signal::Stall));
+        assert_eq!(found.len(), stalls, "{opcode} {silence_ms}");
+        assert!(found.iter().all(|one| (one.first_ns, one.last_ns) == (before_ns, scene.now_ns)));
+    }
+}
+
 #[test]
 fn a_timeout_after_which_the_packets_turn_out_to_have_arrived_lost_its_acks() {
     for (before, after, acked) in [

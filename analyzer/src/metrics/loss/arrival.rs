@@ -1,5 +1,8 @@
 //! A packet and its surroundings.
 
+#[cfg(doc)]
+use rocescope_common::wire::frame::UNKNOWN;
+
 /// Longest time between a NAK and the retransmission it asks for (the longest RNR timer is 655 ms).
 const NAK_MEMORY_NS: u64 = 2_000_000_000;
 /// An IPv4 identification is later than another when it is ahead of it by less than this.
@@ -9,8 +12,10 @@ pub(super) const ID_AHEAD: u16 = 0x4000;
 pub(super) const REUSE_PAUSE_NS: u64 = 100_000_000;
 
 /// A captured NAK.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Nak {
+    /// Slot of the flow that carried it.
+    pub(super) slot: u32,
     pub(super) psn: u32,
     pub(super) time_ns: u64,
     pub(super) rnr: bool,
@@ -46,6 +51,10 @@ pub(super) struct Arrival<'a> {
     pub(super) naks: &'a [Nak],
     /// Whether packets of the reverse direction are captured.
     pub(super) reverse_captured: bool,
+    /// Slot of the flow with its answers at this tap, or [`UNKNOWN`].
+    pub(super) answers_slot: u32,
+    /// When the last READ response to the flow passed; `None` where that is not known.
+    pub(super) responded_ns: Option<u64>,
     /// Reordering window, nanoseconds.
     pub(super) window_ns: u64,
 }
@@ -64,12 +73,11 @@ impl Arrival<'_> {
         asked.map(|nak| until_ns - nak.time_ns).min().unwrap_or(0)
     }
 
-    /// A NAK for these PSNs, near in time and not before `since_ns`; an RNR NAK precedes the sequence errors that
+    /// The latest NAK for these PSNs, near in time and not before `since_ns`; an RNR NAK precedes the sequence errors that
     /// follow from it.
-    pub(super) fn nak(&self, of: impl Fn(u32) -> bool, since_ns: u64) -> Option<Nak> {
-        let near = |nak: &&Nak| of(nak.psn) && nak.time_ns.abs_diff(self.time_ns) < NAK_MEMORY_NS;
-        let mut found = self.naks.iter().filter(near).filter(|nak| nak.time_ns >= since_ns);
-        let first = found.next()?;
-        Some(if first.rnr { *first } else { *found.find(|nak| nak.rnr).unwrap_or(first) })
+    pub(super) fn nak(&self, of: impl Fn(&Nak) -> bool, since_ns: u64) -> Option<Nak> {
+        let near = |nak: &&Nak| of(nak) && nak.time_ns.abs_diff(self.time_ns) < NAK_MEMORY_NS;
+        let found = self.naks.iter().filter(near).filter(|nak| nak.time_ns >= since_ns);
+        found.max_by_key(|nak| (nak.rnr, nak.time_ns)).copied()
     }
 }

@@ -1,29 +1,36 @@
 //! Why a sender goes back: one decision, from what is observed around the first packet behind the expected PSN.
 //!
 //! The rows are tried from the top, and the first that matches decides. *PSN gap* is a range of PSNs that were skipped at
-//! this tap and whose packets have not passed before.
+//! this tap and whose packets have not passed before. A NAK *names* a run that starts at its PSN, or right behind a PSN gap that
+//! contains it: the first retransmissions are lost again upstream. A NAK is *used up* where the sender pauses and has gone back
+//! for it before, or takes longer than any stack to go back: the retransmission is lost, or the sender ignored the NAK, and the
+//! timer expires.
 //!
 //! | # | observation | cause | counted as |
 //! |---|---|---|---|
 //! | 1 | the number is known to be in use by another connection, which has not got beyond the PSNs of the one before | [`Reuse`](Cause::Reuse) | nothing |
-//! | 2 | an RNR NAK names the PSN | [`ReceiverNotReady`](Cause::ReceiverNotReady) | RNR retransmission |
-//! | 3 | a sequence-error NAK names the PSN, and there is or was a PSN gap at it or right before it | [`Upstream`](Cause::Upstream) | loss upstream |
-//! | 4 | a sequence-error NAK names the PSN, and nothing was missing there | [`Downstream`](Cause::Downstream) | loss, corruption or reordering downstream |
+//! | 2 | an RNR NAK that is not used up names the PSN | [`ReceiverNotReady`](Cause::ReceiverNotReady) | RNR retransmission |
+//! | 3 | a sequence-error NAK names the PSN, and there is or was a PSN gap at it or right before it | [`Upstream`](Cause::Upstream) | loss upstream; a timeout if the NAK is used up |
+//! | 4 | a sequence-error NAK names the PSN, and nothing was missing there | [`Downstream`](Cause::Downstream) | loss, corruption or reordering downstream; a timeout if the NAK is used up |
 //! | 5 | no NAK, and farther back than any window of unacknowledged packets | [`Reuse`](Cause::Reuse) | nothing |
 //! | 6 | no NAK, back to the first PSN over a window, after a pause | [`Reuse`](Cause::Reuse) | nothing |
 //! | 7 | no NAK, back to the first PSN after a pause longer than any transport timer | [`Reuse`](Cause::Reuse) | nothing |
 //! | 8 | no NAK, and the service (UC) retransmits nothing | [`Reuse`](Cause::Reuse) | nothing |
-//! | 9 | no NAK, and a PSN gap at the PSN or between it and the expected one | [`Upstream`](Cause::Upstream) | loss upstream; a timeout if the sender paused |
+//! | 9 | no NAK, and a PSN gap at the PSN or between it and the expected one | [`Upstream`](Cause::Upstream) | loss upstream; a timeout if the sender paused and no NAK names a PSN shortly before |
 //! | 10 | no NAK and no pause, right behind a run of one or two packets | [`Mirror`](Cause::Mirror) | duplicate |
 //! | 11 | no NAK, and the reverse direction is not captured | [`Downstream`](Cause::Downstream) | go-back-N, cause not observed |
-//! | 12 | no NAK in the captured reverse direction, after a pause | [`Timeout`](Cause::Timeout) | transport timeout |
-//! | 13 | no NAK in the captured reverse direction, without a pause | [`Unknown`](Cause::Unknown) | retransmission |
+//! | 12 | no NAK in the captured reverse direction for this PSN or one shortly before, after a pause | [`Timeout`](Cause::Timeout) | transport timeout |
+//! | 13 | no NAK for this PSN in the captured reverse direction otherwise | [`Unknown`](Cause::Unknown) | retransmission |
 
 use super::arrival::REUSE_PAUSE_NS;
 
 /// A sender that pauses so long before it retransmits was woken by its transport timer: the ACK timeout is
 /// 4.096 us * 2^n (IBTA 9.7.6.1.3), and below n = 8 (1 ms) nobody sets it.
 pub(super) const TIMEOUT_PAUSE_NS: u64 = 1_000_000;
+/// A sender that goes back so long after a sequence-error NAK, and paused meanwhile, does not do so for the NAK. NICs go back within
+/// microseconds, and a software stack as soon as it runs: within 30 ms in captures of a busy machine. The timers that libraries
+/// set are longer: 67 ms is the shortest default.
+pub(super) const NAK_REACTION_NS: u64 = 50_000_000;
 /// A sender that goes back by this number of PSNs does not retransmit: no window of unacknowledged packets is that large (4,096-byte
 /// packets at 400 Gb/s for 1.3 ms). The queue pair number is in use again.
 const REUSE_BACK: u32 = 16_384;
@@ -75,8 +82,13 @@ pub(super) enum NakKind {
 pub(super) struct Observation {
     /// The number is known to be in use by another connection.
     pub(super) reused: bool,
-    /// A NAK that names the first PSN.
+    /// A NAK that names the first PSN. An RNR NAK that is used up is none.
     pub(super) nak: Option<NakKind>,
+    /// That NAK is not why the sender goes back: it has gone back for it before, or pauses for longer than it takes to react.
+    pub(super) nak_used_up: bool,
+    /// A sequence-error NAK that is not used up names a PSN shortly before: the sender goes back for it, and its first
+    /// retransmissions are reordered.
+    pub(super) nak_before: bool,
     /// The first PSN is in a PSN gap, or was until lately.
     pub(super) gap_at: bool,
     /// So is the PSN right before it: a receiver that drops what is out of order NAKs the packet behind a gap as well.
@@ -112,7 +124,7 @@ impl Observation {
                 Cause::Mirror
             }
             None if !self.reverse_captured => Cause::Downstream,
-            None if paused => Cause::Timeout,
+            None if paused && !self.nak_before => Cause::Timeout,
             None => Cause::Unknown,
         }
     }
@@ -125,12 +137,15 @@ impl Observation {
             || !self.reliable
     }
 
-    /// Whether the transport timer expired: nobody asked, and the sender paused. `cause` is that of this observation.
+    /// Whether the transport timer expired: nobody asked, or nobody again, and the sender paused. `cause` is that of this
+    /// observation.
     pub(super) fn timer_expired(&self, cause: Cause) -> bool {
-        self.pause_ns >= TIMEOUT_PAUSE_NS
-            && self.reverse_captured
-            && self.nak.is_none()
-            && matches!(cause, Cause::Upstream | Cause::Timeout)
+        let unasked = match self.nak {
+            None => matches!(cause, Cause::Upstream | Cause::Timeout) && !self.nak_before,
+            Some(NakKind::SequenceError) => self.nak_used_up && cause != Cause::Reuse,
+            Some(NakKind::Rnr) => false,
+        };
+        self.pause_ns >= TIMEOUT_PAUSE_NS && self.reverse_captured && unasked
     }
 }
 
@@ -142,6 +157,8 @@ mod tests {
     const NOTHING: Observation = Observation {
         reused: false,
         nak: None,
+        nak_used_up: false,
+        nak_before: false,
         gap_at: false,
         gap_right_before: false,
         gap_ahead: false,
@@ -178,6 +195,20 @@ mod tests {
     fn row_4_a_nak_without_a_gap_is_downstream_however_far_back() {
         for observation in [NOTHING, Observation { gap_ahead: true, back: REUSE_BACK, ..NOTHING }] {
             assert_eq!(Observation { nak: NAK, ..observation }.cause(), Cause::Downstream);
+        }
+    }
+
+    #[test]
+    fn rows_3_and_4_a_nak_that_is_used_up_is_no_reason_for_another_go_back() {
+        let again = Observation { nak: NAK, nak_used_up: true, pause_ns: TIMEOUT_PAUSE_NS, ..NOTHING };
+        for (observation, cause) in
+            [(again, Cause::Downstream), (Observation { gap_at: true, ..again }, Cause::Upstream)]
+        {
+            assert_eq!(observation.cause(), cause);
+            assert!(observation.timer_expired(cause));
+            assert!(!Observation { nak_used_up: false, ..observation }.timer_expired(cause));
+            assert!(!Observation { pause_ns: TIMEOUT_PAUSE_NS - 1, ..observation }.timer_expired(cause));
+            assert!(!Observation { reused: true, ..observation }.timer_expired(Cause::Reuse));
         }
     }
 
@@ -220,6 +251,7 @@ mod tests {
             assert_eq!(paused.cause(), Cause::Upstream);
             assert!(paused.timer_expired(Cause::Upstream));
             assert!(!Observation { reverse_captured: false, ..paused }.timer_expired(Cause::Upstream));
+            assert!(!Observation { nak_before: true, ..paused }.timer_expired(Cause::Upstream));
         }
     }
 
@@ -253,6 +285,8 @@ mod tests {
 
     #[test]
     fn row_13_nothing_explains_it() {
+        let reordered = Observation { nak_before: true, pause_ns: TIMEOUT_PAUSE_NS, ..NOTHING };
+        assert_eq!(reordered.cause(), Cause::Unknown);
         assert_eq!(NOTHING.cause(), Cause::Unknown);
         assert!(!NOTHING.timer_expired(Cause::Unknown));
     }

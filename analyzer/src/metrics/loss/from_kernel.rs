@@ -7,6 +7,7 @@ use rocescope_common::account::latency::RetxRun;
 use rocescope_common::account::psn::WINDOW;
 use rocescope_common::account::{Event, FlowKey, FlowStats};
 use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
 
 use super::Collector;
@@ -54,6 +55,8 @@ impl KernelEvent {
             ecn: 0,
             naks,
             reverse_captured,
+            answers_slot: UNKNOWN,
+            responded_ns: None,
             window_ns,
         }
     }
@@ -87,7 +90,7 @@ impl Collector {
         let pair = self.slots.get(event.slot as usize).map(|slot| slot.pair);
         let Some(answers) = pair.and_then(|pair| self.answers.get_mut(pair as usize)) else { return };
         if rnr || code == 0 {
-            answers.nak(event.link, Nak { psn: event.psn, time_ns: event.time_ns, rnr });
+            answers.nak(event.link, Nak { slot: event.slot, psn: event.psn, time_ns: event.time_ns, rnr });
         }
     }
 
@@ -145,7 +148,7 @@ impl Collector {
         let Self { slots, answers, window_ns, spells, .. } = self;
         let Some(slot) = slots.get_mut(event.slot as usize) else { return };
         let (mut naks, reverse_captured) = match answers.get(slot.reverse as usize) {
-            Some(answers) => (answers.on(event.link, false), !answers.links.is_empty()),
+            Some(answers) => (answers.on(event.link, false, None), !answers.links.is_empty()),
             None => (Vec::new(), false),
         };
         naks.sort_unstable_by_key(|nak| nak.time_ns);

@@ -17,6 +17,7 @@
 //! | `result` | the figures of a flow, as `sample` holds them |
 //! | `acks` | timeouts whose packets had arrived |
 //! | `arrival` | a packet and its surroundings |
+//! | `latest` | the latest packets of a sequence, and their order of sending |
 //! | `from_kernel` | the same from events of the kernel programs instead of packets |
 
 mod acks;
@@ -25,6 +26,7 @@ mod cause;
 mod episode;
 pub mod from_kernel;
 mod gaps;
+mod latest;
 pub mod reads;
 mod result;
 mod sequence;
@@ -34,7 +36,7 @@ mod state;
 mod tests;
 
 use hashbrown::{HashMap, HashSet};
-use rocescope_common::account::psn::Span;
+use rocescope_common::account::psn::{Span, WINDOW};
 use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::{Addr, UNKNOWN};
@@ -42,8 +44,9 @@ use rocescope_common::wire::opcode::Op;
 
 use super::packet::{Aside, Packet};
 use super::pairing::Reverse;
-use arrival::{Arrival, Nak, REUSE_PAUSE_NS};
+use arrival::{Arrival, Nak};
 pub use episode::Episodes;
+use latest::Latest;
 pub use result::{Metrics, NakTally, Naks, Retransmission};
 use sequence::Sequence;
 use spells::{Recorder, Signal, Spells};
@@ -63,12 +66,9 @@ const ANSWER_LINKS: usize = 8;
 pub(super) const DUPLICATE_NS: u64 = 10_000;
 /// Pairs of hosts followed; NAKs of more are not known.
 const MAX_PAIRS: usize = 65_536;
-/// Packets in a row with a rising IPv4 identification after which it counts as the order of sending.
-const NUMBERED: u8 = 16;
-/// Packets in a row with a rising one after which it is not a constant.
-const DIFFERENT: u8 = 2;
-/// Largest rise from one packet of a flow to the next: flows of a host share the counter.
-const ID_STEP: u16 = 0x2000;
+/// A silence of this length in mid-message is none of the sender's own: it has the message, and sends it at the rate of its link
+/// or of its congestion control, which at the lowest rate in use (10 Mb/s) is a packet of 4,096 bytes every 3.3 ms.
+const STALL_NS: u64 = 100_000_000;
 const UC: u8 = 1;
 
 /// Loss in one flow with a gap or a packet behind the expected PSN.
@@ -199,59 +199,6 @@ pub struct Collector {
     spells: Recorder,
 }
 
-/// The latest packets of one sequence.
-#[derive(Clone, Copy, Debug, Default)]
-struct Latest {
-    time_ns: u64,
-    psn: u32,
-    id: u16,
-    /// Highest identification so far.
-    high_id: u16,
-    /// Packets in a row with a rising one, at most [`NUMBERED`].
-    rising: u8,
-}
-
-impl Latest {
-    #[inline]
-    fn numbered(&self) -> bool {
-        self.rising >= NUMBERED
-    }
-
-    /// Whether the identification changes from packet to packet: then a packet with the PSN and identification of another is
-    /// its duplicate.
-    #[inline]
-    fn differs(&self) -> bool {
-        self.rising >= DIFFERENT
-    }
-
-    #[inline]
-    fn follows(&self, psn: u32) -> bool {
-        psn == self.psn.wrapping_add(1) & MASK24
-    }
-
-    #[inline]
-    fn passed(&mut self, psn: u32, id: u16, time_ns: u64, in_order: bool) {
-        let step = id.wrapping_sub(self.high_id);
-        // Packets whose PSNs follow one another were sent in this order, reordered ones and retransmissions too.
-        let rise = if in_order { Some(step) } else { self.follows(psn).then(|| id.wrapping_sub(self.id)) };
-        match rise {
-            Some(1..ID_STEP) => self.rising = (self.rising + 1).min(NUMBERED),
-            // A reordered packet proves nothing.
-            Some(rise) if rise > ID_STEP.wrapping_neg() => {}
-            Some(_) => self.rising = 0,
-            None => {}
-        }
-        let paused = time_ns.saturating_sub(self.time_ns) >= REUSE_PAUSE_NS;
-        if !in_order && step >= ID_STEP && !paused {
-            self.id = id;
-        } else {
-            (self.id, self.high_id) = (id, id);
-        }
-        self.psn = psn;
-        self.time_ns = time_ns;
-    }
-}
-
 #[derive(Debug, Default)]
 struct Slot {
     requests: Latest,
@@ -268,6 +215,8 @@ struct Slot {
     reverse: u32,
     /// The latest READ request.
     read: reads::Read,
+    /// The latest READ response is not the last of its message.
+    response_open: bool,
     request_loss: Option<Box<Sequence>>,
     response_loss: Option<Box<Sequence>>,
 }
@@ -298,10 +247,14 @@ impl Answers {
     }
 
     /// The NAKs that concern a flow on `link`: those captured there, or all when ACKs take another link
-    /// (the two directions of an interface) or packets take several.
-    fn on(&self, link: u16, is_partial: bool) -> Vec<Nak> {
+    /// (the two directions of an interface) or packets take several. Of those captured there, the ones in the flow `from`, where
+    /// that is known: queue pairs whose PSNs begin alike and advance together have NAKs for the same PSNs.
+    fn on(&self, link: u16, is_partial: bool, from: Option<u32>) -> Vec<Nak> {
         let own = !is_partial && self.links.contains(&link);
-        self.naks.iter().filter(|(on, _)| !own || *on == link).map(|(_, nak)| *nak).collect()
+        let concerns = |on: u16, nak: &Nak| {
+            if on == link { from.is_none_or(|from| nak.slot == from) } else { !own }
+        };
+        self.naks.iter().filter(|(on, nak)| concerns(*on, nak)).map(|(_, nak)| *nak).collect()
     }
 }
 
@@ -461,7 +414,8 @@ impl Collector {
             answers.seen_on(packet.link);
             // Other NAKs end the connection, without retransmission.
             if nak && (rnr || code == 0) {
-                answers.nak(packet.link, Nak { psn: packet.psn, time_ns: packet.time_ns, rnr });
+                let nak = Nak { slot: packet.slot, psn: packet.psn, time_ns: packet.time_ns, rnr };
+                answers.nak(packet.link, nak);
             }
         }
         if !nak
@@ -474,12 +428,14 @@ impl Collector {
 
     #[inline]
     fn sequence(&mut self, packet: &Packet, op: Op, reverse: Reverse) {
+        let repeated_read = op.has(Op::READ_REQUEST) && self.is_repeated_read(packet, reverse);
         let Some(slot) = self.slots.get_mut(packet.slot as usize) else { return };
         let (psn, now) = (packet.psn, packet.time_ns);
         let id = packet.id;
         let response = op.has(Op::RESPONSE);
         let smooth = is_smooth(packet);
         let (latest, loss) = if response {
+            slot.response_open = !op.has(Op::ENDS);
             (&mut slot.responses, &mut slot.response_loss)
         } else {
             if packet.ack_req() && slot.asked_ns == 0 {
@@ -496,21 +452,45 @@ impl Collector {
             }
             (&mut slot.requests, &mut slot.request_loss)
         };
-        if smooth && loss.as_mut().is_none_or(|sequence| sequence.advance(psn, id)) {
+        if smooth && !repeated_read && loss.as_mut().is_none_or(|sequence| sequence.advance(psn, id)) {
+            let before_ns = latest.time_ns;
             latest.passed(psn, id, now, true);
+            if now.saturating_sub(before_ns) >= STALL_NS && before_ns > 0 && !op.has(Op::STARTS) {
+                self.stalled(packet.slot, (before_ns, now));
+            }
         } else {
             self.trouble(packet, op, reverse);
         }
+    }
+
+    /// Whether a READ request asks for what responses have answered already, or for the rest of a message whose last response was not
+    /// seen. Where the path MTU is not known, its PSN alone does not tell it from the next READ.
+    fn is_repeated_read(&self, packet: &Packet, reverse: Reverse) -> bool {
+        let Some(responder) = self.slots.get(reverse.slot as usize) else { return false };
+        let answered = responder.responses.psn.wrapping_add(1).wrapping_sub(packet.psn) & MASK24;
+        let known = responder.responses.time_ns > 0 && packet.outcome.events & Event::RESTART == 0;
+        known
+            && packet.outcome.missing == 0
+            && (answered == 0 && responder.response_open || answered > 0 && answered < WINDOW)
+    }
+
+    /// Nothing of a flow passed between these times, and then its message went on with the next packet.
+    #[cold]
+    fn stalled(&mut self, slot: u32, (from_ns, to_ns): (u64, u64)) {
+        self.spells.note(slot, Signal::Stall, (from_ns, to_ns), 1);
+        self.spells.note(slot, Signal::StallWait, (from_ns, to_ns), to_ns - from_ns);
     }
 
     /// A gap, a packet behind the expected PSN, or the packet that ends a run.
     #[cold]
     #[inline(never)]
     fn trouble(&mut self, packet: &Packet, op: Op, reverse: Reverse) {
+        let repeated_read = op.has(Op::READ_REQUEST) && self.is_repeated_read(packet, reverse);
         let Self { slots, answers, window_ns, spells, .. } = self;
         let id = packet.id;
-        let acked =
-            slots.get(reverse.slot as usize).map(|slot| slot.answer_psn).filter(|psn| *psn != UNKNOWN);
+        let answers_of = slots.get(reverse.slot as usize);
+        let acked = answers_of.map(|slot| slot.answer_psn).filter(|psn| *psn != UNKNOWN);
+        let responded_ns = answers_of.map(|slot| slot.responses.time_ns);
         let Some(slot) = slots.get_mut(packet.slot as usize) else { return };
         let response = op.has(Op::RESPONSE);
         let events = packet.outcome.events;
@@ -519,8 +499,9 @@ impl Collector {
         let is_partial = slot.request_loss.as_ref().is_some_and(|sequence| sequence.is_partial(sent));
         let (naks, reverse_captured) = match answers.get(slot.reverse as usize) {
             // Responses are not acknowledged: the requester retransmits the READ.
-            Some(answers) if !smooth && !response => {
-                (answers.on(packet.link, is_partial), !answers.links.is_empty())
+            Some(answers) if (!smooth || repeated_read) && !response => {
+                let from = Some(reverse.slot).filter(|_| reverse.paired && responded_ns.is_some());
+                (answers.on(packet.link, is_partial, from), !answers.links.is_empty())
             }
             _ => (Vec::new(), false),
         };
@@ -531,12 +512,6 @@ impl Collector {
         };
         let reliable = packet.opcode >> 5 != UC;
         let sequence = loss.get_or_insert_with(|| Box::new(Sequence::new(reliable, latest.psn, latest.id)));
-        let span = if op.has(Op::READ_REQUEST) {
-            let span = Span::of_read(packet.dma_len, packet.mtu.into());
-            if span.loose { 1 } else { span.upper }
-        } else {
-            1
-        };
         let arrival = Arrival {
             psn: packet.psn,
             time_ns: packet.time_ns,
@@ -549,16 +524,18 @@ impl Collector {
             high_id: latest.high_id,
             first: packet.first,
             expected: packet.expected,
-            span,
+            span: span_of(packet, op),
             read: op.has(Op::READ_REQUEST),
             ecn: packet.tos & 3,
             naks: &naks,
             reverse_captured,
+            answers_slot: reverse.slot,
+            responded_ns,
             window_ns: *window_ns,
         };
         if events & Event::RESTART != 0 {
             sequence.restart(&arrival);
-        } else if packet.outcome.duplicate_psn {
+        } else if packet.outcome.duplicate_psn || repeated_read {
             sequence.behind(&arrival);
         } else if packet.outcome.missing != 0 {
             sequence.gap(&arrival, packet.outcome.missing, Missing::of(events, op.has(Op::STARTS)));
@@ -567,8 +544,14 @@ impl Collector {
         }
         sequence.acknowledged_before(acked);
         sequence.record(spells, packet.slot, packet.time_ns);
-        latest.passed(arrival.psn, id, arrival.time_ns, smooth);
+        latest.passed(arrival.psn, id, arrival.time_ns, smooth && !repeated_read);
     }
+}
+
+/// PSNs that a packet takes: of a READ request one for each response, where that is known.
+fn span_of(packet: &Packet, op: Op) -> u32 {
+    let span = op.has(Op::READ_REQUEST).then(|| Span::of_read(packet.dma_len, packet.mtu.into()));
+    span.filter(|span| !span.loose).map_or(1, |span| span.upper)
 }
 
 /// Whether the packet is at the expected PSN.

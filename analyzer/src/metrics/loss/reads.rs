@@ -10,10 +10,10 @@ use rocescope_common::wire::frame::UNKNOWN;
 /// By slot.
 pub type BySlot = HashMap<u32, Overlap, foldhash::fast::RandomState>;
 
-/// Requests of a flow whose PSN belongs to the READ before them.
+/// Request packets of a flow whose PSN belongs to the READ before them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overlap {
-    /// How many.
+    /// How many packets; a message of several counts several times.
     pub requests: u64,
     /// The first of them: its PSN and opcode, and the PSNs of the READ.
     pub psn: u32,

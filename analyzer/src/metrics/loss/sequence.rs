@@ -25,13 +25,14 @@
 //! | jump forward within a run | the PSNs between are a gap among retransmissions, lost again if they follow later |
 //! | gap in a sequence of UC | lost: UC retransmits nothing |
 
+mod decide;
 mod tally;
 
 use rocescope_common::wire::bth::MASK24;
 
 use super::DUPLICATE_NS;
 use super::arrival::{Arrival, ID_AHEAD, Nak};
-use super::cause::{Cause, NakKind, Observation, TIMEOUT_PAUSE_NS};
+use super::cause::{Cause, TIMEOUT_PAUSE_NS};
 use super::episode::{Episodes, Tracker};
 use super::gaps::{Filled, Gap, Gaps, IdRange};
 use super::result::{Metrics, Retransmission};
@@ -61,6 +62,8 @@ pub(super) struct Sequence {
     /// Where the sender restarted last, and how often in a row.
     stuck_at: u32,
     stuck: u64,
+    /// The NAK of the latest go-back-N.
+    answered: Option<Nak>,
     /// Another connection uses the number, and has not got beyond the PSNs of the one before.
     reused: bool,
     /// Signals that are recorded already.
@@ -92,6 +95,7 @@ impl Sequence {
             selective: 0,
             stuck_at: 0,
             stuck: 0,
+            answered: None,
             reused: false,
             recorded: [0; SIGNALS.len()],
             recent,
@@ -316,7 +320,7 @@ impl Sequence {
 
     /// The packet fills a gap.
     fn fill(&mut self, arrival: &Arrival<'_>, gap: Gap) {
-        let requested = || arrival.nak(|psn| gap.contains(psn), gap.opened_ns).is_some();
+        let requested = || arrival.nak(|nak| gap.contains(nak.psn), gap.opened_ns).is_some();
         let in_window = arrival.time_ns.saturating_sub(gap.opened_ns) <= arrival.window_ns;
         // An identification outside of the gap's was given to a retransmission.
         let renumbered = gap.ids.is_some() && arrival.numbered;
@@ -380,6 +384,8 @@ impl Sequence {
     /// requester still misses.
     fn retransmitted_read(&mut self, arrival: &Arrival<'_>) {
         self.end_run(arrival, arrival.expected, false);
+        self.restarted_at(arrival.psn);
+        self.read_timed_out(arrival);
         match self.gaps.at(arrival.psn) {
             Some(gap) if !gap.retransmitted => {
                 let psns = self.fill_span(arrival, |gaps, psn| gaps.fill(psn, true));
@@ -390,7 +396,6 @@ impl Sequence {
                 self.dated(arrival);
             }
         }
-        self.restarted_at(arrival.psn);
     }
 
     /// Counts how often in a row the sender restarts at one PSN.
@@ -437,7 +442,7 @@ impl Sequence {
         let Some(run) = self.state.run_mut() else { return false };
         let step = arrival.psn.wrapping_sub(run.last) & MASK24;
         let since = run.start_ns;
-        let requested = || arrival.nak(|psn| psn == arrival.psn, since).is_some();
+        let requested = || arrival.nak(|nak| nak.psn == arrival.psn, since).is_some();
         let onward = step > 0 && run.is_onward(arrival.psn);
         if !onward || step > 1 && pause_ns >= TIMEOUT_PAUSE_NS && requested() {
             return false;
@@ -472,57 +477,6 @@ impl Sequence {
         }
     }
 
-    /// Gives an undecided run its cause.
-    fn decide(&mut self, arrival: &Arrival<'_>) {
-        let State::Undecided(run) = self.state else { return };
-        let observation = self.observe(arrival, &run);
-        let cause = observation.cause();
-        if observation.timer_expired(cause) {
-            self.timed_out(run.pause_ns);
-        }
-        if cause == Cause::ReceiverNotReady {
-            self.metrics.rnr_wait_ns += arrival.rnr_wait_ns(run.start, run.start_ns);
-        }
-        if cause == Cause::Reuse && !self.reused {
-            self.reused = true;
-            self.forget_gaps();
-        }
-        self.state = State::GoingBack(run, cause);
-    }
-
-    fn timed_out(&mut self, silence_ns: u64) {
-        let metrics = &mut self.metrics;
-        let (shortest, longest) = metrics.timeout_range_ns;
-        let shortest = if metrics.timeouts == 0 { silence_ns } else { shortest.min(silence_ns) };
-        metrics.timeout_range_ns = (shortest, longest.max(silence_ns));
-        metrics.timeouts += 1;
-        metrics.timeout_wait_ns += silence_ns;
-    }
-
-    fn observe(&self, arrival: &Arrival<'_>, run: &Run) -> Observation {
-        let right_before = run.start.wrapping_sub(1) & MASK24;
-        // A NAK is the reason of one retransmission, and maybe of another: that of more, after a pause, is the timer.
-        let since_ns = if self.stuck > 2 && run.pause_ns >= TIMEOUT_PAUSE_NS {
-            run.start_ns.saturating_sub(run.pause_ns)
-        } else {
-            0
-        };
-        let nak = arrival.nak(|psn| psn == run.start, since_ns);
-        Observation {
-            reused: self.reused,
-            nak: nak.map(|Nak { rnr, .. }| if rnr { NakKind::Rnr } else { NakKind::SequenceError }),
-            gap_at: self.gaps.knows(run.start),
-            gap_right_before: self.gaps.knows(right_before),
-            gap_ahead: self.gaps.any_between(run.start, arrival.expected),
-            back: arrival.expected.wrapping_sub(run.start) & MASK24,
-            from_first: run.start == arrival.first,
-            pause_ns: run.pause_ns,
-            reliable: self.reliable,
-            follows_run: self.previous.filter(|(last, _)| *last == right_before).map(|(_, packets)| packets),
-            reverse_captured: arrival.reverse_captured,
-        }
-    }
-
     /// The run ends: the next packet is at `frontier`, or (`resumed` false) the sender goes back again.
     fn end_run(&mut self, arrival: &Arrival<'_>, frontier: u32, resumed: bool) {
         let state = std::mem::replace(&mut self.state, State::Advancing);
@@ -539,7 +493,8 @@ impl Sequence {
             return;
         }
         if cause == Cause::Downstream {
-            self.downstream.note(run.start_ns, arrival.last_ns, run.packets);
+            let times = (run.start_ns, arrival.last_ns);
+            self.downstream.note_after(run.pause_ns, times, run.packets);
         }
         self.classify(&run, frontier, resumed);
         let rest = frontier.wrapping_sub(run.last).wrapping_sub(1) & MASK24;

@@ -55,6 +55,10 @@ pub enum Signal {
     Timeout,
     /// Silence before transport timeouts, nanoseconds.
     TimeoutWait,
+    /// Silences in mid-message that no retransmission ends: each from the packet before to the packet behind it.
+    Stall,
+    /// Their length, nanoseconds.
+    StallWait,
     /// From RNR NAKs to the retransmissions they delay, nanoseconds.
     RnrWait,
     /// Length of episodes of loss upstream, nanoseconds.

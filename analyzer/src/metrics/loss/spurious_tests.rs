@@ -26,7 +26,7 @@ fn holes_whose_packet_passes_twice_may_be_reordering() {
 
 /// After a NAK and the retransmission it asked for, the sender retries the same request after pauses: its timer expired.
 #[test]
-fn a_nak_is_the_reason_of_two_retransmissions_at_most() {
+fn a_nak_is_the_reason_of_one_retransmission() {
     for mut scene in scenes() {
         scene.send(200..220, &[]);
         scene.nak(210);
@@ -36,7 +36,39 @@ fn a_nak_is_the_reason_of_two_retransmissions_at_most() {
             scene.send(210..220, &[]);
         }
         let loss = scene.metrics();
-        assert_eq!((loss.downstream.count, loss.timeouts, loss.stuck), (2, 3, 5), "{loss:?}");
+        assert_eq!((loss.downstream.count, loss.timeouts, loss.stuck), (2, 4, 5), "{loss:?}");
+    }
+}
+
+/// The sender gets no retransmission through, or does not react to the NAK: only its timer wakes it up.
+#[test]
+fn after_a_nak_that_leads_nowhere_the_timer_expires() {
+    // Silence after the NAK, and whether the sender went back for it at once.
+    for (silence_ms, went_back, timeouts) in [(67, true, 1), (5, true, 1), (67, false, 1), (30, false, 0)] {
+        for mut scene in scenes() {
+            scene.send(200..220, &[]);
+            scene.nak(210);
+            scene.send(if went_back { 210..220 } else { 220..240 }, &[]);
+            scene.now_ns += silence_ms * MS;
+            scene.send(210..240, &[]);
+            let loss = scene.metrics();
+            let case = format!("{silence_ms} ms, {went_back}: {loss:?}");
+            assert_eq!(loss.timeouts, timeouts, "{case}");
+            assert_eq!(loss.timeout_wait_ns / MS, timeouts * silence_ms, "{case}");
+        }
+    }
+}
+
+/// Behind reordering, the first packet of a go-back-N run to arrive is not the one that the NAK names.
+#[test]
+fn a_reordered_go_back_after_a_nak_is_no_timeout() {
+    for mut scene in scenes() {
+        scene.send(200..220, &[]);
+        scene.nak(210);
+        scene.now_ns += 3 * MS;
+        scene.send((212..220).chain([211, 210]), &[]);
+        scene.send(220..240, &[]);
+        assert_eq!(scene.metrics().timeouts, 0, "{:?}", scene.metrics());
     }
 }
 

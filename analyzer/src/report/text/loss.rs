@@ -93,9 +93,15 @@ fn losses(at: &AtLink<'_>) -> Vec<String> {
         (at.lost, &|n| {
             let alone = if at.other_tap { " (from PSN gaps at this tap alone)" } else { "" };
             let doubt = if at.doubtful * 2 >= n { " or reordered" } else { "" };
-            format!("{} lost{doubt} upstream{alone}", plural(n, "packet"))
+            let at_least = if at.at_least { "at least " } else { "" };
+            format!("{at_least}{} lost{doubt} upstream{alone}", plural(n, "packet"))
         }),
-        (at.downstream.saturating_sub(at.arrived), &|n| format!("{} downstream", plural(n, "loss episode"))),
+        (at.downstream.saturating_sub(at.arrived + at.amid_reordered), &|n| {
+            format!("{} downstream", plural(n, "loss episode"))
+        }),
+        (at.amid_reordered.min(at.downstream), &|n| {
+            format!("{} amid as many reordered packets", plural(n, "NAK episode"))
+        }),
         (at.arrived.min(at.downstream), &|n| {
             format!("{} for packets that all reached the next tap (reordered)", plural(n, "NAK episode"))
         }),
@@ -189,9 +195,9 @@ fn findings_of(report: &Report, flow: &Flow) -> String {
 
 /// `arrived`: all that passed this tap reached the next.
 fn counters(loss: &Loss, arrived: bool) -> Option<String> {
-    let longest = |of: &Episodes| {
-        let longest = if of.episodes == 1 { "recovery" } else { "longest recovery" };
-        of.longest_ns.map_or_else(String::new, |ns| format!(" ({longest} {})", units::duration(ns)))
+    let longest = |of: &Episodes, what: &str| {
+        let longest = if of.episodes == 1 { "" } else { "longest " };
+        of.longest_ns.map_or_else(String::new, |ns| format!(" ({longest}{what} {})", units::duration(ns)))
     };
     let retransmitted = |n: u64| {
         let how = match loss.retransmission {
@@ -210,11 +216,14 @@ fn counters(loss: &Loss, arrived: bool) -> Option<String> {
         (loss.lost, &|n| {
             let episodes = plural(loss.before_tap.episodes, "episode");
             let doubt = if loss.lost_or_reordered * 2 >= n { " or reordered" } else { "" };
-            format!("{} lost{doubt} upstream in {episodes}{}", units::count(n), longest(&loss.before_tap))
+            let least = if loss.is_at_least() { "at least " } else { "" };
+            let longest = longest(&loss.before_tap, "recovery");
+            format!("{least}{} lost{doubt} upstream in {episodes}{longest}", units::count(n))
         }),
         (loss.after_tap.episodes, &|n| {
-            let what = if arrived { "reordering or loss episode" } else { "loss episode" };
-            format!("{} downstream{}", plural(n, what), longest(&loss.after_tap))
+            let reordered = arrived || loss.is_amid_reordering();
+            let what = if reordered { "reordering or loss episode" } else { "loss episode" };
+            format!("{} downstream{}", plural(n, what), longest(&loss.after_tap, "go-back"))
         }),
         (loss.retransmitted, &retransmitted),
         (loss.recovered, &|n| format!("{} out of order", units::count(n))),

@@ -161,7 +161,7 @@ fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
         count("lost", |c| c.lost),
         count("RNR", |c| c.rnr),
         count("NAK", Counts::naks),
-        count("RETX", |c| c.repeats),
+        count("RETX", |c| c.retransmitted),
         count("gaps", |c| c.gaps),
         figure("total: RoCE", units::bytes(dedup.total.bytes)),
     ];

@@ -168,8 +168,8 @@ pub const COLUMNS: &[Column] = &[
         width: 5,
         rank: 8,
         level: Level::Warning,
-        help: "packets behind the expected PSN, in the time range: retransmitted (duplicate PSN), or out of order",
-        get: |row, cx| sequence(row, cx, |counts| counts.repeats),
+        help: "retransmissions, repeated READ requests included, in the time range; all packets behind the expected PSN where those out of order are not known",
+        get: |row, cx| sequence(row, cx, |counts| counts.retransmitted),
         ..COLUMN
     },
     Column {

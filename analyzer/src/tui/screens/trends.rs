@@ -64,7 +64,7 @@ pub(in crate::tui) const TRENDS: &[Trend] = &[
     trend("CNP/s", "cnp_per_s", |p| p.per_second(|c| c.cnp), compact, Level::Warning),
     trend("RNR NAK/s", "rnr_naks_per_s", |p| p.per_second(|c| c.rnr), compact, Level::Warning),
     trend("packets/s", "packets_per_s", |p| p.per_second(|c| c.packets), compact, Level::Fine),
-    trend("RETX/s", "repeats_per_s", |p| p.per_second(|c| c.repeats), compact, Level::Warning),
+    trend("RETX/s", "repeats_per_s", |p| p.per_second(|c| c.retransmitted), compact, Level::Warning),
     trend("NAK/s", "naks_per_s", |p| p.per_second(Counts::naks), compact, Level::Critical),
 ];
 

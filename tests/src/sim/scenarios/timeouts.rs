@@ -4,8 +4,9 @@ use super::{Entry, connections, mtu, ring, settings};
 use crate::sim::channel::{Effect, Fault, Match, Node};
 use crate::sim::engine::Event;
 use crate::sim::job::{Compute, PingPong, Stream};
-use crate::sim::lab::{KB, Lab, MS, US};
+use crate::sim::lab::{KB, Lab, MB, MS, US};
 use crate::sim::net::GBIT;
+use crate::sim::packet::op;
 use crate::sim::qp::{Settings, Verb};
 
 pub(super) const ALL: &[Entry] = &[
@@ -13,7 +14,13 @@ pub(super) const ALL: &[Entry] = &[
     ("timeouts", "timeouts-lost-acks-at-receiver", |lab| lost_acks(lab, 1)),
     ("timeouts", "timeouts-lost-acks-mirror", |lab| lost_acks(lab, 2)),
     ("timeouts", "timeouts-path-dead-300ms", |lab| dead_path(lab, 0)),
-    ("timeouts", "timeouts-path-dead-300ms-at-receiver", |lab| dead_path(lab, 1)),
+    ("timeouts", "timeouts-path-dead-300ms-at-receiver", dead_path_at_receiver),
+    ("control", "clean-compute-phase-of-two-hosts", computes),
+    ("timeouts", "timeouts-go-back-lost-again", |lab| go_back_lost_again(lab, 0)),
+    ("timeouts", "timeouts-go-back-lost-again-at-receiver", |lab| go_back_lost_again(lab, 1)),
+    ("timeouts", "timeouts-read-responses-lost", |lab| reads_lost(lab, &[0])),
+    ("timeouts", "timeouts-read-responses-lost-two-taps", |lab| reads_lost(lab, &[0, 1])),
+    ("timeouts", "timeouts-late-acks", late_acks),
     ("timeouts", "timeouts-slow-rping", slow_rping),
     ("timeouts", "timeouts-last-packets", last_packets),
     ("timeouts", "timeouts-stalled-step", stalled_step),
@@ -75,6 +82,99 @@ fn dead_path(lab: &mut Lab, at: usize) {
     tap(lab, at);
     let pair = lab.pair(0, 1);
     lab.expect_during(&["retry.timeouts"], pair, (range.0, range.1 + 100 * MS)).also(LOSSES);
+    lab.world.run();
+}
+
+/// The way of the data dies, seen at the receiver: every packet that passes the tap is new, before the silence and behind it. That
+/// the silence is in mid-message tells it from a compute phase. Another host goes on.
+fn dead_path_at_receiver(lab: &mut Lab) {
+    lab.world.star(3, 10 * GBIT);
+    let range = (400 * MS, 700 * MS);
+    let dead = Fault::during(range.0, range.1, Match::default(), Effect::Drop { ppm: 1_000_000 });
+    lab.world.fault(Node::Host(0), Node::Switch(0), dead);
+    let set = Settings { timeout_ns: 67 * MS, backoff: true, ..settings() };
+    let ends = connections(lab, 0, 1, 5, &set);
+    lab.world.start(Stream::new(&ends, Verb::Write, 4 * MB, 24).depth(2).gap(MS, MS), 0);
+    goes_on(lab);
+    tap(lab, 1);
+    let pair = lab.pair(0, 1);
+    lab.expect_during(&["retry.timeouts"], pair, (range.0, range.1 + 400 * MS)).also(LOSSES);
+    lab.world.run();
+}
+
+/// A figure of the evidence of `retry.timeouts`.
+fn said(report: &serde_json::Value, name: &str) -> Option<f64> {
+    let mut all = report["findings"].as_array()?.iter();
+    all.find(|finding| finding["id"] == "retry.timeouts")?["evidence"][name].as_f64()
+}
+
+/// So many packets are lost that some go-back-N runs that a NAK asks for lose their first packet again: the timer repairs that.
+fn go_back_lost_again(lab: &mut Lab, at: usize) {
+    lab.world.line(10 * GBIT);
+    let data = Match { data: Some(true), ..Match::default() };
+    lab.world.fault(HOP.0, HOP.1, Fault::always(data, Effect::Drop { ppm: 30_000 }));
+    let set = Settings { timeout_ns: 17 * MS, ..settings() };
+    let ends = connections(lab, 0, 1, 3, &set);
+    lab.world.start(Stream::new(&ends, Verb::Write, 256 * KB, 60).depth(2), 0);
+    tap(lab, at);
+    let pair = lab.pair(0, 1);
+    lab.expect(&["retry.timeouts"], pair).also(LOSSES);
+    lab.world.run();
+    let timeouts = lab.world.facts.timeouts as f64;
+    if at == 0 {
+        lab.figure("transport timeouts", |report| said(report, "timeouts"), timeouts, timeouts);
+    }
+}
+
+/// The last packets of READ responses are lost, and each READ is repeated after a timeout; the tap is at the responder, or at both.
+fn reads_lost(lab: &mut Lab, taps: &[usize]) {
+    lab.world.line(10 * GBIT);
+    let last = Match { opcode: Some(op::READ_LAST), ..Match::default() };
+    lab.world.fault(HOP.0, HOP.1, Fault::always(last, Effect::Drop { ppm: 60_000 }));
+    let set = Settings { timeout_ns: 17 * MS, ..settings() };
+    let ends = connections(lab, 1, 0, 3, &set);
+    lab.world.start(Stream::new(&ends, Verb::Read, 32 * KB, 150).depth(1).gap(100 * US, 50 * US), 0);
+    for at in taps {
+        tap(lab, *at);
+    }
+    let pair = lab.pair(1, 0);
+    lab.expect(&["retry.timeouts"], pair).also(LOSSES);
+    lab.world.run();
+    let timeouts = lab.world.facts.timeouts as f64;
+    lab.figure("transport timeouts", |report| said(report, "timeouts"), timeouts, timeouts);
+}
+
+/// Some ACKs take longer than the timer: nothing is lost.
+fn late_acks(lab: &mut Lab) {
+    lab.world.line(10 * GBIT);
+    let late = Effect::Delay { ppm: 20_000, ns: 25 * MS, jitter_ns: MS };
+    lab.world.fault(BACK.0, BACK.1, Fault::always(NOT_DATA, late));
+    let set = Settings { timeout_ns: 17 * MS, ..settings() };
+    let ends = connections(lab, 0, 1, 4, &set);
+    lab.world.start(Stream::new(&ends, Verb::Write, 16 * KB, 200).depth(1).gap(50 * US, 50 * US), 0);
+    tap(lab, 1);
+    let pair = lab.pair(0, 1);
+    lab.expect(&["retry.timeouts"], pair).also(&["latency.tail"]);
+    lab.never(&["loss.before_tap", "loss.after_tap", "loss.between_taps"]);
+    lab.world.run();
+    let timeouts = lab.world.facts.timeouts as f64;
+    lab.figure("timeouts of late ACKs", |report| said(report, "acks_lost"), timeouts, timeouts);
+}
+
+/// A host that sends to host 1 all the time.
+fn goes_on(lab: &mut Lab) {
+    let others = connections(lab, 2, 1, 2, &settings());
+    lab.world.start(Stream::new(&others, Verb::Write, 64 * KB, 240).depth(1).gap(4 * MS, MS), 0);
+}
+
+/// The control: queue pairs of two hosts rest at the same time, for as long, between two messages.
+fn computes(lab: &mut Lab) {
+    lab.world.star(3, 10 * GBIT);
+    let ends = connections(lab, 0, 1, 5, &settings());
+    lab.world.start(Stream::new(&ends, Verb::Write, 4 * MB, 8).depth(1), 0);
+    lab.world.start(Stream::new(&ends, Verb::Write, 4 * MB, 8).depth(1), 500 * MS);
+    goes_on(lab);
+    tap(lab, 1);
     lab.world.run();
 }
 

@@ -1,0 +1,65 @@
+//! The latest packets of a sequence, and the order in which its sender sent them.
+
+use rocescope_common::wire::bth::MASK24;
+
+use super::arrival::REUSE_PAUSE_NS;
+
+/// Packets in a row with a rising IPv4 identification after which it counts as the order of sending.
+const NUMBERED: u8 = 16;
+/// Packets in a row with a rising one after which it is not a constant.
+const DIFFERENT: u8 = 2;
+/// Largest rise from one packet of a flow to the next: flows of a host share the counter.
+const ID_STEP: u16 = 0x2000;
+
+/// The latest packets of one sequence.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Latest {
+    pub(super) time_ns: u64,
+    pub(super) psn: u32,
+    pub(super) id: u16,
+    /// Highest identification so far.
+    pub(super) high_id: u16,
+    /// Packets in a row with a rising one, at most [`NUMBERED`].
+    rising: u8,
+}
+
+impl Latest {
+    #[inline]
+    pub(super) fn numbered(&self) -> bool {
+        self.rising >= NUMBERED
+    }
+
+    /// Whether the identification changes from packet to packet: then a packet with the PSN and identification of another is
+    /// its duplicate.
+    #[inline]
+    pub(super) fn differs(&self) -> bool {
+        self.rising >= DIFFERENT
+    }
+
+    #[inline]
+    pub(super) fn follows(&self, psn: u32) -> bool {
+        psn == self.psn.wrapping_add(1) & MASK24
+    }
+
+    #[inline]
+    pub(super) fn passed(&mut self, psn: u32, id: u16, time_ns: u64, in_order: bool) {
+        let step = id.wrapping_sub(self.high_id);
+        // Packets whose PSNs follow one another were sent in this order, reordered ones and retransmissions too.
+        let rise = if in_order { Some(step) } else { self.follows(psn).then(|| id.wrapping_sub(self.id)) };
+        match rise {
+            Some(1..ID_STEP) => self.rising = (self.rising + 1).min(NUMBERED),
+            // A reordered packet proves nothing.
+            Some(rise) if rise > ID_STEP.wrapping_neg() => {}
+            Some(_) => self.rising = 0,
+            None => {}
+        }
+        let paused = time_ns.saturating_sub(self.time_ns) >= REUSE_PAUSE_NS;
+        if !in_order && step >= ID_STEP && !paused {
+            self.id = id;
+        } else {
+            (self.id, self.high_id) = (id, id);
+        }
+        self.psn = psn;
+        self.time_ns = time_ns;
+    }
+}

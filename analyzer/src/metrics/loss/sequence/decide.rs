@@ -1,0 +1,92 @@
+//! The cause of a run, from what is observed around its first packet.
+
+use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::frame::UNKNOWN;
+
+use super::super::arrival::{Arrival, Nak};
+use super::super::cause::{Cause, NAK_REACTION_NS, NakKind, Observation, TIMEOUT_PAUSE_NS};
+use super::super::state::{Run, State};
+use super::Sequence;
+
+impl Sequence {
+    /// Gives an undecided run its cause.
+    pub(super) fn decide(&mut self, arrival: &Arrival<'_>) {
+        let State::Undecided(run) = self.state else { return };
+        let observation = self.observe_begin(arrival, &run);
+        let cause = observation.cause();
+        if observation.timer_expired(cause) {
+            self.timed_out(run.pause_ns);
+        }
+        if cause == Cause::ReceiverNotReady {
+            self.metrics.rnr_wait_ns += arrival.rnr_wait_ns(run.start, run.start_ns);
+        }
+        if cause == Cause::Reuse && !self.reused {
+            self.reused = true;
+            self.forget_gaps();
+        }
+        self.state = State::GoingBack(run, cause);
+    }
+
+    fn timed_out(&mut self, silence_ns: u64) {
+        let metrics = &mut self.metrics;
+        let (shortest, longest) = metrics.timeout_range_ns;
+        let shortest = if metrics.timeouts == 0 { silence_ns } else { shortest.min(silence_ns) };
+        metrics.timeout_range_ns = (shortest, longest.max(silence_ns));
+        metrics.timeouts += 1;
+        metrics.timeout_wait_ns += silence_ns;
+    }
+
+    /// What is observed around the first packet of a run, which uses up the NAK that it is for.
+    fn observe_begin(&mut self, arrival: &Arrival<'_>, run: &Run) -> Observation {
+        /// PSNs between a NAK and the first retransmission to arrive: those of a window.
+        const SHORTLY: u32 = 1_024;
+        let right_before = run.start.wrapping_sub(1) & MASK24;
+        let paused = run.pause_ns >= TIMEOUT_PAUSE_NS;
+        // A NAK may show a loss once more; a third time in a row, the peer says nothing any more.
+        let since_ns = if self.stuck > 2 && paused { run.start_ns.saturating_sub(run.pause_ns) } else { 0 };
+        let gap_before = self.gaps.at(right_before);
+        let names = |nak: &Nak| nak.psn == run.start || gap_before.is_some_and(|gap| gap.contains(nak.psn));
+        let is_used_up = |nak: &Nak| {
+            let since_nak_ns = run.start_ns.saturating_sub(nak.time_ns);
+            let slow = !nak.rnr && since_nak_ns.min(run.pause_ns) >= NAK_REACTION_NS;
+            paused && (slow || self.answered == Some(*nak))
+        };
+        let nak = arrival.nak(names, since_ns);
+        let nak_used_up = nak.as_ref().is_some_and(is_used_up);
+        let shortly_before = |nak: &Nak| {
+            (arrival.answers_slot == UNKNOWN || nak.slot == arrival.answers_slot)
+                && run.start.wrapping_sub(nak.psn) & MASK24 < SHORTLY
+        };
+        let nak_before = paused && arrival.nak(shortly_before, 0).is_some_and(|nak| !is_used_up(&nak));
+        // One for a gap before the run may be for packets that are still to come.
+        self.answered = nak.filter(|nak| nak.psn == run.start).or(self.answered);
+        let nak = nak.filter(|nak| !(nak.rnr && nak_used_up));
+        Observation {
+            reused: self.reused,
+            nak: nak.map(|Nak { rnr, .. }| if rnr { NakKind::Rnr } else { NakKind::SequenceError }),
+            nak_used_up,
+            nak_before,
+            gap_at: self.gaps.knows(run.start),
+            gap_right_before: self.gaps.knows(right_before),
+            gap_ahead: self.gaps.any_between(run.start, arrival.expected),
+            back: arrival.expected.wrapping_sub(run.start) & MASK24,
+            from_first: run.start == arrival.first,
+            pause_ns: run.pause_ns,
+            reliable: self.reliable,
+            follows_run: self.previous.filter(|(last, _)| *last == right_before).map(|(_, packets)| packets),
+            reverse_captured: arrival.reverse_captured,
+        }
+    }
+
+    /// Whether its transport timer made the requester retransmit a READ: neither a request nor a response passed for long. A
+    /// requester that misses one response among others retransmits at once.
+    pub(super) fn read_timed_out(&mut self, arrival: &Arrival<'_>) {
+        let Some(responded_ns) = arrival.responded_ns else { return };
+        let silence_ns = arrival.time_ns.saturating_sub(arrival.last_ns.max(responded_ns));
+        let observation = self.observe_begin(arrival, &Run::begin(arrival, silence_ns));
+        if observation.timer_expired(observation.cause()) {
+            self.timed_out(silence_ns);
+            self.metrics.read_timeouts += 1;
+        }
+    }
+}
