@@ -22,6 +22,7 @@ mod naks;
 mod paths;
 pub(crate) mod ports;
 mod shape;
+mod steps;
 mod taps;
 #[cfg(test)]
 mod tests;

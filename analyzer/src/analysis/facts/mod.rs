@@ -7,6 +7,7 @@
 mod by_hosts;
 mod flow;
 mod link;
+pub(super) mod steps;
 pub(super) mod traffic;
 
 use std::sync::Arc;
