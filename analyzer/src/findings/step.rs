@@ -77,9 +77,9 @@ const SLOWER: Entry = Entry {
     computed: "From steps.trend: the fastest quarter of the steps in a row (at least 5) is what the job can sustain. A step is slower when the median of its neighbours exceeds nine of ten of \
                  these, and their median by 3 %. A warning when there are at least step.slower_steps steps, and the median of the longest stretch of slower steps (two of three), with at least \
                  4 faster ones before it, is at least 1 + step.slower_ratio times that of the fastest; slow steps at the start (warm-up) and single long steps (checkpoints) are none. What grew: \
-                 data on the wire (transfer), silence within the step (waiting for a host or a retransmission), or silence until the next step (an estimate of computing). Findings about the \
+                 data on the wire (transfer), silence within the step (waiting for a host, a retransmission or a queue downstream of the tap), or silence until the next step (an estimate of computing). Findings about the \
                  network at that time are its causes; network_wait_ns is an upper bound of what timeouts, RNR and loss recovery cost.",
-    advice: "If transfer grew, check CE marks, loss, pauses and link speed since then. If waiting grew, check transport timeouts and step.straggler. If computing grew, it is not this network: \
+    advice: "If transfer grew, check CE marks, loss, pauses and link speed since then. If waiting grew, check transport timeouts, the latency of paths downstream of the tap, and step.straggler. If computing grew, it is not this network: \
                check GPU clocks, the data loader and storage. `rocescope diff` of the reports of two parts of the run (replay --from, --to, --output json) shows the changes.",
     caveat: "Longer sequences, evaluation or checkpoints lengthen steps as well. Packets do not show computing: traffic that bypasses this port counts as computing.",
     ..Entry::EMPTY
@@ -303,7 +303,7 @@ fn slower(input: &Input<'_>, steps: &Steps, found: &mut Vec<Finding>) {
         "wait" => (
             slower.wait_grew_ns,
             "waiting",
-            "Check transport timeouts and step.straggler since then: hosts wait in the middle of a step.",
+            "Check transport timeouts, latency and stragglers since then: hosts wait in the middle of a step.",
         ),
         _ => (
             slower.compute_grew_ns,

@@ -13,7 +13,7 @@ pub struct StepParts {
     /// job waits for (exposed). A part may overlap with computation, which packets do not show. Unit: ns.
     pub transfer_ns: u64,
     /// Silences of more than 2 ms between the first and the last data of a step: waiting for another host, a
-    /// retransmission or the next bucket. Unit: ns.
+    /// retransmission, data in a queue downstream of this tap, or the next bucket. Unit: ns.
     pub wait_ns: u64,
     /// From the last data of a step to the next step: estimate of the computation that does not overlap with
     /// communication on this port; traffic that bypasses it (`NVLink`, other rails) and the data loader are in

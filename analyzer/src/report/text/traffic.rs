@@ -67,7 +67,10 @@ fn steps_of(steps: &Steps) -> String {
 fn parts_of(steps: &Steps) -> Option<String> {
     let StepParts { period_ns, transfer_ns, wait_ns, compute_ns } = steps.parts?;
     let gain_ns = steps.faster_network_ns?;
-    let part = |ns| format!("{} ({})", units::duration(ns), share(ns, period_ns));
+    let part = |ns| match ns {
+        0 => "none".to_owned(),
+        ns => format!("{} ({})", units::duration(ns), share(ns, period_ns)),
+    };
     Some(format!(
         "transfer {}, waiting within the step {}, no traffic until the next {} (mostly computing). A network twice as fast wins at \
          most {}, less where transfers overlap with computing",
@@ -102,6 +105,9 @@ fn lost_of(trend: &StepTrend) -> String {
         0 => String::new(),
         n => format!(", {} of it in {}", units::duration(*long_ns), plural(*n, "single long step")),
     };
+    if *lost_ns == 0 {
+        return format!("none against the fastest {} steps in a row", units::count(fastest.steps));
+    }
     format!(
         "{} ({}) against {} in the fastest {} steps in a row{long}",
         units::duration(*lost_ns),
