@@ -19,6 +19,7 @@ mod latency;
 pub(crate) mod loss;
 mod matrix;
 mod naks;
+mod parallel;
 mod paths;
 pub(crate) mod ports;
 mod shape;

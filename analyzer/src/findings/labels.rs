@@ -109,7 +109,7 @@ pub(super) const COMMON: &[Label] = &[
     label("run_max_over_mean", "busiest link over mean, whole run", Unit::Factor),
     label("samples", "samples", Unit::Count),
     label("seconds", "seconds", Unit::Count),
-    label("senders_max", "senders at once, at most", Unit::Count),
+    label("senders_max", "senders in one bin, at most", Unit::Count),
     label("share", "share", Unit::Ratio),
     label("silent_ns", "silence", Unit::Nanoseconds),
     label("since_ns", "since", Unit::Time),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::title::{short, title};
 use super::{Entry, Episode, Family, Impact, Input, Measure, Place, Raise, Unit, label};
 use crate::analysis::ways::{Sides, sides};
-use crate::analysis::{Flow, Imbalance};
+use crate::analysis::{Flow, Imbalance, Latency, TapFlow};
 use crate::findings::{Finding, Severity};
 use crate::sample::Address;
 use crate::util::units;
@@ -38,7 +38,9 @@ const ONE_OF: Entry = Entry {
                  host does not count against a link. Raised when such data on this link amounts to at least parallel.packets packets, of at least two host pairs and three flows, and its CE \
                  ratio is at least parallel.ce_ratio, or its loss ratio (upstream and NAK episodes) parallel.loss_ratio, in both cases at least parallel.factor times that of the \
                  peers. For delay: the median request-to-ACK latency is at least parallel.slower times that of the peers and parallel.slower_ns longer, in three of four host pairs and at \
-                 least three, while no direction of the link carries more than parallel.load times the mean: a queue there would be links.imbalance.",
+                 least three, while no direction of the link carries more than parallel.load times the mean (up to links.max_over_mean where the difference exceeds the spread from median to p99 \
+                 on the link: a queue that the load fills is empty at times): a queue there would be links.imbalance. Between fewer host pairs than that, three of four flows on the link, \
+                 of at least four there and four on its peers, must agree instead.",
     advice: "Check that link and the switch ports at its ends: speed, lanes and FEC errors, egress queue, ECN thresholds and PFC pauses against its peers, and what else is routed over it. \
                Take it out of the ECMP group to confirm.",
     caveat: "The fault may be on the path beyond this link, which its flows share. Latency covers the way of the request and of the ACK that passes the same link.",
@@ -77,6 +79,9 @@ const MIN_FLOWS: usize = 3;
 /// Host pairs of which latencies are compared, and the share that must agree.
 const MIN_SLOW_PAIRS: usize = 3;
 const AGREE: f64 = 0.75;
+/// Where there are fewer host pairs than that: flows on the link, and on its peers. Trouble of single flows that has nothing to
+/// do with the link hits the four on one link and none of four others with a chance of one in seventy.
+const MIN_FLOWS_ALONE: usize = 4;
 /// Samples of a flow's latency for a median.
 const MIN_SAMPLES: u64 = 20;
 
@@ -110,9 +115,12 @@ struct Found<'a> {
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     for group in input.facts.imbalance.iter().filter(|group| !group.same_path) {
+        // Without sides both directions of each pair of hosts count together: a pair is compared with itself alone.
         let sides = sides(input.sample, group);
         let ways: &[Option<bool>] = if sides.is_some() { &[Some(false), Some(true)] } else { &[None] };
-        if group.direction.is_none() && sides.is_none() {
+        // Named by hand, the links may be taps along one path.
+        let one_path = |tap: &TapFlow| tap.links.iter().all(|link| group.links.contains(link));
+        if group.direction.is_none() && sides.is_none() && input.facts.taps.iter().any(one_path) {
             continue;
         }
         let worst = ways.iter().flat_map(|way| {
@@ -129,6 +137,11 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 fn median(mut of: Vec<u64>) -> Option<u64> {
     of.sort_unstable();
     of.get(of.len() / 2).copied()
+}
+
+/// Latencies of flows with enough samples for a median.
+fn known<'a>(flows: &'a [&Flow]) -> impl Iterator<Item = Latency> + 'a {
+    flows.iter().filter_map(|flow| flow.latency_ns).filter(|latency| latency.count >= MIN_SAMPLES)
 }
 
 fn lost(flow: &Flow) -> u64 {
@@ -184,7 +197,9 @@ impl<'a> Direction<'a> {
     ) -> Option<Found<'a>> {
         let (mut own, mut others) = ((0, 0), (0, 0));
         let (mut pairs, mut flows) = (0, Vec::new());
+        let (mut all, mut on_link, mut on_peers) = (0usize, 0usize, 0usize);
         for (here, there) in self.split(link) {
+            (all, on_link, on_peers) = (all + 1, on_link + here.len(), on_peers + there.len());
             for (sum, side) in [(&mut own, &here), (&mut others, &there)] {
                 sum.0 += side.iter().map(|flow| part(flow)).sum::<u64>();
                 sum.1 += side.iter().map(|flow| of(flow)).sum::<u64>();
@@ -194,7 +209,11 @@ impl<'a> Direction<'a> {
         }
         let ratio = |(part, of): (u64, u64)| part as f64 / of.max(1) as f64;
         let (here, there) = (ratio(own), ratio(others));
-        let enough = own.1.min(others.1) >= limits.packets && pairs >= MIN_PAIRS && flows.len() >= MIN_FLOWS;
+        let alone = all < MIN_PAIRS
+            && on_link.min(on_peers) >= MIN_FLOWS_ALONE
+            && flows.len() as f64 >= AGREE * on_link as f64;
+        let several = pairs >= MIN_PAIRS && flows.len() >= MIN_FLOWS;
+        let enough = own.1.min(others.1) >= limits.packets && (several || alone);
         // A peer without any counts as one with a single packet: its ratio is not known to be smaller.
         let times = here / there.max(1.0 / others.1.max(1) as f64);
         flows.sort_by_key(|flow| std::cmp::Reverse(part(flow)));
@@ -209,27 +228,36 @@ impl<'a> Direction<'a> {
 
     fn slower(&self, input: &Input<'_>, link: &'a str) -> Option<Found<'a>> {
         let limits = &input.limits.parallel;
-        let times = |flows: &[&Flow]| -> Vec<u64> {
-            let known = flows.iter().filter_map(|flow| flow.latency_ns);
-            known.filter(|latency| latency.count >= MIN_SAMPLES).map(|latency| latency.p50).collect()
-        };
+        let times = |flows: &[&Flow]| -> Vec<u64> { known(flows).map(|latency| latency.p50).collect() };
         let (mut here, mut there, mut all, mut slow) = (Vec::new(), Vec::new(), 0usize, 0usize);
-        let mut flows = Vec::new();
+        let (mut flows, mut spreads, mut slow_flows) = (Vec::new(), Vec::new(), 0usize);
         for (own, others) in self.split(link) {
             let (own_times, other_times) = (times(&own), times(&others));
             let (Some(mine), Some(theirs)) = (median(own_times.clone()), median(other_times.clone())) else {
                 continue;
             };
+            let is_slow = |time: u64| time as f64 >= limits.slower * theirs as f64;
             all += 1;
-            slow += usize::from(mine as f64 >= limits.slower * theirs as f64);
+            slow += usize::from(is_slow(mine));
+            slow_flows += own_times.iter().filter(|time| is_slow(**time)).count();
+            spreads.extend(known(&own).map(|latency| latency.p99.saturating_sub(latency.p50)));
             here.extend(own_times);
             there.extend(other_times);
             flows.extend(own);
         }
+        let few = (here.len(), there.len());
         let (mine, theirs) = (median(here)?, median(there)?);
-        let agree = all >= MIN_SLOW_PAIRS && slow as f64 >= AGREE * all as f64;
+        let agree = if all >= MIN_SLOW_PAIRS {
+            slow as f64 >= AGREE * all as f64
+        } else {
+            few.0.min(few.1) >= MIN_FLOWS_ALONE && slow_flows as f64 >= AGREE * few.0 as f64
+        };
         let slower = mine as f64 >= limits.slower * theirs as f64 && mine - theirs >= limits.slower_ns;
-        (agree && slower && self.load(input, link) <= limits.load).then(|| Found {
+        // A queue that the load fills is empty at times: its latencies differ by more than they are longer.
+        let load = self.load(input, link);
+        let constant =
+            mine.saturating_sub(theirs) >= median(spreads)? && load < input.limits.links.max_over_mean;
+        (agree && slower && (load <= limits.load || constant)).then(|| Found {
             link,
             worse: Worse::Delay(mine, theirs),
             times: mine as f64 / theirs.max(1) as f64,

@@ -104,3 +104,50 @@ fn links_without_common_hosts_are_not_compared() {
     }
     assert_eq!(one_of(&rails), None);
 }
+
+/// Two hosts joined by two links: flows agree in place of pairs of hosts.
+#[test]
+fn one_pair_of_hosts_with_flows_enough() {
+    let between = |change: &dyn Fn(u16, u32, &mut Sample, usize)| {
+        let mut sample = uplinks(|_, _, _, _, _| {});
+        for at in 0..sample.flows.len() {
+            let link = sample.flows[at].key.link;
+            let flow = &mut sample.flows[at];
+            (flow.key.src, flow.key.dst) =
+                (key(0, "10.0.0.1", "10.0.1.1", 9).src, key(0, "10.0.0.1", "10.0.1.1", 9).dst);
+            change(link, u32::try_from(at / 2).unwrap(), &mut sample, at);
+        }
+        one_of(&sample)
+    };
+    let marked = |flows: u32| {
+        between(&|link, number, sample, at| {
+            let ce = if link == 1 && number < flows { 60 } else { 0 };
+            sample.flows[at].stats.ecn_data = [0, 0, 1_000 - ce, ce];
+        })
+    };
+    assert!(marked(6).unwrap().title.starts_with("Congestion on up1, one of 2 links: 6.00 %"));
+    assert_eq!(marked(4), None, "two of six flows on the link are fine");
+}
+
+/// A fixed delay on a link that carries a third more: it does not vary as a queue does.
+#[test]
+fn a_delay_that_does_not_vary_is_no_queue() {
+    let slow = |p99_ns: u64, bytes: u64| {
+        let mut sample = uplinks(|link, _, data, _, wait| {
+            if link == 1 {
+                (data.bytes, *wait) = (bytes, 190_000);
+            }
+        });
+        let times = (0..12u32).map(|slot| {
+            let p50 = if slot % 2 == 1 { 190_000 } else { 40_000 };
+            let p99 = p50 + p99_ns;
+            let all = Summary { count: 50, p50, p99, p999: p99, max: p99 };
+            (slot, Figure { all: Some(all), ..Figure::default() })
+        });
+        sample.metrics.latency = Some(times.collect());
+        one_of(&sample)
+    };
+    assert!(slow(90_000, 8_000_000).is_some());
+    assert_eq!(slow(160_000, 8_000_000), None, "it varies as a queue does");
+    assert_eq!(slow(90_000, 13_000_000), None, "the load is uneven");
+}

@@ -68,8 +68,7 @@ pub struct Burst {
     pub lost_packets: u64,
 }
 
-/// Data to one host on one link, by the number of hosts that send at the same time. ACKs and CNPs do not
-/// count.
+/// Data to one host on one link, by the number of hosts that send in the same bin. ACKs and CNPs do not count.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Incast {
@@ -79,7 +78,7 @@ pub struct Incast {
     pub direction: Option<Direction>,
     /// Receiver.
     pub dst: Address,
-    /// Length of a bin; senders within one bin send at the same time. Unit: ns.
+    /// Length of a bin. Senders within one bin may have taken turns in it. Unit: ns.
     pub bin_ns: u64,
     /// Hosts that sent data to it during the run. Unit: hosts.
     pub senders: u64,

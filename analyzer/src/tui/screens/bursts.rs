@@ -368,7 +368,7 @@ fn incast(report: &Report) -> Vec<Line<'static>> {
         })
         .collect();
     if !lines.is_empty() {
-        lines.insert(0, Line::styled(" INCAST: concurrent senders to one receiver in one bin", theme::HEAD));
+        lines.insert(0, Line::styled(" INCAST: senders to one receiver in one bin", theme::HEAD));
         lines.insert(0, Line::default());
     }
     lines
