@@ -28,7 +28,8 @@ fn uplinks(
         pairs.packets(number, Seen { packets: data.packets, bytes: data.bytes, ..Seen::default() });
         let slot = u32::try_from(flows.len()).unwrap();
         loss.flows.insert(slot, FlowLoss { requests: Some(metrics), ..FlowLoss::default() });
-        let all = Summary { count: 50, p50: wait_ns, p99: wait_ns, p999: wait_ns, max: wait_ns };
+        let tail = 2 * wait_ns;
+        let all = Summary { count: 50, p50: wait_ns, p99: tail, p999: tail, max: tail };
         times.push((slot, Figure { all: Some(all), ..Figure::default() }));
         flows.push((key, data));
     }
@@ -129,25 +130,46 @@ fn one_pair_of_hosts_with_flows_enough() {
     assert_eq!(marked(4), None, "two of six flows on the link are fine");
 }
 
-/// A fixed delay on a link that carries a third more: it does not vary as a queue does.
+/// Requests of both directions are slow on a link that carries more one way: load is not the reason.
 #[test]
-fn a_delay_that_does_not_vary_is_no_queue() {
-    let slow = |p99_ns: u64, bytes: u64| {
+fn a_delay_of_both_directions_is_no_queue_of_one() {
+    let slow = |back_ns: u64, bytes: u64, spread_ns: u64| {
         let mut sample = uplinks(|link, _, data, _, wait| {
             if link == 1 {
                 (data.bytes, *wait) = (bytes, 190_000);
             }
         });
-        let times = (0..12u32).map(|slot| {
-            let p50 = if slot % 2 == 1 { 190_000 } else { 40_000 };
-            let p99 = p50 + p99_ns;
+        let mut pairs = Pairs::default();
+        let all = sample.flows.len();
+        for at in 0..all {
+            let mut back = sample.flows[at].clone();
+            std::mem::swap(&mut back.key.src, &mut back.key.dst);
+            back.slot = u32::try_from(all + at).unwrap();
+            back.stats.bytes = 4_000_000;
+            sample.flows.push(back);
+        }
+        for flow in sample.flows.iter() {
+            let seen = Seen { packets: 1_000, bytes: flow.stats.bytes, ..Seen::default() };
+            // Routed once more on the way back, which tells the sides apart.
+            let number = pairs.number(&flow.key, if flow.slot >= 12 { 62 } else { 63 });
+            pairs.packets(number, seen);
+        }
+        let mut traffic = Collector::new(1_000_000).metrics();
+        traffic.pairs = pairs.pairs().to_vec();
+        sample.metrics.traffic = Some(Arc::new(traffic));
+        let times = sample.flows.iter().map(|flow| {
+            let on_second = [190_000, back_ns][usize::from(flow.slot >= 12)];
+            let p50 = if flow.key.link == 1 { on_second } else { 40_000 };
+            let p99 = p50 + spread_ns;
             let all = Summary { count: 50, p50, p99, p999: p99, max: p99 };
-            (slot, Figure { all: Some(all), ..Figure::default() })
+            (flow.slot, Figure { all: Some(all), ..Figure::default() })
         });
         sample.metrics.latency = Some(times.collect());
         one_of(&sample)
     };
-    assert!(slow(90_000, 8_000_000).is_some());
-    assert_eq!(slow(160_000, 8_000_000), None, "it varies as a queue does");
-    assert_eq!(slow(90_000, 13_000_000), None, "the load is uneven");
+    assert!(slow(190_000, 4_000_000, 90_000).is_some() && slow(40_000, 4_000_000, 90_000).is_some());
+    assert!(slow(190_000, 8_000_000, 90_000).is_some());
+    assert_eq!(slow(40_000, 8_000_000, 90_000), None, "a queue of one direction");
+    assert!(slow(40_000, 8_000_000, 20_000).is_some(), "it does not vary as a queue does");
+    assert_eq!(slow(190_000, 13_000_000, 20_000), None, "the load is uneven");
 }

@@ -121,10 +121,10 @@ fn two_hosts(lab: &mut Lab, effect: Effect) {
         _ => Match { data: Some(true), ..Match::default() },
     };
     lab.world.fault(Node::Switch(3), Node::Switch(0), Fault::always(only, effect));
-    let mut ends = connections(lab, 0, 1, 16, &settings());
-    ends.extend(connections(lab, 1, 0, 16, &settings()));
-    steer(lab, &ends, |at| at % 2 == 0);
-    lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 30).depth(2).gap(MS, MS / 2), 0);
+    // Of four, one has its ACKs on the same link and is timed.
+    let mut ends = connections(lab, 0, 1, 40, &settings());
+    ends.extend(connections(lab, 1, 0, 40, &settings()));
+    lab.world.start(Stream::new(&ends, Verb::Write, 32 * KB, 24).depth(1).gap(4 * MS, 2 * MS), 0);
     lab.expect(&["links.congested_one_of"], Place::Link("up1.pcap".into()));
     lab.also(&["ecn.congestion", "latency.tail", "retry.timeouts", "retry.storm", "links.imbalance"]);
     lab.world.run();
