@@ -1,4 +1,4 @@
-//! Links of captures that plainly share a load, found without being told: the same pairs of hosts on each, in the same
+//! Links of captures that plainly share a load, found without `--group`: the same pairs of hosts on each, in the same
 //! time, and no packet on two of them.
 //!
 //! A pair of hosts whose queue pairs are spread over several links was hashed onto them. Taps along one path see the same

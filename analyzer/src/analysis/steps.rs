@@ -24,6 +24,14 @@ pub(super) fn steps(sample: &Sample) -> (Option<Steps>, Option<&'static str>) {
     }
 }
 
+impl Steps {
+    /// Whether other traffic followed the last step, so that they hold until then.
+    #[must_use]
+    pub fn are_over(&self) -> bool {
+        self.ending.unfinished_ratio >= steps::OVER
+    }
+}
+
 fn of_job(sample: &Sample, ports: &[u16], all: &steps::Steps) -> Option<Steps> {
     let found = all.links.first()?;
     let (name, direction) = ports::name(&sample.links, ports, found.link);
@@ -41,7 +49,7 @@ fn of_job(sample: &Sample, ports: &[u16], all: &steps::Steps) -> Option<Steps> {
         behind_ns: last.behind_ns,
     };
     let timed = timed(found);
-    let parts = trend::parts(&timed);
+    let mean = trend::parts(&timed);
     Some(Steps {
         link: name,
         direction,
@@ -56,8 +64,8 @@ fn of_job(sample: &Sample, ports: &[u16], all: &steps::Steps) -> Option<Steps> {
         period_p10_ns: quantile(&periods, 0.1)?,
         period_p90_ns: quantile(&periods, 0.9)?,
         jitter_ratio: spread(&periods)?,
-        parts: parts.map(parts_of),
-        faster_network_ns: parts.map(|parts| parts.transfer_ns / 2),
+        parts: mean.map(parts_of),
+        faster_network_ns: mean.map(|parts| parts.transfer_ns / 2),
         trend: trend::trend(&timed).as_ref().map(trend_of),
         first_third_ns: quantile(periods.get(..third)?, 0.5)?,
         first_third_p75_ns: quantile(periods.get(..third)?, 0.75)?,

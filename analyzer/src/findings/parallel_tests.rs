@@ -148,7 +148,7 @@ fn a_delay_of_both_directions_is_no_queue_of_one() {
             back.stats.bytes = 4_000_000;
             sample.flows.push(back);
         }
-        for flow in sample.flows.iter() {
+        for flow in &*sample.flows {
             let seen = Seen { packets: 1_000, bytes: flow.stats.bytes, ..Seen::default() };
             // Routed once more on the way back, which tells the sides apart.
             let number = pairs.number(&flow.key, if flow.slot >= 12 { 62 } else { 63 });

@@ -37,7 +37,7 @@ const LATEST_STEPS: usize = 16;
 const HALVINGS: u32 = 9;
 /// Data after the last step, in steps, from which the steps are over and something else goes on. One step that does not
 /// fit and an unfinished one are less.
-const OVER: f64 = 2.0;
+pub const OVER: f64 = 2.0;
 
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl LinkSteps {
 /// Steps on all links.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Steps {
-    /// Links with steps, the one with most of them first.
+    /// Links with steps: those whose steps go on first, and of these the one with most.
     pub links: Vec<LinkSteps>,
     /// The straggler that is best known, over all links; nobody whose own port shows that it waits for another host.
     pub straggler: Option<Straggler>,
@@ -166,7 +166,8 @@ pub fn steps(traffic: &Traffic, ports: &[u16]) -> Result<Steps, NoJob> {
             Err(why) => absent = absent.or(Some(why)),
         }
     }
-    links.sort_by_key(|link| (std::cmp::Reverse(link.steps.len()), link.link));
+    // What goes on comes before what is over.
+    links.sort_by_key(|link| (link.ending.part >= OVER, std::cmp::Reverse(link.steps.len()), link.link));
     let all: Vec<Straggler> = links.iter().filter_map(|link| link.straggler).collect();
     let ends = chain::ends(&all, &traffic.pairs, ports);
     let straggler = chain::best(&ends);

@@ -8,8 +8,6 @@ use crate::util::units::{self, plural};
 
 /// Width of the labels at the left.
 const LABEL: usize = 10;
-/// Data after the last step, in steps, from which other traffic followed; less is an unfinished step.
-const OTHER: f64 = 2.0;
 /// Host pairs listed.
 const MAX_PAIRS: usize = 6;
 
@@ -45,7 +43,7 @@ fn share(part_ns: u64, of_ns: u64) -> String {
 
 /// Step times, and until when they hold.
 fn steps_of(steps: &Steps) -> String {
-    let over = if steps.ending.unfinished_ratio >= OTHER {
+    let over = if steps.are_over() {
         format!("; other traffic since {} UTC", units::second_utc(steps.last_ns))
     } else {
         String::new()

@@ -295,8 +295,9 @@ fn steps(report: &Report, lost: bool, width: usize) -> Vec<Line<'static>> {
         lines.push(Line::styled(why, theme::DIM));
         return lines;
     };
+    let over = if steps.are_over() { ", other traffic since" } else { "" };
     let rhythm = format!(
-        "{} steps, period {}, on {}, {} to {} · {} per step · busy {} · communicating {}",
+        "{} steps, period {}, on {}, {} to {}{over} · {} per step · busy {} · communicating {}",
         steps.count,
         units::duration(steps.period_ns),
         steps.link,
