@@ -75,8 +75,8 @@ const SLOWER: Entry = Entry {
     title: "Step time increases",
     meaning: "The job transfers the same volume per step, but a step takes longer than it did earlier in the run.",
     computed: "From steps.trend: the fastest quarter of the steps in a row (at least 5) is what the job can sustain. A step is slower when the median of its neighbours exceeds nine of ten of \
-                 these, and their median by 3 %. A warning when there are at least step.slower_steps steps, and the median of the longest stretch of slower steps (two of three), with at least \
-                 4 faster ones before it, is at least 1 + step.slower_ratio times that of the fastest; slow steps at the start (warm-up) and single long steps (checkpoints) are none. What grew: \
+                 these, and their median by 3 %. A warning when there are at least step.slower_steps steps, and the median of the longest stretch of slower steps (two of three, at least 5), with at least \
+                 4 faster ones before it and its lower quartile 3 % above the upper quartile of all steps before, is at least 1 + step.slower_ratio times that of the fastest; slow steps at the start (warm-up) and single long steps (checkpoints) are none. What grew: \
                  data on the wire (transfer), silence within the step (waiting for a host, a retransmission or a queue downstream of the tap), or silence until the next step (an estimate of computing). Findings about the \
                  network at that time are its causes; network_wait_ns is an upper bound of what timeouts, RNR and loss recovery cost.",
     advice: "If transfer grew, check CE marks, loss, pauses and link speed since then. If waiting grew, check transport timeouts, the latency of paths downstream of the tap, and step.straggler. If computing grew, it is not this network: \
@@ -96,7 +96,7 @@ limits! {
         "Step times of a healthy job differ by a few per cent between parts of a run, single steps by much more";
     slower_steps: u64 = 12,
         "minimum steps",
-        "Five fast steps in a row, four slower ones, and some between: fewer are no trend";
+        "Five fast steps in a row, five slower ones, and some between: fewer are no trend";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {

@@ -54,8 +54,8 @@ pub struct StepTrend {
     pub long_steps: u64,
     /// Part of `lost_ns` that is theirs. Unit: ns.
     pub long_ns: u64,
-    /// The longest stretch of slower steps (two of three) with at least 4 faster ones before it. Null: the
-    /// steps did not become slower.
+    /// The longest stretch of slower steps (two of three), at least 5, with at least 4 faster ones before it, and
+    /// its lower quartile 3 % above the upper quartile of all steps before. Null: the steps did not become slower.
     pub slower: Option<StepSlower>,
 }
 

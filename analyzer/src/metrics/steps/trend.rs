@@ -28,8 +28,9 @@ const NOISE: f64 = 0.03;
 /// A single step is long when it takes this many times the fastest, and is an outlier by Tukey's fence (1.5 interquartile
 /// ranges above the upper quartile): a checkpoint, an evaluation, a timeout.
 const LONG: f64 = 1.25;
-/// Slower steps in a row, with one of three excepted, that are a change and not chance.
-const FEWEST_SLOWER: usize = 4;
+/// Slower steps in a row, with one of three excepted, that are a change and not chance; and faster ones before them.
+const FEWEST_SLOWER: usize = 5;
+const FEWEST_BEFORE: usize = 4;
 /// What a step that is not slower weighs against those that are.
 const MISS: i64 = 2;
 /// A transfer must have grown by this share of a step for its growth to say how much of it the step waited for.
@@ -209,10 +210,15 @@ pub fn trend(steps: &[Timed]) -> Option<Trend> {
     let slower = || {
         let (range, _) = densest(slow.iter().map(|slow| if *slow { 1 } else { -MISS }))?;
         let faster = slow.iter().take(range.start).filter(|slow| !**slow).count();
-        if range.len() < FEWEST_SLOWER || faster < FEWEST_SLOWER {
+        let own = steps.get(range.clone())?;
+        // Jitter comes in clusters: seven of nine steps of a healthy ring were a fifth longer, and a quarter of them no longer
+        // than others.
+        let before = quantile(&sorted(steps.get(..range.start)?), 0.75)?;
+        let apart = quantile(&sorted(own), 0.25)? > times(before, 1.0 + NOISE);
+        if range.len() < FEWEST_SLOWER || faster < FEWEST_BEFORE || !apart {
             return None;
         }
-        let stretch = stretch(steps.get(range.clone())?)?;
+        let stretch = stretch(own)?;
         let grown = |of: fn(&Parts) -> u64| of(&stretch.parts) as f64 - of(&base.parts) as f64;
         let transfer = grown(|parts| parts.transfer_ns);
         let exposed = (transfer >= GROWN * base.period_ns as f64)
@@ -304,6 +310,17 @@ mod tests {
         let for_a_time = |at| (20.0, if (15..25).contains(&at) { 120.0 } else { 75.0 });
         let for_a_time = trend(&steps((0..40).map(for_a_time))).unwrap();
         assert_eq!(for_a_time.slower.map(|slower| slower.stretch.steps), Some(10));
+    }
+
+    /// Step times of a healthy ring of four virtual machines.
+    #[test]
+    fn a_cluster_of_long_steps_is_no_trend() {
+        let one = [
+            132, 124, 150, 167, 125, 140, 134, 128, 145, 141, 125, 132, 121, 135, 127, 130, 158, 132, 120,
+            128, 171, 161, 165, 135, 134, 183, 213, 152, 131,
+        ];
+        let all = steps(periods.map(|ms| (20.0, f64::from(ms) - 25.0)));
+        assert_eq!(trend(&all).unwrap().slower, None);
     }
 
     #[test]
