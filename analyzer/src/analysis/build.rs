@@ -20,7 +20,7 @@ impl Facts {
     #[must_use]
     pub fn of(sample: &Sample, options: &Options) -> Self {
         let sums = sums(sample);
-        let (steps, steps_absent) = traffic::steps(sample);
+        let (steps, steps_absent) = super::steps::steps(sample);
         let mut facts = Self {
             source: Source {
                 kind: sample.kind.into(),

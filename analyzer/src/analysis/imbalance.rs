@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::paths;
 use super::ways::Way;
+use super::{parallel, paths};
 use crate::analysis::Options;
 use crate::metrics::traffic::Traffic;
 use crate::metrics::traffic::bins::Bursts;
@@ -36,6 +36,9 @@ pub struct Imbalance {
     /// bytes say nothing about balance. The parallel ones among them follow as an entry of their own if there
     /// are at least two.
     pub same_path: bool,
+    /// No option names this group: these captures carry different packets between the same hosts at the same
+    /// time, which links that share a load do.
+    pub found: bool,
 }
 
 /// Balance in windows of time. Windows with less than a tenth of the mean window's bytes are left out.
@@ -93,28 +96,33 @@ pub struct Load<'a> {
 }
 
 /// Interfaces that see the same packets, so that they are compared with nothing of each other: the two ends of
-/// a cable, both sides of a router, several mirrors.
+/// a cable, both sides of a router, several mirrors. And captures that plainly share a load, where no option says so.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SamePath(BTreeSet<(String, String)>);
+pub struct SamePath {
+    same: BTreeSet<(String, String)>,
+    parallel: Vec<Vec<String>>,
+}
 
 impl SamePath {
-    /// The interfaces of `sample` of which this holds; asked for only when all links are compared.
+    /// The interfaces of `sample` of which this holds: the same packets when all links are compared, parallel captures
+    /// when the user names no group.
     #[must_use]
     pub fn of(sample: &Sample, options: &Options) -> Self {
         if !options.imbalance_all_links {
-            return Self::default();
+            let parallel = if options.groups.is_empty() { parallel::groups(sample) } else { Vec::new() };
+            return Self { same: BTreeSet::new(), parallel };
         }
         let name = |link: u16| sample.links.get(usize::from(link)).map(|link| link.name.clone());
         let named = paths::related(sample).into_iter().filter_map(|(a, b)| {
             let (a, b) = (name(a)?, name(b)?);
             Some(if a < b { (a, b) } else { (b, a) })
         });
-        Self(named.filter(|(a, b)| a != b).collect())
+        Self { same: named.filter(|(a, b)| a != b).collect(), parallel: Vec::new() }
     }
 
     fn are(&self, a: &str, b: &str) -> bool {
         let (a, b) = if a < b { (a, b) } else { (b, a) };
-        self.0.iter().any(|(one, other)| one == a && other == b)
+        self.same.iter().any(|(one, other)| one == a && other == b)
     }
 
     /// As many of `names` as share no packets with one another: those that share with fewest come first.
@@ -133,7 +141,7 @@ impl SamePath {
 }
 
 /// One comparison for each group and each direction in which the group has two links or more:
-/// first all links if that was asked for, then the named groups in their order. Where some of all links are of
+/// first all links if that was asked for, then the named groups in their order, then those that were found. Where some of all links are of
 /// one path, which says nothing about balance, those that are parallel are compared too.
 #[must_use]
 pub fn imbalances(links: &[Load<'_>], options: &Options, same_path: &SamePath) -> Vec<Imbalance> {
@@ -147,6 +155,11 @@ pub fn imbalances(links: &[Load<'_>], options: &Options, same_path: &SamePath) -
     }
     for group in &options.groups {
         compare(links, |name| group.iter().any(|member| is_named(name, member)), false, &mut all);
+    }
+    for group in &same_path.parallel {
+        let from = all.len();
+        compare(links, |name| group.iter().any(|member| member == name), false, &mut all);
+        all.iter_mut().skip(from).for_each(|group| group.found = true);
     }
     all
 }
@@ -167,6 +180,7 @@ fn compare(links: &[Load<'_>], member: impl Fn(&str) -> bool, same_path: bool, a
             over_time: None,
             ways: None,
             same_path,
+            found: false,
         });
     }
 }

@@ -19,9 +19,11 @@ mod latency;
 pub(crate) mod loss;
 mod matrix;
 mod naks;
+mod parallel;
 mod paths;
 pub(crate) mod ports;
 mod shape;
+mod steps;
 mod taps;
 #[cfg(test)]
 mod tests;

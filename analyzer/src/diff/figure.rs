@@ -262,6 +262,60 @@ pub(super) const RUN: &[Figure] = &[
         "`steps.busy_ratio`",
         |r| at(r, "/steps/busy_ratio")
     ),
+    figure!(
+        "step_fastest_ns",
+        "step time, fastest in a row",
+        Duration,
+        Less,
+        (USUAL, 0.0),
+        "`steps.trend.fastest.period_ns`: what the job has shown to sustain",
+        |r| at(r, "/steps/trend/fastest/period_ns")
+    ),
+    figure!(
+        "step_transfer_ns",
+        "step: data on the wire",
+        Duration,
+        Less,
+        (USUAL, 100_000.0),
+        "`steps.parts.transfer_ns`",
+        |r| at(r, "/steps/parts/transfer_ns")
+    ),
+    figure!(
+        "step_wait_ns",
+        "step: waiting within it",
+        Duration,
+        Less,
+        (TAIL, 1_000_000.0),
+        "`steps.parts.wait_ns`",
+        |r| at(r, "/steps/parts/wait_ns")
+    ),
+    figure!(
+        "step_compute_ns",
+        "step: no traffic until the next",
+        Duration,
+        Less,
+        (USUAL, 100_000.0),
+        "`steps.parts.compute_ns`, mostly computing",
+        |r| at(r, "/steps/parts/compute_ns")
+    ),
+    figure!(
+        "step_jitter_ratio",
+        "step time jitter",
+        Ratio,
+        Less,
+        (TAIL, 0.01),
+        "`steps.jitter_ratio`",
+        |r| at(r, "/steps/jitter_ratio")
+    ),
+    figure!(
+        "step_lost_ratio",
+        "time lost in slower and long steps",
+        Ratio,
+        Less,
+        (TAIL, 0.01),
+        "`steps.trend.lost_ratio`: against the fastest steps of the same run",
+        |r| at(r, "/steps/trend/lost_ratio")
+    ),
     figure!("flows", "flows", Number, Neither, (0.0, 0.0), "flows, each counted once on all links", |r| {
         r.get("flows")?.as_array()?;
         Some(once(r).len() as f64)

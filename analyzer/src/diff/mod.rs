@@ -5,6 +5,7 @@
 
 mod figure;
 mod finding;
+mod steps;
 mod text;
 
 use std::collections::BTreeSet;
@@ -12,6 +13,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::Value;
 
+pub use steps::StepChange;
 pub use text::text;
 
 /// Name and version of the schema of the comparison.
@@ -78,6 +80,8 @@ pub struct Diff {
     pub b: Side,
     /// Metrics of the whole run.
     pub metrics: Vec<Change>,
+    /// What changed in a step of the job; null when one of the reports has no steps.
+    pub steps: Option<StepChange>,
     /// Findings in either, by id.
     pub findings: Vec<FindingChange>,
     /// Host pairs whose metrics changed, those with most bytes first.
@@ -163,6 +167,7 @@ pub fn diff(a: (&str, &Value), b: (&str, &Value)) -> Diff {
         a: side(a),
         b: side(b),
         metrics: figure::RUN.iter().map(|figure| figure.change(a.1, b.1)).collect(),
+        steps: steps::change(a.1, b.1),
         findings: finding::changes(a.1, b.1),
         hosts: hosts(a.1, b.1),
     }

@@ -196,7 +196,10 @@ fn nothing_is_zero_for_want_of_a_field() {
     whole["flows"][0]["ack"] = json!({ "rnr_naks": 50, "naks": { "psn_sequence_error": 50 } });
     whole["imbalance"] = json!([{ "max_over_mean": 1.5 }]);
     whole["taps"] = json!([{ "links": ["x", "y"], "packets_matched": 90, "vanished": 10 }]);
-    whole["steps"] = json!({ "period_ns": 1000, "busy_ratio": 0.5 });
+    let parts = json!({ "transfer_ns": 500, "wait_ns": 100, "compute_ns": 400 });
+    let trend = json!({ "fastest": { "period_ns": 900 }, "lost_ratio": 0.1 });
+    whole["steps"] =
+        json!({ "period_ns": 1000, "busy_ratio": 0.5, "jitter_ratio": 0.1, "parts": parts, "trend": trend });
     let mut all = Vec::new();
     paths(&whole, "", &mut all);
     assert!(all.len() > 50);

@@ -2,7 +2,7 @@
 
 use super::figure::Kind;
 use super::{Change, Diff, FindingChange, State, Verdict};
-use crate::util::layout::{Align, Table, plain};
+use crate::util::layout::{Align, Table, labelled, plain};
 use crate::util::style::{Paint, Role};
 use crate::util::units;
 
@@ -20,6 +20,10 @@ pub fn text(diff: &Diff, room: usize, paint: Paint) -> String {
         table.row(row(change.label.to_owned(), change, paint));
     }
     lines.extend(painted(&table, room, paint));
+    if let Some(steps) = &diff.steps {
+        lines.push(String::new());
+        lines.extend(labelled("Step time", 11, &steps.sentence(), room));
+    }
     lines.push(String::new());
     if diff.findings.is_empty() {
         lines.push("No findings in A or B.".into());

@@ -35,7 +35,8 @@ const INCAST: Entry = Entry {
                  packets in runs of two or more on average while the receiver gets at least burst.incast_line_ratio of its peak rate, as from a full queue. At a tap upstream of the queue, where \
                  nothing is lost yet, NAK episodes count like gaps: of burst.incast_senders hosts, at least twice the ratio towards other receivers, while the median request-to-ACK latency is at least \
                  burst.incast_latency_ns. Hosts that send less than a tenth of the busiest sender's data (credits, small messages) do not count as senders. Incast without CE marks or loss \
-                 raises nothing. Congestion, loss, timeouts and retransmissions of the same hosts at that time belong to this finding. Taps that see the same packets raise one finding.",
+                 raises nothing, nor where a parallel link (imbalance) has as many senders to the receiver and at most half the ratio: links.congested_one_of names that link. \
+                 Its impact is the ratio in these bins, not in all data. Congestion, loss, timeouts and retransmissions of the same hosts at that time belong to this finding. Taps that see the same packets raise one finding.",
     advice: "Spread the senders over time or over receivers: a hierarchical or pipelined collective (NCCL_ALGO, NCCL_PXN_DISABLE=0), fewer concurrent channels \
                (NCCL_MAX_NCHANNELS). On the switch, check the egress queue of the receiver's port, ECN thresholds (Kmin, Kmax), PFC on the priority of the data, and \
                buffer shares. On the senders, check that DCQCN is enabled (roce_rp, roce_np).",
@@ -208,6 +209,29 @@ fn lossy(
     full.then_some(Loss::Downstream { ratio: loss, count })
 }
 
+/// The same pattern to the same receiver on links that share the load.
+fn peers(input: &Input<'_>, target: &Target, traffic: &Traffic, least: usize) -> Vec<Bins> {
+    let limits = &input.limits.burst;
+    let link = |number: u16| input.sample.links.get(usize::from(number));
+    let Some(own) = link(target.link) else { return Vec::new() };
+    let in_group = |other: &&Target| {
+        let Some(other) = link(other.link) else { return false };
+        other.name != own.name
+            && input.facts.imbalance.iter().any(|group| {
+                let has = |name: &String| group.links.contains(name);
+                !group.same_path && group.direction == own.direction && has(&own.name) && has(&other.name)
+            })
+    };
+    let same = traffic.targets.iter().filter(|other| other.host == target.host && other.link != target.link);
+    let bins = same.filter(in_group).filter_map(|other| Bins::of(other, least, limits));
+    bins.filter(|bins| bins.many.bins >= limits.incast_bins).collect()
+}
+
+/// True when a parallel link has the pattern without the signal: what converges on the receiver is no reason then, and the link is.
+fn one_link_alone(peers: &[Bins], here: f64, of: impl Fn(&Bins) -> f64) -> bool {
+    peers.iter().any(|bins| here >= FACTOR * of(bins))
+}
+
 /// The incast to a receiver, and how bad it is.
 #[expect(clippy::too_many_lines, reason = "conditions, then the texts that their values go into")]
 fn incast(input: &Input<'_>, target: &Target, traffic: &Traffic) -> Option<Seen<(f64, Raise)>> {
@@ -216,7 +240,8 @@ fn incast(input: &Input<'_>, target: &Target, traffic: &Traffic) -> Option<Seen<
         return None;
     }
     let light = light_senders(&traffic.pairs, target);
-    let bins = Bins::of(target, usize::try_from(limits.incast_senders).ok()? + light, limits)?;
+    let least = usize::try_from(limits.incast_senders).ok()? + light;
+    let bins = Bins::of(target, least, limits)?;
     let share = bins.share();
     if bins.many.bins < limits.incast_bins || share < limits.incast_share {
         return None;
@@ -228,10 +253,14 @@ fn incast(input: &Input<'_>, target: &Target, traffic: &Traffic) -> Option<Seen<
     flows.retain(|flow| flow.payload_bytes > 0);
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
     let ce = ratio(bins.many.ce, bins.many.packets);
+    let peers = peers(input, target, traffic, least);
     // Too little to compare with says nothing for or against a queue that fills.
-    let marked =
-        ce > limits.incast_ce_ratio && (!bins.compare || ce >= FACTOR * ratio(bins.few.ce, bins.few.packets));
-    let loss = lossy(input, target, &bins, &flows, traffic);
+    let marked = ce > limits.incast_ce_ratio
+        && (!bins.compare || ce >= FACTOR * ratio(bins.few.ce, bins.few.packets))
+        && !one_link_alone(&peers, ce, |bins| ratio(bins.many.ce, bins.many.packets));
+    let gaps = ratio(bins.many.gaps, bins.many.packets);
+    let loss = lossy(input, target, &bins, &flows, traffic)
+        .filter(|_| !one_link_alone(&peers, gaps, |bins| ratio(bins.many.gaps, bins.many.packets)));
     if !marked && loss.is_none() {
         return None;
     }

@@ -126,7 +126,8 @@ pub struct Episode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Impact {
-    /// Share of the packets of the flows concerned. Unit: ratio. Null: not known.
+    /// Share of the packets of the flows concerned; of incast, of those in bins with many senders. Unit: ratio.
+    /// Null: not known.
     pub packets_ratio: Option<f64>,
     /// Packets retransmitted because of it. Unit: packets. Null: not known.
     pub retransmissions: Option<u64>,

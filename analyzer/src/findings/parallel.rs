@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::title::{short, title};
 use super::{Entry, Episode, Family, Impact, Input, Measure, Place, Raise, Unit, label};
 use crate::analysis::ways::{Sides, sides};
-use crate::analysis::{Flow, Imbalance};
+use crate::analysis::{Flow, Imbalance, Latency, TapFlow};
 use crate::findings::{Finding, Severity};
 use crate::sample::Address;
 use crate::util::units;
@@ -38,7 +38,8 @@ const ONE_OF: Entry = Entry {
                  host does not count against a link. Raised when such data on this link amounts to at least parallel.packets packets, of at least two host pairs and three flows, and its CE \
                  ratio is at least parallel.ce_ratio, or its loss ratio (upstream and NAK episodes) parallel.loss_ratio, in both cases at least parallel.factor times that of the \
                  peers. For delay: the median request-to-ACK latency is at least parallel.slower times that of the peers and parallel.slower_ns longer, in three of four host pairs and at \
-                 least three, while no direction of the link carries more than parallel.load times the mean: a queue there would be links.imbalance.",
+                 least three, while no direction of the link carries more than parallel.load times the mean (or one direction does, less than links.max_over_mean, and the delay is 4 times its own spread from median to p99, or requests of both directions are slow: a queue varies, and holds up the ACKs of one direction alone): a queue there would be links.imbalance. Between fewer host pairs than that, three of four flows on the link, \
+                 of at least four there and four on its peers, must agree instead.",
     advice: "Check that link and the switch ports at its ends: speed, lanes and FEC errors, egress queue, ECN thresholds and PFC pauses against its peers, and what else is routed over it. \
                Take it out of the ECMP group to confirm.",
     caveat: "The fault may be on the path beyond this link, which its flows share. Latency covers the way of the request and of the ACK that passes the same link.",
@@ -77,6 +78,12 @@ const MIN_FLOWS: usize = 3;
 /// Host pairs of which latencies are compared, and the share that must agree.
 const MIN_SLOW_PAIRS: usize = 3;
 const AGREE: f64 = 0.75;
+/// Where there are fewer host pairs than that: flows on the link, and on its peers. Trouble of single flows that has nothing to
+/// do with the link hits the four on one link and none of four others with a chance of one in seventy.
+const MIN_FLOWS_ALONE: usize = 4;
+/// A delay is no queue when it is this many times the distance from median to p99: a queue is empty at times, and even one that a
+/// window keeps filled varies by a third.
+const STEADY: u64 = 4;
 /// Samples of a flow's latency for a median.
 const MIN_SAMPLES: u64 = 20;
 
@@ -105,19 +112,29 @@ struct Found<'a> {
     /// How many times worse than the peers.
     times: f64,
     host_pairs: usize,
+    /// Of latencies: they are longer by far more than they vary, as those of a queue are not.
+    steady: bool,
     flows: Vec<&'a Flow>,
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     for group in input.facts.imbalance.iter().filter(|group| !group.same_path) {
+        // Without sides both directions of each pair of hosts count together: a pair is compared with itself alone.
         let sides = sides(input.sample, group);
         let ways: &[Option<bool>] = if sides.is_some() { &[Some(false), Some(true)] } else { &[None] };
-        if group.direction.is_none() && sides.is_none() {
+        // Named by hand, the links may be taps along one path.
+        let one_path = |tap: &TapFlow| tap.links.iter().all(|link| group.links.contains(link));
+        if group.direction.is_none() && sides.is_none() && input.facts.taps.iter().any(one_path) {
             continue;
         }
-        let worst = ways.iter().flat_map(|way| {
-            let direction = Direction::of(input, group, sides.as_ref(), *way);
-            group.links.iter().filter_map(|link| direction.worse(input, link)).collect::<Vec<_>>()
+        let directions: Vec<Direction<'_>> =
+            ways.iter().map(|way| Direction::of(input, group, sides.as_ref(), *way)).collect();
+        let worst = directions.iter().flat_map(|direction| {
+            group
+                .links
+                .iter()
+                .filter_map(|link| direction.worse(input, link, &directions))
+                .collect::<Vec<_>>()
         });
         // The link that is worst, and of its signals the one that is clearest.
         if let Some(worst) = worst.max_by(|a, b| a.times.total_cmp(&b.times)) {
@@ -129,6 +146,11 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 fn median(mut of: Vec<u64>) -> Option<u64> {
     of.sort_unstable();
     of.get(of.len() / 2).copied()
+}
+
+/// Latencies of flows with enough samples for a median.
+fn known<'a>(flows: &'a [&Flow]) -> impl Iterator<Item = Latency> + 'a {
+    flows.iter().filter_map(|flow| flow.latency_ns).filter(|latency| latency.count >= MIN_SAMPLES)
 }
 
 fn lost(flow: &Flow) -> u64 {
@@ -163,13 +185,27 @@ impl<'a> Direction<'a> {
         })
     }
 
-    fn worse(&self, input: &Input<'_>, link: &'a str) -> Option<Found<'a>> {
+    fn worse(&self, input: &Input<'_>, link: &'a str, all: &[Self]) -> Option<Found<'a>> {
         let limits = &input.limits.parallel;
         let ce = |flow: &Flow| flow.ecn_data.ce;
         let marks =
             self.more(limits, link, ce, |flow| flow.ecn_data.capable(), limits.ce_ratio, Worse::Marks);
         let loss = self.more(limits, link, lost, |flow| flow.packets, limits.loss_ratio, Worse::Loss);
-        marks.or(loss).or_else(|| self.slower(input, link))
+        marks.or(loss).or_else(|| {
+            let slower = self.slower(limits, link)?;
+            // What queues one way holds up the ACKs of the other way's requests, and not those of its own: they wait before
+            // the tap, or leave the link. Where both are held up, load in one of them is not the reason.
+            let loads = self.loads(input, link);
+            let (most, least) = loads
+                .iter()
+                .fold((0.0f64, f64::MAX), |(most, least), load| (most.max(*load), least.min(*load)));
+            let both = || {
+                let slow = |direction: &Self| direction.slower(limits, link).is_some();
+                least <= limits.load && all.len() > 1 && all.iter().all(slow)
+            };
+            let no_queue = || most < input.limits.links.max_over_mean && (slower.steady || both());
+            (most <= limits.load || no_queue()).then_some(slower)
+        })
     }
 
     /// Marks or loss far beyond those of the peers.
@@ -184,7 +220,9 @@ impl<'a> Direction<'a> {
     ) -> Option<Found<'a>> {
         let (mut own, mut others) = ((0, 0), (0, 0));
         let (mut pairs, mut flows) = (0, Vec::new());
+        let (mut all, mut on_link, mut on_peers) = (0usize, 0usize, 0usize);
         for (here, there) in self.split(link) {
+            (all, on_link, on_peers) = (all + 1, on_link + here.len(), on_peers + there.len());
             for (sum, side) in [(&mut own, &here), (&mut others, &there)] {
                 sum.0 += side.iter().map(|flow| part(flow)).sum::<u64>();
                 sum.1 += side.iter().map(|flow| of(flow)).sum::<u64>();
@@ -194,7 +232,11 @@ impl<'a> Direction<'a> {
         }
         let ratio = |(part, of): (u64, u64)| part as f64 / of.max(1) as f64;
         let (here, there) = (ratio(own), ratio(others));
-        let enough = own.1.min(others.1) >= limits.packets && pairs >= MIN_PAIRS && flows.len() >= MIN_FLOWS;
+        let alone = all < MIN_PAIRS
+            && on_link.min(on_peers) >= MIN_FLOWS_ALONE
+            && flows.len() as f64 >= AGREE * on_link as f64;
+        let several = pairs >= MIN_PAIRS && flows.len() >= MIN_FLOWS;
+        let enough = own.1.min(others.1) >= limits.packets && (several || alone);
         // A peer without any counts as one with a single packet: its ratio is not known to be smaller.
         let times = here / there.max(1.0 / others.1.max(1) as f64);
         flows.sort_by_key(|flow| std::cmp::Reverse(part(flow)));
@@ -203,50 +245,56 @@ impl<'a> Direction<'a> {
             worse: worse(here, there),
             times,
             host_pairs: pairs,
+            steady: false,
             flows,
         })
     }
 
-    fn slower(&self, input: &Input<'_>, link: &'a str) -> Option<Found<'a>> {
-        let limits = &input.limits.parallel;
-        let times = |flows: &[&Flow]| -> Vec<u64> {
-            let known = flows.iter().filter_map(|flow| flow.latency_ns);
-            known.filter(|latency| latency.count >= MIN_SAMPLES).map(|latency| latency.p50).collect()
-        };
+    fn slower(&self, limits: &Limits, link: &'a str) -> Option<Found<'a>> {
+        let times = |flows: &[&Flow]| -> Vec<u64> { known(flows).map(|latency| latency.p50).collect() };
         let (mut here, mut there, mut all, mut slow) = (Vec::new(), Vec::new(), 0usize, 0usize);
-        let mut flows = Vec::new();
+        let (mut flows, mut slow_flows, mut spreads) = (Vec::new(), 0usize, Vec::new());
         for (own, others) in self.split(link) {
             let (own_times, other_times) = (times(&own), times(&others));
             let (Some(mine), Some(theirs)) = (median(own_times.clone()), median(other_times.clone())) else {
                 continue;
             };
+            let is_slow = |time: u64| time as f64 >= limits.slower * theirs as f64;
             all += 1;
-            slow += usize::from(mine as f64 >= limits.slower * theirs as f64);
+            slow += usize::from(is_slow(mine));
+            spreads.extend(known(&own).map(|latency| latency.p99.saturating_sub(latency.p50)));
+            slow_flows += own_times.iter().filter(|time| is_slow(**time)).count();
             here.extend(own_times);
             there.extend(other_times);
             flows.extend(own);
         }
+        let few = (here.len(), there.len());
         let (mine, theirs) = (median(here)?, median(there)?);
-        let agree = all >= MIN_SLOW_PAIRS && slow as f64 >= AGREE * all as f64;
+        let agree = if all >= MIN_SLOW_PAIRS {
+            slow as f64 >= AGREE * all as f64
+        } else {
+            few.0.min(few.1) >= MIN_FLOWS_ALONE && slow_flows as f64 >= AGREE * few.0 as f64
+        };
         let slower = mine as f64 >= limits.slower * theirs as f64 && mine - theirs >= limits.slower_ns;
-        (agree && slower && self.load(input, link) <= limits.load).then(|| Found {
+        (agree && slower).then(|| Found {
             link,
             worse: Worse::Delay(mine, theirs),
             times: mine as f64 / theirs.max(1) as f64,
             host_pairs: all,
+            steady: median(spreads).is_some_and(|spread| mine.saturating_sub(theirs) >= STEADY * spread),
             flows,
         })
     }
 
-    /// Load of a link over the mean, in its busier direction.
-    fn load(&self, input: &Input<'_>, link: &str) -> f64 {
+    /// Load of a link over the mean in each of its directions.
+    fn loads(&self, input: &Input<'_>, link: &str) -> Vec<f64> {
         let over_mean = |bytes: &[u64], at: usize| {
             let sum: u64 = bytes.iter().sum();
             bytes.get(at).copied().unwrap_or(0) as f64 * bytes.len() as f64 / sum.max(1) as f64
         };
-        let Some(at) = self.group.links.iter().position(|name| name == link) else { return 0.0 };
+        let Some(at) = self.group.links.iter().position(|name| name == link) else { return Vec::new() };
         if let Some(ways) = &self.group.ways {
-            return ways.iter().map(|way| over_mean(&way.bytes, at)).fold(0.0, f64::max);
+            return ways.iter().map(|way| over_mean(&way.bytes, at)).collect();
         }
         let bytes = |direction| -> Vec<u64> {
             let of = |name: &String| {
@@ -257,7 +305,7 @@ impl<'a> Direction<'a> {
             self.group.links.iter().map(of).collect()
         };
         let directions: BTreeSet<_> = input.facts.links.iter().map(|link| link.direction).collect();
-        directions.into_iter().map(|direction| over_mean(&bytes(direction), at)).fold(0.0, f64::max)
+        directions.into_iter().map(|direction| over_mean(&bytes(direction), at)).collect()
     }
 }
 

@@ -28,7 +28,8 @@ fn uplinks(
         pairs.packets(number, Seen { packets: data.packets, bytes: data.bytes, ..Seen::default() });
         let slot = u32::try_from(flows.len()).unwrap();
         loss.flows.insert(slot, FlowLoss { requests: Some(metrics), ..FlowLoss::default() });
-        let all = Summary { count: 50, p50: wait_ns, p99: wait_ns, p999: wait_ns, max: wait_ns };
+        let tail = 2 * wait_ns;
+        let all = Summary { count: 50, p50: wait_ns, p99: tail, p999: tail, max: tail };
         times.push((slot, Figure { all: Some(all), ..Figure::default() }));
         flows.push((key, data));
     }
@@ -103,4 +104,72 @@ fn links_without_common_hosts_are_not_compared() {
         flow.key.src[3] ^= 1 << 23;
     }
     assert_eq!(one_of(&rails), None);
+}
+
+/// Two hosts joined by two links: flows agree in place of pairs of hosts.
+#[test]
+fn one_pair_of_hosts_with_flows_enough() {
+    let between = |change: &dyn Fn(u16, u32, &mut Sample, usize)| {
+        let mut sample = uplinks(|_, _, _, _, _| {});
+        for at in 0..sample.flows.len() {
+            let link = sample.flows[at].key.link;
+            let flow = &mut sample.flows[at];
+            (flow.key.src, flow.key.dst) =
+                (key(0, "10.0.0.1", "10.0.1.1", 9).src, key(0, "10.0.0.1", "10.0.1.1", 9).dst);
+            change(link, u32::try_from(at / 2).unwrap(), &mut sample, at);
+        }
+        one_of(&sample)
+    };
+    let marked = |flows: u32| {
+        between(&|link, number, sample, at| {
+            let ce = if link == 1 && number < flows { 60 } else { 0 };
+            sample.flows[at].stats.ecn_data = [0, 0, 1_000 - ce, ce];
+        })
+    };
+    assert!(marked(6).unwrap().title.starts_with("Congestion on up1, one of 2 links: 6.00 %"));
+    assert_eq!(marked(4), None, "two of six flows on the link are fine");
+}
+
+/// Requests of both directions are slow on a link that carries more one way: load is not the reason.
+#[test]
+fn a_delay_of_both_directions_is_no_queue_of_one() {
+    let slow = |back_ns: u64, bytes: u64, spread_ns: u64| {
+        let mut sample = uplinks(|link, _, data, _, wait| {
+            if link == 1 {
+                (data.bytes, *wait) = (bytes, 190_000);
+            }
+        });
+        let mut pairs = Pairs::default();
+        let all = sample.flows.len();
+        for at in 0..all {
+            let mut back = sample.flows[at].clone();
+            std::mem::swap(&mut back.key.src, &mut back.key.dst);
+            back.slot = u32::try_from(all + at).unwrap();
+            back.stats.bytes = 4_000_000;
+            sample.flows.push(back);
+        }
+        for flow in &*sample.flows {
+            let seen = Seen { packets: 1_000, bytes: flow.stats.bytes, ..Seen::default() };
+            // Routed once more on the way back, which tells the sides apart.
+            let number = pairs.number(&flow.key, if flow.slot >= 12 { 62 } else { 63 });
+            pairs.packets(number, seen);
+        }
+        let mut traffic = Collector::new(1_000_000).metrics();
+        traffic.pairs = pairs.pairs().to_vec();
+        sample.metrics.traffic = Some(Arc::new(traffic));
+        let times = sample.flows.iter().map(|flow| {
+            let on_second = [190_000, back_ns][usize::from(flow.slot >= 12)];
+            let p50 = if flow.key.link == 1 { on_second } else { 40_000 };
+            let p99 = p50 + spread_ns;
+            let all = Summary { count: 50, p50, p99, p999: p99, max: p99 };
+            (flow.slot, Figure { all: Some(all), ..Figure::default() })
+        });
+        sample.metrics.latency = Some(times.collect());
+        one_of(&sample)
+    };
+    assert!(slow(190_000, 4_000_000, 90_000).is_some() && slow(40_000, 4_000_000, 90_000).is_some());
+    assert!(slow(190_000, 8_000_000, 90_000).is_some());
+    assert_eq!(slow(40_000, 8_000_000, 90_000), None, "a queue of one direction");
+    assert!(slow(40_000, 8_000_000, 20_000).is_some(), "it does not vary as a queue does");
+    assert_eq!(slow(190_000, 13_000_000, 20_000), None, "the load is uneven");
 }

@@ -23,6 +23,11 @@ impl Span {
         Self { first_ns, last_ns, before: 0, after: None, whole: true }
     }
 
+    /// A part of the run: figures of the spells that touch it.
+    pub(super) const fn between(first_ns: u64, last_ns: u64) -> Self {
+        Self { whole: false, ..Self::whole(first_ns, last_ns) }
+    }
+
     /// Whether its figures are those of the whole run.
     pub(super) const fn is_whole(&self) -> bool {
         self.whole

@@ -3,8 +3,9 @@
 use super::title::title;
 use std::collections::BTreeMap;
 
+use super::span::{Span, Wait};
 use super::{Commands, Entry, Episode, Family, Input, Measure, Need, Place, Raise, Unit, ends, label};
-use crate::analysis::traffic::{StepStraggler, Steps};
+use crate::analysis::traffic::{StepStraggler, StepStretch, Steps};
 use crate::analysis::{Flow, Latency, ports};
 use crate::findings::{Finding, Severity};
 use crate::sample::Address;
@@ -14,7 +15,18 @@ use crate::util::units;
 pub(super) const FAMILY: Family = Family {
     entries: &[STRAGGLER, SLOWER],
     limits: &[Limits::META],
-    evidence: &[label("peers_latency_ns", "median latency of the other host pairs", Unit::Nanoseconds)],
+    evidence: &[
+        label("peers_latency_ns", "median latency of the other host pairs", Unit::Nanoseconds),
+        label("fastest_ns", "step time, fastest steps in a row", Unit::Nanoseconds),
+        label("slower_ns", "step time, slower steps", Unit::Nanoseconds),
+        label("slower_steps", "slower steps", Unit::Count),
+        label("transfer_grew_ns", "growth per step, data on the wire", Unit::Nanoseconds),
+        label("wait_grew_ns", "growth per step, silence within it", Unit::Nanoseconds),
+        label("compute_grew_ns", "growth per step, silence until the next", Unit::Nanoseconds),
+        label("exposed_ratio", "share of the added transfer time that the steps wait for", Unit::Ratio),
+        label("time_lost_ns", "time lost in these steps", Unit::Nanoseconds),
+        label("network_wait_ns", "timeouts, RNR waits and loss recovery, summed over QPs", Unit::Nanoseconds),
+    ],
     check,
 };
 
@@ -45,17 +57,31 @@ const STRAGGLER: Entry = Entry {
 const SLOWER: Entry = Entry {
     id: "step.slower",
     rank: 390,
-    causes: &["loss.before_tap", "loss.after_tap", "ecn.congestion"],
+    causes: &[
+        "loss.before_tap",
+        "loss.after_tap",
+        "loss.between_taps",
+        "ecn.congestion",
+        "burst.incast",
+        "links.congested_one_of",
+        "links.imbalance",
+        "retry.timeouts",
+        "rnr.slow_receiver",
+        "pfc.victim",
+        "step.straggler",
+    ],
     needs: &[Need::Traffic],
     measure: Some(Measure::ratio("slower_ratio")),
     title: "Step time increases",
-    meaning: "The job transfers the same volume per step, but a step takes longer at the end of the run than at its start.",
-    computed: "A warning when there are at least step.slower_steps steps, the median step time of the last third is at least 1 + step.slower_ratio times that of the first \
-                 third, and the lower quartile of the last third is above the upper quartile of the first.",
-    advice: "Compare the share of each step in which the network was busy (steps.latest: busy_ns, busy_ratio). If it did not grow, the time goes into computing or \
-               waiting: see step.straggler, GPU clocks, the data loader. If it grew, check CE marks, loss and pauses since then; `rocescope diff` of the reports \
-               of two parts of the run (replay --from, --to, --output json) shows the changes.",
-    caveat: "Longer sequences, evaluation or checkpoints lengthen steps as well.",
+    meaning: "The job transfers the same volume per step, but a step takes longer than it did earlier in the run.",
+    computed: "From steps.trend: the fastest quarter of the steps in a row (at least 5) is what the job can sustain. A step is slower when the median of its neighbours exceeds nine of ten of \
+                 these, and their median by 3 %. A warning when there are at least step.slower_steps steps, and the median of the longest stretch of slower steps (two of three, at least 5), with at least \
+                 4 faster ones before it and its lower quartile 3 % above the upper quartile of all steps before, is at least 1 + step.slower_ratio times that of the fastest; slow steps at the start (warm-up) and single long steps (checkpoints) are none. What grew: \
+                 data on the wire (transfer), silence within the step (waiting for a host, a retransmission or a queue downstream of the tap), or silence until the next step (an estimate of computing). Findings about the \
+                 network at that time are its causes; network_wait_ns is an upper bound of what timeouts, RNR and loss recovery cost.",
+    advice: "If transfer grew, check CE marks, loss, pauses and link speed since then. If waiting grew, check transport timeouts, the latency of paths downstream of the tap, and step.straggler. If computing grew, it is not this network: \
+               check GPU clocks, the data loader and storage. `rocescope diff` of the reports of two parts of the run (replay --from, --to, --output json) shows the changes.",
+    caveat: "Longer sequences, evaluation or checkpoints lengthen steps as well. Packets do not show computing: traffic that bypasses this port counts as computing.",
     ..Entry::EMPTY
 };
 
@@ -66,11 +92,11 @@ limits! {
         "minimum cost of the straggler, as a share of the median step",
         "Hosts of a healthy ring start staggered by up to a tenth of a step; below a sixth it is not worth an on-call alert";
     slower_ratio: f64 = 0.15,
-        "minimum increase from the first third of the step times to the last",
+        "minimum increase of the median step time over the fastest steps in a row",
         "Step times of a healthy job differ by a few per cent between parts of a run, single steps by much more";
     slower_steps: u64 = 12,
         "minimum steps",
-        "Four in each third: fewer are no trend";
+        "Five fast steps in a row, five slower ones, and some between: fewer are no trend";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -251,31 +277,71 @@ fn sender_count(input: &Input<'_>) -> usize {
     hosts.len()
 }
 
+/// Waits in the flows of a port in a stretch of time that network findings account for, summed over queue pairs.
+fn network_waits(input: &Input<'_>, steps: &Steps, stretch: &StepStretch) -> Option<u64> {
+    const WAITS: [Wait; 4] = [Wait::Timeout, Wait::Rnr, Wait::RecoveryUpstream, Wait::RecoveryDownstream];
+    input.sample.metrics.loss.as_ref()?;
+    let span = Span::between(stretch.first_ns, stretch.last_ns);
+    let flows = input.facts.flows.iter().filter(|flow| ports::is_of(&flow.link, &steps.link));
+    Some(flows.flat_map(|flow| WAITS.map(|wait| wait.of(&span, flow))).sum())
+}
+
 fn slower(input: &Input<'_>, steps: &Steps, found: &mut Vec<Finding>) {
     let limits = &input.limits.step;
-    let ratio = steps.last_third_ns as f64 / steps.first_third_ns.max(1) as f64;
-    let apart = steps.last_third_p25_ns > steps.first_third_p75_ns;
-    if steps.count < limits.slower_steps || ratio < 1.0 + limits.slower_ratio || !apart {
+    let Some(trend) = &steps.trend else { return };
+    let Some(slower) = &trend.slower else { return };
+    if steps.count < limits.slower_steps || slower.growth_ratio < limits.slower_ratio {
         return;
     }
+    let (before, now) = (&trend.fastest, &slower.stretch);
+    let (grew_ns, words, first) = match slower.grew_most {
+        "transfer" => (
+            slower.transfer_grew_ns,
+            "transfer",
+            "Check CE marks, pauses, loss and link speed since then: data takes longer on the wire.",
+        ),
+        "wait" => (
+            slower.wait_grew_ns,
+            "waiting",
+            "Check transport timeouts, latency and stragglers since then: hosts wait in the middle of a step.",
+        ),
+        _ => (
+            slower.compute_grew_ns,
+            "computing",
+            "Check GPU clocks, throttling and the data loader on all hosts: no traffic for longer between steps.",
+        ),
+    };
     let diagnosis = format!(
         "Step time grew {:.0} %: {} → {}",
-        100.0 * (ratio - 1.0),
-        units::duration(steps.first_third_ns),
-        units::duration(steps.last_third_ns)
+        100.0 * slower.growth_ratio,
+        units::duration(before.period_ns),
+        units::duration(now.period_ns)
     );
-    let parts = [format!(", {} steps", units::count(steps.count))];
+    let since = format!(" since {} UTC", units::second_utc(now.first_ns));
+    let parts = [format!(", {words} {}", units::growth(grew_ns)), since];
     Raise::new(&SLOWER, Severity::Warning, title(diagnosis, parts))
         .evidence("steps", steps.count)
-        .evidence("first_third_ns", steps.first_third_ns)
-        .evidence("last_third_ns", steps.last_third_ns)
-        .evidence("slower_ratio", ratio - 1.0)
+        .evidence("fastest_ns", before.period_ns)
+        .evidence("slower_ns", now.period_ns)
+        .evidence("slower_ratio", slower.growth_ratio)
+        .evidence("slower_steps", now.steps)
+        .evidence("since_ns", now.first_ns)
+        .evidence("transfer_grew_ns", slower.transfer_grew_ns)
+        .evidence("wait_grew_ns", slower.wait_grew_ns)
+        .evidence("compute_grew_ns", slower.compute_grew_ns)
+        .evidence("exposed_ratio", slower.exposed_ratio)
+        .evidence("time_lost_ns", slower.lost_ns)
+        .evidence("network_wait_ns", network_waits(input, steps, now))
         .evidence("trend_ns_per_step", steps.trend_ns_per_step)
         .evidence("busy_ratio", steps.busy_ratio)
         .place(Place::link(input, &steps.link, None))
-        .step("Compare busy_ratio of the first and the latest steps: network or host?", None)
+        .step(first, None)
         .step("Write a report of each part of the run (replay --from, --to, --output json), and compare the two: rocescope diff.", None)
-        .last_seen(Some(steps.ending.last_data_ns))
+        .episodes(vec![Episode {
+            first_ns: now.first_ns,
+            last_ns: now.last_ns,
+            peak: Some(slower.growth_ratio),
+        }])
         .into(found);
 }
 
@@ -324,20 +390,32 @@ mod tests {
         assert!(finding.title.contains("upstream of"), "{}", finding.title);
     }
 
+    fn slower_by(growth_ms: i64, transfer_ms: i64, count: u64) -> Option<Finding> {
+        let facts = with_steps(|steps| {
+            let slower = crate::analysis::traffic::example_slower(growth_ms, transfer_ms);
+            steps.count = count;
+            steps.trend.as_mut().unwrap().slower = Some(slower);
+        });
+        found_on(&facts, "step.slower")
+    }
+
     #[test]
     fn longer_steps() {
-        let thirds = |first, p75, last, p25, count| {
-            with_steps(|steps| {
-                (steps.first_third_ns, steps.first_third_p75_ns) = (first, p75);
-                (steps.last_third_ns, steps.last_third_p25_ns) = (last, p25);
-                steps.count = count;
-            })
-        };
-        assert!(found_on(&thirds(100, 110, 120, 115, 12), "step.slower").is_some());
+        let finding = slower_by(20, 18, 12).unwrap();
+        assert_eq!(
+            finding.title,
+            "Step time grew 20 %: 100 ms → 120 ms, transfer +18.0 ms since 00:00:00 UTC"
+        );
+        assert!(finding.steps[0].text.starts_with("Check CE marks"), "{:?}", finding.steps);
+        assert_eq!(finding.evidence["compute_grew_ns"], 2_000_000);
+        assert_eq!((finding.first_seen_ns, finding.episodes.len()), (Some(600_000_001), 1));
+        let of_hosts = slower_by(20, -1, 12).unwrap();
+        assert!(of_hosts.title.contains("computing +21.0 ms"), "{}", of_hosts.title);
+        assert!(of_hosts.steps[0].text.starts_with("Check GPU clocks"), "{:?}", of_hosts.steps);
         for nearly in
-            [thirds(100, 110, 114, 112, 30), thirds(100, 118, 120, 115, 30), thirds(100, 110, 120, 115, 11)]
+            [slower_by(14, 14, 30), slower_by(20, 20, 11), found_on(&with_steps(|_| {}), "step.slower")]
         {
-            assert_eq!(found_on(&nearly, "step.slower"), None);
+            assert_eq!(nearly, None);
         }
     }
 

@@ -147,6 +147,13 @@ pub fn duration(ns: u64) -> String {
     }
 }
 
+/// A duration by which something grew, with its sign.
+#[must_use]
+pub fn growth(ns: i64) -> String {
+    let sign = if ns < 0 { '−' } else { '+' };
+    format!("{sign}{}", duration(ns.unsigned_abs()))
+}
+
 /// The time of day in UTC to the millisecond, of Unix time in nanoseconds.
 #[must_use]
 pub fn clock_utc(ns: u64) -> String {

@@ -7,6 +7,7 @@
 mod by_hosts;
 mod flow;
 mod link;
+pub(super) mod steps;
 pub(super) mod traffic;
 
 use std::sync::Arc;
@@ -40,7 +41,8 @@ pub struct Facts {
     pub entropy: Entropy,
     /// Links, idle ones included.
     pub links: Vec<Link>,
-    /// Balance of links that share a load, one entry per group of links and direction.
+    /// Balance of links that share a load, one entry per group of links and direction: those that `--group`
+    /// names, live all interfaces; without `--group`, captures that plainly share a load.
     pub imbalance: Vec<Imbalance>,
     /// Balance of the rails given by `--rail`, one entry per direction.
     pub rails: Vec<Rails>,

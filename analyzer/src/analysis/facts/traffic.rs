@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::steps::{StepParts, StepTrend};
 use crate::sample::{Address, Direction};
 
 /// One bucket of RoCE frames by length on the wire without FCS. Buckets end as those of RMON's etherStats
@@ -67,8 +68,7 @@ pub struct Burst {
     pub lost_packets: u64,
 }
 
-/// Data to one host on one link, by the number of hosts that send at the same time. ACKs and CNPs do not
-/// count.
+/// Data to one host on one link, by the number of hosts that send in the same bin. ACKs and CNPs do not count.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Incast {
@@ -78,7 +78,7 @@ pub struct Incast {
     pub direction: Option<Direction>,
     /// Receiver.
     pub dst: Address,
-    /// Length of a bin; senders within one bin send at the same time. Unit: ns.
+    /// Length of a bin. Senders within one bin may have taken turns in it. Unit: ns.
     pub bin_ns: u64,
     /// Hosts that sent data to it during the run. Unit: hosts.
     pub senders: u64,
@@ -98,7 +98,9 @@ pub struct Incast {
 
 /// Steps of a training job: at least 8 times about the same volume, with about the same share for each pair
 /// of hosts, by several flows at a time, between even silences of more than 2 ms. Based on the latest 8,192
-/// blocks of data and at least 262,144 flowlets. Stragglers are searched on all ports.
+/// blocks of data and at least 262,144 flowlets. Where these have no steps, or other traffic followed them, at
+/// least 16 steps of the latest half of the time, or of a half of that, and so on. Stragglers are searched on
+/// all ports.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Steps {
@@ -125,6 +127,20 @@ pub struct Steps {
     pub autocorrelation_period_ns: Option<u64>,
     /// Correlation at that period; 1: strictly periodic. Unit: ratio. Null: as `autocorrelation_period_ns`.
     pub autocorrelation: Option<f64>,
+    /// 10th percentile of the period. Unit: ns.
+    pub period_p10_ns: u64,
+    /// 90th percentile of the period. Unit: ns.
+    pub period_p90_ns: u64,
+    /// Jitter: median distance of a period from the median of the five around it, over the median period. A
+    /// trend and single long steps do not count. Unit: ratio.
+    pub jitter_ratio: f64,
+    /// Where the time of a step goes. Null: no two recognised steps in a row.
+    pub parts: Option<StepParts>,
+    /// Time per step that a network twice as fast wins at most: half of `parts.transfer_ns`. Less where
+    /// transfers overlap with computation, or are limited by the hosts. Unit: ns. Null: as `parts`.
+    pub faster_network_ns: Option<u64>,
+    /// Step time over the run, and the time lost. Null: fewer than 12 steps.
+    pub trend: Option<StepTrend>,
     /// Median period in the first third of the steps. Unit: ns.
     pub first_third_ns: u64,
     /// 75th percentile of the period in the first third. Unit: ns.
@@ -237,8 +253,8 @@ pub struct Ending {
     pub last_data_ns: u64,
     /// Time from there to the last frame of any kind on the link; live: to the last reading. Unit: ns.
     pub silent_ns: u64,
-    /// Data after the last whole step, as a share of a step; 0: the job ended, or rests, between two steps.
-    /// Unit: ratio.
+    /// Data after the last whole step, as a share of a step; 0: the job ended, or rests, between two steps; 2
+    /// or more: other traffic followed, and `steps` holds until `last_ns`. Unit: ratio.
     pub unfinished_ratio: f64,
     /// Flows with an unfinished message, or with an unanswered request whose answers would be visible here.
     /// Unit: flows.

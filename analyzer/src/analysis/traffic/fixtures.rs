@@ -90,6 +90,28 @@ pub(crate) fn example(report: &mut crate::report::Report) {
     });
 }
 
+/// The second half of steps of 100 ms, a quarter longer: so much of it transfers.
+pub(crate) fn example_slower(growth_ms: i64, transfer_ms: i64) -> StepSlower {
+    let period_ns = 100_000_000u64.saturating_add_signed(growth_ms * 1_000_000);
+    StepSlower {
+        stretch: StepStretch { steps: 15, ..example_stretch(period_ns) },
+        growth_ratio: period_ns as f64 / 1e8 - 1.0,
+        grew_most: if 2 * transfer_ms > growth_ms { "transfer" } else { "compute" },
+        transfer_grew_ns: transfer_ms * 1_000_000,
+        wait_grew_ns: 0,
+        compute_grew_ns: (growth_ms - transfer_ms) * 1_000_000,
+        exposed_ratio: Some(1.0),
+        lost_ns: 15 * growth_ms.unsigned_abs() * 1_000_000,
+    }
+}
+
+fn example_stretch(period_ns: u64) -> StepStretch {
+    let (transfer_ns, wait_ns) = (20_000_000, 20_000_000);
+    let compute_ns = period_ns - transfer_ns - wait_ns;
+    let parts = StepParts { period_ns, transfer_ns, wait_ns, compute_ns };
+    StepStretch { first_ns: 600_000_001, last_ns: 1_200_000_001, steps: 8, period_ns, parts }
+}
+
 pub(crate) fn example_steps(host: Address, direction: Option<Direction>) -> Steps {
     Steps {
         link: "eth0".into(),
@@ -102,6 +124,19 @@ pub(crate) fn example_steps(host: Address, direction: Option<Direction>) -> Step
         explained_ratio: 1.0,
         autocorrelation_period_ns: Some(100_000_000),
         autocorrelation: Some(0.9),
+        period_p10_ns: 98_000_000,
+        period_p90_ns: 102_000_000,
+        jitter_ratio: 0.01,
+        parts: Some(example_stretch(100_000_000).parts),
+        faster_network_ns: Some(10_000_000),
+        trend: Some(StepTrend {
+            fastest: example_stretch(100_000_000),
+            lost_ns: 200_000_000,
+            lost_ratio: 0.06,
+            long_steps: 1,
+            long_ns: 200_000_000,
+            slower: Some(example_slower(10, 8)),
+        }),
         first_third_ns: 100_000_000,
         first_third_p75_ns: 100_000_000,
         last_third_ns: 100_000_000,

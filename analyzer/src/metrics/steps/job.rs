@@ -95,19 +95,22 @@ impl NoJob {
     }
 }
 
+/// The distances of some numbers from the median of the five around each.
+fn distances(numbers: &[u64]) -> Vec<u64> {
+    let off = |at: usize| {
+        let from = at.saturating_sub(2).min(numbers.len().saturating_sub(5));
+        let near = super::median(numbers.get(from..(from + 5).min(numbers.len()))?.to_vec())?;
+        Some(numbers.get(at)?.abs_diff(near))
+    };
+    (0..numbers.len()).filter_map(off).collect()
+}
+
 /// The middle distance of some numbers from the median of the five around each, as a share of the median of all: a measure of
 /// irregularity that neither a trend nor single outliers move.
 #[must_use]
 pub fn spread(numbers: &[u64]) -> Option<f64> {
-    let middle = |numbers: &[u64]| super::median(numbers.to_vec());
-    let all = middle(numbers)?;
-    let off = |at: usize| {
-        let from = at.saturating_sub(2).min(numbers.len().saturating_sub(5));
-        let near = middle(numbers.get(from..(from + 5).min(numbers.len()))?)?;
-        Some(numbers.get(at)?.abs_diff(near))
-    };
-    let distances: Vec<u64> = (0..numbers.len()).filter_map(off).collect();
-    Some(middle(&distances)? as f64 / all.max(1) as f64)
+    let all = super::median(numbers.to_vec())?;
+    Some(super::median(distances(numbers))? as f64 / all.max(1) as f64)
 }
 
 /// Whether a share of some verdicts is good.
@@ -122,12 +125,12 @@ fn most(verdicts: impl Iterator<Item = bool>) -> bool {
 
 type Sums<Key> = HashMap<Key, u64, foldhash::fast::RandomState>;
 
-/// Holds the steps of a port against what a job does. `flowlets` are sorted by start, as for the cut.
+/// Holds the steps of a port against what a job does; there must be `least` of them. `flowlets` are sorted by start, as for the cut.
 ///
 /// # Errors
 /// What speaks against a job.
-pub fn is_job(segments: &Segments, flowlets: &[Record], pairs: &[Pair]) -> Result<(), NoJob> {
-    if segments.steps.len() < MIN_STEPS {
+pub fn is_job(segments: &Segments, flowlets: &[Record], pairs: &[Pair], least: usize) -> Result<(), NoJob> {
+    if segments.steps.len() < least {
         return Err(NoJob::TooFew);
     }
     if segments.volume < MIN_VOLUME {
@@ -135,7 +138,7 @@ pub fn is_job(segments: &Segments, flowlets: &[Record], pairs: &[Pair]) -> Resul
     }
     let blocks: Vec<&[Block]> =
         segments.steps.iter().filter_map(|step| segments.blocks.get(step.clone())).collect();
-    rhythm(segments, &blocks)?;
+    rhythm(segments, &blocks, least > MIN_STEPS)?;
     let steps: Vec<&[Record]> = (blocks.iter())
         .filter_map(|blocks| flowlets.get(blocks.first()?.flowlets.start..blocks.last()?.flowlets.end))
         .collect();
@@ -146,7 +149,9 @@ pub fn is_job(segments: &Segments, flowlets: &[Record], pairs: &[Pair]) -> Resul
     if shared as f64 >= SOME * steps.len() as f64 { Ok(()) } else { Err(NoJob::InTurn) }
 }
 
-fn rhythm(segments: &Segments, blocks: &[&[Block]]) -> Result<(), NoJob> {
+/// `part`: the steps are those of one of several parts of the run that were tried. A middle distance of random pauses is
+/// small in one of hundreds; most of the distances never are.
+fn rhythm(segments: &Segments, blocks: &[&[Block]], part: bool) -> Result<(), NoJob> {
     let starts: Vec<u64> = blocks.iter().filter_map(|step| Some(step.first()?.start_ns)).collect();
     let periods: Vec<u64> = starts.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
     let before = |step: &std::ops::Range<usize>| {
@@ -167,6 +172,10 @@ fn rhythm(segments: &Segments, blocks: &[&[Block]]) -> Result<(), NoJob> {
     let uneven = spread(&silences).unwrap_or(1.0);
     let noise = uneven * silence as f64 <= SILENCE_NOISE * period as f64;
     if spread(&periods).unwrap_or(1.0) > PERIOD_SPREAD || uneven > SILENCE_SPREAD && !noise {
+        return Err(NoJob::Irregular);
+    }
+    let near = |distance: u64| distance as f64 <= SILENCE_SPREAD * silence as f64;
+    if part && !noise && !most(distances(&silences).into_iter().map(near)) {
         return Err(NoJob::Irregular);
     }
     Ok(())

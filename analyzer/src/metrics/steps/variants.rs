@@ -351,3 +351,57 @@ fn the_chain_of_waits_ends_at_the_last_host_in_sight() {
         }
     }
 }
+
+/// Traffic, and from its end on other traffic.
+fn then(mut first: Wire, second: Wire) -> Wire {
+    let end_ns = first.0.iter().map(|sent| sent.end_ns).max().unwrap_or(0);
+    let later = |ns: u64| ns - 1_000 * MS + end_ns + 30 * MS;
+    let moved = |sent: Sent| Sent { start_ns: later(sent.start_ns), end_ns: later(sent.end_ns), ..sent };
+    first.0.extend(second.0.into_iter().map(moved));
+    first
+}
+
+/// Hosts that send to one another whenever they like, for so many messages each.
+fn exchange(seed: u64, messages: u32) -> Wire {
+    let (mut dice, mut wire) = (Dice(seed), Wire::default());
+    for src in 1..5 {
+        let mut at = 1_000 * MS;
+        for _ in 0..messages {
+            let dst = 1 + (src + dice.below(3)) % 4;
+            at = wire.send((src, dst, src), at, 4 * MS, 3_000_000);
+            at += times(30 * MS, dice.exponential());
+        }
+    }
+    wire
+}
+
+/// However long the traffic before was, 34 regular steps are steps; and what is shown is of now.
+#[test]
+fn steps_are_found_again_after_other_traffic() {
+    for messages in [20, 80, 1_000] {
+        for shape in [Shape::Ring, Shape::AllToAll] {
+            let job = Job { shape, steps: 34, ..Job::USUAL };
+            for before in [exchange(7, messages), then(job.healthy(), exchange(8, messages))] {
+                let wire = then(before, job.healthy());
+                let end_ns = wire.0.iter().map(|sent| sent.end_ns).max().unwrap();
+                for seen_by in [0, 1] {
+                    let what = format!("{messages} messages before, {shape:?}, seen by {seen_by}");
+                    let found = found(&wire, seen_by).unwrap_or_else(|| panic!("{what}"));
+                    let link = &found.links[0];
+                    // Some of the messages before may pass for a step.
+                    assert!((16..=40).contains(&link.steps.len()), "{what}: {}", link.steps.len());
+                    assert!(link.steps.last().unwrap().end_ns + 200 * MS > end_ns, "{what}");
+                    assert!(link.ending.part < 0.1, "{what}");
+                }
+            }
+        }
+    }
+}
+
+/// A job that ended, and other traffic since: its steps are told, and that they are over.
+#[test]
+fn steps_before_other_traffic_are_over() {
+    let found = found(&then(Job { steps: 60, ..Job::USUAL }.healthy(), exchange(7, 60)), 0).unwrap();
+    let link = &found.links[0];
+    assert!(link.steps.len() >= 58 && link.ending.part >= 2.0, "{link:?}");
+}

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! packet ─ bins ──── bursts (per link), series for the rhythm
-//!        ├ hosts ─── matrix, senders at once (per receiving host)
+//!        ├ hosts ─── matrix, senders in a bin (per receiving host)
 //!        ├ messages  kinds and lengths, frames by length
 //!        └ flowlets steps (see `steps`)
 //! ```

@@ -51,7 +51,7 @@ pub fn painted(report: &Report, width: usize, paint: Paint) -> String {
     page.section("LOAD BALANCE across parallel links", balance(report, room));
     let bin = report.facts.bursts.iter().flatten().next().map_or(0, |burst| burst.bin_ns);
     let title =
-        format!("BURSTS, {} bins; SENDERS: most concurrent senders to one host", units::duration(bin));
+        format!("BURSTS, {0} bins; SENDERS: most senders to one host in a bin of {0}", units::duration(bin));
     page.section(&title, traffic::bursts(report, room));
     page.section("ECMP ENTROPY of 5-tuples", hashing(report, room));
     let flows = if report.facts.flows.is_empty() { Vec::new() } else { flows::lines(report, room) };
@@ -175,8 +175,13 @@ fn balance_of(imbalance: &Imbalance) -> String {
                     units::duration(time.window_ns)
                 )
             });
+            let found = if imbalance.found {
+                " (grouped because they carry different packets between the same hosts; --group LINK,LINK overrides)"
+            } else {
+                ""
+            };
             format!(
-                "{links}{direction}: the busiest carries {max:.2} × the mean; Jain's index {jain:.3} (1: even){time}"
+                "{links}{direction}: the busiest carries {max:.2} × the mean; Jain's index {jain:.3} (1: even){time}{found}"
             )
         }
         _ => format!("{links}{direction}: idle"),

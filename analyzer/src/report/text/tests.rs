@@ -177,7 +177,10 @@ fn links_with_other_packets_of_the_same_hosts_are_offered_as_a_group() {
         let flows = [(0, "10.0.0.2", 17), (1, far, 18)]
             .map(|(at, dst, qp)| (key(at, "10.0.0.1", dst, qp), stats(50_000, 1_000, 1_000_000)));
         let links = links.map(|name| link(name, None));
-        text::text(&Report::build(&sample(links.into(), flows.into()), &options.clone().into()), 120)
+        let mut report = Report::build(&sample(links.into(), flows.into()), &options.clone().into());
+        // They may be too few to be sure of.
+        report.facts.imbalance.retain(|group| !group.found);
+        text::text(&report, 120)
     };
     let hint = "--group up0.pcap,up1.pcap compares their load";
     let names = ["up0.pcap", "up1.pcap"];

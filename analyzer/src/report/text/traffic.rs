@@ -1,6 +1,6 @@
 //! Training steps, bursts and traffic pattern.
 
-use crate::analysis::traffic::{Pattern, Steps};
+use crate::analysis::traffic::{Pattern, StepParts, StepStraggler, StepTrend, Steps};
 use crate::report::Report;
 use crate::report::text::flows::link_name;
 use crate::util::layout::{Align, Table, labelled};
@@ -17,6 +17,16 @@ pub(super) fn job(report: &Report, room: usize) -> Vec<String> {
     let mut say = |label: &str, text: &str| lines.extend(labelled(label, LABEL, text, room));
     if let Some(steps) = &report.facts.steps {
         say("Steps", &steps_of(steps));
+        if let Some(parts) = parts_of(steps) {
+            say("Each step", &parts);
+        }
+        if let Some(trend) = &steps.trend {
+            say("Trend", &trend_of(trend));
+            say("Time lost", &lost_of(trend));
+        }
+        if let Some(straggler) = &steps.straggler {
+            say("Straggler", &straggler_of(straggler));
+        }
     }
     if let Some(why) = report.facts.steps_absent {
         say("Steps", &format!("none of a training job: {why}"));
@@ -27,31 +37,95 @@ pub(super) fn job(report: &Report, room: usize) -> Vec<String> {
     lines
 }
 
+fn share(part_ns: u64, of_ns: u64) -> String {
+    units::ratio(Some(part_ns as f64 / of_ns.max(1) as f64))
+}
+
+/// Step times, and until when they hold.
 fn steps_of(steps: &Steps) -> String {
-    let straggler = steps.straggler.as_ref().map_or_else(String::new, |straggler| {
-        let who = match straggler.host {
-            Some(host) => format!("{host}"),
-            None => format!("{} or a host beyond it", straggler.waits_for),
-        };
-        format!(
-            " Straggler: {who}, last in {} of {} steps {}, {} late.",
-            straggler.steps,
-            straggler.of_steps,
-            units::span_utc(straggler.since_ns, straggler.until_ns),
-            units::duration(straggler.behind_ns)
-        )
-    });
+    let over = if steps.are_over() {
+        format!("; other traffic since {} UTC", units::second_utc(steps.last_ns))
+    } else {
+        String::new()
+    };
     format!(
-        "{} of {} (median), {} each on {}; median {} in the first third, {} in the last. Data on the wire {} of the time, \
-         communication with waits {}: the upper bound for gains from a faster network.{straggler}",
+        "{} of {} (median; p10 {}, p90 {}, jitter {}), {} each on {}, {}{over}",
         plural(steps.count, "step"),
         units::duration(steps.period_ns),
+        units::duration(steps.period_p10_ns),
+        units::duration(steps.period_p90_ns),
+        units::ratio(Some(steps.jitter_ratio)),
         units::bytes(steps.step_bytes),
         link_name(&steps.link, steps.direction),
-        units::duration(steps.first_third_ns),
-        units::duration(steps.last_third_ns),
-        units::ratio(Some(steps.busy_ratio)),
-        units::ratio(Some(steps.communication_ratio)),
+        units::span_utc(steps.first_ns, steps.last_ns),
+    )
+}
+
+/// Where the time of a step goes, and the bound of what a faster network wins.
+fn parts_of(steps: &Steps) -> Option<String> {
+    let StepParts { period_ns, transfer_ns, wait_ns, compute_ns } = steps.parts?;
+    let gain_ns = steps.faster_network_ns?;
+    let part = |ns| match ns {
+        0 => "none".to_owned(),
+        ns => format!("{} ({})", units::duration(ns), share(ns, period_ns)),
+    };
+    Some(format!(
+        "transfer {}, waiting within the step {}, no traffic until the next {} (mostly computing). A network twice as fast wins at \
+         most {}, less where transfers overlap with computing",
+        part(transfer_ns),
+        part(wait_ns),
+        part(compute_ns),
+        part(gain_ns)
+    ))
+}
+
+/// Whether steps became slower, since when, and which part of them.
+fn trend_of(trend: &StepTrend) -> String {
+    let Some(slower) = &trend.slower else { return "steps did not become slower".to_owned() };
+    let (grew, stretch) = (units::growth, &slower.stretch);
+    format!(
+        "{} slower steps {}: {} → {} (+{:.0} %); per step transfer {}, waiting {}, computing {}",
+        units::count(stretch.steps),
+        units::span_utc(stretch.first_ns, stretch.last_ns),
+        units::duration(trend.fastest.period_ns),
+        units::duration(stretch.period_ns),
+        100.0 * slower.growth_ratio,
+        grew(slower.transfer_grew_ns),
+        grew(slower.wait_grew_ns),
+        grew(slower.compute_grew_ns),
+    )
+}
+
+/// What slower and long steps cost.
+fn lost_of(trend: &StepTrend) -> String {
+    let StepTrend { fastest, lost_ns, lost_ratio, long_steps, long_ns, .. } = trend;
+    let long = match long_steps {
+        0 => String::new(),
+        n => format!(", {} of it in {}", units::duration(*long_ns), plural(*n, "single long step")),
+    };
+    if *lost_ns == 0 {
+        return format!("none against the fastest {} steps in a row", units::count(fastest.steps));
+    }
+    format!(
+        "{} ({}) against {} in the fastest {} steps in a row{long}",
+        units::duration(*lost_ns),
+        units::ratio(Some(*lost_ratio)),
+        units::duration(fastest.period_ns),
+        units::count(fastest.steps)
+    )
+}
+
+fn straggler_of(straggler: &StepStraggler) -> String {
+    let who = match straggler.host {
+        Some(host) => format!("{host}"),
+        None => format!("{} or a host beyond it", straggler.waits_for),
+    };
+    format!(
+        "{who}, last in {} of {} steps {}, {} late",
+        straggler.steps,
+        straggler.of_steps,
+        units::span_utc(straggler.since_ns, straggler.until_ns),
+        units::duration(straggler.behind_ns)
     )
 }
 

@@ -295,8 +295,9 @@ pub(super) fn steps(report: &Report, lost: bool, width: usize) -> Vec<Line<'stat
         lines.push(Line::styled(why, theme::DIM));
         return lines;
     };
+    let over = if steps.are_over() { ", other traffic since" } else { "" };
     let rhythm = format!(
-        "{} steps, period {}, on {}, {} to {} · {} per step · busy {} · communicating {}",
+        "{} steps, period {}, on {}, {} to {}{over} · {} per step · busy {} · communicating {}",
         steps.count,
         units::duration(steps.period_ns),
         steps.link,
@@ -368,7 +369,7 @@ fn incast(report: &Report) -> Vec<Line<'static>> {
         })
         .collect();
     if !lines.is_empty() {
-        lines.insert(0, Line::styled(" INCAST: concurrent senders to one receiver in one bin", theme::HEAD));
+        lines.insert(0, Line::styled(" INCAST: senders to one receiver in one bin", theme::HEAD));
         lines.insert(0, Line::default());
     }
     lines

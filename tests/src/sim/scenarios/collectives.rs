@@ -14,6 +14,7 @@ pub(super) const ALL: &[Entry] = &[
     ("control", "clean-ring-all-hosts", all_hosts),
     ("control", "clean-long-compute", long_compute),
     ("control", "clean-jittery-compute", jittery),
+    ("control", "clean-steps-of-very-different-length", very_jittery),
     ("control", "clean-all-to-all", all_to_all),
     ("control", "clean-parameter-server", parameter_server),
     ("control", "clean-two-jobs", two_jobs),
@@ -57,6 +58,14 @@ fn long_compute(lab: &mut Lab) {
 fn jittery(lab: &mut Lab) {
     ring(lab, 4, 30, Compute { ns: 40 * MS, jitter_ns: 12 * MS, ..Compute::default() });
     lab.world.tap_switch(0, "switch.pcap");
+    lab.world.run();
+}
+
+/// Steps vary by a third, and none is lost.
+fn very_jittery(lab: &mut Lab) {
+    ring(lab, 4, 60, Compute { ns: 30 * MS, jitter_ns: 18 * MS, ..Compute::default() });
+    lab.world.tap_switch(0, "switch.pcap");
+    lab.figure("lost share", |report| report["steps"]["trend"]["lost_ratio"].as_f64(), 0.0, 0.03);
     lab.world.run();
 }
 

@@ -1,12 +1,15 @@
 //! Jobs in steps: stragglers, slow links, steps that grow, jobs that stop.
 
+use serde_json::Value;
+
 use super::{Entry, ring, ring_connections, settings};
-use crate::sim::channel::Node;
+use crate::sim::channel::{Effect, Fault, Match, Node};
 use crate::sim::job::{Collective, Compute, Datagrams, Stream};
 use crate::sim::lab::{KB, Lab, MS};
 use crate::sim::net::GBIT;
 use crate::sim::packet::{Body, Packet};
-use crate::sim::qp::Verb;
+use crate::sim::qp::{Settings, Verb};
+use crate::sim::truth::Place;
 
 pub(super) const ALL: &[Entry] = &[
     ("straggler", "straggler-ring-at-switch", |lab| late(lab, 4, 2, 12..1_000, None)),
@@ -17,10 +20,14 @@ pub(super) const ALL: &[Entry] = &[
     ("slow link", "slow-inbound-link", slow_inbound),
     ("slow link", "slow-inbound-link-marked", slow_inbound_marked),
     ("slower", "slower-steps", slower),
+    ("slower", "slower-by-network-at-host", |lab| slower_by_network(lab, Some(2))),
+    ("slower", "slower-by-network-at-switch", |lab| slower_by_network(lab, None)),
+    ("slower", "slower-by-loss", slower_by_loss),
     ("stalled", "stalled-in-mid-step", stalled),
     ("steps", "steps-one-long", one_long),
     ("steps", "steps-of-160ms", steps_of_160ms),
     ("steps", "steps-after-other-traffic", after_other_traffic),
+    ("steps", "steps-again-after-other-traffic", again),
 ];
 
 fn compute(ns: u64) -> Compute {
@@ -83,7 +90,78 @@ fn slow_inbound_marked(lab: &mut Lab) {
 fn slower(lab: &mut Lab) {
     ring(lab, 4, 36, Compute { growth_ns: MS, ..compute(40 * MS) });
     lab.world.tap_switch(0, "switch.pcap");
-    lab.expect(&["step.slower"], crate::sim::truth::Place::Any);
+    lab.expect(&["step.slower"], Place::Any);
+    lab.figure("growth by computing", by_compute, 0.9, 1.1);
+    lab.figure("lost share", lost_ratio, 0.1, 0.35);
+    lab.world.run();
+}
+
+/// The growth of the steps, of which part of the step it is.
+fn grown(report: &Value, part: &str) -> Option<f64> {
+    let slower = &report["steps"]["trend"]["slower"];
+    let grew = |name: &str| slower[format!("{name}_grew_ns")].as_f64();
+    Some(grew(part)? / (grew("transfer")? + grew("wait")? + grew("compute")?))
+}
+
+fn by_compute(report: &Value) -> Option<f64> {
+    grown(report, "compute")
+}
+
+fn by_transfer(report: &Value) -> Option<f64> {
+    grown(report, "transfer")
+}
+
+fn by_network(report: &Value) -> Option<f64> {
+    Some(grown(report, "transfer")? + grown(report, "wait")?)
+}
+
+fn lost_ratio(report: &Value) -> Option<f64> {
+    report["steps"]["trend"]["lost_ratio"].as_f64()
+}
+
+/// All ports of the switch fall to a third of their speed: transfers of 6 ms take 19. Before the switch, hosts are seen to wait for
+/// what is queued behind it.
+fn slower_by_network(lab: &mut Lab, tapped: Option<usize>) {
+    ring(lab, 4, 40, compute(20 * MS));
+    for host in 0..4 {
+        let port = lab.world.channel(Node::Switch(0), Node::Host(host));
+        lab.world.channels[port].rates.push((500 * MS, 2 * GBIT / 3));
+    }
+    match tapped {
+        None => lab.world.tap_switch(0, "switch.pcap"),
+        Some(host) => lab.world.tap_host(host, "host.pcap"),
+    };
+    lab.expect_during(&["step.slower"], Place::Any, (450 * MS, 600 * MS)).also(&["latency.tail"]);
+    if tapped.is_some() {
+        // What leaves the host is as fast as ever: its inbound transfer is slow in comparison.
+        lab.also(&["step.straggler"]);
+        lab.figure("growth by transfers", by_transfer, 0.85, 1.15);
+        let exposed = |report: &Value| report["steps"]["trend"]["slower"]["exposed_ratio"].as_f64();
+        lab.figure("exposed", exposed, 0.8, 1.0);
+    } else {
+        lab.figure("growth by the network", by_network, 0.75, 1.15);
+    }
+    lab.world.run();
+}
+
+/// Every port of the switch loses data from the middle on: the steps wait for retransmissions.
+fn slower_by_loss(lab: &mut Lab) {
+    lab.world.star(4, 2 * GBIT);
+    // Timeouts far shorter than a step: with longer ones, hosts of a ring start their steps at very different times.
+    let set = Settings { timeout_ns: 4_096 << 10, ..settings() };
+    let next = ring_connections(lab, 4, &set);
+    lab.world.start(Collective::ring(&next, (8, 128 * KB), 30, compute(20 * MS)), 0);
+    let data = Match { data: Some(true), ..Match::default() };
+    for host in 0..4 {
+        let fault = Fault::during(650 * MS, u64::MAX, data, Effect::Drop { ppm: 30_000 });
+        lab.world.fault(Node::Switch(0), Node::Host(host), fault);
+    }
+    lab.world.tap_switch(0, "switch.pcap");
+    lab.expect(&["loss.after_tap", "loss.before_tap", "retry.timeouts"], Place::Any);
+    lab.expect(&["step.slower"], Place::Any);
+    lab.also(&["retry.storm", "retry.timeouts", "latency.tail", "step.straggler"]);
+    // Hosts start their steps apart: the silence of all is shorter.
+    lab.figure("growth by the network", by_network, 0.8, 1.6);
     lab.world.run();
 }
 
@@ -93,11 +171,11 @@ fn stalled(lab: &mut Lab) {
     let arp = Packet::other(0, 1, Body::Other { bytes: 40 });
     lab.world.start(Datagrams { packet: arp, count: 45, gap_ns: 100 * MS }, 0);
     lab.world.tap_switch(0, "switch.pcap");
-    lab.expect(&["job.stalled"], crate::sim::truth::Place::Any);
+    lab.expect(&["job.stalled"], Place::Any);
     lab.world.run();
 }
 
-fn steps(report: &serde_json::Value) -> Option<f64> {
+fn steps(report: &Value) -> Option<f64> {
     report["steps"]["count"].as_f64()
 }
 
@@ -106,6 +184,8 @@ fn one_long(lab: &mut Lab) {
     ring(lab, 4, 30, Compute { pause: Some((14, 500 * MS)), ..compute(40 * MS) });
     lab.world.tap_switch(0, "switch.pcap");
     lab.figure("steps", steps, 28.0, 30.0);
+    lab.figure("long steps", |report| report["steps"]["trend"]["long_steps"].as_f64(), 1.0, 1.0);
+    lab.figure("lost", |report| report["steps"]["trend"]["lost_ns"].as_f64(), 4.9e8, 5.1e8);
     lab.world.run();
 }
 
@@ -116,6 +196,20 @@ fn steps_of_160ms(lab: &mut Lab) {
     lab.world.start(Collective::ring(&next, (4, 128 * KB), 30, compute(130 * MS)), 0);
     lab.world.tap_host(1, "h1.pcap");
     lab.figure("steps", steps, 28.0, 30.0);
+    lab.world.run();
+}
+
+/// A job, two seconds of other traffic between the same hosts, and the job again, with steps of another length.
+fn again(lab: &mut Lab) {
+    lab.world.star(4, 2 * GBIT);
+    let next = ring_connections(lab, 4, &settings());
+    lab.world.start(Collective::ring(&next, (4, 64 * KB), 30, compute(40 * MS)), 0);
+    let between = Stream::new(&next, Verb::Write, 32 * KB, 150).depth(1).gap(3 * MS, 17 * MS);
+    lab.world.start(between, 1_700 * MS);
+    lab.world.start(Collective::ring(&next, (4, 96 * KB), 40, compute(30 * MS)), 4_000 * MS);
+    lab.world.tap_switch(0, "switch.pcap");
+    lab.figure("steps", steps, 16.0, 41.0);
+    lab.figure("data since", |report| report["steps"]["ending"]["unfinished_ratio"].as_f64(), 0.0, 1.0);
     lab.world.run();
 }
 

@@ -18,6 +18,12 @@ pub(super) const ALL: &[Entry] = &[
     ("uplinks", "uplinks-loss-of-one-host", one_host),
     ("uplinks", "uplinks-uneven", uneven),
     ("uplinks", "uplinks-uneven-one-direction", uneven_one_direction),
+    ("uplinks", "uplinks-uneven-not-named", uneven_not_named),
+    ("uplinks", "uplinks-marks-between-two-hosts", |lab| two_hosts(lab, Effect::Mark { ppm: 50_000 })),
+    ("uplinks", "uplinks-delay-between-two-hosts", |lab| {
+        two_hosts(lab, Effect::Delay { ppm: 1_000_000, ns: 150 * US, jitter_ns: 0 });
+    }),
+    ("uplinks", "uplinks-marks-on-one-to-one-receiver", to_one_receiver),
     ("entropy", "entropy-one-port", |lab| one_port(lab, 16)),
     ("entropy", "entropy-two-ports-of-24", two_ports),
 ];
@@ -81,6 +87,11 @@ fn one_host(lab: &mut Lab) {
 
 /// All source ports fall onto one of two uplinks, for three quarters of the load.
 fn uneven(lab: &mut Lab) {
+    uneven_build(lab);
+    lab.world.run();
+}
+
+fn uneven_build(lab: &mut Lab) {
     fabric(lab, 2);
     let mut all = Vec::new();
     for host in 0..4 {
@@ -89,6 +100,48 @@ fn uneven(lab: &mut Lab) {
     steer(lab, &all, |at| at % 8 == 0);
     lab.world.start(Stream::new(&all, Verb::Write, 128 * KB, 30).gap(MS, MS / 2), 0);
     lab.expect(&["links.imbalance"], Place::Link("up0.pcap".into())).also(&["links.congested_one_of"]);
+}
+
+/// The same load, and nobody says which taps are parallel.
+fn uneven_not_named(lab: &mut Lab) {
+    uneven_build(lab);
+    lab.options.clear();
+    lab.figure("groups", |report| Some(report["imbalance"].as_array()?.len() as f64), 1.0, 1.0);
+    lab.world.run();
+}
+
+/// Two hosts joined by two uplinks, one of which has the fault.
+fn two_hosts(lab: &mut Lab, effect: Effect) {
+    lab.world.leaf_spine(2, 1, 2, (10 * GBIT, 20 * GBIT));
+    for (spine, name) in TAPS[..2].iter().enumerate() {
+        lab.world.tap_cable(Node::Switch(0), Node::Switch(2 + spine), name);
+    }
+    let only = match effect {
+        Effect::Delay { .. } => Match::default(),
+        _ => Match { data: Some(true), ..Match::default() },
+    };
+    lab.world.fault(Node::Switch(3), Node::Switch(0), Fault::always(only, effect));
+    // Of four, one has its ACKs on the same link and is timed.
+    let mut ends = connections(lab, 0, 1, 40, &settings());
+    ends.extend(connections(lab, 1, 0, 40, &settings()));
+    lab.world.start(Stream::new(&ends, Verb::Write, 32 * KB, 24).depth(1).gap(4 * MS, 2 * MS), 0);
+    lab.expect(&["links.congested_one_of"], Place::Link("up1.pcap".into()));
+    lab.also(&["ecn.congestion", "latency.tail", "retry.timeouts", "retry.storm", "links.imbalance"]);
+    lab.world.run();
+}
+
+/// Marks on one of two uplinks that carry data of several hosts to one: the receiver's port is no reason.
+fn to_one_receiver(lab: &mut Lab) {
+    fabric(lab, 2);
+    let data = Match { data: Some(true), ..Match::default() };
+    lab.world.fault(Node::Switch(3), Node::Switch(0), Fault::always(data, Effect::Mark { ppm: 60_000 }));
+    for host in 4..8 {
+        let set = Settings { bits_per_s: 2 * GBIT, ..settings() };
+        let ends = connections(lab, host, 0, 8, &set);
+        lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 40).depth(2).gap(MS / 2, MS / 4), 0);
+    }
+    lab.expect(&["links.congested_one_of"], Place::Link("up1.pcap".into()));
+    lab.also(&["ecn.congestion", "latency.tail", "links.imbalance"]).never(&["burst.incast"]);
     lab.world.run();
 }
 

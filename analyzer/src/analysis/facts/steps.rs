@@ -1,0 +1,84 @@
+//! Fields of step times: parts of a step, and how they change over a run.
+
+use serde::Serialize;
+
+/// Where the time of a step goes, as far as packets show it. Mean of the middle half of the steps by period,
+/// so that the parts add up to `period_ns` and single long steps do not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct StepParts {
+    /// From the start of a step to the start of the next. Unit: ns.
+    pub period_ns: u64,
+    /// Time with data on the port, silences up to 2 ms included: upper bound of the communication that the
+    /// job waits for (exposed). A part may overlap with computation, which packets do not show. Unit: ns.
+    pub transfer_ns: u64,
+    /// Silences of more than 2 ms between the first and the last data of a step: waiting for another host, a
+    /// retransmission, data in a queue downstream of this tap, or the next bucket. Unit: ns.
+    pub wait_ns: u64,
+    /// From the last data of a step to the next step: estimate of the computation that does not overlap with
+    /// communication on this port; traffic that bypasses it (`NVLink`, other rails) and the data loader are in
+    /// it. Unit: ns.
+    pub compute_ns: u64,
+}
+
+/// Some steps in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct StepStretch {
+    /// Start of the first. Unit: Unix ns.
+    pub first_ns: u64,
+    /// Start of the step after the last. Unit: Unix ns.
+    pub last_ns: u64,
+    /// Steps. Unit: steps.
+    pub steps: u64,
+    /// Median period. Unit: ns.
+    pub period_ns: u64,
+    /// Where their time goes.
+    pub parts: StepParts,
+}
+
+/// Step time over the run, against its fastest steps in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct StepTrend {
+    /// The fastest quarter of the steps in a row, at least 5: the step time that the job has shown to sustain.
+    pub fastest: StepStretch,
+    /// Time that slower and long steps took above the median of `fastest`, since the first step in the data: an
+    /// estimate, and a lower bound where the job was never at its best. Slower: the median of its neighbours
+    /// exceeds nine of ten steps of `fastest`, and its median by 3 %. Long: a single step of at least 1.25 times
+    /// that median and 1.5 interquartile ranges above the upper quartile. Unit: ns.
+    pub lost_ns: u64,
+    /// `lost_ns` over the length of all steps. Unit: ratio.
+    pub lost_ratio: f64,
+    /// Long steps that are not among slower ones, such as checkpoints. Unit: steps.
+    pub long_steps: u64,
+    /// Part of `lost_ns` that is theirs. Unit: ns.
+    pub long_ns: u64,
+    /// The longest stretch of slower steps (two of three), at least 5, with at least 4 faster ones before it, and
+    /// its lower quartile 3 % above the upper quartile of all steps before. Null: the steps did not become slower.
+    pub slower: Option<StepSlower>,
+}
+
+/// Steps that became slower.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct StepSlower {
+    /// The slower steps.
+    pub stretch: StepStretch,
+    /// Growth of the median period over that of `fastest`; 0.2: a fifth longer. Unit: ratio.
+    pub growth_ratio: f64,
+    /// The part that grew most: `transfer`, `wait` or `compute`.
+    pub grew_most: &'static str,
+    /// Growth of `parts.transfer_ns`. Negative: shorter. Unit: ns.
+    pub transfer_grew_ns: i64,
+    /// Growth of `parts.wait_ns`. Negative: shorter. Unit: ns.
+    pub wait_grew_ns: i64,
+    /// Growth of `parts.compute_ns`. Negative: shorter. Unit: ns.
+    pub compute_grew_ns: i64,
+    /// Share of the growth of the transfers by which the steps grew: estimate of the exposed share of the
+    /// communication that was added. Near 1: the job waits for all of it; near 0: it overlaps with
+    /// computation. Unit: ratio. Null: transfers did not grow by 5 % of a step.
+    pub exposed_ratio: Option<f64>,
+    /// Part of `lost_ns` in this stretch. Unit: ns.
+    pub lost_ns: u64,
+}
