@@ -93,10 +93,10 @@ fn sums(sample: &Sample) -> Vec<LinkSum> {
 
 /// What a link counted outside its present flows.
 fn link_alone(link: &LinkSample) -> LinkSum {
-    let (retired, full, contended) = (&link.retired, &link.flow_table_full, &link.contended);
+    let (retired, without_flow) = (&link.retired, link.without_flow());
     LinkSum {
-        packets: retired.packets + full.packets + contended.packets,
-        bytes: retired.bytes + full.bytes + contended.bytes,
+        packets: retired.packets + without_flow.packets,
+        bytes: retired.bytes + without_flow.bytes,
         cnp_packets: retired.cnp_packets,
         ecn: retired.ecn.into(),
         ecn_data: retired.ecn_data.into(),
@@ -204,8 +204,10 @@ fn flows(sample: &Sample) -> Vec<Flow> {
         (key.link, address(key.family, key.src), address(key.family, key.dst), key.dest_qp)
     });
     let by_slot = ecn::by_slot(sample);
-    let build =
-        |flow: &&FlowSample| Flow { cnp: ecn::cnp(sample, flow, &by_slot), ..flow::build(sample, flow) };
+    let build = |flow: &&FlowSample| Flow {
+        cnp: ecn::cnp(sample, flow, &by_slot).map(Box::new),
+        ..flow::build(sample, flow)
+    };
     order.iter().map(build).collect()
 }
 
@@ -230,6 +232,7 @@ fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
             packets: sum.packets,
             bytes: sum.bytes,
             ce_ratio: sum.ecn_data.ce_ratio(),
+            left_out_packets: link.without_flow().packets,
             skipped_bytes: link.skipped.iter().map(|counter| counter.bytes).sum(),
             dscp: sample.metrics.marking.as_deref().map(|links| dscp(links.get(usize::from(number)))),
             ecn_over_time: ecn::link(sample, number),

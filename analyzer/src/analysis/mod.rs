@@ -46,7 +46,7 @@ pub use facts::{
     Window,
 };
 pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances, unknown_names};
-pub use loss::{Episodes, Icrc, LastNaks, Loss, Unfollowed};
+pub use loss::{Episodes, Icrc, LastNaks, Loss, SequenceLoss, Unfollowed};
 pub use naks::{NakCauses, Requests};
 pub(crate) use paths::related;
 pub use paths::{CountedAgain, Overlap, Paths};

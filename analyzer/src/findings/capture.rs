@@ -76,8 +76,8 @@ fn by_capture(
     found: &mut Vec<Finding>,
 ) {
     let copies = found_on.copies.packets;
-    flows.retain(|flow| flow.copies.packets > 0);
-    flows.sort_by_key(|flow| std::cmp::Reverse(flow.copies.packets));
+    flows.retain(|flow| flow.copies().packets > 0);
+    flows.sort_by_key(|flow| std::cmp::Reverse(flow.copies().packets));
     let ratio = copies as f64 / link.packets.max(1) as f64;
     let diagnosis = format!(
         "Capture shows packets twice: {} of {}",
@@ -129,8 +129,8 @@ fn by_network(input: &Input<'_>, link: &Link, mut flows: Vec<&Flow>, found: &mut
 
 /// Packets that passed twice though neither sender nor capture repeats.
 fn mirrored(flow: &Flow) -> u64 {
-    let all: u64 = [flow.loss, flow.loss_responses].iter().flatten().map(|loss| loss.mirrored).sum();
-    all.saturating_sub(flow.copies.requests + flow.copies.responses)
+    let all: u64 = flow.losses().iter().flatten().map(|loss| loss.mirrored).sum();
+    all.saturating_sub(flow.copies().requests + flow.copies().responses)
 }
 
 #[cfg(test)]

@@ -49,11 +49,13 @@ impl Finding {
         let at = |ns: u64| units::recent_utc(ns, end.ns);
         let until = |first: u64, last: u64| units::duration(last.saturating_sub(first));
         let text = match (self.first_seen_ns, last) {
+            (Some(first), Some(last)) if last <= first => format!("{} UTC", at(first)),
             (Some(first), Some(last)) => {
                 format!("{} to {} UTC, ended after {}", at(first), at(last), until(first, last))
             }
             (Some(first), None) => {
-                let length = end.ns.map_or_else(String::new, |end| format!(", {}", until(first, end)));
+                let end_ns = end.ns.filter(|end| *end > first);
+                let length = end_ns.map_or_else(String::new, |end| format!(", {}", until(first, end)));
                 if end.recorded {
                     format!("{} UTC to the end of the capture{length}", at(first))
                 } else {
@@ -232,6 +234,8 @@ mod tests {
             one.when(tomorrow).as_deref(),
             Some("2026-03-01 13:05 to 2026-03-01 13:05 UTC, ended after 13.0 s, 2 episodes")
         );
+        one.first_seen_ns = one.last_seen_ns;
+        assert_eq!(one.when(live).as_deref(), Some("13:05:22 UTC, 2 episodes"), "a moment has no length");
         one.first_seen_ns = None;
         assert_eq!(one.when(live).as_deref(), Some("ended 13:05:22 UTC, 2 episodes"));
     }

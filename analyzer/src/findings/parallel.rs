@@ -132,7 +132,7 @@ fn median(mut of: Vec<u64>) -> Option<u64> {
 }
 
 fn lost(flow: &Flow) -> u64 {
-    flow.loss.map_or(0, |loss| loss.lost + loss.after_tap.episodes)
+    flow.loss.get().map_or(0, |loss| loss.lost + loss.after_tap.episodes)
 }
 
 impl<'a> Direction<'a> {

@@ -55,8 +55,8 @@ pub struct Facts {
     /// Incast, one entry per link and receiver: the 256 receivers with the most senders. Null: as `bursts`.
     pub incast: Option<Vec<traffic::Incast>>,
     /// Steps of a training job, of the port with the most steps, both directions together. Null: no traffic
-    /// has the pattern of a job, at least 0.1 % of all packets are in no bin (`totals.lost.bins_dropped`), or
-    /// as `bursts`.
+    /// has the pattern of a job, at least 0.1 % of all packets are in no bin (`totals.lost.bins_dropped`) or in no
+    /// flow, or as `bursts`.
     pub steps: Option<traffic::Steps>,
     /// Why `steps` is null, in words: of the port with most data. Null: there are steps, or as `bursts`.
     pub steps_absent: Option<&'static str>,
@@ -309,8 +309,8 @@ pub struct Entropy {
     pub effective_flows: Option<f64>,
     /// Share of the bytes in the busiest 5-tuple. Unit: ratio. Null: no RoCEv2 was seen.
     pub top_share: Option<f64>,
-    /// Bytes left out because their 5-tuple is no longer known: too many flows were retired, or the overflow
-    /// table was full. Unit: bytes. Null: a flow lost ports and carried both RoCE versions.
+    /// Bytes left out because their 5-tuple is not known: the flow table was full, too many flows were retired, or
+    /// the overflow table was full. Unit: bytes. Null: a flow lost ports and carried both RoCE versions.
     pub unattributed_bytes: Option<u64>,
     /// The 5-tuples of flows that carry payload, without those of ACKs and CNPs alone, and without retired flows.
     /// Null: no RoCEv2 was seen.

@@ -80,12 +80,12 @@ fn meanwhile<'a>(flows: impl IntoIterator<Item = &'a Flow>, since_ns: u64, until
 
 /// How often requests were retried from the same PSN in vain.
 fn stuck(flow: &Flow) -> u64 {
-    flow.loss.map_or(0, |loss| loss.stuck)
+    flow.loss.get().map_or(0, |loss| loss.stuck)
 }
 
 /// Whether its packets are retransmitted: nothing is where the second capture misses packets that the path delivers.
 fn is_retried(flow: &Flow) -> bool {
-    [flow.loss, flow.loss_responses].iter().flatten().any(|loss| loss.stuck + loss.retransmitted > 0)
+    flow.losses().iter().flatten().any(|loss| loss.stuck + loss.retransmitted > 0)
 }
 
 /// Of what two taps saw.
@@ -174,7 +174,7 @@ fn at_sender<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
         let answered = working.iter().filter(|(_, acked)| *acked > 0).map(|(flow, _)| *flow);
         let small = meanwhile(answered, since, until);
         let sizes = || victims.iter().map(|flow| largest(input, flow));
-        let large = victims.iter().filter_map(|flow| flow.loss).map(|loss| loss.retransmitted).sum();
+        let large = victims.iter().filter_map(|flow| flow.loss.get()).map(|loss| loss.retransmitted).sum();
         if small >= limits.small.max(1) && large >= limits.large.max(1) {
             let vanished = (sizes().min(), sizes().max().unwrap_or(0));
             all.push(BlackHole { src, dst, taps: None, flows: victims, large, vanished, passed, small });

@@ -212,8 +212,8 @@ fn hashing(report: &Report, room: usize) -> Vec<String> {
     };
     let rest = match entropy.unattributed_bytes {
         Some(0) => String::new(),
-        Some(bytes) => format!(" {} are of unknown source ports.", units::bytes(bytes)),
-        None => " An unknown number of bytes is of unknown source ports.".into(),
+        Some(bytes) => format!(" {} are left out: their 5-tuples are not known.", units::bytes(bytes)),
+        None => " An unknown number of bytes is left out: their 5-tuples are not known.".into(),
     };
     let all = plural(entropy.five_tuples, "5-tuple");
     let mut lines =

@@ -112,7 +112,7 @@ fn roce(report: &Report) -> String {
     let sums = format!("{}, {}", plural(totals.roce_packets, "packet"), units::bytes(totals.roce_bytes));
     match again.roce_packets.zip(again.roce_bytes) {
         Some((packets, bytes)) => format!(
-            "{}; deduplicated across {} taps, which counted {sums} (of {frames})",
+            "{}; deduplicated, up to {} taps show the same packet: {sums} at all taps (of {frames})",
             of(totals.roce_packets.saturating_sub(packets), totals.roce_bytes.saturating_sub(bytes)),
             again.taps
         ),

@@ -117,11 +117,19 @@ impl Replay {
         if self.counts.window.is_none()
             && let Some((first, last)) = self.counts.out_of_range
         {
+            let Counts { from_ns, to_ns, .. } = self.counts;
+            let why = if from_ns > last {
+                format!("--from {} is after the last frame", units::time_utc(from_ns))
+            } else if to_ns < first {
+                format!("--to {} is before the first frame", units::time_utc(to_ns))
+            } else {
+                "no frame is within --from and --to".to_owned()
+            };
             self.messages.notices.push(format!(
-                "no frame is within --from and --to: the capture has frames from {} to {} ({})",
+                "{why}: the capture has frames from {} to {}; choose times within, or offsets from +0s to +{}",
                 units::time_utc(first),
                 units::time_utc(last),
-                units::duration(last - first),
+                units::duration(last - first).replace(' ', ""),
             ));
         }
         let _ = self.send_notices();
