@@ -312,7 +312,7 @@ mod tests {
     fn requests_without_answer_need_repetition_and_a_tap_that_would_show_it() {
         let silent = |requests| vec![(between(Outcome::Unanswered), row(1, requests))];
         let found = judged(silent(5), false).unwrap();
-        assert!(found.title.starts_with("Connection request not answered: sent 5 times"), "{}", found.title);
+        assert!(found.title.starts_with("No answer to a REQ sent 5 times, 10.0.0.1 →"), "{}", found.title);
         assert_eq!(judged(silent(2), false), None, "one datagram may be lost");
         assert_eq!(judged(silent(5), true), None, "nothing to the requester is visible");
         let long = Row { first_ns: START - 9 * SECOND, ..row(1, 2) };

@@ -17,7 +17,7 @@ use super::pace::Pace;
 use super::tap::{Halt, Messages, TapReader};
 use super::{Emit, Options};
 use crate::metrics::Metrics;
-use crate::sample::{Sample, SourceKind};
+use crate::sample::{Flows, Sample, SourceKind};
 use crate::source::feed::{Command, SourceEnd, Update};
 use crate::util::time::nanos;
 use crate::util::units;
@@ -134,7 +134,14 @@ impl Replay {
         }
         let _ = self.send_notices();
         if result.is_ok() {
-            let sample = self.sample(self.clock.now_ns.unwrap_or(0));
+            let now_ns = self.clock.now_ns.unwrap_or(0);
+            // A view may rewind; a report at the end is the end.
+            let sample = if matches!(self.options.emit, Emit::AtEnd) {
+                let flows = self.counts.table.take_flows();
+                self.sample_of(now_ns, flows)
+            } else {
+                self.sample(now_ns)
+            };
             let _ = self.send_events();
             let _ = self.feed.tell(Update::Sample(Box::new(sample)));
             if let Some(failure) = self.messages.failure.take() {
@@ -489,10 +496,15 @@ impl Replay {
     }
 
     fn sample(&mut self, time_ns: u64) -> Sample {
+        let flows = self.counts.table.flows();
+        self.sample_of(time_ns, flows)
+    }
+
+    fn sample_of(&mut self, time_ns: u64, flows: Flows) -> Sample {
         let metrics = self.counts.metrics.metrics();
         let table = &self.counts.table;
         let drops = self.taps.iter().filter_map(TapReader::drops);
-        let (flows, extra) = (table.flows(), table.extra());
+        let extra = table.extra();
         let marking = table.marking(&flows, &extra);
         Sample {
             time_ns,

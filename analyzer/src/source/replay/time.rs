@@ -74,7 +74,7 @@ fn mistake(text: &str) -> Option<String> {
             text.replacen('-', "+", 1)
         ));
     }
-    if seconds_ns(text).is_none() && duration_ns(text).is_some() {
+    if !text.starts_with('+') && seconds_ns(text).is_none() && duration_ns(text).is_some() {
         return Some(format!(
             "'{text}' is a duration, not a time: write +{text} for an offset from the first frame"
         ));
