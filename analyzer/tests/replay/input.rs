@@ -213,10 +213,8 @@ fn no_memory_is_an_error_and_no_crash() {
     let shots: Vec<Shot> = (0..2_000).map(|qp| send(u64::from(qp), qp + 16, 1)).collect();
     let path = file(folder.path(), "a.pcap", &pcap(1, &shots));
     let program = env!("CARGO_BIN_EXE_rocescope");
-    // The loader has to map the program, and thread stacks are of no use without a heap.
-    let least = std::fs::metadata(program).unwrap().len() / 1024 + 32 * 1024;
     let (mut refused, mut done) = (0, false);
-    for limit in (least..).step_by(12 * 1024).take(40) {
+    for limit in (16 * 1024..).step_by(8 * 1024).take(64) {
         let script = format!("ulimit -v {limit}; exec {program} replay {path} --output json");
         let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
@@ -226,6 +224,8 @@ fn no_memory_is_an_error_and_no_crash() {
                 break;
             }
             Some(1) => refused += 1,
+            // The kernel cannot map the program.
+            None if refused == 0 => continue,
             code => panic!("{limit} kB: {code:?}, {}: {said}", output.status),
         }
         assert!(said.contains("rocescope: ") && said.contains("memory"), "{limit} kB: {said}");

@@ -48,6 +48,10 @@ fn change(path: &Path, random: &mut Random) {
         "1e309 Gb/s (4X EDR)",
         "\u{1b}[2J\u{202e}4: ACTIVE\0\n\n",
     ];
+    if path.is_dir() {
+        // Changed before.
+        return;
+    }
     let mut bytes = fs::read(path).unwrap_or_default();
     let at = random.below(bytes.len());
     match random.below(8) {
