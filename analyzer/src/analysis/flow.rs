@@ -7,6 +7,7 @@ use rocescope_common::account::{FlowStats, Mixed, PsnTrack};
 use rocescope_common::wire::frame::Encap;
 use rocescope_common::wire::opcode::{CNP, Name};
 
+use crate::analysis::build::some;
 use crate::analysis::{
     Ack, Ecn, Flow, LastNaks, Loss, MAX_PORTS, Naks, Opcode, Port, Psn, device, ecn, latency,
 };
@@ -135,7 +136,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
         last_ns: stats.last_ns,
         ecn: stats.ecn().into(),
         ecn_data,
-        copies: (copies != Copies::default()).then(|| Box::new(copies)),
+        copies: some(copies),
         ce_ratio: ecn_data.ce_ratio(),
         ce_over_time: ecn::flow(sample, flow.slot).map(Box::new),
         cnp_packets: stats.cnp_packets,

@@ -16,6 +16,9 @@ const NEXT: &str = " · ";
 /// Between the two taps of a hop.
 const HOP: &str = " → ";
 
+/// The same, where it is not known which is nearer the sender.
+const UNORDERED: &str = " ↔ ";
+
 /// The end of the data that findings are of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DataEnd {
@@ -83,7 +86,8 @@ fn place(finding: &Finding) -> Option<String> {
     let at = place.link.as_ref().or(place.tap.as_ref());
     let at = at.map(|link| link_name(link, place.direction));
     let hop = place.hop.as_deref();
-    let (hop, at) = match (hop.and_then(|hop| hop.split_once(HOP)), hop, at) {
+    let taps = hop.and_then(|hop| hop.split_once(HOP).or_else(|| hop.split_once(UNORDERED)));
+    let (hop, at) = match (taps, hop, at) {
         (Some((from, to)), ..) => (Some(format!("between {} and {}", tap_name(from), tap_name(to))), None),
         (None, Some(side @ ("upstream" | "downstream")), Some(at)) => (Some(format!("{side} of {at}")), None),
         (None, Some(end), Some(at)) => (Some(format!("{end}, seen at {at}")), None),

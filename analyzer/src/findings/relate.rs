@@ -14,6 +14,9 @@ pub(super) fn relate(found: &mut [Finding]) {
     for (effect, finding) in found.iter().enumerate() {
         let causes = entry(finding.id).map_or(&[][..], |entry| entry.causes);
         for (cause, other) in found.iter().enumerate().filter(|(_, other)| causes.contains(&other.id)) {
+            if other.no_cause_of.contains(&finding.id) {
+                continue;
+            }
             let meet = hosts[cause].is_empty()
                 || hosts[effect].is_empty()
                 || !hosts[cause].is_disjoint(&hosts[effect]);

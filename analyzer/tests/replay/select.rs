@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::craft::{START, pcap, send, sends};
+use crate::craft::{START, Shot, pcap, send, sends};
 use crate::{file, links, replay, report};
 
 #[test]
@@ -144,4 +144,26 @@ fn jsonl_is_a_report_per_interval_of_the_data_and_one_at_the_end() {
         })
         .collect();
     assert_eq!(packets, [10, 20, 25, 26]);
+}
+
+#[test]
+fn infiniband_has_neither_ports_nor_dscps_to_filter_by() {
+    let folder = tempfile::tempdir().unwrap();
+    // LRH from LID 1 to LID 2, BTH of a SEND ONLY, payload, ICRC and VCRC.
+    let shot = |psn: u8| {
+        let mut bytes = vec![0, 2, 0, 2, 0, 7, 0, 1, 4, 0, 0xFF, 0xFF, 0, 0, 0, 17, 0, 0, 0, psn];
+        bytes.resize(30, 0);
+        Shot { bytes, ..send(u64::from(psn), 17, 0) }
+    };
+    let path = file(folder.path(), "ib.pcap", &pcap(247, &[shot(1), shot(2), shot(3)]));
+    let (all, said) = report(&[&path, "--filter", "qp 17"]);
+    assert_eq!((&all["totals"]["roce_packets"], said.as_str()), (&json!(3), ""));
+    let (none, said) = report(&[&path, "--filter", "port 4791 or dscp 0"]);
+    assert_eq!(none["totals"]["skipped"], json!({ "filtered": 3 }));
+    assert!(
+        said.contains("3 InfiniBand packets did not match --filter: InfiniBand has no port, dscp"),
+        "{said}"
+    );
+    let text = String::from_utf8(replay(&[&path, "--output", "text"]).stdout).unwrap();
+    assert!(text.lines().any(|line| line.starts_with("IB ")) && !text.contains("RoCE  "), "{text}");
 }

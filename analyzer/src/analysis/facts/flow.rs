@@ -4,7 +4,7 @@ use crate::metrics::duplicates::Copies;
 use crate::metrics::loss::spells::FlowSpells;
 use crate::sample::{Address, Direction};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::Ecn;
 #[cfg(test)]
@@ -77,8 +77,9 @@ pub struct Flow {
     /// Packets other than CNP and ACKNOWLEDGE; the base of [`Flow::ce_ratio`].
     #[serde(skip)]
     pub ecn_data: Ecn,
-    /// Copies among all packets: the capture shows them twice. No ratio, rate or finding counts them.
-    #[serde(skip)]
+    /// Copies among all packets: the capture shows them twice. Null: none.
+    #[serde(rename = "copied", serialize_with = "copied")]
+    #[cfg_attr(test, schemars(with = "Option<Copied>"))]
     pub copies: Option<Box<Copies>>,
     /// CE-marked over ECN-capable packets, each once, without CNPs and ACKNOWLEDGEs: ce / (ect0 + ect1 + ce). Unit:
     /// ratio. Null: none of them is ECN-capable: ECN is off, which is not 0 %.
@@ -159,6 +160,48 @@ pub struct Flow {
     /// When trouble showed in it.
     #[serde(skip)]
     pub spells: FlowSpells,
+}
+
+/// Copies, where the capture shows packets twice (finding `capture.duplicates`). They are part of the counts beside this; no
+/// ratio, rate or finding counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Copied {
+    /// Copies of packets of every kind. Unit: packets.
+    pub packets: u64,
+    /// Length of their outer frames. Unit: bytes.
+    pub bytes: u64,
+    /// Their payload. Unit: bytes.
+    pub payload_bytes: u64,
+    /// CNPs among them. Unit: packets.
+    pub cnp_packets: u64,
+    /// RNR NAKs among them. Unit: packets.
+    pub rnr_naks: u64,
+    /// NAKs among them, of all codes. Unit: packets.
+    pub naks: u64,
+    /// Requests, READ responses and atomic acknowledgements among them: part of `psn.repeats` and
+    /// `psn_responses.repeats`. Unit: packets.
+    pub repeats: u64,
+}
+
+impl From<&Copies> for Copied {
+    fn from(copies: &Copies) -> Self {
+        Self {
+            packets: copies.packets,
+            bytes: copies.bytes,
+            payload_bytes: copies.payload_bytes,
+            cnp_packets: copies.cnp_packets,
+            rnr_naks: copies.rnr_naks,
+            naks: copies.naks.iter().sum(),
+            repeats: copies.requests + copies.responses,
+        }
+    }
+}
+
+/// Writes copies as [`Copied`].
+#[expect(clippy::ref_option, reason = "serde gives the field as it is")]
+pub(super) fn copied<S: Serializer>(copies: &Option<Box<Copies>>, serializer: S) -> Result<S::Ok, S::Error> {
+    copies.as_deref().map(Copied::from).serialize(serializer)
 }
 
 /// Packets and bytes from one UDP source port.

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::traffic;
 use crate::analysis::{Icrc, Pause};
+use crate::metrics::duplicates::Copies;
 use crate::sample::Direction;
 use crate::source::net::lldp::Neighbour;
 
@@ -41,6 +42,10 @@ pub struct Link {
     /// `packets` and `bytes`, but not in `ce_ratio`, `ecn_over_time`, `icrc` and `frame_sizes`; `dscp` is null then.
     /// Unit: packets.
     pub left_out_packets: u64,
+    /// Copies among these packets. Null: none.
+    #[serde(rename = "copied", serialize_with = "super::flow::copied")]
+    #[cfg_attr(test, schemars(with = "Option<super::Copied>"))]
+    pub copies: Option<Box<Copies>>,
     /// CE ratio as in `flows[].ce_ratio`, over flows and retired flows of the link. Unit: ratio. Null: no
     /// data packet is ECN-capable.
     pub ce_ratio: Option<f64>,

@@ -11,6 +11,7 @@ pub(super) mod traffic;
 
 use std::sync::Arc;
 
+use crate::metrics::duplicates::Copies;
 use crate::metrics::loss::spells::Mark;
 use rocescope_common::wire::SkipReason;
 use serde::{Serialize, Serializer};
@@ -20,7 +21,8 @@ use crate::sample::SourceKind;
 
 pub(super) use by_hosts::ByHosts;
 pub use flow::{
-    Ack, CeOverTime, Cnp, Flow, FlowId, Latency, LatencyByClass, Naks, Opcode, Pairing, Port, Psn, Untimed,
+    Ack, CeOverTime, Cnp, Copied, Flow, FlowId, Latency, LatencyByClass, Naks, Opcode, Pairing, Port, Psn,
+    Untimed,
 };
 pub use link::{Dscp, EcnOverTime, Link};
 
@@ -77,6 +79,14 @@ pub struct Facts {
     /// The flows by their hosts.
     #[serde(skip)]
     pub(crate) by_hosts: ByHosts,
+}
+
+impl Facts {
+    /// Whether all flows are of InfiniBand: no RoCE was seen.
+    #[must_use]
+    pub fn is_infiniband(&self) -> bool {
+        !self.flows.is_empty() && self.flows.iter().all(|flow| flow.roce_version.is_none())
+    }
 }
 
 /// Source of the figures.
@@ -178,6 +188,10 @@ pub struct Totals {
     pub lost: Lost,
     /// Flows that were closed during the run.
     pub retired: Retired,
+    /// Copies among the RoCE packets, without those in `counted_again`. Null: none.
+    #[serde(rename = "copied", serialize_with = "flow::copied")]
+    #[cfg_attr(test, schemars(with = "Option<Copied>"))]
+    pub copies: Option<Box<Copies>>,
     /// Packets that several links counted.
     pub counted_again: CountedAgain,
 }

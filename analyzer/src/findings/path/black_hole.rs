@@ -6,7 +6,7 @@ use super::BLACK_HOLE;
 use crate::analysis::{Flow, TapFlow};
 use crate::findings::once::{Name, name};
 use crate::findings::span::{Cost, Span, Wait, impact};
-use crate::findings::title::{more, pair, title};
+use crate::findings::title::{more, pair, short, title};
 use crate::findings::{Commands, Episode, Finding, Input, Place, Raise, Severity, died, ends};
 use crate::metrics::loss::Loss;
 use crate::metrics::loss::spells::Signal;
@@ -209,7 +209,9 @@ fn raise(input: &Input<'_>, hole: &BlackHole<'_>, found: &mut Vec<Finding>) {
     let (requester, responder) = ends::of_lost(input, flows.iter().copied());
     let place = Place::of(input, first);
     let (place, between) = match taps {
-        Some((from, to)) => (place.hop(format!("{from} → {to}")), format!("between {from} and {to}")),
+        Some((from, to)) => {
+            (place.hop(format!("{from} → {to}")), format!("between {} and {}", short(from), short(to)))
+        }
         None => (place.hop("downstream"), format!("between this tap and {dst}")),
     };
     let here = Commands::on(input, &first.link);

@@ -11,6 +11,7 @@ use crate::analysis::{
     LostLarge, Options, Pause, QpEvent, QpLives, TapFlow, Unfollowed, Untimed,
 };
 use crate::findings::{End, Episode, Evidence, Finding, Impact, Place, Severity, Step};
+use crate::metrics::duplicates::Copies;
 use crate::metrics::marking::Marked;
 use crate::report::Report;
 use crate::sample::Direction;
@@ -35,6 +36,9 @@ pub(super) fn full() -> Report {
     fill_flow(&mut facts.flows[0], &id);
     fill_loss(&mut facts.flows[0]);
     fill_link(&mut facts.links[0]);
+    let copies = Some(Box::new(Copies { packets: 1, ..Copies::default() }));
+    (facts.totals.copies, facts.links[0].copies, facts.flows[0].copies) =
+        (copies.clone(), copies.clone(), copies);
     facts.taps = vec![tap_flow(&id)];
     facts.devices.push(device());
     facts.qp_lives = Some(QpLives {

@@ -156,6 +156,7 @@ fn open(options: &Options) -> Result<Opened> {
         from_ns: 0,
         to_ns: u64::MAX,
         filter: options.filter.clone(),
+        filtered_infiniband: 0,
     };
     Ok(Opened { taps, counts, names, notices: inputs.notices })
 }

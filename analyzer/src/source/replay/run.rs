@@ -132,6 +132,15 @@ impl Replay {
                 units::duration(last - first).replace(' ', ""),
             ));
         }
+        let absent =
+            self.counts.filter.as_ref().map_or_else(Vec::new, |filter| filter.absent_in_infiniband());
+        if self.counts.filtered_infiniband > 0 && !absent.is_empty() {
+            self.messages.notices.push(format!(
+                "{} did not match --filter: InfiniBand has no {}; test host, qp or opcode",
+                units::plural(self.counts.filtered_infiniband, "InfiniBand packet"),
+                absent.join(", ")
+            ));
+        }
         let _ = self.send_notices();
         if result.is_ok() {
             let now_ns = self.clock.now_ns.unwrap_or(0);
