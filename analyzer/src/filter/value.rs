@@ -203,10 +203,6 @@ impl Net {
 
     /// The prefix of whole parts of an address.
     fn beginning(text: &str) -> Option<Self> {
-        // A number alone is a mistake more often than a network of 16 million hosts.
-        if !text.contains([':', '.']) {
-            return None;
-        }
         let (separator, most, bits) = if text.contains(':') { (':', 8, 16) } else { ('.', 4, 8) };
         let text = text.strip_suffix(separator).unwrap_or(text);
         let parts: Vec<&str> = text.split(separator).collect();

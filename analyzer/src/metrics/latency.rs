@@ -74,7 +74,7 @@ impl Collector {
         } else if op.any(Op::RESPONSE | Op::ACKNOWLEDGE) {
             let up_to = acked_psn(op, packet.psn, packet.aeth);
             if reverse.slot == NONE {
-                if up_to != UNKNOWN {
+                if up_to != UNKNOWN && self.keeps(packet.slot) {
                     let answer = Passed::answer(up_to, op.has(Op::ACKNOWLEDGE), packet.time_ns);
                     self.keep(packet.slot, answer);
                 }
@@ -110,8 +110,11 @@ impl Collector {
         }
         if !reverse.paired {
             slot.unpaired += 1;
-            let request = Passed::request(packet.psn, class, packet.outcome.duplicate_psn, packet.time_ns);
-            self.keep(packet.slot, request);
+            if slot.early != Kept::TooMuch {
+                let request =
+                    Passed::request(packet.psn, class, packet.outcome.duplicate_psn, packet.time_ns);
+                self.keep(packet.slot, request);
+            }
             return;
         }
         if slot.early != Kept::None {
@@ -149,11 +152,18 @@ impl Collector {
         }
     }
 
-    /// Keeps a request or an answer of a flow whose other direction is not known.
+    /// Whether a flow may still keep packets.
+    #[inline]
+    fn keeps(&self, number: u32) -> bool {
+        self.slots.get(number as usize).is_none_or(|slot| slot.early != Kept::TooMuch)
+    }
+
+    /// Keeps a request or an answer of a flow that [may](Self::keeps), and whose other direction is not known.
+    #[cold]
     fn keep(&mut self, number: u32, passed: Passed) {
         let at = number as usize;
         self.make_room(at);
-        if let Some(slot) = self.slots.get_mut(at).filter(|slot| slot.early != Kept::TooMuch) {
+        if let Some(slot) = self.slots.get_mut(at) {
             slot.early = if self.early.keep(number, passed) { Kept::Some } else { Kept::TooMuch };
         }
     }

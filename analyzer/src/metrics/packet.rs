@@ -7,6 +7,11 @@ use rocescope_common::wire::Frame;
 use rocescope_common::wire::frame::PCP_NONE;
 use rocescope_common::wire::opcode::Op;
 
+/// ECN bits of the type of service, or traffic class.
+pub const ECT_MASK: u8 = 3;
+/// ECN bits of congestion experienced.
+pub const CE: u8 = 3;
+
 /// A counted RoCE packet, with the fields that collectors need of every packet. It borrows nothing, so that another thread
 /// can take it later, and it fills one cache line: handing data to another processor costs by the line.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +45,7 @@ pub struct Packet {
     pub link: u16,
     /// IPv4 identification; 0 without one.
     pub id: u16,
-    /// UDP source port; 0 for RoCEv1.
+    /// UDP source port; 0 without one.
     pub src_port: u16,
     /// BTH operation code.
     pub opcode: u8,
@@ -58,14 +63,15 @@ struct Flag;
 impl Flag {
     /// The BTH's AckReq bit.
     const ACK_REQ: u8 = 0x80;
-    /// RoCEv2.
-    const V2: u8 = 0x40;
     /// It has ECN bits: RoCEv2, and InfiniBand with its FECN.
-    const ECN: u8 = 0x10;
+    const ECN: u8 = 0x40;
     /// Its outermost VLAN tag is known.
     const TAGGED: u8 = 0x20;
-    /// The priority code point of the outermost VLAN tag.
-    const PRIORITY: u8 = 0x07;
+    /// The priority code point of the outermost VLAN tag, from bit [`Flag::PRIORITY_SHIFT`] on.
+    const PRIORITY: u8 = 0x1C;
+    const PRIORITY_SHIFT: u32 = 2;
+    /// The ECN bits of a packet that is neither an ACKNOWLEDGE nor a CNP: three collectors ask for them.
+    const DATA_ECN: u8 = ECT_MASK;
 }
 
 const _: () = assert!(size_of::<Packet>() == 64, "a packet is one cache line");
@@ -104,7 +110,9 @@ impl Packet {
         stats: &FlowStats,
         outcome: Outcome,
     ) -> Self {
-        let response = Op::of(frame.opcode).has(Op::RESPONSE);
+        let op = Op::of(frame.opcode);
+        let response = op.has(Op::RESPONSE);
+        let (id, hops) = network(frame, data);
         let track = if response { &stats.psn_responses } else { &stats.psn };
         Self {
             time_ns,
@@ -120,12 +128,12 @@ impl Packet {
             // IBTA's are 256 to 4096.
             mtu: u16::try_from(stats.mtu).unwrap_or(u16::MAX),
             link,
-            id: identification(frame, data),
+            id,
             src_port: frame.src_port,
             opcode: frame.opcode,
             tos: frame.tos,
-            hops: hops(frame, data),
-            flags: flags(frame),
+            hops,
+            flags: flags(frame, op),
         }
     }
 
@@ -136,13 +144,6 @@ impl Packet {
         self.flags & Flag::ACK_REQ != 0
     }
 
-    /// Whether it is RoCEv2, and not RoCEv1.
-    #[inline]
-    #[must_use]
-    pub const fn is_v2(&self) -> bool {
-        self.flags & Flag::V2 != 0
-    }
-
     /// Whether it has ECN bits.
     #[inline]
     #[must_use]
@@ -150,11 +151,19 @@ impl Packet {
         self.flags & Flag::ECN != 0
     }
 
+    /// The ECN bits of a packet that is neither an ACKNOWLEDGE nor a CNP; 0 (not ECN-capable) for all others.
+    #[inline]
+    #[must_use]
+    pub const fn data_ecn(&self) -> u8 {
+        self.flags & Flag::DATA_ECN
+    }
+
     /// Priority code point of the outermost VLAN tag; `None` when it is untagged, or the tag is not known.
     #[inline]
     #[must_use]
     pub fn priority(&self) -> Option<u8> {
-        (self.flags & Flag::TAGGED != 0).then_some(self.flags & Flag::PRIORITY)
+        let priority = (self.flags & Flag::PRIORITY) >> Flag::PRIORITY_SHIFT;
+        (self.flags & Flag::TAGGED != 0).then_some(priority)
     }
 
     /// Whether collectors need its [`Aside`].
@@ -189,36 +198,26 @@ impl Aside {
 }
 
 #[inline]
-fn flags(frame: &Frame) -> u8 {
-    let bit = |set: bool, bit: u8| if set { bit } else { 0 };
-    let tagged = frame.pcp != PCP_NONE;
-    bit(frame.ack_req, Flag::ACK_REQ)
-        | bit(frame.roce_version == 2, Flag::V2)
-        | bit(frame.roce_version != 1, Flag::ECN)
-        | bit(tagged, Flag::TAGGED | frame.pcp & Flag::PRIORITY)
-}
-
-/// Time to live, or hop limit; 0 where it is cut off, or there is none.
-#[inline]
-fn hops(frame: &Frame, data: &[u8]) -> u8 {
-    let field = match frame.family {
-        4 => 8,
-        6 => 7,
-        // A LRH has none.
-        _ => return 0,
+fn flags(frame: &Frame, op: Op) -> u8 {
+    let ecn = match (frame.roce_version, op.any(Op::ACKNOWLEDGE | Op::CNP)) {
+        (1, _) => 0,
+        (_, true) => Flag::ECN,
+        (_, false) => Flag::ECN | frame.tos & Flag::DATA_ECN,
     };
-    data.get(frame.ip_offset as usize + field).copied().unwrap_or(0)
+    let priority = frame.pcp << Flag::PRIORITY_SHIFT & Flag::PRIORITY;
+    let tag = if frame.pcp == PCP_NONE { 0 } else { Flag::TAGGED | priority };
+    let ack_req = if frame.ack_req { Flag::ACK_REQ } else { 0 };
+    ack_req | ecn | tag
 }
 
-/// The IPv4 identification; 0 without one.
+/// The IPv4 identification, and the time to live or hop limit; 0 where there is none, or it is cut off.
 #[inline]
-fn identification(frame: &Frame, data: &[u8]) -> u16 {
-    if frame.family != 4 || frame.roce_version != 2 {
-        return 0;
-    }
-    let at = frame.ip_offset as usize + 4;
-    match data.get(at..at + 2) {
-        Some(&[high, low]) => u16::from_be_bytes([high, low]),
-        _ => 0,
+fn network(frame: &Frame, data: &[u8]) -> (u16, u8) {
+    let header = data.get(frame.ip_offset as usize..).unwrap_or_default();
+    match (frame.family, header) {
+        (4, &[_, _, _, _, high, low, _, _, hops, ..]) => (u16::from_be_bytes([high, low]), hops),
+        (6, &[_, _, _, _, _, _, _, hops, ..]) => (0, hops),
+        // A LRH has none.
+        _ => (0, 0),
     }
 }

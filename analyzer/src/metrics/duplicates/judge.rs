@@ -76,6 +76,14 @@ impl Judge {
         Some(self.copied)
     }
 
+    /// Packets passed meanwhile that were not watched: what the others showed may hold no more.
+    pub(super) const fn begin_again(&mut self) {
+        if !self.copied {
+            self.directions = [Tally { once: 0, twice: 0 }; 2];
+            self.advanced = 0;
+        }
+    }
+
     /// A NAK passed for the first time.
     pub(super) const fn nak(&mut self, time_ns: u64) {
         self.nak_ns = time_ns;

@@ -11,8 +11,8 @@
 //! | a NAK between the two | usual | none for most |
 //! | identification, where the sender counts it up | another | the same |
 //!
-//! Each pair of hosts on a link is watched for its first packets, and again once a packet is behind the expected PSN. From
-//! the packet on that decides it, copies go to no collector; they are counted here. A packet that passes a third time is new:
+//! Each link is watched for its first packets, and again once many of its packets are behind the expected PSN. From the
+//! packet on that decides it, copies go to no collector; they are counted here. A packet that passes a third time is new:
 //! copies pair off, so that a retransmission which the capture doubles too counts once.
 //!
 //! Bounded: a packet is remembered for `WINDOW_NS`, at most `MOST_REMEMBERED` of them (24 bytes each).
@@ -28,7 +28,7 @@ use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::frame::{Addr, UNKNOWN};
 use rocescope_common::wire::opcode::Op;
 
-use super::packet::{Aside, Packet};
+use super::packet::{Aside, CE, ECT_MASK, Packet};
 use judge::{Evidence, Judge};
 
 type State = foldhash::fast::RandomState;
@@ -36,8 +36,15 @@ type State = foldhash::fast::RandomState;
 /// Longest time from a packet to its copy: clocks of two capturing hosts that PTP or NTP on a LAN keeps differ by up to
 /// some milliseconds.
 pub const WINDOW_NS: u64 = 10_000_000;
-/// Packets of a link that are watched from its first packet on, and after each that is behind the expected PSN.
+/// Packets of a link that are watched from its first packet on, and after each copy.
 const WATCHED: u32 = 4_096;
+/// The same after a packet that is behind the expected PSN.
+const WATCHED_AGAIN: u32 = 256;
+/// Packets behind the expected PSN, above one in [`SELDOM`], after which a link is watched again: of a link whose packets
+/// pass twice half are, of one with loss few.
+const MANY: u32 = 64;
+/// See [`MANY`].
+const SELDOM: u32 = 8;
 /// Packets remembered in one flow: those of 10 ms at 100 Gbit/s with a path MTU of 4,096.
 const MOST_OF_FLOW: usize = 32_768;
 /// Packets remembered in all: 48 MB.
@@ -46,9 +53,6 @@ const MOST_REMEMBERED: usize = 2_097_152;
 const MOST_PAIRS: usize = 65_536;
 /// Flows of a pair whose figures so far are dropped once it is decided.
 const MOST_FLOWS: usize = 1_024;
-
-const ECT_MASK: u8 = 3;
-const CE: u8 = 3;
 
 /// What a packet is to the collectors.
 #[derive(Debug, PartialEq, Eq)]
@@ -224,6 +228,10 @@ struct Slot {
 struct Link {
     /// Packets still to be watched.
     left: u32,
+    /// While it is not watched: [`SELDOM`] for each packet behind the expected PSN, less one for each of the others.
+    behind: u32,
+    /// How often the watch began again.
+    watches: u32,
     /// Whether it was watched from its first packet on.
     whole: bool,
     /// Slots that remember packets.
@@ -233,12 +241,32 @@ struct Link {
     single: u32,
 }
 
+impl Link {
+    /// Whether the watch begins again with this packet.
+    #[inline]
+    const fn wakes(&mut self, behind: bool) -> bool {
+        if !behind {
+            self.behind = self.behind.saturating_sub(1);
+            return false;
+        }
+        self.behind += SELDOM;
+        if self.behind < MANY * SELDOM {
+            return false;
+        }
+        (self.behind, self.left) = (0, WATCHED_AGAIN);
+        self.watches = self.watches.wrapping_add(1);
+        true
+    }
+}
+
 /// Two hosts on a link, the lower address first.
 type Hosts = (u16, u8, Addr, Addr);
 
 #[derive(Debug, Default)]
 struct Pair {
     judge: Judge,
+    /// The link's, at its latest packet.
+    watches: u32,
     slots: Vec<u32>,
 }
 
@@ -259,15 +287,13 @@ impl Filter {
     /// Judges one packet.
     #[inline]
     pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) -> Verdict {
-        if packet.outcome.events & Event::NEW_FLOW != 0
-            && let Some(aside) = aside
+        if let Some(aside) = aside
+            && packet.outcome.events & Event::NEW_FLOW != 0
         {
             self.open(packet.slot, &aside.key);
         }
         let Some(link) = self.links.get_mut(usize::from(packet.link)) else { return Verdict::Own };
-        if packet.outcome.duplicate_psn {
-            link.left = WATCHED;
-        } else if link.left == 0 {
+        if link.left == 0 && !link.wakes(packet.outcome.duplicate_psn) {
             return Verdict::Own;
         }
         self.watch(packet)
@@ -311,7 +337,7 @@ impl Filter {
                 let link = &self.links[at];
                 // Of a link on which others are copied so are these, until their packets say otherwise.
                 let judge = Judge::new(link.copied > 0 && link.single == 0);
-                self.pairs.push(Pair { judge, slots: Vec::new() });
+                self.pairs.push(Pair { judge, watches: link.watches, slots: Vec::new() });
                 let number = u32::try_from(self.pairs.len() - 1).unwrap_or(UNKNOWN);
                 self.numbers.insert(hosts, number);
                 number
@@ -334,6 +360,10 @@ impl Filter {
     fn watch(&mut self, packet: &Packet) -> Verdict {
         let Some(slot) = self.slots.get_mut(packet.slot as usize) else { return Verdict::Own };
         let Some(pair) = self.pairs.get_mut(slot.pair as usize) else { return Verdict::Own };
+        let watches = self.links.get(usize::from(packet.link)).map_or(0, |link| link.watches);
+        if std::mem::replace(&mut pair.watches, watches) != watches {
+            pair.judge.begin_again();
+        }
         let op = Op::of(packet.opcode);
         let sequenced = op.any(Op::REQUEST | Op::RESPONSE);
         let own = Passed {
@@ -401,14 +431,15 @@ impl Filter {
         self.settle(number, packet.link);
         let Some(link) = self.links.get_mut(usize::from(packet.link)) else { return Verdict::Own };
         let Some(first) = copy else {
-            link.left = link.left.saturating_sub(1);
+            let behind = packet.outcome.duplicate_psn;
+            link.left = if behind { link.left.max(WATCHED_AGAIN) } else { link.left.saturating_sub(1) };
             if link.left == 0 {
                 self.forget(packet.link);
             }
             return Verdict::Own;
         };
         link.left = WATCHED;
-        let marked = own_mark(packet, op) && first.ecn != CE;
+        let marked = packet.data_ecn() == CE && first.ecn != CE;
         self.found.flows.entry(packet.slot).or_default().add(packet, op, first.ecn);
         let at = usize::from(packet.link);
         if self.found.links.len() <= at {
@@ -459,11 +490,6 @@ impl Filter {
             }
         }
     }
-}
-
-/// Whether it is a data packet marked CE.
-fn own_mark(packet: &Packet, op: Op) -> bool {
-    packet.has_ecn() && packet.tos & ECT_MASK == CE && !op.any(Op::ACKNOWLEDGE | Op::CNP)
 }
 
 impl Slot {

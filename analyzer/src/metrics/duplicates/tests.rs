@@ -219,11 +219,27 @@ fn a_clean_link_is_watched_no_longer_than_its_beginning() {
         });
     }
     assert_eq!((filter.remembered, filter.links[0].left), (0, 0));
+    // A few packets behind the expected PSN do not begin the watch again, many do.
+    for i in 0..MANY {
+        assert_eq!(filter.remembered, 0, "{i}");
+        wire.pass(P { psn: 5, time_ns: 1_001 * MS + u64::from(i), ..DATA }, |packet, aside| {
+            filter.packet(packet, aside);
+        });
+    }
+    assert_eq!((filter.remembered, filter.links[0].left), (1, WATCHED_AGAIN));
     // A flow that goes leaves nothing behind.
-    wire.pass(P { psn: 5, time_ns: 1_001 * MS, ..DATA }, |packet, aside| {
-        filter.packet(packet, aside);
-    });
-    assert_eq!(filter.remembered, 1);
     filter.retired(0);
     assert_eq!(filter.remembered, 0);
+}
+
+#[test]
+fn copies_that_begin_later_are_known() {
+    let mut capture = doubled(2_000, 3_500, false);
+    let begin = 1_000 * MS + 100 * MS;
+    let mut known = std::collections::HashSet::new();
+    capture.0.retain(|p| p.time_ns >= begin || known.insert((p.opcode, p.psn)));
+    let (metrics, _) = capture.metrics();
+    let link = metrics.duplicates.unwrap().link(0);
+    assert!((8_700..=9_000).contains(&link.copies.packets), "{link:?}");
+    assert!(link.first_ns >= begin);
 }

@@ -13,7 +13,7 @@ use rocescope_common::account::latency::{BUCKETS, bucket};
 use rocescope_common::wire::opcode::Op;
 
 use super::latency::Summary;
-use super::packet::Packet;
+use super::packet::{CE, Packet};
 use super::pairing::{NONE, Reverse};
 use series::{Bin, Series};
 use speed::{Reaction, Speed};
@@ -28,9 +28,6 @@ pub const MAX_LINKS: usize = 4_096;
 pub const FLOW_BINS: usize = 64;
 /// Bins of a link's history.
 pub const LINK_BINS: usize = 128;
-
-const ECT_MASK: u8 = 3;
-const CE: u8 = 3;
 
 /// What is known of a flow of data.
 #[derive(Clone, Debug)]
@@ -142,12 +139,11 @@ impl Collector {
     #[inline]
     pub fn packet(&mut self, packet: &Packet, reverse: Reverse) {
         let op = Op::of(packet.opcode);
-        if op.any(Op::ACKNOWLEDGE | Op::CNP) {
-            if op.has(Op::CNP) {
-                self.cnp(packet, reverse);
-            }
-        } else if packet.has_ecn() && packet.tos & ECT_MASK != 0 {
-            self.data(packet);
+        let ecn = packet.data_ecn();
+        if ecn != 0 {
+            self.data(packet, ecn == CE);
+        } else if op.has(Op::CNP) {
+            self.cnp(packet, reverse);
         }
     }
 
@@ -164,8 +160,9 @@ impl Collector {
         }
     }
 
-    fn data(&mut self, packet: &Packet) {
-        let (now, ce) = (packet.time_ns, packet.tos & ECT_MASK == CE);
+    #[inline]
+    fn data(&mut self, packet: &Packet, ce: bool) {
+        let now = packet.time_ns;
         if let Some(link) = link(&mut self.links, packet.link, now) {
             let bin = link.at(now);
             bin.capable += 1;
@@ -301,6 +298,7 @@ fn place(slots: &mut Vec<Slot>, slot: u32) -> Option<&mut Slot> {
     slots.get_mut(at)
 }
 
+#[inline]
 fn link(
     links: &mut Vec<Option<Box<Series<LINK_BINS>>>>,
     link: u16,

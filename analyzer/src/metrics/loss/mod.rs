@@ -324,8 +324,8 @@ impl Collector {
     /// Takes in one packet; `reverse` is what is known of the other direction at it.
     #[inline]
     pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>, reverse: Reverse) {
-        if packet.outcome.events & Event::NEW_FLOW != 0
-            && let Some(aside) = aside
+        if let Some(aside) = aside
+            && packet.outcome.events & Event::NEW_FLOW != 0
         {
             self.open(packet.slot, &aside.key);
         }

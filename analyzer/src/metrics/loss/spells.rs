@@ -17,13 +17,11 @@ use hashbrown::HashMap;
 use rocescope_common::account::FlowStats;
 use rocescope_common::wire::opcode::Op;
 
-use crate::metrics::packet::Packet;
+use crate::metrics::packet::{CE, Packet};
 
 /// Silence after which trouble has ended, in nanoseconds. The steps of training jobs are seconds apart at most, so that what
 /// comes with each of them is seen again within it; it is also the time that screens average over.
 pub const SPELL_NS: u64 = 10_000_000_000;
-/// ECN bits of congestion experienced.
-const CE: u8 = 3;
 /// Spells kept per flow and signal; of more, the oldest become one.
 const MOST: usize = 8;
 /// Marks kept, each of 8 bytes per flow; a spell whose mark is gone is compared with what is there.
@@ -171,10 +169,9 @@ impl Recorder {
     #[inline]
     pub(super) fn packet(&mut self, packet: &Packet, op: Op) {
         let (slot, time_ns) = (packet.slot, packet.time_ns);
-        let ecn = packet.tos & 3;
-        let data = packet.has_ecn() && ecn != 0 && !op.any(Op::ACKNOWLEDGE | Op::CNP);
-        self.count(slot, time_ns, data);
-        if data && ecn == CE {
+        let ecn = packet.data_ecn();
+        self.count(slot, time_ns, ecn != 0);
+        if ecn == CE {
             self.note(slot, Signal::CeMarked, (time_ns, time_ns), 1);
         } else if op.has(Op::CNP) {
             self.note(slot, Signal::Cnp, (time_ns, time_ns), 1);

@@ -296,7 +296,7 @@ impl Pairing {
         }
         // Neither datagrams nor CNPs use the connection's port.
         let connected = op.any(Op::REQUEST | Op::RESPONSE | Op::ACKNOWLEDGE);
-        let port = (connected && packet.is_v2()).then_some(packet.src_port);
+        let port = (connected && packet.src_port != 0).then_some(packet.src_port);
         let new = packet.outcome.events & Event::NEW_FLOW != 0;
         let restart = packet.outcome.events & Event::RESTART != 0 && op.has(Op::REQUEST);
         if let Some(aside) = aside {

@@ -103,8 +103,8 @@ impl Collector {
     /// Takes in one packet.
     #[inline]
     pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) {
-        if packet.outcome.events & Event::NEW_FLOW != 0
-            && let Some(aside) = aside
+        if let Some(aside) = aside
+            && packet.outcome.events & Event::NEW_FLOW != 0
         {
             self.open(packet, aside);
         }

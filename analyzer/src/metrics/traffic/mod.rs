@@ -26,7 +26,7 @@ use rocescope_common::account::message::{
 };
 use rocescope_common::wire::opcode::Op;
 
-use super::packet::{Aside, Packet};
+use super::packet::{Aside, CE, Packet};
 use bins::{Binner, Bursts};
 use flowlets::{Flowlets, Record, Standing};
 use hosts::{NO_PAIR, Pair, Pairs, Seen, Target};
@@ -117,11 +117,10 @@ impl Collector {
     /// Takes in one RoCE packet.
     #[inline]
     pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) {
-        const CE: u8 = 3;
         let Packet { link, slot, time_ns, outcome, wire_len, psn, .. } = *packet;
         let op = Op::of(packet.opcode);
         let (data, cnp) = (Flowlet::is_data(op), op.has(Op::CNP));
-        let ce = packet.has_ecn() && packet.tos & CE == CE && data;
+        let ce = data && packet.data_ecn() == CE;
         let mut bin = 0;
         if usize::from(link) >= self.links.len() {
             self.add_link(link);
@@ -136,8 +135,8 @@ impl Collector {
             self.slots.resize(slot as usize + 1, Slot::EMPTY);
         }
         let Some(slot) = self.slots.get_mut(slot as usize) else { return };
-        if outcome.events & Event::NEW_FLOW != 0
-            && let Some(Aside { key, .. }) = aside
+        if let Some(Aside { key, .. }) = aside
+            && outcome.events & Event::NEW_FLOW != 0
         {
             *slot = Slot { pair: self.pairs.number(key, packet.hops), dest_qp: key.dest_qp, ..Slot::EMPTY };
         }
