@@ -255,6 +255,15 @@ pub(super) fn taps(report: &Report, room: usize) -> Vec<String> {
         let change = &tap.delay_change_ns;
         sum.change = (sum.change.0.min(change.min), sum.change.1.max(change.max));
     }
+    // As the headline has it: with what vanished at the end of a queue pair, or of one that never arrived.
+    let between = report.facts.between_taps();
+    for ((links, known, src, dst), sum) in &mut pairs {
+        let is_own =
+            |one: &&Between<'_>| [one.from, one.to] == links[..] && (one.src, one.dst) == (*src, *dst);
+        if let Some(one) = between.iter().find(|one| *known && is_own(one)) {
+            sum.vanished = sum.vanished.max(Some(one.vanished + one.missed));
+        }
+    }
     let hidden = pairs.len().saturating_sub(TAPS);
     let mut pairs: Vec<_> = pairs.into_iter().collect();
     pairs.sort_by_key(|(_, sum)| Reverse(sum.vanished));
