@@ -117,6 +117,7 @@ fn is_unanswered(input: &Input<'_>, failed: &Failed<'_>) -> bool {
     (failed.row.most_requests >= limits.requests.max(2) || long) && hears && !flows.iter().any(connected)
 }
 
+#[expect(clippy::too_many_lines, reason = "the titles of three lengths")]
 fn raise(input: &Input<'_>, worst: &Failed<'_>, others: &[Failed<'_>], found: &mut Vec<Finding>) {
     let &Failed { row, from, to, .. } = worst;
     let service = service(worst.between.service_id);
@@ -145,8 +146,8 @@ fn raise(input: &Input<'_>, worst: &Failed<'_>, others: &[Failed<'_>], found: &m
     let named = service.as_ref().map(|service| format!(", {service}")).unwrap_or_default();
     let hosts = pair(from, to);
     // Shorter where there would be no room for hosts and service.
-    let fits = diagnoses.iter().find(|diagnosis| title::fits(diagnosis, [&hosts, &named]));
-    let diagnosis = fits.or(diagnoses.last()).cloned().unwrap_or_default();
+    let fits = diagnoses.iter().find(|text| title::fits(text, [&hosts, &named]));
+    let chosen = fits.or(diagnoses.last()).cloned().unwrap_or_default();
     let parts = [hosts, named, more(others.len() as u64, "kind")];
     let datagrams: Vec<&Flow> = input
         .facts
@@ -164,7 +165,7 @@ fn raise(input: &Input<'_>, worst: &Failed<'_>, others: &[Failed<'_>], found: &m
     let here = Commands::on(input, datagrams.first().map_or("", |flow| &flow.link));
     let pairs: std::collections::BTreeSet<_> =
         others.iter().chain([worst]).map(|failed| (failed.from, failed.to)).collect();
-    let mut raise = Raise::new(&REJECTED, severity, title(diagnosis, parts))
+    let mut raise = Raise::new(&REJECTED, severity, title(chosen, parts))
         .evidence("reason", reason)
         .evidence("reason_code", code)
         .evidence("service", service)

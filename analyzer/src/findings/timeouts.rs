@@ -107,7 +107,7 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let flows = || timed_out.iter().map(|one| one.flow);
     let count: u64 = timed_out.iter().map(|one| one.timeouts).sum();
     let waited: u64 = timed_out.iter().map(|one| one.waited_ns).sum();
-    let losses = || flows().flat_map(|flow| flow.losses()).flatten();
+    let losses = || flows().flat_map(Flow::losses).flatten();
     let shortest = losses().filter_map(|loss| loss.timeout_shortest_ns).min();
     let longest = losses().filter_map(|loss| loss.timeout_longest_ns).max();
     let lifetime = worst.flow.last_ns.saturating_sub(worst.flow.first_ns).max(worst.waited_ns).max(1);

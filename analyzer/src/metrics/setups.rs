@@ -131,7 +131,7 @@ impl Collector {
             }
             // The MRA of a reply names the communication ID of the host that was asked, which opened nothing.
             Message::Mra { remote_id, .. } => {
-                self.ended((family, dst, src, remote_id), Outcome::Delayed, now_ns)
+                self.ended((family, dst, src, remote_id), Outcome::Delayed, now_ns);
             }
             Message::Rtu { .. } | Message::Dreq { .. } | Message::Drep { .. } => {}
         }

@@ -204,7 +204,7 @@ fn raise(input: &Input<'_>, hole: &BlackHole<'_>, found: &mut Vec<Finding>) {
     // One tap shows retransmissions, not losses.
     let diagnosis = match taps {
         Some(_) => format!("MTU black hole: payloads above {passed_bytes} B are lost ({packets} packets)"),
-        None => format!("Likely MTU black hole: no ACK above {passed_bytes} B, {packets} retransmissions"),
+        None => format!("Likely MTU black hole above {passed_bytes} B: {packets} retransmissions"),
     };
     let parts = [pair(src, dst), more(flows.len() as u64 - 1, "QP")];
     let (requester, responder) = ends::of_lost(input, flows.iter().copied());
@@ -305,7 +305,7 @@ mod tests {
         let finding = at_one_tap(512, 149, 7).unwrap();
         assert_eq!(
             finding.title,
-            "Likely MTU black hole: no ACK above 512 B, 14 retransmissions, 10.0.0.1 → 10.0.0.2"
+            "Likely MTU black hole above 512 B: 14 retransmissions, 10.0.0.1 → 10.0.0.2"
         );
         let evidence = |name: &str| finding.evidence[name].clone();
         assert_eq!((evidence("certainty"), evidence("smallest_vanished")), ("likely".into(), 4096.into()));

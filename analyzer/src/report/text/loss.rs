@@ -255,7 +255,7 @@ pub(super) fn taps(report: &Report, room: usize) -> Vec<String> {
         let change = &tap.delay_change_ns;
         sum.change = (sum.change.0.min(change.min), sum.change.1.max(change.max));
     }
-    // As the headline has it: with what vanished at the end of a queue pair, or of one that never arrived.
+    // As the headline has it: with what was lost at the end of a queue pair, or of one that never arrived.
     let between = report.facts.between_taps();
     for ((links, known, src, dst), sum) in &mut pairs {
         let is_own =

@@ -133,7 +133,7 @@ impl Replay {
             ));
         }
         let absent =
-            self.counts.filter.as_ref().map_or_else(Vec::new, |filter| filter.absent_in_infiniband());
+            self.counts.filter.as_ref().map_or_else(Vec::new, crate::filter::Filter::absent_in_infiniband);
         if self.counts.filtered_infiniband > 0 && !absent.is_empty() {
             self.messages.notices.push(format!(
                 "{} did not match --filter: InfiniBand has no {}; test host, qp or opcode",
