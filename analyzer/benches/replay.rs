@@ -61,6 +61,7 @@ fn counts() -> (Counts, TapLinks) {
         from_ns: 0,
         to_ns: u64::MAX,
         filter: None,
+        filtered_infiniband: 0,
     };
     (counts, TapLinks::new("bench".into()))
 }

@@ -14,6 +14,7 @@ pub mod kernel;
 pub mod live;
 #[cfg(feature = "live")]
 pub mod load;
+pub mod mutation;
 pub mod oracle;
 pub mod pty;
 pub mod schema;

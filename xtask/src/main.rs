@@ -7,6 +7,7 @@ mod demo;
 mod dist;
 mod ebpf_toolchain;
 mod gen_capture;
+mod mutate;
 mod programs;
 mod recipe;
 mod run;
@@ -52,6 +53,8 @@ enum Task {
     /// Measure performance, compared with other programs
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Run rocescope on mutated captures, packets, reports and keys, in a build with checked arithmetic
+    Mutate(mutate::Wanted),
     /// Write a capture of synthetic RoCE traffic, reproducible from its arguments
     GenCapture(gen_capture::Generate),
     /// Run formatter, lints, documentation and other checks that need no root
@@ -79,6 +82,7 @@ fn work(task: &Task) -> Result<()> {
         Task::Test { vm: true } => vm::test(),
         Task::Vm => vm::vm(),
         Task::Bench(wanted) => bench::bench(wanted),
+        Task::Mutate(wanted) => mutate::mutate(wanted),
         Task::GenCapture(wanted) => gen_capture::generate(wanted),
         Task::Check => check::check(),
     }

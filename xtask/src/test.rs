@@ -19,8 +19,15 @@ use std::{env, fs};
 const LANES: usize = 2;
 
 /// Tests that take longest: they start first, so that the others fill the second lane.
-const LONG: [&str; 6] =
-    ["kernel_vs_replay", "layers", "kernel_latency", "replay_vs_tshark", "live_cli", "kernel_loss"];
+const LONG: [&str; 7] = [
+    "mutation",
+    "kernel_vs_replay",
+    "layers",
+    "kernel_latency",
+    "replay_vs_tshark",
+    "live_cli",
+    "kernel_loss",
+];
 
 /// Tests that saturate the machine, measure time or read what is loaded in the whole system: nothing runs beside them.
 const ALONE: [&str; 7] =

@@ -10,6 +10,7 @@ use crate::analysis::{
     CountedAgain, Dscp, Ecn, Facts, Flow, Imbalance, Link, Lost, Options, Overlap, Skipped, Source, Totals,
     Window, device, ecmp, ecn, entropy, flow, imbalance, taps, traffic, ways,
 };
+use crate::metrics::duplicates::Copies;
 use crate::metrics::marking::{ByDscp, Marked};
 use crate::sample::{FlowSample, LinkSample, Sample, Tuple, address};
 
@@ -93,10 +94,10 @@ fn sums(sample: &Sample) -> Vec<LinkSum> {
 
 /// What a link counted outside its present flows.
 fn link_alone(link: &LinkSample) -> LinkSum {
-    let (retired, full, contended) = (&link.retired, &link.flow_table_full, &link.contended);
+    let (retired, without_flow) = (&link.retired, link.without_flow());
     LinkSum {
-        packets: retired.packets + full.packets + contended.packets,
-        bytes: retired.bytes + full.bytes + contended.bytes,
+        packets: retired.packets + without_flow.packets,
+        bytes: retired.bytes + without_flow.bytes,
         cnp_packets: retired.cnp_packets,
         ecn: retired.ecn.into(),
         ecn_data: retired.ecn_data.into(),
@@ -135,7 +136,7 @@ fn totals(sample: &Sample, sums: &[LinkSum]) -> Totals {
         totals.retired.packets += link.retired.packets;
         totals.retired.bytes += link.retired.bytes;
     }
-    totals.counted_again = counted_again(sample);
+    (totals.counted_again, totals.copies) = counted_again(sample);
     totals.ce_ratio = totals.ecn_data.ce_ratio();
     totals.skipped = skipped(sample);
     totals.packets = totals.roce_packets + totals.skipped.packets();
@@ -173,21 +174,31 @@ fn retired_once(sample: &Sample) -> bool {
     })
 }
 
-fn counted_again(sample: &Sample) -> CountedAgain {
+/// Copies, where there are any.
+pub(super) fn some(copies: Copies) -> Option<Box<Copies>> {
+    (copies != Copies::default()).then(|| Box::new(copies))
+}
+
+/// What several links counted, and the copies among the rest.
+fn counted_again(sample: &Sample) -> (CountedAgain, Option<Box<Copies>>) {
     let overlap = Overlap::of(sample);
     let flows = sample.flows.iter().enumerate().filter(|(at, _)| overlap.is_duplicate(*at));
     let mut sum = (0, 0, 0);
-    for (_, FlowSample { stats, .. }) in flows {
+    let mut copies = Copies::default();
+    (0..sample.links.len()).for_each(|link| copies.join(&sample.copies_on(link)));
+    for (_, FlowSample { slot, stats, .. }) in flows {
         sum = (sum.0 + stats.packets, sum.1 + stats.bytes, sum.2 + stats.cnp_packets);
+        copies.part(&sample.copies(*slot));
     }
     let once = retired_once(sample);
     let known = |n: u64| once.then_some(n);
-    CountedAgain {
+    let again = CountedAgain {
         taps: overlap.taps as u64,
         roce_packets: known(sum.0),
         roce_bytes: known(sum.1),
         cnp_packets: known(sum.2),
-    }
+    };
+    (again, some(copies))
 }
 
 fn skipped(sample: &Sample) -> Skipped {
@@ -204,8 +215,10 @@ fn flows(sample: &Sample) -> Vec<Flow> {
         (key.link, address(key.family, key.src), address(key.family, key.dst), key.dest_qp)
     });
     let by_slot = ecn::by_slot(sample);
-    let build =
-        |flow: &&FlowSample| Flow { cnp: ecn::cnp(sample, flow, &by_slot), ..flow::build(sample, flow) };
+    let build = |flow: &&FlowSample| Flow {
+        cnp: ecn::cnp(sample, flow, &by_slot).map(Box::new),
+        ..flow::build(sample, flow)
+    };
     order.iter().map(build).collect()
 }
 
@@ -230,6 +243,8 @@ fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
             packets: sum.packets,
             bytes: sum.bytes,
             ce_ratio: sum.ecn_data.ce_ratio(),
+            copies: some(sample.copies_on(usize::from(number))),
+            left_out_packets: link.without_flow().packets,
             skipped_bytes: link.skipped.iter().map(|counter| counter.bytes).sum(),
             dscp: sample.metrics.marking.as_deref().map(|links| dscp(links.get(usize::from(number)))),
             ecn_over_time: ecn::link(sample, number),

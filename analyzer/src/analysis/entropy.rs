@@ -127,7 +127,8 @@ fn weights_of(
 ) -> (Vec<Weight>, Option<u64>) {
     type Map<K> = HashMap<K, u64, foldhash::fast::RandomState>;
     let mut by_link: Map<(Tuple, u32, u16)> = HashMap::default();
-    let mut unattributed = Some(sample.retired_unattributed);
+    let without_flow = sample.links.iter().map(|link| link.without_flow().bytes).sum::<u64>();
+    let mut unattributed = Some(sample.retired_unattributed + without_flow);
     for flow in sample.flows.iter().filter(|flow| is_counted(flow)) {
         let key = &flow.key;
         let tuple = |src_port| Tuple { family: key.family, src: key.src, dst: key.dst, src_port };

@@ -7,9 +7,11 @@ use rocescope_common::account::{FlowStats, Mixed, PsnTrack};
 use rocescope_common::wire::frame::Encap;
 use rocescope_common::wire::opcode::{CNP, Name};
 
+use crate::analysis::build::some;
 use crate::analysis::{
     Ack, Ecn, Flow, LastNaks, Loss, MAX_PORTS, Naks, Opcode, Port, Psn, device, ecn, latency,
 };
+use crate::metrics::duplicates::Copies;
 use crate::sample::{Extra, FlowSample, Sample, address};
 
 impl Flow {
@@ -20,10 +22,22 @@ impl Flow {
         self.opcodes.iter().all(|opcode| opcode.code >> 5 == UC)
     }
 
+    /// Loss of the requests and of the responses; `None` where it is not known.
+    #[must_use]
+    pub fn losses(&self) -> [Option<Loss>; 2] {
+        [self.loss.get(), self.loss_responses.get()]
+    }
+
+    /// Packets that the capture shows twice.
+    #[must_use]
+    pub fn copies(&self) -> Copies {
+        self.copies.as_deref().copied().unwrap_or_default()
+    }
+
     /// RNR NAKs, each once though the capture may show some twice.
     #[must_use]
-    pub const fn rnr_naks_once(&self) -> u64 {
-        self.ack.rnr_naks.saturating_sub(self.copies.rnr_naks)
+    pub fn rnr_naks_once(&self) -> u64 {
+        self.ack.rnr_naks.saturating_sub(self.copies().rnr_naks)
     }
 
     /// NAKs, each once.
@@ -38,28 +52,28 @@ impl Flow {
             naks.invalid_rd_request,
             naks.reserved,
         ];
-        less(counted, self.copies.naks).into()
+        less(counted, self.copies().naks).into()
     }
 
     /// CNPs, each once.
     #[must_use]
-    pub const fn cnps_once(&self) -> u64 {
-        self.cnp_packets.saturating_sub(self.copies.cnp_packets)
+    pub fn cnps_once(&self) -> u64 {
+        self.cnp_packets.saturating_sub(self.copies().cnp_packets)
     }
 
     /// Whether its sender has retried the same request at least twice without progress at the end: a lost packet causes one retry.
     #[must_use]
     pub fn is_retried_in_vain(&self) -> bool {
-        self.loss.is_some_and(|loss| loss.stuck >= 2)
+        self.loss.get().is_some_and(|loss| loss.stuck >= 2)
     }
 
     /// The packets that its figures of loss are about, each once: a mirror may show some twice.
     #[must_use]
     pub fn followed_packets(&self) -> u64 {
-        let mirrored: u64 = [self.loss, self.loss_responses].iter().flatten().map(|loss| loss.mirrored).sum();
+        let mirrored: u64 = self.losses().iter().flatten().map(|loss| loss.mirrored).sum();
         // Those of requests and responses are among them.
-        let copies = mirrored + self.copies.packets
-            - (self.copies.requests + self.copies.responses).min(self.copies.packets);
+        let copies = self.copies();
+        let copies = mirrored + copies.packets - (copies.requests + copies.responses).min(copies.packets);
         self.packets.saturating_sub(self.loss_unfollowed.map_or(0, |before| before.packets) + copies)
     }
 }
@@ -89,6 +103,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
     let src_port_count = (!lost_ports).then_some(ports.seen.len() as u64);
     ports.seen.sort_by_key(|port| (std::cmp::Reverse(port.bytes), port.port));
     ports.seen.truncate(MAX_PORTS);
+    ports.seen.shrink_to_fit();
     Flow {
         link: link.map(|link| link.name.clone()).unwrap_or_default(),
         direction: link.and_then(|link| link.direction),
@@ -121,9 +136,9 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
         last_ns: stats.last_ns,
         ecn: stats.ecn().into(),
         ecn_data,
-        copies,
+        copies: some(copies),
         ce_ratio: ecn_data.ce_ratio(),
-        ce_over_time: ecn::flow(sample, flow.slot),
+        ce_over_time: ecn::flow(sample, flow.slot).map(Box::new),
         cnp_packets: stats.cnp_packets,
         // Made where all flows are known.
         cnp: None,
@@ -139,16 +154,20 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
         psn_responses: psn(&stats.psn_responses),
         responses_missing: (stats.psn_responses.seen != 0).then_some(stats.response_holes),
         latency_ns: latency.and_then(|figure| figure.all).map(Into::into),
-        latency_by_class: latency.and_then(latency::by_class),
+        latency_by_class: latency.and_then(latency::by_class).map(Box::new),
         latency_unpaired: latency.map(|figure| figure.unpaired),
         latency_untimed: latency.map(latency::untimed),
         pause_stall_ns: device::stalled(sample, flow),
         peer_qp,
         pairing,
-        loss: loss.filter(|_| requests_known && stats.psn.seen != 0).map(|loss| Loss::of(loss.requests)),
+        loss: loss
+            .filter(|_| requests_known && stats.psn.seen != 0)
+            .map(|loss| Loss::of(loss.requests))
+            .into(),
         loss_responses: loss
             .filter(|_| responses_known && stats.psn_responses.seen != 0)
-            .map(|loss| Loss::of(loss.responses)),
+            .map(|loss| Loss::of(loss.responses))
+            .into(),
         loss_unfollowed: loss.filter(|_| requests_known).and_then(|loss| loss.unfollowed).map(Into::into),
         icrc: sample.metrics.icrc.as_ref().map(|icrc| icrc.flow(flow.slot).into()),
         pid: owned.and_then(|owned| owned.owner.pid),
@@ -219,8 +238,12 @@ fn opcodes(stats: &FlowStats, extra: Option<&Extra>) -> Vec<Opcode> {
     for &(code, packets) in extra.into_iter().flat_map(|extra| &extra.opcodes) {
         *by_code.entry(code).or_default() += packets;
     }
-    let seen = by_code.into_iter().filter(|(_, packets)| *packets > 0);
-    seen.map(|(code, packets)| Opcode { code, name: Name(code).to_string(), packets }).collect()
+    by_code.retain(|_, packets| *packets > 0);
+    // Of a known length: the list takes no more memory than it needs.
+    by_code
+        .into_iter()
+        .map(|(code, packets)| Opcode { code, name: Name(code).to_string(), packets })
+        .collect()
 }
 
 fn psn(track: &PsnTrack) -> Option<Psn> {

@@ -16,8 +16,8 @@ impl From<Summary> for Latency {
 }
 
 pub(super) fn by_class(figure: &Figure) -> Option<LatencyByClass> {
-    let [write_send, read, atomic] = figure.classes.map(|class| class.map(Into::into));
-    figure.all.map(|_| LatencyByClass { write_send, read, atomic })
+    let [write_send, read, atomic] = figure.classes.as_deref()?.map(|class| class.map(Into::into));
+    Some(LatencyByClass { write_send, read, atomic })
 }
 
 pub(super) fn untimed(figure: &Figure) -> Untimed {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::analysis::{Facts, Flow, Psn, TapFlow};
 use crate::metrics::icrc::Checked;
@@ -74,6 +74,46 @@ pub struct Loss {
     /// responses a retransmitted READ, asks for packets that passed this tap; they were lost, damaged or
     /// reordered downstream. Where the reverse direction is not captured: all go-back-N runs.
     pub after_tap: Episodes,
+}
+
+/// The loss of one sequence of a flow. Most sequences have none, and take 16 bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum SequenceLoss {
+    /// Not known.
+    #[default]
+    Unknown,
+    /// Every packet arrived once and in order.
+    InOrder,
+    /// Packets were lost, reordered or retransmitted.
+    Disturbed(Box<Loss>),
+}
+
+impl SequenceLoss {
+    /// The figures; `None` where they are not known.
+    #[must_use]
+    pub fn get(&self) -> Option<Loss> {
+        match self {
+            Self::Unknown => None,
+            Self::InOrder => Some(Loss::default()),
+            Self::Disturbed(loss) => Some(**loss),
+        }
+    }
+}
+
+impl From<Option<Loss>> for SequenceLoss {
+    fn from(loss: Option<Loss>) -> Self {
+        match loss {
+            None => Self::Unknown,
+            Some(loss) if loss == Loss::default() => Self::InOrder,
+            Some(loss) => Self::Disturbed(Box::new(loss)),
+        }
+    }
+}
+
+impl Serialize for SequenceLoss {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.get().serialize(serializer)
+    }
 }
 
 /// Packets of a flow before loss detection began.
@@ -296,10 +336,13 @@ pub(crate) fn by_link(facts: &Facts) -> Vec<AtLink<'_>> {
             let exact = whole.contains(&(flow.link.as_str(), flow.src, flow.dst, flow.dest_qp));
             sum.add(flow, exact, ways.contains(&(flow.dst, flow.src)));
             if all_arrive.contains(&(flow.link.as_str(), flow.src, flow.dst, flow.dest_qp)) {
-                sum.arrived += flow.loss.map_or(0, |loss| loss.after_tap.episodes);
+                sum.arrived += flow.loss.get().map_or(0, |loss| loss.after_tap.episodes);
             } else {
-                sum.amid_reordered +=
-                    flow.loss.filter(Loss::is_amid_reordering).map_or(0, |loss| loss.after_tap.episodes);
+                sum.amid_reordered += flow
+                    .loss
+                    .get()
+                    .filter(Loss::is_amid_reordering)
+                    .map_or(0, |loss| loss.after_tap.episodes);
             }
         }
         sum.other_tap = facts.taps.iter().any(|tap| tap.to.as_deref() == Some(link.name.as_str()));
@@ -334,7 +377,8 @@ fn whole(facts: &Facts, end: fn(&TapFlow) -> Option<&str>) -> HashSet<AtTap<'_>>
 
 impl AtLink<'_> {
     fn add(&mut self, flow: &Flow, nothing_vanished: bool, answers: bool) {
-        for (loss, psn) in [(flow.loss, flow.psn), (flow.loss_responses, counted_responses(flow))] {
+        for (loss, psn) in [(flow.loss.get(), flow.psn), (flow.loss_responses.get(), counted_responses(flow))]
+        {
             match (loss, psn) {
                 (Some(loss), psn) => {
                     self.lost += if nothing_vanished { 0 } else { loss.lost };

@@ -43,12 +43,12 @@ pub use device::{
 pub use ecmp::{Case, Ecmp, Set, in_words as hashing_case, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
 pub use facts::{
-    Ack, CeOverTime, Cnp, DataEntropy, Dscp, Ecn, EcnOverTime, Entropy, Facts, Flow, FlowId, Kind, Latency,
-    LatencyByClass, Link, Lost, Naks, Opcode, Pairing, Port, Psn, Retired, Skipped, Source, Totals, Untimed,
-    Window,
+    Ack, CeOverTime, Cnp, Copied, DataEntropy, Dscp, Ecn, EcnOverTime, Entropy, Facts, Flow, FlowId, Kind,
+    Latency, LatencyByClass, Link, Lost, Naks, Opcode, Pairing, Port, Psn, Retired, Skipped, Source, Totals,
+    Untimed, Window,
 };
 pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances, unknown_names};
-pub use loss::{Episodes, Icrc, LastNaks, Loss, Unfollowed};
+pub use loss::{Episodes, Icrc, LastNaks, Loss, SequenceLoss, Unfollowed};
 pub use naks::{NakCauses, Requests};
 pub(crate) use paths::related;
 pub use paths::{CountedAgain, Overlap, Paths};

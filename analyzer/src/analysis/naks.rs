@@ -73,7 +73,7 @@ impl Facts {
         let mut sum = Requests::default();
         for flow in all {
             let troubled = flow.psn.is_some_and(|psn| psn.gaps > 0 || psn.repeats > 0);
-            match &flow.loss {
+            match &flow.loss.get() {
                 Some(loss) => {
                     sum.episodes = sum.episodes.max(loss.before_tap.episodes + loss.after_tap.episodes);
                     sum.reordered = sum.reordered.max(loss.recovered);

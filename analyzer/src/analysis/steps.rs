@@ -14,8 +14,14 @@ use crate::sample::Sample;
 /// The steps of the job, or why there are none; neither where bursts are not seen.
 pub(super) fn steps(sample: &Sample) -> (Option<Steps>, Option<&'static str>) {
     let Some(traffic) = &sample.metrics.traffic else { return (None, None) };
-    if traffic.too_much_lost() {
-        return (None, Some("too many packets are in no bin"));
+    let without_flow = sample.links.iter().map(|link| link.without_flow().packets).sum();
+    if traffic.too_much_lost(without_flow) {
+        let why = if without_flow > 0 {
+            "too many packets are in no flow"
+        } else {
+            "too many packets are in no bin"
+        };
+        return (None, Some(why));
     }
     let ports = ports::of(&sample.links);
     match steps::steps(traffic, &ports) {

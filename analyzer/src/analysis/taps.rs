@@ -300,8 +300,7 @@ impl Facts {
                 continue;
             }
             let Some(flow) = at.get(&(to, tap.name())) else { continue };
-            let unfilled: u64 =
-                [flow.loss, flow.loss_responses].iter().flatten().map(|loss| loss.unfilled).sum();
+            let unfilled: u64 = flow.losses().iter().flatten().map(|loss| loss.unfilled).sum();
             // Who sends nothing again does not tell by that what arrived.
             let missed = if flow.is_uc() { 0 } else { unfilled.min(vanished) };
             sum.vanished += vanished - missed;

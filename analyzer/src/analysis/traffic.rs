@@ -34,6 +34,11 @@ fn link(sample: &Sample, link: u16) -> (String, Option<Direction>) {
     (link.map(|link| link.name.clone()).unwrap_or_default(), link.and_then(|link| link.direction))
 }
 
+/// Packets of a link that are in none of the figures here, because they are in no flow.
+fn left_out(sample: &Sample, link: u16) -> u64 {
+    sample.links.get(usize::from(link)).map_or(0, |link| link.without_flow().packets)
+}
+
 /// Frames of one link by length; `None` where they were not counted.
 pub(super) fn frame_sizes(sample: &Sample, link: usize) -> Option<Vec<FrameSize>> {
     let links = &sample.metrics.traffic.as_ref()?.links;
@@ -77,6 +82,7 @@ pub(super) fn bursts(sample: &Sample) -> Option<Vec<Burst>> {
             length_max_ns: bursts.length_max_ns,
             late_packets: bursts.late_packets,
             lost_packets: lost.packets,
+            left_out_packets: left_out(sample, at),
         }
     });
     Some(all.collect())
@@ -138,6 +144,7 @@ pub(super) fn pattern(sample: &Sample) -> Option<Pattern> {
         matrix,
         matrix_pairs,
         matrix_left_out_packets: traffic.left_out,
+        left_out_packets: (0u16..).zip(&sample.links).map(|(at, _)| left_out(sample, at)).sum(),
         operations: traffic.kinds.as_ref().map(operations),
         message_sizes: traffic.kinds.as_ref().map(message_sizes),
     })

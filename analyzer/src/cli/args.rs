@@ -184,10 +184,10 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "SPEED")]
     pub speed: Option<SpeedArg>,
     /// Start of the time range: +10s after the first frame, RFC 3339 (2026-01-01T00:00:00Z), or Unix seconds
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
     pub from: Option<TimeSpec>,
     /// End of the time range, written as --from
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
     pub to: Option<TimeSpec>,
     /// Reordering window: packets that fill a gap later count as retransmitted [default: 5ms]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]

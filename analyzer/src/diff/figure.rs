@@ -20,6 +20,8 @@ pub(super) enum Kind {
     Factor,
     /// Nanoseconds.
     Duration,
+    /// A size in bytes.
+    Bytes,
     /// A plain number.
     Number,
 }
@@ -115,7 +117,7 @@ pub(super) const RUN: &[Figure] = &[
         More,
         (USUAL, 0.0),
         "`flows[].payload_bytes` × 8 per second",
-        |r| rate(r, present(r, |f| at(f, "/payload_bytes"))? * 8.0)
+        |r| rate(r, present(r, |f| uncopied(f, "/payload_bytes", "payload_bytes"))? * 8.0)
     ),
     figure!(
         "roce_packets_per_second",
@@ -188,7 +190,7 @@ pub(super) const RUN: &[Figure] = &[
         Less,
         (USUAL, 1e-4),
         "duplicate PSNs: retransmitted or reordered (`flows[].psn.repeats`, `psn_responses.repeats`), per packet",
-        |r| share(&once(r), |f| both(f, "repeats"))
+        |r| share(&once(r), repeats)
     ),
     figure!(
         "naks_per_second",
@@ -206,7 +208,7 @@ pub(super) const RUN: &[Figure] = &[
         Less,
         (USUAL, 0.1),
         "`flows[].ack.rnr_naks` per second",
-        |r| { rate(r, present(r, |f| at(f, "/ack/rnr_naks"))?) }
+        |r| { rate(r, present(r, |f| uncopied(f, "/ack/rnr_naks", "rnr_naks"))?) }
     ),
     figure!(
         "latency_p50_ns",
@@ -374,9 +376,16 @@ fn own_losses(report: &Value) -> Option<f64> {
     Some(lost("flow_table_full")? + lost(drops)? + lost("contended").unwrap_or(0.0))
 }
 
+/// A count of a flow without copies, which the capture shows twice; reports of older versions do not tell them.
+fn uncopied(flow: &Value, path: &str, copied: &str) -> Option<f64> {
+    Some((at(flow, path)? - at(flow, &format!("/copied/{copied}")).unwrap_or(0.0)).max(0.0))
+}
+
 /// A total with each packet counted once.
 fn total(report: &Value, name: &str) -> Option<f64> {
-    let all = at(report, &format!("/totals/{name}"))?;
+    let copied = name.trim_start_matches("roce_");
+    let all = at(report, &format!("/totals/{name}"))?
+        - at(report, &format!("/totals/copied/{copied}")).unwrap_or(0.0);
     let Some(again) = report.pointer("/totals/counted_again") else {
         // An older report without `counted_again`: derived from its flows.
         let of = match name {
@@ -439,7 +448,9 @@ fn present(report: &Value, of: impl Fn(&Value) -> Option<f64>) -> Option<f64> {
 fn share(queue_pairs: &[Vec<&Value>], of: impl Fn(&Value) -> Option<f64>) -> Option<f64> {
     let (mut sum, mut packets) = (0.0, 0.0);
     for flows in queue_pairs {
-        if let (Some(n), Some(of)) = (most(flows, &of), most(flows, |flow| at(flow, "/packets"))) {
+        if let (Some(n), Some(of)) =
+            (most(flows, &of), most(flows, |flow| uncopied(flow, "/packets", "packets")))
+        {
             sum += n;
             packets += of;
         }
@@ -455,6 +466,11 @@ fn both(flow: &Value, name: &str) -> Option<f64> {
         (None, None) => None,
         (a, b) => Some(a.unwrap_or(0.0) + b.unwrap_or(0.0)),
     }
+}
+
+/// Duplicate PSNs of both sequences that are no copies of the capture.
+fn repeats(flow: &Value) -> Option<f64> {
+    Some((both(flow, "repeats")? - at(flow, "/copied/repeats").unwrap_or(0.0)).max(0.0))
 }
 
 /// A loss counter of both sequences; `None` when it is unknown for one that the flow has.
@@ -507,7 +523,9 @@ fn is_uc(flow: &Value) -> bool {
 }
 
 fn naks(flow: &Value) -> Option<f64> {
-    flow.pointer("/ack/naks")?.as_object()?.values().filter_map(Value::as_f64).reduce(|sum, n| sum + n)
+    let all = flow.pointer("/ack/naks")?.as_object()?.values().filter_map(Value::as_f64);
+    let all = all.reduce(|sum, n| sum + n)?;
+    Some((all - at(flow, "/copied/naks").unwrap_or(0.0)).max(0.0))
 }
 
 /// Mean of a percentile over flows, weighted by their samples.
@@ -564,7 +582,8 @@ pub(super) fn by_hosts(report: &Value) -> BTreeMap<(String, String), Value> {
         pairs.entry((text("src"), text("dst"))).or_default().push(flows);
     }
     let metrics = |queue_pairs: &[Vec<&Value>]| {
-        let bytes = queue_pairs.iter().filter_map(|flows| most(flows, |flow| at(flow, "/bytes")));
+        let bytes =
+            queue_pairs.iter().filter_map(|flows| most(flows, |flow| uncopied(flow, "/bytes", "bytes")));
         let bytes = bytes.reduce(|sum, one| sum + one);
         let all = || queue_pairs.iter().flatten().copied();
         json!({
@@ -573,7 +592,7 @@ pub(super) fn by_hosts(report: &Value) -> BTreeMap<(String, String), Value> {
             "missing_ratio": share(queue_pairs, |f| both(f, "missing")),
             "lost_before_tap_ratio": lost_of_expected(queue_pairs),
             "lost_after_tap_ratio": share(queue_pairs, lost_after_tap),
-            "repeats_ratio": share(queue_pairs, |f| both(f, "repeats")),
+            "repeats_ratio": share(queue_pairs, repeats),
             "latency_p99_ns": weighted(all(), "/latency_ns/p99", P99_SAMPLES),
         })
     };

@@ -17,24 +17,31 @@ pub(super) fn measures() -> Vec<(&'static str, Measure)> {
     let mut measured: Vec<_> =
         findings::entries().filter_map(|entry| Some((entry, entry.measure?))).collect();
     measured.sort_by_key(|(entry, _)| entry.rank);
-    measured.into_iter().map(|(entry, measure)| (entry.id, compared(measure))).collect()
+    measured.into_iter().map(|(entry, measure)| (entry.id, compared(entry.id, measure))).collect()
 }
 
 /// How the measure of a finding is compared.
-const fn compared(measure: findings::Measure) -> Measure {
+fn compared(id: &str, measure: findings::Measure) -> Measure {
     let kind = match measure.unit {
         Unit::Ratio => Kind::Ratio,
         Unit::Factor => Kind::Factor,
         Unit::Nanoseconds => Kind::Duration,
         Unit::PerSecond => Kind::Rate,
         Unit::BitsPerSecond => Kind::BitRate,
-        Unit::Count | Unit::Number | Unit::Id | Unit::Time | Unit::Bytes | Unit::Text => Kind::Number,
+        Unit::Bytes => Kind::Bytes,
+        Unit::Count | Unit::Number | Unit::Id | Unit::Time | Unit::Text => Kind::Number,
     };
     let better = match measure.better {
         findings::Better::More => Better::More,
         findings::Better::Less => Better::Less,
     };
-    Measure { name: measure.name, label: measure.name, kind, better, same: (USUAL, 0.0) }
+    Measure {
+        name: measure.name,
+        label: findings::evidence_label(id, measure.name),
+        kind,
+        better,
+        same: (USUAL, 0.0),
+    }
 }
 
 /// Time lost to findings of a kind, per time of the report.
@@ -63,7 +70,7 @@ pub(super) fn changes(a: &Value, b: &Value) -> Vec<FindingChange> {
 
 /// One kind in both: by what is active, then by severity, by its measure, by the time lost, by number.
 fn change(id: &str, before: Option<&Found>, after: Option<&Found>, known: bool) -> FindingChange {
-    let main = findings::entry(id).and_then(|entry| entry.measure).map(compared);
+    let main = findings::entry(id).and_then(|entry| entry.measure).map(|one| compared(id, one));
     let figure = main.as_ref().map(|measure| {
         let worst = |found: Option<&Found>| found.and_then(|found| found.worst(measure));
         measure.change(worst(before), worst(after))

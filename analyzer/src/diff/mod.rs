@@ -227,7 +227,8 @@ const HEAD: &str = "\
      ROCESCOPE_BLESS=1 cargo test -p rocescope diff -->
 
 `rocescope diff A B` compares two captures, or two reports saved as JSON. Its JSON has the schema `rocescope.diff/1`. Names are those of the
-report (docs/metrics.md). Packets seen at several taps count once. A value that is unknown in either report is null and has no verdict.
+report (docs/metrics.md). Packets seen at several taps count once, and so do packets that
+a capture shows twice. A value that is unknown in either report is null and has no verdict.
 
 ## Metrics
 

@@ -62,6 +62,26 @@ fn rates_are_compared_and_not_sums() {
 }
 
 #[test]
+fn a_capture_that_shows_packets_twice_is_the_same_run() {
+    let once = report(10, 1_000_000, 0.01, &[]);
+    let mut twice = report(10, 2_000_000, 0.01, &[]);
+    let copied = json!({
+        "packets": 1000, "bytes": 1_000_000, "payload_bytes": 1_000_000, "cnp_packets": 0, "rnr_naks": 0, "naks": 0,
+        "repeats": 1000,
+    });
+    twice["totals"]["copied"] = copied.clone();
+    twice["flows"][0]["copied"] = copied;
+    twice["flows"][0]["psn"]["repeats"] = 1000.into();
+    let compared = diff(("once", &once), ("twice", &twice));
+    for change in compared.metrics.iter().filter(|change| change.verdict.is_some()) {
+        assert_eq!(change.verdict, Some(Verdict::Same), "{change:?}");
+    }
+    assert!(compared.hosts.is_empty(), "{:?}", compared.hosts);
+    twice["flows"][0]["copied"]["repeats"] = 990.into();
+    assert_eq!(verdict(&once, &twice, "repeats_ratio"), Some(Verdict::Worse), "10 are retransmissions");
+}
+
+#[test]
 fn more_marks_are_worse() {
     let (a, b) = (report(10, 1_000_000, 0.0, &[]), report(10, 1_000_000, 0.1, &[]));
     assert_eq!(verdict(&a, &b, "ce_ratio"), Some(Verdict::Worse));

@@ -87,6 +87,7 @@ fn figures(heading: &'static str) -> Table {
 fn findings(diff: &Diff, paint: Paint) -> Table {
     let mut table = Table::new(vec![
         ("FINDING", Align::Left),
+        ("MEASURE", Align::Left),
         ("A", Align::Left),
         ("B", Align::Left),
         ("", Align::Left),
@@ -97,6 +98,7 @@ fn findings(diff: &Diff, paint: Paint) -> Table {
         let (word, role) = state(finding.state);
         table.row(vec![
             finding.id.clone(),
+            figure.map_or_else(|| units::UNKNOWN.into(), |change| change.label.to_owned()),
             side(
                 finding,
                 finding.a.as_ref(),
@@ -200,6 +202,7 @@ fn value(kind: Kind, value: Option<f64>) -> String {
             reason = "a duration in a report is a u64"
         )]
         Kind::Duration => units::duration(value as u64),
+        Kind::Bytes => format!("{value:.0} B"),
         Kind::Number => format!("{value:.1}").trim_end_matches(".0").to_owned(),
     }
 }

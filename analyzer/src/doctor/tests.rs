@@ -1,5 +1,6 @@
 mod drivers;
 mod host;
+mod hostile;
 mod hosts;
 
 use std::collections::BTreeSet;

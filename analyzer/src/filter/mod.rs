@@ -85,6 +85,16 @@ impl Filter {
         &self.expr
     }
 
+    /// The fields it tests that packets of InfiniBand do not have.
+    #[must_use]
+    pub fn absent_in_infiniband(&self) -> Vec<&'static str> {
+        let tests = |core: fields::Core| {
+            self.expr.any_test(&|test| matches!(test, Test::Number(own, ..) if *own == core))
+        };
+        let absent = [fields::Core::Port, fields::Core::Vlan, fields::Core::Dscp];
+        absent.into_iter().filter(|core| tests(*core)).map(fields::Core::name).collect()
+    }
+
     /// True if it holds for these facts; not where an unknown figure decides.
     pub fn holds(&self, facts: &impl Facts) -> bool {
         self.expr.decide(facts) == Some(true)

@@ -232,6 +232,8 @@ impl Parser<'_> {
         let found = match core {
             Core::Link => Some(Test::Link(Pattern::new(&text))),
             Core::Opcode => opcodes(&text).map(|set| Test::Opcode(text, set)),
+            // `net 10` is a network; a host of one number is none, and tcpdump's would be another one.
+            _ if name == "host" && text.bytes().all(|byte| byte.is_ascii_digit()) => None,
             _ => Net::parse(&text).map(|net| Test::Address(core, net)),
         };
         let found = Expr::Test(found.or_else(|| self.no_value(&token, name, wanted))?);

@@ -248,6 +248,7 @@ const MISTAKES: [&[Mistake]; 2] = [
         ("", "expected a test", "fields: host, src, dst, qp", ""),
         ("host", "expected an address or a prefix after `host`", "10.0.0.0/24", ""),
         ("host foo", "expected an address or a prefix after `host`, found 'foo'", "", "foo"),
+        ("host 1", "expected an address or a prefix after `host`, found '1'", "", "1"),
         ("host 10.0.0.1/33", "found '10.0.0.1/33'", "", "10.0.0.1/33"),
         ("host > 1", "`host` has no order for `>`", "write host VALUE", ">"),
         ("qp 16777216", "from 0 to 0xffffff after `qp`", "17 or 0x11", "16777216"),

@@ -160,7 +160,7 @@ fn hosts<'a>(flows: impl Iterator<Item = &'a Flow>, of: impl Fn(&Flow) -> u64) -
 }
 
 fn naks(flow: &Flow) -> u64 {
-    flow.loss.map_or(0, |loss| loss.after_tap.episodes)
+    flow.loss.get().map_or(0, |loss| loss.after_tap.episodes)
 }
 
 /// Loss where the queue towards a receiver is full; `flows` are those to it at this tap.
@@ -185,7 +185,7 @@ fn lossy(
             gaps >= FACTOR * ratio(few.gaps, few.packets)
         } else {
             missing as f64 >= RUN * count as f64
-                && hosts(own(), |flow| flow.loss.map_or(0, |loss| loss.lost)) >= limits.incast_senders
+                && hosts(own(), |flow| flow.loss.get().map_or(0, |loss| loss.lost)) >= limits.incast_senders
                 && ratio(many.lossy_bytes, many.lossy_ns) >= limits.incast_line_ratio * peak
         };
         return full.then_some(Loss::Gaps { ratio: gaps, count: many.gaps });

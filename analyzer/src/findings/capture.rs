@@ -4,7 +4,7 @@ use super::title::{short, title};
 use super::{Commands, Entry, Family, Input, Measure, Need, Place, Raise, Unit, label};
 use crate::analysis::{Flow, Link};
 use crate::findings::{Episode, Finding, Severity};
-use crate::metrics::duplicates::OnLink;
+use crate::metrics::duplicates::{OnLink, WINDOW_NS};
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -34,7 +34,7 @@ const DUPLICATES: Entry = Entry {
                go back with them (flows[].loss.mirrored), while their answers are not doubled. Info from `capture.packets` of them and their share `capture.ratio` of the packets of the link.",
     advice: "Mirror one direction only (`rx`, or the ingress of each port once), or give the files of several interfaces to `rocescope replay` as files of their own, which compares the taps instead. Where the network \
              duplicates packets, look for a loop, flooding of unknown unicast, multicast or packet replication rules, and firmware notes of the switch.",
-    caveat: "Live, packets are counted as they arrive. Copies that come after a whole burst are recognised once 32 bursts have passed, without identifications.",
+    caveat: "Live, packets are counted as they arrive. Copies more than 10 ms apart count as retransmissions. Copies that come after a whole burst are recognised once 32 bursts have passed, without identifications.",
     ..Entry::EMPTY
 };
 
@@ -76,8 +76,8 @@ fn by_capture(
     found: &mut Vec<Finding>,
 ) {
     let copies = found_on.copies.packets;
-    flows.retain(|flow| flow.copies.packets > 0);
-    flows.sort_by_key(|flow| std::cmp::Reverse(flow.copies.packets));
+    flows.retain(|flow| flow.copies().packets > 0);
+    flows.sort_by_key(|flow| std::cmp::Reverse(flow.copies().packets));
     let ratio = copies as f64 / link.packets.max(1) as f64;
     let diagnosis = format!(
         "Capture shows packets twice: {} of {}",
@@ -86,7 +86,7 @@ fn by_capture(
     );
     let parts = [format!(" are copies, on {}", short(&link.name))];
     let delay_ns = found_on.delay_sum_ns / copies.max(1);
-    Raise::new(&DUPLICATES, Severity::Info, title(diagnosis, parts))
+    let mut raise = Raise::new(&DUPLICATES, Severity::Info, title(diagnosis, parts))
         .evidence("copies", copies)
         .evidence("copies_ratio", ratio)
         .evidence("delay_mean_ns", delay_ns)
@@ -96,8 +96,14 @@ fn by_capture(
         .episodes(vec![Episode { first_ns: found_on.first_ns, last_ns: found_on.last_ns, peak: Some(ratio) }])
         .place(Place::link(input, &link.name, link.direction))
         .step("Mirror one direction of each port only, or capture on one interface.", None)
-        .step("Give files of several interfaces to rocescope as separate files: it compares them.", None)
-        .into(found);
+        .step("Give files of several interfaces to rocescope as separate files: it compares them.", None);
+    // Where some are nearly as late as is recognised, others are later.
+    if found_on.delay_max_ns >= WINDOW_NS / 5 * 4 {
+        raise = raise.caveat(
+            "Copies here are nearly 10 ms late: those that are later are not recognised, and count as packets and retransmissions.",
+        );
+    }
+    raise.into(found);
 }
 
 fn by_network(input: &Input<'_>, link: &Link, mut flows: Vec<&Flow>, found: &mut Vec<Finding>) {
@@ -129,8 +135,8 @@ fn by_network(input: &Input<'_>, link: &Link, mut flows: Vec<&Flow>, found: &mut
 
 /// Packets that passed twice though neither sender nor capture repeats.
 fn mirrored(flow: &Flow) -> u64 {
-    let all: u64 = [flow.loss, flow.loss_responses].iter().flatten().map(|loss| loss.mirrored).sum();
-    all.saturating_sub(flow.copies.requests + flow.copies.responses)
+    let all: u64 = flow.losses().iter().flatten().map(|loss| loss.mirrored).sum();
+    all.saturating_sub(flow.copies().requests + flow.copies().responses)
 }
 
 #[cfg(test)]

@@ -20,6 +20,13 @@ pub(super) fn family(id: &str) -> Option<&'static Family> {
     FAMILIES.iter().find(|family| family.entries.iter().any(|entry| entry.id == id))
 }
 
+/// The name of a figure in the evidence of a finding, in words.
+#[must_use]
+pub fn evidence_label(id: &str, name: &'static str) -> &'static str {
+    let own = family(id).map_or(&[][..], |family| family.evidence);
+    own.iter().chain(super::labels::COMMON).find(|known| known.name == name).map_or(name, |known| known.label)
+}
+
 /// Every threshold, by family.
 pub fn limits() -> impl Iterator<Item = &'static LimitMeta> {
     FAMILIES.iter().flat_map(limits_of)

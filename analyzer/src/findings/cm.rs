@@ -2,7 +2,7 @@
 
 use rocescope_common::wire::cm;
 
-use super::title::{more, pair, title};
+use super::title::{self, more, pair, title};
 use super::{Commands, End, Entry, Family, Input, Need, Place, Raise, Unit, ends, label};
 use crate::analysis::Flow;
 use crate::findings::{Episode, Finding, Severity};
@@ -33,7 +33,7 @@ const REJECTED: Entry = Entry {
     title: "Connection rejected, or not answered",
     meaning: "A host asked another for a connection (REQ of the connection manager) and was refused (REJ, with a reason), or repeated the request without an answer. The queue pair is never connected: the application fails, \
               or tries again.",
-    computed: "From connection management on QP 1, per pair of hosts, service ID and reason. Rejected: a REJ answers the request, or the requester rejects the reply. Not answered: neither REP nor REJ for a request sent \
+    computed: "From connection management on QP 1, per pair of hosts, service ID and reason. Rejected: a REJ answers the request, or the requester rejects the reply. Not answered: neither REP nor REJ nor MRA (which asks for more time) for a request sent \
                `cm.requests` times, or waiting for `cm.wait_s`, at a tap that shows other RoCE packets to the requester, with no new flow from the peer since. A warning; info where a later set-up between the same hosts for the same \
                service was accepted.",
     advice: "Invalid service ID: no process listens on that port of the peer, or it listens on another address. Refused by the application: read its log. Stale connection: the peer still has the queue pair of an \
@@ -96,7 +96,7 @@ fn failed<'a>(input: &Input<'_>, between: &'a Between, row: &'a Row) -> Option<F
         recovered: last_ns > row.last_ns,
     };
     match between.outcome {
-        Outcome::Accepted => None,
+        Outcome::Accepted | Outcome::Delayed => None,
         Outcome::Rejected { .. } => Some(failed),
         Outcome::Unanswered => is_unanswered(input, &failed).then_some(failed),
     }
@@ -117,20 +117,38 @@ fn is_unanswered(input: &Input<'_>, failed: &Failed<'_>) -> bool {
     (failed.row.most_requests >= limits.requests.max(2) || long) && hears && !flows.iter().any(connected)
 }
 
+#[expect(clippy::too_many_lines, reason = "the titles of three lengths")]
 fn raise(input: &Input<'_>, worst: &Failed<'_>, others: &[Failed<'_>], found: &mut Vec<Finding>) {
     let &Failed { row, from, to, .. } = worst;
     let service = service(worst.between.service_id);
     let setups = row.setups;
     let (reason, code) = reason(worst.between.outcome);
-    let diagnosis = match code {
-        None => format!("Connection request not answered: sent {}", plural(row.most_requests, "time")),
-        Some(_) if worst.accepted > 0 || setups > 1 => {
-            format!("{} of {} rejected: {reason}", setups, plural(setups + worst.accepted, "connection"))
+    let all = plural(setups + worst.accepted, "connection");
+    let diagnoses = match code {
+        None => {
+            let times = plural(row.most_requests, "time");
+            vec![
+                format!("Connection request not answered: sent {times}"),
+                format!("No answer to a REQ sent {times}"),
+            ]
         }
-        Some(_) => format!("Connection rejected: {reason}"),
+        Some(_) if worst.accepted > 0 || setups > 1 => vec![
+            format!("{setups} of {all} rejected: {reason}"),
+            format!("{setups} of {all}: {reason}"),
+            format!("{setups}× REJ: {reason}"),
+        ],
+        Some(_) => vec![
+            format!("Connection rejected: {reason}"),
+            format!("Rejected: {reason}"),
+            format!("REJ: {reason}"),
+        ],
     };
     let named = service.as_ref().map(|service| format!(", {service}")).unwrap_or_default();
-    let parts = [pair(from, to), named, more(others.len() as u64, "kind")];
+    let hosts = pair(from, to);
+    // Shorter where there would be no room for hosts and service.
+    let fits = diagnoses.iter().find(|text| title::fits(text, [&hosts, &named]));
+    let chosen = fits.or(diagnoses.last()).cloned().unwrap_or_default();
+    let parts = [hosts, named, more(others.len() as u64, "kind")];
     let datagrams: Vec<&Flow> = input
         .facts
         .flows
@@ -147,7 +165,7 @@ fn raise(input: &Input<'_>, worst: &Failed<'_>, others: &[Failed<'_>], found: &m
     let here = Commands::on(input, datagrams.first().map_or("", |flow| &flow.link));
     let pairs: std::collections::BTreeSet<_> =
         others.iter().chain([worst]).map(|failed| (failed.from, failed.to)).collect();
-    let mut raise = Raise::new(&REJECTED, severity, title(diagnosis, parts))
+    let mut raise = Raise::new(&REJECTED, severity, title(chosen, parts))
         .evidence("reason", reason)
         .evidence("reason_code", code)
         .evidence("service", service)
@@ -273,7 +291,11 @@ mod tests {
         assert_eq!((addr(&found.requester), addr(&found.responder)), ("10.0.0.1".into(), "10.0.0.3".into()));
         assert!(found.steps[0].text.contains("listens"), "{:?}", found.steps);
         let refused = judged(vec![(between(rejected(28)), row(1, 1))], false).unwrap();
-        assert_eq!(refused.title, "Connection rejected: refused by the application, 10.0.0.1 → 10.0.0.3");
+        assert_eq!(refused.title, "Rejected: refused by the application, 10.0.0.1 → 10.0.0.3, TCP port 7174");
+        for code in (1..=33).chain([35, 99]) {
+            let found = judged(vec![(between(rejected(code)), row(4, 1))], false).unwrap();
+            assert!(found.title.ends_with(", 10.0.0.1 → 10.0.0.3, TCP port 7174"), "{}", found.title);
+        }
     }
 
     #[test]
@@ -291,7 +313,7 @@ mod tests {
     fn requests_without_answer_need_repetition_and_a_tap_that_would_show_it() {
         let silent = |requests| vec![(between(Outcome::Unanswered), row(1, requests))];
         let found = judged(silent(5), false).unwrap();
-        assert!(found.title.starts_with("Connection request not answered: sent 5 times"), "{}", found.title);
+        assert!(found.title.starts_with("No answer to a REQ sent 5 times, 10.0.0.1 →"), "{}", found.title);
         assert_eq!(judged(silent(2), false), None, "one datagram may be lost");
         assert_eq!(judged(silent(5), true), None, "nothing to the requester is visible");
         let long = Row { first_ns: START - 9 * SECOND, ..row(1, 2) };

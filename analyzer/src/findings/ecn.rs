@@ -191,7 +191,7 @@ const ENOUGH_GAPS: u64 = 3;
 pub(super) fn gaps_at_marks<'a>(flows: impl Iterator<Item = &'a Flow>) -> (Option<f64>, bool) {
     let (mut gaps, mut marked, mut ce, mut capable) = (0, 0, 0, 0);
     for flow in flows {
-        for loss in [flow.loss, flow.loss_responses].iter().flatten() {
+        for loss in flow.losses().iter().flatten() {
             gaps += loss.gaps_capable;
             marked += loss.gaps_ce;
         }
@@ -224,7 +224,7 @@ fn congestion(input: &Input<'_>, seen: &Seen<Judged<Congested<'_>>>, found: &mut
     let by_link =
         link.ecn_over_time.as_ref().and_then(|bins| end_of_last(bins.start_ns, bins.bin_ns, &bins.ce));
     let answers = |cnp: &&Cnp| cnp.answers.as_ref().is_some_and(|id| *id == FlowId::of(most));
-    let reaction = input.facts.flows.iter().filter_map(|flow| flow.cnp.as_ref()).find(answers);
+    let reaction = input.facts.flows.iter().filter_map(|flow| flow.cnp.as_deref()).find(answers);
     let (gaps_ce, drops) = gaps_at_marks(flows());
     let here = Commands::on(input, &link.name);
     let (requester, responder) = ends::of_data(input, flows());
@@ -409,7 +409,7 @@ mod tests {
         let mut seen = |ce: Vec<u32>, flow_s: u64| {
             facts.flows[flow].last_ns = START + flow_s * SECOND;
             facts.flows[flow].ce_over_time =
-                Some(CeOverTime { start_ns: START, bin_ns: SECOND, capable: vec![9; 6], ce });
+                Some(Box::new(CeOverTime { start_ns: START, bin_ns: SECOND, capable: vec![9; 6], ce }));
             found_on(&facts, "ecn.congestion").unwrap().last_seen_ns
         };
         assert_eq!(seen(vec![5, 0, 3, 0, 0, 0], 60), Some(START + 3 * SECOND));

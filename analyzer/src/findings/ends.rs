@@ -70,7 +70,7 @@ pub(super) fn of_lost<'a>(
         loss.map_or(0, |loss| loss.lost + loss.before_tap.episodes + loss.after_tap.episodes)
     };
     let is_responses =
-        |flow: &&Flow| flow.psn.is_none() || episodes(flow.loss_responses) > episodes(flow.loss);
+        |flow: &&Flow| flow.psn.is_none() || episodes(flow.loss_responses.get()) > episodes(flow.loss.get());
     if flows.clone().next().as_ref().is_some_and(is_responses) {
         of_answers(input, flows.filter(is_responses))
     } else {

@@ -18,6 +18,9 @@ const NEXT: &str = " · ";
 /// Between the two taps of a hop.
 const HOP: &str = " → ";
 
+/// The same, where it is not known which is nearer the sender.
+const UNORDERED: &str = " ↔ ";
+
 /// The end of the data that findings are of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DataEnd {
@@ -51,11 +54,13 @@ impl Finding {
         let at = |ns: u64| units::recent_utc(ns, end.ns);
         let until = |first: u64, last: u64| units::duration(last.saturating_sub(first));
         let text = match (self.first_seen_ns, last) {
+            (Some(first), Some(last)) if last <= first => format!("{} UTC", at(first)),
             (Some(first), Some(last)) => {
                 format!("{} to {} UTC, ended after {}", at(first), at(last), until(first, last))
             }
             (Some(first), None) => {
-                let length = end.ns.map_or_else(String::new, |end| format!(", {}", until(first, end)));
+                let end_ns = end.ns.filter(|end| *end > first);
+                let length = end_ns.map_or_else(String::new, |end| format!(", {}", until(first, end)));
                 if end.recorded {
                     format!("{} UTC to the end of the capture{length}", at(first))
                 } else {
@@ -83,7 +88,8 @@ fn place(finding: &Finding) -> Option<String> {
     let at = place.link.as_ref().or(place.tap.as_ref());
     let at = at.map(|link| link_name(link, place.direction));
     let hop = place.hop.as_deref();
-    let (hop, at) = match (hop.and_then(|hop| hop.split_once(HOP)), hop, at) {
+    let taps = hop.and_then(|hop| hop.split_once(HOP).or_else(|| hop.split_once(UNORDERED)));
+    let (hop, at) = match (taps, hop, at) {
         (Some((from, to)), ..) => (Some(format!("between {} and {}", tap_name(from), tap_name(to))), None),
         (None, Some(side @ ("upstream" | "downstream")), Some(at)) => (Some(format!("{side} of {at}")), None),
         (None, Some(end), Some(at)) => (Some(format!("{end}, seen at {at}")), None),
@@ -244,6 +250,8 @@ mod tests {
             one.when(tomorrow).as_deref(),
             Some("2026-03-01 13:05 to 2026-03-01 13:05 UTC, ended after 13.0 s, 2 episodes")
         );
+        one.first_seen_ns = one.last_seen_ns;
+        assert_eq!(one.when(live).as_deref(), Some("13:05:22 UTC, 2 episodes"), "a moment has no length");
         one.first_seen_ns = None;
         assert_eq!(one.when(live).as_deref(), Some("ended 13:05:22 UTC, 2 episodes"));
     }

@@ -60,6 +60,9 @@ pub struct Finding {
     /// Ids of the kinds that it owns where they name no other hosts and show at the same time.
     #[serde(skip)]
     pub owns: &'static [&'static str],
+    /// Ids of findings that this kind may cause, and this one cannot.
+    #[serde(skip)]
+    pub no_cause_of: &'static [&'static str],
     /// What to do, step by step.
     pub steps: Vec<Step>,
     /// What the finding cannot tell, and when it is normal.
@@ -90,6 +93,7 @@ impl Finding {
             effects: Vec::new(),
             owner: None,
             owns: &[],
+            no_cause_of: &[],
             steps: Vec::new(),
             caveats: Vec::new(),
         }

@@ -1,7 +1,7 @@
 //! RoCE of hosts that do not belong to the rest.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::title::{more, pair, short, title};
 use super::{Commands, Entry, Family, Impact, Input, Measure, Place, Raise, Unit, ends, label};
@@ -18,7 +18,7 @@ pub(super) const FAMILY: Family = Family {
         label("hosts", "hosts of the foreign network", Unit::Count),
         label("other_hosts", "hosts of the rest", Unit::Count),
         label("share", "share of the RoCE bytes of the link", Unit::Ratio),
-        label("network", "their network", Unit::Text),
+        label("network", "their smallest common prefix, or addresses", Unit::Text),
     ],
     check,
 };
@@ -58,8 +58,8 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             groups.iter().filter(large).filter(|group| is_foreign(group, &groups)).collect();
         let Some(worst) = foreign.iter().max_by_key(|group| group.bytes) else { continue };
         let share = worst.bytes as f64 / all.max(1) as f64;
-        let others: usize = groups.iter().map(|group| group.hosts.len()).sum::<usize>() - worst.hosts.len();
-        raise(input, &link.name, worst, (share, others, foreign.len() as u64 - 1), found);
+        let rest: Vec<&Group<'_>> = groups.iter().filter(|group| !std::ptr::eq(*group, *worst)).collect();
+        raise(input, &link.name, worst, &rest, (share, foreign.len() as u64 - 1), found);
     }
 }
 
@@ -145,11 +145,37 @@ fn is_foreign(group: &Group<'_>, groups: &[Group<'_>]) -> bool {
         && !is_rail
 }
 
+/// The smallest prefix that holds these hosts, where it holds none of the rest; else their addresses.
+fn network(hosts: &BTreeSet<IpAddr>, rest: &[&Group<'_>]) -> String {
+    const MOST: usize = 4;
+    let bits = |host: &IpAddr| match host {
+        IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
+        IpAddr::V6(v6) => v6.to_bits(),
+    };
+    let (Some(first), Some(last)) = (hosts.first(), hosts.last()) else { return String::new() };
+    let common = (bits(first) ^ bits(last)).leading_zeros();
+    let mask = u128::MAX.checked_shl(128 - common).unwrap_or(0);
+    let within = |host: &IpAddr| host.is_ipv4() == first.is_ipv4() && bits(host) & mask == bits(first) & mask;
+    if rest.iter().flat_map(|group| &group.hosts).any(within) {
+        let more = hosts.len().saturating_sub(MOST);
+        let names: Vec<String> = hosts.iter().take(MOST).map(ToString::to_string).collect();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        return format!("{}{more}", names.join(", "));
+    }
+    match first {
+        IpAddr::V4(v4) => {
+            format!("{}/{}", Ipv4Addr::from_bits(v4.to_bits() & (mask >> 96) as u32), common.min(32))
+        }
+        IpAddr::V6(v6) => format!("{}/{common}", Ipv6Addr::from_bits(v6.to_bits() & mask)),
+    }
+}
+
 fn raise(
     input: &Input<'_>,
     link: &str,
     group: &Group<'_>,
-    (share, others, more_groups): (f64, usize, u64),
+    rest: &[&Group<'_>],
+    (share, more_groups): (f64, u64),
     found: &mut Vec<Finding>,
 ) {
     let mut flows = group.flows.clone();
@@ -158,16 +184,12 @@ fn raise(
     let diagnosis = format!("Foreign RoCE on {}: {} of the bytes", short(link), units::ratio(Some(share)));
     let parts = [pair(first.src, first.dst), more(more_groups, "network")];
     let (requester, responder) = ends::of_data(input, [first]);
-    let network = group.hosts.first().map(|host| match host {
-        IpAddr::V4(v4) => format!("{}.0.0.0/8", v4.octets()[0]),
-        IpAddr::V6(v6) => format!("{:x}:{:x}::/32", v6.segments()[0], v6.segments()[1]),
-    });
     let here = Commands::on(input, link);
     Raise::new(&FOREIGN, Severity::Warning, title(diagnosis, parts))
         .evidence("hosts", group.hosts.len())
-        .evidence("other_hosts", others)
+        .evidence("other_hosts", rest.iter().map(|group| group.hosts.len()).sum::<usize>())
         .evidence("share", share)
-        .evidence("network", network)
+        .evidence("network", network(&group.hosts, rest))
         .place(Place::of(input, first))
         .flows(flows)
         .ends(requester, responder)
@@ -180,6 +202,7 @@ fn raise(
 
 #[cfg(test)]
 mod tests {
+    use super::{Group, network};
     use crate::analysis::Options;
     use crate::analysis::fixtures::{key, link, sample, stats};
     use crate::findings::{Finding, tests::found};
@@ -195,6 +218,25 @@ mod tests {
         all.into_iter().find(|finding| finding.id == "isolation.foreign_roce")
     }
 
+    #[test]
+    fn a_network_is_the_smallest_that_holds_no_other_host() {
+        let group = |hosts: &[&str]| Group {
+            hosts: hosts.iter().map(|host| host.parse().unwrap()).collect(),
+            flows: Vec::new(),
+            bytes: 0,
+            packets: 0,
+        };
+        let of = |hosts: &[&str], rest: &[&str]| network(&group(hosts).hosts, &[&group(rest)]);
+        assert_eq!(of(&["192.168.1.9", "192.168.2.1"], &["10.0.0.1"]), "192.168.0.0/22");
+        assert_eq!(of(&["192.168.1.9", "192.168.2.1"], &["192.168.1.200"]), "192.168.1.9, 192.168.2.1");
+        assert_eq!(of(&["1.0.0.1", "200.0.0.1"], &["fd00::1"]), "0.0.0.0/0");
+        assert_eq!(of(&["fd00:1::1", "fd00:1::ff"], &["fd00:2::1"]), "fd00:1::/120");
+        assert_eq!(
+            of(&["1.0.0.1", "1.0.0.2", "9.0.0.1", "9.0.0.2", "9.0.0.3"], &["8.0.0.1"]),
+            "1.0.0.1, 1.0.0.2, 9.0.0.1, 9.0.0.2 and 1 more"
+        );
+    }
+
     const JOB: [(&str, &str, u64); 3] =
         [("10.0.0.1", "10.0.1.2", 5_000), ("10.0.1.2", "10.0.2.3", 5_000), ("10.0.2.3", "10.0.3.4", 5_000)];
 
@@ -204,7 +246,7 @@ mod tests {
         let title = "Foreign RoCE on switch: 21.1 % of the bytes, 192.168.77.8 → 192.168.77.9";
         assert_eq!(found.title, title);
         assert_eq!(found.evidence.get("other_hosts").unwrap().value, 4);
-        assert_eq!(found.evidence.get("network").unwrap().value, "192.0.0.0/8");
+        assert_eq!(found.evidence.get("network").unwrap().value, "192.168.77.8/31");
     }
 
     #[test]

@@ -170,8 +170,7 @@ impl Sum {
         if flow.psn.is_none() && flow.psn_responses.is_none() || is_not_evaluated(flow) {
             return Self::default();
         }
-        let total =
-            |of: fn(&Loss) -> u64| -> u64 { [flow.loss, flow.loss_responses].iter().flatten().map(of).sum() };
+        let total = |of: fn(&Loss) -> u64| -> u64 { flow.losses().iter().flatten().map(of).sum() };
         let packets = span.packets(facts, flow);
         match side {
             Side::Before => {
@@ -230,7 +229,7 @@ impl<'a> Pair<'a> {
         let sum = Sum::of(facts, flow, side, span);
         self.sum.add(sum);
         let (mut timeouts, mut reordered) = (0, 0);
-        for loss in [flow.loss, flow.loss_responses].iter().flatten() {
+        for loss in flow.losses().iter().flatten() {
             let episodes = side.of(loss);
             self.longest_ns = self.longest_ns.max(episodes.longest_ns.unwrap_or(0));
             self.largest = self.largest.max(episodes.largest.unwrap_or(0));
@@ -239,7 +238,7 @@ impl<'a> Pair<'a> {
             timeouts += loss.timeouts;
             reordered += loss.recovered;
         }
-        if let Some(responses) = flow.loss_responses.filter(|_| side == Side::After) {
+        if let Some(responses) = flow.loss_responses.get().filter(|_| side == Side::After) {
             let Episodes { episodes, total_ns, .. } = responses.after_tap;
             let silent = total_ns.unwrap_or(0) >= episodes.saturating_mul(SILENCE_NS);
             self.rereads.0 += episodes;
@@ -290,7 +289,7 @@ impl Tap {
 
 /// Whether its link shows a part of its packets only: they are sprayed over parallel links, which are one place.
 fn is_partial(flow: &Flow) -> bool {
-    flow.loss.is_some_and(|loss| loss.unfilled * 4 >= flow.packets)
+    flow.loss.get().is_some_and(|loss| loss.unfilled * 4 >= flow.packets)
 }
 
 /// The tap that a link is part of. The interfaces of a live run are one place; links of a file are named after it, and
@@ -382,7 +381,7 @@ fn sides(input: &Input<'_>, ends: &Ends<'_>, side: Side, found: &mut Vec<Finding
 
 /// From the first episode to the last of these flows; `None` where there is none.
 fn seen(flows: &[&Flow], side: Side) -> Option<Span> {
-    let losses = flows.iter().flat_map(|flow| [flow.loss, flow.loss_responses]).flatten();
+    let losses = flows.iter().flat_map(|flow| flow.losses()).flatten();
     let ends: Vec<(u64, u64)> =
         losses.filter_map(|loss| side.of(&loss).first_ns.zip(side.of(&loss).last_ns)).collect();
     let first_ns = ends.iter().map(|(first, _)| *first).min()?;
@@ -510,8 +509,8 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
 fn nobody_asked(input: &Input<'_>, (src, dst): (Address, Address)) -> bool {
     let between = |from, to| input.facts.between(from, to);
     let asked = |flow: &Flow| flow.ack.rnr_naks + flow.ack.naks.total() + flow.ack.unknown > 0;
-    let lost_answers = |flow: &Flow| flow.loss_responses.is_some_and(|loss| loss.lost > 0);
-    let by_itself = |flow: &Flow| flow.loss.is_some_and(|loss| loss.timeouts + loss.rereads > 0);
+    let lost_answers = |flow: &Flow| flow.loss_responses.get().is_some_and(|loss| loss.lost > 0);
+    let by_itself = |flow: &Flow| flow.loss.get().is_some_and(|loss| loss.timeouts + loss.rereads > 0);
     between(dst, src).any(|flow| flow.ack.acks > 0)
         && !between(dst, src).any(|flow| asked(flow) || by_itself(flow))
         && !between(src, dst).any(|flow| by_itself(flow) || lost_answers(flow))

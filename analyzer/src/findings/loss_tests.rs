@@ -212,7 +212,10 @@ fn a_sequence_that_broke_before_it_was_followed_is_left_out_and_said_so() {
     let known = sample.metrics.loss.as_mut().unwrap();
     known.known = Some([0, 1].into_iter().collect());
     let report = Report::build(&sample, &Options::default().into());
-    assert_eq!(report.facts.flows.iter().filter(|flow| flow.loss.is_none() && flow.psn.is_some()).count(), 1);
+    assert_eq!(
+        report.facts.flows.iter().filter(|flow| flow.loss.get().is_none() && flow.psn.is_some()).count(),
+        1
+    );
     let finding = by_id(&sample, "loss.before_tap").unwrap();
     assert_eq!(
         (&finding.evidence["packets"], &finding.evidence["flows_unjudged"]),

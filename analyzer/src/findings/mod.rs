@@ -36,6 +36,7 @@ mod foreign;
 mod growth;
 mod icrc;
 mod index;
+mod infiniband;
 mod job;
 mod labels;
 mod latency;
@@ -73,7 +74,7 @@ mod verdict;
 use crate::analysis::{Facts, Flow};
 use crate::sample::Sample;
 
-pub use catalog::{entries, entry, limits, markdown};
+pub use catalog::{entries, entry, evidence_label, limits, markdown};
 pub use family::{Better, Entry, Family, Label, LimitMeta, Measure, Need};
 pub use fields::DataEnd;
 pub use finding::{
@@ -151,6 +152,9 @@ pub fn check(input: &Input<'_>) -> Vec<Finding> {
     let end_ns = input.facts.window.last_ns;
     for finding in &mut found {
         finding.active = finding.over_since(end_ns).is_none();
+    }
+    if input.facts.is_infiniband() {
+        infiniband::adapt(&mut found);
     }
     relate::relate(&mut found);
     order::sort(&mut found, end_ns);

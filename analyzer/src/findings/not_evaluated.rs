@@ -10,7 +10,7 @@ use crate::sample::Sample;
 pub(super) fn is_not_evaluated(flow: &Flow) -> bool {
     let broken = |psn: Option<Psn>| psn.is_some_and(|psn| psn.gaps > 0 || psn.repeats > 0);
     let responses = flow.psn_responses.is_some_and(|psn| psn.repeats > 0) || flow.responses_missing > Some(0);
-    flow.loss.is_none() && broken(flow.psn) || flow.loss_responses.is_none() && responses
+    flow.loss.get().is_none() && broken(flow.psn) || flow.loss_responses.get().is_none() && responses
 }
 
 /// How many such flows there are: what findings of loss leave out.

@@ -154,7 +154,7 @@ fn known<'a>(flows: &'a [&Flow]) -> impl Iterator<Item = Latency> + 'a {
 }
 
 fn lost(flow: &Flow) -> u64 {
-    flow.loss.map_or(0, |loss| loss.lost + loss.after_tap.episodes)
+    flow.loss.get().map_or(0, |loss| loss.lost + loss.after_tap.episodes)
 }
 
 impl<'a> Direction<'a> {

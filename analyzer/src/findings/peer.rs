@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use rocescope_common::account::FlowKey;
 use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::Addr;
@@ -12,7 +11,7 @@ use super::{Commands, Place, ends};
 use super::{Entry, Family, Input, Need, Raise, Unit, label, once};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
-use crate::sample::{Address, Direction, FlowSample, LinkSample, Sample, SourceKind, address};
+use crate::sample::{Address, Direction, FlowSample, LinkSample, Sample, SourceKind};
 use crate::util::units::plural;
 
 /// This family.
@@ -89,17 +88,15 @@ fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
             answers.entry((flow.key.family, flow.key.src, flow.key.dst)).or_default().push(psn);
         }
     }
-    let named = names(input);
-    let mut silent: Vec<(&Flow, u64)> = Vec::new();
-    for sample in stuck {
-        let back = answers.get(&(sample.key.family, sample.key.dst, sample.key.src));
-        if back.into_iter().flatten().any(|psn| psn.is_none_or(|psn| is_of(psn, sample))) {
-            continue;
-        }
-        if let Some(flow) = named.get(&sample.key) {
-            silent.push((flow, stuck_for(sample)));
-        }
-    }
+    let silent: HashMap<u32, u64> = stuck
+        .into_iter()
+        .filter(|sample| {
+            let back = answers.get(&(sample.key.family, sample.key.dst, sample.key.src));
+            !back.into_iter().flatten().any(|psn| psn.is_none_or(|psn| is_of(psn, sample)))
+        })
+        .map(|sample| (sample.slot, stuck_for(sample)))
+        .collect();
+    let mut silent = named(input, &silent);
     silent.sort_by_key(|(_, stuck)| std::cmp::Reverse(*stuck));
     let Some((worst, stuck)) = silent.first() else { return };
     let others = once::count(silent.iter().map(|(flow, _)| *flow)).saturating_sub(1);
@@ -232,8 +229,8 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
         *open += usize::from(!answered.contains(hosts));
     }
     let two_way = |link: &str| at.get(link).is_some_and(|(all, open)| *open == 1 || open * 3 <= *all);
-    let named = names(input);
-    let mut silent: Vec<(&Flow, bool)> = Vec::new();
+    // By slot: whether they were retransmitted.
+    let mut silent: HashMap<u32, bool> = HashMap::new();
     for ((link, hosts), pair) in &asked {
         let receives = receives.contains(&(*link, hosts.0, hosts.1));
         let visible = (receives || pair.way_back) && two_way(link);
@@ -248,9 +245,9 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
                     .requests
                     .is_some_and(|loss| loss.retransmitted > 0 || loss.stuck > 0)
         };
-        let flows = pair.flows.iter().filter_map(|flow| Some((*named.get(&flow.key)?, again(flow))));
-        silent.extend(flows);
+        silent.extend(pair.flows.iter().map(|flow| (flow.slot, again(flow))));
     }
+    let mut silent = named(input, &silent);
     let repeated = silent.iter().any(|(_, again)| *again);
     silent.sort_by_key(|(flow, again)| std::cmp::Reverse((*again, flow.packets)));
     let Some((worst, _)) = silent.first() else { return };
@@ -273,21 +270,10 @@ fn is_of(psn: u32, flow: &FlowSample) -> bool {
     psn.wrapping_sub(before) & MASK24 < flow.stats.psn.expected.wrapping_sub(before) & MASK24
 }
 
-/// The report's entries by flow. They are in the order of links and addresses, the sample's are not.
-fn names<'a>(input: &Input<'a>) -> HashMap<FlowKey, &'a Flow> {
-    type Name<'b> = (&'b str, Option<Direction>, Address, Address, u32);
-    let flows: HashMap<Name<'_>, &'a Flow> = input
-        .facts
-        .flows
-        .iter()
-        .map(|flow| ((flow.link.as_str(), flow.direction, flow.src, flow.dst, flow.dest_qp), flow))
-        .collect();
-    let entry = |key: &FlowKey| {
-        let link = input.sample.links.get(usize::from(key.link))?;
-        let (src, dst) = (address(key.family, key.src), address(key.family, key.dst));
-        flows.get(&(link.name.as_str(), link.direction, src, dst, key.dest_qp)).copied()
-    };
-    input.sample.flows.iter().filter_map(|flow| Some((flow.key, entry(&flow.key)?))).collect()
+/// The report's entries of flows by slot, in its order.
+fn named<'a, T: Copy>(input: &Input<'a>, by_slot: &HashMap<u32, T>) -> Vec<(&'a Flow, T)> {
+    let flows = input.facts.flows.iter();
+    flows.filter_map(|flow| Some((flow, *by_slot.get(&flow.slot)?))).collect()
 }
 
 #[cfg(test)]

@@ -78,6 +78,12 @@ impl Raise {
         self
     }
 
+    /// Names kinds that this one cannot cause, though its kind may.
+    pub(super) fn no_cause_of(mut self, ids: &'static [&'static str]) -> Self {
+        self.finding.no_cause_of = ids;
+        self
+    }
+
     /// Names the kinds that it accounts for.
     pub(super) fn owns(mut self, ids: &'static [&'static str]) -> Self {
         self.finding.owns = ids;

@@ -14,6 +14,9 @@ pub(super) fn relate(found: &mut [Finding]) {
     for (effect, finding) in found.iter().enumerate() {
         let causes = entry(finding.id).map_or(&[][..], |entry| entry.causes);
         for (cause, other) in found.iter().enumerate().filter(|(_, other)| causes.contains(&other.id)) {
+            if other.no_cause_of.contains(&finding.id) {
+                continue;
+            }
             let meet = hosts[cause].is_empty()
                 || hosts[effect].is_empty()
                 || !hosts[cause].is_disjoint(&hosts[effect]);
@@ -44,7 +47,8 @@ pub(super) fn relate(found: &mut [Finding]) {
     }
 }
 
-/// Owners and what they account for: at the same time, between no other hosts. An info accounts for nothing.
+/// Owners and what they account for: at the same time, between no other hosts. An info accounts for nothing, and what is likely for
+/// nothing that is more severe: a guess neither hides what is certain nor becomes as severe.
 fn owned(found: &[Finding], hosts: &[BTreeSet<(Address, Address)>]) -> Vec<(usize, usize)> {
     let mut owned: Vec<(usize, usize)> = Vec::new();
     let owners = found.iter().enumerate().filter(|(_, one)| one.severity > Severity::Info);
@@ -53,7 +57,8 @@ fn owned(found: &[Finding], hosts: &[BTreeSet<(Address, Address)>]) -> Vec<(usiz
         {
             let within = !hosts[effect].is_empty() && hosts[effect].is_subset(&hosts[owner]);
             let first = owned.iter().all(|(_, known)| *known != effect);
-            if within && first && overlap(&finding.episodes, &other.episodes) {
+            let is_sure = finding.evidence["certainty"] != "likely" || other.severity <= finding.severity;
+            if within && first && is_sure && overlap(&finding.episodes, &other.episodes) {
                 owned.push((owner, effect));
             }
         }
@@ -83,6 +88,7 @@ fn overlap(a: &[Episode], b: &[Episode]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::findings::finding::Evidence;
 
     fn storm_and_receiver(host: u8, at_ns: u64) -> Vec<Finding> {
         let finding = |id, host: u8, at_ns| Finding {
@@ -153,6 +159,29 @@ mod tests {
         relate(&mut found);
         let owners: Vec<_> = found.iter().map(|one| one.owner).collect();
         assert_eq!(owners, [Some("path.mtu_black_hole"), None, Some("path.mtu_black_hole")]);
+    }
+
+    #[test]
+    fn what_is_likely_accounts_for_nothing_that_is_worse() {
+        let finding = |id, severity, owns| Finding {
+            named: [(Address::from([10, 0, 0, 1]), Address::from([10, 0, 0, 2]), 17)].into_iter().collect(),
+            owns,
+            ..Finding::new(id, severity, String::new())
+        };
+        for (certainty, owner, severity) in [
+            ("likely", None, Severity::Warning),
+            ("certain", Some("path.mtu_black_hole"), Severity::Critical),
+        ] {
+            let mut found = vec![
+                finding("qp.died", Severity::Critical, &[]),
+                finding("retry.timeouts", Severity::Warning, &[]),
+                finding("path.mtu_black_hole", Severity::Warning, &["qp.died", "retry.timeouts"]),
+            ];
+            found[2].evidence.insert(Evidence::named("certainty", certainty.into()));
+            relate(&mut found);
+            assert_eq!((found[0].owner, found[2].severity), (owner, severity), "{certainty}");
+            assert_eq!(found[1].owner, Some("path.mtu_black_hole"));
+        }
     }
 
     #[test]

@@ -95,11 +95,11 @@ limits! {
 }
 
 fn again(flow: &Flow) -> u64 {
-    [flow.loss, flow.loss_responses].iter().flatten().map(|loss| loss.retransmitted + loss.rereads).sum()
+    flow.losses().iter().flatten().map(|loss| loss.retransmitted + loss.rereads).sum()
 }
 
 fn late(flow: &Flow) -> u64 {
-    [flow.loss, flow.loss_responses].iter().flatten().map(|loss| loss.recovered).sum()
+    flow.losses().iter().flatten().map(|loss| loss.recovered).sum()
 }
 
 /// What was sent from one host to another, in one span.
@@ -117,7 +117,7 @@ struct Pair<'a> {
 impl<'a> Pair<'a> {
     fn of(facts: &Facts, ends: &Ends<'_>, flows: &[&'a Flow], span: &Span) -> Self {
         let flows = || flows.iter().copied();
-        let own = |flow: &Flow, of: fn(&Loss) -> u64| flow.loss.as_ref().map_or(0, of);
+        let own = |flow: &Flow, of: fn(&Loss) -> u64| flow.loss.get().as_ref().map_or(0, of);
         let timeouts = |flow: &Flow| span.count(flow, Signal::Timeout, own(flow, |loss| loss.timeouts));
         let nearest = once(flows().filter(|flow| nearest_sender(ends, flow)), timeouts);
         let is_sequence =
@@ -210,7 +210,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 
 /// When a packet of the flow was retransmitted last.
 fn last_again(flow: &Flow) -> Option<u64> {
-    [flow.loss, flow.loss_responses].iter().flatten().filter_map(|loss| loss.last_again_ns).max()
+    flow.losses().iter().flatten().filter_map(|loss| loss.last_again_ns).max()
 }
 
 fn raise(input: &Input<'_>, hosts: (Address, Address), judged: &Judged<Pair<'_>>, found: &mut Vec<Finding>) {

@@ -129,12 +129,14 @@ fn raise(
     let diagnosis = format!("Receiver {host} not ready: {}", plural(*naks, "RNR NAK"));
     let requests = || {
         let sends = |flow: &&Flow| {
-            flow.dst == host && flow.loss.is_some() && flows.iter().any(|answers| answers.dst == flow.src)
+            flow.dst == host
+                && flow.loss.get().is_some()
+                && flows.iter().any(|answers| answers.dst == flow.src)
         };
         input.facts.flows.iter().filter(sends)
     };
     let again = once(requests(), |flow| {
-        span.count(flow, Signal::RetransmittedAfterRnr, flow.loss.map_or(0, |loss| loss.rnr_resent))
+        span.count(flow, Signal::RetransmittedAfterRnr, flow.loss.get().map_or(0, |loss| loss.rnr_resent))
     });
     let cost = Cost { ratio: *ratio, signal: Signal::RetransmittedAfterRnr, waits: &[Wait::Rnr] };
     let cost = impact(span, again.iter().map(|(flow, _)| *flow), &cost);
@@ -166,7 +168,7 @@ fn raise(
 /// Retransmissions to each host after its RNR NAKs; `None` where some flow to it could not be followed.
 fn resent(flows: &[Flow]) -> HashMap<Address, Option<u64>> {
     let mut resent: HashMap<Address, Option<u64>> = HashMap::new();
-    for (flow, packets) in once(flows, |flow| flow.loss.map_or(0, |loss| loss.rnr_resent)) {
+    for (flow, packets) in once(flows, |flow| flow.loss.get().map_or(0, |loss| loss.rnr_resent)) {
         if let Some(sum) = resent.entry(flow.dst).or_insert(Some(0)) {
             *sum += packets;
         }

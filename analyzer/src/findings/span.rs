@@ -207,7 +207,7 @@ impl Wait {
             Self::Timeout => (Signal::TimeoutWait, |loss| loss.timeout_wait_ns),
             Self::Rnr => (Signal::RnrWait, |loss| loss.rnr_wait_ns),
         };
-        span.count(flow, signal, [flow.loss, flow.loss_responses].iter().flatten().map(of).sum())
+        span.count(flow, signal, flow.losses().iter().flatten().map(of).sum())
     }
 }
 
@@ -227,8 +227,8 @@ pub(super) fn impact<'a>(span: &Span, flows: impl IntoIterator<Item = &'a Flow>,
     let (mut packets, mut bytes, mut waited) = (0, 0, 0);
     for flow in flows {
         let total = match signal {
-            Signal::RetransmittedAfterRnr => flow.loss.map_or(0, |loss| loss.rnr_resent),
-            _ => [flow.loss, flow.loss_responses].iter().flatten().map(|l| l.retransmitted + l.rereads).sum(),
+            Signal::RetransmittedAfterRnr => flow.loss.get().map_or(0, |loss| loss.rnr_resent),
+            _ => flow.losses().iter().flatten().map(|l| l.retransmitted + l.rereads).sum(),
         };
         let again = span.count(flow, signal, total);
         packets += again;

@@ -436,11 +436,11 @@ mod tests {
                     src: Address::from([10, 0, 0, at]),
                     dst: Address::from([10, 0, 0, at % 3 + 1]),
                     payload_bytes: 1,
-                    latency_by_class: Some(crate::analysis::LatencyByClass {
+                    latency_by_class: Some(Box::new(crate::analysis::LatencyByClass {
                         write_send: Some(latency),
                         read: None,
                         atomic: None,
-                    }),
+                    })),
                     ..flow.clone()
                 }
             })

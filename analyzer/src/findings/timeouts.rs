@@ -96,7 +96,7 @@ fn stalled<'a>(input: &Input<'a>, timeouts: impl Fn(&Flow) -> u64) -> Vec<&'a Fl
 
 /// Of a flow's requests and responses together.
 fn total(flow: &Flow, of: fn(&Loss) -> u64) -> u64 {
-    [flow.loss, flow.loss_responses].iter().flatten().map(of).sum()
+    flow.losses().iter().flatten().map(of).sum()
 }
 
 /// Whether the flow is seen at the tap nearest its sender: further on, what is lost or reordered before a tap looks like a pause.
@@ -163,7 +163,7 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let count: u64 = timed_out.iter().map(|one| one.timeouts).sum();
     let stalls: u64 = timed_out.iter().map(|one| one.stalls).sum();
     let waited: u64 = timed_out.iter().map(|one| one.waited_ns).sum();
-    let losses = || flows().flat_map(|flow| [flow.loss, flow.loss_responses]).flatten();
+    let losses = || flows().flat_map(Flow::losses).flatten();
     let shortest = losses().filter_map(|loss| loss.timeout_shortest_ns).min();
     let longest = losses().filter_map(|loss| loss.timeout_longest_ns).max();
     let lifetime = worst.flow.last_ns.saturating_sub(worst.flow.first_ns).max(worst.waited_ns).max(1);

@@ -20,6 +20,11 @@ pub(super) fn title<const N: usize>(diagnosis: String, parts: [String; N]) -> St
     cut(&title, MOST)
 }
 
+/// Whether there is room for all of these parts behind a diagnosis.
+pub(super) fn fits<const N: usize>(diagnosis: &str, parts: [&str; N]) -> bool {
+    parts.iter().chain([&diagnosis]).map(|part| part.chars().count()).sum::<usize>() <= MOST
+}
+
 /// A name of a link or a tap, without what says that it is a capture file, and cut where it is long.
 pub(super) fn short(name: &str) -> String {
     cut(&tap_name(name), MOST_NAME)

@@ -4,6 +4,7 @@
 //! needs around it: which flow has which ring, and percentiles.
 
 mod early;
+mod ring;
 
 use std::sync::Arc;
 
@@ -18,8 +19,9 @@ use rocescope_common::wire::opcode::Op;
 use super::packet::Packet;
 use super::pairing::{NONE, Reverse};
 use early::{Early, Passed};
+use ring::Ring;
 
-/// Flows of requests that are timed at a time, about 3 KB each.
+/// Flows of requests that are timed at a time, 600 bytes each and 800 for each class of requests that has samples.
 pub const MAX_FLOWS: usize = 65_536;
 
 /// What one flow of requests has.
@@ -51,8 +53,8 @@ const FREE: Slot = Slot { ring: NONE, unpaired: 0, untracked: 0, early: Kept::No
 #[derive(Debug, Default)]
 pub struct Collector {
     slots: Vec<Slot>,
-    #[expect(clippy::vec_box, reason = "3 KB each: growing the list must not copy them")]
-    rings: Vec<Box<Latency>>,
+    #[expect(clippy::vec_box, reason = "600 bytes each: growing the list must not copy them")]
+    rings: Vec<Box<Ring>>,
     free: Vec<u32>,
     /// Requests and answers of flows whose other direction is not known yet.
     early: Early,
@@ -146,7 +148,7 @@ impl Collector {
             slot.ring = free;
         } else if self.rings.len() < MAX_FLOWS {
             slot.ring = u32::try_from(self.rings.len()).unwrap_or(NONE);
-            self.rings.push(Box::new(Latency::EMPTY));
+            self.rings.push(Box::default());
         }
     }
 
@@ -179,7 +181,7 @@ impl Collector {
             self.early.forget(requests);
             self.early.forget(answers);
         } else if let Some(ring) = self.rings.get_mut(slot.ring as usize) {
-            slot.unpaired -= self.early.replay(requests, answers, ring).min(slot.unpaired);
+            slot.unpaired -= self.early.replay(requests, answers, ring.as_mut()).min(slot.unpaired);
         }
     }
 
@@ -189,7 +191,7 @@ impl Collector {
         let Some(slot) = self.slots.get_mut(slot as usize) else { return };
         let gone = std::mem::replace(slot, FREE);
         if let Some(ring) = self.rings.get_mut(gone.ring as usize) {
-            **ring = Latency::EMPTY;
+            **ring = Ring::default();
             self.free.push(gone.ring);
         }
     }
@@ -198,11 +200,11 @@ impl Collector {
     #[must_use]
     pub fn metrics(&self) -> BySlot {
         let metrics = (0u32..).zip(&self.slots).filter_map(|(number, slot)| {
-            let ring = self.rings.get(slot.ring as usize).map(Box::as_ref);
+            let ring = self.rings.get(slot.ring as usize);
             if ring.is_none() && slot.unpaired + slot.untracked == 0 {
                 return None;
             }
-            let mut figure = ring.map(Figure::of).unwrap_or_default();
+            let mut figure = ring.map(|ring| ring.figure()).unwrap_or_default();
             (figure.unpaired, figure.untracked) = (slot.unpaired, slot.untracked);
             Some((number, figure))
         });
@@ -348,8 +350,8 @@ impl Times {
 pub struct Figure {
     /// Over all classes.
     pub all: Option<Summary>,
-    /// By class: writes and sends, READs, atomics.
-    pub classes: [Option<Summary>; CLASSES],
+    /// By class: writes and sends, READs, atomics; `None` where [`all`](Self::all) is.
+    pub classes: Option<Box<[Option<Summary>; CLASSES]>>,
     /// All samples by bucket.
     pub histogram: Histogram,
     /// Requests that passed while the flow with the answers was not known.
@@ -405,25 +407,28 @@ impl FromIterator<(u32, Figure)> for BySlot {
 }
 
 impl Figure {
-    /// The figures of one ring; `unpaired` and `untracked` are not its business.
+    /// The figures of one ring of the kernel; `unpaired` and `untracked` are not its business.
     #[must_use]
     pub fn of(ring: &Latency) -> Self {
-        let mut sum = [0; BUCKETS];
-        let classes = std::array::from_fn(|class| {
-            let counts = ring.counts[class].map(u64::from);
-            sum.iter_mut().zip(&counts).for_each(|(sum, n)| *sum += n);
-            Summary::of(&counts, ring.max_ns[class])
-        });
         Self {
-            all: Summary::of(&sum, ring.max_ns.into_iter().max().unwrap_or(0)),
-            classes,
-            histogram: Histogram::of(&sum),
-            unpaired: 0,
             ambiguous: ring.ambiguous + ring.ambiguous_responses,
             ring_full: ring.ring_full,
-            untracked: 0,
             outstanding: ring.outstanding(),
+            ..Self::times(ring.counts.each_ref().map(Some), ring.max_ns)
         }
+    }
+
+    /// Those of samples by class and bucket, with the longest time of each class.
+    fn times(counts: [Option<&[u32; BUCKETS]>; CLASSES], max_ns: [u64; CLASSES]) -> Self {
+        let mut sum = [0; BUCKETS];
+        let classes: [_; CLASSES] = std::array::from_fn(|class| {
+            let counts = counts[class]?.map(u64::from);
+            sum.iter_mut().zip(&counts).for_each(|(sum, n)| *sum += n);
+            Summary::of(&counts, max_ns[class])
+        });
+        let all = Summary::of(&sum, max_ns.into_iter().max().unwrap_or(0));
+        let classes = all.map(|_| Box::new(classes));
+        Self { all, classes, histogram: Histogram::of(&sum), ..Self::default() }
     }
 }
 
@@ -476,10 +481,11 @@ mod tests {
         let mut ring = Latency::EMPTY;
         on_request(&mut ring, 1, 2, false, 0);
         on_response(&mut ring, 1, false, 64_000);
-        let Figure { all: Some(all), classes: [None, Some(read), None], .. } = Figure::of(&ring) else {
-            panic!("{:?}", Figure::of(&ring));
+        let figure = Figure::of(&ring);
+        let (Some(all), Some([None, Some(read), None])) = (figure.all, figure.classes.as_deref()) else {
+            panic!("{figure:?}");
         };
-        assert_eq!((all, read.max), (read, 64_000));
+        assert_eq!((all, read.max), (*read, 64_000));
         assert!(read.p50.abs_diff(64_000) <= 4_000 && read.p50 == read.p999);
     }
 }

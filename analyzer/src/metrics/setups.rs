@@ -26,6 +26,8 @@ const REUSE_NS: u64 = 1_000_000_000;
 pub enum Outcome {
     /// No answer so far.
     Unanswered,
+    /// The peer has the request and asked for more time (MRA); no other answer so far.
+    Delayed,
     /// The peer replied.
     Accepted,
     /// It was refused for this reason.
@@ -35,6 +37,13 @@ pub enum Outcome {
         /// The requester refused the peer's reply.
         by_requester: bool,
     },
+}
+
+impl Outcome {
+    /// Whether it is still to be accepted or rejected.
+    const fn is_open(self) -> bool {
+        matches!(self, Self::Unanswered | Self::Delayed)
+    }
 }
 
 /// Who asks whom for which service, and how that ended.
@@ -120,14 +129,18 @@ impl Collector {
                 let id = if by_requester { own } else { asked };
                 self.ended(id, Outcome::Rejected { reason, by_requester }, now_ns);
             }
-            Message::Mra { .. } | Message::Rtu { .. } | Message::Dreq { .. } | Message::Drep { .. } => {}
+            // The MRA of a reply names the communication ID of the host that was asked, which opened nothing.
+            Message::Mra { remote_id, .. } => {
+                self.ended((family, dst, src, remote_id), Outcome::Delayed, now_ns);
+            }
+            Message::Rtu { .. } | Message::Dreq { .. } | Message::Drep { .. } => {}
         }
     }
 
     fn asked(&mut self, id: Id, req: &Req, now_ns: u64) {
         if let Some(attempt) = self.open.get_mut(&id) {
             let since_ns = now_ns.saturating_sub(attempt.last_ns);
-            if attempt.outcome == Outcome::Unanswered {
+            if attempt.outcome.is_open() {
                 attempt.requests += u64::from(since_ns >= COPY_NS);
                 attempt.last_ns = attempt.last_ns.max(now_ns);
                 return;
@@ -155,7 +168,7 @@ impl Collector {
         if let Some(attempt) = self.open.get_mut(&id) {
             let refused_later = matches!(outcome, Outcome::Rejected { by_requester: true, .. })
                 && attempt.outcome == Outcome::Accepted;
-            if attempt.outcome == Outcome::Unanswered || refused_later {
+            if attempt.outcome.is_open() || refused_later {
                 attempt.outcome = outcome;
                 attempt.last_ns = attempt.last_ns.max(now_ns);
             }
@@ -270,6 +283,21 @@ mod tests {
         // It is answered after all.
         collector.message(4, (B, A), &Message::Rep { local_id: 3, remote_id: 1, local_qp: 5 }, 1_600 * MS);
         assert_eq!(outcomes(&collector), [(Outcome::Accepted, 1, 5)]);
+    }
+
+    #[test]
+    fn who_asks_for_more_time_has_answered() {
+        let mut collector = Collector::default();
+        let more_time = Message::Mra { local_id: 7, remote_id: 1, timeout: 20 };
+        for i in 0..5 {
+            collector.message(4, (A, B), &req(1), 1_000 * MS + i * 100 * MS);
+            collector.message(4, (B, A), &more_time, 1_001 * MS + i * 100 * MS);
+        }
+        // Of another host's reply: no set-up of its own.
+        collector.message(4, (A, B), &Message::Mra { local_id: 1, remote_id: 7, timeout: 20 }, 1_600 * MS);
+        assert_eq!(outcomes(&collector), [(Outcome::Delayed, 1, 5)]);
+        collector.message(4, (B, A), &rej(1, 28), 1_700 * MS);
+        assert_eq!(outcomes(&collector), [(Outcome::Rejected { reason: 28, by_requester: false }, 1, 5)]);
     }
 
     #[test]

@@ -127,6 +127,15 @@ pub struct LinkSample {
     pub retired: Retired,
 }
 
+impl LinkSample {
+    /// RoCE packets that are in no flow, and so in none of the figures that are made by flow.
+    #[must_use]
+    pub fn without_flow(&self) -> Counter {
+        let (full, contended) = (self.flow_table_full, self.contended);
+        Counter { packets: full.packets + contended.packets, bytes: full.bytes + contended.bytes }
+    }
+}
+
 /// The sum over retired flows of one link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retired {

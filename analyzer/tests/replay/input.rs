@@ -204,3 +204,31 @@ fn what_the_switch_says_is_in_the_report() {
     let text = String::from_utf8(replay(&[path, "--output", "text"]).stdout).unwrap();
     assert!(text.contains("NEIGHBOURS") && text.contains("IEEE DCBX; PFC on priority 2, 4, 5"), "{text}");
 }
+
+/// Under a limit of address space that is too small, too.
+#[cfg(target_os = "linux")]
+#[test]
+fn no_memory_is_an_error_and_no_crash() {
+    let folder = tempfile::tempdir().unwrap();
+    let shots: Vec<Shot> = (0..2_000).map(|qp| send(u64::from(qp), qp + 16, 1)).collect();
+    let path = file(folder.path(), "a.pcap", &pcap(1, &shots));
+    let program = env!("CARGO_BIN_EXE_rocescope");
+    let (mut refused, mut done) = (0, false);
+    for limit in (16 * 1024..).step_by(8 * 1024).take(64) {
+        let script = format!("ulimit -v {limit}; exec {program} replay {path} --output json");
+        let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        match output.status.code() {
+            Some(0) => {
+                done = true;
+                break;
+            }
+            Some(1) => refused += 1,
+            // The kernel cannot map the program.
+            None if refused == 0 => continue,
+            code => panic!("{limit} kB: {code:?}, {}: {said}", output.status),
+        }
+        assert!(said.contains("rocescope: ") && said.contains("memory"), "{limit} kB: {said}");
+    }
+    assert!(done && refused > 0, "{refused} refused");
+}

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::craft::{START, pcap, send, sends};
+use crate::craft::{START, Shot, pcap, send, sends};
 use crate::{file, links, replay, report};
 
 #[test]
@@ -63,9 +63,16 @@ fn time_ranges_and_filters() {
     let (late, said) = report(&[&path, "--from", "+1h"]);
     assert_eq!(late["totals"]["packets"], 0);
     assert!(
-        said.contains("no frame is within --from and --to") && said.contains("2023-11-14 22:13:20"),
+        said.contains("--from 2023-11-14 23:13:20.000 UTC is after the last frame")
+            && said.contains("from 2023-11-14 22:13:20.000 UTC to 2023-11-14 22:13:20.099 UTC")
+            && said.contains("offsets from +0s to +99.0ms"),
         "{said}"
     );
+    let (_, said) = report(&[&path, "--to", "2023-11-14T22:13:19Z"]);
+    assert!(said.contains("--to 2023-11-14 22:13:19.000 UTC is before the first frame"), "{said}");
+    let output = replay(&[&path, "--from", "-1s"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && said.contains("write +1s"), "{said}");
     assert_eq!(packets(&["--duration", "24ms"]), 25);
     assert_eq!(packets(&["--from", "+50ms", "--duration", "9ms"]), 10);
     let (filtered, _) = report(&[&path, "--filter", "qp 17 and not host 10.0.0.9"]);
@@ -81,6 +88,22 @@ fn idle_flows_retire_and_a_full_table_says_so() {
     let path = file(folder.path(), "a.pcap", &pcap(1, &shots));
     let (report_full, _) = report(&[&path, "--max-flows", "4"]);
     assert_eq!(report_full["totals"]["lost"]["flow_table_full"], 60);
+    // Each figure that is made by flow says what it leaves out, and the rest adds up to the whole.
+    let (link, burst, pattern) =
+        (&report_full["links"][0], &report_full["bursts"][0], &report_full["pattern"]);
+    for left_out in [link, burst, pattern].map(|of| &of["left_out_packets"]) {
+        assert_eq!(left_out, 60, "{report_full}");
+    }
+    let sum = |list: &serde_json::Value, field: &str| -> u64 {
+        list.as_array().unwrap().iter().map(|one| one[field].as_u64().unwrap()).sum()
+    };
+    assert_eq!((sum(&link["frame_sizes"], "frames"), sum(&pattern["matrix"], "packets")), (40, 40));
+    assert_eq!(link["dscp"], serde_json::Value::Null);
+    assert_eq!(report_full["entropy"]["unattributed_bytes"], 60 * 62);
+    assert_eq!(report_full["steps_absent"], "too many packets are in no flow");
+    let text = replay(&[&path, "--max-flows", "4", "--output", "text"]);
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert_eq!(text.matches("60 packets without a flow left out").count(), 2, "{text}");
     let (retired, _) = report(&[&path, "--idle", "50ms"]);
     assert!(retired["totals"]["retired"]["flows"].as_u64().unwrap() >= 80);
     assert_eq!(retired["entropy"]["five_tuples"], 1, "retired flows count");
@@ -121,4 +144,26 @@ fn jsonl_is_a_report_per_interval_of_the_data_and_one_at_the_end() {
         })
         .collect();
     assert_eq!(packets, [10, 20, 25, 26]);
+}
+
+#[test]
+fn infiniband_has_neither_ports_nor_dscps_to_filter_by() {
+    let folder = tempfile::tempdir().unwrap();
+    // LRH from LID 1 to LID 2, BTH of a SEND ONLY, payload, ICRC and VCRC.
+    let shot = |psn: u8| {
+        let mut bytes = vec![0, 2, 0, 2, 0, 7, 0, 1, 4, 0, 0xFF, 0xFF, 0, 0, 0, 17, 0, 0, 0, psn];
+        bytes.resize(30, 0);
+        Shot { bytes, ..send(u64::from(psn), 17, 0) }
+    };
+    let path = file(folder.path(), "ib.pcap", &pcap(247, &[shot(1), shot(2), shot(3)]));
+    let (all, said) = report(&[&path, "--filter", "qp 17"]);
+    assert_eq!((&all["totals"]["roce_packets"], said.as_str()), (&json!(3), ""));
+    let (none, said) = report(&[&path, "--filter", "port 4791 or dscp 0"]);
+    assert_eq!(none["totals"]["skipped"], json!({ "filtered": 3 }));
+    assert!(
+        said.contains("3 InfiniBand packets did not match --filter: InfiniBand has no port, dscp"),
+        "{said}"
+    );
+    let text = String::from_utf8(replay(&[&path, "--output", "text"]).stdout).unwrap();
+    assert!(text.lines().any(|line| line.starts_with("IB ")) && !text.contains("RoCE  "), "{text}");
 }

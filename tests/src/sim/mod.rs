@@ -21,7 +21,7 @@ mod packet;
 mod qp;
 mod requester;
 mod responder;
-mod rng;
+pub(crate) mod rng;
 pub mod scenarios;
 pub mod score;
 mod switch;

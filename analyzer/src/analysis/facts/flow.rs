@@ -4,10 +4,12 @@ use crate::metrics::duplicates::Copies;
 use crate::metrics::loss::spells::FlowSpells;
 use crate::sample::{Address, Direction};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::Ecn;
-use crate::analysis::{Icrc, LastNaks, Loss, Unfollowed};
+#[cfg(test)]
+use crate::analysis::Loss;
+use crate::analysis::{Icrc, LastNaks, SequenceLoss, Unfollowed};
 
 /// One direction of a queue pair on one link: link, direction, source, destination and destination QP
 /// identify it. The UDP source port is no part of it.
@@ -75,20 +77,21 @@ pub struct Flow {
     /// Packets other than CNP and ACKNOWLEDGE; the base of [`Flow::ce_ratio`].
     #[serde(skip)]
     pub ecn_data: Ecn,
-    /// Copies among all packets: the capture shows them twice. No ratio, rate or finding counts them.
-    #[serde(skip)]
-    pub copies: Copies,
+    /// Copies among all packets: the capture shows them twice. Null: none.
+    #[serde(rename = "copied", serialize_with = "copied")]
+    #[cfg_attr(test, schemars(with = "Option<Copied>"))]
+    pub copies: Option<Box<Copies>>,
     /// CE-marked over ECN-capable packets, each once, without CNPs and ACKNOWLEDGEs: ce / (ect0 + ect1 + ce). Unit:
     /// ratio. Null: none of them is ECN-capable: ECN is off, which is not 0 %.
     pub ce_ratio: Option<f64>,
     /// CE marks over time. Null: no packet is CE-marked.
-    pub ce_over_time: Option<CeOverTime>,
+    pub ce_over_time: Option<Box<CeOverTime>>,
     /// CNPs in this flow: they request a rate reduction of `dest_qp`; of InfiniBand also ACKs with BECN. Unit:
     /// packets.
     pub cnp_packets: u64,
     /// CNPs in this flow and their effect. Null: there are none; live also: all their events were dropped
     /// (`totals.lost.events_dropped`).
-    pub cnp: Option<Cnp>,
+    pub cnp: Option<Box<Cnp>>,
     /// Packets by opcode, in ascending order.
     pub opcodes: Vec<Opcode>,
     /// Acknowledgements by the syndrome of their AETH.
@@ -107,10 +110,12 @@ pub struct Flow {
     /// they are timed (`loss_unfollowed`); IPv4 identifications are not used, and pauses are those between
     /// any packets of the flow. Null: no request of RC, UC or XRC was seen; live also: the flow is not timed,
     /// or was not while PSNs were skipped or repeated, events were dropped, or `--no-timing`.
-    pub loss: Option<Loss>,
+    #[cfg_attr(test, schemars(with = "Option<Loss>"))]
+    pub loss: SequenceLoss,
     /// Loss, reordering and retransmission of READ responses and atomic acknowledgements. Null: no response
     /// was seen, or live: repeated responses are counted only, see `responses_missing`.
-    pub loss_responses: Option<Loss>,
+    #[cfg_attr(test, schemars(with = "Option<Loss>"))]
+    pub loss_responses: SequenceLoss,
     /// Packets before loss detection began, which are not in `loss`. Pairing the two directions of a
     /// connection takes some milliseconds when rocescope starts during a run. Null: requests were followed
     /// from the first packet on, or no PSN had been skipped or repeated before.
@@ -124,7 +129,7 @@ pub struct Flow {
     /// flow; live also: 512 busier flows are timed (`latency_untimed.untracked`), or `--no-timing`.
     pub latency_ns: Option<Latency>,
     /// The same latency by class of request. Null: as `latency_ns`.
-    pub latency_by_class: Option<LatencyByClass>,
+    pub latency_by_class: Option<Box<LatencyByClass>>,
     /// Requests without a sample because the reverse flow was not known. Replay times up to 16 requests that
     /// passed before the pair was known once it is; live, where a pair is known some milliseconds after the
     /// packet that shows it, all before count here. Unit: requests.
@@ -155,6 +160,48 @@ pub struct Flow {
     /// When trouble showed in it.
     #[serde(skip)]
     pub spells: FlowSpells,
+}
+
+/// Copies, where the capture shows packets twice (finding `capture.duplicates`). They are part of the counts beside this; no
+/// ratio, rate or finding counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Copied {
+    /// Copies of packets of every kind. Unit: packets.
+    pub packets: u64,
+    /// Length of their outer frames. Unit: bytes.
+    pub bytes: u64,
+    /// Their payload. Unit: bytes.
+    pub payload_bytes: u64,
+    /// CNPs among them. Unit: packets.
+    pub cnp_packets: u64,
+    /// RNR NAKs among them. Unit: packets.
+    pub rnr_naks: u64,
+    /// NAKs among them, of all codes. Unit: packets.
+    pub naks: u64,
+    /// Requests, READ responses and atomic acknowledgements among them: part of `psn.repeats` and
+    /// `psn_responses.repeats`. Unit: packets.
+    pub repeats: u64,
+}
+
+impl From<&Copies> for Copied {
+    fn from(copies: &Copies) -> Self {
+        Self {
+            packets: copies.packets,
+            bytes: copies.bytes,
+            payload_bytes: copies.payload_bytes,
+            cnp_packets: copies.cnp_packets,
+            rnr_naks: copies.rnr_naks,
+            naks: copies.naks.iter().sum(),
+            repeats: copies.requests + copies.responses,
+        }
+    }
+}
+
+/// Writes copies as [`Copied`].
+#[expect(clippy::ref_option, reason = "serde gives the field as it is")]
+pub(super) fn copied<S: Serializer>(copies: &Option<Box<Copies>>, serializer: S) -> Result<S::Ok, S::Error> {
+    copies.as_deref().map(Copied::from).serialize(serializer)
 }
 
 /// Packets and bytes from one UDP source port.

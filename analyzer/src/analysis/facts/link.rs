@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::traffic;
 use crate::analysis::{Icrc, Pause};
+use crate::metrics::duplicates::Copies;
 use crate::sample::Direction;
 use crate::source::net::lldp::Neighbour;
 
@@ -37,20 +38,28 @@ pub struct Link {
     pub packets: u64,
     /// Length of their outer frames. Unit: bytes.
     pub bytes: u64,
+    /// Packets of the link that are in no flow: the flow table was full, or the counters were locked. They are in
+    /// `packets` and `bytes`, but not in `ce_ratio`, `ecn_over_time`, `icrc` and `frame_sizes`; `dscp` is null then.
+    /// Unit: packets.
+    pub left_out_packets: u64,
+    /// Copies among these packets. Null: none.
+    #[serde(rename = "copied", serialize_with = "super::flow::copied")]
+    #[cfg_attr(test, schemars(with = "Option<super::Copied>"))]
+    pub copies: Option<Box<Copies>>,
     /// CE ratio as in `flows[].ce_ratio`, over flows and retired flows of the link. Unit: ratio. Null: no
     /// data packet is ECN-capable.
     pub ce_ratio: Option<f64>,
     /// Length of the frames that are not counted as RoCE. Unit: bytes.
     pub skipped_bytes: u64,
     /// RoCEv2 packets by the DSCP of the innermost IP header; only values seen. Null: some are not known: the
-    /// overflow table was full, or flows that `--filter` excludes were retired.
+    /// flow table or the overflow table was full, or flows that `--filter` excludes were retired.
     pub dscp: Option<Vec<Dscp>>,
     /// CE marks and CNPs over time. Null: neither a CE mark nor a CNP was seen.
     pub ecn_over_time: Option<EcnOverTime>,
     /// Check of the invariant CRC over flows and retired flows of the link. Null: not checked by this source
     /// (live).
     pub icrc: Option<Icrc>,
-    /// RoCE frames by length. Null: not collected by this source.
+    /// RoCE frames by length, without `left_out_packets`. Null: not collected by this source.
     pub frame_sizes: Option<Vec<traffic::FrameSize>>,
     /// MTU of the interface. Unit: bytes. Null: replay.
     pub mtu: Option<u32>,

@@ -12,6 +12,7 @@ pub(super) mod traffic;
 
 use std::sync::Arc;
 
+use crate::metrics::duplicates::Copies;
 use crate::metrics::loss::spells::Mark;
 use rocescope_common::wire::SkipReason;
 use serde::{Serialize, Serializer};
@@ -21,7 +22,8 @@ use crate::sample::SourceKind;
 
 pub(super) use by_hosts::ByHosts;
 pub use flow::{
-    Ack, CeOverTime, Cnp, Flow, FlowId, Latency, LatencyByClass, Naks, Opcode, Pairing, Port, Psn, Untimed,
+    Ack, CeOverTime, Cnp, Copied, Flow, FlowId, Latency, LatencyByClass, Naks, Opcode, Pairing, Port, Psn,
+    Untimed,
 };
 pub use link::{Dscp, EcnOverTime, Link};
 
@@ -57,8 +59,8 @@ pub struct Facts {
     /// Incast, one entry per link and receiver: the 256 receivers with the most senders. Null: as `bursts`.
     pub incast: Option<Vec<traffic::Incast>>,
     /// Steps of a training job, of the port with the most steps, both directions together. Null: no traffic
-    /// has the pattern of a job, at least 0.1 % of all packets are in no bin (`totals.lost.bins_dropped`), or
-    /// as `bursts`.
+    /// has the pattern of a job, at least 0.1 % of all packets are in no bin (`totals.lost.bins_dropped`) or in no
+    /// flow, or as `bursts`.
     pub steps: Option<traffic::Steps>,
     /// Why `steps` is null, in words: of the port with most data. Null: there are steps, or as `bursts`.
     pub steps_absent: Option<&'static str>,
@@ -79,6 +81,14 @@ pub struct Facts {
     /// The flows by their hosts.
     #[serde(skip)]
     pub(crate) by_hosts: ByHosts,
+}
+
+impl Facts {
+    /// Whether all flows are of InfiniBand: no RoCE was seen.
+    #[must_use]
+    pub fn is_infiniband(&self) -> bool {
+        !self.flows.is_empty() && self.flows.iter().all(|flow| flow.roce_version.is_none())
+    }
 }
 
 /// Source of the figures.
@@ -180,6 +190,10 @@ pub struct Totals {
     pub lost: Lost,
     /// Flows that were closed during the run.
     pub retired: Retired,
+    /// Copies among the RoCE packets, without those in `counted_again`. Null: none.
+    #[serde(rename = "copied", serialize_with = "flow::copied")]
+    #[cfg_attr(test, schemars(with = "Option<Copied>"))]
+    pub copies: Option<Box<Copies>>,
     /// Packets that several links counted.
     pub counted_again: CountedAgain,
 }
@@ -311,8 +325,8 @@ pub struct Entropy {
     pub effective_flows: Option<f64>,
     /// Share of the bytes in the busiest 5-tuple. Unit: ratio. Null: no RoCEv2 was seen.
     pub top_share: Option<f64>,
-    /// Bytes left out because their 5-tuple is no longer known: too many flows were retired, or the overflow
-    /// table was full. Unit: bytes. Null: a flow lost ports and carried both RoCE versions.
+    /// Bytes left out because their 5-tuple is not known: the flow table was full, too many flows were retired, or
+    /// the overflow table was full. Unit: bytes. Null: a flow lost ports and carried both RoCE versions.
     pub unattributed_bytes: Option<u64>,
     /// The 5-tuples of flows that carry payload, without those of ACKs and CNPs alone, and without retired flows.
     /// Null: no RoCEv2 was seen.

@@ -66,6 +66,9 @@ pub struct Burst {
     /// Packets of the link in no bin because the ring buffer of bins was full. `totals.lost.bins_dropped` is
     /// their sum. Unit: packets.
     pub lost_packets: u64,
+    /// Packets of the link in no bin because they are in no flow (`links[].left_out_packets`). They are missing in
+    /// `incast` too. Unit: packets.
+    pub left_out_packets: u64,
 }
 
 /// Data to one host on one link, by the number of hosts that send in the same bin. ACKs and CNPs do not count.
@@ -278,6 +281,9 @@ pub struct Pattern {
     pub matrix_pairs: u64,
     /// Packets of pairs beyond 65,536 per run (counted per link): in no figure by hosts. Unit: packets.
     pub matrix_left_out_packets: u64,
+    /// Packets of all links that are in no flow (`links[].left_out_packets`): in no figure of `pattern`. Unit:
+    /// packets.
+    pub left_out_packets: u64,
     /// Messages by operation. Null: flows that `--filter` excludes cannot be left out (live).
     pub operations: Option<Vec<OperationShare>>,
     /// Messages by operation and length. Null: as `operations`.

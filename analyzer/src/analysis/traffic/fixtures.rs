@@ -51,6 +51,7 @@ pub(crate) fn example(report: &mut crate::report::Report) {
         length_max_ns: 1,
         late_packets: 0,
         lost_packets: 0,
+        left_out_packets: 0,
     }]);
     report.facts.incast = Some(vec![Incast {
         link: "eth0".into(),
@@ -73,6 +74,7 @@ pub(crate) fn example(report: &mut crate::report::Report) {
         matrix: vec![Cell { src: host, dst: host, packets: 1, bytes: 1, data_bytes: 1 }],
         matrix_pairs: 1,
         matrix_left_out_packets: 0,
+        left_out_packets: 0,
         operations: Some(vec![OperationShare {
             operation: "write",
             messages: 1,

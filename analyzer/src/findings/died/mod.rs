@@ -172,7 +172,7 @@ fn died<'a>(input: &Input<'a>, loss: &Loss, flow: &'a Flow, end_ns: u64) -> Opti
     let limits = &input.limits.qp;
     let silent_ns = end_ns.saturating_sub(flow.last_ns);
     let acked = Some(acked(input, loss, flow)?);
-    let metrics = flow.loss?;
+    let metrics = flow.loss.get()?;
     let (retries, longest) = (metrics.stuck, metrics.timeout_longest_ns.unwrap_or(0));
     let given_up = retries >= limits.retries_exhausted
         || longest > 0 && silent_ns >= longest.saturating_mul(limits.silent_timeouts);

@@ -6,7 +6,7 @@ use super::BLACK_HOLE;
 use crate::analysis::{Flow, TapFlow};
 use crate::findings::once::{Name, name};
 use crate::findings::span::{Cost, Span, Wait, impact};
-use crate::findings::title::{more, pair, title};
+use crate::findings::title::{more, pair, short, title};
 use crate::findings::{Commands, Episode, Finding, Input, Place, Raise, Severity, died, ends};
 use crate::metrics::loss::Loss;
 use crate::metrics::loss::spells::Signal;
@@ -80,12 +80,12 @@ fn meanwhile<'a>(flows: impl IntoIterator<Item = &'a Flow>, since_ns: u64, until
 
 /// How often requests were retried from the same PSN in vain.
 fn stuck(flow: &Flow) -> u64 {
-    flow.loss.map_or(0, |loss| loss.stuck)
+    flow.loss.get().map_or(0, |loss| loss.stuck)
 }
 
 /// Whether its packets are retransmitted: nothing is where the second capture misses packets that the path delivers.
 fn is_retried(flow: &Flow) -> bool {
-    [flow.loss, flow.loss_responses].iter().flatten().any(|loss| loss.stuck + loss.retransmitted > 0)
+    flow.losses().iter().flatten().any(|loss| loss.stuck + loss.retransmitted > 0)
 }
 
 /// Of what two taps saw.
@@ -174,7 +174,7 @@ fn at_sender<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
         let answered = working.iter().filter(|(_, acked)| *acked > 0).map(|(flow, _)| *flow);
         let small = meanwhile(answered, since, until);
         let sizes = || victims.iter().map(|flow| largest(input, flow));
-        let large = victims.iter().filter_map(|flow| flow.loss).map(|loss| loss.retransmitted).sum();
+        let large = victims.iter().filter_map(|flow| flow.loss.get()).map(|loss| loss.retransmitted).sum();
         if small >= limits.small.max(1) && large >= limits.large.max(1) {
             let vanished = (sizes().min(), sizes().max().unwrap_or(0));
             all.push(BlackHole { src, dst, taps: None, flows: victims, large, vanished, passed, small });
@@ -200,16 +200,19 @@ fn raise(input: &Input<'_>, hole: &BlackHole<'_>, found: &mut Vec<Finding>) {
     let Some(first) = flows.first() else { return };
     let (severity, certainty) =
         if taps.is_some() { (Severity::Critical, "certain") } else { (Severity::Warning, "likely") };
-    let diagnosis = format!(
-        "MTU black hole: payloads above {} B are lost ({} packets)",
-        units::count(passed.into()),
-        units::count(large)
-    );
+    let (passed_bytes, packets) = (units::count(passed.into()), units::count(large));
+    // One tap shows retransmissions, not losses.
+    let diagnosis = match taps {
+        Some(_) => format!("MTU black hole: payloads above {passed_bytes} B are lost ({packets} packets)"),
+        None => format!("Likely MTU black hole above {passed_bytes} B: {packets} retransmissions"),
+    };
     let parts = [pair(src, dst), more(flows.len() as u64 - 1, "QP")];
     let (requester, responder) = ends::of_lost(input, flows.iter().copied());
     let place = Place::of(input, first);
     let (place, between) = match taps {
-        Some((from, to)) => (place.hop(format!("{from} → {to}")), format!("between {from} and {to}")),
+        Some((from, to)) => {
+            (place.hop(format!("{from} → {to}")), format!("between {} and {}", short(from), short(to)))
+        }
         None => (place.hop("downstream"), format!("between this tap and {dst}")),
     };
     let here = Commands::on(input, &first.link);
@@ -302,7 +305,7 @@ mod tests {
         let finding = at_one_tap(512, 149, 7).unwrap();
         assert_eq!(
             finding.title,
-            "MTU black hole: payloads above 512 B are lost (14 packets), 10.0.0.1 → 10.0.0.2"
+            "Likely MTU black hole above 512 B: 14 retransmissions, 10.0.0.1 → 10.0.0.2"
         );
         let evidence = |name: &str| finding.evidence[name].clone();
         assert_eq!((evidence("certainty"), evidence("smallest_vanished")), ("likely".into(), 4096.into()));

@@ -10,6 +10,8 @@ use crate::findings::{Commands, Episode, Finding, Impact, Input, Place, Raise, S
 use crate::sample::Address;
 use crate::util::units::{self, plural};
 
+/// Findings about the DSCP, which a rewritten one explains.
+const ABOUT_DSCP: &[&str] = &["qos.dscp_unset", "qos.dscp_mixed"];
 /// ECN codepoint CE.
 const CE: u32 = 3;
 /// Changes that the evidence lists.
@@ -116,6 +118,7 @@ fn raise(
     let last_ns = all().map(|change| change.last_ns).max();
     let ratio = main.packets as f64 / main.of.max(1) as f64;
     let episode = |(first_ns, last_ns)| Episode { first_ns, last_ns, peak: Some(ratio) };
+    let of_dscp = all().any(|change| change.field == Field::Dscp);
     let mut raise = Raise::new(&REWRITTEN, severity, title(diagnosis, parts))
         .evidence("changed", listed)
         .evidence("changed_ratio", ratio)
@@ -127,7 +130,8 @@ fn raise(
         .place(place.hop(format!("{from} {arrow} {to}")))
         .ends(requester, responder)
         .impact(Impact { packets_ratio: Some(ratio.min(1.0)), ..Impact::default() })
-        .owns(&["qos.dscp_unset", "qos.dscp_mixed"])
+        .owns(if of_dscp { ABOUT_DSCP } else { &[] })
+        .no_cause_of(if of_dscp { &[] } else { ABOUT_DSCP })
         .episodes(first_ns.zip(last_ns).map(episode).into_iter().collect());
     if !section.ordered {
         raise = raise.caveat(format!("The order of the taps is not known: {to} may be nearer the sender."));
@@ -138,6 +142,7 @@ fn raise(
 /// What to do about a field.
 fn steps(input: &Input<'_>, raise: Raise, (from, to): (&str, &str), main: &FieldChange) -> Raise {
     let here = Commands::on(input, to);
+    let (from, to) = (short(from), short(to));
     match main.field {
         Field::Dscp | Field::Priority => {
             let class = if main.field == Field::Dscp { "DSCP" } else { "Priority" };
@@ -216,6 +221,7 @@ fn range([least, most]: [u8; 2]) -> String {
 mod tests {
     use rocescope_common::account::FlowKey;
 
+    use super::ABOUT_DSCP;
     use crate::analysis::Options;
     use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
     use crate::findings::Finding;
@@ -272,6 +278,13 @@ mod tests {
         let tagged = |priority| Header { priority: Some(priority), ..DATA };
         let priority = rewritten(&two_taps(true, &[(tagged(3), tagged(0), 10)], 0)).unwrap();
         assert!(priority.title.starts_with("802.1p priority 3 rewritten to 0"), "{}", priority.title);
+        assert!(
+            priority.steps.iter().all(|step| !step.text.contains(".pcap")),
+            "one name: {:?}",
+            priority.steps
+        );
+        assert_eq!((dscp.owns, priority.owns), (ABOUT_DSCP, &[][..]));
+        assert_eq!((dscp.no_cause_of, priority.no_cause_of), (&[][..], ABOUT_DSCP));
     }
 
     #[test]

@@ -35,7 +35,7 @@ type State = foldhash::fast::RandomState;
 
 /// Longest time from a packet to its copy: clocks of two capturing hosts that PTP or NTP on a LAN keeps differ by up to
 /// some milliseconds.
-const WINDOW_NS: u64 = 10_000_000;
+pub const WINDOW_NS: u64 = 10_000_000;
 /// Packets of a link that are watched from its first packet on, and after each copy.
 const WATCHED: u32 = 4_096;
 /// The same after a packet that is behind the expected PSN.
@@ -94,6 +94,40 @@ pub struct Copies {
 }
 
 impl Copies {
+    /// Adds those of another flow or link.
+    pub fn join(&mut self, other: &Self) {
+        self.each(other, u64::saturating_add);
+    }
+
+    /// Takes away those of a part.
+    pub fn part(&mut self, other: &Self) {
+        self.each(other, u64::saturating_sub);
+    }
+
+    fn each(&mut self, other: &Self, of: fn(u64, u64) -> u64) {
+        let mut other = *other;
+        for (own, other) in self.counts_mut().zip(other.counts_mut()) {
+            *own = of(*own, *other);
+        }
+    }
+
+    fn counts_mut(&mut self) -> impl Iterator<Item = &mut u64> {
+        let Self {
+            packets,
+            bytes,
+            payload_bytes,
+            ecn_data,
+            ecn_control,
+            cnp_packets,
+            acks,
+            rnr_naks,
+            naks,
+            requests,
+            responses,
+        } = self;
+        let single = [packets, bytes, payload_bytes, cnp_packets, acks, rnr_naks, requests, responses];
+        single.into_iter().chain(ecn_data).chain(ecn_control).chain(naks)
+    }
     fn add(&mut self, packet: &Packet, op: Op, first_ecn: u8) {
         self.packets += 1;
         self.bytes += u64::from(packet.wire_len);

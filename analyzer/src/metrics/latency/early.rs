@@ -1,7 +1,7 @@
 //! Requests and answers that pass before it is known which flows belong together: timed backwards once it is.
 
 use hashbrown::HashMap;
-use rocescope_common::account::latency::{Latency, on_request, on_response};
+use rocescope_common::account::latency::{LatencyMemory, on_request, on_response};
 
 /// Requests, and answers, that a flow keeps. Pairs are known after one to five requests.
 const KEPT: usize = 16;
@@ -56,7 +56,7 @@ impl Early {
     }
 
     /// Times what two flows kept, which are now known to belong together; gives the number of requests.
-    pub(super) fn replay(&mut self, requests: u32, answers: u32, ring: &mut Latency) -> u64 {
+    pub(super) fn replay(&mut self, requests: u32, answers: u32, ring: &mut impl LatencyMemory) -> u64 {
         let asked = self.flows.remove(&requests).unwrap_or_default();
         let answered = self.flows.remove(&answers).unwrap_or_default();
         let mut answers = answered.iter().peekable();
@@ -81,11 +81,11 @@ impl Early {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::latency::Figure;
+    use crate::metrics::latency::Ring;
 
     #[test]
     fn early_requests_are_timed_backwards() {
-        let (mut early, mut ring) = (Early::default(), Latency::EMPTY);
+        let (mut early, mut ring) = (Early::default(), Ring::default());
         for (slot, passed) in [
             (1, Passed::request(10, 1, false, 1_000)),
             (2, Passed::answer(10, true, 2_001_000)),
@@ -95,7 +95,7 @@ mod tests {
             assert!(early.keep(slot, passed));
         }
         assert_eq!(early.replay(1, 2, &mut ring), 2);
-        let all = Figure::of(&ring).all.unwrap();
+        let all = ring.figure().all.unwrap();
         assert_eq!((all.count, all.max), (2, 2_000_000));
         assert_eq!(early.replay(1, 2, &mut ring), 0);
     }

@@ -65,6 +65,16 @@ pub struct TapPair {
     pub delay: Series,
 }
 
+/// The first packet of a flow.
+#[derive(Clone, Copy, Debug)]
+struct First {
+    key: FlowKey,
+    slot: u32,
+    link: u16,
+    hops: u8,
+    time_ns: u64,
+}
+
 /// Collects it.
 #[derive(Debug, Default)]
 pub struct Collector {
@@ -76,6 +86,8 @@ pub struct Collector {
     links: Vec<u16>,
     index: HashMap<FlowKey, u32, State>,
     groups: Vec<(FlowKey, Group)>,
+    /// Flows that began while there was one tap, after the early packets: they become groups if there is a second one.
+    alone: Vec<First>,
     /// Group and tap by slot.
     slots: Vec<(u32, u8)>,
     waiting: usize,
@@ -85,6 +97,7 @@ impl Collector {
     /// Says how many taps there are: with two or more, packets are kept from the first on.
     pub fn expect(&mut self, taps: usize) {
         self.taps = self.taps.max(taps);
+        self.group_those_alone();
     }
 
     /// Takes in one packet.
@@ -97,8 +110,13 @@ impl Collector {
         }
         let several = self.taps > 1;
         if several || self.early < EARLY {
-            self.early += u32::from(!several);
             self.keep(packet);
+            if !several {
+                self.early += 1;
+                if self.early == EARLY {
+                    self.forget();
+                }
+            }
         }
     }
 
@@ -114,20 +132,32 @@ impl Collector {
         let link = packet.link;
         if self.links.len() < MAX_TAPS && !self.links.contains(&link) {
             self.links.push(link);
-            let before = self.taps;
-            self.taps = before.max(self.links.len());
-            if before < 2 && self.taps > 1 && self.early >= EARLY {
-                self.forget();
-            }
+            self.expect(self.links.len());
         }
         let key = FlowKey { link: 0, ..aside.key };
-        let group = match self.index.get(&key) {
+        let first = First { key, slot: packet.slot, link, hops: packet.hops, time_ns: packet.time_ns };
+        let at = packet.slot as usize;
+        if self.slots.len() <= at {
+            self.slots.resize(at + 1, (NONE, 0));
+        }
+        if self.taps > 1 || self.early < EARLY {
+            self.group(&first);
+        } else {
+            self.retired(packet.slot);
+            if self.groups.len() + self.alone.len() < MAX_GROUPS {
+                self.alone.push(first);
+            }
+        }
+    }
+
+    /// Puts a flow into the group of its queue pair.
+    fn group(&mut self, first: &First) {
+        let group = match self.index.get(&first.key) {
             Some(group) => *group,
             None if self.groups.len() < MAX_GROUPS => {
                 let number = u32::try_from(self.groups.len()).unwrap_or(NONE);
-                let group = Group::new(packet.time_ns);
-                self.groups.push((key, group));
-                self.index.insert(key, number);
+                self.groups.push((first.key, Group::new(first.time_ns)));
+                self.index.insert(first.key, number);
                 number
             }
             None => NONE,
@@ -135,14 +165,19 @@ impl Collector {
         let place = self
             .groups
             .get_mut(group as usize)
-            .and_then(|(_, one)| Some((group, one.tap(link, packet.hops)?)))
+            .and_then(|(_, one)| Some((group, one.tap(first.link, first.hops)?)))
             .unwrap_or((NONE, 0));
-        let at = packet.slot as usize;
-        if self.slots.len() <= at {
-            self.slots.resize(at + 1, (NONE, 0));
-        }
-        if let Some(slot) = self.slots.get_mut(at) {
+        if let Some(slot) = self.slots.get_mut(first.slot as usize) {
             *slot = place;
+        }
+    }
+
+    /// Once there are two taps, every flow has a group.
+    fn group_those_alone(&mut self) {
+        if self.taps > 1 {
+            for first in std::mem::take(&mut self.alone) {
+                self.group(&first);
+            }
         }
     }
 

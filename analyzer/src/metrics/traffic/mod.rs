@@ -279,10 +279,11 @@ impl Traffic {
         self.end_ns.map(|_| self.links.iter().map(|link| link.lost.packets).sum())
     }
 
-    /// Whether so much is missing that what follows from single flowlets is not to be believed.
+    /// Whether so much is missing that what follows from single flowlets is not to be believed, with packets that are in no
+    /// flow.
     #[must_use]
-    pub fn too_much_lost(&self) -> bool {
-        let lost = self.lost_packets().unwrap_or(0);
+    pub fn too_much_lost(&self, without_flow: u64) -> bool {
+        let lost = self.lost_packets().unwrap_or(0) + without_flow;
         let told: u64 = self.pairs.iter().map(|pair| pair.packets).sum();
         lost > 0 && lost as f64 > MOST_LOST * (lost + told) as f64
     }

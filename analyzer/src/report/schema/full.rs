@@ -11,6 +11,7 @@ use crate::analysis::{
     LostLarge, Options, Pause, QpEvent, QpLives, TapFlow, Unfollowed, Untimed,
 };
 use crate::findings::{End, Episode, Evidence, Finding, Impact, Place, Severity, Step};
+use crate::metrics::duplicates::Copies;
 use crate::metrics::marking::Marked;
 use crate::report::Report;
 use crate::sample::Direction;
@@ -35,6 +36,9 @@ pub(super) fn full() -> Report {
     fill_flow(&mut facts.flows[0], &id);
     fill_loss(&mut facts.flows[0]);
     fill_link(&mut facts.links[0]);
+    let copies = Some(Box::new(Copies { packets: 1, ..Copies::default() }));
+    (facts.totals.copies, facts.links[0].copies, facts.flows[0].copies) =
+        (copies.clone(), copies.clone(), copies);
     facts.taps = vec![tap_flow(&id)];
     facts.devices.push(device());
     facts.qp_lives = Some(QpLives {
@@ -66,13 +70,14 @@ fn fill_flow(flow: &mut Flow, id: &FlowId) {
     flow.path_mtu = Some(4096);
     (flow.service_level, flow.virtual_lane) = (Some(1), Some(0));
     flow.latency_ns = latency;
-    flow.latency_by_class = Some(LatencyByClass { write_send: latency, read: latency, atomic: latency });
+    flow.latency_by_class =
+        Some(Box::new(LatencyByClass { write_send: latency, read: latency, atomic: latency }));
     flow.latency_unpaired = Some(1);
     flow.latency_untimed = Some(Untimed { ambiguous: 1, ring_full: 1, untracked: 1, outstanding: 1 });
     flow.pause_stall_ns = Some(1);
     (flow.pid, flow.comm, flow.pod) = (Some(1), Some("train".into()), Some("trainer-0".into()));
-    flow.ce_over_time = Some(CeOverTime { start_ns: 1, bin_ns: 1, capable: vec![1], ce: vec![1] });
-    flow.cnp = Some(Cnp {
+    flow.ce_over_time = Some(Box::new(CeOverTime { start_ns: 1, bin_ns: 1, capable: vec![1], ce: vec![1] }));
+    flow.cnp = Some(Box::new(Cnp {
         answers: Some(id.clone()),
         per_second: Some(1.0),
         min_interval_ns: Some(1),
@@ -82,7 +87,7 @@ fn fill_flow(flow: &mut Flow, id: &FlowId) {
         rate_after_bps: Some(1),
         rate_window_ns: Some(1),
         rate_samples: Some(1),
-    });
+    }));
 }
 
 fn fill_loss(flow: &mut Flow) {
@@ -118,7 +123,7 @@ fn fill_loss(flow: &mut Flow) {
         before_tap: episodes,
         after_tap: episodes,
     };
-    (flow.loss, flow.loss_responses) = (Some(loss), Some(loss));
+    (flow.loss, flow.loss_responses) = (Some(loss).into(), Some(loss).into());
     flow.loss_unfollowed = Some(Unfollowed { until_ns: 1, packets: 1, missing: 1, repeats: 1 });
     flow.icrc = Some(Icrc { checked: 2, bad: 1, bad_first_ns: Some(1), bad_last_ns: Some(1), unchecked: 1 });
     flow.last_naks_ns = Some(LastNaks {

@@ -29,11 +29,11 @@ struct Figure {
 
 /// Most important first: where the width does not suffice, the last are left out.
 const FIGURES: [Figure; 7] = [
-    Figure { heading: "CNP", of: |flow| Some(flow.cnp_packets), trouble: true },
+    Figure { heading: "CNP", of: |flow| Some(flow.cnps_once()), trouble: true },
     Figure { heading: "GAPS", of: |flow| sequences(flow, |psn| psn.gaps), trouble: true },
     Figure { heading: "MISSING", of: missing, trouble: false },
-    Figure { heading: "NAK", of: |flow| Some(flow.ack.naks.total()), trouble: true },
-    Figure { heading: "RNR", of: |flow| Some(flow.ack.rnr_naks), trouble: true },
+    Figure { heading: "NAK", of: |flow| Some(flow.naks_once().total()), trouble: true },
+    Figure { heading: "RNR", of: |flow| Some(flow.rnr_naks_once()), trouble: true },
     Figure { heading: "RETX", of: retransmissions, trouble: true },
     Figure { heading: "RESTARTS", of: |flow| sequences(flow, |psn| psn.restarts), trouble: false },
 ];
@@ -46,7 +46,7 @@ pub(super) fn missing(flow: &Flow) -> Option<u64> {
 /// Retransmissions in either sequence of a flow, repeated READ requests included; `None` where a
 /// sequence with packets behind the expected PSN was not followed.
 fn retransmissions(flow: &Flow) -> Option<u64> {
-    let both = [(flow.psn, flow.loss), (flow.psn_responses, flow.loss_responses)];
+    let both = [(flow.psn, flow.loss.get()), (flow.psn_responses, flow.loss_responses.get())];
     let mut present = both.iter().filter(|(psn, _)| psn.is_some()).peekable();
     present.peek()?;
     present.try_fold(0, |sum, (psn, loss)| match loss {
@@ -170,7 +170,7 @@ fn numbers(flow: &Flow, metrics: &[Figure]) -> Vec<String> {
 /// Bits per second over the flow's lifetime; `None` for a single packet.
 fn rate(flow: &Flow) -> Option<f64> {
     let ns = flow.last_ns.checked_sub(flow.first_ns).filter(|ns| *ns > 0)?;
-    Some(flow.bytes as f64 * 8e9 / ns as f64)
+    Some(flow.bytes.saturating_sub(flow.copies().bytes) as f64 * 8e9 / ns as f64)
 }
 
 /// All digits up to five of them, then three and a prefix.

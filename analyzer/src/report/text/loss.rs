@@ -150,7 +150,7 @@ fn raw_gaps(report: &Report, links: &[AtLink<'_>]) -> Option<String> {
 /// Flows with losses, reordering or retransmissions, and the findings about them.
 pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     let weight = |loss: &Loss| loss.lost + loss.retransmitted + loss.recovered + loss.mirrored + loss.rereads;
-    let of = |flow: &Flow| [flow.loss, flow.loss_responses].iter().flatten().map(weight).sum::<u64>();
+    let of = |flow: &Flow| flow.losses().iter().flatten().map(weight).sum::<u64>();
     let mut flows: Vec<&Flow> = report.facts.flows.iter().filter(|flow| of(flow) > 0).collect();
     flows.sort_by_key(|flow| Reverse(of(flow)));
     let hidden = flows.len().saturating_sub(FLOWS);
@@ -161,7 +161,7 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
         let exact = whole.contains(&(flow.link.as_str(), flow.src, flow.dst, flow.dest_qp));
         let arrived = all_arrive.contains(&(flow.link.as_str(), flow.src, flow.dst, flow.dest_qp));
         let findings = findings_of(report, flow);
-        for (loss, what) in [(flow.loss, ""), (flow.loss_responses, ", responses")] {
+        for (loss, what) in [(flow.loss.get(), ""), (flow.loss_responses.get(), ", responses")] {
             let loss = loss.map(|loss| Loss { lost: if exact { 0 } else { loss.lost }, ..loss });
             let Some(counters) = loss.as_ref().and_then(|loss| counters(loss, arrived)) else { continue };
             let on = link_name(&flow.link, flow.direction);
@@ -264,6 +264,15 @@ pub(super) fn taps(report: &Report, room: usize) -> Vec<String> {
         let change = &tap.delay_change_ns;
         sum.change = (sum.change.0.min(change.min), sum.change.1.max(change.max));
     }
+    // As the headline has it: with what was lost at the end of a queue pair, or of one that never arrived.
+    let between = report.facts.between_taps();
+    for ((links, known, src, dst), sum) in &mut pairs {
+        let is_own =
+            |one: &&Between<'_>| [one.from, one.to] == links[..] && (one.src, one.dst) == (*src, *dst);
+        if let Some(one) = between.iter().find(|one| *known && is_own(one)) {
+            sum.vanished = sum.vanished.max(Some(one.vanished + one.missed));
+        }
+    }
     let hidden = pairs.len().saturating_sub(TAPS);
     let mut pairs: Vec<_> = pairs.into_iter().collect();
     pairs.sort_by_key(|(_, sum)| Reverse(sum.vanished));
@@ -334,7 +343,7 @@ mod tests {
     fn nothing_lost_says_nothing() {
         let mut report = report();
         assert!(lines(&report, 80).is_empty() && taps(&report, 80).is_empty());
-        report.facts.flows[0].loss = Some(Loss::default());
+        report.facts.flows[0].loss = Some(Loss::default()).into();
         assert!(lines(&report, 80).is_empty());
     }
 
@@ -349,7 +358,8 @@ mod tests {
             retransmission: Some("go_back_n"),
             before_tap,
             ..Loss::default()
-        });
+        })
+        .into();
         let page = lines(&report, 200).join("\n");
         for part in [
             "7 lost upstream in 2 episodes (longest recovery 3",
@@ -360,7 +370,7 @@ mod tests {
         }
         assert!(lines(&report, 60).iter().skip(1).all(|line| line.starts_with("  ")));
         let once = Episodes { episodes: 1, ..before_tap };
-        report.facts.flows[0].loss = Some(Loss { lost: 1, before_tap: once, ..Loss::default() });
+        report.facts.flows[0].loss = Some(Loss { lost: 1, before_tap: once, ..Loss::default() }).into();
         let page = lines(&report, 200).join("\n");
         assert!(page.ends_with(": 1 lost upstream in 1 episode (recovery 3.00 ms)"), "{page}");
     }
@@ -370,7 +380,7 @@ mod tests {
     fn the_sum_of_missing_is_that_of_its_column() {
         let mut report = report();
         let at = report.facts.flows.iter().position(|flow| missing(flow) == Some(1_204)).unwrap();
-        report.facts.flows[at].loss = Some(Loss { lost: 1_000, recovered: 204, ..Loss::default() });
+        report.facts.flows[at].loss = Some(Loss { lost: 1_000, recovered: 204, ..Loss::default() }).into();
         let column: u64 = report.facts.flows.iter().filter_map(missing).sum();
         assert_eq!(column, 1_208);
         let said = headline(&report)[0].1.last().unwrap().clone();
@@ -381,7 +391,7 @@ mod tests {
             )),
             "{said}"
         );
-        report.facts.flows[at].loss = Some(Loss { lost: 1_204, ..Loss::default() });
+        report.facts.flows[at].loss = Some(Loss { lost: 1_204, ..Loss::default() }).into();
         assert!(!headline(&report)[0].1.concat().contains("MISSING"), "nothing differs");
     }
 
@@ -411,7 +421,7 @@ mod tests {
     #[test]
     fn a_flow_refers_to_the_findings_that_name_it() {
         let mut report = report();
-        report.facts.flows[0].loss = Some(Loss { lost: 1, ..Loss::default() });
+        report.facts.flows[0].loss = Some(Loss { lost: 1, ..Loss::default() }).into();
         let flow = &report.facts.flows[0];
         let named: FlowSet = [(flow.src, flow.dst, flow.dest_qp)].into_iter().collect();
         let finding = crate::findings::Finding::new("loss.before_tap", Severity::Warning, String::new());
@@ -431,7 +441,7 @@ mod tests {
         let at = report.facts.flows.iter().position(|flow| missing(flow) == Some(1_204)).unwrap();
         let (src, dst) = (report.facts.flows[at].src, report.facts.flows[at].dst);
         let after_tap = Episodes { episodes: 3, ..Episodes::default() };
-        report.facts.flows[at].loss = Some(Loss { retransmitted: 9, after_tap, ..Loss::default() });
+        report.facts.flows[at].loss = Some(Loss { retransmitted: 9, after_tap, ..Loss::default() }).into();
         let page = |report: &Report| headline(report).map(|(_, lines)| lines.concat());
         assert!(page(&report)[0].contains("3 loss episodes downstream"));
         report.facts.flows.retain(|flow| (flow.src, flow.dst) != (dst, src));
@@ -445,7 +455,7 @@ mod tests {
     #[test]
     fn psns_alone_say_nothing_where_two_taps_saw_the_same_packets() {
         let mut report = report();
-        report.facts.flows[0].loss = Some(Loss { lost: 1, recovered: 9, ..Loss::default() });
+        report.facts.flows[0].loss = Some(Loss { lost: 1, recovered: 9, ..Loss::default() }).into();
         let flow = &report.facts.flows[0];
         let name = (flow.src, flow.dst, flow.dest_qp);
         let tap = TapFlow { packets_matched: 100, ..TapFlow::empty(name, ["a.pcap", &flow.link]) };

@@ -67,7 +67,9 @@ pub fn painted(report: &Report, width: usize, paint: Paint) -> String {
     page.section("LOSS, REORDERING, RETRANSMISSION", loss::lines(report, room));
     page.section("BETWEEN TAPS", loss::taps(report, room));
     page.section("EXCLUDED BY --filter", filtered(report, room));
-    page.section("NOT RoCE", skipped(report, room));
+    let other =
+        if report.facts.is_infiniband() { "NOT DATA: skipped InfiniBand packets" } else { "NOT RoCE" };
+    page.section(other, skipped(report, room));
     page.section("PAUSE AND PFC FRAMES on links", devices::pauses(report, room));
     page.section("LLDP NEIGHBOURS", devices::neighbours(report, room));
     page.section("DEVICE COUNTERS, not included in the totals above", devices::lines(report, room));
@@ -113,7 +115,11 @@ fn links(report: &Report, room: usize) -> Vec<String> {
             link_name(&link.name, link.direction),
             units::count(link.packets),
             units::bytes(link.bytes),
-            summary::rate(link.bytes, report).map_or_else(|| units::UNKNOWN.into(), units::bit_rate),
+            summary::rate(
+                link.bytes - link.copies.as_deref().map_or(0, |copies| copies.bytes.min(link.bytes)),
+                report,
+            )
+            .map_or_else(|| units::UNKNOWN.into(), units::bit_rate),
             units::ratio(link.ce_ratio),
         ]);
     }
@@ -217,8 +223,8 @@ fn hashing(report: &Report, room: usize) -> Vec<String> {
     };
     let rest = match entropy.unattributed_bytes {
         Some(0) => String::new(),
-        Some(bytes) => format!(" {} are of unknown source ports.", units::bytes(bytes)),
-        None => " An unknown number of bytes is of unknown source ports.".into(),
+        Some(bytes) => format!(" {} are left out: their 5-tuples are not known.", units::bytes(bytes)),
+        None => " An unknown number of bytes is left out: their 5-tuples are not known.".into(),
     };
     let all = plural(entropy.five_tuples, "5-tuple");
     let mut lines =

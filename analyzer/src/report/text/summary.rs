@@ -28,7 +28,7 @@ pub(super) fn lines(report: &Report, room: usize, paint: Paint) -> Vec<String> {
         say("Filter", &plain(filter));
     }
     say("Time", &window(report));
-    say("RoCE", &roce(report));
+    say(if report.facts.is_infiniband() { "IB" } else { "RoCE" }, &roce(report));
     if report.facts.totals.roce_packets > 0 {
         say("ECN", &ecn(report));
         say("CNP", &cnp(report));
@@ -99,9 +99,15 @@ fn window(report: &Report) -> String {
 
 fn roce(report: &Report) -> String {
     let totals = &report.facts.totals;
+    let copies = totals.copies.as_deref().copied().unwrap_or_default();
     let of = |packets: u64, bytes: u64| {
-        let rate = rate(bytes, report).map_or_else(String::new, |r| format!(", {}", units::bit_rate(r)));
-        format!("{}, {}{rate}", plural(packets, "packet"), units::bytes(bytes))
+        let once = bytes.saturating_sub(copies.bytes);
+        let rate = rate(once, report).map_or_else(String::new, |r| format!(", {}", units::bit_rate(r)));
+        let twice = match copies.packets {
+            0 => String::new(),
+            copies => format!(" ({} of them copies, not in the rate)", units::count(copies)),
+        };
+        format!("{}{twice}, {}{rate}", plural(packets, "packet"), units::bytes(bytes))
     };
     let frames = format!("{}, {}", plural(totals.packets, "frame"), units::bytes(totals.bytes));
     let again = &totals.counted_again;
@@ -112,7 +118,7 @@ fn roce(report: &Report) -> String {
     let sums = format!("{}, {}", plural(totals.roce_packets, "packet"), units::bytes(totals.roce_bytes));
     match again.roce_packets.zip(again.roce_bytes) {
         Some((packets, bytes)) => format!(
-            "{}; deduplicated across {} taps, which counted {sums} (of {frames})",
+            "{}; deduplicated, up to {} taps show the same packet: {sums} at all taps (of {frames})",
             of(totals.roce_packets.saturating_sub(packets), totals.roce_bytes.saturating_sub(bytes)),
             again.taps
         ),
@@ -138,8 +144,9 @@ fn ecn(report: &Report) -> String {
 
 fn cnp(report: &Report) -> String {
     let totals = &report.facts.totals;
+    let copies = totals.copies.as_deref().map_or(0, |copies| copies.cnp_packets);
     match totals.counted_again.cnp_packets {
-        Some(again) => units::count(totals.cnp_packets.saturating_sub(again)),
+        Some(again) => units::count(totals.cnp_packets.saturating_sub(again + copies)),
         None if totals.counted_again.taps < 2 => units::count(totals.cnp_packets),
         None => format!("{}, counted once per tap", units::count(totals.cnp_packets)),
     }

@@ -163,11 +163,11 @@ fn a_column_that_is_unknown_for_all_flows_becomes_a_line() {
         rate_samples: None,
     };
     let mut report = plain_report(&everything());
-    report.facts.flows[2].cnp = Some(cnp(None));
+    report.facts.flows[2].cnp = Some(Box::new(cnp(None)));
     let page = text::text(&report, 120);
     assert!(page.contains("Unknown for all flows: DATA QP, CE TO CNP, DATA BEFORE, DATA AFTER."), "{page}");
     assert!(page.contains("RATE") && !page.contains("CE TO CNP  "), "{page}");
-    report.facts.flows[2].cnp = Some(cnp(Some(FlowId::of(&report.facts.flows[0]))));
+    report.facts.flows[2].cnp = Some(Box::new(cnp(Some(FlowId::of(&report.facts.flows[0])))));
     assert!(text::text(&report, 120).contains("DATA QP"));
 }
 
@@ -198,10 +198,10 @@ fn retransmissions_are_those_of_the_loss_figures() {
     let psn = flow.psn.as_mut().unwrap();
     (psn.repeats, flow.psn_responses) = (7_777, None);
     let loss = crate::analysis::Loss { retransmitted: 31_000, rereads: 313, ..Default::default() };
-    flow.loss = Some(loss);
+    flow.loss = Some(loss).into();
     let page = text::text(&report, 160);
     assert!(page.contains("31,313") && !page.contains("  7,777  "), "{page}");
-    report.facts.flows[at].loss = None;
+    report.facts.flows[at].loss = None.into();
     let page = text::text(&report, 160);
     assert!(!page.contains("31,313") && !page.contains("  7,777  "), "{page}");
 }

@@ -150,7 +150,14 @@ fn pattern_of(pattern: &Pattern, taps: u64) -> String {
     };
     let at_each = if taps > 1 && !kinds.is_empty() { " (counted once per tap)" } else { "" };
     let data = if pairs.is_empty() { String::new() } else { format!("; data: {}{more}", pairs.join(", ")) };
-    format!("{shape} among {}; messages: {messages}{at_each}{data}", plural(pattern.hosts, "host"))
+    let left_out = left_out(pattern.left_out_packets + pattern.matrix_left_out_packets)
+        .map_or_else(String::new, |text| format!("; {text}"));
+    format!("{shape} among {}; messages: {messages}{at_each}{data}{left_out}", plural(pattern.hosts, "host"))
+}
+
+/// Packets that a table leaves out.
+fn left_out(packets: u64) -> Option<String> {
+    (packets > 0).then(|| format!("{} without a flow left out", plural(packets, "packet")))
 }
 
 /// Bursts of each link.
@@ -183,5 +190,9 @@ pub(super) fn bursts(report: &Report, room: usize) -> Vec<String> {
             senders.map(|one| one.senders_max).max().map_or_else(|| units::UNKNOWN.into(), units::count),
         ]);
     }
-    table.lines(room)
+    let mut lines = table.lines(room);
+    if let Some(text) = left_out(bursts.iter().map(|burst| burst.left_out_packets).sum()) {
+        lines.extend(labelled("", 0, &format!("Bursts and senders: {text}."), room));
+    }
+    lines
 }

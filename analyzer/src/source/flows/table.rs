@@ -256,6 +256,23 @@ impl FlowTable {
             .collect()
     }
 
+    /// The flows as [`flows`](Self::flows) gives them; the table is empty afterwards. The list takes the table's own memory
+    /// where no slot was reused.
+    pub fn take_flows(&mut self) -> Flows {
+        if !self.slots.is_sorted_by_key(|slot| slot.born) {
+            return self.flows();
+        }
+        self.index.clear();
+        let slots = std::mem::take(&mut self.slots).into_iter().enumerate();
+        // Of one size: collected in place.
+        const { assert!(size_of::<Slot>() == size_of::<FlowSample>()) };
+        slots
+            .filter(|(_, slot)| slot.stats.packets != 0)
+            .filter_map(|(number, slot)| Some((u32::try_from(number).ok()?, slot)))
+            .map(|(slot, Slot { key, stats, .. })| FlowSample { slot, key, stats })
+            .collect()
+    }
+
     /// Overflow entries of flows, by slot.
     #[must_use]
     pub fn extra(&self) -> HashMap<u32, Extra, State> {

@@ -38,6 +38,8 @@ pub struct Counts {
     pub to_ns: u64,
     /// RoCE packets that do not match are only counted as filtered.
     pub filter: Option<Filter>,
+    /// InfiniBand packets among those.
+    pub filtered_infiniband: u64,
 }
 
 impl Counts {
@@ -75,6 +77,7 @@ impl Counts {
         if let Some(filter) = &self.filter {
             let name = self.table.links().get(usize::from(link)).map_or("", |link| link.name.as_str());
             if !filter.packet(frame, name) {
+                self.filtered_infiniband += u64::from(frame.roce_version == 0);
                 return self.table.skip(link, SkipReason::Filtered, frame.wire_len);
             }
         }

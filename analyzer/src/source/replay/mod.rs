@@ -74,8 +74,8 @@ pub struct Options {
     pub events: bool,
 }
 
-/// Default size of the flow table of a replay: a flow takes up to 4 kB of memory and 3 kB of a JSON report, so that
-/// these are half a gigabyte at most. Packets of further flows are counted in their link and in `flow_table_full`.
+/// Default size of the flow table of a replay: a flow takes about 2.5 kB of memory and 3 kB of a JSON report, so that
+/// these are less than half a gigabyte. Packets of further flows are counted in their link and in `flow_table_full`.
 pub const MAX_FLOWS: usize = 1 << 17;
 
 impl Default for Options {
@@ -156,6 +156,7 @@ fn open(options: &Options) -> Result<Opened> {
         from_ns: 0,
         to_ns: u64::MAX,
         filter: options.filter.clone(),
+        filtered_infiniband: 0,
     };
     Ok(Opened { taps, counts, names, notices: inputs.notices })
 }

@@ -17,7 +17,7 @@ use super::pace::Pace;
 use super::tap::{Halt, Messages, TapReader};
 use super::{Emit, Options};
 use crate::metrics::Metrics;
-use crate::sample::{Sample, SourceKind};
+use crate::sample::{Flows, Sample, SourceKind};
 use crate::source::feed::{Command, SourceEnd, Update};
 use crate::util::time::nanos;
 use crate::util::units;
@@ -117,16 +117,40 @@ impl Replay {
         if self.counts.window.is_none()
             && let Some((first, last)) = self.counts.out_of_range
         {
+            let Counts { from_ns, to_ns, .. } = self.counts;
+            let why = if from_ns > last {
+                format!("--from {} is after the last frame", units::time_utc(from_ns))
+            } else if to_ns < first {
+                format!("--to {} is before the first frame", units::time_utc(to_ns))
+            } else {
+                "no frame is within --from and --to".to_owned()
+            };
             self.messages.notices.push(format!(
-                "no frame is within --from and --to: the capture has frames from {} to {} ({})",
+                "{why}: the capture has frames from {} to {}; choose times within, or offsets from +0s to +{}",
                 units::time_utc(first),
                 units::time_utc(last),
-                units::duration(last - first),
+                units::duration(last - first).replace(' ', ""),
+            ));
+        }
+        let absent =
+            self.counts.filter.as_ref().map_or_else(Vec::new, crate::filter::Filter::absent_in_infiniband);
+        if self.counts.filtered_infiniband > 0 && !absent.is_empty() {
+            self.messages.notices.push(format!(
+                "{} did not match --filter: InfiniBand has no {}; test host, qp or opcode",
+                units::plural(self.counts.filtered_infiniband, "InfiniBand packet"),
+                absent.join(", ")
             ));
         }
         let _ = self.send_notices();
         if result.is_ok() {
-            let sample = self.sample(self.clock.now_ns.unwrap_or(0));
+            let now_ns = self.clock.now_ns.unwrap_or(0);
+            // A view may rewind; a report at the end is the end.
+            let sample = if matches!(self.options.emit, Emit::AtEnd) {
+                let flows = self.counts.table.take_flows();
+                self.sample_of(now_ns, flows)
+            } else {
+                self.sample(now_ns)
+            };
             let _ = self.send_events();
             let _ = self.feed.tell(Update::Sample(Box::new(sample)));
             if let Some(failure) = self.messages.failure.take() {
@@ -481,10 +505,15 @@ impl Replay {
     }
 
     fn sample(&mut self, time_ns: u64) -> Sample {
+        let flows = self.counts.table.flows();
+        self.sample_of(time_ns, flows)
+    }
+
+    fn sample_of(&mut self, time_ns: u64, flows: Flows) -> Sample {
         let metrics = self.counts.metrics.metrics();
         let table = &self.counts.table;
         let drops = self.taps.iter().filter_map(TapReader::drops);
-        let (flows, extra) = (table.flows(), table.extra());
+        let extra = table.extra();
         let marking = table.marking(&flows, &extra);
         Sample {
             time_ns,

@@ -1,5 +1,6 @@
 //! Points in time and durations as the user writes them.
 
+use jiff::civil::{Date, DateTime};
 use jiff::{SignedDuration, Timestamp};
 
 /// A point in time.
@@ -35,8 +36,11 @@ impl TimeSpec {
 /// offset from the first frame (`+1.5s`).
 ///
 /// # Errors
-/// A sentence with the formats that are understood.
+/// A sentence that says what is wrong with it, and what to write.
 pub fn parse_time(text: &str) -> Result<TimeSpec, String> {
+    if let Some(mistake) = mistake(text) {
+        return Err(mistake);
+    }
     let spec = if let Some(offset) = text.strip_prefix('+') {
         duration_ns(offset).map(TimeSpec::Offset)
     } else if text.contains(':') {
@@ -59,6 +63,29 @@ pub fn parse_time(text: &str) -> Result<TimeSpec, String> {
              from the first frame (+1.5s, +2m)"
         )
     })
+}
+
+/// What is wrong with a time that was meant well.
+fn mistake(text: &str) -> Option<String> {
+    let without_zone = || text.parse::<DateTime>().is_ok() && text.parse::<Timestamp>().is_err();
+    if text.strip_prefix('-').and_then(duration_ns).is_some() {
+        return Some(format!(
+            "'{text}' is before the first frame: write {} for an offset from it, or a time (2026-01-01T00:00:00Z)",
+            text.replacen('-', "+", 1)
+        ));
+    }
+    if !text.starts_with('+') && seconds_ns(text).is_none() && duration_ns(text).is_some() {
+        return Some(format!(
+            "'{text}' is a duration, not a time: write +{text} for an offset from the first frame"
+        ));
+    }
+    if text.contains(':') && without_zone() {
+        return Some(format!(
+            "'{text}' has no time zone: write {text}Z for UTC, or append an offset such as +02:00"
+        ));
+    }
+    (!text.contains(':') && text.parse::<Date>().is_ok() && seconds_ns(text).is_none())
+        .then(|| format!("'{text}' has no time of day: write {text}T00:00:00Z"))
 }
 
 /// Reads a duration: `10s`, `500ms`, `2m`, `1h 30m`, `250us`; a plain number is in seconds.
@@ -155,6 +182,16 @@ mod tests {
             assert!(parse_time(text).is_err(), "{text}");
         }
         assert!(parse_time("10").unwrap_err().contains("+10s"), "nobody means 1970");
+        for (text, remedy) in [
+            ("10s", "is a duration, not a time: write +10s"),
+            ("-1s", "is before the first frame: write +1s"),
+            ("2026-01-01T00:00:00", "has no time zone: write 2026-01-01T00:00:00Z"),
+            ("2026-01-01 10:30", "has no time zone: write 2026-01-01 10:30Z"),
+            ("2026-01-01", "has no time of day: write 2026-01-01T00:00:00Z"),
+        ] {
+            let said = parse_time(text).unwrap_err();
+            assert!(said.contains(remedy), "{said}");
+        }
         assert_eq!(TimeSpec::Offset(5).resolve(10), 15);
         assert_eq!(TimeSpec::Absolute(5).resolve(10), 5);
     }

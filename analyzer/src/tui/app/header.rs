@@ -142,7 +142,7 @@ fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     let mut packet_rate = part(delta.map_or_else(unknown, |d| compact(d.packets_per_s())), theme::BOLD);
     packet_rate.push(" pkt/s", theme::DIM);
     if dedup.taps > 1 {
-        packet_rate.push(format!(", deduplicated across {} taps", dedup.taps), theme::DIM);
+        packet_rate.push(format!(", deduplicated (up to {} taps)", dedup.taps), theme::DIM);
     }
 
     let now = delta.and_then(|d| d.counts.ce_ratio());

@@ -132,7 +132,7 @@ fn lines(view: &View, width: usize) -> Vec<Line<'static>> {
         all.splice(0..0, parts.map(|part| Line::styled(format!(" {part}"), theme::text(Level::Warning))));
     }
     if let (Some(report), false) = (report, all.is_empty()) {
-        all.extend(steps(report, traffic.too_much_lost(), width));
+        all.extend(steps(report, width));
         all.extend(incast(report));
     }
     all
@@ -154,9 +154,12 @@ fn link(
     let cells = width.saturating_sub(2);
     lines.extend(recent_chart(bursts, cells, starts));
     lines.extend(run_chart(bursts, cells, starts));
-    if lost > 0 {
-        let text = format!(" {} not in any bin: ring buffer full", counted(lost, "packet"));
-        lines.push(Line::styled(text, theme::text(Level::Warning)));
+    let without_flow = sample.links.get(at).map_or(0, |link| link.without_flow().packets);
+    for (packets, why) in [(lost, "ring buffer full"), (without_flow, "without a flow")] {
+        if packets > 0 {
+            let text = format!(" {} not in any bin: {why}", counted(packets, "packet"));
+            lines.push(Line::styled(text, theme::text(Level::Warning)));
+        }
     }
     let [p50, p99, max] =
         [bursts.length_p50_ns, bursts.length_p99_ns, bursts.length_max_ns].map(units::duration);
@@ -284,15 +287,11 @@ fn block(value: f64, max: f64, row: usize) -> char {
     BLOCKS.get(at).copied().unwrap_or(' ')
 }
 
-pub(super) fn steps(report: &Report, lost: bool, width: usize) -> Vec<Line<'static>> {
+pub(super) fn steps(report: &Report, width: usize) -> Vec<Line<'static>> {
     let mut lines = vec![Line::styled(" STEPS of the job", theme::HEAD)];
     let Some(steps) = &report.facts.steps else {
-        let why = if lost {
-            " unknown: too many packets are missing from the bins"
-        } else {
-            " no periodic steps detected"
-        };
-        lines.push(Line::styled(why, theme::DIM));
+        let why = report.facts.steps_absent.unwrap_or("not collected");
+        lines.push(Line::styled(format!(" none: {why}"), theme::DIM));
         return lines;
     };
     let over = if steps.are_over() { ", other traffic since" } else { "" };

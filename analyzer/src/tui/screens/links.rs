@@ -438,7 +438,7 @@ fn entropy(view: &View) -> Vec<Line<'static>> {
     top.push(bar(entropy.top_share.unwrap_or(0.0), 10), theme::BAR);
     lines.push(top.into_line());
     if let Some(bytes) = entropy.unattributed_bytes.filter(|bytes| *bytes > 0) {
-        lines.push(Line::raw(format!(" {} from expired 5-tuples", units::bytes(bytes))));
+        lines.push(Line::raw(format!(" {} of unknown 5-tuples", units::bytes(bytes))));
     }
     lines
 }

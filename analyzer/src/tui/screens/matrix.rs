@@ -5,7 +5,7 @@ use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 use serde_json::json;
 
-use super::{Effect, Hints, Page, Spans, cut, empty, line};
+use super::{Effect, Hints, Page, Spans, counted, cut, empty, line};
 use crate::model::Level;
 use crate::sample::Address;
 use crate::tui::column::compact;
@@ -233,7 +233,15 @@ fn title(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric, most: Opt
         _ => format!("{}  ", units::UNKNOWN),
     };
     title.push(range, theme::BAR);
-    title.push(size(rows, columns, usize::from(area.width).saturating_sub(title.width)), theme::PLAIN);
+    let without_flow = data.model.lost.flow_table_full + data.model.lost.contended;
+    let left_out = if without_flow > 0 {
+        format!(" · {} left out", counted(without_flow, "packet"))
+    } else {
+        String::new()
+    };
+    let room = usize::from(area.width).saturating_sub(title.width + left_out.chars().count());
+    title.push(size(rows, columns, room), theme::PLAIN);
+    title.push(left_out, theme::text(Level::Warning));
     line(buffer, area, 0, &title.into_line());
 }
 

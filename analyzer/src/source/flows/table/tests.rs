@@ -116,3 +116,23 @@ fn nothing_is_lost_among_many_flows_that_come_and_go() {
     let tuples: u64 = t.retired_tuples().iter().map(|t| t.bytes).sum();
     assert_eq!(tuples + t.retired_unattributed(), t.links()[0].retired.bytes);
 }
+
+#[test]
+fn flows_taken_are_those_that_would_be_copied() {
+    let listed =
+        |flows: &Flows| flows.iter().map(|flow| (flow.slot, flow.key, flow.stats)).collect::<Vec<_>>();
+    for retire in [false, true] {
+        let mut t = table(4);
+        for qp in 1..=3 {
+            t.observe(0, &frame(qp, 9, 4), u64::from(qp) * 1000).unwrap();
+        }
+        if retire {
+            // The slot of the first flow goes to the last.
+            t.retire_idle(3000, 1500);
+            t.observe(0, &frame(4, 9, 4), 4000).unwrap();
+        }
+        let copied = listed(&t.flows());
+        assert_eq!(copied.len(), 3);
+        assert_eq!(listed(&t.take_flows()), copied, "slots used twice: {retire}");
+    }
+}

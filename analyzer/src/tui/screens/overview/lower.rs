@@ -142,8 +142,7 @@ pub(super) fn step_lines(view: &View, data: &Data, width: usize) -> Vec<Line<'st
     let traffic = data.sample.metrics.traffic.as_ref();
     let mut lines = Vec::new();
     if let Some(analysis) = &view.analysis {
-        let lost = traffic.is_some_and(|traffic| traffic.too_much_lost());
-        lines = bursts::steps(&analysis.report, lost, width).into_iter().skip(1).collect();
+        lines = bursts::steps(&analysis.report, width).into_iter().skip(1).collect();
     }
     let all = traffic.iter().flat_map(|traffic| &traffic.links);
     if let Some(bursts) = all.filter_map(|link| link.bursts.as_ref()).max_by_key(|bursts| bursts.peak.bytes) {

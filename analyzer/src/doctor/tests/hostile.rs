@@ -1,0 +1,113 @@
+//! Trees of `/proc` and `/sys` that no kernel shows: files that a user can shape, and those of a driver gone mad.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::host::testing::fifo;
+
+/// A small generator, so that a failure can be repeated.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % n.max(1) as u64).unwrap()
+    }
+}
+
+/// All files but the recorded answers of the kernel, which are in a format of the tests.
+fn files(base: &Path) -> Vec<PathBuf> {
+    let (mut files, mut folders) = (Vec::new(), vec![base.join("proc"), base.join("sys")]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() {
+                folders.push(entry.path());
+            } else {
+                files.push(entry.path());
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+fn change(path: &Path, random: &mut Random) {
+    const NUMBERS: [&str; 8] = [
+        "",
+        "0",
+        "-1",
+        "18446744073709551615",
+        "99999999999999999999999999",
+        "0x7fffffffffffffff",
+        "1e309 Gb/s (4X EDR)",
+        "\u{1b}[2J\u{202e}4: ACTIVE\0\n\n",
+    ];
+    if path.is_dir() {
+        // Changed before.
+        return;
+    }
+    let mut bytes = fs::read(path).unwrap_or_default();
+    let at = random.below(bytes.len());
+    match random.below(8) {
+        0 => bytes = NUMBERS[random.below(NUMBERS.len())].into(),
+        1 => bytes.truncate(at),
+        2 => bytes.iter_mut().skip(at).for_each(|byte| *byte ^= 0x80),
+        3 => bytes = bytes.repeat(1 + random.below(3_000)),
+        4 => bytes.splice(at..at, *b"=\0\xFF:").for_each(drop),
+        5 => bytes = vec![b'9'; 70_000],
+        6 => {
+            let _ = fs::remove_file(path);
+            fs::create_dir(path).unwrap();
+            return;
+        }
+        _ => {
+            let _ = fs::remove_file(path);
+            symlink(path.file_name().unwrap(), path).unwrap();
+            return;
+        }
+    }
+    let _ = fs::remove_file(path);
+    fs::write(path, bytes).unwrap();
+}
+
+/// Five seconds of them, or as many as `ROCESCOPE_MUTATE_SECONDS` says.
+#[test]
+fn mutated_trees_are_survived_in_time_and_without_control_characters() {
+    let seconds = std::env::var("ROCESCOPE_MUTATE_SECONDS").map_or(5, |text| text.parse().unwrap());
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut random = Random(0x5eed_0123_4567_89ab);
+    let mut trees = 0;
+    while Instant::now() < end || trees < 3 {
+        trees += 1;
+        let recorded = [MLX5, BNXT_RE, IRDMA, RXE][random.below(4)];
+        let host = Recorded::unpack(&format!("{recorded}\n[]\n{}", environment(&["NCCL_IB_HCA=mlx5_0"])));
+        let root = host.root();
+        let all = files(root.base());
+        for _ in 0..=random.below(30) {
+            change(&all[random.below(all.len())], &mut random);
+        }
+        let own = root.base().join("proc/4711/root/etc");
+        let _ = fs::remove_dir_all(&own);
+        fs::create_dir_all(&own).unwrap();
+        match random.below(3) {
+            0 => fifo(&own.join("hostname")),
+            1 => symlink("/etc/passwd", own.join("hostname")).unwrap(),
+            _ => fs::write(own.join("hostname"), "\u{1b}]0;title\u{7}\n").unwrap(),
+        }
+        let began = Instant::now();
+        let page = Page::of(collect(&root, &host.kernel()));
+        assert!(began.elapsed() < Duration::from_secs(20), "tree {trees} took {:?}", began.elapsed());
+        let text = text::text(&page, true, 100);
+        let control = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
+        assert!(!text.contains(control), "tree {trees}: {text:?}");
+        assert!(!text.contains("root:x:0"), "tree {trees}: a link out of the process's root was followed");
+        serde_json::from_str::<serde_json::Value>(&page.json().unwrap()).unwrap();
+    }
+    println!("{trees} trees");
+}

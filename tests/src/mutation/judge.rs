@@ -1,0 +1,140 @@
+//! Runs a program on a mutant, and judges how it ended.
+
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+/// A run that takes longer does not end: the inputs have some hundred kilobytes.
+pub(super) const LONGEST: Duration = Duration::from_secs(60);
+
+/// How a run ended.
+pub(super) struct Ended {
+    /// `None`: it did not end in time.
+    pub(super) status: Option<ExitStatus>,
+    pub(super) output: Vec<u8>,
+    pub(super) errors: Vec<u8>,
+}
+
+/// Runs a command to its end, with its output in files below `folder`.
+pub(super) fn run(command: &mut Command, folder: &Path) -> Result<Ended> {
+    let (output, errors) = (folder.join("output"), folder.join("errors"));
+    let mut child = command
+        .stdout(File::create(&output)?)
+        .stderr(File::create(&errors)?)
+        .spawn()
+        .context("rocescope could not be started")?;
+    let status = wait(&mut child, LONGEST)?;
+    Ok(Ended { status, output: std::fs::read(output)?, errors: std::fs::read(errors)? })
+}
+
+/// Waits for a program, and ends it when it takes too long.
+pub(super) fn wait(child: &mut Child, longest: Duration) -> Result<Option<ExitStatus>> {
+    let end = Instant::now() + longest;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= end {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// What was wrong with a run.
+pub(super) fn wrong(ended: &Ended, kind: &str) -> Option<String> {
+    let Some(status) = ended.status else { return Some("did not end".to_owned()) };
+    if let Some(signal) = status.signal() {
+        return Some(format!("died of signal {signal}"));
+    }
+    let said = String::from_utf8_lossy(&ended.errors);
+    if !matches!(status.code(), Some(0..=2)) || said.contains("panicked at") || said.contains("bug:") {
+        return Some(format!("ended with {status}: {}", said.trim()));
+    }
+    if kind == "screen" {
+        return None;
+    }
+    let control = |bytes: &[u8]| bytes.iter().any(|byte| (*byte < b' ' && *byte != b'\n') || *byte == 0x7F);
+    if control(&ended.output) || control(&ended.errors) {
+        return Some("wrote control characters".to_owned());
+    }
+    let output = String::from_utf8_lossy(&ended.output);
+    if !output.starts_with('{') {
+        return None;
+    }
+    let reports: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(&output).into_iter().collect();
+    match reports {
+        Err(error) => Some(format!("wrote no JSON: {error}")),
+        Ok(reports) => reports.iter().filter(|report| report.get("totals").is_some()).find_map(unbalanced),
+    }
+}
+
+/// A sum of a report that does not come out even.
+fn unbalanced(report: &Value) -> Option<String> {
+    let n = |value: &Value| value.as_u64().map_or(0, u128::from);
+    let sum = |list: &Value| -> u128 {
+        let all = list.as_array().into_iter().flatten();
+        all.map(|one| n(&one["packets"])).sum()
+    };
+    let totals = &report["totals"];
+    let skipped: u128 = totals["skipped"].as_object().into_iter().flatten().map(|(_, count)| n(count)).sum();
+    let lost = n(&totals["lost"]["flow_table_full"]) + n(&totals["lost"]["contended"]);
+    let flows = sum(&report["flows"]) + n(&totals["retired"]["packets"]) + lost;
+    let roce = n(&totals["roce_packets"]);
+    let ratio = |value: &Value| value.as_f64().is_none_or(|ratio| (0.0..=1.0).contains(&ratio));
+    if n(&totals["packets"]) != roce + skipped {
+        Some(format!("packets do not add up: {totals}"))
+    } else if flows != roce || sum(&report["links"]) != roce {
+        Some(format!("packets of flows and links are not the total: {totals}"))
+    } else if !ratio(&totals["ce_ratio"]) {
+        Some(format!("no ratio: {totals}"))
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong_with(raw_status: i32, output: &str, errors: &str) -> Option<String> {
+        let status = Some(ExitStatus::from_raw(raw_status));
+        wrong(&Ended { status, output: output.into(), errors: errors.into() }, "file")
+    }
+
+    #[test]
+    fn what_is_wrong_is_seen() {
+        let report = |flows: u64, roce: u64| {
+            serde_json::json!({
+                "totals": {
+                    "packets": roce + 2, "roce_packets": roce, "skipped": { "not_roce": 2 }, "ce_ratio": null,
+                    "retired": { "packets": 0 }, "lost": { "flow_table_full": 1, "contended": 0 },
+                },
+                "flows": [{ "packets": flows }],
+                "links": [{ "packets": roce }],
+            })
+            .to_string()
+        };
+        assert_eq!(wrong_with(0, &report(4, 5), ""), None);
+        assert_eq!(wrong_with(1 << 8, "", "rocescope: not a capture\n"), None, "refused");
+        for (status, output, errors) in [
+            (101 << 8, String::new(), "thread 'main' panicked at x.rs:1"),
+            (9, String::new(), ""),
+            (1 << 8, String::new(), "bug: source thread ended unexpectedly"),
+            (0, report(5, 5), ""),
+            (0, "{\"totals\":".to_owned(), ""),
+            (0, "LINK \u{1b}[31m".to_owned(), ""),
+        ] {
+            assert!(wrong_with(status, &output, errors).is_some(), "{status} {output} {errors}");
+        }
+        let endless = Ended { status: None, output: Vec::new(), errors: Vec::new() };
+        assert_eq!(wrong(&endless, "file").as_deref(), Some("did not end"));
+    }
+}

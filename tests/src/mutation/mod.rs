@@ -1,0 +1,216 @@
+//! Mutated input for rocescope: files, packets, reports and keys that no capture program writes and no person types.
+//!
+//! A number and a seed make a mutant, the same on every machine. It fails when rocescope panics, dies of a signal, does not
+//! end, writes control characters where a terminal would read them, or a report in which packets do not add up. In a build
+//! with overflow checks (profile `checked`), a count that overflows is a panic.
+//!
+//! | kind | mutates | runs |
+//! |---|---|---|
+//! | `file` | bytes of captures: flips, cuts, splices | `replay` of one to three taps |
+//! | `frames` | fields, times, lengths and order of the packets of a capture, at one to three taps | `replay` |
+//! | `report` | values of reports, and their bytes | `diff` |
+//! | `screen` | keys, mouse and the size of the terminal | `replay` in the terminal UI |
+//!
+//! Mutated `/proc` and `/sys` trees are a unit test of `doctor`.
+
+mod bytes;
+mod frames;
+mod json;
+mod judge;
+mod screen;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+
+use crate::oracle::captures;
+use crate::sim::rng::{Rng, mix};
+
+/// Choice of what is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The program.
+    pub rocescope: PathBuf,
+    /// How long new mutants are made.
+    pub duration: Duration,
+    /// Decides the mutants.
+    pub seed: u64,
+    /// The mutant with this number alone.
+    pub only: Option<u64>,
+    /// Where the input of mutants that fail is kept.
+    pub keep: PathBuf,
+    /// Mutants at the same time.
+    pub jobs: usize,
+}
+
+/// A mutant that failed.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Its number.
+    pub number: u64,
+    /// Its kind.
+    pub kind: &'static str,
+    /// What was wrong, with the command.
+    pub why: String,
+}
+
+/// What was run.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Mutants by kind.
+    pub ran: Vec<(&'static str, u64)>,
+    /// Those that failed.
+    pub failures: Vec<Failure>,
+}
+
+/// Kinds of mutants, in the order of their numbers: files and frames are quick, and most of the input there is.
+const KINDS: [&str; 8] = ["file", "frames", "file", "frames", "report", "file", "frames", "screen"];
+
+/// What mutants are made of.
+struct Stock {
+    /// Captures as they are in their files.
+    files: Vec<Vec<u8>>,
+    /// Frames of Ethernet captures.
+    captures: Vec<Vec<frames::Frame>>,
+    /// Reports of some of them.
+    reports: Vec<serde_json::Value>,
+}
+
+impl Stock {
+    fn load(rocescope: &Path) -> Result<Self> {
+        let mut stock = Self { files: Vec::new(), captures: Vec::new(), reports: Vec::new() };
+        for path in captures::own()? {
+            let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
+            let frames = frames::parse(&bytes);
+            if stock.reports.len() < 6 && frames.is_some() {
+                let mut command = Command::new(rocescope);
+                command.args(["replay", "--output", "json"]).arg(&path);
+                stock.reports.push(serde_json::from_slice(&command.output()?.stdout)?);
+            }
+            stock.captures.extend(frames);
+            stock.files.push(bytes);
+        }
+        Ok(stock)
+    }
+}
+
+/// Makes and runs mutants for the time that is chosen.
+///
+/// # Errors
+/// When the captures of the tests cannot be read, or a mutant cannot be written or started.
+pub fn run(options: &Options) -> Result<Outcome> {
+    let stock = Stock::load(&options.rocescope)?;
+    std::fs::create_dir_all(&options.keep)?;
+    let next = AtomicU64::new(options.only.unwrap_or(0));
+    let end = Instant::now() + options.duration;
+    let outcome = Mutex::new(Outcome::default());
+    std::thread::scope(|scope| {
+        let work = || -> Result<()> {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                // Each kind has its turn, however short the time.
+                let over = Instant::now() >= end && number >= KINDS.len() as u64;
+                if options.only.map_or(over, |only| number > only) {
+                    return Ok(());
+                }
+                let (kind, why) = one(&stock, options, number)?;
+                let mut outcome = outcome.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                match outcome.ran.iter_mut().find(|(known, _)| *known == kind) {
+                    Some((_, count)) => *count += 1,
+                    None => outcome.ran.push((kind, 1)),
+                }
+                outcome.failures.extend(why.map(|why| Failure { number, kind, why }));
+            }
+        };
+        let workers: Vec<_> = (0..options.jobs.max(1)).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().unwrap_or(Ok(())))
+    })?;
+    Ok(outcome.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
+}
+
+/// Makes and runs one mutant; gives its kind, and what was wrong.
+fn one(stock: &Stock, options: &Options, number: u64) -> Result<(&'static str, Option<String>)> {
+    let mut rng = Rng::new(mix(options.seed) ^ mix(number));
+    let kind = KINDS[usize::try_from(number).unwrap_or(0) % KINDS.len()];
+    let folder = options.keep.join(format!("mutant-{number}"));
+    std::fs::create_dir_all(&folder)?;
+    let mut command = Command::new(&options.rocescope);
+    // No configuration of the user, and exports stay here.
+    command.current_dir(&folder).env("HOME", &folder).env("XDG_CONFIG_HOME", &folder).stdin(Stdio::null());
+    let ended = match kind {
+        "file" | "frames" => {
+            let taps = if rng.chance(700_000) { 1 } else { 2 + rng.below(2) };
+            command.arg("replay").args(replay_options(&mut rng));
+            let common = rng.next();
+            for tap in 0..taps {
+                let bytes = match kind {
+                    "file" => bytes::mutant(&stock.files, &mut rng),
+                    _ => frames::mutant(&stock.captures, common, &mut rng),
+                };
+                let name = format!("tap{tap}.pcap");
+                std::fs::write(folder.join(&name), bytes)?;
+                command.arg(name);
+            }
+            judge::run(&mut command, &folder)?
+        }
+        "report" => {
+            for name in ["a.json", "b.json"] {
+                std::fs::write(folder.join(name), json::mutant(&stock.reports, &mut rng))?;
+            }
+            let output = if rng.chance(500_000) { "json" } else { "text" };
+            command.args(["diff", "a.json", "b.json", "--output", output]);
+            judge::run(&mut command, &folder)?
+        }
+        _ => {
+            std::fs::write(folder.join("tap0.pcap"), frames::mutant(&stock.captures, rng.next(), &mut rng))?;
+            command.args(["replay", "tap0.pcap", "--speed", ["max", "1x", "100x"][pick(&mut rng, 3)]]);
+            screen::run(&mut command, &mut rng)?
+        }
+    };
+    let why = judge::wrong(&ended, kind);
+    match &why {
+        None => std::fs::remove_dir_all(&folder)?,
+        Some(why) => {
+            let text = format!("{command:?}\n{why}\n{}", String::from_utf8_lossy(&ended.errors));
+            std::fs::write(folder.join("failure.txt"), text)?;
+        }
+    }
+    Ok((kind, why.map(|why| format!("{why}: {command:?} in {}", folder.display()))))
+}
+
+/// A place in a list of this length.
+fn pick(rng: &mut Rng, len: usize) -> usize {
+    usize::try_from(rng.below(len as u64)).unwrap_or(0)
+}
+
+/// Options of `replay` that change its way through the code.
+fn replay_options(rng: &mut Rng) -> Vec<&'static str> {
+    const OPTIONS: [&[&str]; 14] = [
+        &["--max-flows", "3"],
+        &["--max-flows", "1"],
+        &["--idle", "1ms"],
+        &["--bin", "100us"],
+        &["--bin", "1s"],
+        &["--reorder-window", "0"],
+        &["--reorder-window", "99h"],
+        &["--from", "+1ms"],
+        &["--to", "+10ms"],
+        &["--filter", "qp 17 or ce > 1% or host 10.0.0.0/8 and not rocev1"],
+        &["--ecmp", "7"],
+        &["--link-speed", "400G"],
+        &["--link-speed", "1M"],
+        &["--group", "tap0.pcap,tap1.pcap"],
+    ];
+    let output = ["json", "text", "jsonl"][pick(rng, 3)];
+    let mut options = vec!["--output", output];
+    for option in OPTIONS {
+        if rng.chance(80_000) && !options.contains(&option[0]) {
+            options.extend(option);
+        }
+    }
+    options
+}

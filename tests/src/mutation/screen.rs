@@ -1,0 +1,105 @@
+//! Keys, mouse and sizes that the terminal UI does not expect.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use rustix::process::{ioctl_tiocsctty, setsid};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use super::judge::{Ended, LONGEST};
+use super::pick;
+use crate::pty;
+use crate::sim::rng::Rng;
+
+/// What keys send besides single characters. Ctrl-Z would stop the program, and Ctrl-C and `q` end it.
+const SEQUENCES: [&str; 26] = [
+    "\u{1b}[A",
+    "\u{1b}[B",
+    "\u{1b}[C",
+    "\u{1b}[D",
+    "\u{1b}[5~",
+    "\u{1b}[6~",
+    "\u{1b}[H",
+    "\u{1b}[F",
+    "\u{1b}",
+    "\r",
+    "\t",
+    "\u{1b}[Z",
+    "\u{7f}",
+    "\u{c}",
+    "\u{15}",
+    "\u{17}",
+    "\u{1b}OP",
+    "\u{1b}[15~",
+    "/host 10.0.0.1\r",
+    "/(((\r",
+    ":",
+    "é漢🦀",
+    "\u{1b}[<0;10;5M\u{1b}[<0;10;5m",
+    "\u{1b}[<64;200;99M",
+    "\u{1b}[<0;999;999M",
+    "\u{1b}[200~pasted\u{1b}[201~",
+];
+/// Sizes of terminals, the impossible ones included.
+const SIZES: [(u16, u16); 9] =
+    [(80, 24), (120, 40), (60, 15), (1, 1), (0, 0), (3, 100), (500, 2), (200, 60), (40, 10)];
+
+/// Runs a command in a terminal, types and resizes, and asks it to end.
+pub(super) fn run(command: &mut Command, rng: &mut Rng) -> Result<Ended> {
+    let (ours, theirs) = pty::open().context("no terminal could be made")?;
+    let errors = tempfile::NamedTempFile::new()?;
+    command.env("TERM", "xterm-256color").stderr(errors.reopen()?);
+    command.stdin(Stdio::from(theirs.try_clone()?)).stdout(Stdio::from(theirs));
+    // SAFETY: between fork and exec the closure makes system calls alone. It makes the terminal the one of the process,
+    // where keys come from.
+    unsafe {
+        command.pre_exec(|| {
+            setsid()?;
+            Ok(ioctl_tiocsctty(io::stdin())?)
+        });
+    }
+    let mut child = command.spawn().context("rocescope could not be started")?;
+    // The command still holds the terminal's other end, which would keep the reader waiting.
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let mut terminal = File::from(ours);
+    let mut screen = terminal.try_clone()?;
+    let reader = std::thread::spawn(move || {
+        let mut buffer = [0; 1 << 14];
+        // It ends with an error when the last process has let go of the other end.
+        while screen.read(&mut buffer).is_ok_and(|read| read > 0) {}
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    for _ in 0..60 {
+        if rng.chance(150_000) {
+            let (ws_col, ws_row) = SIZES[pick(rng, SIZES.len())];
+            tcsetwinsize(&terminal, Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 })?;
+        }
+        let text = if rng.chance(500_000) {
+            SEQUENCES[pick(rng, SEQUENCES.len())].to_owned()
+        } else {
+            // A printable character; `q` would end the program.
+            char::from(b'!' + u8::try_from(rng.below(94)).unwrap_or(0)).to_string().replace('q', "Q")
+        };
+        // It may have ended by itself.
+        let _ = terminal.write_all(text.as_bytes());
+        std::thread::sleep(Duration::from_millis(rng.below(8)));
+    }
+    let end = Instant::now() + LONGEST;
+    let mut status = None;
+    while status.is_none() && Instant::now() < end {
+        let _ = terminal.write_all(b"\x1b\x03");
+        std::thread::sleep(Duration::from_millis(20));
+        status = child.try_wait()?;
+    }
+    if status.is_none() {
+        child.kill()?;
+        child.wait()?;
+    }
+    drop(terminal);
+    let _ = reader.join();
+    Ok(Ended { status, output: Vec::new(), errors: std::fs::read(errors.path())? })
+}
