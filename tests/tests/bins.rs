@@ -133,7 +133,7 @@ fn lost_records_are_counted() {
     let (binned, lost) = told(traffic(&sample));
     assert_eq!(binned + lost, sent);
     assert!(lost > 10_000 && binned > 5_000, "{lost} of {sent} lost");
-    assert!(traffic(&sample).too_much_lost());
+    assert!(traffic(&sample).too_much_lost(0));
     let report = replayed::report(&sample).unwrap();
     assert_eq!(report["bursts"][0]["lost_packets"], lost);
     assert_eq!(report["totals"]["lost"]["bins_dropped"], lost);

@@ -26,7 +26,9 @@ pub(crate) fn behind<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result
             stand_back();
             work()
         };
-        let thread = thread::Builder::new().spawn_scoped(scope, work).context("cannot start a thread")?;
+        let thread = thread::Builder::new().spawn_scoped(scope, work).context(
+            "cannot start a thread: too many threads (ulimit -u), or too little memory (ulimit -v)",
+        )?;
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }

@@ -122,7 +122,7 @@ pub fn start(options: Options) -> Result<Feed> {
     std::thread::Builder::new()
         .name("replay".into())
         .spawn(move || run.run())
-        .context("cannot start a thread for the replay")?;
+        .context("cannot start a thread for the replay: too many threads (ulimit -u), or too little memory (ulimit -v)")?;
     Ok(view)
 }
 
