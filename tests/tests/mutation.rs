@@ -1,7 +1,5 @@
 //! rocescope survives input that nobody meant: two minutes of mutants; `cargo xtask mutate` runs them for longer.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
-
 use std::time::Duration;
 
 use rocescope_tests::mutation::{self, Options};

@@ -154,7 +154,7 @@ impl Found {
 
 fn by_id(report: &Value) -> BTreeMap<String, Found> {
     let mut found: BTreeMap<String, Found> = BTreeMap::new();
-    let duration_ns = super::figure::duration_ns(report);
+    let duration_ns = super::value::duration_ns(report);
     let findings = report.get("findings").and_then(Value::as_array);
     for finding in findings.into_iter().flatten() {
         let text = |name: &str| finding.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -7,6 +7,7 @@ mod figure;
 mod finding;
 mod steps;
 mod text;
+mod value;
 
 use std::collections::BTreeSet;
 
@@ -176,11 +177,11 @@ pub fn diff(a: (&str, &Value), b: (&str, &Value)) -> Diff {
 fn side((name, report): (&str, &Value)) -> Side {
     let inputs = report.pointer("/source/inputs").and_then(Value::as_array);
     let inputs = inputs.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
-    Side { name: name.to_owned(), inputs, duration_ns: figure::duration_ns(report) }
+    Side { name: name.to_owned(), inputs, duration_ns: value::duration_ns(report) }
 }
 
 fn hosts(a: &Value, b: &Value) -> Vec<Pair> {
-    let (before, after) = (figure::by_hosts(a), figure::by_hosts(b));
+    let (before, after) = (value::by_hosts(a), value::by_hosts(b));
     let keys: BTreeSet<&(String, String)> = before.keys().chain(after.keys()).collect();
     let nothing = Value::Null;
     let mut pairs: Vec<(f64, Pair)> = keys

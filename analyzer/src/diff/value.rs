@@ -1,0 +1,270 @@
+//! The values of metrics: what they are in a report.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::metrics::latency::P99_SAMPLES;
+
+/// Length of the time range in nanoseconds.
+pub(super) fn duration_ns(report: &Value) -> Option<u64> {
+    let end = |name: &str| report.pointer(name).and_then(Value::as_u64);
+    end("/window/last_ns")?.checked_sub(end("/window/first_ns")?).filter(|ns| *ns > 0)
+}
+
+pub(super) fn at(value: &Value, path: &str) -> Option<f64> {
+    value.pointer(path)?.as_f64()
+}
+
+pub(super) fn rate(report: &Value, amount: f64) -> Option<f64> {
+    Some(amount / (duration_ns(report)? as f64 / 1e9))
+}
+
+/// Packets that rocescope, the capture or the interfaces dropped; known when all parts of the source are known.
+pub(super) fn own_losses(report: &Value) -> Option<f64> {
+    let drops = match report.pointer("/source/kind")?.as_str()? {
+        "replay" => "capture_drops",
+        _ => "interface_drops",
+    };
+    let lost = |name: &str| at(report, &format!("/totals/lost/{name}"));
+    // Older reports have no `contended`.
+    Some(lost("flow_table_full")? + lost(drops)? + lost("contended").unwrap_or(0.0))
+}
+
+/// A count of a flow without copies, which the capture shows twice; reports of older versions do not tell them.
+pub(super) fn uncopied(flow: &Value, path: &str, copied: &str) -> Option<f64> {
+    Some((at(flow, path)? - at(flow, &format!("/copied/{copied}")).unwrap_or(0.0)).max(0.0))
+}
+
+/// A total with each packet counted once.
+pub(super) fn total(report: &Value, name: &str) -> Option<f64> {
+    let copied = name.trim_start_matches("roce_");
+    let all = at(report, &format!("/totals/{name}"))?
+        - at(report, &format!("/totals/copied/{copied}")).unwrap_or(0.0);
+    let Some(again) = report.pointer("/totals/counted_again") else {
+        // An older report without `counted_again`: derived from its flows.
+        let of = match name {
+            "roce_packets" => "/packets",
+            "roce_bytes" => "/bytes",
+            _ => "/cnp_packets",
+        };
+        let list = || list(report).filter_map(|flow| at(flow, of));
+        let most = once(report).into_iter().filter_map(|flows| most(&flows, |flow| at(flow, of)));
+        return Some(all - (list().sum::<f64>() - most.sum::<f64>()));
+    };
+    Some(all - again.get(name)?.as_f64()?)
+}
+
+/// CE ratio of all data, or where several taps see the same packets, of the link with the highest.
+pub(super) fn ce_ratio(report: &Value) -> Option<f64> {
+    let all = at(report, "/totals/ce_ratio")?;
+    match at(report, "/totals/counted_again/taps") {
+        Some(taps) if taps > 1.0 => worst(report.get("links")?.as_array()?.iter(), "ce_ratio"),
+        _ => Some(all),
+    }
+}
+
+/// The largest of all groups of parallel links.
+pub(super) fn max_over_mean(report: &Value) -> Option<f64> {
+    let groups = report.get("imbalance")?.as_array()?.iter();
+    let same_path = |group: &&Value| group.get("same_path").and_then(Value::as_bool) == Some(true);
+    worst(groups.filter(|group| !same_path(group)), "max_over_mean")
+}
+
+pub(super) fn list(report: &Value) -> impl Iterator<Item = &Value> {
+    report.get("flows").and_then(Value::as_array).into_iter().flatten()
+}
+
+/// The flows of a report by queue pair, over all links.
+pub(super) fn once(report: &Value) -> Vec<Vec<&Value>> {
+    let mut all: BTreeMap<(&str, &str, u64), Vec<&Value>> = BTreeMap::new();
+    for flow in list(report) {
+        let text = |name: &str| flow.get(name).and_then(Value::as_str).unwrap_or_default();
+        let key = (text("src"), text("dst"), flow.get("dest_qp").and_then(Value::as_u64).unwrap_or(0));
+        all.entry(key).or_default().push(flow);
+    }
+    all.into_values().collect()
+}
+
+/// The largest value of one queue pair over its links; `None` when it is unknown on all.
+pub(super) fn most(flows: &[&Value], of: impl Fn(&Value) -> Option<f64>) -> Option<f64> {
+    flows.iter().filter_map(|flow| of(flow)).reduce(f64::max)
+}
+
+/// A sum over queue pairs; `None` when it is unknown for all of them, or for retired ones, which do not keep it.
+pub(super) fn present(report: &Value, of: impl Fn(&Value) -> Option<f64>) -> Option<f64> {
+    if at(report, "/totals/retired/flows").is_some_and(|flows| flows > 0.0) {
+        return None;
+    }
+    once(report).iter().filter_map(|flows| most(flows, &of)).reduce(|sum, one| sum + one)
+}
+
+/// A sum over queue pairs as a ratio to the packets of those where it is known.
+pub(super) fn share(queue_pairs: &[Vec<&Value>], of: impl Fn(&Value) -> Option<f64>) -> Option<f64> {
+    let (mut sum, mut packets) = (0.0, 0.0);
+    for flows in queue_pairs {
+        if let (Some(n), Some(of)) =
+            (most(flows, &of), most(flows, |flow| uncopied(flow, "/packets", "packets")))
+        {
+            sum += n;
+            packets += of;
+        }
+    }
+    (packets > 0.0).then(|| sum / packets)
+}
+
+/// A value of both sequences of a flow. Of responses, only gaps that are certain; reports of older versions have all gaps.
+pub(super) fn both(flow: &Value, name: &str) -> Option<f64> {
+    let one = |sequence: &str| at(flow, &format!("/{sequence}/{name}"));
+    let certain = || at(flow, "/responses_missing").filter(|_| name == "missing");
+    match (one("psn"), certain().or_else(|| one("psn_responses"))) {
+        (None, None) => None,
+        (a, b) => Some(a.unwrap_or(0.0) + b.unwrap_or(0.0)),
+    }
+}
+
+/// Duplicate PSNs of both sequences that are no copies of the capture.
+pub(super) fn repeats(flow: &Value) -> Option<f64> {
+    Some((both(flow, "repeats")? - at(flow, "/copied/repeats").unwrap_or(0.0)).max(0.0))
+}
+
+/// A loss counter of both sequences; `None` when it is unknown for one that the flow has.
+pub(super) fn losses(flow: &Value, path: &str) -> Option<f64> {
+    let one = |sequence: &str, loss: &str| match flow.get(sequence) {
+        None | Some(Value::Null) => Some(0.0),
+        Some(_) => at(flow, &format!("/{loss}{path}")),
+    };
+    both(flow, "missing")?;
+    Some(one("psn", "loss")? + one("psn_responses", "loss_responses")?)
+}
+
+/// Packets lost upstream, of those that should have passed the tap, as in `loss.before_tap`.
+pub(super) fn lost_of_expected(queue_pairs: &[Vec<&Value>]) -> Option<f64> {
+    let ratio = share(queue_pairs, |flow| losses(flow, "/lost"))?;
+    Some(ratio / (1.0 + ratio))
+}
+
+pub(super) fn lost_after_tap(flow: &Value) -> Option<f64> {
+    losses(flow, "/after_tap/episodes")
+}
+
+/// Loss ratio between two taps as in `loss.between_taps`; the highest of all pairs.
+pub(super) fn lost_between_taps(report: &Value) -> Option<f64> {
+    let mut pairs: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+    for tap in report.get("taps")?.as_array()? {
+        let Some(vanished) = at(tap, "/vanished") else { continue };
+        let same =
+            |flow: &&Value| ["src", "dst", "dest_qp"].iter().all(|name| flow.get(name) == tap.get(name));
+        let to = tap.get("to").filter(|_| vanished > 0.0);
+        let reached = to.and_then(|to| list(report).filter(same).find(|flow| flow.get("link") == Some(to)));
+        let missed = reached.map_or(0.0, |flow| if is_uc(flow) { 0.0 } else { unfilled(flow).min(vanished) });
+        let (lost, packets) = pairs.entry(tap.get("links")?.to_string()).or_default();
+        *lost += vanished - missed;
+        *packets += at(tap, "/packets_matched")? + vanished - missed;
+    }
+    pairs.into_values().filter(|(_, packets)| *packets > 0.0).map(|(lost, all)| lost / all).reduce(f64::max)
+}
+
+/// Packets neither observed nor retransmitted: they reached the receiver.
+pub(super) fn unfilled(flow: &Value) -> f64 {
+    ["/loss/unfilled", "/loss_responses/unfilled"].iter().filter_map(|path| at(flow, path)).sum()
+}
+
+/// Whether a flow is unreliable: UC never retransmits.
+pub(super) fn is_uc(flow: &Value) -> bool {
+    const UC: u64 = 1;
+    let opcodes = flow.get("opcodes").and_then(Value::as_array).into_iter().flatten();
+    opcodes.filter_map(|opcode| opcode.get("code")?.as_u64()).all(|code| code >> 5 == UC)
+}
+
+pub(super) fn naks(flow: &Value) -> Option<f64> {
+    let all = flow.pointer("/ack/naks")?.as_object()?.values().filter_map(Value::as_f64);
+    let all = all.reduce(|sum, n| sum + n)?;
+    Some((all - at(flow, "/copied/naks").unwrap_or(0.0)).max(0.0))
+}
+
+/// Mean of a percentile over flows, weighted by their samples.
+pub(super) fn latency(report: &Value, path: &str, least: u64) -> Option<f64> {
+    weighted(report.get("flows")?.as_array()?.iter(), path, least)
+}
+
+/// The same over these flows; a percentile needs `least` samples.
+pub(super) fn weighted<'a>(flows: impl Iterator<Item = &'a Value>, path: &str, least: u64) -> Option<f64> {
+    mean(flows, path, |flow| at(flow, "/latency_ns/count").filter(|count| *count >= least as f64))
+}
+
+/// The weighted mean over the flows that have a value.
+pub(super) fn mean<'a>(
+    flows: impl Iterator<Item = &'a Value>,
+    path: &str,
+    weight: impl Fn(&Value) -> Option<f64>,
+) -> Option<f64> {
+    let (mut sum, mut count) = (0.0, 0.0);
+    for flow in flows {
+        if let (Some(value), Some(n)) = (at(flow, path), weight(flow)) {
+            sum += value * n;
+            count += n;
+        }
+    }
+    (count > 0.0).then(|| sum / count)
+}
+
+/// Packets that a flow's `ce_ratio` is over: all but CNP and ACKNOWLEDGE.
+pub(super) fn data_packets(flow: &Value) -> Option<f64> {
+    const LOW_FIVE_BITS: u64 = 0x1F;
+    let (acknowledge, cnp) = (0x11, 0x81);
+    let of = |name: &str, opcode: &Value| opcode.get(name).and_then(Value::as_u64);
+    let others = flow.get("opcodes").and_then(Value::as_array).into_iter().flatten().filter_map(|opcode| {
+        let code = of("code", opcode)?;
+        (code == cnp || code & LOW_FIVE_BITS == acknowledge).then(|| of("packets", opcode)).flatten()
+    });
+    Some((at(flow, "/packets")? - others.sum::<u64>() as f64).max(0.0))
+}
+
+/// The largest value in a list.
+pub(super) fn worst<'a>(list: impl Iterator<Item = &'a Value>, name: &str) -> Option<f64> {
+    list.filter_map(|one| one.get(name)?.as_f64()).reduce(f64::max)
+}
+
+/// Metrics by host pair. A queue pair seen on several links counts once, with the link that saw most of it.
+pub(super) fn by_hosts(report: &Value) -> BTreeMap<(String, String), Value> {
+    let mut pairs: BTreeMap<(String, String), Vec<Vec<&Value>>> = BTreeMap::new();
+    for flows in once(report) {
+        let text = |name: &str| {
+            let first = flows.first().and_then(|flow| flow.get(name)).and_then(Value::as_str);
+            first.unwrap_or_default().to_owned()
+        };
+        pairs.entry((text("src"), text("dst"))).or_default().push(flows);
+    }
+    let metrics = |queue_pairs: &[Vec<&Value>]| {
+        let bytes =
+            queue_pairs.iter().filter_map(|flows| most(flows, |flow| uncopied(flow, "/bytes", "bytes")));
+        let bytes = bytes.reduce(|sum, one| sum + one);
+        let all = || queue_pairs.iter().flatten().copied();
+        json!({
+            "roce_bits_per_second": bytes.and_then(|bytes| rate(report, bytes * 8.0)),
+            "ce_ratio": marked(queue_pairs),
+            "missing_ratio": share(queue_pairs, |f| both(f, "missing")),
+            "lost_before_tap_ratio": lost_of_expected(queue_pairs),
+            "lost_after_tap_ratio": share(queue_pairs, lost_after_tap),
+            "repeats_ratio": share(queue_pairs, repeats),
+            "latency_p99_ns": weighted(all(), "/latency_ns/p99", P99_SAMPLES),
+        })
+    };
+    pairs
+        .into_iter()
+        .map(|(key, flows)| {
+            let value = metrics(&flows);
+            (key, value)
+        })
+        .collect()
+}
+
+/// CE ratio over queue pairs, each on the link with the highest.
+pub(super) fn marked(queue_pairs: &[Vec<&Value>]) -> Option<f64> {
+    let most_marked = queue_pairs.iter().filter_map(|flows| {
+        let ratio = |flow: &Value| at(flow, "/ce_ratio").unwrap_or(-1.0);
+        flows.iter().copied().max_by(|a, b| ratio(a).total_cmp(&ratio(b)))
+    });
+    mean(most_marked, "/ce_ratio", data_packets)
+}
