@@ -100,7 +100,13 @@ fn by_hand(packets: &[Dissected], peer: fn(u32) -> u32) -> (u64, u64, u64) {
         own.high = own.high.max(Some(packet.psn + span - 1));
         (own.last, own.next) = (packet.time, packet.psn + span);
     }
-    (timeouts, (silence * 1e3).round() as u64, twice)
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "some seconds, never negative"
+    )]
+    let milliseconds = (silence * 1e3).round() as u64;
+    (timeouts, milliseconds, twice)
 }
 
 /// What the report says: timeouts, and the silence before them in milliseconds.
