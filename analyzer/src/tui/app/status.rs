@@ -8,6 +8,7 @@ use crate::model::Level;
 use crate::sample::SourceKind;
 use crate::tui::key::Input;
 use crate::tui::prompt::{Prompt, Purpose};
+use crate::tui::screen::Screen;
 use crate::tui::screens::Hint;
 use crate::tui::theme;
 use crate::tui::timeline::End;
@@ -79,7 +80,8 @@ fn hints(app: &App, width: usize) -> Spans {
         (None, true) => hints.push((&[Input::Pause], "resume")),
         (None, false) => hints.push((&[Input::Pause], "pause")),
     }
-    if timeline.still() {
+    // On the overview these keys move the cursor of the timeline.
+    if timeline.still() && app.view.screen != Screen::Overview {
         hints.push((&[Input::Earlier, Input::Later], "step"));
     }
     hints.extend(rest);

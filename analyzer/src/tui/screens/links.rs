@@ -400,7 +400,13 @@ pub(super) fn balance_of(imbalance: &Imbalance, view: &View) -> Line<'static> {
     spans.push(format!(" {} ", theme::symbol(level)), theme::text(level));
     spans.push(format!("max/mean {}  ", number(imbalance.max_over_mean)), theme::text(level));
     spans.push(format!("Jain {}  ", number(imbalance.jain)), theme::PLAIN);
-    spans.push(format!("{} {}", direction(imbalance.direction), imbalance.links.join(", ")), theme::DIM);
+    let names = imbalance.links.join(", ");
+    // Of captures that tell no directions apart the names say all.
+    let of = match imbalance.direction {
+        Some(_) => format!("{} {names}", direction(imbalance.direction)),
+        None => names,
+    };
+    spans.push(of, theme::DIM);
     spans.into_line()
 }
 

@@ -249,6 +249,7 @@ impl Page for OverviewScreen {
 
     fn hints(&self, view: &View) -> Hints {
         const REST: &[super::Hint] = &[
+            (&[Input::Left, Input::Right], "cursor"),
             (&[Input::ZoomIn, Input::ZoomOut], "zoom"),
             (&[Input::Group], "peers or QPs"),
             (&[Input::Theme], "theme"),

@@ -31,7 +31,7 @@ pub(super) fn about(view: &View) -> String {
     let active = problems().filter(|one| one.active).count();
     let ended = problems().count() - active;
     // Nothing is active at the end of a capture.
-    let lasts = if view.kind() == Some(SourceKind::Replay) { "to the end" } else { "active" };
+    let lasts = if view.kind() == Some(SourceKind::Replay) { "until the end" } else { "active" };
     match (active, ended) {
         (0, 0) => "none".to_owned(),
         (active, 0) => format!("{active} {lasts}"),
@@ -75,9 +75,14 @@ pub(in crate::tui) fn lines(view: &View, width: usize, room: usize, detail: bool
     if lines.len() > room && room > 0 {
         // The last line says how many are left out.
         lines.truncate(room);
-        let shown = lines.iter().take(room - 1).filter_map(|(at, _)| *at).max().map_or(0, |at| at + 1);
+        let mut shown: Vec<usize> = lines.iter().take(room - 1).filter_map(|(at, _)| *at).collect();
+        shown.dedup();
         if let Some(last) = lines.last_mut() {
-            *last = (None, Line::styled(format!("   +{} more: screen 8", problems - shown), theme::DIM));
+            let text = match problems.saturating_sub(shown.len()) {
+                0 => "   more of it: screen 8".to_owned(),
+                more => format!("   +{more} more: screen 8"),
+            };
+            *last = (None, Line::styled(text, theme::DIM));
         }
     } else if wide && left > 3 {
         let steps = steps(all, width, left);
