@@ -406,9 +406,11 @@ impl AtLink<'_> {
             self.repeats += before.repeats;
         }
         let sequence = flow.ack.naks.psn_sequence_error;
-        self.naks += sequence;
-        self.refused += flow.ack.naks.total().saturating_sub(sequence);
-        self.rnr_naks += flow.ack.rnr_naks;
+        let copied = flow.copies().naks;
+        let refused = flow.ack.naks.total().saturating_sub(sequence);
+        self.naks += sequence.saturating_sub(copied[0]);
+        self.refused += refused.saturating_sub(copied[1..].iter().sum());
+        self.rnr_naks += flow.rnr_naks_once();
     }
 }
 

@@ -193,7 +193,7 @@ impl Span {
 
 /// The signals of counters, in the order of [`Kind`].
 fn signals(counts: &Counts) -> [f64; Kind::ALL.len()] {
-    [counts.lost, counts.repeats, counts.naks(), counts.rnr, counts.ecn_data[3], counts.cnp].map(|n| n as f64)
+    [counts.lost, counts.retransmitted, counts.naks(), counts.rnr, counts.ecn_data[3], counts.cnp].map(|n| n as f64)
 }
 
 fn capable(counts: &Counts) -> f64 {
@@ -274,7 +274,8 @@ fn scale(spans: &mut [Span], counted: &Counts) {
         *factor = by(spans.iter().map(|span| span.signals[kind]).sum(), *factor);
     }
     for span in spans {
-        span.bytes *= bytes;
+        // Taps see a packet at different times: what one of them sees at a time is the least there was.
+        span.bytes = span.links.iter().copied().fold(span.bytes * bytes, f64::max);
         span.capable *= enabled;
         for (signal, factor) in span.signals.iter_mut().zip(factors) {
             *signal *= factor;

@@ -100,7 +100,7 @@ fn losses(at: &AtLink<'_>) -> Vec<String> {
             format!("{} downstream", plural(n, "loss episode"))
         }),
         (at.amid_reordered.min(at.downstream), &|n| {
-            format!("{} amid as many reordered packets", plural(n, "NAK episode"))
+            format!("{}, likely of reordered packets", plural(n, "NAK episode"))
         }),
         (at.arrived.min(at.downstream), &|n| {
             format!("{} for packets that all reached the next tap (reordered)", plural(n, "NAK episode"))

@@ -94,12 +94,12 @@ fn nothing(view: &View, data: &Data) -> Vec<Line<'static>> {
     }
     if frames == 0 {
         let what = match (&view.timeline.end, model.kind) {
-            (Some(_), SourceKind::Replay) => "The capture contains no frames.",
+            (Some(_), SourceKind::Replay) => "The capture contains no frames in the time range shown.",
             (_, SourceKind::Replay) => "No frames read yet.",
             (_, SourceKind::Live) => "No frames captured yet on these interfaces.",
         };
         let help = match (&view.timeline.end, model.kind) {
-            (Some(_), _) => "Nothing was captured: check the interface and the capture filter.",
+            (Some(_), _) => "Check --from and --to, and the interface and filter of the capture.",
             (None, SourceKind::Replay) => "Values appear with the first frame of the capture.",
             (None, SourceKind::Live) => "Is the link up and is there traffic? Compare with `ip -s link`.",
         };

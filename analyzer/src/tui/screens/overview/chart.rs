@@ -177,7 +177,7 @@ const ROWS: [Row; 6] = [
         name: "retransmit",
         series: Series::Signal(Kind::Retransmitted),
         about: &[Problem::Retransmission, Problem::Loss],
-        now: |c| c.repeats,
+        now: |c| c.retransmitted,
     },
     Row {
         name: "NAK",

@@ -374,6 +374,9 @@ fn put(buffer: &mut Buffer, area: Rect, lines: Vec<Line<'_>>) {
 pub(super) fn entropy_shown(view: &View) -> Result<Entropy, &'static str> {
     match view.entropy() {
         Some(entropy) if entropy.five_tuples > 0 => Ok(entropy),
+        Some(_) if view.data.as_ref().is_some_and(|data| data.model.total.packets > 0) => {
+            Err("not known of this time range")
+        }
         Some(_) => Err("no RoCE packets in this time range"),
         None if view.past() => Err("not kept for this snapshot"),
         None => Err("analysing…"),

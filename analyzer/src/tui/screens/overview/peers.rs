@@ -32,7 +32,7 @@ const fn count(title: &'static str, value: fn(&Counts) -> Option<f64>) -> Figure
 /// Figures of trouble, those that matter most first.
 const FIGURES: [Figure; 6] = [
     count("LOST", |c| Some(c.lost as f64)),
-    count("RETX", |c| Some(c.repeats as f64)),
+    count("RETX", |c| Some(c.retransmitted as f64)),
     count("NAK", |c| Some(c.naks() as f64)),
     count("RNR", |c| Some(c.rnr as f64)),
     Figure { title: "CE %", width: 6, value: Counts::ce_ratio, ratio: true },
