@@ -403,6 +403,11 @@ pub(super) fn gauge(view: &View, width: usize) -> Line<'static> {
         format!(" {} ≈ {effective} equal flows", super::counted(entropy.five_tuples, "5-tuple")),
         theme::PLAIN,
     );
+    // ACKs go back on as many ports as data came: what ECMP has to balance is the data.
+    let facts = view.analysis.as_ref().map(|analysis| &analysis.report.facts);
+    if let Some(data) = facts.and_then(|facts| facts.entropy.data).and_then(|data| data.normalized) {
+        spans.push(format!(" · data {}", units::ratio(Some(data))), theme::PLAIN);
+    }
     spans.into_line()
 }
 
