@@ -193,7 +193,8 @@ impl Span {
 
 /// The signals of counters, in the order of [`Kind`].
 fn signals(counts: &Counts) -> [f64; Kind::ALL.len()] {
-    [counts.lost, counts.retransmitted, counts.naks(), counts.rnr, counts.ecn_data[3], counts.cnp].map(|n| n as f64)
+    [counts.lost, counts.retransmitted, counts.naks(), counts.rnr, counts.ecn_data[3], counts.cnp]
+        .map(|n| n as f64)
 }
 
 fn capable(counts: &Counts) -> f64 {
