@@ -1,7 +1,9 @@
 //! Where a finding was seen, and between which ends.
 
+use std::net::IpAddr;
+
 use super::{End, Input, Place};
-use crate::analysis::{Flow, Link, Loss};
+use crate::analysis::{DeviceQp, Flow, Link, Loss, QpEvent};
 use crate::sample::Direction;
 
 impl Place {
@@ -95,6 +97,40 @@ fn both(input: &Input<'_>, flow: &Flow) -> (End, End) {
         }
     }
     (sender, receiver)
+}
+
+/// Both ends of a queue pair on the control path, as an event names them and the list of queue pairs adds to it.
+pub(super) fn of_event(event: &QpEvent, qp: Option<&DeviceQp>) -> (Option<End>, Option<End>) {
+    let own = event.src.map(|addr| End {
+        addr: addr.into(),
+        qpn: event.lqpn,
+        pid: event.pid,
+        comm: event.comm.clone(),
+        pod: qp.and_then(|qp| qp.pod.clone()),
+    });
+    (own, peer(event.dst, qp.and_then(|qp| qp.rqpn)))
+}
+
+/// The same of a queue pair that is listed.
+pub(super) fn of_qp(qp: &DeviceQp) -> (Option<End>, Option<End>) {
+    let own = qp.src.map(|addr| End {
+        addr: addr.into(),
+        qpn: Some(qp.lqpn),
+        pid: qp.pid,
+        comm: qp.comm.clone(),
+        pod: qp.pod.clone(),
+    });
+    (own, peer(qp.dst, qp.rqpn))
+}
+
+/// The end that this host knows no process of.
+fn peer(addr: Option<IpAddr>, qpn: Option<u32>) -> Option<End> {
+    addr.map(|addr| End { addr: addr.into(), qpn, pid: None, comm: None, pod: None })
+}
+
+/// A process in words: `train.py (4711)`.
+pub(super) fn process(comm: Option<&str>, pid: Option<u32>) -> Option<String> {
+    Some(format!("{} ({})", comm?, pid?))
 }
 
 /// Leaves what is the same of both.

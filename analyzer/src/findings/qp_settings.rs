@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::title::title;
-use super::{Commands, End, Entry, Family, Input, Place, Raise, Unit, label};
+use super::{Commands, Entry, Family, Input, Place, Raise, Unit, ends, label};
 use crate::analysis::{Device, DeviceQp};
 use crate::findings::{Finding, Severity};
 use crate::source::devices::PortSample;
@@ -160,7 +160,7 @@ fn of_all(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], raise: Raise) -
     /// Processes that are named.
     const MOST: usize = 4;
     let mut processes: Vec<String> =
-        qps.iter().filter_map(|qp| Some(format!("{} ({})", qp.comm.as_deref()?, qp.pid?))).collect();
+        qps.iter().filter_map(|qp| ends::process(qp.comm.as_deref(), qp.pid)).collect();
     processes.sort_unstable();
     processes.dedup();
     let more = processes.len().saturating_sub(MOST);
@@ -169,18 +169,7 @@ fn of_all(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], raise: Raise) -
         processes.push(format!("{more} more"));
     }
     let processes = (!processes.is_empty()).then(|| processes.join(", "));
-    let first = qps.first();
-    let requester = first.and_then(|qp| {
-        Some(End {
-            addr: qp.src?.into(),
-            qpn: Some(qp.lqpn),
-            pid: qp.pid,
-            comm: qp.comm.clone(),
-            pod: qp.pod.clone(),
-        })
-    });
-    let responder = first
-        .and_then(|qp| Some(End { addr: qp.dst?.into(), qpn: qp.rqpn, pid: None, comm: None, pod: None }));
+    let (requester, responder) = qps.first().map_or((None, None), |qp| ends::of_qp(qp));
     raise
         .evidence("qps", qps.len())
         .evidence("processes", processes)

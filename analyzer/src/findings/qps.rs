@@ -1,7 +1,7 @@
 //! Queue pairs that could not be set up, from the kernel's control path.
 
 use super::title::title;
-use super::{Commands, End, Entry, Episode, Family, Input, Place, Raise, Unit, label};
+use super::{Commands, Entry, Episode, Family, Input, Place, Raise, Unit, ends, label};
 use crate::analysis::{Device, QpEvent};
 use crate::findings::{Finding, Severity};
 use crate::util::units::{self, plural};
@@ -79,16 +79,8 @@ fn raise(input: &Input<'_>, failures: &Failures<'_>, found: &mut Vec<Finding>) {
     let diagnosis = format!("{} failed {} on {}", last.event, plural(count, "time"), device.name);
     let interface = device.interface.as_deref().unwrap_or("");
     let here = Commands::on(input, interface);
-    let responder =
-        last.dst.map(|addr| End { addr: addr.into(), qpn: None, pid: None, comm: None, pod: None });
-    let requester = last.src.map(|addr| End {
-        addr: addr.into(),
-        qpn: last.lqpn,
-        pid: last.pid,
-        comm: last.comm.clone(),
-        pod: None,
-    });
-    let process = last.comm.clone().zip(last.pid).map(|(comm, pid)| format!("{comm} ({pid})"));
+    let (requester, responder) = ends::of_event(last, None);
+    let process = ends::process(last.comm.as_deref(), last.pid);
     let longest = events.iter().filter_map(|event| event.duration_ns).max();
     let mut raise =
         Raise::new(&SETUP_FAILED, Severity::Warning, title(diagnosis, [to, format!(": {error}")]))

@@ -1,6 +1,6 @@
 //! Queue pairs that the NIC or its driver took to the error state, as the kernel's control path shows it.
 
-use super::{Commands, DIED, Dead, End, Episode, Input, Place, Raise, more, pair, title};
+use super::{Commands, DIED, Dead, Episode, Input, Place, Raise, ends, more, pair, title};
 use crate::analysis::{Device, DeviceQp, QpEvent};
 use crate::findings::{Finding, Severity};
 use crate::source::devices::lives::TO_ERROR;
@@ -83,39 +83,31 @@ fn raise(input: &Input<'_>, deaths: &[Death<'_>], found: &mut Vec<Finding>) {
     let Death { device, event, qp, cause, likely } = first;
     let lqpn = event.lqpn.unwrap_or(0);
     let diagnosis = format!("QP {lqpn} of {} died: {cause}", device.name);
-    let ends = event.src.zip(event.dst).map_or_else(String::new, |(src, dst)| pair(src, dst));
+    let hosts = event.src.zip(event.dst).map_or_else(String::new, |(src, dst)| pair(src, dst));
     let others = deaths.len() as u64 - 1;
     let when = format!(" at {} UTC", units::second_utc(event.time_ns));
     let interface = device.interface.as_deref().unwrap_or("");
     let here = Commands::on(input, interface);
-    let rqpn = qp.and_then(|qp| qp.rqpn);
-    let requester = event.src.map(|addr| End {
-        addr: addr.into(),
-        qpn: event.lqpn,
-        pid: event.pid,
-        comm: event.comm.clone(),
-        pod: qp.and_then(|qp| qp.pod.clone()),
-    });
-    let responder =
-        event.dst.map(|addr| End { addr: addr.into(), qpn: rqpn, pid: None, comm: None, pod: None });
-    let process = event.comm.clone().zip(event.pid).map(|(comm, pid)| format!("{comm} ({pid})"));
+    let (requester, responder) = ends::of_event(event, *qp);
+    let process = ends::process(event.comm.as_deref(), event.pid);
     let log = match &process {
         Some(process) => format!("Read the log of {process} for a work completion with error."),
         None => "Read the log of the process for a work completion with error.".to_owned(),
     };
-    let mut raise = Raise::new(&DIED, Severity::Critical, title(diagnosis, [ends, more(others, "QP"), when]))
-        .evidence("cause", cause.as_str())
-        .evidence("lqpn", lqpn)
-        .evidence("rqpn", rqpn)
-        .evidence("process", process)
-        .evidence("timeout_ns", qp.and_then(|qp| qp.timeout_ns))
-        .evidence("retry_cnt", qp.and_then(|qp| qp.retry_cnt))
-        .evidence("rnr_retry", qp.and_then(|qp| qp.rnr_retry))
-        .place(Place::link(input, interface, None))
-        .ends(requester, responder)
-        .episodes(vec![Episode { first_ns: event.time_ns, last_ns: last.event.time_ns, peak: None }])
-        .step("List the queue pairs in the error state with their processes.", here.queue_pairs())
-        .step(log, None);
+    let mut raise =
+        Raise::new(&DIED, Severity::Critical, title(diagnosis, [hosts, more(others, "QP"), when]))
+            .evidence("cause", cause.as_str())
+            .evidence("lqpn", lqpn)
+            .evidence("rqpn", qp.and_then(|qp| qp.rqpn))
+            .evidence("process", process)
+            .evidence("timeout_ns", qp.and_then(|qp| qp.timeout_ns))
+            .evidence("retry_cnt", qp.and_then(|qp| qp.retry_cnt))
+            .evidence("rnr_retry", qp.and_then(|qp| qp.rnr_retry))
+            .place(Place::link(input, interface, None))
+            .ends(requester, responder)
+            .episodes(vec![Episode { first_ns: event.time_ns, last_ns: last.event.time_ns, peak: None }])
+            .step("List the queue pairs in the error state with their processes.", here.queue_pairs())
+            .step(log, None);
     if let Some(dst) = event.dst {
         raise = raise.step(format!("Check that {dst} is reachable from {interface}."), here.ping(dst.into()));
     }

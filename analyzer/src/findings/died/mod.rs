@@ -5,7 +5,7 @@ mod device;
 use rocescope_common::wire::bth::MASK24;
 
 use super::title::{more, pair, title};
-use super::{Commands, End, Entry, Episode, Family, Impact, Input, Need, Place, Raise, Unit, label};
+use super::{Commands, Entry, Episode, Family, Impact, Input, Need, Place, Raise, Unit, label};
 use super::{ends, once};
 use crate::analysis::{Flow, Psn};
 use crate::findings::{Finding, Severity};
