@@ -459,7 +459,7 @@ impl Collector {
                 self.stalled(packet.slot, (before_ns, now));
             }
         } else {
-            self.trouble(packet, op, reverse);
+            self.trouble(packet, op, reverse, repeated_read);
         }
     }
 
@@ -484,8 +484,7 @@ impl Collector {
     /// A gap, a packet behind the expected PSN, or the packet that ends a run.
     #[cold]
     #[inline(never)]
-    fn trouble(&mut self, packet: &Packet, op: Op, reverse: Reverse) {
-        let repeated_read = op.has(Op::READ_REQUEST) && self.is_repeated_read(packet, reverse);
+    fn trouble(&mut self, packet: &Packet, op: Op, reverse: Reverse, repeated_read: bool) {
         let Self { slots, answers, window_ns, spells, .. } = self;
         let id = packet.id;
         let answers_of = slots.get(reverse.slot as usize);
