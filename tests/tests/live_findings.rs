@@ -326,7 +326,7 @@ fn watch(folder: &Path, more: &[&str]) -> (Value, Vec<PathBuf>) {
     (live, files.into())
 }
 
-fn unjudged(report: &Value) -> Vec<&str> {
+fn not_evaluated(report: &Value) -> Vec<&str> {
     report["unjudged"].as_array().unwrap().iter().filter_map(|one| one["id"].as_str()).collect()
 }
 
@@ -345,8 +345,8 @@ fn live_and_replay_come_to_the_same_findings() {
     // A live run names the findings that it cannot evaluate.
     let of_replay =
         ["capture.duplicates", "icrc.errors", "loss.between_taps", "path.rewritten", "qp.psn_overlap"];
-    assert_eq!(unjudged(&live), of_replay);
-    assert_eq!(unjudged(&replayed), [""; 0]);
+    assert_eq!(not_evaluated(&live), of_replay);
+    assert_eq!(not_evaluated(&replayed), [""; 0]);
     // Those of which no other direction is seen are followed once it shows that they send again.
     let late = |flow: &Value| !flow["loss_unfollowed"].is_null() && !flow["loss"].is_null();
     assert!(live["flows"].as_array().unwrap().iter().any(late), "{:#}", live["flows"]);
@@ -364,7 +364,7 @@ fn without_timing_what_needs_it_is_said_to_be_open() {
     let (live, _) = watch(folder.path(), &["--no-timing"]);
     let expected = EXPECTED.iter().filter(|id| !OPEN.contains(id)).map(|id| (*id).to_owned());
     assert_eq!(ids(&live), expected.collect(), "{:#}", live["findings"]);
-    let open = unjudged(&live);
+    let open = not_evaluated(&live);
     assert!(OPEN.iter().all(|id| open.contains(id)), "{open:?}");
     assert!(ids(&live).iter().all(|id| !open.contains(&id.as_str())), "{open:?}");
     for name in ["bursts", "incast", "steps"] {

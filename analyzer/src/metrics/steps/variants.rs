@@ -398,7 +398,7 @@ fn steps_are_found_again_after_other_traffic() {
     }
 }
 
-/// A job that ended, and other traffic since: its steps are told, and that they are over.
+/// A job that ended, and other traffic since: its steps are reported, and that they are over.
 #[test]
 fn steps_before_other_traffic_are_over() {
     let found = found(&then(Job { steps: 60, ..Job::USUAL }.healthy(), exchange(7, 60)), 0).unwrap();

@@ -108,7 +108,7 @@ fn said(report: &serde_json::Value, name: &str) -> Option<f64> {
     all.find(|finding| finding["id"] == "retry.timeouts")?["evidence"][name].as_f64()
 }
 
-/// So many packets are lost that some go-back-N runs that a NAK asks for lose their first packet again: the timer repairs that.
+/// So many packets are lost that some go-back-N runs behind a NAK lose their first packet again: the timer repairs that.
 fn go_back_lost_again(lab: &mut Lab, at: usize) {
     lab.world.line(10 * GBIT);
     let data = Match { data: Some(true), ..Match::default() };
