@@ -4,7 +4,6 @@
 //! processor has one.
 
 use crc32fast::Hasher;
-use rocescope_common::account::Event;
 use rocescope_common::wire::Frame;
 use rocescope_common::wire::bth;
 use rocescope_common::wire::frame::{FAMILY_LID, UNKNOWN};
@@ -58,15 +57,12 @@ impl Collector {
     #[inline]
     pub fn packet(&mut self, packet: &Packet, frame: &Frame, data: &[u8]) {
         let at = packet.slot as usize;
-        if packet.outcome.events & Event::NEW_FLOW != 0 {
-            if self.slots.len() <= at {
-                self.slots.resize(at + 1, (0, Checked::default()));
-            }
-            if let Some(slot) = self.slots.get_mut(at) {
-                *slot = (packet.link, Checked::default());
-            }
+        if self.slots.len() <= at {
+            self.slots.resize(at + 1, (0, Checked::default()));
         }
-        let Some((_, counts)) = self.slots.get_mut(at) else { return };
+        let Some((link, counts)) = self.slots.get_mut(at) else { return };
+        // A slot that was retired has counted nothing.
+        *link = packet.link;
         match check(data, frame) {
             None => counts.unchecked += 1,
             Some(right) => {

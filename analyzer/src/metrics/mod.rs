@@ -73,7 +73,7 @@ impl Collector {
             pairing: pairing::Pairing::default(),
             latency: latency::Collector::default(),
             ecn: ecn::Collector::default(),
-            loss: loss::Collector::new(window),
+            loss: loss::Collector::new(window, options.bin_ns),
             taps: taps::Collector::default(),
             traffic: traffic::Collector::new(options.bin_ns),
         }
@@ -141,7 +141,7 @@ impl Collector {
             icrc: None,
             taps: Some(self.taps.metrics()),
             traffic: Some(Arc::new(self.traffic.metrics())),
-            timeline: Some(Arc::new(self.loss.timeline())),
+            timeline: Some(Arc::new(self.loss.timeline(self.traffic.points()))),
             control: None,
         }
     }

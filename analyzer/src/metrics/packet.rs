@@ -204,19 +204,21 @@ fn flags(frame: &Frame, op: Op) -> u8 {
         (_, true) => Flag::ECN,
         (_, false) => Flag::ECN | frame.tos & Flag::DATA_ECN,
     };
+    // Without the tag nobody looks at its priority.
     let priority = frame.pcp << Flag::PRIORITY_SHIFT & Flag::PRIORITY;
-    let tag = if frame.pcp == PCP_NONE { 0 } else { Flag::TAGGED | priority };
-    let ack_req = if frame.ack_req { Flag::ACK_REQ } else { 0 };
-    ack_req | ecn | tag
+    let tag = u8::from(frame.pcp != PCP_NONE) * Flag::TAGGED;
+    u8::from(frame.ack_req) * Flag::ACK_REQ | ecn | tag | priority
 }
 
 /// The IPv4 identification, and the time to live or hop limit; 0 where there is none, or it is cut off.
 #[inline]
 fn network(frame: &Frame, data: &[u8]) -> (u16, u8) {
-    let header = data.get(frame.ip_offset as usize..).unwrap_or_default();
-    match (frame.family, header) {
-        (4, &[_, _, _, _, high, low, _, _, hops, ..]) => (u16::from_be_bytes([high, low]), hops),
-        (6, &[_, _, _, _, _, _, _, hops, ..]) => (0, hops),
+    // From the identification on, with the hop limit of IPv6 and the time to live of IPv4: one look for both.
+    let from = (frame.ip_offset as usize).saturating_add(4);
+    let fields = data.get(from..).and_then(<[u8]>::first_chunk);
+    match (frame.family, fields) {
+        (4, Some(&[high, low, _, _, hops])) => (u16::from_be_bytes([high, low]), hops),
+        (6, Some(&[_, _, _, hops, _])) => (0, hops),
         // A LRH has none.
         _ => (0, 0),
     }

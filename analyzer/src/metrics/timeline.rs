@@ -1,15 +1,11 @@
 //! What each link carried and what went wrong on it over the whole run: points of equal length in bounded memory.
 //!
-//! Points begin as one millisecond. When a run outgrows [`POINTS`] of them, two become one, so that a capture of a second
-//! has as full a timeline as one of an hour. They begin at multiples of their length: those of several links can be laid
-//! over one another.
+//! Points begin as the [bins](super::traffic::bins) of bursts, which have the traffic. When a run outgrows [`POINTS`] of
+//! them, two become one, so that a capture of a second has as full a timeline as one of an hour. They begin at multiples
+//! of their length: those of several links can be laid over one another.
 
 use std::sync::Arc;
 
-use super::packet::Packet;
-
-/// Length of a point at first, in nanoseconds.
-pub const FIRST_NS: u64 = 1_000_000;
 /// Points kept of a link.
 pub const POINTS: usize = 2048;
 /// Links that have points of their own; those beyond are added to the last of them.
@@ -64,7 +60,9 @@ impl Point {
 pub struct LinkPoints {
     /// Number of the first point: Unix time over [`length_ns`](Self::length_ns).
     pub first: u64,
-    /// Length of a point as a power of two of [`FIRST_NS`].
+    /// Length of a bin in nanoseconds; 0 where only their numbers are known.
+    pub(super) bin_ns: u64,
+    /// Bins to a point, as a power of two.
     shift: u32,
     /// The points, the oldest first.
     pub points: Vec<Point>,
@@ -74,10 +72,10 @@ impl LinkPoints {
     /// Length of a point in nanoseconds.
     #[must_use]
     pub const fn length_ns(&self) -> u64 {
-        FIRST_NS << self.shift
+        self.bin_ns.saturating_mul(1 << self.shift)
     }
 
-    /// The same in points of at least this length, a power of two of [`FIRST_NS`].
+    /// The same in points of at least this length, a power of two of that of the bins.
     #[must_use]
     pub fn folded(&self, length_ns: u64) -> Self {
         let mut folded = self.clone();
@@ -87,9 +85,8 @@ impl LinkPoints {
         folded
     }
 
-    /// The place of the point of a time. One before the first is in the first.
-    fn place(&mut self, time_ns: u64) -> usize {
-        let bin = time_ns / FIRST_NS;
+    /// Adds what happened in a bin. One before the first point is in the first.
+    pub(super) fn add(&mut self, bin: u64, more: &Point) {
         if self.points.is_empty() {
             self.first = bin >> self.shift;
         }
@@ -100,7 +97,17 @@ impl LinkPoints {
         if place >= self.points.len() {
             self.points.resize(place + 1, Point::default());
         }
-        place
+        self.points[place].add(more);
+    }
+
+    /// Adds the points of another link, or other figures of this one, in bins of the same length.
+    pub(super) fn add_all(&mut self, other: &Self) {
+        while self.shift < other.shift {
+            self.halve();
+        }
+        for (number, point) in (other.first..).zip(&other.points) {
+            self.add(number << other.shift, point);
+        }
     }
 
     fn halve(&mut self) {
@@ -132,73 +139,67 @@ impl LinkPoints {
     }
 }
 
-/// At this length one point holds all of Unix time.
-const MOST_SHIFT: u32 = 43;
+/// At this length [`POINTS`] points hold every bin that there can be.
+const MOST_SHIFT: u32 = 53;
 
 /// The points of every link at a moment.
 pub type Timeline = Arc<Vec<LinkPoints>>;
 
-/// Collects them.
-#[derive(Debug, Default)]
+/// Collects the signals of every link.
+#[derive(Debug)]
 pub(super) struct Recorder {
-    links: Vec<Link>,
-}
-
-#[derive(Debug, Default)]
-struct Link {
-    points: LinkPoints,
-    /// The point of the latest packet, and its begin and end.
-    latest: (usize, u64, u64),
+    bin_ns: u64,
+    links: Vec<LinkPoints>,
 }
 
 impl Recorder {
-    #[inline]
-    fn link(&mut self, link: u16) -> &mut Link {
-        let at = usize::from(link).min(LINKS - 1);
+    /// Nothing seen yet, in bins of this length.
+    pub(super) fn new(bin_ns: u64) -> Self {
+        Self { bin_ns: bin_ns.max(1), links: Vec::new() }
+    }
+
+    fn link(&mut self, link: u16) -> &mut LinkPoints {
+        let at = place(usize::from(link));
         if at >= self.links.len() {
-            self.links.resize_with(at + 1, Link::default);
+            self.links.resize_with(at + 1, || LinkPoints { bin_ns: self.bin_ns, ..LinkPoints::default() });
         }
         &mut self.links[at]
     }
 
-    /// Takes in one packet.
-    #[inline]
-    pub(super) fn packet(&mut self, packet: &Packet, capable: bool) {
-        let link = self.link(packet.link);
-        let (mut at, from_ns, to_ns) = link.latest;
-        if packet.time_ns < from_ns || packet.time_ns >= to_ns {
-            at = link.points.place(packet.time_ns);
-            let length_ns = link.points.length_ns();
-            let from_ns = packet.time_ns / length_ns * length_ns;
-            link.latest = (at, from_ns, from_ns.saturating_add(length_ns));
-        }
-        if let Some(point) = link.points.points.get_mut(at) {
-            point.bytes += u64::from(packet.wire_len);
-            point.capable = point.capable.saturating_add(u32::from(capable));
-        }
-    }
-
     /// A signal showed so often on a link.
     pub(super) fn note(&mut self, link: u16, kind: Kind, time_ns: u64, count: u64) {
-        let link = self.link(link);
-        let at = link.points.place(time_ns);
-        // The points may be longer now.
-        link.latest = (0, 0, 0);
-        if let Some(point) = link.points.points.get_mut(at) {
-            let own = &mut point.signals[kind as usize];
-            *own = own.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
-        }
+        let mut point = Point::default();
+        point.signals[kind as usize] = u32::try_from(count).unwrap_or(u32::MAX);
+        let bin = time_ns / self.bin_ns;
+        self.link(link).add(bin, &point);
     }
 
     /// The number of the latest on a link that turned out to be none.
     pub(super) fn take_back(&mut self, link: u16, kind: Kind, count: u64) {
-        self.link(link).points.take_back(kind, count);
+        self.link(link).take_back(kind, count);
     }
 
-    /// What is known so far.
-    pub(super) fn points(&self) -> Vec<LinkPoints> {
-        self.links.iter().map(|link| link.points.clone()).collect()
+    /// What is known so far, with the traffic of each link.
+    pub(super) fn timeline(&self, traffic: impl Iterator<Item = LinkPoints>) -> Vec<LinkPoints> {
+        let mut all = self.links.clone();
+        for (link, traffic) in traffic.enumerate() {
+            let at = place(link);
+            if at >= all.len() {
+                all.resize_with(at + 1, LinkPoints::default);
+            }
+            if all[at].points.is_empty() {
+                all[at] = traffic;
+            } else {
+                all[at].add_all(&traffic);
+            }
+        }
+        all
     }
+}
+
+/// The place of a link's points.
+fn place(link: usize) -> usize {
+    link.min(LINKS - 1)
 }
 
 #[cfg(test)]
@@ -206,36 +207,35 @@ mod tests {
     use super::*;
 
     const S: u64 = 1_000_000_000;
+    const BIN_NS: u64 = 1_000_000;
 
     fn sums(points: &LinkPoints) -> (u64, u32) {
         let lost = points.points.iter().map(|point| point.signals[Kind::Lost as usize]).sum();
         (points.points.iter().map(|point| point.bytes).sum(), lost)
     }
 
-    fn packet(time_ns: u64, wire_len: u32, link: u16) -> Packet {
-        let mut packet = Packet::EMPTY;
-        (packet.time_ns, packet.wire_len, packet.link) = (time_ns, wire_len, link);
-        packet
+    fn traffic(time_ns: u64, into: &mut LinkPoints) {
+        into.bin_ns = BIN_NS;
+        into.add(time_ns / BIN_NS, &Point { bytes: 100, ..Point::default() });
     }
 
     /// A packet of 100 bytes every 10 ms for `seconds`; from the middle on every tenth is lost.
     fn run(seconds: u64) -> LinkPoints {
-        let mut recorder = Recorder::default();
+        let mut recorder = Recorder::new(BIN_NS);
+        let mut packets = LinkPoints::default();
         for i in 0..seconds * 100 {
             let time_ns = 1_000_000 * S + i * S / 100;
-            recorder.packet(&packet(time_ns, 100, 1), true);
+            traffic(time_ns, &mut packets);
             if i >= seconds * 50 && i % 10 == 0 {
                 recorder.note(1, Kind::Lost, time_ns, 1);
             }
         }
-        recorder.points().swap_remove(1)
+        recorder.timeline([LinkPoints::default(), packets].into_iter()).swap_remove(1)
     }
 
     #[test]
-    fn a_run_of_any_length_fills_half_of_the_points_or_is_in_milliseconds() {
-        for (seconds, length_ns) in
-            [(1, FIRST_NS), (2, FIRST_NS), (60, 32 * FIRST_NS), (3_600, 2_048 * FIRST_NS)]
-        {
+    fn a_run_of_any_length_fills_half_of_the_points_or_is_in_bins() {
+        for (seconds, length_ns) in [(1, BIN_NS), (2, BIN_NS), (60, 32 * BIN_NS), (3_600, 2_048 * BIN_NS)] {
             let points = run(seconds);
             assert_eq!(points.length_ns(), length_ns, "{seconds} s");
             assert!(points.points.len() <= POINTS);
@@ -250,27 +250,30 @@ mod tests {
 
     #[test]
     fn what_turns_out_to_be_none_is_taken_from_the_latest() {
-        let mut recorder = Recorder::default();
+        let mut recorder = Recorder::new(BIN_NS);
         for (ms, count) in [(0, 5), (10, 3), (20, 1)] {
-            recorder.note(0, Kind::Lost, S + ms * FIRST_NS, count);
+            recorder.note(0, Kind::Lost, S + ms * BIN_NS, count);
         }
         recorder.take_back(0, Kind::Lost, 2);
         recorder.take_back(0, Kind::Nak, 7);
-        let points = &recorder.points()[0].points;
+        let points = &recorder.timeline(std::iter::empty())[0].points;
         let lost = |at: usize| points[at].signals[0];
         assert_eq!((lost(0), lost(10), lost(20)), (5, 2, 0));
     }
 
     #[test]
     fn times_far_apart_and_backwards_stay_within_bounds() {
-        let mut recorder = Recorder::default();
+        let mut recorder = Recorder::new(1);
+        let mut packets = LinkPoints::default();
         for time_ns in [u64::MAX / 2, 0, u64::MAX, 5, 1] {
-            recorder.packet(&packet(time_ns, 1, u16::MAX), false);
-            recorder.note(3, Kind::Cnp, time_ns, 1);
+            packets.bin_ns = 1;
+            packets.add(time_ns, &Point { bytes: 1, ..Point::default() });
+            recorder.note(u16::MAX, Kind::Cnp, time_ns, 1);
         }
-        let links = recorder.points();
+        let links = recorder.timeline(std::iter::repeat_n(packets, 2 * LINKS));
         assert_eq!(links.len(), LINKS);
-        assert_eq!(sums(&links[LINKS - 1]).0, 5);
-        assert!(links.iter().all(|link| link.points.len() <= POINTS));
+        // The links beyond the last have their traffic there.
+        assert_eq!(sums(&links[LINKS - 1]).0, 5 * (LINKS as u64 + 1));
+        assert!(links.iter().all(|link| link.points.len() <= POINTS && link.length_ns() > 0));
     }
 }

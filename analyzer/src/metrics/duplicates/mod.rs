@@ -228,6 +228,8 @@ struct Slot {
 struct Link {
     /// Packets still to be watched.
     left: u32,
+    /// It is watched, or its latest packets may begin the watch again.
+    restless: bool,
     /// While it is not watched: [`SELDOM`] for each packet behind the expected PSN, less one for each of the others.
     behind: u32,
     /// How often the watch began again.
@@ -278,6 +280,8 @@ pub struct Filter {
     numbers: HashMap<Hosts, u32, State>,
     pairs: Vec<Pair>,
     remembered: usize,
+    /// Number of restless links: where there are none, a packet at the expected PSN needs no look.
+    restless: usize,
     found: Duplicates,
     /// Flows of a pair that was decided just now.
     decided: Vec<u32>,
@@ -287,16 +291,29 @@ impl Filter {
     /// Judges one packet.
     #[inline]
     pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) -> Verdict {
+        if self.restless == 0 && aside.is_none() && !packet.outcome.duplicate_psn {
+            return Verdict::Own;
+        }
+        self.look(packet, aside)
+    }
+
+    #[inline(never)]
+    fn look(&mut self, packet: &Packet, aside: Option<&Aside>) -> Verdict {
         if let Some(aside) = aside
             && packet.outcome.events & Event::NEW_FLOW != 0
         {
             self.open(packet.slot, &aside.key);
         }
-        let Some(link) = self.links.get_mut(usize::from(packet.link)) else { return Verdict::Own };
-        if link.left == 0 && !link.wakes(packet.outcome.duplicate_psn) {
-            return Verdict::Own;
+        let at = usize::from(packet.link);
+        let Some(link) = self.links.get_mut(at) else { return Verdict::Own };
+        let watched = link.left > 0 || link.wakes(packet.outcome.duplicate_psn);
+        let verdict = if watched { self.watch(packet) } else { Verdict::Own };
+        if let Some(link) = self.links.get_mut(at) {
+            let restless = link.left > 0 || link.behind > 0;
+            self.restless += usize::from(restless);
+            self.restless -= usize::from(std::mem::replace(&mut link.restless, restless));
         }
-        self.watch(packet)
+        verdict
     }
 
     /// Flows whose figures so far took copies for packets: their pair was found to be copied. Each is given once.
@@ -325,7 +342,8 @@ impl Filter {
         self.retired(slot);
         let at = usize::from(key.link);
         while self.links.len() <= at {
-            self.links.push(Link { left: WATCHED, whole: true, ..Link::default() });
+            self.links.push(Link { left: WATCHED, whole: true, restless: true, ..Link::default() });
+            self.restless += 1;
         }
         let direction = key.src <= key.dst;
         let (low, high) = if direction { (key.src, key.dst) } else { (key.dst, key.src) };

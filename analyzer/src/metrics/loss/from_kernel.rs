@@ -162,6 +162,7 @@ impl Collector {
 mod tests {
     use super::*;
     use crate::metrics::loss::{REORDER_WINDOW_NS, Retransmission};
+    use crate::metrics::traffic::BIN_NS;
 
     const MS: u64 = 1_000_000;
 
@@ -176,7 +177,7 @@ mod tests {
     }
 
     fn collector() -> Collector {
-        let mut collector = Collector::new(REORDER_WINDOW_NS);
+        let mut collector = Collector::new(REORDER_WINDOW_NS, BIN_NS);
         let there =
             FlowKey { src: [0, 0, 0, 1], dst: [0, 0, 0, 2], dest_qp: 5, family: 4, ..FlowKey::default() };
         let back = FlowKey { src: there.dst, dst: there.src, dest_qp: 6, ..there };
@@ -222,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_sender_that_gets_no_answer_is_stuck() {
-        let mut collector = Collector::new(REORDER_WINDOW_NS);
+        let mut collector = Collector::new(REORDER_WINDOW_NS, BIN_NS);
         collector.flow(0, &FlowKey::default());
         for i in 1..=3 {
             collector.run(&event(101, (i + 1) * 500 * MS), &run(101, 1, 102, i * 500 * MS), true);

@@ -47,7 +47,7 @@ impl Latest {
         // Packets whose PSNs follow one another were sent in this order, reordered ones and retransmissions too.
         let rise = if in_order { Some(step) } else { self.follows(psn).then(|| id.wrapping_sub(self.id)) };
         match rise {
-            Some(1..ID_STEP) => self.rising = (self.rising + 1).min(NUMBERED),
+            Some(1..ID_STEP) => self.rising += u8::from(self.rising < NUMBERED),
             // A reordered packet proves nothing.
             Some(rise) if rise > ID_STEP.wrapping_neg() => {}
             Some(_) => self.rising = 0,

@@ -42,8 +42,9 @@ use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::{Addr, UNKNOWN};
 use rocescope_common::wire::opcode::Op;
 
-use super::packet::{Aside, Packet};
+use super::packet::{Aside, CE, Packet};
 use super::pairing::Reverse;
+use super::timeline::LinkPoints;
 use arrival::{Arrival, Nak};
 pub use episode::Episodes;
 use latest::Latest;
@@ -201,6 +202,7 @@ pub struct Collector {
 
 #[derive(Debug, Default)]
 struct Slot {
+    counts: spells::Counts,
     requests: Latest,
     responses: Latest,
     /// First request with the AckReq bit; 0 for none.
@@ -260,9 +262,9 @@ impl Answers {
 
 impl Collector {
     /// A collector without packets. A packet that arrives later than `window_ns` is not reordered, unless its IPv4
-    /// identification proves it.
+    /// identification proves it. The timeline has bins of `bin_ns`.
     #[must_use]
-    pub fn new(window_ns: u64) -> Self {
+    pub fn new(window_ns: u64, bin_ns: u64) -> Self {
         Self {
             window_ns,
             slots: Vec::new(),
@@ -270,7 +272,7 @@ impl Collector {
             answers: Vec::new(),
             naks: HashMap::default(),
             overlaps: HashMap::default(),
-            spells: Recorder::default(),
+            spells: Recorder::new(bin_ns),
         }
     }
 
@@ -283,13 +285,31 @@ impl Collector {
             self.open(packet.slot, &aside.key);
             self.spells.on_link(packet.slot, packet.link);
         }
+        if self.spells.is_due(packet.time_ns) {
+            self.spells.mark(packet.time_ns, self.slots.iter().map(|slot| slot.counts));
+        }
         let op = Op::of(packet.opcode);
-        self.spells.packet(packet, op);
         if op.any(Op::REQUEST | Op::RESPONSE) {
             self.sequence(packet, op, reverse);
+        } else {
+            self.beside(packet, op);
+        }
+        if packet.data_ecn() == CE {
+            self.marked(packet);
         }
         if op.has(Op::AETH) {
             self.answer(packet, op, reverse);
+        }
+    }
+
+    /// A packet without a place in a sequence: an ACK or a CNP.
+    #[inline]
+    fn beside(&mut self, packet: &Packet, op: Op) {
+        if let Some(slot) = self.slots.get_mut(packet.slot as usize) {
+            slot.counts.add(packet);
+        }
+        if op.has(Op::CNP) {
+            self.spells.note(packet.slot, Signal::Cnp, (packet.time_ns, packet.time_ns), 1);
         }
     }
 
@@ -303,7 +323,7 @@ impl Collector {
         self.spells.retired(number);
     }
 
-    /// A packet that counts already passed again, marked CE by now.
+    /// A packet is marked CE, or was counted already and passed again, marked by now.
     pub fn marked(&mut self, packet: &Packet) {
         self.spells.note(packet.slot, Signal::CeMarked, (packet.time_ns, packet.time_ns), 1);
     }
@@ -316,10 +336,9 @@ impl Collector {
         self.spells.opened(number);
     }
 
-    /// Traffic and signals over the whole run, by link.
-    #[must_use]
-    pub(super) fn timeline(&self) -> Vec<super::timeline::LinkPoints> {
-        self.spells.timeline()
+    /// Traffic, which is given, and signals over the whole run, by link.
+    pub(super) fn timeline(&self, traffic: impl Iterator<Item = LinkPoints>) -> Vec<LinkPoints> {
+        self.spells.timeline(traffic)
     }
 
     /// The result so far.
@@ -430,6 +449,7 @@ impl Collector {
     fn sequence(&mut self, packet: &Packet, op: Op, reverse: Reverse) {
         let repeated_read = op.has(Op::READ_REQUEST) && self.is_repeated_read(packet, reverse);
         let Some(slot) = self.slots.get_mut(packet.slot as usize) else { return };
+        slot.counts.add(packet);
         let (psn, now) = (packet.psn, packet.time_ns);
         let id = packet.id;
         let response = op.has(Op::RESPONSE);
@@ -455,7 +475,7 @@ impl Collector {
         if smooth && !repeated_read && loss.as_mut().is_none_or(|sequence| sequence.advance(psn, id)) {
             let before_ns = latest.time_ns;
             latest.passed(psn, id, now, true);
-            if now.saturating_sub(before_ns) >= STALL_NS && before_ns > 0 && !op.has(Op::STARTS) {
+            if now.wrapping_sub(before_ns) >= STALL_NS && !op.has(Op::STARTS) {
                 self.stalled(packet.slot, (before_ns, now));
             }
         } else {
@@ -474,9 +494,13 @@ impl Collector {
             && (answered == 0 && responder.response_open || answered > 0 && answered < WINDOW)
     }
 
-    /// Nothing of a flow passed between these times, and then its message went on with the next packet.
+    /// Nothing of a flow passed between these times, and then its message went on with the next packet. The first of them is 0
+    /// where nothing had passed; clocks may step backwards.
     #[cold]
     fn stalled(&mut self, slot: u32, (from_ns, to_ns): (u64, u64)) {
+        if from_ns == 0 || from_ns > to_ns {
+            return;
+        }
         self.spells.note(slot, Signal::Stall, (from_ns, to_ns), 1);
         self.spells.note(slot, Signal::StallWait, (from_ns, to_ns), to_ns - from_ns);
     }
@@ -557,5 +581,6 @@ fn span_of(packet: &Packet, op: Op) -> u32 {
 #[inline]
 const fn is_smooth(packet: &Packet) -> bool {
     let outcome = &packet.outcome;
-    !outcome.duplicate_psn && outcome.missing == 0 && outcome.events & Event::RESTART == 0
+    // One branch for all three.
+    outcome.missing | outcome.duplicate_psn as u32 | (outcome.events & Event::RESTART) as u32 == 0
 }

@@ -15,10 +15,9 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use rocescope_common::account::FlowStats;
-use rocescope_common::wire::opcode::Op;
 
-use crate::metrics::packet::{CE, Packet};
-use crate::metrics::timeline::{self, Kind};
+use crate::metrics::packet::Packet;
+use crate::metrics::timeline::{self, Kind, LinkPoints};
 
 /// Silence after which trouble has ended, in nanoseconds. The steps of training jobs are seconds apart at most, so that what
 /// comes with each of them is seen again within it; it is also the time that screens average over.
@@ -161,18 +160,26 @@ pub struct Spells {
 
 /// What is counted in a flow.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+pub(super) struct Counts {
     packets: u64,
     /// Data packets that are ECN-capable, marked ones included.
     capable: u64,
 }
 
+impl Counts {
+    #[inline]
+    pub(super) fn add(&mut self, packet: &Packet) {
+        self.packets += 1;
+        self.capable += u64::from(packet.data_ecn() != 0);
+    }
+}
+
 /// Records them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Recorder {
     /// Time of the next mark.
     next_ns: u64,
-    /// By slot.
+    /// Live: counts by slot, at the latest reading.
     counts: Vec<Counts>,
     /// Live: CE marks and CNPs at the latest reading, by slot, and its time.
     read: Vec<[u64; 2]>,
@@ -188,32 +195,25 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// A packet of a flow.
-    #[inline]
-    pub(super) fn packet(&mut self, packet: &Packet, op: Op) {
-        let (slot, time_ns) = (packet.slot, packet.time_ns);
-        let ecn = packet.data_ecn();
-        self.count(slot, time_ns, ecn != 0);
-        self.timeline.packet(packet, ecn != 0);
-        if ecn == CE {
-            self.note(slot, Signal::CeMarked, (time_ns, time_ns), 1);
-        } else if op.has(Op::CNP) {
-            self.note(slot, Signal::Cnp, (time_ns, time_ns), 1);
+    /// Nothing seen yet; the timeline in bins of this length.
+    pub(super) fn new(bin_ns: u64) -> Self {
+        Self {
+            next_ns: 0,
+            counts: Vec::new(),
+            read: Vec::new(),
+            read_ns: 0,
+            number: 0,
+            marks: Vec::new(),
+            flows: BySlot::default(),
+            links: Vec::new(),
+            timeline: timeline::Recorder::new(bin_ns),
         }
     }
 
+    /// Whether it is time for a mark.
     #[inline]
-    fn count(&mut self, slot: u32, time_ns: u64, capable: bool) {
-        if time_ns >= self.next_ns {
-            self.mark(time_ns);
-        }
-        match self.counts.get_mut(slot as usize) {
-            Some(counts) => {
-                counts.packets += 1;
-                counts.capable += u64::from(capable);
-            }
-            None => self.set(slot, Counts { packets: 1, capable: u64::from(capable) }),
-        }
+    pub(super) const fn is_due(&self, time_ns: u64) -> bool {
+        time_ns >= self.next_ns
     }
 
     /// A reading of the counters of each flow. What has shown since the one before did so between the two.
@@ -237,8 +237,10 @@ impl Recorder {
             }
         }
         self.read_ns = time_ns;
-        if time_ns >= self.next_ns {
-            self.mark(time_ns);
+        if self.is_due(time_ns) {
+            let counts = std::mem::take(&mut self.counts);
+            self.mark(time_ns, counts.iter().copied());
+            self.counts = counts;
         }
     }
 
@@ -251,14 +253,15 @@ impl Recorder {
         self.counts[at] = counts;
     }
 
+    /// Sets a mark with the counts of each slot.
     #[cold]
-    fn mark(&mut self, time_ns: u64) {
+    pub(super) fn mark(&mut self, time_ns: u64, counts: impl Iterator<Item = Counts>) {
         if self.next_ns == 0 {
             self.next_ns = time_ns.saturating_add(SPELL_NS);
             return;
         }
         let missed = (time_ns - self.next_ns) / SPELL_NS;
-        let (packets, capable) = self.counts.iter().map(|counts| (counts.packets, counts.capable)).unzip();
+        let (packets, capable) = counts.map(|counts| (counts.packets, counts.capable)).unzip();
         let mark = Mark { number: self.number + 1, time_ns: self.next_ns, packets, capable };
         self.number = mark.number;
         self.next_ns = self.next_ns.saturating_add(SPELL_NS.saturating_mul(missed + 1));
@@ -328,9 +331,9 @@ impl Recorder {
         self.links[at] = link;
     }
 
-    /// Traffic and signals over the whole run, by link.
-    pub(super) fn timeline(&self) -> Vec<timeline::LinkPoints> {
-        self.timeline.points()
+    /// Traffic, which is given, and signals over the whole run, by link.
+    pub(super) fn timeline(&self, traffic: impl Iterator<Item = LinkPoints>) -> Vec<LinkPoints> {
+        self.timeline.timeline(traffic)
     }
 
     /// The slot is another flow's from now on.
@@ -358,10 +361,14 @@ mod tests {
 
     /// A thousand packets a second, and one lost in every hundred between two times, in seconds.
     fn steady(seconds: u64, lossy: std::ops::Range<u64>) -> (Spell, u64) {
-        let mut recorder = Recorder::default();
+        let mut recorder = Recorder::new(1);
+        let mut counts = [Counts::default(); 4];
         for i in 0..seconds * 1_000 {
             let time_ns = S + i * S / 1_000;
-            recorder.count(3, time_ns, true);
+            if recorder.is_due(time_ns) {
+                recorder.mark(time_ns, counts.into_iter());
+            }
+            counts[3].packets += 1;
             if lossy.contains(&(i / 1_000)) && i % 100 == 0 {
                 recorder.note(3, Signal::Lost, (time_ns, time_ns), 1);
             }
@@ -391,7 +398,7 @@ mod tests {
 
     #[test]
     fn readings_give_spells_of_marks_and_cnps() {
-        let mut recorder = Recorder::default();
+        let mut recorder = Recorder::new(1);
         for (second, ce) in [(1, 0), (2, 5), (3, 9), (4, 9), (20, 10)] {
             let stats = FlowStats { packets: 100 * second, ecn_data: [0, 0, 50, ce], ..FlowStats::default() };
             recorder.reading([(2, &stats)].into_iter(), second * S);
@@ -409,7 +416,7 @@ mod tests {
 
     #[test]
     fn ten_seconds_of_silence_begin_a_new_spell() {
-        let mut recorder = Recorder::default();
+        let mut recorder = Recorder::new(1);
         recorder.note(0, Signal::RnrNak, (S, S), 1);
         recorder.note(0, Signal::RnrNak, (10 * S, 10 * S), 2);
         recorder.note(0, Signal::RnrNak, (20 * S, 20 * S), 3);
@@ -424,7 +431,7 @@ mod tests {
 
     #[test]
     fn of_many_spells_the_oldest_become_one() {
-        let mut recorder = Recorder::default();
+        let mut recorder = Recorder::new(1);
         for i in 0..20 {
             recorder.note(0, Signal::Timeout, (i * 20 * S, i * 20 * S), 1);
         }

@@ -1,6 +1,7 @@
 //! Situations of protocol and tap, and what is concluded from them.
 
 use super::*;
+use crate::metrics::traffic::BIN_NS;
 use crate::metrics::wire::{ANSWER, Chance, DATA, P, Wire};
 
 #[path = "answer_tests.rs"]
@@ -27,7 +28,7 @@ struct Scene {
 
 impl Scene {
     fn new(numbered: bool) -> Self {
-        let collector = Collector::new(REORDER_WINDOW_NS);
+        let collector = Collector::new(REORDER_WINDOW_NS, BIN_NS);
         Self {
             wire: Wire::new(2),
             collector,

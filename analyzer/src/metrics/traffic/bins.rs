@@ -6,6 +6,7 @@
 
 use super::series::{Decimated, Recent};
 use super::times;
+use crate::metrics::timeline::{LinkPoints, Point};
 
 /// Bytes and packets in one bin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub struct Bin {
     pub bytes: u64,
     /// Packets.
     pub packets: u64,
+    /// ECN-capable data packets, marked ones included; live, where they are not counted by bin, 0.
+    pub capable: u64,
     /// Packets marked CE.
     pub ce: u64,
     /// Congestion notification packets.
@@ -26,6 +29,7 @@ impl Bin {
     fn add(&mut self, other: &Self) {
         self.bytes += other.bytes;
         self.packets += other.packets;
+        self.capable += other.capable;
         self.ce += other.ce;
         self.cnp += other.cnp;
     }
@@ -100,6 +104,7 @@ pub struct Folded {
     late_packets: u64,
     recent: Recent,
     long: Decimated,
+    points: LinkPoints,
 }
 
 impl Default for Folded {
@@ -115,6 +120,7 @@ impl Default for Folded {
             late_packets: 0,
             recent: Recent::default(),
             long: Decimated::default(),
+            points: LinkPoints::default(),
         }
     }
 }
@@ -127,6 +133,7 @@ impl Folded {
             return;
         }
         self.sum.add(bin);
+        self.points.add(bin.index, &point(bin));
         match self.first {
             None => self.first = Some(bin.index),
             Some(_) if bin.index <= self.last => {
@@ -262,20 +269,20 @@ pub struct Binner {
 impl Binner {
     /// Takes in a packet and gives the number of the newest bin. `bin_ns` must always be the same, and not 0.
     #[inline]
-    pub fn packet(&mut self, time_ns: u64, bin_ns: u64, bytes: u32, ce: bool, cnp: bool) -> u64 {
+    pub fn packet(&mut self, time_ns: u64, bin_ns: u64, one: &Bin) -> u64 {
         if time_ns >= self.start_ns && time_ns < self.end_ns {
             if let Some(bin) = self.open.get_mut(place(self.newest)) {
-                count(bin, bytes, ce, cnp);
+                bin.add(one);
             }
         } else {
-            self.other(time_ns, bin_ns, bytes, ce, cnp);
+            self.other(time_ns, bin_ns, one);
         }
         self.newest
     }
 
     /// A packet that is not in the newest bin.
     #[inline(never)]
-    fn other(&mut self, time_ns: u64, bin_ns: u64, bytes: u32, ce: bool, cnp: bool) {
+    fn other(&mut self, time_ns: u64, bin_ns: u64, one: &Bin) {
         let index = time_ns / bin_ns.max(1);
         if self.end_ns == 0 || index > self.newest {
             let oldest = index.saturating_sub(OPEN - 1);
@@ -296,12 +303,8 @@ impl Binner {
             self.end_ns = self.start_ns.saturating_add(bin_ns);
         }
         match self.open.get_mut(place(index)) {
-            Some(bin) if bin.index == index => count(bin, bytes, ce, cnp),
-            _ => {
-                let mut late = Bin { index, ..Bin::default() };
-                count(&mut late, bytes, ce, cnp);
-                self.folded.fold(&late);
-            }
+            Some(bin) if bin.index == index => bin.add(one),
+            _ => self.folded.fold(&Bin { index, ..*one }),
         }
     }
 
@@ -316,6 +319,25 @@ impl Binner {
         }
         folded.bursts(bin_ns)
     }
+
+    /// The traffic over the whole run, bins that are not complete included.
+    #[must_use]
+    pub fn points(&self, bin_ns: u64) -> LinkPoints {
+        let mut points = self.folded.points.clone();
+        points.bin_ns = bin_ns;
+        let mut open = self.open;
+        open.sort_unstable_by_key(|bin| bin.index);
+        for bin in open.iter().filter(|bin| bin.packets > 0) {
+            points.add(bin.index, &point(bin));
+        }
+        points
+    }
+}
+
+/// What the timeline keeps of a bin; signals it has from those who judge them.
+fn point(bin: &Bin) -> Point {
+    let capable = u32::try_from(bin.capable).unwrap_or(u32::MAX);
+    Point { bytes: bin.bytes, capable, ..Point::default() }
 }
 
 /// The place of an open bin.
@@ -324,17 +346,14 @@ fn place(index: u64) -> usize {
     (index % OPEN) as usize
 }
 
-#[inline]
-fn count(bin: &mut Bin, bytes: u32, ce: bool, cnp: bool) {
-    bin.bytes += u64::from(bytes);
-    bin.packets += 1;
-    bin.ce += u64::from(ce);
-    bin.cnp += u64::from(cnp);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// One packet.
+    fn bin(bytes: u64) -> Bin {
+        Bin { bytes, packets: 1, ..Bin::default() }
+    }
 
     fn fold(bins: &[(u64, u64)]) -> Bursts {
         let mut folded = Folded::default();
@@ -384,7 +403,7 @@ mod tests {
     fn packets_find_their_bins_in_disorder() {
         let mut binner = Binner::default();
         for time in [10_000, 10_999, 12_500, 10_500, 30_000, 12_001, 5, 29_999] {
-            binner.packet(time, 1000, 100, time == 12_500, false);
+            binner.packet(time, 1000, &Bin { ce: u64::from(time == 12_500), ..bin(100) });
         }
         let b = binner.bursts(1000).unwrap();
         // 10: three packets; 12: one, and one that came when its bin had passed; 29 and 30; 5 is far too late.
@@ -398,7 +417,7 @@ mod tests {
     fn bins_before_a_silence_are_not_late() {
         let mut binner = Binner::default();
         for index in (0..13).chain(40..53).chain(100..101) {
-            binner.packet(index * 1000, 1000, 100, false, false);
+            binner.packet(index * 1000, 1000, &bin(100));
         }
         let b = binner.bursts(1000).unwrap();
         assert_eq!((b.late_packets, b.active_bins, b.bursts, b.length_max_ns), (0, 27, 3, 13_000));
@@ -408,7 +427,7 @@ mod tests {
     fn a_clock_that_jumps_costs_nothing() {
         let mut binner = Binner::default();
         for time in [0, 1, u64::MAX, 5, u64::MAX - 1, 1 << 62] {
-            binner.packet(time, 100_000, 1500, false, false);
+            binner.packet(time, 100_000, &bin(1500));
         }
         let b = binner.bursts(100_000).unwrap();
         assert_eq!(b.total.packets, 6);

@@ -117,6 +117,8 @@ struct Overlap {
     sum: Degree,
     /// What the open bin of time had when it began.
     before: Degree,
+    /// Bytes so far.
+    bytes: u64,
     first_ns: u64,
     last_ns: u64,
 }
@@ -283,12 +285,13 @@ impl Pairs {
         }
         if (another || !self.by_flow)
             && (seen.first_ns > target.overlap.last_ns.saturating_add(SILENCE_NS)
-                || target.overlap.sum.bytes + target.open.bytes - target.overlap.before.bytes >= BIN_BYTES)
+                || target.overlap.bytes >= BIN_BYTES)
         {
             target.fold_overlap();
             target.overlap.first_ns = seen.first_ns;
         }
         target.overlap.last_ns = target.overlap.last_ns.max(seen.last_ns);
+        target.overlap.bytes += seen.data_bytes;
         if pair.bin != seen.bin {
             pair.bin = seen.bin;
             target.open_senders += 1;

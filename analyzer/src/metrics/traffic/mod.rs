@@ -19,7 +19,7 @@ pub mod hosts;
 pub mod series;
 
 use rocescope_common::abi::Counter;
-use rocescope_common::account::Event;
+use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::account::flowlet::Flowlet;
 use rocescope_common::account::message::{
     ByOperation, COUNTED_OPERATIONS, FrameSizes, MessageCounts, MessagePacket, OpenMessage, frame_bucket,
@@ -27,7 +27,8 @@ use rocescope_common::account::message::{
 use rocescope_common::wire::opcode::Op;
 
 use super::packet::{Aside, CE, Packet};
-use bins::{Binner, Bursts};
+use super::timeline::LinkPoints;
+use bins::{Bin, Binner, Bursts};
 use flowlets::{Flowlets, Record, Standing};
 use hosts::{NO_PAIR, Pair, Pairs, Seen, Target};
 
@@ -107,11 +108,18 @@ impl Collector {
         }
     }
 
+    /// The slot has a new flow, whose first packet has this time to live.
     #[cold]
-    fn add_link(&mut self, link: u16) {
-        if usize::from(link) < MAX_LINKS {
-            self.links.resize_with(usize::from(link) + 1, Link::default);
+    fn open(&mut self, slot: u32, key: &FlowKey, hops: u8) {
+        let link = usize::from(key.link);
+        if link >= self.links.len() && link < MAX_LINKS {
+            self.links.resize_with(link + 1, Link::default);
         }
+        let at = slot as usize;
+        if at >= self.slots.len() {
+            self.slots.resize(at + 1, Slot::EMPTY);
+        }
+        self.slots[at] = Slot { pair: self.pairs.number(key, hops), dest_qp: key.dest_qp, ..Slot::EMPTY };
     }
 
     /// Takes in one RoCE packet.
@@ -120,26 +128,29 @@ impl Collector {
         let Packet { link, slot, time_ns, outcome, wire_len, psn, .. } = *packet;
         let op = Op::of(packet.opcode);
         let (data, cnp) = (Flowlet::is_data(op), op.has(Op::CNP));
-        let ce = data && packet.data_ecn() == CE;
+        let ecn = packet.data_ecn();
+        let ce = data && ecn == CE;
         let mut bin = 0;
-        if usize::from(link) >= self.links.len() {
-            self.add_link(link);
+        if let Some(Aside { key, .. }) = aside
+            && outcome.events & Event::NEW_FLOW != 0
+        {
+            self.open(slot, key, packet.hops);
         }
         if let Some(link) = self.links.get_mut(usize::from(link)) {
-            bin = link.bins.packet(time_ns, self.bin_ns, wire_len, ce, cnp);
+            let one = Bin {
+                index: 0,
+                bytes: u64::from(wire_len),
+                packets: 1,
+                capable: u64::from(ecn != 0),
+                ce: u64::from(ce),
+                cnp: u64::from(cnp),
+            };
+            bin = link.bins.packet(time_ns, self.bin_ns, &one);
             if let Some(count) = link.frame_sizes.get_mut(frame_bucket(wire_len)) {
                 *count += 1;
             }
         }
-        if slot as usize >= self.slots.len() {
-            self.slots.resize(slot as usize + 1, Slot::EMPTY);
-        }
         let Some(slot) = self.slots.get_mut(slot as usize) else { return };
-        if let Some(Aside { key, .. }) = aside
-            && outcome.events & Event::NEW_FLOW != 0
-        {
-            *slot = Slot { pair: self.pairs.number(key, packet.hops), dest_qp: key.dest_qp, ..Slot::EMPTY };
-        }
         let gap = outcome.events & Event::GAP != 0;
         let one = |it: bool| u64::from(it);
         let bytes = u64::from(wire_len);
@@ -180,6 +191,11 @@ impl Collector {
             }
             *slot = Slot::EMPTY;
         }
+    }
+
+    /// The traffic of each link over the whole run.
+    pub(super) fn points(&self) -> impl Iterator<Item = LinkPoints> {
+        self.links.iter().map(|link| link.bins.points(self.bin_ns))
     }
 
     /// What is known so far.

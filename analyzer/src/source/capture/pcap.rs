@@ -109,7 +109,8 @@ impl Pcap {
         })
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "see the reader's")]
+    #[inline(always)]
     pub(super) fn next(&mut self, window: &mut Window) -> Result<Found, Stop> {
         let header_len = self.magic.record_header;
         if !window.ensure(header_len)? {
@@ -118,17 +119,19 @@ impl Pcap {
         let Some(head) = window.available().first_chunk::<RECORD_HEADER>() else {
             return Err(header_cut(window, header_len));
         };
-        let word =
-            |at: usize| -> u32 { self.magic.u32([head[at], head[at + 1], head[at + 2], head[at + 3]]) };
-        let (seconds, fraction) = (word(0), word(4));
-        let (mut caplen, mut wire_len) = (word(8), word(12));
+        let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let mut words = [word(0), word(4), word(8), word(12)];
+        if self.magic.big_endian {
+            words = words.map(u32::swap_bytes);
+        }
+        let [seconds, fraction, mut caplen, mut wire_len] = words;
         if self.wire_len_first {
             std::mem::swap(&mut caplen, &mut wire_len);
         }
         if caplen > self.max_caplen {
             return Err(self.too_long(caplen));
         }
-        if caplen == 0 && wire_len == 0 && head[..4] == self.first_bytes {
+        if caplen | wire_len == 0 && head[..4] == self.first_bytes {
             return Err(concatenated());
         }
         let record_len = header_len + caplen as usize;

@@ -19,6 +19,7 @@ use super::pairing::Pairs;
 use crate::host::clock::WallClock;
 use crate::metrics::loss::from_kernel::KernelEvent;
 use crate::metrics::loss::{Collector, Dialogue, Loss, REORDER_WINDOW_NS, Unfollowed};
+use crate::metrics::traffic::BIN_NS;
 use crate::sample::FlowSample;
 
 type State = foldhash::fast::RandomState;
@@ -118,7 +119,7 @@ pub struct Losses {
 impl Default for Losses {
     fn default() -> Self {
         Self {
-            collector: Collector::new(REORDER_WINDOW_NS),
+            collector: Collector::new(REORDER_WINDOW_NS, BIN_NS),
             watched: HashMap::default(),
             interrupted: HashSet::default(),
             opened: HashMap::default(),

@@ -36,8 +36,8 @@ struct Batch {
     packets: Vec<Packet>,
     /// Number of packets in use.
     len: usize,
-    /// Those of packets that [want one](Packet::wants_aside), in their order.
-    asides: Vec<Aside>,
+    /// Those of packets that [want one](Packet::wants_aside), with the packet's place, in their order.
+    asides: Vec<(usize, Aside)>,
 }
 
 impl Batch {
@@ -48,9 +48,15 @@ impl Batch {
     /// Shows all packets to the collectors, then empties itself.
     fn collect(&mut self, collector: &mut Collector) {
         let mut asides = self.asides.iter();
-        for packet in self.packets.get(..self.len).unwrap_or_default() {
-            let aside = if packet.wants_aside() { asides.next() } else { None };
-            collector.packet(packet, aside);
+        let mut next = asides.next();
+        for (at, packet) in self.packets.get(..self.len).unwrap_or_default().iter().enumerate() {
+            let mut own = None;
+            if let Some((of, aside)) = next
+                && *of == at
+            {
+                (own, next) = (Some(aside), asides.next());
+            }
+            collector.packet(packet, own);
         }
         self.clear();
     }
@@ -153,7 +159,7 @@ impl MetricsWorker {
         self.control.packet(packet, frame, stats.packets, data);
         if packet.wants_aside() {
             let aside = Aside::of((frame, data), link, Arc::clone(tap.name()), tap.interface_of(link));
-            self.batch.asides.push(aside);
+            self.batch.asides.push((at, aside));
         }
         self.batch.len += 1;
         if self.batch.len == BATCH {
