@@ -41,9 +41,12 @@ fn nccl_is_asked_where_the_user_says_and_only_then() {
             }
         }
     });
-    let program = Program::live(&world.near, &["-i", "near0", "--output", "jsonl", "--interval", "50ms", &address]).unwrap();
+    let program =
+        Program::live(&world.near, &["-i", "near0", "--output", "jsonl", "--interval", "50ms", &address])
+            .unwrap();
     program.said(|text| text.contains("may leave this host").then_some(())).unwrap();
-    let nccl = program.reported(|report| report["nccl"]["answers"].as_u64() > Some(0)).unwrap()["nccl"].clone();
+    let nccl =
+        program.reported(|report| report["nccl"]["answers"].as_u64() > Some(0)).unwrap()["nccl"].clone();
     server.join().unwrap();
     assert_eq!((&nccl["version"], &nccl["communicators_count"]), (&json!("2.29.1"), &json!(1)));
     let ranks = nccl["communicators"][0]["ranks"].as_array().unwrap();

@@ -25,7 +25,8 @@ pub(super) const FAMILY: Family = Family {
         label("operations", "operations launched", Unit::Text),
         label("waiting_ranks", "ranks that wait", Unit::Count),
         label("ranks", "ranks concerned", Unit::Count),
-        label("qps", "QPs of its process", Unit::Text),
+        label("waiting_here", "ranks of this host that wait", Unit::Text),
+        label("qps", "QPs of its process, or to its host", Unit::Text),
     ],
     check,
 };
@@ -130,11 +131,14 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 }
 
 fn is_lagging(limits: &Limits, now_ns: u64, one: &Communicator, rank: &NcclRank) -> bool {
-    // Text answers do not state a state that all ranks have in common.
-    let runs = matches!(rank.state, None | Some(RankState::Running));
     let for_ns = rank.behind_since_ns.map_or(0, |since| now_ns.saturating_sub(since));
     let few = one.size.is_some_and(|size| one.behind_ranks as f64 <= limits.lagging_part * f64::from(size));
-    runs && rank.behind > 0 && few && for_ns >= limits.lagging_ns.max(1)
+    is_running(rank) && rank.behind > 0 && few && for_ns >= limits.lagging_ns.max(1)
+}
+
+/// Text answers do not tell a state that all ranks have in common.
+fn is_running(rank: &NcclRank) -> bool {
+    matches!(rank.state, None | Some(RankState::Running))
 }
 
 /// What all findings of this family rest on.
@@ -160,8 +164,10 @@ impl Case<'_> {
         let host = rank.host.map_or_else(|| "its host".to_owned(), |host| host.to_string());
         raise
             .step(format!("Look for the process on {host}: its log, dmesg (Xid, OOM killer)."), None)
-            .step("If it runs, check the bootstrap network between the hosts (NCCL_SOCKET_IFNAME).", None)
-            .step("Dump its stack.", stack(rank))
+            .step(
+                "If it runs, dump its stack, and check the bootstrap network between the hosts (NCCL_SOCKET_IFNAME).",
+                stack(rank),
+            )
             .into(found);
         self.claim(rank, found);
     }
@@ -189,7 +195,8 @@ impl Case<'_> {
         let for_ns = self.now_ns.saturating_sub(since);
         let severity =
             if for_ns >= self.input.limits.nccl.hang_ns { Severity::Critical } else { Severity::Warning };
-        let waiting = one.size.map(|size| u64::from(size).saturating_sub(one.behind_ranks));
+        let absent = one.ranks.iter().filter(|other| !is_running(other)).count() as u64;
+        let waiting = one.size.map(|size| u64::from(size).saturating_sub(one.behind_ranks + absent));
         let wait = waiting.map_or_else(String::new, |ranks| {
             format!("; {} {}", plural(ranks, "rank"), if ranks == 1 { "waits" } else { "wait" })
         });
@@ -202,6 +209,10 @@ impl Case<'_> {
             ),
             [place(rank), wait, more(others(ranks), "rank")],
         );
+        let on = match (rank.local_pid, rank.host) {
+            (None, Some(host)) => format!(" on {host}"),
+            _ => String::new(),
+        };
         let operations: Vec<String> = one
             .launched
             .iter()
@@ -209,14 +220,19 @@ impl Case<'_> {
             .filter(|(_, own, most)| own < most)
             .map(|(name, own, most)| format!("{name} {} of {}", units::count(*own), units::count(*most)))
             .collect();
+        let waits = |other: &&NcclRank| other.behind == 0 && other.local_pid.is_some();
+        let here: Vec<String> = one.ranks.iter().filter(waits).take(MAX_QPS).map(here).collect();
         let raise = Raise::new(&LAGGING, severity, text)
             .evidence("behind", rank.behind)
             .evidence("behind_ns", for_ns)
             .evidence("operations", operations.join(", "))
-            .evidence("waiting_ranks", waiting);
+            .evidence("waiting_ranks", waiting)
+            .evidence("waiting_here", (!here.is_empty()).then(|| here.join(", ")));
         self.common(raise, one, rank, ranks, since)
             .step(
-                "Dump the stack of its process: does it compute, wait for data, or wait for the GPU?",
+                format!(
+                    "Dump the stack of its process{on}: does it compute, wait for data, or wait for the GPU?"
+                ),
                 stack(rank),
             )
             .step(
@@ -236,9 +252,9 @@ impl Case<'_> {
         ranks: &[Of<'_>],
         since_ns: u64,
     ) -> Raise {
-        let qps: Vec<String> = rank.qps.iter().take(MAX_QPS).map(qp).collect();
-        let known = rank.qps.len() as u64 + rank.qps_left_out;
-        let hidden = known - qps.len() as u64;
+        let all = qps(one, rank);
+        let named: Vec<String> = all.iter().take(MAX_QPS).map(|one| qp(one)).collect();
+        let hidden = all.len() as u64 + rank.qps_left_out - named.len() as u64;
         let rest = if hidden > 0 { format!(" and {hidden} more") } else { String::new() };
         let raise = raise
             .evidence("rank", rank.rank)
@@ -248,7 +264,7 @@ impl Case<'_> {
             .evidence("pid", rank.pid)
             .evidence("local_pid", rank.local_pid)
             .evidence("ranks", ranks.len())
-            .evidence("qps", (!qps.is_empty()).then(|| qps.join("; ") + &rest))
+            .evidence("qps", (!named.is_empty()).then(|| named.join("; ") + &rest))
             .episodes(vec![Episode { first_ns: since_ns, last_ns: self.now_ns, peak: None }]);
         let raise = match self.interface(rank) {
             Some(interface) => raise.place(Place::link(self.input, interface, None)),
@@ -315,6 +331,16 @@ fn others(ranks: &[Of<'_>]) -> u64 {
     ((known.len() + unknown.len()) as u64).saturating_sub(1)
 }
 
+/// The queue pairs of its process where that is on this host; else those of ranks here that lead to its host, where it
+/// bootstraps over the address of a RoCE port.
+fn qps<'a>(one: &'a Communicator, rank: &'a NcclRank) -> Vec<&'a RankQp> {
+    if rank.local_pid.is_some() {
+        return rank.qps.iter().collect();
+    }
+    let here = one.ranks.iter().flat_map(|other| &other.qps);
+    here.filter(|qp| rank.host.is_some() && qp.dst == rank.host).collect()
+}
+
 /// `mlx5_0 QP 6 → 10.0.0.2 QP 9 port 51234 (ERR)`.
 fn qp(qp: &RankQp) -> String {
     let mut text = format!("{} QP {}", qp.device, qp.lqpn);
@@ -331,6 +357,11 @@ fn qp(qp: &RankQp) -> String {
         text += &format!(" ({state})");
     }
     text
+}
+
+/// `rank 0 (PID 4711)`.
+fn here(rank: &NcclRank) -> String {
+    format!("rank {} (PID {})", rank.rank, rank.local_pid.unwrap_or_default())
 }
 
 fn stack(rank: &NcclRank) -> Option<String> {
@@ -379,6 +410,16 @@ mod tests {
         assert_eq!(of(&behind(300), LAGGING.id).unwrap().severity, Severity::Critical);
         let many = changed(60, |nccl| nccl.communicators[0].ranks[0].launched[4] = Some(8));
         assert_eq!(of(&many, LAGGING.id), None, "more than half are behind");
+        let elsewhere = changed(60, |nccl| {
+            let ranks = &mut nccl.communicators[0].ranks;
+            (ranks[0].local, ranks[1].local) = (Some(4_712), None);
+        });
+        let elsewhere = of(&elsewhere, LAGGING.id).unwrap();
+        assert_eq!(elsewhere.evidence["waiting_here"], "rank 0 (PID 4712)");
+        assert_eq!(
+            (&elsewhere.evidence["qps"], &elsewhere.steps[0].command),
+            (&serde_json::Value::Null, &None)
+        );
         let finalized = changed(60, |nccl| {
             nccl.communicators[0].ranks[1].state = Some(RankState::Finalize);
         });
