@@ -1,4 +1,4 @@
-//! Ranks of an NCCL job that the others wait for, as NCCL itself tells (`--nccl-ras`).
+//! Ranks of an NCCL job that the others wait for, as NCCL itself reports (`--nccl-ras`).
 
 use std::collections::BTreeSet;
 
@@ -81,7 +81,7 @@ limits! {
         "Three answers in a row; collectives outrun the query by one or two operations all the time";
     lagging_part: f64 = 0.5,
         "largest share of a communicator's ranks that lag",
-        "Where more than half are behind, one has run ahead, and which of the others is waited for cannot be told; RAS itself names groups below half";
+        "Where more than half are behind, one has run ahead, and which of the others is waited for is not known; RAS itself names groups below half";
     hang_ns: u64 = 300_000_000_000,
         "time from which a lagging rank is critical, in nanoseconds",
         "Checkpoints take minutes; PyTorch's watchdog ends a job after 10 minutes";

@@ -1,4 +1,4 @@
-//! NCCL's RAS service, asked again and again on a thread of its own: it may take seconds, and holds nothing else up.
+//! Queries of NCCL's RAS service at intervals, on a thread of its own: one may take seconds, and holds nothing else up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
@@ -22,7 +22,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// It rests this many times as long as the answer took, where that is longer.
 const REST: u32 = 20;
 const CONNECT: Duration = Duration::from_secs(1);
-/// For one query: NCCL waits 5 s for its processes at each step, and tells then who did not answer.
+/// For one query: NCCL waits 5 s for its processes at each step, and then reports who did not answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// After an event of the monitor: the query that follows says which ranks it was.
 const SOON: Duration = Duration::from_secs(1);

@@ -134,7 +134,7 @@ impl<S: Read + Write> Monitor<S> {
     pub fn next(&mut self, now_ns: impl Fn() -> u64) -> Result<Option<Event>, Trouble> {
         loop {
             let room = MAX_EVENT.saturating_sub(self.document.len()) as u64;
-            // What came before a timeout stays in the document.
+            // A part that came before a timeout stays in the document.
             match self.stream.by_ref().take(room).read_until(b'\n', &mut self.document) {
                 Ok(0) if room == 0 => return Err(Trouble::Invalid("an event without an end".to_owned())),
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),

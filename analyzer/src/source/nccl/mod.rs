@@ -183,7 +183,7 @@ impl Rank {
     }
 }
 
-/// What tells communicators apart.
+/// Identity of a communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CommId {
     /// NCCL's hash, as in its log.
