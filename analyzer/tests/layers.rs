@@ -46,7 +46,6 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("sample/", "crate::source::nccl", "plain values that a sample holds"),
     ("sample/", "crate::source::devices", "plain values that a sample holds"),
     ("sample/", "crate::source::flows::owners", "plain values that a sample holds"),
-    ("report/schema/", "crate::source::nccl", "plain values that a sample holds"),
     ("report/schema/", "crate::source::net::lldp", "plain values that a sample holds"),
     ("report/text/devices.rs", "crate::source::net::lldp", "plain values that a sample holds"),
     ("doctor/facts.rs", "crate::source::net::lldp", "the parser of LLDP frames, a function of bytes"),

@@ -1,7 +1,5 @@
 //! `rocescope live --nccl-ras`: the job's own view, next to what the kernel shows.
 
-#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
-
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 

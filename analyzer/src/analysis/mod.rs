@@ -34,6 +34,7 @@ pub(crate) mod ways;
 
 use crate::sample::Direction;
 pub use crate::source::devices::lives::QpEvent;
+pub use crate::source::nccl::RankState;
 use crate::util::layout::{plain, tap_name};
 
 pub use build::compare_links as imbalance;

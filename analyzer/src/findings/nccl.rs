@@ -341,22 +341,16 @@ fn qps<'a>(one: &'a Communicator, rank: &'a NcclRank) -> Vec<&'a RankQp> {
     here.filter(|qp| rank.host.is_some() && qp.dst == rank.host).collect()
 }
 
-/// `mlx5_0 QP 6 → 10.0.0.2 QP 9 port 51234 (ERR)`.
+/// `mlx5_0 QP 6 → 10.0.0.2 QP 9 source port 51234 (ERR)`.
 fn qp(qp: &RankQp) -> String {
-    let mut text = format!("{} QP {}", qp.device, qp.lqpn);
-    if let Some(dst) = qp.dst {
-        text += &format!(" → {dst}");
-    }
-    if let Some(rqpn) = qp.rqpn {
-        text += &format!(" QP {rqpn}");
-    }
-    if let Some(port) = qp.udp_port {
-        text += &format!(" source port {port}");
-    }
-    if let Some(state) = qp.state {
-        text += &format!(" ({state})");
-    }
-    text
+    let parts = [
+        Some(format!("{} QP {}", qp.device, qp.lqpn)),
+        qp.dst.map(|dst| format!("→ {dst}")),
+        qp.rqpn.map(|rqpn| format!("QP {rqpn}")),
+        qp.udp_port.map(|port| format!("source port {port}")),
+        qp.state.map(|state| format!("({state})")),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 /// `rank 0 (PID 4711)`.

@@ -8,7 +8,7 @@ use crate::analysis::fixtures::everything;
 use crate::analysis::{
     CeOverTime, Cnp, Communicator, Coverage, DelayChange, DelayPoint, Device, DeviceQp, DeviceQpCounters,
     EcnOverTime, Episodes, Field, FieldChange, Flow, FlowId, Icrc, LastNaks, Latency, LatencyByClass, Link,
-    Loss, LostLarge, Nccl, NcclEvent, NcclRank, Options, Pause, QpEvent, QpLives, RankQp, TapFlow,
+    Loss, LostLarge, Nccl, NcclEvent, NcclRank, Options, Pause, QpEvent, QpLives, RankQp, RankState, TapFlow,
     Unfollowed, Untimed,
 };
 use crate::findings::{End, Episode, Evidence, Finding, Impact, Place, Severity, Step};
@@ -16,7 +16,6 @@ use crate::metrics::duplicates::Copies;
 use crate::metrics::marking::Marked;
 use crate::report::Report;
 use crate::sample::Direction;
-use crate::source::nccl::RankState;
 use crate::source::net::lldp::{App, Dialect, Ets, Neighbour, Pfc};
 
 /// The report.

@@ -1,6 +1,6 @@
 //! The job as NCCL sees it.
 
-use crate::analysis::{Nccl, NcclRank};
+use crate::analysis::{Nccl, NcclRank, RankState};
 use crate::report::Report;
 use crate::util::layout::{Align, Table, labelled, plain};
 use crate::util::units::{self, plural};
@@ -89,7 +89,7 @@ fn ranks(ranks: &[NcclRank], nccl: &Nccl, room: usize) -> Vec<String> {
     for rank in order.iter().take(MAX_RANKS) {
         let since = rank.behind_since_ns.zip(nccl.answered_ns);
         let behind_for = since.map(|(since, now)| units::duration(now.saturating_sub(since)));
-        let state = rank.error.or_else(|| rank.state.map(|state| state.name()));
+        let state = rank.error.or_else(|| rank.state.map(RankState::name));
         let qps = rank.local_pid.map(|_| units::count(rank.qps.len() as u64 + rank.qps_left_out));
         table.row(vec![
             rank.rank.to_string(),

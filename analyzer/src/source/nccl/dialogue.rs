@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn answers_without_an_end_are_cut() {
         let mut endless = b"SERVER PROTOCOL 2\nOK\n{\"x\":\"".to_vec();
-        endless.resize(endless.len() + MAX_ANSWER as usize, b'x');
+        endless.resize(endless.len() + usize::try_from(MAX_ANSWER).unwrap(), b'x');
         assert!(matches!(said(endless), Err(Trouble::TooLong)));
         let mut line = b"SERVER PROTOCOL ".to_vec();
         line.resize(1 << 20, b'9');

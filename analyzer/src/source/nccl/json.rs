@@ -131,14 +131,14 @@ fn nanoseconds(seconds: f64) -> Option<u64> {
 
 fn communicator(raw: RawCommunicator) -> Communicator {
     let mut furthest = Launched::default();
-    let answered = raw.ranks.into_iter().map(|raw| rank(raw, false));
+    let answered = raw.ranks.iter().map(|raw| rank(raw, false));
     let mut ranks: Vec<Rank> = answered.collect();
     for rank in &ranks {
         for (most, own) in furthest.iter_mut().zip(rank.launched) {
             *most = (*most).max(own);
         }
     }
-    ranks.extend(raw.missing_ranks.into_iter().map(|raw| rank(raw, true)));
+    ranks.extend(raw.missing_ranks.iter().map(|raw| rank(raw, true)));
     let secondary = raw.secondary_hash.and_then(|both| {
         let (host, process) = both.split_once(':')?;
         Some((hash(host)?, hash(process)?))
@@ -151,7 +151,7 @@ fn hash(text: &str) -> Option<u64> {
     u64::from_str_radix(text.trim_start_matches("0x"), 16).ok()
 }
 
-fn rank(raw: RawRank, missing: bool) -> Rank {
+fn rank(raw: &RawRank, missing: bool) -> Rank {
     let status = &raw.status;
     let state = match status {
         RawStatus { considered_dead: true, .. } => RankState::Dead,

@@ -3,6 +3,7 @@
 use ratatui::text::Line;
 
 use super::super::{Spans, bursts, events, links};
+use crate::analysis::NcclRank;
 use crate::model::{LinkRow, Problem};
 use crate::report::text::nccl_summary;
 use crate::sample::Direction;
@@ -148,7 +149,7 @@ pub(super) fn step_lines(view: &View, data: &Data, width: usize) -> Vec<Line<'st
     if let Some(analysis) = &view.analysis {
         lines = bursts::steps(&analysis.report, width).into_iter().skip(1).collect();
         if let Some(nccl) = &analysis.report.facts.nccl {
-            let differs = nccl.communicators.iter().flat_map(|one| &one.ranks).any(|rank| rank.differs());
+            let differs = nccl.communicators.iter().flat_map(|one| &one.ranks).any(NcclRank::differs);
             let style = if differs { theme::text(view.active_level(Problem::Stall)) } else { theme::PLAIN };
             let text = hanging(&nccl_summary(nccl), width.saturating_sub(2), 2);
             let told = text.into_iter().take(NCCL_LINES).map(|text| Line::styled(format!(" {text}"), style));
