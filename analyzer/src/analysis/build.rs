@@ -8,7 +8,7 @@ use crate::analysis::facts::ByHosts;
 use crate::analysis::flow::less;
 use crate::analysis::{
     CountedAgain, Dscp, Ecn, Facts, Flow, Imbalance, Link, Lost, Options, Overlap, Skipped, Source, Totals,
-    Window, device, ecmp, ecn, entropy, flow, imbalance, taps, traffic, ways,
+    Window, device, ecmp, ecn, entropy, flow, imbalance, nccl, taps, traffic, ways,
 };
 use crate::metrics::duplicates::Copies;
 use crate::metrics::marking::{ByDscp, Marked};
@@ -47,11 +47,13 @@ impl Facts {
             pattern: traffic::pattern(sample),
             qp_lives: device::lives(&sample.devices),
             devices: device::devices(&sample.devices),
+            nccl: None,
             coverage: Vec::new(),
             by_hosts: ByHosts::default(),
             marks: sample.metrics.loss.as_ref().map(|loss| loss.spells.marks.clone()).unwrap_or_default(),
         };
         facts.source.kind = device::kind(sample, facts.totals.roce_packets);
+        facts.nccl = nccl::nccl(sample, &facts.devices);
         facts.coverage = device::coverage(sample, &facts.links);
         facts
     }

@@ -100,6 +100,7 @@ pub(crate) fn sample(links: Vec<LinkSample>, flows: Vec<(FlowKey, FlowStats)>) -
         interface_drops: None,
         owners: std::sync::Arc::default(),
         devices: std::sync::Arc::default(),
+        nccl: None,
         metrics: crate::metrics::Metrics::default(),
     }
 }

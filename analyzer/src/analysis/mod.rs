@@ -19,6 +19,7 @@ mod latency;
 pub(crate) mod loss;
 mod matrix;
 mod naks;
+mod nccl;
 mod parallel;
 mod paths;
 pub(crate) mod ports;
@@ -33,6 +34,7 @@ pub(crate) mod ways;
 
 use crate::sample::Direction;
 pub use crate::source::devices::lives::QpEvent;
+pub use crate::source::nccl::RankState;
 use crate::util::layout::{plain, tap_name};
 
 pub use build::compare_links as imbalance;
@@ -50,6 +52,9 @@ pub use facts::{
 pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances, unknown_names};
 pub use loss::{Episodes, Icrc, LastNaks, Loss, SequenceLoss, Unfollowed};
 pub use naks::{NakCauses, Requests};
+#[cfg(test)]
+pub(crate) use nccl::example as nccl_example;
+pub use nccl::{Communicator, Nccl, NcclEvent, NcclRank, RankQp};
 pub(crate) use paths::related;
 pub use paths::{CountedAgain, Overlap, Paths};
 pub use taps::{Between, DelayChange, DelayPoint, LostLarge, TapFlow};

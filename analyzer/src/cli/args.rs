@@ -11,6 +11,7 @@ use clap::{Args as ClapArgs, CommandFactory as _, Parser, Subcommand, ValueEnum}
 use crate::filter::{Filter, FilterError, fields};
 use crate::host::hook::{HookChoice, XdpModeChoice};
 use crate::metrics::traffic::BIN_RANGE_NS;
+use crate::source::nccl::address::RasAddress;
 use crate::source::replay::inputs::TapFiles;
 use crate::source::replay::time::{TimeSpec, parse_duration, parse_time};
 use crate::tui::query;
@@ -92,6 +93,7 @@ Examples:
   rocescope live                                   all interfaces with an RDMA device
   rocescope live -i eth2 -i mlx5_1                 by interface name or RDMA device
   rocescope live -i eth0 --netns 4711              in the pod of process 4711
+  rocescope live --nccl-ras                        with the ranks of the NCCL job
   rocescope live -i eth2 --output json --duration 10s";
 
 /// Options of `live`.
@@ -107,6 +109,11 @@ pub struct LiveArgs {
     /// Network namespace of the interfaces: a name, or the PID of a process in it
     #[arg(long, value_name = "NAME|PID")]
     pub netns: Option<String>,
+    /// Ask the NCCL job on this host for its ranks every 10 s or more, through its RAS service (NCCL 2.24 and newer)
+    /// [default without HOST:PORT: localhost:28028]
+    #[arg(long, value_name = "HOST:PORT", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "localhost", hide_default_value = true)]
+    pub nccl_ras: Option<RasAddress>,
     /// Options of all live sources.
     #[command(flatten)]
     pub attach: AttachArgs,

@@ -30,7 +30,8 @@ const SEED: u64 = 4791;
 
 pub(super) fn live(args: LiveArgs, color: Color) -> Result<()> {
     let netns = args.netns.as_deref().map(live::netns).transpose()?;
-    let config = Config { interfaces: args.interface, netns, ..config(&args.attach, &args.view)? };
+    let nccl_ras = args.nccl_ras.clone();
+    let config = Config { interfaces: args.interface, netns, nccl_ras, ..config(&args.attach, &args.view)? };
     let interrupt = interrupt(&args.view)?;
     let views = views(&args.view, None)?;
     show(live::start(config)?, &args.view, views, interrupt, color)

@@ -45,6 +45,7 @@ mod loss_taps;
 #[cfg(test)]
 mod loss_tests;
 mod nak;
+mod nccl;
 mod not_evaluated;
 mod once;
 pub mod order;
@@ -133,6 +134,8 @@ families! {
     ],
     step [step: step::Limits],
     timeouts [],
+    // It names findings of the families before it as causes.
+    nccl [nccl: nccl::Limits],
     tool [tool: tool::Limits],
 }
 

@@ -10,6 +10,7 @@ use crate::sample::Address;
 /// Fills in causes and effects of all findings, both ways.
 pub(super) fn relate(found: &mut [Finding]) {
     let mut pairs: Vec<(usize, usize)> = Vec::new();
+    let claimed = claimed(found);
     let hosts: Vec<BTreeSet<(Address, Address)>> = found.iter().map(hosts).collect();
     for (effect, finding) in found.iter().enumerate() {
         let causes = entry(finding.id).map_or(&[][..], |entry| entry.causes);
@@ -25,7 +26,8 @@ pub(super) fn relate(found: &mut [Finding]) {
             }
         }
     }
-    let owned = owned(found, &hosts);
+    let owned = owned(found, &hosts, claimed.owned);
+    pairs.extend(claimed.caused);
     for (cause, effect) in pairs.into_iter().chain(owned.iter().copied()) {
         let (cause_id, effect_id) = (found[cause].id, found[effect].id);
         add(&mut found[effect].causes, cause_id);
@@ -47,10 +49,28 @@ pub(super) fn relate(found: &mut [Finding]) {
     }
 }
 
+/// Causes and owners that a family names by itself, since it knows more than hosts and times.
+struct Claimed {
+    caused: Vec<(usize, usize)>,
+    owned: Vec<(usize, usize)>,
+}
+
+fn claimed(found: &[Finding]) -> Claimed {
+    let of = |effect: usize, id: &'static str| Some((found.iter().position(|one| one.id == id)?, effect));
+    let all = || found.iter().enumerate();
+    Claimed {
+        caused: all().flat_map(|(at, one)| one.causes.iter().filter_map(move |id| of(at, id))).collect(),
+        owned: all().filter_map(|(at, one)| of(at, one.owner?)).collect(),
+    }
+}
+
 /// Owners and what they account for: at the same time, between no other hosts. An info accounts for nothing, and what is likely for
 /// nothing that is more severe: a guess neither hides what is certain nor becomes as severe.
-fn owned(found: &[Finding], hosts: &[BTreeSet<(Address, Address)>]) -> Vec<(usize, usize)> {
-    let mut owned: Vec<(usize, usize)> = Vec::new();
+fn owned(
+    found: &[Finding],
+    hosts: &[BTreeSet<(Address, Address)>],
+    mut owned: Vec<(usize, usize)>,
+) -> Vec<(usize, usize)> {
     let owners = found.iter().enumerate().filter(|(_, one)| one.severity > Severity::Info);
     for (owner, finding) in owners {
         for (effect, other) in found.iter().enumerate().filter(|(_, other)| finding.owns.contains(&other.id))

@@ -19,6 +19,7 @@
 //! | [`pci`] | PCIe topology and links of NICs and GPUs |
 //! | [`process`], [`nccl`], [`qp`] | names and pods of processes; NCCL settings; owners of queue pairs |
 //! | [`listen`] | LLDP frames of the switch |
+//! | [`local`] | addresses of this host; processes of containers by their numbers there |
 //! | [`clock`] | kernel timestamps as Unix time |
 //! | [`btf`], [`qp_layout`] | layout of kernel structures; those of queue pairs |
 //!
@@ -45,6 +46,7 @@ pub mod hook;
 pub mod interface;
 pub mod kernel;
 pub mod listen;
+pub mod local;
 pub mod nccl;
 pub mod netlink;
 pub mod netns;

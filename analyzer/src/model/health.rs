@@ -119,7 +119,13 @@ const ABOUT: [About; 20] = [
         "few 5-tuples carry most bytes: ECMP cannot balance them",
     ),
     (Problem::Imbalance, &["links."], "LOAD", "IMBALANCE", "parallel links carry unequal load"),
-    (Problem::Stall, &["job."], "STOP", "JOB STALLED", "the job stopped communicating"),
+    (
+        Problem::Stall,
+        &["job.", "nccl."],
+        "STOP",
+        "JOB STALLED",
+        "the job stopped communicating, or waits for a rank",
+    ),
     (Problem::Step, &["step."], "STEP", "STEPS", "straggler, or steps of the job getting longer"),
     (Problem::Foreign, &["isolation."], "ISOL", "ISOLATION", "traffic of another tenant or application"),
 ];

@@ -21,6 +21,7 @@ use crate::metrics::Metrics;
 use crate::metrics::duplicates::Copies;
 use crate::source::devices::Devices;
 use crate::source::flows::owners::{Owned, Owners};
+use crate::source::nccl::Nccl;
 pub use address::{Address, address};
 pub use flows::{Flows, Spare};
 
@@ -77,6 +78,8 @@ pub struct Sample {
     pub owners: Arc<Owners>,
     /// What devices counted by themselves; empty in replay, and without RDMA devices.
     pub devices: Arc<Devices>,
+    /// What NCCL says of its job; `None` where it is not asked.
+    pub nccl: Option<Arc<Nccl>>,
     /// Figures beyond counters.
     pub metrics: Metrics,
 }

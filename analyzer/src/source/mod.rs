@@ -9,5 +9,6 @@ pub mod feed;
 pub mod flows;
 #[cfg(feature = "live")]
 pub mod live;
+pub mod nccl;
 pub mod net;
 pub mod replay;

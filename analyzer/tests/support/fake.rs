@@ -356,6 +356,7 @@ impl World {
             interface_drops: None,
             owners: self.owners(),
             devices: std::sync::Arc::default(),
+            nccl: None,
             metrics,
         }
     }

@@ -182,3 +182,44 @@ fn devices_that_go_leave_no_empty_lines_behind() {
     assert_eq!((app.screens.links.below.offset, app.screens.links.cursor.selected), (1, None));
     assert_ne!(text(&app), before);
 }
+
+/// What NCCL has answered twice, 30 s apart: rank 17 of 32 lags.
+fn nccl(now_ns: u64) -> rocescope::source::nccl::Nccl {
+    use rocescope::source::nccl::{json, track::Track};
+    let rank = |rank: u32| {
+        let launched = if rank == 17 { 6_647 } else { 6_650 };
+        format!(
+            r#"{{"rank":{rank},"host":"192.0.2.9","pid":17,"cuda_dev":1,"collective_counts":{{"AllReduce":{launched}}}}}"#
+        )
+    };
+    let ranks: Vec<String> = (0..32).map(rank).collect();
+    let document = format!(
+        r#"{{"nccl_version":"2.29.1","communicators":[{{"hash":"0x1a","size":32,"ranks":[{}]}}]}}"#,
+        ranks.join(",")
+    );
+    let mut track = Track::new("localhost:28028".into(), 10_000_000_000);
+    for ago_ns in [30_000_000_000, 0] {
+        track.answered(json::answer(document.as_bytes()).unwrap(), now_ns - ago_ns);
+    }
+    track.known()
+}
+
+#[test]
+fn a_rank_that_lags_shows_with_and_without_packets() {
+    for (packets, size) in [(true, WIDE), (true, (120, 40)), (false, (80, 24))] {
+        let mut world = if packets { World::healthy() } else { World::live() };
+        if !packets {
+            world.flows.clear();
+        }
+        let mut app = App::new(options());
+        let mut analyst = Analyst::new(app.view.options.report.clone());
+        app.on_resize(size.0, size.1);
+        let mut sample = world.at(3);
+        sample.nccl = Some(Arc::new(nccl(sample.time_ns)));
+        app.on_sample(Arc::new(sample));
+        app.analyse_with(&mut analyst);
+        let screen = text(&app);
+        assert!(screen.contains("Rank 17 lags 3 collectives for 30.0 s"), "{screen}");
+        assert!(screen.contains("NCCL 2.29.1: 1 communicator, 1 rank behind"), "{screen}");
+    }
+}

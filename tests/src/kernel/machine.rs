@@ -316,6 +316,7 @@ impl Machine {
             interface_drops: None,
             owners: std::sync::Arc::default(),
             devices: std::sync::Arc::default(),
+            nccl: None,
             metrics: Metrics { marking, traffic, ..Metrics::default() },
         })
     }

@@ -6,9 +6,10 @@ use std::net::Ipv4Addr;
 
 use crate::analysis::fixtures::everything;
 use crate::analysis::{
-    CeOverTime, Cnp, Coverage, DelayChange, DelayPoint, Device, DeviceQp, DeviceQpCounters, EcnOverTime,
-    Episodes, Field, FieldChange, Flow, FlowId, Icrc, LastNaks, Latency, LatencyByClass, Link, Loss,
-    LostLarge, Options, Pause, QpEvent, QpLives, TapFlow, Unfollowed, Untimed,
+    CeOverTime, Cnp, Communicator, Coverage, DelayChange, DelayPoint, Device, DeviceQp, DeviceQpCounters,
+    EcnOverTime, Episodes, Field, FieldChange, Flow, FlowId, Icrc, LastNaks, Latency, LatencyByClass, Link,
+    Loss, LostLarge, Nccl, NcclEvent, NcclRank, Options, Pause, QpEvent, QpLives, RankQp, RankState, TapFlow,
+    Unfollowed, Untimed,
 };
 use crate::findings::{End, Episode, Evidence, Finding, Impact, Place, Severity, Step};
 use crate::metrics::duplicates::Copies;
@@ -50,6 +51,7 @@ pub(super) fn full() -> Report {
         events_left_out: 1,
         absent: vec!["ib_query_qp".into()],
     });
+    facts.nccl = Some(nccl());
     facts.coverage = vec![Coverage {
         device: "mlx5_0".into(),
         port: 1,
@@ -317,4 +319,59 @@ fn finding(id: FlowId) -> Finding {
         time_lost_ns: Some(1),
     };
     finding
+}
+
+fn nccl() -> Nccl {
+    let host = Some(Ipv4Addr::new(192, 0, 2, 1).into());
+    let launched = || [("AllReduce", 7)].into();
+    let qp = RankQp {
+        device: "mlx5_0".into(),
+        lqpn: 17,
+        rqpn: Some(29),
+        src: Some(Ipv4Addr::new(10, 0, 0, 1).into()),
+        dst: Some(Ipv4Addr::new(10, 0, 0, 2).into()),
+        udp_port: Some(51_234),
+        state: Some("RTS"),
+    };
+    let rank = NcclRank {
+        rank: 1,
+        host,
+        pid: Some(17),
+        gpu: Some(1),
+        state: Some(RankState::Running),
+        state_since_ns: 1,
+        error: Some("System error"),
+        behind: 2,
+        behind_since_ns: Some(1),
+        launched: launched(),
+        local_pid: Some(4_711),
+        qps: vec![qp],
+        qps_left_out: 1,
+    };
+    let communicator = Communicator {
+        hash: "1a".into(),
+        size: Some(2),
+        seen_ns: 1,
+        launched: launched(),
+        behind_ranks: 1,
+        ranks: vec![rank],
+    };
+    Nccl {
+        address: "localhost:28028".into(),
+        unavailable: Some("no answer in time".into()),
+        version: Some("2.29.1".into()),
+        answers: 1,
+        failures: 1,
+        answered_ns: Some(1),
+        interval_ns: 1,
+        collection_ns: Some(1),
+        timeouts: Some(1),
+        lists_all_ranks: true,
+        lines_not_understood: 1,
+        communicators_count: 1,
+        communicators: vec![communicator],
+        ranks_left_out: 1,
+        events: vec![NcclEvent { time_ns: 1, event: "PEER_DEAD".into(), host, pid: Some(17) }],
+        events_left_out: 1,
+    }
 }

@@ -9,12 +9,14 @@ mod devices;
 mod findings;
 mod flows;
 mod loss;
+mod nccl;
 mod summary;
 #[cfg(test)]
 mod tests;
 mod traffic;
 
 pub(crate) use answers::{P99_SAMPLES, P999_SAMPLES, enough};
+pub(crate) use nccl::summary as nccl_summary;
 
 use crate::sample::Address;
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,6 +49,7 @@ pub fn painted(report: &Report, width: usize, paint: Paint) -> String {
     let mut page = Page { lines: summary::lines(report, room, paint), room, paint };
     page.section("FINDINGS", findings::lines(report, room, paint));
     page.section("JOB", traffic::job(report, room));
+    page.section("NCCL RANKS by NCCL's own account (RAS)", nccl::lines(report, room));
     page.section("LINKS", links(report, room));
     page.section("LOAD BALANCE across parallel links", balance(report, room));
     let bin = report.facts.bursts.iter().flatten().next().map_or(0, |burst| burst.bin_ns);

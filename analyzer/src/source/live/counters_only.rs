@@ -8,6 +8,7 @@ use hashbrown::HashMap;
 use super::Config;
 use super::control::{CHECK_INTERVAL, Notices, stop_requested};
 use super::counters::{Departed, Known, Reader};
+use super::ras::RasReader;
 use crate::host::clock::{WallClock, monotonic_ns};
 use crate::host::queries::Kernel;
 use crate::host::select::Target;
@@ -24,6 +25,7 @@ pub(super) struct CountersOnly {
     labels: Vec<String>,
     start_ns: u64,
     departed: Departed,
+    nccl: Option<RasReader>,
 }
 
 impl CountersOnly {
@@ -48,10 +50,11 @@ impl CountersOnly {
         let inputs = watch.inputs();
         let interfaces: Vec<(String, u32)> =
             targets.iter().map(|target| (target.interface.name.clone(), target.interface.index)).collect();
+        let nccl = config.nccl_ras.take().and_then(RasReader::start);
         let host = std::mem::replace(&mut config.host, Box::new(Kernel));
         let reader = Reader::start(host, watch, &interfaces, config.interval)
             .ok_or_else(|| anyhow!("cannot start the device reader thread"))?;
-        Ok(Self { reader, config, inputs, labels, start_ns, departed: Departed::default() })
+        Ok(Self { reader, config, inputs, labels, start_ns, departed: Departed::default(), nccl })
     }
 
     /// Devices and ports, as text.
@@ -122,6 +125,7 @@ impl CountersOnly {
             interface_drops: None,
             owners,
             devices,
+            nccl: self.nccl.as_ref().map(RasReader::known),
             metrics: Metrics::default(),
         }
     }

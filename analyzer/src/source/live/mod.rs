@@ -12,6 +12,7 @@
 //! | [`pairing`], `latency` | the two directions of a flow; latency measured by the programs |
 //! | [`ecn`], [`loss`] | CE marks and CNPs; loss episodes |
 //! | `counters` | device counters |
+//! | `ras` | what NCCL says of its job |
 //! | [`bpf`], `ticks` | system calls that aya lacks; the clock of the kernel programs |
 
 pub mod attach;
@@ -27,6 +28,7 @@ pub mod load;
 pub mod loss;
 pub mod pairing;
 mod qp_probes;
+mod ras;
 mod setup;
 mod slots;
 mod source;
@@ -48,6 +50,7 @@ use crate::host::hook::{HookChoice, XdpModeChoice};
 use crate::host::netns::NetNs;
 use crate::host::queries::{Host, Kernel};
 use crate::source::feed::{self, Feed};
+use crate::source::nccl::address::RasAddress;
 
 /// Configuration of a live run.
 #[expect(
@@ -89,6 +92,8 @@ pub struct Config {
     pub bin_ns: u64,
     /// Verbosity of the programs' own log, 0 (off) to 5.
     pub log_level: u8,
+    /// Where NCCL is asked about its job; `None` for not at all.
+    pub nccl_ras: Option<RasAddress>,
     /// Host whose RDMA devices and settings are read: this one, or a recorded one in tests.
     pub host: Box<dyn Host>,
 }
@@ -113,6 +118,7 @@ impl Default for Config {
             precise_clock: true,
             bin_ns: crate::metrics::traffic::BIN_NS,
             log_level: 0,
+            nccl_ras: None,
             host: Box::new(Kernel),
         }
     }

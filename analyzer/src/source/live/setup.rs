@@ -12,6 +12,7 @@ use crate::host::select::{self, Chosen};
 use crate::host::sysfs::SysRoot;
 use crate::host::{HostError, interface, rdma};
 use crate::source::devices::watch::Watch;
+use crate::source::nccl::address::RasAddress;
 
 /// A source that is ready to run.
 pub(super) enum Prepared {
@@ -33,6 +34,7 @@ pub(super) fn prepare(mut config: Config) -> Result<(Prepared, Notices)> {
     if let Some(netns) = &config.netns {
         netns.enter().map_err(|error| unless(&fit, error.into()))?;
     }
+    notes.extend(config.nccl_ras.as_ref().and_then(RasAddress::notice));
     let (chosen, watch) = resolve(&config).map_err(|error| unless(&fit, error))?;
     let Chosen { targets, without_interface } = chosen;
     let elsewhere: Vec<String> = without_interface.into_iter().map(|(_, why)| why).collect();

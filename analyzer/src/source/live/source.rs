@@ -23,6 +23,7 @@ use super::ecn::Ecn;
 use super::load::{LoadOptions, Programs};
 use super::loss::Losses;
 use super::pairing::Pairs;
+use super::ras::RasReader;
 use super::tables::Tables;
 use super::{Config, event};
 use crate::host::clock::{WallClock, monotonic_ns};
@@ -67,6 +68,7 @@ pub(super) struct Source {
     watch: Option<LinkWatch>,
     devices: Option<Reader>,
     departed: Departed,
+    nccl: Option<RasReader>,
 }
 
 struct Watched {
@@ -148,6 +150,7 @@ impl Source {
                 pairs.link(u16::try_from(link).unwrap_or(u16::MAX), watched.interface.index);
             }
         }
+        let nccl = config.nccl_ras.take().and_then(RasReader::start);
         let host = std::mem::replace(&mut config.host, Box::new(Kernel));
         let known = |watched: &Watched| (watched.interface.name.clone(), watched.interface.index);
         let indices: Vec<(String, u32)> = interfaces.iter().map(known).collect();
@@ -166,6 +169,7 @@ impl Source {
             watch: LinkWatch::open().ok(),
             devices: None,
             departed: Departed::default(),
+            nccl,
         };
         let links =
             source.kernel_links().map(|(kernel, _, watched)| (kernel, watched.interface.name.clone()));

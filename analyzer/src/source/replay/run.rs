@@ -531,6 +531,7 @@ impl Replay {
             interface_drops: None,
             owners: std::sync::Arc::default(),
             devices: std::sync::Arc::default(),
+            nccl: None,
             metrics: Metrics { marking, ..metrics },
         }
     }

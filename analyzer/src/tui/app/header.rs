@@ -227,7 +227,10 @@ fn verdict(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
 }
 
 pub(super) fn headline(app: &App, data: &Data, width: usize) -> Spans {
-    if let Some(spans) = nothing(data) {
+    // Findings need no packets: counters, queue pairs and jobs of offloaded NICs have theirs.
+    let is_problem = |health| matches!(health, Health::Degraded | Health::Critical);
+    let known = app.view.concluded().map(|concluded| Verdict::of(concluded.findings, false).health);
+    if let Some(spans) = nothing(data).filter(|_| !known.is_some_and(is_problem)) {
         return spans;
     }
     let Some(concluded) = app.view.concluded() else {

@@ -6,6 +6,7 @@ use ratatui::text::Line;
 use rocescope_common::wire::SkipReason;
 
 use super::line;
+use crate::report::text::nccl_summary;
 use crate::sample::SourceKind;
 use crate::source::devices::PortSample;
 use crate::tui::column::compact;
@@ -68,6 +69,9 @@ fn lines(view: &View) -> Vec<Line<'static>> {
         };
     };
     let mut lines = nothing(view, data);
+    if let Some(nccl) = view.analysis.as_ref().and_then(|analysis| analysis.report.facts.nccl.as_ref()) {
+        lines.extend([Line::default(), title(nccl_summary(nccl))]);
+    }
     lines.extend(data.model.skipped.first().map(|(reason, _)| remedy(*reason)).into_iter().flatten());
     let hidden: Vec<String> =
         data.sample.devices.ports.iter().filter(|port| port.hidden).map(PortSample::label).collect();

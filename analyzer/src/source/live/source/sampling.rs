@@ -17,6 +17,7 @@ use crate::sample::{
 use crate::source::flows::owners::Owners;
 use crate::source::live::counters::{Known, Reader};
 use crate::source::live::load::Programs;
+use crate::source::live::ras::RasReader;
 use crate::source::live::tables::{Reading, Tables, fill_link, link_counters};
 use crate::util::time::nanos;
 
@@ -130,6 +131,7 @@ impl Source {
             interface_drops: self.interface_drops(&unhandled),
             owners,
             devices,
+            nccl: self.nccl.as_ref().map(RasReader::known),
             metrics: Metrics {
                 marking,
                 traffic: traffic.map(Arc::new),

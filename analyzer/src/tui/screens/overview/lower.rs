@@ -3,13 +3,18 @@
 use ratatui::text::Line;
 
 use super::super::{Spans, bursts, events, links};
+use crate::analysis::NcclRank;
 use crate::model::{LinkRow, Problem};
+use crate::report::text::nccl_summary;
 use crate::sample::Direction;
 use crate::tui::data::Data;
 use crate::tui::theme;
 use crate::tui::view::View;
 use crate::util::units;
 use crate::util::wrap::hanging;
+
+/// Lines of what NCCL says.
+const NCCL_LINES: usize = 2;
 
 /// A link with both directions, or a tap without.
 struct Pair<'a> {
@@ -143,6 +148,13 @@ pub(super) fn step_lines(view: &View, data: &Data, width: usize) -> Vec<Line<'st
     let mut lines = Vec::new();
     if let Some(analysis) = &view.analysis {
         lines = bursts::steps(&analysis.report, width).into_iter().skip(1).collect();
+        if let Some(nccl) = &analysis.report.facts.nccl {
+            let differs = nccl.communicators.iter().flat_map(|one| &one.ranks).any(NcclRank::differs);
+            let style = if differs { theme::text(view.active_level(Problem::Stall)) } else { theme::PLAIN };
+            let text = hanging(&nccl_summary(nccl), width.saturating_sub(2), 2);
+            let told = text.into_iter().take(NCCL_LINES).map(|text| Line::styled(format!(" {text}"), style));
+            lines.splice(0..0, told);
+        }
     }
     let all = traffic.iter().flat_map(|traffic| &traffic.links);
     if let Some(bursts) = all.filter_map(|link| link.bursts.as_ref()).max_by_key(|bursts| bursts.peak.bytes) {

@@ -1,0 +1,98 @@
+//! What is of this host: its addresses, and processes that a program in a container names by their numbers there.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::error::Result;
+use super::netlink::{Attrs, Request, RouteSocket};
+use super::read::HostRoot;
+
+/// `struct ifaddrmsg`.
+const HEADER: usize = 8;
+const IFA_ADDRESS: u16 = 1;
+/// Of a link between two points, `IFA_ADDRESS` is the other end's.
+const IFA_LOCAL: u16 = 2;
+
+/// The addresses of all interfaces of the calling thread's network namespace.
+///
+/// # Errors
+/// When the kernel does not tell.
+pub fn addresses() -> Result<BTreeSet<IpAddr>> {
+    let request = Request::new(libc::RTM_GETADDR, 0, &[0; HEADER]);
+    let dump = RouteSocket::open()?.dump("list the addresses", libc::RTM_NEWADDR, &request)?;
+    Ok(dump.iter().filter_map(|payload| address(payload)).collect())
+}
+
+fn address(payload: &[u8]) -> Option<IpAddr> {
+    let attrs = Attrs::after(payload, HEADER);
+    let bytes = attrs.get(IFA_LOCAL).or_else(|| attrs.get(IFA_ADDRESS))?;
+    let v4 = <[u8; 4]>::try_from(bytes).map(|bytes| Ipv4Addr::from(bytes).into());
+    v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(|bytes| Ipv6Addr::from(bytes).into())).ok()
+}
+
+/// The number here of a process of this network namespace that has the number `pid` in its own PID namespace; `None` where no
+/// process or several have it.
+#[must_use]
+pub fn process(root: &HostRoot, pid: u32) -> Option<u32> {
+    let own = root.link_name("/proc/thread-self/ns/net").ok();
+    let here =
+        |candidate: u32| own.is_some() && root.link_name(&format!("/proc/{candidate}/ns/net")).ok() == own;
+    let is_it = |candidate: &u32| {
+        let status = root.text(&format!("/proc/{candidate}/status")).unwrap_or_default();
+        innermost(&status) == Some(pid) && here(*candidate)
+    };
+    let all = root.list("/proc").unwrap_or_default();
+    let mut found = all.iter().filter_map(|name| name.parse().ok()).filter(is_it);
+    let first = found.next()?;
+    found.next().is_none().then_some(first)
+}
+
+/// The number of a process in its own PID namespace, of a `/proc/PID/status`; `None` for threads of the kernel, which have no
+/// memory of their own.
+fn innermost(status: &str) -> Option<u32> {
+    status.lines().find(|line| line.starts_with("VmSize:"))?;
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    numbers.split_whitespace().next_back()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::tree;
+    use super::*;
+
+    #[test]
+    fn loopback_is_among_the_addresses_and_foreign_ones_are_not() {
+        let known = addresses().unwrap();
+        assert!(known.contains(&IpAddr::from(Ipv4Addr::LOCALHOST)), "{known:?}");
+        assert!(!known.contains(&IpAddr::from([192, 0, 2, 1])));
+        assert_eq!(address(&[0; 3]), None);
+    }
+
+    #[test]
+    fn processes_are_found_by_their_number_in_a_container() {
+        const USER: &str = "VmSize:\t1 kB\nNSpid:\t";
+        let status = |pids: &str| format!("{USER}{pids}\n");
+        let (contained, own, twin, other) =
+            (status("4711\t17"), status("900"), status("4712\t18"), status("5\t33"));
+        let root = tree(&[
+            ("proc/thread-self/ns/net", "-> net:[1]"),
+            ("proc/4711/status", &contained),
+            ("proc/4711/ns/net", "-> net:[1]"),
+            ("proc/900/status", &own),
+            ("proc/900/ns/net", "-> net:[1]"),
+            // A thread of the kernel has the same number as the process in the container.
+            ("proc/17/status", "NSpid:\t17\n"),
+            ("proc/17/ns/net", "-> net:[1]"),
+            ("proc/4712/status", &twin),
+            ("proc/4712/ns/net", "-> net:[1]"),
+            ("proc/18/status", &status("18")),
+            ("proc/18/ns/net", "-> net:[1]"),
+            ("proc/5/status", &other),
+            ("proc/5/ns/net", "-> net:[2]"),
+        ]);
+        let root = HostRoot::at(root.path());
+        assert_eq!((process(&root, 17), process(&root, 900)), (Some(4_711), Some(900)));
+        assert_eq!(process(&root, 18), None, "two have it");
+        assert_eq!((process(&root, 33), process(&root, 34)), (None, None));
+    }
+}

@@ -1,0 +1,301 @@
+//! Queries of NCCL's RAS service at intervals, on a thread of its own: one may take seconds, and holds nothing else up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::host::clock::{WallClock, monotonic_ns};
+use crate::host::local;
+use crate::host::read::HostRoot;
+use crate::source::nccl::address::RasAddress;
+use crate::source::nccl::dialogue::{self, Monitor, Trouble};
+use crate::source::nccl::track::Track;
+use crate::source::nccl::{Answer, Nccl};
+use crate::util::time::nanos;
+
+/// Between two queries. Each is answered by all processes of the job, over its bootstrap network.
+const INTERVAL: Duration = Duration::from_secs(10);
+/// It rests this many times as long as the answer took, where that is longer.
+const REST: u32 = 20;
+const CONNECT: Duration = Duration::from_secs(1);
+/// For one query: NCCL waits 5 s for its processes at each step, and then reports who did not answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// After an event of the monitor: the query that follows says which ranks it was.
+const SOON: Duration = Duration::from_secs(1);
+/// Between looks at whether the run is over, and at the monitor.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Asks until it is dropped.
+#[derive(Debug)]
+pub(super) struct RasReader {
+    known: Arc<Mutex<Arc<Nccl>>>,
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl RasReader {
+    /// Starts in the network namespace of the calling thread. `None` when no thread can be made.
+    pub(super) fn start(address: RasAddress) -> Option<Self> {
+        Self::every(INTERVAL, address)
+    }
+
+    fn every(interval: Duration, address: RasAddress) -> Option<Self> {
+        let track = Track::new(address.text().to_owned(), nanos(interval));
+        let known = Arc::new(Mutex::new(Arc::new(track.known())));
+        let (stop, stopped) = mpsc::channel();
+        let work = Work {
+            address,
+            interval,
+            track,
+            known: Arc::clone(&known),
+            // Others' processes are named by numbers alone; the tree of sysfs is not needed.
+            root: HostRoot::at("/"),
+            processes: BTreeMap::new(),
+            monitor: None,
+        };
+        let thread =
+            std::thread::Builder::new().name("nccl".into()).spawn(move || work.run(&stopped)).ok()?;
+        Some(Self { known, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// What is known now.
+    pub(super) fn known(&self) -> Arc<Nccl> {
+        Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for RasReader {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        // A thread in the middle of a query would take seconds to end; it holds nothing but a socket.
+        if let Some(thread) = self.thread.take().filter(JoinHandle::is_finished) {
+            let _ended = thread.join();
+        }
+    }
+}
+
+struct Work {
+    address: RasAddress,
+    interval: Duration,
+    track: Track,
+    known: Arc<Mutex<Arc<Nccl>>>,
+    root: HostRoot,
+    /// Numbers here of processes, by those that NCCL names.
+    processes: BTreeMap<u32, Option<u32>>,
+    monitor: Option<Monitor<Timed>>,
+}
+
+impl Work {
+    fn run(mut self, stopped: &Receiver<()>) {
+        loop {
+            let took = self.query();
+            self.publish();
+            let mut due = Instant::now() + self.interval.max(took * REST);
+            while let Some(left) = due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+                if self.listen(left.min(LOOK)) {
+                    due = due.min(Instant::now() + SOON);
+                    self.publish();
+                }
+                let pause = if self.monitor.is_some() { Duration::ZERO } else { left.min(LOOK) };
+                if stopped.recv_timeout(pause) == Err(RecvTimeoutError::Disconnected) {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn publish(&self) {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(self.track.known());
+    }
+
+    /// Asks once. Gives the time that it took.
+    fn query(&mut self) -> Duration {
+        let start = Instant::now();
+        match self.status() {
+            Ok(answer) => {
+                self.track.answered(answer, now_ns());
+                if self.monitor.is_none() {
+                    self.monitor = self.connect().and_then(dialogue::monitor).ok();
+                }
+            }
+            Err(trouble) => {
+                self.monitor = None;
+                self.track.failed(self.reason(&trouble));
+            }
+        }
+        start.elapsed()
+    }
+
+    fn status(&mut self) -> Result<Answer, Trouble> {
+        let mut answer = dialogue::status(self.connect()?)?;
+        self.join(&mut answer);
+        Ok(answer)
+    }
+
+    /// Finds the processes of this host.
+    fn join(&mut self, answer: &mut Answer) {
+        let own = local::addresses().unwrap_or_default();
+        let mut named = BTreeSet::new();
+        for rank in answer.listed.iter_mut().flat_map(|one| &mut one.ranks) {
+            let is_here = rank.process.host.is_some_and(|host| own.contains(&host));
+            let Some(pid) = rank.process.pid.filter(|_| is_here) else { continue };
+            named.insert(pid);
+            rank.local = *self.processes.entry(pid).or_insert_with(|| local::process(&self.root, pid));
+        }
+        // A number is used again; a process that was not found may be there next time.
+        let root = &self.root;
+        let lives = |process: &Option<u32>| process.is_some_and(|pid| root.exists(&format!("/proc/{pid}")));
+        self.processes.retain(|pid, process| named.contains(pid) && lives(process));
+    }
+
+    fn connect(&self) -> Result<Timed, Trouble> {
+        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        for socket in self.address.sockets() {
+            match TcpStream::connect_timeout(socket, CONNECT) {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    return Ok(Timed { stream, until: Instant::now() + PATIENCE });
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last.into())
+    }
+
+    /// Waits for an event. True when one came.
+    fn listen(&mut self, patience: Duration) -> bool {
+        let Some(monitor) = &mut self.monitor else { return false };
+        monitor.stream_mut().until = Instant::now() + patience;
+        match monitor.next(now_ns) {
+            Ok(Some(event)) => self.track.happened(event),
+            Ok(None) => return false,
+            Err(_) => {
+                // It ends with the process that it is of; the next query tries again.
+                self.monitor = None;
+                return false;
+            }
+        }
+        true
+    }
+
+    fn reason(&self, trouble: &Trouble) -> String {
+        let at = self.address.text();
+        match trouble {
+            Trouble::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => format!(
+                "nothing listens at {at}: no job with NCCL 2.24 or newer runs in this network namespace, or its NCCL_RAS_ADDR \
+                 or NCCL_RAS_ENABLE says otherwise"
+            ),
+            _ => format!("{at}: {trouble}"),
+        }
+    }
+}
+
+/// A stream that ends at a time, however slowly bytes come.
+#[derive(Debug)]
+struct Timed {
+    stream: TcpStream,
+    until: Instant,
+}
+
+impl Timed {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Timed {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(to)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(from)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+/// Unix time in nanoseconds.
+fn now_ns() -> u64 {
+    WallClock::sample().unix_ns(monotonic_ns())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::nccl::server::{self, Version, serve};
+
+    fn ask(address: &str) -> RasReader {
+        RasReader::every(Duration::from_millis(50), address.parse().unwrap()).unwrap()
+    }
+
+    fn until(reader: &RasReader, what: impl Fn(&Nccl) -> bool) -> Arc<Nccl> {
+        let start = Instant::now();
+        loop {
+            let known = reader.known();
+            if what(&known) {
+                return known;
+            }
+            assert!(start.elapsed() < Duration::from_secs(20), "{known:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn answers_and_events_are_followed_and_their_end_is_told() {
+        let (address, thread) = serve(Version::Monitor, 3, server::JSON_MISSING, server::EVENT_DEAD);
+        let reader = ask(&address.to_string());
+        let known = until(&reader, |known| known.answers == 2 && !known.events.is_empty());
+        assert_eq!((known.communicators.len(), known.failures, &known.unavailable), (1, 0, &None));
+        // The server has gone, and what it said stays.
+        let known = until(&reader, |known| known.failures > 0);
+        assert!(known.unavailable.as_ref().unwrap().contains("nothing listens at 127.0.0.1"), "{known:?}");
+        assert_eq!(known.communicators.len(), 1);
+        drop(reader);
+        let sent = thread.join().unwrap();
+        assert_eq!(sent.iter().filter(|one| one.contains("MONITOR")).count(), 1, "{sent:?}");
+    }
+
+    #[test]
+    fn the_process_of_a_rank_on_this_host_is_found() {
+        let pid = std::process::id();
+        let rank = |number: u32, host: &str| {
+            format!(
+                r#"{{"rank":{number},"host":"{host}","pid":{pid},"cuda_dev":{number},"collective_counts":{{}}}}"#
+            )
+        };
+        let document = format!(
+            r#"{{"communicators":[{{"hash":"0x1","secondary_hash":"0x2:0x3","ranks":[{},{}]}}]}}"#,
+            rank(0, "127.0.0.1"),
+            rank(1, "192.0.2.1"),
+        );
+        let (address, thread) = serve(Version::Json, 2, document.leak(), "");
+        let reader = ask(&address.to_string());
+        let known = until(&reader, |known| known.answers > 0);
+        let local: Vec<_> = known.communicators[0].ranks.iter().map(|rank| rank.local).collect();
+        assert_eq!(local, [Some(pid), None]);
+        drop(reader);
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_listener_that_says_nothing_costs_one_query_its_time() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let timed = Timed { stream, until: Instant::now() + Duration::from_millis(30) };
+        let start = Instant::now();
+        assert_eq!(dialogue::status(timed).unwrap_err().to_string(), "no answer in time");
+        assert!(start.elapsed() < Duration::from_secs(5));
+    }
+}

@@ -1,0 +1,282 @@
+//! The dialogue with NCCL's RAS service: lines in, lines or a document out. The caller's stream bounds the time.
+//!
+//! ```text
+//! CLIENT PROTOCOL 2        → SERVER PROTOCOL n            one that tells another n is asked on
+//! SET FORMAT json          → OK, or ERROR: …              text then, before 2.28.7
+//! VERBOSE STATUS           → the answer; the server closes the connection
+//! MONITOR                  → OK, and events for as long as the connection lasts; ERROR: … before 2.29
+//! ```
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read, Write};
+
+use super::{Answer, Event, json, name, text};
+
+/// Bytes of an answer that are read: 27,000 ranks, summed over communicators, in JSON.
+pub const MAX_ANSWER: u64 = 16 << 20;
+/// Longest line of the dialogue; NCCL's have 1,024 bytes.
+const MAX_LINE: u64 = 4_096;
+/// Longest event: NCCL makes it in 2,048 bytes.
+const MAX_EVENT: usize = 8_192;
+const HELLO: &str = "CLIENT PROTOCOL 2";
+const GREETING: &str = "server protocol ";
+
+/// Why a dialogue failed.
+#[derive(Debug)]
+pub enum Trouble {
+    /// The stream failed, or took too long.
+    Io(io::Error),
+    /// Someone else listens there: the line that came instead of NCCL's.
+    NotNccl(String),
+    /// NCCL refused a command, with its reason.
+    Refused(String),
+    /// The answer is longer than [`MAX_ANSWER`].
+    TooLong,
+    /// The answer is no valid document.
+    Invalid(String),
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) if is_timeout(error) => out.write_str("no answer in time"),
+            Self::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                out.write_str("the connection ended before an answer")
+            }
+            Self::Io(error) => write!(out, "{error}"),
+            Self::NotNccl(line) => write!(out, "no RAS service of NCCL listens there: it said \"{line}\""),
+            Self::Refused(line) => write!(out, "NCCL refused: \"{line}\""),
+            Self::TooLong => {
+                write!(out, "the answer is longer than {} MiB: the job is too large", MAX_ANSWER >> 20)
+            }
+            Self::Invalid(why) => write!(out, "the answer is not valid: {why}"),
+        }
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Whether a stream has nothing for now.
+#[must_use]
+pub fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+/// Asks for the status.
+///
+/// # Errors
+/// When the stream fails, or what it says is no answer of RAS.
+pub fn status(stream: impl Read + Write) -> Result<Answer, Trouble> {
+    let mut stream = BufReader::new(stream);
+    let in_json = greet(&mut stream)?;
+    send(&mut stream, "VERBOSE STATUS")?;
+    let mut limited = stream.take(MAX_ANSWER);
+    let answer = if in_json {
+        json::answer(&mut limited).map_err(|error| match error.classify() {
+            serde_json::error::Category::Io => Trouble::Io(error.into()),
+            _ => Trouble::Invalid(name_of_error(&error)),
+        })
+    } else {
+        let mut bytes = Vec::new();
+        limited.read_to_end(&mut bytes)?;
+        match text::answer(&bytes) {
+            answer if answer.version.is_none() && answer.communicators == 0 => {
+                Err(Trouble::Invalid("neither a version of NCCL nor a communicator".to_owned()))
+            }
+            answer => Ok(answer),
+        }
+    };
+    if limited.limit() == 0 { Err(Trouble::TooLong) } else { answer }
+}
+
+/// Its own words, not those of the document.
+fn name_of_error(error: &serde_json::Error) -> String {
+    let what = if error.is_eof() { "it ends too early" } else { "unknown form" };
+    format!("{what}, line {} column {}", error.line(), error.column())
+}
+
+/// Asks for events.
+///
+/// # Errors
+/// As [`status`]; NCCL before 2.29 refuses it.
+pub fn monitor<S: Read + Write>(stream: S) -> Result<Monitor<S>, Trouble> {
+    let mut stream = BufReader::new(stream);
+    if !greet(&mut stream)? {
+        return Err(Trouble::Refused("no JSON".to_owned()));
+    }
+    match ask(&mut stream, "MONITOR")?.as_str() {
+        "OK" => Ok(Monitor { stream, document: Vec::new() }),
+        other => Err(Trouble::Refused(name(other))),
+    }
+}
+
+/// A connection on which events come.
+#[derive(Debug)]
+pub struct Monitor<S> {
+    stream: BufReader<S>,
+    document: Vec<u8>,
+}
+
+impl<S: Read + Write> Monitor<S> {
+    /// The stream, to set its timeout.
+    pub fn stream_mut(&mut self) -> &mut S {
+        self.stream.get_mut()
+    }
+
+    /// The next event; `None` when the stream has none for now.
+    ///
+    /// # Errors
+    /// When the stream ends or fails, or carries what is no event.
+    pub fn next(&mut self, now_ns: impl Fn() -> u64) -> Result<Option<Event>, Trouble> {
+        loop {
+            let room = MAX_EVENT.saturating_sub(self.document.len()) as u64;
+            // A part that came before a timeout stays in the document.
+            match self.stream.by_ref().take(room).read_until(b'\n', &mut self.document) {
+                Ok(0) if room == 0 => return Err(Trouble::Invalid("an event without an end".to_owned())),
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                Ok(_) => {}
+                Err(error) if is_timeout(&error) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+            // The closing bracket of the document is the only one at the beginning of a line.
+            if self.document == b"}\n" || self.document.ends_with(b"\n}\n") {
+                let document = std::mem::take(&mut self.document);
+                let event = json::event(&document, now_ns());
+                return event.map(Some).ok_or_else(|| Trouble::Invalid("no event".to_owned()));
+            }
+        }
+    }
+}
+
+/// Exchanges versions. True where answers will be in JSON.
+fn greet(stream: &mut BufReader<impl Read + Write>) -> Result<bool, Trouble> {
+    let greeting = ask(stream, HELLO)?;
+    if !greeting.to_ascii_lowercase().starts_with(GREETING) {
+        return Err(Trouble::NotNccl(name(&greeting)));
+    }
+    Ok(ask(stream, "SET FORMAT json")? == "OK")
+}
+
+fn ask(stream: &mut BufReader<impl Read + Write>, command: &str) -> Result<String, Trouble> {
+    send(stream, command)?;
+    let mut line = Vec::new();
+    let read = stream.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)?;
+    if read == 0 {
+        return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+    }
+    Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
+}
+
+/// The line in one write: a small packet more would only wait.
+fn send(stream: &mut BufReader<impl Read + Write>, command: &str) -> Result<(), Trouble> {
+    Ok(stream.get_mut().write_all(format!("{command}\n").as_bytes())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::source::nccl::server::{self, Version, serve};
+
+    fn connect(
+        version: Version,
+        answer: &'static str,
+        events: &'static str,
+    ) -> (TcpStream, impl FnOnce() -> String) {
+        let (address, thread) = serve(version, 1, answer, events);
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        (stream, move || thread.join().unwrap().concat())
+    }
+
+    #[test]
+    fn every_version_is_asked_in_its_own_way() {
+        for (version, answer, known) in [
+            (Version::Text, server::TEXT_2_24, "2.24.3"),
+            (Version::Text, server::TEXT_2_27, "2.27.3+cuda12.9"),
+            (Version::Json, server::JSON_MISSING, "2.29.1"),
+            (Version::Monitor, server::JSON_MISSING, "2.29.1"),
+        ] {
+            let (stream, sent) = connect(version, answer, "");
+            assert_eq!(status(stream).unwrap().version.as_deref(), Some(known), "{version:?}");
+            assert_eq!(sent(), "CLIENT PROTOCOL 2\nSET FORMAT json\nVERBOSE STATUS\n");
+        }
+    }
+
+    #[test]
+    fn events_come_one_by_one_and_only_where_nccl_has_them() {
+        let (stream, sent) = connect(Version::Monitor, "", server::EVENT_DEAD);
+        let mut events = monitor(stream).unwrap();
+        assert_eq!(
+            events.next(|| 7).unwrap().map(|event| (event.event, event.time_ns)),
+            Some(("PEER_DEAD".into(), 7))
+        );
+        events.stream_mut().set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        assert_eq!(events.next(|| 8).unwrap(), None, "nothing more for now");
+        drop(events);
+        assert_eq!(sent(), "CLIENT PROTOCOL 2\nSET FORMAT json\nMONITOR\n");
+        for version in [Version::Text, Version::Json] {
+            let (stream, sent) = connect(version, "", "");
+            assert!(matches!(monitor(stream), Err(Trouble::Refused(_))), "{version:?}");
+            sent();
+        }
+    }
+
+    /// Says what it was told to say, whatever it is asked.
+    struct Script(io::Cursor<Vec<u8>>);
+
+    impl Read for Script {
+        fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+            self.0.read(to)
+        }
+    }
+
+    impl Write for Script {
+        fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+            Ok(from.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn said(bytes: impl Into<Vec<u8>>) -> Result<Answer, Trouble> {
+        status(Script(io::Cursor::new(bytes.into())))
+    }
+
+    #[test]
+    fn what_is_not_nccl_is_named_and_never_shown_as_it_is() {
+        let ssh = said("SSH-2.0-OpenSSH_9.6\u{1b}[2J\r\n").unwrap_err().to_string();
+        assert!(ssh.contains("SSH-2.0") && !ssh.contains('\u{1b}'), "{ssh}");
+        assert!(said("").unwrap_err().to_string().contains("ended before an answer"));
+        let json = "server protocol 3\nOK\n";
+        assert!(
+            said(format!("{json}{{\"communicators\":")).unwrap_err().to_string().contains("ends too early")
+        );
+        assert!(said(format!("{json}<html>")).unwrap_err().to_string().contains("not valid"));
+        assert!(said("SERVER PROTOCOL 2\nERROR: no\nnothing").unwrap_err().to_string().contains("not valid"));
+        // Another version of the protocol is no reason to stop.
+        assert!(said(format!("{json}{}", server::JSON_MISSING)).is_ok());
+    }
+
+    #[test]
+    fn answers_without_an_end_are_cut() {
+        let mut endless = b"SERVER PROTOCOL 2\nOK\n{\"x\":\"".to_vec();
+        endless.resize(endless.len() + usize::try_from(MAX_ANSWER).unwrap(), b'x');
+        assert!(matches!(said(endless), Err(Trouble::TooLong)));
+        let mut line = b"SERVER PROTOCOL ".to_vec();
+        line.resize(1 << 20, b'9');
+        assert!(said(line).is_err());
+        let mut events = b"SERVER PROTOCOL 2\nOK\nOK\n".to_vec();
+        events.resize(1 << 20, b'x');
+        let mut events = monitor(Script(io::Cursor::new(events))).unwrap();
+        assert!(matches!(events.next(|| 0), Err(Trouble::Invalid(_))));
+    }
+}

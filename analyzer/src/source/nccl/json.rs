@@ -1,0 +1,262 @@
+//! Answers and events in JSON, of NCCL 2.28.7 and newer.
+
+use std::fmt;
+use std::io::Read;
+use std::net::IpAddr;
+
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::{
+    Answer, CommId, Communicator, Event, Launched, Process, Rank, RankState, error_of, name, number,
+    operation,
+};
+
+#[derive(Deserialize)]
+struct RawAnswer {
+    nccl_version: Option<String>,
+    communicators: Vec<RawCommunicator>,
+    ras: Option<RawRas>,
+}
+
+#[derive(Deserialize)]
+struct RawRas {
+    collection_time_sec: Option<f64>,
+    timeouts_count: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct RawCommunicator {
+    hash: String,
+    secondary_hash: Option<String>,
+    size: Option<u32>,
+    ranks: Vec<RawRank>,
+    #[serde(default)]
+    missing_ranks: Vec<RawRank>,
+}
+
+#[derive(Deserialize)]
+struct RawRank {
+    rank: u32,
+    host: Host,
+    pid: i64,
+    cuda_dev: Option<i64>,
+    #[serde(default)]
+    status: RawStatus,
+    #[serde(default)]
+    collective_counts: Counts,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+#[expect(clippy::struct_excessive_bools, reason = "as NCCL writes them")]
+struct RawStatus {
+    init_state: i64,
+    async_error: i64,
+    finalize_called: bool,
+    destroy_flag: bool,
+    abort_flag: bool,
+    unresponsive: bool,
+    considered_dead: bool,
+}
+
+/// An address; `None` for "unknown". Not kept as text: there are thousands.
+struct Host(Option<IpAddr>);
+
+impl<'de> Deserialize<'de> for Host {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl Visitor<'_> for Text {
+            type Value = Host;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("an address")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Host, E> {
+                Ok(Host(text.parse().ok()))
+            }
+        }
+        from.deserialize_str(Text)
+    }
+}
+
+#[derive(Default)]
+struct Counts(Launched);
+
+impl<'de> Deserialize<'de> for Counts {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct ByName;
+        impl<'de> Visitor<'de> for ByName {
+            type Value = Counts;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("counts by operation")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Counts, A::Error> {
+                let mut counts = Launched::default();
+                while let Some((name, count)) = map.next_entry::<String, u64>()? {
+                    let slot = &mut counts[operation(&name)];
+                    *slot = Some(slot.unwrap_or(0).saturating_add(count));
+                }
+                Ok(Counts(counts))
+            }
+        }
+        from.deserialize_map(ByName)
+    }
+}
+
+/// An answer to `VERBOSE STATUS`, read from a stream that ends with it.
+///
+/// # Errors
+/// When it is no such document, and those of the stream.
+pub fn answer(from: impl Read) -> Result<Answer, serde_json::Error> {
+    let raw: RawAnswer = serde_json::from_reader(from)?;
+    let ras = raw.ras.as_ref();
+    Ok(Answer {
+        version: raw.nccl_version.as_deref().map(name),
+        whole: true,
+        communicators: raw.communicators.len() as u64,
+        collection_ns: ras.and_then(|ras| ras.collection_time_sec).and_then(nanoseconds),
+        timeouts: ras.and_then(|ras| ras.timeouts_count),
+        listed: raw.communicators.into_iter().map(communicator).collect(),
+        ..Answer::default()
+    })
+}
+
+fn nanoseconds(seconds: f64) -> Option<u64> {
+    std::time::Duration::try_from_secs_f64(seconds).ok().map(crate::util::time::nanos)
+}
+
+fn communicator(raw: RawCommunicator) -> Communicator {
+    let mut furthest = Launched::default();
+    let answered = raw.ranks.iter().map(|raw| rank(raw, false));
+    let mut ranks: Vec<Rank> = answered.collect();
+    for rank in &ranks {
+        for (most, own) in furthest.iter_mut().zip(rank.launched) {
+            *most = (*most).max(own);
+        }
+    }
+    ranks.extend(raw.missing_ranks.iter().map(|raw| rank(raw, true)));
+    let secondary = raw.secondary_hash.and_then(|both| {
+        let (host, process) = both.split_once(':')?;
+        Some((hash(host)?, hash(process)?))
+    });
+    let id = CommId { hash: hash(&raw.hash).unwrap_or(0), secondary };
+    Communicator { id, size: raw.size, furthest, ranks, seen_ns: 0 }
+}
+
+fn hash(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.trim_start_matches("0x"), 16).ok()
+}
+
+fn rank(raw: &RawRank, missing: bool) -> Rank {
+    let status = &raw.status;
+    let state = match status {
+        RawStatus { considered_dead: true, .. } => RankState::Dead,
+        RawStatus { unresponsive: true, .. } => RankState::Unresponsive,
+        _ if missing => RankState::NoComm,
+        RawStatus { abort_flag: true, .. } => RankState::Abort,
+        RawStatus { finalize_called: true, .. } | RawStatus { destroy_flag: true, .. } => RankState::Finalize,
+        RawStatus { init_state: 0, .. } => RankState::Running,
+        _ => RankState::Init,
+    };
+    Rank {
+        process: Process { host: raw.host.0, pid: number(raw.pid) },
+        gpu: raw.cuda_dev.and_then(number),
+        state: Some(state),
+        error: error_of(status.init_state).or_else(|| error_of(status.async_error)),
+        launched: raw.collective_counts.0,
+        ..Rank::new(raw.rank)
+    }
+}
+
+#[derive(Deserialize)]
+struct RawEvent {
+    event: String,
+    peer: Option<RawPeer>,
+}
+
+#[derive(Deserialize)]
+struct RawPeer {
+    host: Option<Host>,
+    pid: Option<i64>,
+}
+
+/// An event of `MONITOR`; `None` where it is none.
+#[must_use]
+pub fn event(document: &[u8], time_ns: u64) -> Option<Event> {
+    let raw: RawEvent = serde_json::from_slice(document).ok()?;
+    let peer = raw.peer.as_ref();
+    let host = peer.and_then(|peer| peer.host.as_ref()).and_then(|host| host.0);
+    let process = Process { host, pid: peer.and_then(|peer| peer.pid).and_then(number) };
+    Some(Event { time_ns, event: name(&raw.event), process })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::nccl::server;
+
+    #[test]
+    fn ranks_that_answered_and_that_are_missing() {
+        let read = answer(server::JSON_MISSING.as_bytes()).unwrap();
+        assert_eq!(
+            (read.version.as_deref(), read.communicators, read.timeouts),
+            (Some("2.29.1"), 1, Some(0))
+        );
+        let [one] = &read.listed[..] else { panic!("{read:?}") };
+        let secondary = Some((0xb7e7_1874_4715_6001, 0xb824_2ed2_8a71_381e));
+        assert_eq!(one.id, CommId { hash: 0xae94_423c_fbb2_ef4a, secondary });
+        let [running, missing] = &one.ranks[..] else { panic!("{one:?}") };
+        assert_eq!((one.size, running.state, running.error), (Some(2), Some(RankState::Running), None));
+        assert_eq!((missing.rank, missing.state), (1, Some(RankState::Unresponsive)));
+        assert_eq!(missing.process, Process { host: "172.16.64.245".parse().ok(), pid: Some(1_524_345) });
+        assert_eq!(missing.behind(&one.furthest), 0, "what it launched is not known");
+    }
+
+    #[test]
+    fn states_and_errors() {
+        let status = |text: &str| {
+            let document = format!(
+                r#"{{"communicators":[{{"hash":"0x1","ranks":[{{"rank":0,"host":"unknown","pid":-1,"status":{{{text}}}}}]}}]}}"#
+            );
+            let rank = answer(document.as_bytes()).unwrap().listed[0].ranks[0].clone();
+            assert_eq!(rank.process, Process { host: None, pid: None });
+            (rank.state.map(RankState::name), rank.error)
+        };
+        for (text, state, error) in [
+            (r#""init_state":7,"async_error":7"#, "init", None),
+            (r#""init_state":3"#, "init", Some("Internal error")),
+            (r#""async_error":6"#, "running", Some("Remote process error")),
+            (r#""async_error":99"#, "running", Some("Unexpected error")),
+            (r#""finalize_called":true"#, "finalize", None),
+            (r#""destroy_flag":true"#, "finalize", None),
+            (r#""abort_flag":true,"destroy_flag":true"#, "abort", None),
+            (r#""unresponsive":true,"considered_dead":true"#, "dead", None),
+        ] {
+            assert_eq!(status(text), (Some(state), error), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer_is_an_error_and_no_panic() {
+        for text in ["", "{", "[]", "{}", r#"{"communicators":[{"hash":1}]}"#, "OK\n", "\u{0}\u{1b}[2J"] {
+            assert!(answer(text.as_bytes()).is_err(), "{text}");
+        }
+        let odd = r#"{"nccl_version":"2.30\u001b[2J","communicators":[],"ras":{"collection_time_sec":-1.0}}"#;
+        let read = answer(odd.as_bytes()).unwrap();
+        assert!(!read.version.unwrap().contains('\u{1b}'));
+        assert_eq!(read.collection_ns, None);
+    }
+
+    #[test]
+    fn events_name_a_process_where_they_can() {
+        let dead = event(server::EVENT_DEAD.as_bytes(), 5).unwrap();
+        assert_eq!((dead.event.as_str(), dead.process.pid), ("PEER_DEAD", Some(1_524_345)));
+        let unknown = br#"{"event":"PEER_DEAD","peer":{"addr":"10.0.0.1<4711>"},"details":""}"#;
+        assert_eq!(event(unknown, 5).unwrap().process, Process { host: None, pid: None });
+        assert_eq!(event(b"OK", 5), None);
+    }
+}
