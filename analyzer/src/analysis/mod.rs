@@ -7,6 +7,7 @@
 mod build;
 mod changed;
 mod device;
+mod device_qp;
 mod ecmp;
 mod ecn;
 mod entropy;
@@ -22,6 +23,7 @@ mod naks;
 mod parallel;
 mod paths;
 pub(crate) mod ports;
+mod qp_context;
 mod shape;
 mod steps;
 mod taps;
@@ -37,9 +39,8 @@ use crate::util::layout::{plain, tap_name};
 
 pub use build::compare_links as imbalance;
 pub use changed::{Field, FieldChange};
-pub use device::{
-    Coverage, Device, DeviceQp, DeviceQpCounters, Pause, QpLives, WHOLE, worst as worst_coverage,
-};
+pub use device::{Coverage, Device, DeviceQpCounters, Pause, QpLives, WHOLE, worst as worst_coverage};
+pub use device_qp::DeviceQp;
 pub use ecmp::{Case, Ecmp, Set, in_words as hashing_case, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
 pub use facts::{
@@ -52,6 +53,7 @@ pub use loss::{Episodes, Icrc, LastNaks, Loss, SequenceLoss, Unfollowed};
 pub use naks::{NakCauses, Requests};
 pub(crate) use paths::related;
 pub use paths::{CountedAgain, Overlap, Paths};
+pub use qp_context::QpContexts;
 pub use taps::{Between, DelayChange, DelayPoint, LostLarge, TapFlow};
 pub use ways::Way;
 

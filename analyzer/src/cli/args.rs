@@ -107,6 +107,9 @@ pub struct LiveArgs {
     /// Network namespace of the interfaces: a name, or the PID of a process in it
     #[arg(long, value_name = "NAME|PID")]
     pub netns: Option<String>,
+    /// Most queries per second for the NIC's own context of queue pairs (mlx5, hns); 0 disables them [default: 50]
+    #[arg(long, value_name = "N")]
+    pub qp_queries: Option<u32>,
     /// Options of all live sources.
     #[command(flatten)]
     pub attach: AttachArgs,

@@ -17,7 +17,7 @@ use crate::metrics::loss::spells::Mark;
 use rocescope_common::wire::SkipReason;
 use serde::{Serialize, Serializer};
 
-use super::{CountedAgain, Coverage, Device, Ecmp, Imbalance, QpLives, Rails, TapFlow};
+use super::{CountedAgain, Coverage, Device, Ecmp, Imbalance, QpContexts, QpLives, Rails, TapFlow};
 use crate::sample::SourceKind;
 
 pub(super) use by_hosts::ByHosts;
@@ -75,6 +75,9 @@ pub struct Facts {
     /// Coverage of the kernel's control path, which gives the settings, events and ends of queue pairs whose
     /// packets bypass the kernel (`devices[].qps`, `devices[].qp_events`). Null: no RDMA device is watched.
     pub qp_lives: Option<QpLives>,
+    /// Coverage of the NIC's own contexts of queue pairs (`devices[].qps[].context_ns` and the fields after it), and what
+    /// the queries cost. Null: no RDMA device is watched, or `--qp-queries 0`.
+    pub qp_context: Option<QpContexts>,
     /// Packets of every flow at the marks that spells refer to.
     #[serde(skip)]
     pub marks: Vec<Arc<Mark>>,

@@ -89,6 +89,8 @@ pub struct Config {
     pub bin_ns: u64,
     /// Verbosity of the programs' own log, 0 (off) to 5.
     pub log_level: u8,
+    /// Most queries a second for the NIC's own contexts of queue pairs; 0 for none.
+    pub qp_queries: u32,
     /// Host whose RDMA devices and settings are read: this one, or a recorded one in tests.
     pub host: Box<dyn Host>,
 }
@@ -112,6 +114,7 @@ impl Default for Config {
             events_to_view: false,
             precise_clock: true,
             bin_ns: crate::metrics::traffic::BIN_NS,
+            qp_queries: crate::source::devices::context::DEFAULT_PER_SECOND,
             log_level: 0,
             host: Box::new(Kernel),
         }
