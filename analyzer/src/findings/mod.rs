@@ -53,6 +53,7 @@ mod path;
 mod peer;
 mod pfc;
 mod psn;
+mod qp_context;
 mod qp_settings;
 mod qps;
 mod raise;
@@ -120,6 +121,7 @@ families! {
     peer [peer: peer::Limits],
     pfc [pfc: pfc::Limits],
     psn [],
+    qp_context [qp_context: qp_context::Limits],
     qp_settings [qp_settings: qp_settings::Limits],
     qps [],
     rnr [rnr: rnr::Limits],
