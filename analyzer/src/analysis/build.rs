@@ -8,7 +8,7 @@ use crate::analysis::facts::ByHosts;
 use crate::analysis::flow::less;
 use crate::analysis::{
     CountedAgain, Dscp, Ecn, Facts, Flow, Imbalance, Link, Lost, Options, Overlap, Skipped, Source, Totals,
-    Window, device, ecmp, ecn, entropy, flow, imbalance, nccl, taps, traffic, ways,
+    Window, device, ecmp, ecn, entropy, flow, imbalance, nccl, qp_context, taps, traffic, ways,
 };
 use crate::metrics::duplicates::Copies;
 use crate::metrics::marking::{ByDscp, Marked};
@@ -46,6 +46,7 @@ impl Facts {
             steps_absent,
             pattern: traffic::pattern(sample),
             qp_lives: device::lives(&sample.devices),
+            qp_context: qp_context::coverage(&sample.devices),
             devices: device::devices(&sample.devices),
             nccl: None,
             coverage: Vec::new(),

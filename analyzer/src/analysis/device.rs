@@ -1,19 +1,19 @@
 //! What devices count by themselves, and how much of it rocescope saw.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use serde::Serialize;
 
-use super::{Kind, Link};
+use super::{DeviceQp, Kind, Link};
 use crate::metrics::control::LinkControl;
 use crate::sample::{Direction, FlowSample, Sample, SourceKind};
+use crate::source::devices::context::ContextSample;
 use crate::source::devices::lives::{Calls, Lives, QpEvent, QpLife};
-use crate::source::devices::{Devices, PauseSample, PortSample, QpSample};
+use crate::source::devices::{Devices, PauseSample, PortSample};
 use crate::source::net::lldp::Neighbour;
 use crate::source::net::mac_control::station;
 
-/// Queue pairs of a port that the report lists: those that sent and received most.
+/// Queue pairs of a port that the report lists: those that stand still, and those that sent and received most.
 const MAX_QPS: usize = 4096;
 /// Coverage below this is explained.
 pub const WHOLE: f64 = 0.99;
@@ -56,7 +56,8 @@ pub struct Device {
     pub resets: u64,
     /// Pauses by priority and direction, as the driver or DCB counts them.
     pub pause: Vec<Pause>,
-    /// Queue pairs of the port, from RDMA netlink and the kernel's control path: the 4,096 busiest, by number.
+    /// Queue pairs of the port, from RDMA netlink, the kernel's control path and the NIC's own context: the 4,096 busiest and
+    /// those that stand still, by number.
     pub qps: Vec<DeviceQp>,
     /// Asynchronous events and failed verbs of the port's queue pairs, and events of the port, from the
     /// kernel's control path: the latest 4,096.
@@ -110,61 +111,6 @@ pub struct Pause {
     /// Longest pause, renewals included; in `devices[]`: longest run of readings between which at least 95 %
     /// of the time was paused. Unit: ns. Null: as `paused_ns`.
     pub longest_ns: Option<u64>,
-}
-
-/// A queue pair, as RDMA netlink reports it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct DeviceQp {
-    /// Number of the queue pair.
-    pub lqpn: u32,
-    /// Number of the queue pair at the other end. Null: not connected, or a datagram transport.
-    pub rqpn: Option<u32>,
-    /// Transport: `RC`, `UC`, `UD` … Null: not known.
-    pub kind: Option<&'static str>,
-    /// State: `RTS`, `ERR` … Null: not known.
-    pub state: Option<&'static str>,
-    /// Process that created it. Null: created by the kernel, or in another PID namespace.
-    pub pid: Option<u32>,
-    /// Command name of the process, or name of the kernel module. Null: not known.
-    pub comm: Option<String>,
-    /// Pod or container of the process. Null: none, or not readable.
-    pub pod: Option<String>,
-    /// PSN sent next. Unit: PSN. Null: not reported by the kernel.
-    pub sq_psn: Option<u32>,
-    /// PSN expected next. Unit: PSN. Null: not reported by the kernel, or a datagram transport.
-    pub rq_psn: Option<u32>,
-    /// PSNs taken by its requests since it was first seen; a READ takes those of the responses it asks for.
-    /// Unit: packets. Null: PSNs of the device never moved (some drivers report those of the connection's
-    /// start), may have wrapped between two readings, or the port's traffic is not known.
-    pub sent_packets: Option<u64>,
-    /// PSNs of the requests that it received. Unit: packets. Null: as `sent_packets`.
-    pub received_packets: Option<u64>,
-    /// Time without progress, although ready and busy before, while its priority was paused at least half of
-    /// the time. Unit: ns. Null: not known from its PSNs.
-    pub pause_stall_ns: Option<u64>,
-    /// Address that it sends from. This and the following fields come from the kernel's control path
-    /// (`qp_lives`). Null: not seen there.
-    pub src: Option<IpAddr>,
-    /// Address of the other end. Null: not connected, or not seen there.
-    pub dst: Option<IpAddr>,
-    /// UDP source port of its packets, computed as the kernel does (`rdma_get_udp_sport`). Null: not
-    /// connected, not seen there, or the driver leaves it to the firmware (bnxt_re, ionic, EFA).
-    pub udp_port: Option<u16>,
-    /// DSCP of its packets. Null: as `dst`.
-    pub dscp: Option<u8>,
-    /// Path MTU. Unit: bytes. Null: as `dst`.
-    pub path_mtu: Option<u32>,
-    /// Transport timeout, 4.096 µs · 2^n; 0 for never. Unit: ns. Null: as `dst`.
-    pub timeout_ns: Option<u64>,
-    /// Retries after a timeout or a sequence error. Unit: retries. Null: as `dst`.
-    pub retry_cnt: Option<u8>,
-    /// Retries after an RNR NAK; 7 for ever. Unit: retries. Null: as `dst`.
-    pub rnr_retry: Option<u8>,
-    /// Creation. Unit: Unix ns. Null: before the run, or not seen there.
-    pub created_ns: Option<u64>,
-    /// Destruction. Unit: Unix ns. Null: it exists, or its end was not seen.
-    pub ended_ns: Option<u64>,
 }
 
 /// Coverage of the kernel's control path: probes of the functions that create, modify and destroy queue pairs.
@@ -321,9 +267,10 @@ pub(super) fn devices(devices: &Devices) -> Vec<Device> {
             put(port.pause_source, &mut |known| known.pause = port.pause.iter().map(Pause::of).collect());
         }
         let (lives, events) = lives_of(devices, port);
+        let contexts = contexts_of(devices, port);
         if !port.qps.is_empty() || !port.qp_counters.is_empty() || !lives.is_empty() || !events.is_empty() {
             put("RDMA netlink", &mut |known| {
-                queue_pairs(port, &lives, known);
+                queue_pairs(port, &lives, &contexts, known);
                 known.qp_events.clone_from(&events);
             });
         }
@@ -345,45 +292,18 @@ fn lives_of<'a>(devices: &'a Devices, port: &PortSample) -> (Vec<&'a QpLife>, Ve
     (lives, events.collect())
 }
 
-impl DeviceQp {
-    fn of(qp: &QpSample) -> Self {
-        Self {
-            lqpn: qp.owner.lqpn,
-            rqpn: qp.owner.rqpn,
-            kind: qp.owner.kind,
-            state: qp.owner.state,
-            pid: qp.owner.pid,
-            comm: qp.owner.comm.clone(),
-            pod: qp.owner.pod.clone(),
-            sq_psn: qp.sq_psn,
-            rq_psn: qp.rq_psn,
-            sent_packets: qp.sent,
-            received_packets: qp.received,
-            pause_stall_ns: qp.stalled_ns,
-            ..Self::default()
-        }
-    }
-
-    /// Takes over what the control path knows.
-    fn add(&mut self, life: &QpLife) {
-        self.rqpn = self.rqpn.or(life.rqpn);
-        self.kind = self.kind.or(life.kind);
-        self.state = self.state.or(life.state);
-        self.pid = self.pid.or(life.pid);
-        self.comm = self.comm.take().or_else(|| life.comm.clone());
-        (self.src, self.dst, self.udp_port) = (life.src, life.dst, life.udp_port);
-        self.dscp = life.traffic_class.map(|class| class >> 2);
-        self.path_mtu = life.path_mtu;
-        self.timeout_ns = life.timeout.map(|exponent| match exponent {
-            0 => 0,
-            _ => 4_096_u64 << exponent.min(31),
-        });
-        (self.retry_cnt, self.rnr_retry) = (life.retry_cnt, life.rnr_retry);
-        (self.created_ns, self.ended_ns) = (life.created_ns, life.ended_ns);
-    }
+/// The contexts of a port's queue pairs, by number.
+fn contexts_of<'a>(devices: &'a Devices, port: &PortSample) -> BTreeMap<u32, &'a ContextSample> {
+    let of = devices.contexts.qps.iter().filter(|qp| qp.device == port.device && qp.port == port.port);
+    of.map(|qp| (qp.lqpn, qp)).collect()
 }
 
-fn queue_pairs(port: &PortSample, lives: &[&QpLife], device: &mut Device) {
+fn queue_pairs(
+    port: &PortSample,
+    lives: &[&QpLife],
+    contexts: &BTreeMap<u32, &ContextSample>,
+    device: &mut Device,
+) {
     let mut qps: Vec<DeviceQp> = port.qps.iter().map(DeviceQp::of).collect();
     let place: BTreeMap<u32, usize> = qps.iter().enumerate().map(|(at, qp)| (qp.lqpn, at)).collect();
     for life in lives {
@@ -396,10 +316,17 @@ fn queue_pairs(port: &PortSample, lives: &[&QpLife], device: &mut Device) {
             qps.push(qp);
         }
     }
+    for qp in qps.iter_mut().filter(|qp| qp.ended_ns.is_none()) {
+        if let Some(context) = contexts.get(&qp.lqpn) {
+            qp.add_context(context);
+        }
+    }
     let all = qps.len();
     if all > MAX_QPS {
+        // What stands still sends nothing, and is what is looked for.
         qps.sort_by_key(|qp| {
-            std::cmp::Reverse(qp.sent_packets.unwrap_or(0) + qp.received_packets.unwrap_or(0))
+            let moved = qp.sent_packets.unwrap_or(0) + qp.received_packets.unwrap_or(0);
+            std::cmp::Reverse((qp.stuck_ns.unwrap_or(0) > 0, moved))
         });
         qps.truncate(MAX_QPS);
     }

@@ -7,6 +7,7 @@
 mod build;
 mod changed;
 mod device;
+mod device_qp;
 mod ecmp;
 mod ecn;
 mod entropy;
@@ -23,6 +24,7 @@ mod nccl;
 mod parallel;
 mod paths;
 pub(crate) mod ports;
+mod qp_context;
 mod shape;
 mod steps;
 mod taps;
@@ -39,9 +41,8 @@ use crate::util::layout::{plain, tap_name};
 
 pub use build::compare_links as imbalance;
 pub use changed::{Field, FieldChange};
-pub use device::{
-    Coverage, Device, DeviceQp, DeviceQpCounters, Pause, QpLives, WHOLE, worst as worst_coverage,
-};
+pub use device::{Coverage, Device, DeviceQpCounters, Pause, QpLives, WHOLE, worst as worst_coverage};
+pub use device_qp::DeviceQp;
 pub use ecmp::{Case, Ecmp, Set, in_words as hashing_case, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
 pub use facts::{
@@ -57,6 +58,7 @@ pub(crate) use nccl::example as nccl_example;
 pub use nccl::{Communicator, Nccl, NcclEvent, NcclRank, RankQp};
 pub(crate) use paths::related;
 pub use paths::{CountedAgain, Overlap, Paths};
+pub use qp_context::QpContexts;
 pub use taps::{Between, DelayChange, DelayPoint, LostLarge, TapFlow};
 pub use ways::Way;
 

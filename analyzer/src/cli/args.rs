@@ -114,6 +114,9 @@ pub struct LiveArgs {
     #[arg(long, value_name = "HOST:PORT", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "localhost", hide_default_value = true)]
     pub nccl_ras: Option<RasAddress>,
+    /// Most queries per second for the NIC's own context of queue pairs (mlx5, hns); 0 disables them [default: 50]
+    #[arg(long, value_name = "N")]
+    pub qp_queries: Option<u32>,
     /// Options of all live sources.
     #[command(flatten)]
     pub attach: AttachArgs,

@@ -1,4 +1,4 @@
-//! The configuration file: thresholds of findings, and theme, columns and keys of the terminal view.
+//! The configuration file: thresholds of findings, live sources, and theme, columns and keys of the terminal view.
 //!
 //! `$XDG_CONFIG_HOME/rocescope/config.toml`, else `~/.config/rocescope/config.toml`, else the file
 //! that `--config` names. Everything in it is optional.
@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use serde::Deserialize;
 
 use crate::findings::{self, LimitMeta, Limits};
+use crate::source::devices::context::DEFAULT_PER_SECOND;
 use crate::tui::key::KEYMAP;
 use crate::tui::settings::{self, SettingMeta, Settings};
 use crate::util::wrap::wrap;
@@ -21,8 +22,34 @@ use crate::util::wrap::wrap;
 pub struct Config {
     /// Thresholds: `[findings.FAMILY]`.
     pub findings: Limits,
+    /// Sources of a live run: `[live]`.
+    pub live: Live,
     /// The terminal UI: `[tui]`.
     pub tui: Settings,
+}
+
+/// Sources of a live run.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Live {
+    /// Most queries a second for the NIC's own contexts of queue pairs; 0 for none.
+    pub qp_queries: u32,
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Self { qp_queries: DEFAULT_PER_SECOND }
+    }
+}
+
+/// The settings of [`Live`] with their defaults and meanings.
+fn live_settings() -> [(&'static str, String, &'static str); 1] {
+    [(
+        "qp_queries",
+        Live::default().qp_queries.to_string(),
+        "Most queries per second for the NIC's own context of queue pairs (--qp-queries); 0 disables them. On mlx5 each is a \
+         firmware command, and the firmware runs one at a time",
+    )]
 }
 
 impl Config {
@@ -124,6 +151,7 @@ pub fn template() -> String {
         }
     };
     let plain = |setting: &'static SettingMeta| (setting.name, setting.default.to_owned(), setting.meaning);
+    part("live", &mut live_settings().into_iter());
     part("tui", &mut settings::SETTINGS.iter().map(plain));
     part("tui.theme", &mut settings::THEME.iter().map(plain));
     let keys = KEYMAP.iter().map(|binding| {
@@ -153,7 +181,7 @@ mod tests {
             .collect();
         assert!(set.lines().filter(|line| !line.starts_with('#') && line.contains(" = ")).count() > 5);
         let all = Config::parse(&set, path).unwrap();
-        assert_eq!(all.findings, Limits::default());
+        assert_eq!((all.findings, all.live), (Limits::default(), Live::default()));
         // Keys are written out: what they mean is the same, though the file says it.
         let keys = Keys::new(&all.tui.keys).unwrap();
         for binding in KEYMAP {
@@ -190,6 +218,8 @@ mod tests {
         let config = Config::parse("[findings.mtu]\nsmall = 2048", Path::new("x")).unwrap();
         assert_eq!(config.findings.mtu.small, 2048);
         assert_eq!(config.findings.qos, Limits::default().qos);
+        let config = Config::parse("[live]\nqp_queries = 0", Path::new("x")).unwrap();
+        assert_eq!((config.live.qp_queries, Config::default().live.qp_queries), (0, DEFAULT_PER_SECOND));
     }
 
     #[test]

@@ -30,10 +30,16 @@ const SEED: u64 = 4791;
 
 pub(super) fn live(args: LiveArgs, color: Color) -> Result<()> {
     let netns = args.netns.as_deref().map(live::netns).transpose()?;
-    let nccl_ras = args.nccl_ras.clone();
-    let config = Config { interfaces: args.interface, netns, nccl_ras, ..config(&args.attach, &args.view)? };
     let interrupt = interrupt(&args.view)?;
     let views = views(&args.view, None)?;
+    let qp_queries = args.qp_queries.unwrap_or(views.qp_queries);
+    let config = Config {
+        interfaces: args.interface,
+        netns,
+        nccl_ras: args.nccl_ras.clone(),
+        qp_queries,
+        ..config(&args.attach, &args.view)?
+    };
     show(live::start(config)?, &args.view, views, interrupt, color)
 }
 
@@ -135,7 +141,7 @@ fn show(
     color: Color,
 ) -> Result<()> {
     let Running { feed, thread, hooks, interfaces } = running;
-    let Views { mut report, tui } = views;
+    let Views { mut report, tui, .. } = views;
     report.analysis.imbalance_all_links = interfaces > 1;
     let shown = match interrupt {
         None => tui::run(feed, tui::Options { report, ..tui.unwrap_or_default() }),

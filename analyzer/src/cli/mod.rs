@@ -98,6 +98,9 @@ struct Views {
     report: report::Options,
     /// Of the terminal view, if that is the output; without those of the report.
     tui: Option<tui::Options>,
+    /// Queries a second for contexts of queue pairs, of the configuration file.
+    #[cfg(feature = "live")]
+    qp_queries: u32,
 }
 
 /// Reads the configuration file. Call it before anything is started or attached, so that an error in the file has nothing to undo.
@@ -115,7 +118,12 @@ fn views(view: &ViewArgs, speed: Option<f64>) -> Result<Views> {
         ..analysis::Options::default()
     };
     let report = report::Options { analysis, limits: config.findings };
-    Ok(Views { report, tui })
+    Ok(Views {
+        report,
+        tui,
+        #[cfg(feature = "live")]
+        qp_queries: config.live.qp_queries,
+    })
 }
 
 /// Options of the terminal UI: command line before configuration file before environment.
@@ -153,7 +161,7 @@ fn replay(args: ReplayArgs, color: Color) -> Result<()> {
         Output::Text | Output::Json => Emit::AtEnd,
         Output::Jsonl => Emit::Every(interval),
     };
-    let Views { report, tui } = views(&args.view, (!stream).then_some(speed))?;
+    let Views { report, tui, .. } = views(&args.view, (!stream).then_some(speed))?;
     // The terminal view watches the signals itself: it has a terminal to put back in order.
     let interrupt = if tui.is_some() { None } else { Some(Interrupt::catch()?) };
     let options = replay::Options {

@@ -105,6 +105,9 @@ fn kernel_state(root: &HostRoot, unread: &mut Unread) -> KernelState {
         release: facts.release,
         version: facts.version,
         btf: facts.btf,
+        rdma_btf: root.exists("/sys/module/ib_core").then(|| root.exists("/sys/kernel/btf/ib_core")),
+        probes: probes(root),
+        lockdown: root.text("/sys/kernel/security/lockdown").ok().as_deref().and_then(lockdown),
         root: status.as_deref().and_then(effective_user).map(|user| user == 0),
         program: program(root),
         missing_capabilities: missing,
@@ -115,6 +118,18 @@ fn kernel_state(root: &HostRoot, unread: &mut Unread) -> KernelState {
         unprivileged_bpf_disabled: facts.unprivileged_bpf_disabled,
         libpcap_sniffs: libpcap_sniffs(root, unread),
     }
+}
+
+/// True when perf lists kprobes as a source of events.
+fn probes(root: &HostRoot) -> Option<bool> {
+    const SOURCES: &str = "/sys/bus/event_source/devices";
+    root.list(SOURCES).ok().map(|names| names.iter().any(|name| name == "kprobe"))
+}
+
+/// The mode in brackets: `none [integrity] confidentiality`.
+fn lockdown(modes: &str) -> Option<String> {
+    let mode = modes.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))?;
+    Some(mode.to_owned())
 }
 
 /// The effective user ID in `/proc/PID/status`: the second number of `Uid`.

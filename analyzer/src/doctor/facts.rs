@@ -49,6 +49,12 @@ pub struct KernelState {
     pub version: Option<KernelVersion>,
     /// True when the kernel has BTF type information.
     pub btf: bool,
+    /// True when ib_core has BTF of its own; `None` when the module is not there (built in, or not loaded).
+    pub rdma_btf: Option<bool>,
+    /// True when the kernel takes kprobes from perf; `None` when /sys/bus/event_source cannot be read.
+    pub probes: Option<bool>,
+    /// Kernel lockdown: `none`, `integrity`, `confidentiality`; `None` when the kernel has none or it cannot be read.
+    pub lockdown: Option<String>,
     /// True when the effective user is root.
     pub root: Option<bool>,
     /// The path of this executable; `None` when it no longer exists.

@@ -5,6 +5,7 @@
 //! | [`collect()`] | reads the facts; a failed read is recorded with its reason |
 //! | [`facts`] | the facts, without judgement |
 //! | [`visibility`] | the sources that work here, from the facts |
+//! | [`layers`] | the layers that show queue pairs of offloaded NICs, from the facts |
 //! | [`check`] | checks and their verdicts, from the facts |
 //! | [`text`], [`Page::json`] | output |
 
@@ -12,6 +13,7 @@ pub mod check;
 mod collect;
 pub mod facts;
 mod grouping;
+pub mod layers;
 #[cfg(test)]
 mod tests;
 pub mod text;
@@ -24,6 +26,7 @@ use serde::Serialize;
 use check::{Check, Status};
 pub use collect::collect;
 use facts::HostFacts;
+use layers::Layer;
 use visibility::Visibility;
 
 /// Name and version of the JSON document.
@@ -37,6 +40,8 @@ pub struct Page {
     /// The sources of each port and interface, and whether they work.
     #[serde(rename = "sights")]
     pub visibility: Vec<Visibility>,
+    /// The layers that show queue pairs of NICs that do RoCE themselves; empty without a RoCE device.
+    pub layers: Vec<Layer>,
     /// The checks, the worst verdict first.
     pub checks: Vec<Check>,
     /// The facts that both are based on.
@@ -47,7 +52,13 @@ impl Page {
     /// The page about a host.
     #[must_use]
     pub fn of(host: HostFacts) -> Self {
-        Self { schema: SCHEMA, visibility: visibility::of_host(&host), checks: check::check(&host), host }
+        Self {
+            schema: SCHEMA,
+            visibility: visibility::of_host(&host),
+            layers: layers::of_host(&host),
+            checks: check::check(&host),
+            host,
+        }
     }
 
     /// True when a check is critical.
@@ -81,7 +92,7 @@ const HEAD: &str = "\
 Generated from the program; a test holds it up to date.
 
 `rocescope doctor` reads the host and changes nothing. For every interface and RDMA device it lists the sources that work there (packets, sniffer,
-counters), then checks the RoCE configuration: each setting with its value, a verdict and the command that changes it. A setting that cannot be read is
+counters) and the layers that show queue pairs whose packets bypass the kernel, then checks the RoCE configuration: each setting with its value, a verdict and the command that changes it. A setting that cannot be read is
 unknown; `--verbose` gives the reason. Exit status: 0, or 3 when a check is critical.
 
 ```console
@@ -89,7 +100,7 @@ $ sudo rocescope doctor                            # works without root; root ca
 $ sudo rocescope doctor --verbose                  # also lists unknown settings, with reasons
 $ sudo rocescope doctor --lldp 35s                 # receive the switch's LLDP frames (sent every 30 s)
 $ rocescope doctor --lldp-capture eth2=lldp.pcap   # or read them from a capture of that interface
-$ rocescope doctor --output json                   # schema rocescope.doctor/1: sights, checks, host
+$ rocescope doctor --output json                   # schema rocescope.doctor/1: sights, layers, checks, host
 $ sudo rocescope doctor --netns 4711               # network namespace of process 4711 (its pod)
 $ sudo rocescope doctor --clean                    # remove TC filters that a killed run left behind
 ```
@@ -110,6 +121,9 @@ Doctor has not been tested on RDMA NIC hardware: readers and checks are tested o
   retransmissions, `RTO` as ACK timeouts, `RxUDP` and `TxUDP` as RoCE packets, since the device sends no other UDP.
 - bnxt_re: `rx_pkts` and `tx_pkts` (unicast packets of the RoCE function) are read as RoCE packets.
 - mlx5: the files below `ecn`, `qos` and `tc` are those documented for MLNX_OFED and DOCA.
+- QP context: the decoders for mlx5 and hns follow the public definitions of the Linux drivers. What these leave open is learned from the device's own idle
+  queue pairs: whether retry counters count down, and whether the acknowledged PSN is the last or the next one. A context that names another peer than the
+  kernel does is not used. bnxt_re hands out contexts without a public definition: not decoded.
 
 ## Checks
 

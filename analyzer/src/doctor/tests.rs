@@ -2,6 +2,7 @@ mod drivers;
 mod host;
 mod hostile;
 mod hosts;
+mod layers;
 
 use std::collections::BTreeSet;
 

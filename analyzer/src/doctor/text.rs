@@ -41,6 +41,7 @@ pub fn painted(page: &Page, verbose: bool, columns: usize, paint: Paint) -> Stri
     sheet.paragraph(&format!("rocescope doctor on Linux {release}{netns}: {short}"), "");
     devices(&page.host, verbose, &mut sheet);
     visibility(page, &names, verbose, &mut sheet);
+    layers(page, &mut sheet);
     problems(&page.host, &found, &mut sheet);
     sheet.heading("PASSED");
     sheet.table(page, Status::Ok, &names, verbose);
@@ -207,6 +208,19 @@ fn visibility(page: &Page, names: &Names, verbose: bool, sheet: &mut Sheet) {
         );
         sheet.paragraph(&line, "");
         sheet.command(&visibility::live_anywhere(&page.host));
+    }
+}
+
+/// The layers of queue pairs whose packets bypass the kernel: a line each.
+fn layers(page: &Page, sheet: &mut Sheet) {
+    if page.layers.is_empty() {
+        return;
+    }
+    sheet.heading("QUEUE PAIRS WITHOUT PACKETS");
+    let name = page.layers.iter().map(|layer| layer.name.len()).max().unwrap_or(0);
+    for layer in &page.layers {
+        let words = layer.works.name();
+        sheet.paragraph(&format!("{:<name$}  {words:<7}  {}", layer.name, layer.reason), "");
     }
 }
 

@@ -75,6 +75,13 @@ impl<'a> Commands<'a> {
         self.with(|_| "rdma resource show qp".to_owned())
     }
 
+    /// One queue pair with its state and process.
+    pub(super) fn queue_pair(self, device: &str, port: Option<u32>, lqpn: u32) -> Option<String> {
+        let is_plain = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+        let link = port.filter(|_| is_plain(device)).map(|port| format!(" link {device}/{port}"))?;
+        self.with(|_| format!("rdma resource show qp{link} lqpn {lqpn}"))
+    }
+
     /// Whether an address answers through the interface.
     pub(super) fn ping(self, address: Address) -> Option<String> {
         let address = address.ip()?;

@@ -54,6 +54,7 @@ mod path;
 mod peer;
 mod pfc;
 mod psn;
+mod qp_context;
 mod qp_settings;
 mod qps;
 mod raise;
@@ -121,6 +122,7 @@ families! {
     peer [peer: peer::Limits],
     pfc [pfc: pfc::Limits],
     psn [],
+    qp_context [qp_context: qp_context::Limits],
     qp_settings [qp_settings: qp_settings::Limits],
     qps [],
     rnr [rnr: rnr::Limits],

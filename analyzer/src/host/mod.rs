@@ -18,6 +18,7 @@
 //! | [`counters`], [`vocabulary`] | device counters in a common vocabulary, and their increase |
 //! | [`pci`] | PCIe topology and links of NICs and GPUs |
 //! | [`process`], [`nccl`], [`qp`] | names and pods of processes; NCCL settings; owners of queue pairs |
+//! | [`qp_context`] | decoders of the NIC's own context of a queue pair |
 //! | [`listen`] | LLDP frames of the switch |
 //! | [`local`] | addresses of this host; processes of containers by their numbers there |
 //! | [`clock`] | kernel timestamps as Unix time |
@@ -57,6 +58,7 @@ pub mod port;
 pub mod process;
 pub mod promisc;
 pub mod qp;
+pub mod qp_context;
 pub mod qp_layout;
 pub mod queries;
 pub mod rdma;

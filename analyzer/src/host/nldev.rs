@@ -12,6 +12,7 @@ const CLIENT: u16 = 5 << 10;
 const CMD_GET: u16 = 1;
 const CMD_RES_QP_GET: u16 = 10;
 const CMD_STAT_GET: u16 = 17;
+const CMD_RES_QP_GET_RAW: u16 = 19;
 const CMD_STAT_GET_STATUS: u16 = 24;
 
 const DEV_INDEX: u16 = 1;
@@ -39,6 +40,7 @@ const STAT_COUNTER_ID: u16 = 79;
 const STAT_HWCOUNTERS: u16 = 80;
 const STAT_HWCOUNTER_ENTRY_NAME: u16 = 82;
 const STAT_HWCOUNTER_ENTRY_VALUE: u16 = 83;
+const RES_RAW: u16 = 85;
 const STAT_HWCOUNTER_DYNAMIC: u16 = 95;
 const RES_SUBTYPE: u16 = 98;
 
@@ -60,6 +62,9 @@ pub enum Query {
     BindingMode(u32, u32),
     /// The counters that queue pairs are bound to, of the device of this index.
     QpCounters(u32),
+    /// The NIC's own context of a queue pair, of device index, port and number. The kernel wants CAP_NET_ADMIN, and
+    /// mlx5 asks its firmware.
+    QpContext(u32, u32, u32),
 }
 
 impl Query {
@@ -84,6 +89,10 @@ impl Query {
             Self::QpCounters(device) => Request::new(CLIENT | CMD_STAT_GET, 0, &[])
                 .attr_u32(DEV_INDEX, device)
                 .attr_u32(STAT_RES, u32::from(RES_QP)),
+            // Queue pairs are of ports: without one the kernel refuses (`res_get_common_doit` of nldev.c).
+            Self::QpContext(device, number, lqpn) => {
+                port(CMD_RES_QP_GET_RAW, device, number).attr_u32(RES_LQPN, lqpn)
+            }
         }
     }
 
@@ -101,6 +110,7 @@ impl Query {
                 Self::Devices => CMD_GET,
                 Self::QueuePairs(_) => CMD_RES_QP_GET,
                 Self::OptionalCounters(..) => CMD_STAT_GET_STATUS,
+                Self::QpContext(..) => CMD_RES_QP_GET_RAW,
                 Self::PortCounters(..) | Self::BindingMode(..) | Self::QpCounters(_) => CMD_STAT_GET,
             }
     }
@@ -121,6 +131,9 @@ impl Query {
                 format!("read the counter binding mode of port {port} of RDMA device {device}")
             }
             Self::QpCounters(device) => format!("read the queue pair counters of RDMA device {device}"),
+            Self::QpContext(device, _, lqpn) => {
+                format!("read the context of queue pair {lqpn} of RDMA device {device}")
+            }
         }
     }
 }
@@ -306,6 +319,12 @@ pub fn qp_counters(payload: &[u8]) -> Vec<QpCounter> {
         })
     };
     table.iter().filter(|(kind, _)| *kind == STAT_COUNTER_ENTRY).filter_map(|(_, entry)| one(entry)).collect()
+}
+
+/// The bytes of the context in the answer to [`Query::QpContext`]; their layout is the driver's.
+#[must_use]
+pub fn qp_context(payload: &[u8]) -> Option<Vec<u8>> {
+    Attrs::new(payload).get(RES_RAW).map(<[u8]>::to_vec)
 }
 
 #[cfg(test)]

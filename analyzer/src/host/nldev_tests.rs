@@ -119,3 +119,16 @@ fn requests_name_their_object() {
     assert!(Query::QpCounters(3).is_dump() && !Query::PortCounters(3, 1).is_dump());
     assert_eq!(Query::Devices.kind(), 0x1401);
 }
+
+#[test]
+fn the_context_of_a_queue_pair_is_asked_for_with_its_port() {
+    let query = Query::QpContext(3, 1, 0x1a2);
+    let payload = query.request().payload();
+    let attrs = Attrs::new(&payload);
+    assert_eq!((attrs.u32(1), attrs.u32(3), attrs.u32(21)), (Some(3), Some(1), Some(0x1a2)));
+    // RDMA_NLDEV_CMD_RES_QP_GET_RAW and RDMA_NLDEV_ATTR_RES_RAW of rdma/rdma_netlink.h.
+    assert_eq!((query.kind() & 0xff, query.is_dump()), (19, false));
+    let answer = Request::new(0, 0, &[]).attr_text(2, "mlx5_0").attr(85, &[1, 2, 3]).payload();
+    assert_eq!(qp_context(&answer), Some(vec![1, 2, 3]));
+    assert_eq!(qp_context(&[]), None);
+}

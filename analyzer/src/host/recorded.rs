@@ -232,6 +232,7 @@ impl Queries for RecordedKernel {
             Query::OptionalCounters(device, port) => format!("optional.{device}.{port}"),
             Query::BindingMode(device, port) => format!("binding.{device}.{port}"),
             Query::QpCounters(device) => format!("qp_counters.{device}"),
+            Query::QpContext(device, port, lqpn) => format!("qp_context.{device}.{port}.{lqpn}"),
         };
         self.payloads(&format!("rdma/{name}"), &[])
     }

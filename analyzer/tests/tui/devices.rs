@@ -1,7 +1,9 @@
 //! What devices count by themselves, beside the links.
 
 use super::*;
+use rocescope::host::qp_context::QpContext;
 use rocescope::sample::Direction;
+use rocescope::source::devices::context::{ContextSample, Contexts};
 use rocescope::source::devices::{Devices, PauseSample, PortSample, QpSample, SourceSample};
 use rocescope::source::flows::owners::QpOwner;
 use rocescope::tui::cursor::Cursor;
@@ -10,7 +12,19 @@ use rocescope::tui::key::Input;
 /// Ports that carried `seconds` times this, each on an interface of its own.
 fn devices(ports: usize, seconds: u64, hidden: bool) -> Devices {
     let port = |i| port(&format!("mlx5_{i}"), &format!("eth{i}"), seconds, hidden);
-    Devices { ports: (0..ports).map(port).collect(), ..Devices::default() }
+    // The NIC's own context of the quieter queue pair of the first.
+    let stuck = ContextSample {
+        device: "mlx5_0".into(),
+        port: 1,
+        lqpn: 18,
+        context: QpContext { retry_cnt: Some(7), posted_receives: Some(16), ..QpContext::default() },
+        in_flight: Some(20),
+        stuck_ns: Some(seconds * 1_000_000_000),
+        retries_used: Some(3),
+        ..ContextSample::default()
+    };
+    let contexts = Contexts { qps: hidden.then_some(stuck).into_iter().collect(), ..Contexts::default() };
+    Devices { ports: (0..ports).map(port).collect(), contexts: Arc::new(contexts), ..Devices::default() }
 }
 
 fn port(device: &str, interface: &str, seconds: u64, hidden: bool) -> PortSample {
@@ -107,6 +121,13 @@ fn counters_stand_beside_the_links_with_their_sources() {
     {
         assert!(shown.replace("M pkt/s", "Mpkt/s").contains(word), "{word}:\n{shown}");
     }
+    let lines: Vec<&str> = shown.lines().skip_while(|line| !line.contains("QP 18")).collect();
+    assert!(
+        lines[0].contains("[context]") && lines[2].contains("QP 17"),
+        "what stands still is first:\n{shown}"
+    );
+    let context = "in flight 20  stuck 3.00 s  retries 3/7  RNR -  unsent -  receives 16";
+    assert!(lines[1].contains(context), "{:?}", lines[1]);
     // Smaller terminals show less of it at a time, and nothing else happens.
     for size in [USUAL, SMALL, (200, 60)] {
         let mut app = with_devices(&World::sick(), 1, size, false);

@@ -19,6 +19,12 @@ pub fn check(report: &Value, transfer: &Transferred) -> Result<()> {
     let lives = &report["qp_lives"];
     assert_eq!(lives["unavailable"], Value::Null, "{lives}");
     assert_eq!((&lives["dropped"], &lives["qps_left_out"]), (&0.into(), &0.into()), "{lives}");
+    // Soft-RoCE has no context of its own to hand out: one query a device says so, and no more are made.
+    let contexts = &report["qp_context"];
+    let refused = contexts["refused"].as_array().map_or(&[][..], Vec::as_slice);
+    assert!(count(&contexts["failed"]) <= 2 && contexts["queried"] == 0, "{contexts}");
+    assert_eq!(refused.len() as u64, count(&contexts["failed"]), "{contexts}");
+    assert!(refused.iter().all(|why| why.as_str().is_some_and(|why| why.contains("EINVAL"))), "{contexts}");
     let (client, server) = transfer.pids;
     for ((near, _), (far, _)) in transfer.near.iter().zip(&transfer.far) {
         for (end, other, qpn, peer, pid) in [(NEAR, FAR, near, far, client), (FAR, NEAR, far, near, server)] {

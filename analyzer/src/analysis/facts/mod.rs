@@ -17,7 +17,7 @@ use crate::metrics::loss::spells::Mark;
 use rocescope_common::wire::SkipReason;
 use serde::{Serialize, Serializer};
 
-use super::{CountedAgain, Coverage, Device, Ecmp, Imbalance, Nccl, QpLives, Rails, TapFlow};
+use super::{CountedAgain, Coverage, Device, Ecmp, Imbalance, Nccl, QpContexts, QpLives, Rails, TapFlow};
 use crate::sample::SourceKind;
 
 pub(super) use by_hosts::ByHosts;
@@ -78,6 +78,9 @@ pub struct Facts {
     /// Communicators and ranks of the NCCL jobs on this host, by their own account (`--nccl-ras`). Null: NCCL
     /// is not asked.
     pub nccl: Option<Nccl>,
+    /// Coverage of the NIC's own contexts of queue pairs (`devices[].qps[].context_ns` and the fields after it), and what
+    /// the queries cost. Null: no RDMA device is watched, or `--qp-queries 0`.
+    pub qp_context: Option<QpContexts>,
     /// Packets of every flow at the marks that spells refer to.
     #[serde(skip)]
     pub marks: Vec<Arc<Mark>>,

@@ -8,8 +8,8 @@ use crate::analysis::fixtures::everything;
 use crate::analysis::{
     CeOverTime, Cnp, Communicator, Coverage, DelayChange, DelayPoint, Device, DeviceQp, DeviceQpCounters,
     EcnOverTime, Episodes, Field, FieldChange, Flow, FlowId, Icrc, LastNaks, Latency, LatencyByClass, Link,
-    Loss, LostLarge, Nccl, NcclEvent, NcclRank, Options, Pause, QpEvent, QpLives, RankQp, RankState, TapFlow,
-    Unfollowed, Untimed,
+    Loss, LostLarge, Nccl, NcclEvent, NcclRank, Options, Pause, QpContexts, QpEvent, QpLives, RankQp,
+    RankState, TapFlow, Unfollowed, Untimed,
 };
 use crate::findings::{End, Episode, Evidence, Finding, Impact, Place, Severity, Step};
 use crate::metrics::duplicates::Copies;
@@ -52,6 +52,17 @@ pub(super) fn full() -> Report {
         absent: vec!["ib_query_qp".into()],
     });
     facts.nccl = Some(nccl());
+    facts.qp_context = Some(QpContexts {
+        how: Some("RES_QP_GET_RAW"),
+        queried: 1,
+        of: 2,
+        at_most: 50,
+        answered: 3,
+        failed: 1,
+        mean_ns: Some(1),
+        longest_ns: Some(1),
+        refused: vec!["rxe0: no context".into()],
+    });
     facts.coverage = vec![Coverage {
         device: "mlx5_0".into(),
         port: 1,
@@ -220,6 +231,51 @@ fn tap_flow(id: &FlowId) -> TapFlow {
     }
 }
 
+fn device_qp() -> DeviceQp {
+    DeviceQp {
+        lqpn: 17,
+        rqpn: Some(18),
+        kind: Some("RC"),
+        state: Some("RTS"),
+        pid: Some(1),
+        comm: Some("train".into()),
+        pod: Some("trainer-0".into()),
+        sq_psn: Some(1),
+        rq_psn: Some(1),
+        sent_packets: Some(1),
+        received_packets: Some(1),
+        pause_stall_ns: Some(1),
+        src: Some(Ipv4Addr::new(10, 0, 0, 1).into()),
+        dst: Some(Ipv4Addr::new(10, 0, 0, 2).into()),
+        udp_port: Some(49_152),
+        dscp: Some(26),
+        path_mtu: Some(4_096),
+        timeout_ns: Some(67_108_864),
+        retry_cnt: Some(7),
+        rnr_retry: Some(7),
+        created_ns: Some(1),
+        ended_ns: Some(2),
+        context_ns: Some(1),
+        context_readings: Some(2),
+        priority: Some(3),
+        adaptive_routing: Some(true),
+        plane: Some(1),
+        bond_port: Some(1),
+        in_flight: Some(4),
+        stuck_ns: Some(1),
+        unsent_wqes: Some(1),
+        posted_receives: Some(1),
+        retries_used: Some(1),
+        rnr_retries_used: Some(1),
+        retrying_readings: Some(1),
+        rnr_retrying_readings: Some(1),
+        exhausted_readings: Some(1),
+        timeouts: Some(1),
+        sequence_errors: Some(1),
+        attribution: Some("likely"),
+    }
+}
+
 fn device() -> Device {
     Device {
         name: "mlx5_0".into(),
@@ -234,30 +290,7 @@ fn device() -> Device {
         counters: [("ce_marked_packets".to_owned(), 4)].into(),
         resets: 1,
         pause: vec![pause()],
-        qps: vec![DeviceQp {
-            lqpn: 17,
-            rqpn: Some(18),
-            kind: Some("RC"),
-            state: Some("RTS"),
-            pid: Some(1),
-            comm: Some("train".into()),
-            pod: Some("trainer-0".into()),
-            sq_psn: Some(1),
-            rq_psn: Some(1),
-            sent_packets: Some(1),
-            received_packets: Some(1),
-            pause_stall_ns: Some(1),
-            src: Some(Ipv4Addr::new(10, 0, 0, 1).into()),
-            dst: Some(Ipv4Addr::new(10, 0, 0, 2).into()),
-            udp_port: Some(49_152),
-            dscp: Some(26),
-            path_mtu: Some(4_096),
-            timeout_ns: Some(67_108_864),
-            retry_cnt: Some(7),
-            rnr_retry: Some(7),
-            created_ns: Some(1),
-            ended_ns: Some(2),
-        }],
+        qps: vec![device_qp()],
         qp_events: vec![QpEvent {
             time_ns: 1,
             lqpn: Some(17),

@@ -1,6 +1,6 @@
 //! Counters of devices, PAUSE and PFC frames, and LLDP neighbours.
 
-use crate::analysis::{Device, DeviceQp, Pause, QpEvent, QpLives};
+use crate::analysis::{Device, DeviceQp, Pause, QpContexts, QpEvent, QpLives};
 use crate::report::Report;
 use crate::report::text::flows::link_name;
 use crate::source::net::lldp::Dialect;
@@ -34,7 +34,8 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
         lines.extend(qps(device, room));
     }
     let missed = report.facts.qp_lives.as_ref().and_then(missed);
-    lines.extend(missed.into_iter().flat_map(|text| labelled("", 0, &text, room)));
+    let contexts = report.facts.qp_context.as_ref().and_then(contexts);
+    lines.extend(missed.into_iter().chain(contexts).flat_map(|text| labelled("", 0, &text, room)));
     lines
 }
 
@@ -60,6 +61,31 @@ fn missed(lives: &QpLives) -> Option<String> {
             parts.join(", ")
         )
     })
+}
+
+/// Coverage and cost of the NIC's own contexts; `None` where there is nothing to ask.
+fn contexts(of: &QpContexts) -> Option<String> {
+    if of.of == 0 && of.refused.is_empty() {
+        return None;
+    }
+    let refused = of.refused.iter().map(|why| plain(why));
+    let read = (of.queried > 0).then(|| {
+        let mean = of.mean_ns.map_or_else(String::new, |ns| format!(", {} each", units::duration(ns)));
+        format!(
+            "{} of {} queue pairs read ({}{mean}, at most {}/s)",
+            units::count(of.queried),
+            units::count(of.of),
+            if of.answered == 1 {
+                "1 query".to_owned()
+            } else {
+                format!("{} queries", units::count(of.answered))
+            },
+            of.at_most
+        )
+    });
+    let parts: Vec<String> = read.into_iter().chain(refused).collect();
+    let parts = if parts.is_empty() { "none read yet".to_owned() } else { parts.join("; ") };
+    Some(format!("QP context of the NIC: {parts}"))
 }
 
 /// Whether any pause was counted.
@@ -151,13 +177,17 @@ fn qps(device: &Device, room: usize) -> Vec<String> {
         ("STATE", Align::Left),
         ("SENT", Align::Right),
         ("RECEIVED", Align::Right),
+        ("SOURCE", Align::Left),
         ("PID", Align::Right),
         ("COMMAND", Align::Left),
     ]);
     let mut table = Table::new(columns);
     let mut busiest: Vec<&DeviceQp> = device.qps.iter().collect();
-    busiest
-        .sort_by_key(|qp| std::cmp::Reverse(qp.sent_packets.unwrap_or(0) + qp.received_packets.unwrap_or(0)));
+    // What stands still or retries is what is looked for.
+    busiest.sort_by_key(|qp| {
+        let moved = qp.sent_packets.unwrap_or(0) + qp.received_packets.unwrap_or(0);
+        std::cmp::Reverse((qp.stuck_ns.unwrap_or(0), qp.retries_used.unwrap_or(0), moved))
+    });
     let number = |n: Option<u64>| n.map_or_else(|| units::UNKNOWN.into(), units::count);
     let small = |n: Option<u32>| n.map_or_else(|| units::UNKNOWN.into(), |n| n.to_string());
     let text = |text: Option<&str>| text.map_or_else(|| units::UNKNOWN.into(), plain);
@@ -177,12 +207,16 @@ fn qps(device: &Device, room: usize) -> Vec<String> {
             if qp.ended_ns.is_some() { "ended".into() } else { text(qp.state) },
             number(qp.sent_packets),
             number(qp.received_packets),
+            source(qp).into(),
             small(qp.pid),
             command,
         ]);
         table.row(cells);
     }
     let mut lines = table.lines(room);
+    for text in busiest.iter().take(MAX_QPS).filter_map(|qp| trouble(qp)) {
+        lines.extend(labelled("", LABEL, &text, room));
+    }
     for event in device.qp_events.iter().rev().take(MAX_EVENTS).rev() {
         lines.extend(labelled("", LABEL, &qp_event(event), room));
     }
@@ -192,6 +226,38 @@ fn qps(device: &Device, room: usize) -> Vec<String> {
     }
     lines.extend(bound_counters(device, room));
     lines
+}
+
+/// The source of most that is known of a queue pair.
+fn source(qp: &DeviceQp) -> &'static str {
+    if qp.context_ns.is_some() {
+        "context"
+    } else if qp.dst.is_some() || qp.created_ns.is_some() {
+        "kernel"
+    } else {
+        "netlink"
+    }
+}
+
+/// What the NIC's own context says of a queue pair that stands still or retries; `None` of one that does neither.
+fn trouble(qp: &DeviceQp) -> Option<String> {
+    let stuck = qp.stuck_ns.filter(|ns| *ns > 0).map(|ns| format!("stuck for {}", units::duration(ns)));
+    let used = |used: Option<u8>, of: Option<u8>, kind: &str| {
+        let used = used.filter(|used| *used > 0)?;
+        Some(format!("{used} of {} {kind} used", of.map_or_else(|| units::UNKNOWN.into(), |n| n.to_string())))
+    };
+    let retries = used(qp.retries_used, qp.retry_cnt, "retries");
+    let rnr = used(qp.rnr_retries_used, qp.rnr_retry, "RNR retries");
+    let timeouts = qp.timeouts.filter(|n| *n > 0);
+    let timeouts =
+        timeouts.map(|n| format!("{} ({})", plural(n, "timeout"), qp.attribution.unwrap_or("likely")));
+    let parts: Vec<String> = [stuck, retries, rnr, timeouts].into_iter().flatten().collect();
+    if parts.is_empty() {
+        return None;
+    }
+    let in_flight =
+        qp.in_flight.map_or_else(String::new, |n| format!("{} in flight, ", plural(u64::from(n), "packet")));
+    Some(format!("QP {}: {in_flight}{}", qp.lqpn, parts.join(", ")))
 }
 
 /// Counters that the device keeps per queue pair or group of queue pairs.

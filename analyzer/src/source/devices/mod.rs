@@ -9,9 +9,11 @@
 //! | [`psn`] | packets from the PSNs of a queue pair at two moments |
 //! | `port`, `follow`, `ethernet` | one port; its queue pairs; the NIC ports below it |
 //! | [`lives`] | queue pairs on the kernel's control path |
+//! | [`context`] | the NIC's own context of queue pairs, within a budget of queries |
 //! | `tally` | cumulative values from readings that wrap and are reset |
 //! | `watch` | the devices of watched interfaces, read again and again |
 
+pub mod context;
 #[cfg(target_os = "linux")]
 mod ethernet;
 #[cfg(target_os = "linux")]
@@ -41,6 +43,8 @@ pub struct Devices {
     pub neighbours: Vec<(String, Neighbour)>,
     /// Queue pairs on the kernel's control path; shared by all samples until something changes.
     pub lives: Arc<lives::Lives>,
+    /// The NIC's own contexts of queue pairs, likewise.
+    pub contexts: Arc<context::Contexts>,
 }
 
 /// A port of an RDMA device, and what it counted since the run began.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::context::ask::{Counted, Port};
 use super::ethernet::{self, Ethernet};
 use super::follow::{PortPackets, QpWatch};
 use super::tally::Tally;
@@ -123,6 +124,24 @@ impl PortWatch {
         }
         for ethernet in &mut self.ethernet {
             ethernet.read(kernel, time_ns);
+        }
+    }
+
+    /// The port as its queue pairs are asked for; `None` when RDMA netlink does not list the device.
+    pub(super) fn asked(&self) -> Option<Port> {
+        let driver = self.identity.driver.clone();
+        Some(Port { device: self.device.clone(), index: self.index?, number: self.number, driver })
+    }
+
+    /// What says whose packets and errors there were.
+    pub(super) fn counted(&self) -> Counted {
+        let sample = PortSample { counters: self.counters(), ..PortSample::default() };
+        let value = |name| sample.value(name).map(|(value, _)| value);
+        Counted {
+            sent: value("tx_packets"),
+            received: value("rx_packets"),
+            timeouts: value("local_ack_timeouts"),
+            sequence_errors: value("psn_error_naks"),
         }
     }
 

@@ -6,6 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::context::Contexts;
+use super::context::ask::{Asker, Clock, Port};
 use super::lives::{Calls, Change, Follower, Lives};
 use super::port::PortWatch;
 use super::{Devices, Setting};
@@ -30,6 +32,8 @@ pub struct Watch {
     heard: BTreeMap<String, Neighbour>,
     follower: Follower,
     lives: Arc<Lives>,
+    asker: Asker,
+    contexts: Arc<Contexts>,
 }
 
 impl Watch {
@@ -144,6 +148,36 @@ impl Watch {
         for port in &mut self.ports {
             port.take_qps(found, time_ns);
         }
+        let ports: Vec<Port> = self.ports.iter().filter_map(PortWatch::asked).collect();
+        self.asker.take_qps(&ports, found.list.iter().map(|(qp, _)| qp));
+    }
+
+    /// Has the NIC's own contexts of queue pairs read, at most this many a second; 0 for none.
+    pub fn query_contexts(&mut self, per_second: u32) {
+        self.asker = Asker::new(per_second);
+    }
+
+    /// Reads the contexts that are due.
+    pub fn read_contexts(&mut self, kernel: &dyn Queries, clock: &dyn Clock) {
+        self.asker.run(kernel, clock);
+    }
+
+    /// True when contexts are read.
+    #[must_use]
+    pub fn reads_contexts(&self) -> bool {
+        self.asker.is_active()
+    }
+
+    /// Compares the counters of each port with those before, for the errors that are attributed to queue pairs.
+    pub fn note_counters(&mut self, monotonic_ns: u64) {
+        for port in &self.ports {
+            self.asker.take_counters(&port.device, port.number, port.counted(), monotonic_ns);
+        }
+    }
+
+    /// Lets samples show the contexts that were read.
+    pub fn share_contexts(&mut self) {
+        self.contexts = self.asker.sample();
     }
 
     /// The driver of a watched device.
@@ -244,6 +278,7 @@ impl Watch {
             settings: self.settings.clone(),
             neighbours: self.heard.iter().map(|(name, heard)| (name.clone(), heard.clone())).collect(),
             lives: Arc::clone(&self.lives),
+            contexts: Arc::clone(&self.contexts),
         }
     }
 }

@@ -1,8 +1,10 @@
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::*;
 use crate::analysis::{Kind, Options, fixtures};
 use crate::host::qp;
+use crate::host::qp_context::tests::mlx5_dump;
 use crate::host::read::Unread;
 use crate::host::recorded::Recorded;
 use crate::report::Report;
@@ -350,5 +352,105 @@ fn files_below(folder: &std::path::Path, files: &mut Vec<std::path::PathBuf>) {
             // Links lead to what is there anyway.
             _ => {}
         }
+    }
+}
+
+/// A clock that tests set.
+#[derive(Debug)]
+struct At(u64);
+
+impl Clock for At {
+    fn monotonic_ns(&self) -> u64 {
+        self.0
+    }
+
+    fn unix_ns(&self, monotonic_ns: u64) -> u64 {
+        monotonic_ns
+    }
+}
+
+/// The answer to a query for the context of queue pair 298 of mlx5.txt, as a recorded host has it.
+fn answer(next: u32, acked: u32, peer: u32) -> String {
+    let set = [
+        ("state", 3),
+        ("remote_qpn", peer),
+        ("retry_count", 7),
+        ("cur_retry_count", 7),
+        ("hw_sq_wqebb_counter", 3),
+        ("sw_sq_wqebb_counter", 3),
+        ("ads.dscp", 26),
+        ("ads.udp_sport", 50_000),
+        ("next_send_psn", next),
+        ("last_acked_psn", acked),
+    ];
+    let hex = mlx5_dump(298, &set).iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, " {byte:02x}");
+        hex
+    });
+    format!("answers/rdma/qp_context.0.1.298 <<\n85 hex{hex}\n>>")
+}
+
+#[test]
+fn contexts_of_queue_pairs_reach_the_report_with_their_coverage() {
+    let host = Recorded::unpack(&format!("{MLX5}\n[]\n{}", answer(10, 10, 951)));
+    let mut watch = Watch::new(&host.root(), &host.kernel(), &[IFACE.to_owned()], &[]);
+    watch.query_contexts(50);
+    let mut report = |host: &Recorded, at: u64| {
+        read(&mut watch, host, fixtures::START + at * SECOND);
+        watch.read_contexts(&host.kernel(), &At(fixtures::START + at * SECOND));
+        watch.share_contexts();
+        Report::build(&sample(watch.sample(), IFACE), &Options::default().into())
+    };
+    report(&host, 0);
+    host.apply(&format!("[]\n{}", answer(60, 40, 951)));
+    report(&host, 2);
+    let last = report(&host, 5);
+    let qp = last.facts.devices.iter().flat_map(|device| &device.qps).find(|qp| qp.lqpn == 298).unwrap();
+    assert_eq!((qp.in_flight, qp.stuck_ns, qp.retries_used), (Some(20), Some(3 * SECOND), Some(0)));
+    assert_eq!(
+        (qp.udp_port, qp.dscp, qp.context_ns),
+        (Some(50_000), Some(26), Some(fixtures::START + 5 * SECOND))
+    );
+    let coverage = last.facts.qp_context.clone().unwrap();
+    assert_eq!((coverage.how, coverage.queried, coverage.of), (Some("RES_QP_GET_RAW"), 1, 1));
+    assert_eq!((coverage.at_most, coverage.answered), (50, 3));
+    let stuck = last.findings.iter().find(|finding| finding.id == "qp.stuck").unwrap();
+    assert!(stuck.title.starts_with("QP 298 of mlx5_0 stuck for 3.00 s: 20 packets"), "{}", stuck.title);
+    let words: Vec<String> =
+        crate::report::text::text(&last, 120).split_whitespace().map(str::to_owned).collect();
+    let words = words.join(" ");
+    for said in [
+        "QP 298: 20 packets in flight, stuck for 3.00 s",
+        "QP context of the NIC: 1 of 1 queue pairs read (3 queries",
+    ] {
+        assert!(words.contains(said), "{said}: {words}");
+    }
+    assert_eq!(last.facts.totals.packets, 0, "never added to packets");
+}
+
+#[test]
+fn a_device_without_contexts_says_why_once() {
+    // A recorded host has no answer, as mlx5 without dumps; another peer than the kernel's is not believed.
+    for (answer, expected) in [
+        (
+            String::new(),
+            "mlx5_0: the device or its firmware does not support dumps of QP contexts (mlx5_ib, EOPNOTSUPP)",
+        ),
+        (answer(60, 40, 952), "the context names another peer than the kernel"),
+    ] {
+        let host = Recorded::unpack(&format!("{MLX5}\n[]\n{answer}"));
+        let mut watch = Watch::new(&host.root(), &host.kernel(), &[IFACE.to_owned()], &[]);
+        watch.query_contexts(50);
+        for at in 0..4 {
+            read(&mut watch, &host, fixtures::START + at * SECOND);
+            watch.read_contexts(&host.kernel(), &At(fixtures::START + at * SECOND));
+        }
+        watch.share_contexts();
+        assert!(!watch.reads_contexts(), "it is not asked again");
+        let report = Report::build(&sample(watch.sample(), IFACE), &Options::default().into());
+        let coverage = report.facts.qp_context.clone().unwrap();
+        assert_eq!((coverage.how, coverage.queried, coverage.of, coverage.failed), (None, 0, 1, 1));
+        assert!(coverage.refused[0].contains(expected), "{:?}", coverage.refused);
+        assert!(crate::report::text::text(&report, 120).contains("QP context of the NIC"));
     }
 }

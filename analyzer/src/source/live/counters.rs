@@ -14,6 +14,7 @@ use crate::host::qp;
 use crate::host::queries::Host;
 use crate::host::read::Unread;
 use crate::source::devices::Devices;
+use crate::source::devices::context::ask::Clock;
 use crate::source::devices::watch::Watch;
 use crate::source::flows::owners::Owners;
 
@@ -168,11 +169,13 @@ impl Work {
         let until = Instant::now() + SHORTEST;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let pause = if matches!(self.probes, Some(Ok(_))) { left.min(LIVES_PAUSE) } else { left };
+            let often = matches!(self.probes, Some(Ok(_))) || self.watch.reads_contexts();
+            let pause = if often { left.min(LIVES_PAUSE) } else { left };
             if stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
                 return true;
             }
             self.lives();
+            self.watch.read_contexts(self.host.ask(), &Clocks);
             if Instant::now() >= until {
                 return false;
             }
@@ -206,6 +209,7 @@ impl Work {
         // Mounted anew each time: a mount that stays would keep the namespace alive.
         if let Ok(root) = self.host.root() {
             self.watch.read_counters(&root, self.host.ask(), now_ns());
+            self.watch.note_counters(monotonic_ns());
         }
     }
 
@@ -240,12 +244,27 @@ impl Work {
         if let Some(probes) = &self.probes {
             self.watch.share_lives(probes.as_ref().map(QpProbes::calls).map_err(String::as_str));
         }
+        self.watch.share_contexts();
         let devices = Arc::new(self.watch.sample());
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.devices = devices;
         if let Some(owners) = owners {
             known.owners = Arc::new(owners.with_gone(&known.owners));
         }
+    }
+}
+
+/// The host's clocks.
+#[derive(Clone, Copy, Debug)]
+struct Clocks;
+
+impl Clock for Clocks {
+    fn monotonic_ns(&self) -> u64 {
+        monotonic_ns()
+    }
+
+    fn unix_ns(&self, monotonic_ns: u64) -> u64 {
+        WallClock::sample().unix_ns(monotonic_ns)
     }
 }
 

@@ -94,6 +94,8 @@ pub struct Config {
     pub log_level: u8,
     /// Where NCCL is asked about its job; `None` for not at all.
     pub nccl_ras: Option<RasAddress>,
+    /// Most queries a second for the NIC's own contexts of queue pairs; 0 for none.
+    pub qp_queries: u32,
     /// Host whose RDMA devices and settings are read: this one, or a recorded one in tests.
     pub host: Box<dyn Host>,
 }
@@ -117,6 +119,7 @@ impl Default for Config {
             events_to_view: false,
             precise_clock: true,
             bin_ns: crate::metrics::traffic::BIN_NS,
+            qp_queries: crate::source::devices::context::DEFAULT_PER_SECOND,
             log_level: 0,
             nccl_ras: None,
             host: Box::new(Kernel),

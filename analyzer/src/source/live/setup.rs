@@ -93,6 +93,7 @@ fn resolve(config: &Config) -> Result<(Chosen, Watch)> {
     let chosen = select::resolve(&config.interfaces, &all, &devices)?;
     let names: Vec<String> = chosen.targets.iter().map(|target| target.interface.name.clone()).collect();
     let without: Vec<String> = chosen.without_interface.iter().map(|(name, _)| name.clone()).collect();
-    let watch = Watch::new(&host_root, config.host.ask(), &names, &without);
+    let mut watch = Watch::new(&host_root, config.host.ask(), &names, &without);
+    watch.query_contexts(config.qp_queries);
     Ok((chosen, watch))
 }

@@ -1,9 +1,12 @@
 //! Counters of devices, each with its source.
 
+use std::collections::BTreeMap;
+
 use ratatui::text::Line;
 
 use super::{Spans, cut};
 use crate::model::Level;
+use crate::source::devices::context::{ContextSample, Contexts};
 use crate::source::devices::{PortSample, QpSample};
 use crate::tui::column::compact;
 use crate::tui::theme;
@@ -47,7 +50,7 @@ pub(super) fn lines(view: &View, width: usize) -> Vec<Line<'static>> {
         lines.push(head(port, step.as_ref(), width));
         lines.extend(counters(port, step.as_ref(), width));
         lines.extend(pauses(port, step.as_ref()));
-        lines.extend(queue_pairs(port, step.as_ref(), width));
+        lines.extend(queue_pairs(port, &data.sample.devices.contexts, step.as_ref(), width));
     }
     if !lines.is_empty() {
         let title = " NIC COUNTERS (latest reading; not part of the packet counters above)";
@@ -128,8 +131,44 @@ fn pauses(port: &PortSample, step: Option<&PortRates<'_>>) -> Vec<Line<'static>>
     lines
 }
 
-/// The busiest queue pairs.
-fn queue_pairs(port: &PortSample, step: Option<&PortRates<'_>>, width: usize) -> Vec<Line<'static>> {
+/// What the NIC's own context of a queue pair says; a dash for what it does not.
+fn in_context(of: &ContextSample) -> Line<'static> {
+    let number = |n: Option<u32>| n.map_or_else(|| units::UNKNOWN.into(), |n| compact(f64::from(n)));
+    let of_set = |used: Option<u8>, set: Option<u8>| match used {
+        None => units::UNKNOWN.to_owned(),
+        Some(used) => format!("{used}/{}", number(set.map(u32::from))),
+    };
+    let stuck = of.stuck_ns.filter(|ns| *ns > 0);
+    let retries = of.retries_used.is_some_and(|used| used > 0);
+    let mut spans = Spans::default();
+    spans.push("      in flight ", theme::DIM).push(number(of.in_flight), theme::PLAIN);
+    let level = theme::text(Level::Critical);
+    let time =
+        stuck.map_or_else(|| of.stuck_ns.map_or(units::UNKNOWN.into(), |_| "0".into()), units::duration);
+    spans.push("  stuck ", theme::DIM).push(time, if stuck.is_some() { level } else { theme::PLAIN });
+    spans.push("  retries ", theme::DIM);
+    let style = if retries { theme::text(Level::Warning) } else { theme::PLAIN };
+    spans.push(of_set(of.retries_used, of.context.retry_cnt), style);
+    spans.push("  RNR ", theme::DIM).push(of_set(of.rnr_retries_used, of.context.rnr_retry), theme::PLAIN);
+    spans.push("  unsent ", theme::DIM).push(number(of.context.unsent), theme::PLAIN);
+    spans.push("  receives ", theme::DIM).push(number(of.context.posted_receives), theme::PLAIN);
+    spans.into_line()
+}
+
+/// The queue pairs that stand still or retry, then the busiest.
+fn queue_pairs(
+    port: &PortSample,
+    contexts: &Contexts,
+    step: Option<&PortRates<'_>>,
+    width: usize,
+) -> Vec<Line<'static>> {
+    let of_port = contexts.qps.iter().filter(|qp| qp.device == port.device && qp.port == port.port);
+    let contexts: BTreeMap<u32, &ContextSample> = of_port.map(|qp| (qp.lqpn, qp)).collect();
+    let worst = |qp: &QpSample| {
+        contexts
+            .get(&qp.owner.lqpn)
+            .map_or((0, 0), |of| (of.stuck_ns.unwrap_or(0), of.retries_used.unwrap_or(0)))
+    };
     let rates = |qp: &QpSample| step.map_or((None, None), |step| step.qp_per_s(qp));
     let mut busiest: Vec<(&QpSample, f64)> = port
         .qps
@@ -139,7 +178,7 @@ fn queue_pairs(port: &PortSample, step: Option<&PortRates<'_>>, width: usize) ->
             (qp, sent.unwrap_or(0.0) + received.unwrap_or(0.0))
         })
         .collect();
-    busiest.sort_by(|a, b| b.1.total_cmp(&a.1));
+    busiest.sort_by(|a, b| worst(b.0).cmp(&worst(a.0)).then(b.1.total_cmp(&a.1)));
     let mut lines: Vec<Line<'static>> = Vec::new();
     for (qp, _) in busiest.iter().take(QPS) {
         let (sent, received) = rates(qp);
@@ -155,10 +194,12 @@ fn queue_pairs(port: &PortSample, step: Option<&PortRates<'_>>, width: usize) ->
         let mut spans = Spans::default();
         spans.push(format!("   QP {:<8} → {peer:<8} {kind:<4} {state:<5}", qp.owner.lqpn), theme::PLAIN);
         spans.push(format!(" tx {:>6} rx {:>6} pkt/s", rate(sent), rate(received)), theme::PLAIN);
-        spans.push(" [netlink] ", theme::DIM);
+        let context = contexts.get(&qp.owner.lqpn);
+        spans.push(if context.is_some() { " [context] " } else { " [netlink] " }, theme::DIM);
         let room = width.saturating_sub(spans.width);
         spans.push(cut(&whose, room, false), theme::DIM);
         lines.push(spans.into_line());
+        lines.extend(context.map(|of| in_context(of)));
     }
     let more = port.qps.len().saturating_sub(QPS) as u64 + port.qps_left_out;
     if more > 0 {

@@ -1,0 +1,86 @@
+//! The NIC's own contexts of queue pairs, and their coverage.
+
+use serde::Serialize;
+
+use super::DeviceQp;
+use crate::source::devices::Devices;
+use crate::source::devices::context::{Blamed, ContextSample};
+
+/// Coverage of the NIC's own contexts of queue pairs, and what the queries cost.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct QpContexts {
+    /// Source of the contexts: `RES_QP_GET_RAW` (RDMA netlink). Null: no context was read.
+    pub how: Option<&'static str>,
+    /// Queue pairs whose context was read. Unit: queue pairs.
+    pub queried: u64,
+    /// Connected queue pairs of the watched ports. Unit: queue pairs.
+    pub of: u64,
+    /// Limit of the queries (`--qp-queries`). Unit: queries/s.
+    pub at_most: u32,
+    /// Queries that were answered. Unit: queries.
+    pub answered: u64,
+    /// Queries that were refused, or whose answer could not be decoded. Unit: queries.
+    pub failed: u64,
+    /// Mean duration of a query. Unit: ns. Null: no query.
+    pub mean_ns: Option<u64>,
+    /// Longest query. Unit: ns. Null: no query.
+    pub longest_ns: Option<u64>,
+    /// Devices that are not asked any more, each with the reason.
+    pub refused: Vec<String>,
+}
+
+/// Null without RDMA devices, and where nothing is asked.
+pub(super) fn coverage(devices: &Devices) -> Option<QpContexts> {
+    let cost = &devices.contexts.queries;
+    let asked = cost.answered + cost.failed;
+    (!devices.ports.is_empty() && cost.per_second > 0).then(|| QpContexts {
+        how: (cost.queried > 0).then_some("RES_QP_GET_RAW"),
+        queried: cost.queried,
+        of: cost.of,
+        at_most: cost.per_second,
+        answered: cost.answered,
+        failed: cost.failed,
+        mean_ns: cost.took_ns.checked_div(asked),
+        longest_ns: (asked > 0).then_some(cost.longest_ns),
+        refused: cost.refused.iter().map(|(device, why)| format!("{device}: {why}")).collect(),
+    })
+}
+
+impl DeviceQp {
+    /// Takes over what the NIC's own context says. What is set comes from the control path first: it is what the
+    /// application asked for.
+    pub(super) fn add_context(&mut self, of: &ContextSample) {
+        let context = &of.context;
+        self.rqpn = self.rqpn.or(context.rqpn.filter(|qpn| *qpn != 0));
+        self.state = self.state.or(context.state);
+        self.dst = self.dst.or(context.dst);
+        // The NIC's own values come first here: a firmware may replace what was asked for.
+        self.udp_port = context.udp_port.or(self.udp_port);
+        self.dscp = context.dscp.or(self.dscp);
+        self.path_mtu = self.path_mtu.or(context.path_mtu);
+        self.timeout_ns = self.timeout_ns.or(context.timeout.map(super::device_qp::timeout_ns));
+        self.retry_cnt = self.retry_cnt.or(context.retry_cnt);
+        self.rnr_retry = self.rnr_retry.or(context.rnr_retry);
+        self.sent_packets = self.sent_packets.or(of.sent);
+        self.received_packets = self.received_packets.or(of.received);
+        self.context_ns = Some(of.read_ns);
+        self.context_readings = Some(of.readings);
+        self.priority = context.priority;
+        self.adaptive_routing = context.adaptive_routing;
+        self.plane = context.plane;
+        self.bond_port = context.bond_port;
+        self.in_flight = of.in_flight;
+        self.stuck_ns = of.stuck_ns;
+        self.unsent_wqes = context.unsent;
+        self.posted_receives = context.posted_receives;
+        self.retries_used = of.retries_used;
+        self.rnr_retries_used = of.rnr_retries_used;
+        self.retrying_readings = of.retries_used.map(|_| of.retrying);
+        self.rnr_retrying_readings = of.rnr_retries_used.map(|_| of.rnr_retrying);
+        self.exhausted_readings = context.posted_receives.map(|_| of.receives_exhausted);
+        self.timeouts = of.blamed.map(|blamed| blamed.timeouts);
+        self.sequence_errors = of.blamed.map(|blamed| blamed.sequence_errors);
+        self.attribution = of.blamed.map(|Blamed { certain, .. }| if certain { "certain" } else { "likely" });
+    }
+}

@@ -1,0 +1,150 @@
+//! The layers that show queue pairs of NICs that do RoCE themselves: which of them works here, why not, and what it would need.
+//!
+//! A layer is a function from facts to a [`Layer`] in the list of [`of_host`].
+
+use serde::Serialize;
+
+use super::facts::{DeviceFacts, HostFacts, Protocol};
+use super::visibility::Availability;
+use crate::host::kernel::{Capability, KernelVersion};
+use crate::host::qp_context;
+use crate::source::devices::lives::udp_source_port;
+
+/// RDMA netlink hands out contexts since this kernel.
+const CONTEXTS_SINCE: KernelVersion = KernelVersion::new(5, 9, 0);
+
+/// A layer, and its state on this host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Layer {
+    /// Name.
+    pub name: &'static str,
+    /// Whether it works here.
+    pub works: Availability,
+    /// The reason, and what it would need, in one sentence.
+    pub reason: String,
+}
+
+/// The layers, in the order of what they need; none without a RoCE device.
+#[must_use]
+pub fn of_host(facts: &HostFacts) -> Vec<Layer> {
+    let devices: Vec<&DeviceFacts> =
+        facts.devices.iter().filter(|device| device.protocol == Protocol::Roce).collect();
+    if devices.is_empty() {
+        return Vec::new();
+    }
+    let layer = |name, (works, reason): (Availability, String)| Layer { name, works, reason };
+    vec![
+        layer("QP lives", lives(facts)),
+        layer("computed ports", ports(facts, &devices)),
+        layer("QP context", contexts(facts, &devices)),
+        layer("DEVX QPs", absent("queue pairs that a GPU drives are in no list of the kernel")),
+        layer(
+            "NCCL RAS",
+            (
+                Availability::Perhaps,
+                "`live --nccl-ras` asks NCCL 2.24 and newer on localhost:28028; not tried here, and not run with an NCCL job"
+                    .to_owned(),
+            ),
+        ),
+        layer("message sizes", absent("no probe of post_send")),
+    ]
+}
+
+/// A layer that this version does not have.
+fn absent(what: &str) -> (Availability, String) {
+    (Availability::No, format!("not in this version: {what}"))
+}
+
+/// The first of these capabilities that this process lacks.
+fn lacking(facts: &HostFacts, needed: &[Capability]) -> Option<&'static str> {
+    let missing = facts.kernel.missing_capabilities.as_deref().unwrap_or_default();
+    needed.iter().map(|capability| capability.name()).find(|name| missing.contains(name))
+}
+
+/// Kprobes on the control path.
+fn lives(facts: &HostFacts) -> (Availability, String) {
+    let kernel = &facts.kernel;
+    let no = |reason: &str| (Availability::No, reason.to_owned());
+    if !kernel.btf {
+        return no("the kernel has no BTF; use one built with CONFIG_DEBUG_INFO_BTF=y");
+    }
+    if kernel.probes == Some(false) {
+        return no(
+            "the kernel has no kprobes; use one built with CONFIG_KPROBES=y and CONFIG_KPROBE_EVENTS=y",
+        );
+    }
+    if kernel.lockdown.as_deref() == Some("confidentiality") {
+        return no("kernel lockdown is `confidentiality`, which forbids probes that read memory");
+    }
+    if kernel.initial_user_namespace == Some(false) {
+        return no("eBPF needs the initial user namespace");
+    }
+    if let Some(missing) = lacking(facts, &[Capability::Bpf, Capability::Perfmon]) {
+        return (Availability::No, format!("{missing} is missing: run it as root (sudo)"));
+    }
+    let modules = match kernel.rdma_btf {
+        Some(true) => "kprobes, BTF of the kernel and of ib_core",
+        _ => {
+            "kprobes and BTF of the kernel; ib_core has none of its own, which is enough where it is built in or the kernel's BTF has its structures"
+        }
+    };
+    let works = if kernel.probes.is_none() { Availability::Perhaps } else { Availability::Yes };
+    (works, format!("{modules}; tested with Soft-RoCE, not on hardware"))
+}
+
+/// UDP source ports from flow labels and numbers.
+fn ports(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, String) {
+    let driver = |device: &&DeviceFacts| device.driver.clone().unwrap_or_else(|| "an unknown driver".into());
+    let computed = |device: &&&DeviceFacts| {
+        device.driver.as_deref().is_some_and(|driver| udp_source_port(driver, 0, 1, 1).is_some())
+    };
+    let (with, without): (Vec<&DeviceFacts>, Vec<&DeviceFacts>) =
+        devices.iter().copied().partition(|device| computed(&device));
+    let names = |devices: &[&DeviceFacts]| {
+        let mut names: Vec<String> = devices.iter().map(driver).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.join(", ")
+    };
+    if with.is_empty() {
+        let reason = format!("{} leaves the UDP source port to the firmware", names(&without));
+        return (Availability::No, reason);
+    }
+    let (works, _) = lives(facts);
+    if works == Availability::No {
+        return (Availability::No, "flow labels come from the QP lives, which do not work here".to_owned());
+    }
+    let except = if without.is_empty() { String::new() } else { format!("; not with {}", names(&without)) };
+    (works, format!("{} computes them as the kernel does{except}", names(&with)))
+}
+
+/// The NIC's own contexts.
+fn contexts(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, String) {
+    let each = |device: &&DeviceFacts| {
+        let driver = device.driver.as_deref().unwrap_or("the driver");
+        match driver {
+            _ if qp_context::is_decoded(driver) => None,
+            "bnxt_re" => Some("bnxt_re hands out bytes whose layout is not public".to_owned()),
+            _ => Some(format!("{driver} hands out no QP context (RES_QP_GET_RAW: EINVAL)")),
+        }
+    };
+    let mut reasons: Vec<String> = devices.iter().filter_map(each).collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    let decoded = devices.iter().any(|device| each(device).is_none());
+    if !decoded {
+        return (Availability::No, reasons.join("; "));
+    }
+    if facts.kernel.version.is_some_and(|version| version < CONTEXTS_SINCE) {
+        return (Availability::No, format!("needs kernel {CONTEXTS_SINCE} or newer"));
+    }
+    if let Some(missing) = lacking(facts, &[Capability::NetAdmin]) {
+        return (Availability::No, format!("{missing} is missing: run it as root (sudo)"));
+    }
+    let mut reason = "the decoder follows the driver's public definitions and has not run on hardware; the firmware may refuse".to_owned();
+    for other in reasons {
+        reason.push_str("; ");
+        reason.push_str(&other);
+    }
+    (Availability::Perhaps, reason)
+}

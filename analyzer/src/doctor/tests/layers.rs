@@ -1,0 +1,107 @@
+//! The layers on recorded hosts: each with the change that takes it away, and the reason that is given.
+
+use super::*;
+use crate::doctor::layers::Layer;
+
+/// A kernel with kprobes and BTF of ib_core.
+const PROBES: &str =
+    "sys/bus/event_source/devices/kprobe/type = 8\nsys/kernel/btf/ib_core = x\nsys/module/ib_core/refcnt = 1";
+
+fn layer(text: &str, changes: &str, name: &str) -> Layer {
+    let page = page(text, changes);
+    page.layers.into_iter().find(|layer| layer.name == name).unwrap()
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "a table of hosts")]
+fn each_layer_says_what_it_would_need() {
+    let with = |change: &str| format!("{PROBES}\n{change}");
+    let user = "proc/self/status = CapEff:\t0000000000000000";
+    for (text, changes, name, works, expected) in [
+        (
+            MLX5,
+            with(""),
+            "QP lives",
+            Availability::Yes,
+            "kprobes, BTF of the kernel and of ib_core; tested with",
+        ),
+        (
+            MLX5,
+            with("sys/kernel/btf/ib_core = (none)"),
+            "QP lives",
+            Availability::Yes,
+            "ib_core has none of its own",
+        ),
+        (MLX5, String::new(), "QP lives", Availability::Perhaps, "kprobes and BTF"),
+        (
+            MLX5,
+            with("sys/kernel/btf/vmlinux = (none)"),
+            "QP lives",
+            Availability::No,
+            "CONFIG_DEBUG_INFO_BTF=y",
+        ),
+        (
+            MLX5,
+            "sys/bus/event_source/devices/software/type = 1".into(),
+            "QP lives",
+            Availability::No,
+            "CONFIG_KPROBES=y",
+        ),
+        (
+            MLX5,
+            with("sys/kernel/security/lockdown = none integrity [confidentiality]"),
+            "QP lives",
+            Availability::No,
+            "lockdown",
+        ),
+        (
+            MLX5,
+            with("sys/kernel/security/lockdown = none [integrity] confidentiality"),
+            "QP lives",
+            Availability::Yes,
+            "",
+        ),
+        (MLX5, with(user), "QP lives", Availability::No, "CAP_BPF is missing: run it as root"),
+        (MLX5, with("proc/self/uid_map = 0 100000 65536"), "QP lives", Availability::No, "user namespace"),
+        (MLX5, with(""), "computed ports", Availability::Yes, "mlx5_ib computes them"),
+        (
+            BNXT_RE,
+            with(""),
+            "computed ports",
+            Availability::No,
+            "bnxt_re leaves the UDP source port to the firmware",
+        ),
+        (MLX5, with(user), "computed ports", Availability::No, "QP lives"),
+        (MLX5, with(""), "QP context", Availability::Perhaps, "has not run on hardware"),
+        (MLX5, with(user), "QP context", Availability::No, "CAP_NET_ADMIN is missing"),
+        (MLX5, with("proc/sys/kernel/osrelease = 5.4.0"), "QP context", Availability::No, "needs kernel 5.9"),
+        (BNXT_RE, with(""), "QP context", Availability::No, "layout is not public"),
+        (IRDMA, with(""), "QP context", Availability::No, "irdma hands out no QP context"),
+        (
+            RXE,
+            with(""),
+            "QP context",
+            Availability::No,
+            "rxe hands out no QP context (RES_QP_GET_RAW: EINVAL)",
+        ),
+        (MLX5, with(""), "DEVX QPs", Availability::No, "not in this version"),
+        (MLX5, with(""), "message sizes", Availability::No, "not in this version"),
+    ] {
+        let layer = layer(text, &changes, name);
+        assert_eq!(layer.works, works, "{layer:?} with {changes}");
+        assert!(layer.reason.contains(expected), "{layer:?}, expected {expected:?}");
+    }
+}
+
+#[test]
+fn the_layers_are_in_the_text_and_in_json_and_only_where_there_is_roce() {
+    let here = page(MLX5, PROBES);
+    let said = text::text(&here, false, 100);
+    let lines: Vec<&str> =
+        said.lines().skip_while(|line| !line.contains("QUEUE PAIRS WITHOUT PACKETS")).collect();
+    assert!(lines.get(1).is_some_and(|line| line.starts_with("QP lives        yes      ")), "{said}");
+    let json: serde_json::Value = serde_json::from_str(&here.json().unwrap()).unwrap();
+    assert_eq!(json["layers"][2]["name"], "QP context");
+    assert_eq!(json["layers"][2]["works"], "perhaps");
+    assert!(page("", "").layers.is_empty());
+}

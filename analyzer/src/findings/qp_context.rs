@@ -1,0 +1,353 @@
+//! Queue pairs that stand still, retry, wait for their receiver or share one path, as the NIC's own contexts show it.
+
+use std::collections::BTreeMap;
+
+use super::title::{more, pair, title};
+use super::{Commands, Entry, Episode, Family, Input, Place, Raise, Unit, ends, label};
+use crate::analysis::{Device, DeviceQp};
+use crate::findings::{Finding, Severity};
+use crate::util::units::{self, plural};
+
+/// This family.
+pub(super) const FAMILY: Family = Family {
+    entries: &[STUCK, RETRYING, RECEIVER, BOND_PORT, PLANES],
+    limits: &[Limits::META],
+    evidence: &[
+        label("qps", "queue pairs", Unit::Count),
+        label("lqpn", "queue pair", Unit::Id),
+        label("rqpn", "queue pair of the other end", Unit::Id),
+        label("udp_port", "UDP source port", Unit::Id),
+        label("process", "process", Unit::Text),
+        label("stuck_ns", "time without an acknowledgement, at least", Unit::Nanoseconds),
+        label("in_flight", "packets in flight", Unit::Count),
+        label("unsent_wqes", "send work not begun", Unit::Count),
+        label("readings", "contexts read", Unit::Count),
+        label("retrying_readings", "contexts with retries in use", Unit::Count),
+        label("exhausted_readings", "contexts without a posted receive", Unit::Count),
+        label("retries_used", "retries used up", Unit::Count),
+        label("retry_cnt", "retry count", Unit::Count),
+        label("rnr_retry", "RNR retry count", Unit::Count),
+        label("timeout_ns", "transport timeout", Unit::Nanoseconds),
+        label("timeouts", "timeouts of the port attributed to it", Unit::Count),
+        label("sequence_errors", "sequence-error NAKs of the port attributed to it", Unit::Count),
+        label("attribution", "attribution", Unit::Text),
+        label("ports", "ports of the bond", Unit::Count),
+        label("port", "port in use", Unit::Id),
+        label("planes", "planes", Unit::Count),
+        label("max_over_mean", "busiest plane / mean", Unit::Factor),
+        label("by_plane", "load of each plane", Unit::Text),
+    ],
+    check,
+};
+
+/// What all of them rest on, for their caveats.
+const READ: &str = "Contexts are read from time to time (`--qp-queries`), so that what happens between two readings is not seen. \
+                    Decoders follow the drivers' public definitions and have not run on hardware.";
+
+const STUCK: Entry = Entry {
+    id: "qp.stuck",
+    rank: 162,
+    causes: &["qp.receiver_behind"],
+    title: "Queue pair stuck",
+    meaning: "A queue pair has packets in flight, and its peer has acknowledged none of them for a time in which thousands of round trips fit. The collective that uses it waits; when its retries run out \
+              the connection dies.",
+    computed: "Live, from the NIC's own context (devices[].qps[]): in_flight is above 0 and stuck_ns is at least `qp_context.stuck_ms`; critical from `qp_context.stuck_critical_ms` on. One finding per device, about the \
+               queue pair that is stuck longest.",
+    advice: "Follow the 5-tuple: is the peer up, does the path of this source port drop everything (`ping` takes another one), is a priority paused for good (PFC storm), is the process at the other end stopped? \
+             The timeouts of the port that are attributed to the queue pair are in the evidence.",
+    caveat: READ,
+    ..Entry::EMPTY
+};
+
+const RETRYING: Entry = Entry {
+    id: "qp.retrying",
+    rank: 163,
+    title: "Queue pair retries",
+    meaning: "A queue pair sends the same packets again and again: its retry counter is in use each time its context is read. Each retry after a timeout costs at least the transport timeout, in which the queue pair sends \
+              nothing new.",
+    computed: "Live, from the NIC's own context (devices[].qps[]): retrying_readings is at least `qp_context.retrying_readings`. Timeouts and sequence-error NAKs that the port counts are attributed to the queue pairs whose \
+               contexts moved at that time: certain when no other queue pair of the port had a packet in flight, else likely. A queue pair that is stuck is reported as qp.stuck alone.",
+    advice: "Look for loss on the path of this 5-tuple: discards on the switch ports, CRC and FEC errors, a bad cable or transceiver, a queue without PFC. With many queue pairs of different paths, look at this host's port first.",
+    caveat: READ,
+    ..Entry::EMPTY
+};
+
+const RECEIVER: Entry = Entry {
+    id: "qp.receiver_behind",
+    rank: 157,
+    title: "Receiver behind",
+    meaning: "Messages arrive faster than the receiving process posts receive buffers: the receiver answers with RNR NAKs, and the sender waits for the time that they name. The process at the receiving end is the bottleneck, not the \
+              network.",
+    computed: "Live, from the NIC's own context (devices[].qps[]). This host as receiver: a receive queue in use was found without a posted receive at least `qp_context.receiver_readings` times, and the port counted RNR NAKs sent or packets \
+               without a buffer. This host as sender: RNR retries were in use in at least that number of contexts.",
+    advice: "Look at the process on the receiving end: CPU binding, a proxy thread that shares its core, GPU synchronisation, too few receive buffers (queue depth), a garbage collector.",
+    caveat: READ,
+    ..Entry::EMPTY
+};
+
+const BOND_PORT: Entry = Entry {
+    id: "qp.one_bond_port",
+    rank: 352,
+    lasting: true,
+    title: "All queue pairs on one port of the bond",
+    meaning: "The NIC sends all queue pairs of a bond on one of its ports: half the bandwidth or more stays unused, and the other ports only receive.",
+    computed: "Live, from the NIC's own context (devices[].qps[].bond_port): at least `qp_context.bond_qps` connected queue pairs that are in use, of a device whose port is a bond of several interfaces, all have the same port. Queue pairs for \
+               which the NIC chooses the port by a hash of the packet have none and are left out.",
+    advice: "Use more queue pairs per connection (NCCL_IB_QPS_PER_CONNECTION, NCCL_IB_SPLIT_DATA_ON_QPS=1), hash mode of the bond (`devlink dev param`, LAG_RESOURCE_ALLOCATION and roce LAG of mlx5), or set the port by queue pair \
+             (lag_tx_port_affinity). Check that all members are up.",
+    caveat: READ,
+    ..Entry::EMPTY
+};
+
+const PLANES: Entry = Entry {
+    id: "qp.uneven_planes",
+    rank: 353,
+    lasting: true,
+    title: "Planes loaded unevenly",
+    meaning: "On a multi-plane fabric each plane carries an equal share when all goes well. Here one plane carries far more than the mean: its links saturate while others idle.",
+    computed: "Live, from the NIC's own context (devices[].qps[].plane): of at least `qp_context.plane_qps` connected queue pairs with a plane, the busiest plane has `qp_context.planes_ratio` times the mean of all planes up to the highest number seen. \
+               The load is what each queue pair sent (sent_packets), or one each where that is not known.",
+    advice: "Check that all planes are up on this host and on the peers, and how the library chooses planes (NCCL_IB_SPLIT_DATA_ON_QPS, number of queue pairs a multiple of the planes).",
+    caveat: READ,
+    ..Entry::EMPTY
+};
+
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "qp_context";
+    stuck_ms: u64 = 1000,
+        "minimum time without an acknowledgement, in milliseconds",
+        "Round trips take below a millisecond; PFC pauses that last are cut off by switch watchdogs within some hundred milliseconds";
+    stuck_critical_ms: u64 = 10000,
+        "time without an acknowledgement that is critical, in milliseconds",
+        "A link that trains again and a route that converges are back by then";
+    retrying_readings: u64 = 3,
+        "minimum contexts with retries in use",
+        "One may catch the retransmission of a single lost packet";
+    receiver_readings: u64 = 3,
+        "minimum contexts with an empty receive queue or RNR retries in use",
+        "A queue that is empty for a moment at the start of a step is normal";
+    bond_qps: u64 = 4,
+        "minimum queue pairs on one port of a bond",
+        "The driver deals ports out in turn: four on one port are no accident of order";
+    plane_qps: u64 = 8,
+        "minimum queue pairs with a plane",
+        "With fewer, an uneven count of queue pairs is all there is to see";
+    planes_ratio: f64 = 1.5,
+        "minimum load of the busiest plane, as a multiple of the mean",
+        "As for links: half more than the mean is beyond what a few long flows make";
+}
+
+pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    for device in &input.facts.devices {
+        let read = |qp: &&DeviceQp| qp.context_ns.is_some() && qp.ended_ns.is_none();
+        let qps: Vec<&DeviceQp> = device.qps.iter().filter(read).collect();
+        if qps.is_empty() {
+            continue;
+        }
+        stuck(input, device, &qps, found);
+        retrying(input, device, &qps, found);
+        receiver(input, device, &qps, found);
+        bond_port(input, device, &qps, found);
+        planes(input, device, &qps, found);
+    }
+}
+
+const NS_PER_MS: u64 = 1_000_000;
+
+fn is_stuck(input: &Input<'_>, qp: &DeviceQp) -> bool {
+    let least_ns = input.limits.qp_context.stuck_ms.saturating_mul(NS_PER_MS);
+    qp.in_flight.is_some_and(|packets| packets > 0) && qp.stuck_ns.is_some_and(|ns| ns >= least_ns.max(1))
+}
+
+fn stuck(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec<Finding>) {
+    let stuck: Vec<&DeviceQp> = qps.iter().copied().filter(|qp| is_stuck(input, qp)).collect();
+    let Some(worst) = stuck.iter().copied().max_by_key(|qp| qp.stuck_ns) else { return };
+    let stuck_ns = worst.stuck_ns.unwrap_or(0);
+    let critical_ns = input.limits.qp_context.stuck_critical_ms.saturating_mul(NS_PER_MS);
+    let severity = if stuck_ns >= critical_ns { Severity::Critical } else { Severity::Warning };
+    let in_flight = worst.in_flight.unwrap_or(0);
+    let diagnosis = format!("QP {} of {} stuck for {}", worst.lqpn, device.name, units::duration(stuck_ns));
+    let packets = format!(": {} unacknowledged", plural(u64::from(in_flight), "packet"));
+    let last_ns = worst.context_ns.unwrap_or(0);
+    let episode = Episode { first_ns: last_ns.saturating_sub(stuck_ns), last_ns, peak: None };
+    let here = Commands::on(input, device.interface.as_deref().unwrap_or(""));
+    of_one(input, device, worst, Raise::new(&STUCK, severity, with_hosts(diagnosis, worst, &stuck, packets)))
+        .evidence("qps", stuck.len())
+        .evidence("stuck_ns", stuck_ns)
+        .evidence("in_flight", in_flight)
+        .evidence("unsent_wqes", worst.unsent_wqes)
+        .evidence("retries_used", worst.retries_used)
+        .episodes(vec![episode])
+        .step("Look for pauses that do not end on the priority of the queue pair.", here.pfc())
+        .into(found);
+}
+
+fn retrying(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec<Finding>) {
+    let least = input.limits.qp_context.retrying_readings.max(1);
+    let readings = |qp: &DeviceQp| qp.retrying_readings.unwrap_or(0);
+    let retrying: Vec<&DeviceQp> =
+        qps.iter().copied().filter(|qp| readings(qp) >= least && !is_stuck(input, qp)).collect();
+    let Some(worst) = retrying.iter().copied().max_by_key(|qp| (qp.timeouts, readings(qp))) else { return };
+    let diagnosis = format!("QP {} of {} retries", worst.lqpn, device.name);
+    let counted = match worst.timeouts.filter(|count| *count > 0) {
+        Some(count) => format!(": {} ({})", plural(count, "timeout"), worst.attribution.unwrap_or("likely")),
+        None => format!(
+            ": in {} of {} readings",
+            units::count(readings(worst)),
+            units::count(worst.context_readings.unwrap_or(0))
+        ),
+    };
+    let here = Commands::on(input, device.interface.as_deref().unwrap_or(""));
+    let raise = Raise::new(&RETRYING, Severity::Warning, with_hosts(diagnosis, worst, &retrying, counted));
+    of_one(input, device, worst, raise)
+        .evidence("qps", retrying.len())
+        .evidence("readings", worst.context_readings)
+        .evidence("retrying_readings", readings(worst))
+        .evidence("retries_used", worst.retries_used)
+        .last_seen(worst.context_ns)
+        .step("Look for drops, CRC and FEC errors of this port.", here.nic_counters())
+        .into(found);
+}
+
+fn receiver(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec<Finding>) {
+    let least = input.limits.qp_context.receiver_readings.max(1);
+    let of_port = input.facts.devices.iter().filter(|one| one.name == device.name && one.port == device.port);
+    let grew = ["rnr_naks_sent", "out_of_buffer"];
+    let refused = of_port.flat_map(|one| grew.map(|name| one.counters.get(name))).flatten().any(|n| *n > 0);
+    let exhausted = |qp: &DeviceQp| qp.exhausted_readings.unwrap_or(0);
+    let waiting = |qp: &DeviceQp| qp.rnr_retrying_readings.unwrap_or(0);
+    let here: Vec<&DeviceQp> = qps.iter().copied().filter(|qp| refused && exhausted(qp) >= least).collect();
+    let there: Vec<&DeviceQp> = qps.iter().copied().filter(|qp| waiting(qp) >= least).collect();
+    for (local, behind) in [(true, here), (false, there)] {
+        let count = |qp: &DeviceQp| if local { exhausted(qp) } else { waiting(qp) };
+        let Some(worst) = behind.iter().copied().max_by_key(|qp| count(qp)) else { continue };
+        let who = if local { "has no receive posted" } else { "waits for its receiver (RNR)" };
+        let diagnosis = format!("QP {} of {} {who}", worst.lqpn, device.name);
+        let share = format!(
+            ": {} of {} readings",
+            units::count(count(worst)),
+            units::count(worst.context_readings.unwrap_or(0))
+        );
+        let raise = Raise::new(&RECEIVER, Severity::Warning, with_hosts(diagnosis, worst, &behind, share));
+        let (own, peer) = ends::of_qp(worst);
+        let mut raise = of_one(input, device, worst, raise)
+            .evidence("qps", behind.len())
+            .evidence("readings", worst.context_readings)
+            .evidence("rnr_retry", worst.rnr_retry)
+            .last_seen(worst.context_ns);
+        if local {
+            // Its peer sends the requests.
+            raise = raise.evidence("exhausted_readings", count(worst)).ends(peer, own);
+        } else {
+            raise = raise.evidence("retrying_readings", count(worst));
+        }
+        let process = if local { worst.pid } else { None };
+        let threads = process.map(|pid| format!("top -H -b -n 1 -p {pid}"));
+        raise
+            .step("Look at the threads of the receiving process: is one of them at 100 % of a core?", threads)
+            .into(found);
+    }
+}
+
+fn bond_port(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec<Finding>) {
+    let in_use = |qp: &&&DeviceQp| qp.rqpn.is_some() && qp.sent_packets != Some(0);
+    let ports: Vec<(u8, &DeviceQp)> =
+        qps.iter().filter(in_use).filter_map(|qp| Some((qp.bond_port?, *qp))).collect();
+    let (Some((port, first)), count) = (ports.first().copied(), ports.len()) else { return };
+    let enough = count as u64 >= input.limits.qp_context.bond_qps.max(1);
+    if device.members.len() < 2 || !enough || ports.iter().any(|(other, _)| *other != port) {
+        return;
+    }
+    let diagnosis = format!(
+        "All {} of {} use port {port} of its bond of {}",
+        plural(count as u64, "QP"),
+        device.name,
+        device.members.len()
+    );
+    let here = Commands::on(input, device.members.get(usize::from(port) - 1).map_or("", String::as_str));
+    of_one(input, device, first, Raise::new(&BOND_PORT, Severity::Warning, title(diagnosis, [])))
+        .evidence("qps", count)
+        .evidence("ports", device.members.len())
+        .evidence("port", port)
+        .step("Check that all members of the bond are up, and at what speed.", here.link())
+        .into(found);
+}
+
+fn planes(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec<Finding>) {
+    let with: Vec<(u8, &DeviceQp)> =
+        qps.iter().filter(|qp| qp.rqpn.is_some()).filter_map(|qp| Some((qp.plane?, *qp))).collect();
+    if (with.len() as u64) < input.limits.qp_context.plane_qps.max(2) {
+        return;
+    }
+    let known = with.iter().all(|(_, qp)| qp.sent_packets.is_some());
+    let mut loads: BTreeMap<u8, u64> = BTreeMap::new();
+    for (plane, qp) in &with {
+        let load = if known { qp.sent_packets.unwrap_or(0) } else { 1 };
+        *loads.entry(*plane).or_default() += load;
+    }
+    let planes = loads.keys().max().copied().unwrap_or(0).max(2);
+    let total: u64 = loads.values().sum();
+    let Some((busiest, most)) = loads.iter().max_by_key(|(_, load)| **load) else { return };
+    if total == 0 {
+        return;
+    }
+    let ratio = *most as f64 * f64::from(planes) / total as f64;
+    if ratio < input.limits.qp_context.planes_ratio {
+        return;
+    }
+    let diagnosis =
+        format!("Plane {busiest} of {} carries {ratio:.1} × the mean of {planes} planes", device.name);
+    let of_each: Vec<String> = (1..=planes)
+        .map(|plane| {
+            let load = loads.get(&plane).copied().unwrap_or(0);
+            format!("plane {plane}: {}", plural(load, if known { "packet" } else { "queue pair" }))
+        })
+        .collect();
+    let Some((_, first)) = with.iter().find(|(plane, _)| plane == busiest) else { return };
+    let here = Commands::on(input, device.interface.as_deref().unwrap_or(""));
+    of_one(input, device, first, Raise::new(&PLANES, Severity::Warning, title(diagnosis, [])))
+        .evidence("qps", with.len())
+        .evidence("planes", planes)
+        .evidence("max_over_mean", ratio)
+        .evidence("by_plane", of_each.join(", "))
+        .step("Compare the counters of the planes' links.", here.nic_counters())
+        .into(found);
+}
+
+/// The title with hosts and the other queue pairs, as far as there is room.
+fn with_hosts(diagnosis: String, worst: &DeviceQp, all: &[&DeviceQp], figure: String) -> String {
+    let hosts = worst.src.zip(worst.dst).map_or_else(String::new, |(src, dst)| pair(src, dst));
+    title(diagnosis, [figure, more(all.len() as u64 - 1, "QP"), hosts])
+}
+
+/// Adds what is known of the queue pair that stands for the others.
+fn of_one(input: &Input<'_>, device: &Device, qp: &DeviceQp, raise: Raise) -> Raise {
+    let interface = device.interface.as_deref().unwrap_or("");
+    let here = Commands::on(input, interface);
+    let (requester, responder) = ends::of_qp(qp);
+    let mut raise = raise
+        .evidence("lqpn", qp.lqpn)
+        .evidence("rqpn", qp.rqpn)
+        .evidence("udp_port", qp.udp_port)
+        .evidence("process", ends::process(qp.comm.as_deref(), qp.pid))
+        .evidence("retry_cnt", qp.retry_cnt)
+        .evidence("timeout_ns", qp.timeout_ns)
+        .evidence("timeouts", qp.timeouts)
+        .evidence("sequence_errors", qp.sequence_errors)
+        .evidence("attribution", qp.attribution)
+        .place(Place::link(input, interface, None))
+        .ends(requester, responder)
+        .step(
+            format!("Read state and owner of queue pair {}.", qp.lqpn),
+            here.queue_pair(&device.name, device.port, qp.lqpn),
+        );
+    if let Some(dst) = qp.dst {
+        raise = raise.step(format!("Check that {dst} is reachable from {interface}."), here.ping(dst.into()));
+    }
+    raise
+}
+
+#[cfg(test)]
+#[path = "qp_context_tests.rs"]
+mod tests;

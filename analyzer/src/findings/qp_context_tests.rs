@@ -1,0 +1,224 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::analysis::{Options, fixtures};
+use crate::findings::tests::found;
+use crate::host::qp_context::QpContext;
+use crate::sample::{Sample, SourceKind};
+use crate::source::devices::context::{Blamed, ContextSample, Contexts};
+use crate::source::devices::lives::{Lives, QpLife};
+use crate::source::devices::{Devices, PortSample, SourceSample};
+
+const MS: u64 = 1_000_000;
+
+/// Queue pair 298 and those after it of mlx5_0/1, connected and with a context that `change` changes.
+fn sample(count: u32, change: impl Fn(u32, &mut ContextSample), more: impl Fn(&mut PortSample)) -> Sample {
+    let mut sample = fixtures::sample(vec![fixtures::link("eth0", None)], Vec::new());
+    let numbers = 298..298 + count;
+    let life = |lqpn: u32| QpLife {
+        device: "mlx5_0".into(),
+        lqpn,
+        rqpn: Some(lqpn + 653),
+        kind: Some("RC"),
+        state: Some("RTS"),
+        pid: Some(4_711),
+        comm: Some("train".into()),
+        src: "10.0.0.1".parse().ok(),
+        dst: "10.0.0.2".parse().ok(),
+        ..QpLife::default()
+    };
+    let context = |(at, lqpn): (u32, u32)| {
+        let mut context = ContextSample {
+            device: "mlx5_0".into(),
+            port: 1,
+            lqpn,
+            context: QpContext { udp_port: Some(50_000), ..QpContext::default() },
+            read_ns: fixtures::START + 20_000 * MS,
+            readings: 40,
+            sent: Some(100),
+            in_flight: Some(0),
+            stuck_ns: Some(0),
+            retries_used: Some(0),
+            rnr_retries_used: Some(0),
+            ..ContextSample::default()
+        };
+        change(at, &mut context);
+        context
+    };
+    let mut port = PortSample {
+        device: "mlx5_0".into(),
+        port: 1,
+        interface: Some("eth0".into()),
+        driver: Some("mlx5_ib".into()),
+        ..PortSample::default()
+    };
+    more(&mut port);
+    sample.kind = SourceKind::Live;
+    sample.devices = Arc::new(Devices {
+        ports: vec![port],
+        lives: Arc::new(Lives { qps: numbers.clone().map(life).collect(), ..Lives::default() }),
+        contexts: Arc::new(Contexts {
+            qps: (0..).zip(numbers).map(context).collect(),
+            ..Contexts::default()
+        }),
+        ..Devices::default()
+    });
+    sample
+}
+
+/// What this family finds.
+fn all(sample: &Sample) -> Vec<Finding> {
+    let own = |one: &Finding| FAMILY.entries.iter().any(|entry| entry.id == one.id);
+    found(sample, &Options::default()).into_iter().filter(own).collect()
+}
+
+fn only(sample: &Sample) -> Finding {
+    let mut all = all(sample);
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.remove(0)
+}
+
+#[test]
+fn healthy_contexts_are_no_finding() {
+    assert_eq!(all(&sample(16, |_, _| {}, |_| {})), []);
+    // In flight and moving; a retry that was caught once; a receive queue that was empty twice.
+    let busy = |_: u32, qp: &mut ContextSample| {
+        (qp.in_flight, qp.stuck_ns, qp.retrying, qp.receives_exhausted) = (Some(64), Some(0), 1, 2);
+        qp.context.posted_receives = Some(4);
+    };
+    assert_eq!(all(&sample(16, busy, |_| {})), []);
+}
+
+#[test]
+fn a_stuck_queue_pair_is_named_with_its_path_and_owner() {
+    let stuck = |ms: u64| {
+        sample(
+            3,
+            move |at, qp| {
+                if at < 2 {
+                    (qp.in_flight, qp.stuck_ns) = (Some(20), Some(ms * MS - u64::from(at)));
+                    (qp.retries_used, qp.retrying) = (Some(3), 9);
+                }
+            },
+            |_| {},
+        )
+    };
+    assert_eq!(all(&stuck(999)).iter().filter(|one| one.id == "qp.stuck").count(), 0);
+    let one = only(&stuck(1_001));
+    assert_eq!((one.id, one.severity), ("qp.stuck", Severity::Warning), "and retrying is not said beside it");
+    assert_eq!(only(&stuck(12_000)).severity, Severity::Critical);
+    let one = only(&stuck(12_000));
+    assert_eq!(one.title, "QP 298 of mlx5_0 stuck for 12.0 s: 20 packets unacknowledged (+1 more QP)");
+    let (requester, responder) = (one.requester.as_ref().unwrap(), one.responder.as_ref().unwrap());
+    assert_eq!((requester.pid, responder.qpn), (Some(4_711), Some(951)));
+    assert_eq!((one.evidence["udp_port"].clone(), one.evidence["qps"].clone()), (50_000.into(), 2.into()));
+    let commands: Vec<&str> = one.steps.iter().filter_map(|step| step.command.as_deref()).collect();
+    assert!(commands.contains(&"rdma resource show qp link mlx5_0/1 lqpn 298"), "{commands:?}");
+    let end = fixtures::START + 20_000 * MS;
+    assert_eq!(one.episodes[0].first_ns, end - 12_000 * MS);
+}
+
+#[test]
+fn retries_come_with_the_timeouts_that_are_attributed() {
+    let with = |readings, blamed| {
+        sample(
+            2,
+            move |at, qp| (qp.retrying, qp.blamed) = if at == 0 { (readings, blamed) } else { (0, None) },
+            |_| {},
+        )
+    };
+    assert_eq!(all(&with(2, None)), []);
+    let one = only(&with(3, None));
+    assert_eq!(one.id, "qp.retrying");
+    assert!(one.title.starts_with("QP 298 of mlx5_0 retries: in 3 of 40 readings"), "{}", one.title);
+    for (certain, word) in [(true, "certain"), (false, "likely")] {
+        let one = only(&with(3, Some(Blamed { timeouts: 7, sequence_errors: 2, certain })));
+        assert!(
+            one.title.starts_with(&format!("QP 298 of mlx5_0 retries: 7 timeouts ({word})")),
+            "{}",
+            one.title
+        );
+        assert_eq!(one.evidence["attribution"], word);
+    }
+}
+
+#[test]
+fn the_receiver_is_at_the_end_that_has_no_receives() {
+    let counted = |name: &'static str, n| {
+        move |port: &mut PortSample| {
+            port.counters = vec![SourceSample {
+                source: "sysfs hw_counters",
+                values: vec![(name.to_owned(), n)],
+                resets: 0,
+            }];
+        }
+    };
+    let here = |readings, n| {
+        let exhausted = move |_: u32, qp: &mut ContextSample| {
+            qp.receives_exhausted = readings;
+            qp.context.posted_receives = Some(0);
+        };
+        sample(1, exhausted, counted("rnr_naks_sent", n))
+    };
+    let ids = |sample: &Sample| -> Vec<&'static str> { all(sample).iter().map(|one| one.id).collect() };
+    assert_eq!((ids(&here(2, 9)), ids(&here(3, 0))), (vec![], vec![]), "too few, and nobody was refused");
+    let one = only(&here(3, 9));
+    assert_eq!(one.id, "qp.receiver_behind");
+    assert_eq!(
+        one.responder.as_ref().and_then(|end| end.pid),
+        Some(4_711),
+        "the process of this host receives"
+    );
+    assert!(
+        one.steps.iter().any(|step| step.command.as_deref() == Some("top -H -b -n 1 -p 4711")),
+        "{:?}",
+        one.steps
+    );
+    let there = sample(1, |_, qp| qp.rnr_retrying = 3, |_| {});
+    let one = only(&there);
+    assert!(one.title.starts_with("QP 298 of mlx5_0 waits for its receiver (RNR)"), "{}", one.title);
+    assert_eq!(one.requester.as_ref().and_then(|end| end.pid), Some(4_711));
+}
+
+#[test]
+fn a_bond_of_which_one_port_is_used_is_named() {
+    let bond = |ports: &'static [u8], members: usize| {
+        let members: Vec<String> = (0..members).map(|at| format!("eth{at}")).collect();
+        let count = u32::try_from(ports.len()).unwrap();
+        sample(
+            count,
+            |at, qp| qp.context.bond_port = Some(ports[at as usize]).filter(|port| *port > 0),
+            move |port| port.members.clone_from(&members),
+        )
+    };
+    let one = only(&bond(&[2, 2, 2, 2], 2));
+    assert_eq!(
+        (one.id, one.title.as_str()),
+        ("qp.one_bond_port", "All 4 QPs of mlx5_0 use port 2 of its bond of 2")
+    );
+    for healthy in
+        [bond(&[1, 2, 1, 2], 2), bond(&[1, 1, 1], 2), bond(&[1, 1, 1, 1], 0), bond(&[0, 0, 0, 0], 2)]
+    {
+        assert_eq!(all(&healthy), []);
+    }
+}
+
+#[test]
+fn a_plane_that_carries_more_than_the_others_is_named() {
+    let planes = |sent: &'static [(u8, u64)]| {
+        let of = |at: u32, qp: &mut ContextSample| {
+            let (plane, sent) = sent[at as usize];
+            (qp.context.plane, qp.sent) = (Some(plane), Some(sent));
+        };
+        sample(u32::try_from(sent.len()).unwrap(), of, |_| {})
+    };
+    let even = &[(1, 9), (2, 9), (3, 9), (4, 9), (1, 9), (2, 9), (3, 9), (4, 9)];
+    assert_eq!(all(&planes(even)), []);
+    let uneven = &[(1, 90), (2, 9), (3, 9), (4, 9), (1, 90), (2, 9), (3, 9), (4, 9)];
+    let one = only(&planes(uneven));
+    assert_eq!(
+        (one.id, one.title.as_str()),
+        ("qp.uneven_planes", "Plane 1 of mlx5_0 carries 3.1 × the mean of 4 planes")
+    );
+    assert_eq!(all(&planes(&uneven[..7])), [], "too few queue pairs");
+}

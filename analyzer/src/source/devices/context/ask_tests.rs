@@ -1,0 +1,314 @@
+//! A virtual NIC: its queue pairs move, its firmware takes its time, and the clock is its own.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use super::super::Blamed;
+use super::*;
+use crate::host::Result;
+use crate::host::ethtool::{Pause, Rings};
+use crate::host::interface::Interface;
+use crate::host::netlink::Request;
+use crate::host::qp_context::tests::mlx5_dump;
+
+const MS: u64 = 1_000_000;
+
+/// A queue pair as mlx5 has it.
+#[derive(Clone, Copy, Debug)]
+struct Virtual {
+    next: u32,
+    acked: u32,
+    retry_now: u32,
+}
+
+#[derive(Debug, Default)]
+struct Nic {
+    qps: RefCell<BTreeMap<u32, Virtual>>,
+    /// How often each was asked about, and when last.
+    asked: RefCell<BTreeMap<u32, u32>>,
+    now_ns: Cell<u64>,
+    /// Duration of a query.
+    cost_ns: u64,
+    errno: Option<i32>,
+    /// Answers of another shape.
+    raw: Option<Vec<u8>>,
+}
+
+impl Clock for Nic {
+    fn monotonic_ns(&self) -> u64 {
+        self.now_ns.get()
+    }
+
+    fn unix_ns(&self, monotonic_ns: u64) -> u64 {
+        monotonic_ns + 1_000_000 * MS
+    }
+}
+
+fn refused<T>(errno: i32) -> Result<T> {
+    Err(HostError::system("ask", std::io::Error::from_raw_os_error(errno)))
+}
+
+impl Queries for Nic {
+    fn rdma(&self, query: Query) -> Result<Vec<Vec<u8>>> {
+        let Query::QpContext(7, 1, lqpn) = query else { panic!("{query:?}") };
+        self.now_ns.set(self.now_ns.get() + self.cost_ns);
+        *self.asked.borrow_mut().entry(lqpn).or_default() += 1;
+        if let Some(errno) = self.errno {
+            return refused(errno);
+        }
+        let Some(of) = self.qps.borrow().get(&lqpn).copied() else { return refused(libc::ENOENT) };
+        let dump = self.raw.clone().unwrap_or_else(|| {
+            mlx5_dump(
+                lqpn,
+                &[
+                    ("state", 3),
+                    ("remote_qpn", lqpn + 1_000),
+                    ("retry_count", 7),
+                    ("cur_retry_count", of.retry_now),
+                    ("hw_sq_wqebb_counter", 3),
+                    ("sw_sq_wqebb_counter", 3),
+                    ("next_send_psn", of.next),
+                    ("last_acked_psn", of.acked),
+                ],
+            )
+        });
+        Ok(vec![Request::new(0, 0, &[]).attr(85, &dump).payload()])
+    }
+
+    fn interfaces(&self) -> Result<Vec<Interface>> {
+        refused(libc::EOPNOTSUPP)
+    }
+
+    fn statistics(&self, _: &str) -> Result<Vec<(String, u64)>> {
+        refused(libc::EOPNOTSUPP)
+    }
+
+    fn pause(&self, _: &str) -> Result<Pause> {
+        refused(libc::EOPNOTSUPP)
+    }
+
+    fn rings(&self, _: &str) -> Result<Rings> {
+        refused(libc::EOPNOTSUPP)
+    }
+
+    fn dcb(&self, _: &str) -> Result<Vec<u8>> {
+        refused(libc::EOPNOTSUPP)
+    }
+
+    fn stale_filters(&self, _: u32) -> Result<usize> {
+        refused(libc::EOPNOTSUPP)
+    }
+
+    fn parameter(&self, _: &str, _: &str) -> Result<Vec<u8>> {
+        refused(libc::EOPNOTSUPP)
+    }
+}
+
+impl Nic {
+    /// With idle queue pairs 1 to `count`.
+    fn with(count: u32) -> Self {
+        let idle = Virtual { next: 10, acked: 10, retry_now: 7 };
+        let nic = Self { cost_ns: 20_000, ..Self::default() };
+        nic.now_ns.set(1_000 * MS);
+        nic.qps.replace((1..=count).map(|lqpn| (lqpn, idle)).collect());
+        nic
+    }
+
+    fn asker(&self, per_second: u32, driver: &str) -> Asker {
+        let mut asker = Asker::new(per_second);
+        self.list(&mut asker, driver);
+        asker
+    }
+
+    fn list(&self, asker: &mut Asker, driver: &str) {
+        let port = Port { device: "mlx5_0".into(), index: 7, number: 1, driver: Some(driver.into()) };
+        let found: Vec<QueuePair> = self.qps.borrow().keys().map(|lqpn| listed(*lqpn)).collect();
+        asker.take_qps(&[port], found.iter());
+    }
+
+    /// Lets this long pass, with a call every 50 ms as in a run; `step` changes the queue pairs before each.
+    fn run(&self, asker: &mut Asker, ms: u64, mut step: impl FnMut(u64, &mut BTreeMap<u32, Virtual>)) {
+        for at in (0..ms).step_by(50) {
+            step(at, &mut self.qps.borrow_mut());
+            asker.run(self, self);
+            self.now_ns.set(self.now_ns.get().next_multiple_of(50 * MS).max(self.now_ns.get() + 1));
+        }
+    }
+}
+
+fn listed(lqpn: u32) -> QueuePair {
+    QueuePair {
+        device: "mlx5_0".into(),
+        port: Some(1),
+        lqpn,
+        rqpn: Some(lqpn + 1_000),
+        kind: Some("RC"),
+        state: Some("RTS"),
+        rq_psn: None,
+        sq_psn: None,
+        pid: Some(4_711),
+        kernel_name: None,
+        subtype: None,
+    }
+}
+
+#[test]
+fn the_budget_is_kept_and_all_queue_pairs_have_their_turn() {
+    for (count, per_second, cost_ns) in
+        [(1_000, 50, 20_000), (200, 50, 20_000), (10_000, 200, 1_000), (3, 50, 20_000)]
+    {
+        let nic = Nic { cost_ns, ..Nic::with(count) };
+        let mut asker = nic.asker(per_second, "mlx5_ib");
+        nic.run(&mut asker, 10_000, |_, _| {});
+        let done: u32 = nic.asked.borrow().values().sum();
+        // What may be made up for at the start comes on top.
+        let most = u64::from(per_second) * 10 + u64::from(per_second) / 2 + 1;
+        assert!(u64::from(done) <= most, "{done} queries of {count} queue pairs");
+        let queries = &asker.sample().queries;
+        assert_eq!((queries.answered, queries.of, queries.failed), (u64::from(done), u64::from(count), 0));
+        assert_eq!(queries.took_ns, u64::from(done) * cost_ns);
+        if count >= 200 {
+            assert!(done >= per_second * 9, "{done} queries of {count} queue pairs");
+            let times = nic.asked.borrow();
+            let counts: Vec<u32> = (1..=count).map(|lqpn| times.get(&lqpn).copied().unwrap_or(0)).collect();
+            let spread = counts.iter().max().unwrap() - counts.iter().min().unwrap();
+            assert!(spread <= 1, "round robin: {spread}");
+        } else {
+            assert!(done <= 3 * 11, "an idle queue pair once a second is enough: {done}");
+        }
+    }
+}
+
+#[test]
+fn a_slow_device_is_asked_less() {
+    let nic = Nic { cost_ns: 50 * MS, ..Nic::with(1_000) };
+    let mut asker = nic.asker(50, "mlx5_ib");
+    nic.run(&mut asker, 20_000, |_, _| {});
+    let queries = asker.sample().queries.clone();
+    let passed = nic.now_ns.get() - 1_000 * MS;
+    assert!(queries.took_ns * 9 <= passed + 1_000 * MS, "{} of {passed} ns", queries.took_ns);
+    assert_eq!(queries.longest_ns, 50 * MS);
+    let off = nic.asked.borrow().len();
+    let mut none = nic.asker(0, "mlx5_ib");
+    nic.run(&mut none, 1_000, |_, _| {});
+    assert_eq!((nic.asked.borrow().len(), none.sample().queries.of), (off, 0), "0 is off");
+}
+
+#[test]
+fn one_refusal_that_holds_for_the_device_is_enough_and_has_its_reason() {
+    for (driver, errno, expected) in [
+        ("rxe", libc::EINVAL, "rxe of this kernel hands out no QP context (EINVAL)"),
+        ("mlx5_ib", libc::EPERM, "CAP_NET_ADMIN is missing (EPERM)"),
+        (
+            "mlx5_ib",
+            libc::EOPNOTSUPP,
+            "the device or its firmware does not support dumps of QP contexts (mlx5_ib, EOPNOTSUPP)",
+        ),
+    ] {
+        let nic = Nic { errno: Some(errno), ..Nic::with(100) };
+        let mut asker = nic.asker(50, driver);
+        nic.run(&mut asker, 5_000, |_, _| {});
+        let queries = asker.sample().queries.clone();
+        assert_eq!(nic.asked.borrow().len(), 1, "{driver}");
+        assert_eq!(queries.refused, [("mlx5_0".to_owned(), expected.to_owned())]);
+        assert_eq!((queries.queried, queries.of, queries.failed), (0, 100, 1));
+    }
+    // Answers that nobody can read.
+    let nic = Nic { raw: Some(vec![1; 1_088]), ..Nic::with(100) };
+    let mut asker = nic.asker(50, "bnxt_re");
+    nic.run(&mut asker, 2_000, |_, _| {});
+    assert_eq!(nic.asked.borrow().len(), 1);
+    let refused = &asker.sample().queries.refused;
+    assert_eq!(refused[0].1, "1088 bytes read from bnxt_re, but its layout has no public definition");
+    // Another moment: one that is busy or ends between two queries is no refusal.
+    for errno in [libc::ENOENT, libc::EAGAIN, libc::EBUSY] {
+        let nic = Nic { errno: Some(errno), ..Nic::with(100) };
+        let mut asker = nic.asker(50, "mlx5_ib");
+        nic.run(&mut asker, 2_000, |_, _| {});
+        assert!(nic.asked.borrow().len() > 50 && asker.sample().queries.refused.is_empty(), "{errno}");
+    }
+}
+
+#[test]
+fn a_queue_pair_that_stands_still_is_seen_more_often_than_the_others() {
+    let nic = Nic::with(500);
+    let mut asker = nic.asker(50, "mlx5_ib");
+    let stuck = Virtual { next: 40, acked: 20, retry_now: 4 };
+    nic.run(&mut asker, 30_000, |at, qps| {
+        if at == 12_000 {
+            qps.insert(250, stuck);
+        }
+    });
+    let contexts = asker.sample();
+    let of = contexts.qps.iter().find(|qp| qp.lqpn == 250).unwrap();
+    assert_eq!((of.in_flight, of.retries_used), (Some(20), Some(3)));
+    // From the first context that shows it: with 500 queue pairs and 50 queries a second, within 10 s.
+    assert!(of.stuck_ns.is_some_and(|ns| (8_000 * MS..18_000 * MS).contains(&ns)), "{of:?}");
+    assert!(of.retrying > 50, "{of:?}");
+    let others: Vec<u64> = contexts.qps.iter().filter(|qp| qp.lqpn != 250).map(|qp| qp.readings).collect();
+    assert!(others.iter().all(|readings| *readings >= 2), "the others go on: {:?}", others.iter().min());
+    assert!(
+        contexts.qps.iter().filter(|qp| qp.lqpn != 250).all(|qp| qp.stuck_ns == Some(0) && qp.retrying == 0)
+    );
+}
+
+#[test]
+fn a_number_that_is_in_use_again_starts_anew() {
+    let nic = Nic::with(3);
+    let mut asker = nic.asker(50, "mlx5_ib");
+    nic.run(&mut asker, 3_000, |_, _| {});
+    assert!(asker.sample().qps.iter().all(|qp| qp.readings >= 2));
+    // Gone, and back with another peer: its context now contradicts what the kernel says.
+    let port = Port { device: "mlx5_0".into(), index: 7, number: 1, driver: Some("mlx5_ib".into()) };
+    let again = QueuePair { rqpn: Some(5), ..listed(2) };
+    asker.take_qps(&[port], [listed(1), again].iter());
+    assert_eq!(asker.sample().qps.iter().map(|qp| qp.lqpn).collect::<Vec<_>>(), [1]);
+    nic.run(&mut asker, 2_000, |_, _| {});
+    assert_eq!(asker.sample().qps.iter().map(|qp| qp.lqpn).collect::<Vec<_>>(), [1]);
+    assert!(asker.sample().queries.failed > 0, "counted");
+}
+
+/// Counters of the port, at the time of the NIC.
+fn count(nic: &Nic, asker: &mut Asker, timeouts: u64) {
+    let counted = Counted { timeouts: Some(timeouts), sequence_errors: Some(0), ..Counted::default() };
+    asker.take_counters("mlx5_0", 1, counted, nic.now_ns.get());
+}
+
+#[test]
+fn timeouts_of_the_port_belong_to_the_only_queue_pair_that_can_have_had_them() {
+    let nic = Nic::with(4);
+    let mut asker = nic.asker(50, "mlx5_ib");
+    nic.run(&mut asker, 3_000, |_, _| {});
+    count(&nic, &mut asker, 0);
+    nic.run(&mut asker, 3_000, |_, qps| {
+        qps.insert(2, Virtual { next: 40, acked: 20, retry_now: 5 });
+    });
+    count(&nic, &mut asker, 3);
+    nic.run(&mut asker, 4_000, |_, _| {});
+    let blamed = |asker: &mut Asker| -> Vec<(u32, Blamed)> {
+        asker.sample().qps.iter().filter_map(|qp| Some((qp.lqpn, qp.blamed?))).collect()
+    };
+    let certain = Blamed { timeouts: 3, sequence_errors: 0, certain: true };
+    assert_eq!(blamed(&mut asker), [(2, certain)], "the others had nothing in flight");
+
+    // Another one sends at that time: it may have recovered before it was read.
+    nic.run(&mut asker, 3_000, |at, qps| {
+        let psn = 100 + u32::try_from(at).unwrap();
+        qps.insert(3, Virtual { next: psn, acked: psn, retry_now: 7 });
+    });
+    count(&nic, &mut asker, 5);
+    nic.run(&mut asker, 4_000, |_, _| {});
+    assert_eq!(blamed(&mut asker), [(2, Blamed { timeouts: 5, certain: false, ..certain })]);
+}
+
+#[test]
+fn timeouts_without_a_suspect_are_nobodys() {
+    let nic = Nic::with(4);
+    let mut asker = nic.asker(50, "mlx5_ib");
+    nic.run(&mut asker, 3_000, |_, _| {});
+    count(&nic, &mut asker, 0);
+    nic.run(&mut asker, 3_000, |_, _| {});
+    count(&nic, &mut asker, 2);
+    nic.run(&mut asker, 5_000, |_, _| {});
+    assert!(asker.sample().qps.iter().all(|qp| qp.blamed.is_none()), "all were idle");
+}

@@ -1,0 +1,107 @@
+//! Errors that a port counts for all its queue pairs, attributed to those whose contexts moved at that time.
+
+use hashbrown::HashMap;
+
+use super::Blamed;
+use super::progress::Progress;
+
+/// How long contexts are waited for after a counter has moved.
+const WAIT_NS: u64 = 3_000_000_000;
+
+/// Counters of requests that failed on a port, since the run began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Errors {
+    /// Transport timeouts.
+    pub(super) timeouts: u64,
+    /// NAKs for a PSN sequence error that the port received.
+    pub(super) sequence_errors: u64,
+}
+
+impl Errors {
+    fn since(self, before: Self) -> Self {
+        Self {
+            timeouts: self.timeouts.saturating_sub(before.timeouts),
+            sequence_errors: self.sequence_errors.saturating_sub(before.sequence_errors),
+        }
+    }
+
+    fn any(self) -> bool {
+        self != Self::default()
+    }
+}
+
+/// Errors between two readings of the counters, monotonic times.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    from_ns: u64,
+    to_ns: u64,
+    errors: Errors,
+}
+
+/// The errors of one port.
+#[derive(Debug, Default)]
+pub(super) struct Blame {
+    last: Option<(u64, Errors)>,
+    open: Vec<Case>,
+    pub(super) of: HashMap<u32, Blamed>,
+}
+
+impl Blame {
+    /// Takes in the counters at a monotonic time. True when they moved.
+    pub(super) fn counted(&mut self, errors: Errors, now_ns: u64) -> bool {
+        let Some((from_ns, before)) = self.last.replace((now_ns, errors)) else { return false };
+        let errors = errors.since(before);
+        if errors.any() {
+            self.open.push(Case { from_ns, to_ns: now_ns, errors });
+        }
+        errors.any()
+    }
+
+    /// True when something is to be decided.
+    pub(super) fn is_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// True when a context of a queue pair that was last read then would help.
+    pub(super) fn wants(&self, read_ns: u64) -> bool {
+        self.open.iter().any(|case| read_ns < case.to_ns)
+    }
+
+    /// Decides what can be decided now. `qps` are all queue pairs of the port, those without a context included.
+    pub(super) fn decide<'a>(
+        &mut self,
+        qps: &(impl Iterator<Item = (u32, Option<&'a Progress>)> + Clone),
+        now_ns: u64,
+    ) {
+        let open = std::mem::take(&mut self.open);
+        for case in open {
+            let is_read = |(_, progress): (u32, Option<&Progress>)| {
+                progress.is_some_and(|progress| progress.read.monotonic_ns >= case.to_ns)
+            };
+            if now_ns.saturating_sub(case.to_ns) < WAIT_NS && !qps.clone().all(is_read) {
+                self.open.push(case);
+                continue;
+            }
+            let mut active = qps.clone().filter(|(_, progress)| {
+                !progress.is_some_and(|progress| progress.was_quiet(case.from_ns, case.to_ns))
+            });
+            if let (Some((only, Some(_))), None) = (active.next(), active.next()) {
+                self.add(only, case.errors, true);
+                continue;
+            }
+            let suspects = qps.clone().filter(|(_, progress)| {
+                progress.and_then(|progress| progress.suspected_ns).is_some_and(|at| at >= case.from_ns)
+            });
+            for (lqpn, _) in suspects {
+                self.add(lqpn, case.errors, false);
+            }
+        }
+    }
+
+    fn add(&mut self, lqpn: u32, errors: Errors, certain: bool) {
+        let of = self.of.entry(lqpn).or_insert(Blamed { certain: true, ..Blamed::default() });
+        of.timeouts += errors.timeouts;
+        of.sequence_errors += errors.sequence_errors;
+        of.certain &= certain;
+    }
+}

@@ -1,0 +1,341 @@
+//! One queue pair, from context to context.
+
+use super::super::psn;
+use crate::host::qp_context::QpContext;
+
+/// PSNs have 24 bits.
+const PSN_MASK: u32 = 0xff_ffff;
+/// A larger distance between the next and the acknowledged PSN means that one of them is not in use yet.
+const MOST_IN_FLIGHT: u32 = 1 << 23;
+
+/// A moment on both clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Moment {
+    /// For durations.
+    pub(super) monotonic_ns: u64,
+    /// For users.
+    pub(super) unix_ns: u64,
+}
+
+/// What the public definitions of a driver leave open, learned from the queue pairs of a device.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rules {
+    /// A queue pair had no distance between its next and its acknowledged PSN.
+    no_distance: bool,
+    retries: Votes,
+    rnr_retries: Votes,
+}
+
+/// Whether the counters of retries rest at their setting, and count down, or at 0, and count up.
+#[derive(Clone, Copy, Debug, Default)]
+struct Votes {
+    down: u32,
+    up: u32,
+}
+
+impl Votes {
+    fn take(&mut self, set: Option<u8>, now: Option<u8>) {
+        match set.zip(now) {
+            Some((set, now)) if set > 0 && now == set => self.down = self.down.saturating_add(1),
+            Some((set, 0)) if set > 0 => self.up = self.up.saturating_add(1),
+            _ => {}
+        }
+    }
+
+    /// Retries used up; `None` as long as no idle queue pair has shown where the counter rests.
+    fn used(self, known_down: Option<bool>, set: Option<u8>, now: Option<u8>) -> Option<u8> {
+        let down = known_down.or_else(|| (self.down != self.up).then_some(self.down > self.up))?;
+        if down { set?.checked_sub(now?) } else { now }
+    }
+}
+
+impl Rules {
+    /// Takes in a context. One that has sent nothing yet teaches nothing: nobody sets its acknowledged PSN and its
+    /// counters before.
+    pub(super) fn learn(&mut self, context: &QpContext) {
+        let Some(distance) = distance(context).filter(|_| context.used == Some(true)) else { return };
+        self.no_distance |= distance == 0;
+        if distance <= self.idle_distance(context) {
+            self.retries.take(context.retry_cnt, context.retry_now);
+            self.rnr_retries.take(context.rnr_retry, context.rnr_retry_now);
+        }
+    }
+
+    /// The distance with nothing in flight. Until a queue pair shows 0, 1 is assumed, so that an idle one never looks
+    /// busy.
+    fn idle_distance(&self, context: &QpContext) -> u32 {
+        context.idle_distance.unwrap_or(u32::from(!self.no_distance))
+    }
+}
+
+fn distance(context: &QpContext) -> Option<u32> {
+    Some(context.next_send_psn?.wrapping_sub(context.acked_psn?) & PSN_MASK)
+}
+
+/// Packets that the port sent and received between two contexts, at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Most {
+    pub(super) sent: Option<u64>,
+    pub(super) received: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Progress {
+    pub(super) context: QpContext,
+    pub(super) read: Moment,
+    pub(super) readings: u64,
+    pub(super) sent: Option<u64>,
+    pub(super) received: Option<u64>,
+    pub(super) retrying: u64,
+    pub(super) rnr_retrying: u64,
+    pub(super) receives_exhausted: u64,
+    /// The latest context that showed retries or a standstill. Monotonic.
+    pub(super) suspected_ns: Option<u64>,
+    /// The first context since which packets have been in flight and none was acknowledged. Monotonic.
+    waits_since_ns: Option<u64>,
+    /// The acknowledged PSN has changed.
+    moved: bool,
+    /// The first context since which it has sent nothing and had nothing in flight. Monotonic.
+    quiet_since_ns: Option<u64>,
+}
+
+impl Progress {
+    pub(super) fn new(context: QpContext, read: Moment, rules: &Rules) -> Self {
+        let mut progress = Self {
+            context,
+            read,
+            readings: 1,
+            sent: Some(0),
+            received: Some(0),
+            retrying: 0,
+            rnr_retrying: 0,
+            receives_exhausted: 0,
+            suspected_ns: None,
+            waits_since_ns: None,
+            moved: false,
+            quiet_since_ns: None,
+        };
+        progress.note(rules, false);
+        progress
+    }
+
+    /// Takes in the next context.
+    pub(super) fn take(&mut self, context: QpContext, read: Moment, most: Most, rules: &Rules) {
+        let advance = |before: Option<u32>, now: Option<u32>, most| psn::advance(before?, now?, most);
+        let sent = advance(self.context.next_send_psn, context.next_send_psn, most.sent);
+        let received = advance(self.context.next_recv_psn, context.next_recv_psn, most.received);
+        self.sent = self.sent.zip(sent).map(|(sum, more)| sum + more);
+        self.received = self.received.zip(received).map(|(sum, more)| sum + more);
+        if context.acked_psn != self.context.acked_psn {
+            self.moved = true;
+            self.waits_since_ns = None;
+        }
+        if context.next_send_psn != self.context.next_send_psn {
+            self.quiet_since_ns = None;
+        }
+        let took_receives = context.received_wqes != self.context.received_wqes;
+        (self.context, self.read) = (context, read);
+        self.readings += 1;
+        self.note(rules, took_receives);
+    }
+
+    /// Counts what the latest context shows. `took_receives` is true when it used some since the one before.
+    fn note(&mut self, rules: &Rules, took_receives: bool) {
+        // What was idle has only begun to wait.
+        let in_flight = self.in_flight(rules);
+        if in_flight.is_some_and(|packets| packets > 0) {
+            self.waits_since_ns.get_or_insert(self.read.monotonic_ns);
+        } else {
+            self.waits_since_ns = None;
+        }
+        let used = |retries: Option<u8>| u64::from(retries.is_some_and(|used| used > 0));
+        let retrying = used(self.retries_used(rules));
+        self.retrying += retrying;
+        self.rnr_retrying += used(self.rnr_retries_used(rules));
+        self.receives_exhausted += u64::from(took_receives && self.context.posted_receives == Some(0));
+        if retrying > 0 || self.stuck_ns(rules).is_some_and(|ns| ns > 0) {
+            self.suspected_ns = Some(self.read.monotonic_ns);
+        }
+        // One that has never sent was as quiet.
+        if in_flight == Some(0) || self.context.used == Some(false) && !self.moved {
+            self.quiet_since_ns.get_or_insert(self.read.monotonic_ns);
+        } else {
+            self.quiet_since_ns = None;
+        }
+    }
+
+    /// Packets sent and not acknowledged.
+    pub(super) fn in_flight(&self, rules: &Rules) -> Option<u32> {
+        let distance = distance(self.in_use()?)?;
+        let in_flight = distance.saturating_sub(rules.idle_distance(&self.context));
+        (in_flight <= MOST_IN_FLIGHT).then_some(in_flight)
+    }
+
+    /// The context if its figures mean something: the queue pair has sent, and is not in the error state, whose queue is
+    /// flushed.
+    fn in_use(&self) -> Option<&QpContext> {
+        let has_sent = self.moved || self.context.used == Some(true);
+        Some(&self.context).filter(|context| has_sent && context.state != Some("ERR"))
+    }
+
+    /// Time without an acknowledgement although packets are in flight.
+    pub(super) fn stuck_ns(&self, rules: &Rules) -> Option<u64> {
+        self.in_flight(rules)?;
+        Some(self.waits_since_ns.map_or(0, |since| self.read.monotonic_ns.saturating_sub(since)))
+    }
+
+    pub(super) fn retries_used(&self, rules: &Rules) -> Option<u8> {
+        let of = self.in_use()?;
+        rules.retries.used(of.counts_down, of.retry_cnt, of.retry_now)
+    }
+
+    pub(super) fn rnr_retries_used(&self, rules: &Rules) -> Option<u8> {
+        let of = self.in_use()?;
+        rules.rnr_retries.used(of.counts_down, of.rnr_retry, of.rnr_retry_now)
+    }
+
+    /// True when it cannot have waited for an acknowledgement between these moments.
+    pub(super) fn was_quiet(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.quiet_since_ns.is_some_and(|since| since <= from_ns) && self.read.monotonic_ns >= to_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn context(next: u32, acked: u32) -> QpContext {
+        QpContext {
+            next_send_psn: Some(next),
+            acked_psn: Some(acked),
+            retry_cnt: Some(7),
+            retry_now: Some(7),
+            used: Some(true),
+            ..QpContext::default()
+        }
+    }
+
+    /// The contexts at these milliseconds, one after the other.
+    fn after(rules: &mut Rules, contexts: &[(u64, QpContext)]) -> Progress {
+        let mut progress: Option<Progress> = None;
+        for (ms, context) in contexts {
+            let read = Moment { monotonic_ns: ms * MS, unix_ns: ms * MS };
+            rules.learn(context);
+            let most = Most { sent: Some(10_000), received: Some(10_000) };
+            match &mut progress {
+                None => progress = Some(Progress::new(context.clone(), read, rules)),
+                Some(progress) => progress.take(context.clone(), read, most, rules),
+            }
+        }
+        progress.unwrap()
+    }
+
+    #[test]
+    fn packets_in_flight_are_counted_across_the_wrap_of_the_psn() {
+        let mut rules = Rules::default();
+        rules.learn(&context(5, 5));
+        let of = after(&mut rules, &[(0, context(0xff_fff0, 0xff_fff0)), (10, context(0x20, 0x10))]);
+        assert_eq!((of.in_flight(&rules), of.sent, of.stuck_ns(&rules)), (Some(16), Some(0x30), Some(0)));
+        // One that has not sent yet, and one in the error state.
+        let fresh = QpContext { used: Some(false), ..context(0x7000, 0) };
+        let fresh = after(&mut rules, &[(0, fresh.clone()), (5_000, fresh)]);
+        assert_eq!((fresh.in_flight(&rules), fresh.stuck_ns(&rules)), (None, None));
+        assert!(fresh.was_quiet(1, 2));
+        let dead = QpContext { state: Some("ERR"), retry_now: Some(0), ..context(20, 10) };
+        let dead = after(&mut rules, &[(0, dead.clone()), (5_000, dead)]);
+        assert_eq!((dead.in_flight(&rules), dead.stuck_ns(&rules), dead.retrying), (None, None, 0));
+    }
+
+    #[test]
+    fn an_idle_queue_pair_is_not_stuck_whatever_its_acknowledged_psn_means() {
+        // Last acknowledged, never equal to the next.
+        let mut last = Rules::default();
+        let idle =
+            after(&mut last, &[(0, context(9, 8)), (5_000, context(12, 11)), (9_000, context(12, 11))]);
+        assert_eq!((idle.in_flight(&last), idle.stuck_ns(&last)), (Some(0), Some(0)));
+        // Next to be acknowledged: a distance of 1 is a packet.
+        let mut next = Rules::default();
+        next.learn(&context(4, 4));
+        let waits =
+            after(&mut next, &[(0, context(9, 9)), (5_000, context(12, 11)), (9_000, context(12, 11))]);
+        assert_eq!((waits.in_flight(&next), waits.stuck_ns(&next)), (Some(1), Some(4_000 * MS)));
+        // A driver that says so needs no learning.
+        let said = QpContext { idle_distance: Some(0), ..context(12, 11) };
+        let of = after(&mut Rules::default(), &[(0, said)]);
+        assert_eq!(of.in_flight(&Rules::default()), Some(1));
+    }
+
+    #[test]
+    fn one_that_was_stuck_before_the_run_is_known_by_the_work_it_began() {
+        let mut rules = Rules::default();
+        let still = |used| QpContext { used: Some(used), ..context(40, 10) };
+        let stuck = after(&mut rules, &[(0, still(true)), (3_000, still(true))]);
+        assert_eq!((stuck.in_flight(&rules), stuck.stuck_ns(&rules)), (Some(29), Some(3_000 * MS)));
+        let unused = after(&mut rules, &[(0, still(false)), (3_000, still(false))]);
+        assert_eq!(unused.stuck_ns(&rules), None);
+    }
+
+    #[test]
+    fn new_queue_pairs_teach_nothing() {
+        // All of them 0: neither the distance nor the counter is what it is after use.
+        let new = QpContext { used: Some(false), retry_now: Some(0), ..context(0, 0) };
+        let mut rules = Rules::default();
+        for _ in 0..9 {
+            rules.learn(&new);
+        }
+        let idle = after(&mut rules, &[(0, context(9, 8)), (5_000, context(9, 8))]);
+        assert_eq!((idle.in_flight(&rules), idle.retries_used(&rules)), (Some(0), Some(0)));
+    }
+
+    #[test]
+    fn one_that_was_idle_for_long_is_not_stuck_when_it_sends_again() {
+        let mut rules = Rules::default();
+        rules.learn(&context(5, 5));
+        let idle = |ms| (ms, context(100, 100));
+        let sends = after(&mut rules, &[idle(0), idle(30_000), idle(60_000), (61_000, context(120, 100))]);
+        assert_eq!((sends.in_flight(&rules), sends.stuck_ns(&rules)), (Some(20), Some(0)));
+        let busy = [(0, context(20, 10)), (1_000, context(40, 30)), (2_000, context(60, 50))];
+        assert_eq!(after(&mut rules, &busy).stuck_ns(&rules), Some(0), "another packet each time");
+    }
+
+    #[test]
+    fn retries_are_unknown_until_an_idle_queue_pair_shows_where_they_rest() {
+        let mut rules = Rules::default();
+        let busy = QpContext { retry_now: Some(5), ..context(90, 10) };
+        assert_eq!(after(&mut rules, &[(0, busy.clone())]).retries_used(&rules), None);
+        rules.learn(&context(5, 5));
+        assert_eq!(after(&mut rules, &[(0, busy.clone())]).retries_used(&rules), Some(2));
+        // A device that counts up.
+        let mut up = Rules::default();
+        up.learn(&QpContext { retry_now: Some(0), ..context(5, 5) });
+        let of = after(&mut up, &[(0, QpContext { retry_now: Some(2), ..context(90, 10) }), (10, busy)]);
+        assert_eq!((of.retries_used(&up), of.retrying), (Some(5), 2));
+    }
+
+    #[test]
+    fn an_empty_receive_queue_counts_only_where_receives_are_used() {
+        let mut rules = Rules::default();
+        let with = |taken: u32, posted: u32| QpContext {
+            received_wqes: Some(taken),
+            posted_receives: Some(posted),
+            ..context(5, 5)
+        };
+        let of = after(&mut rules, &[(0, with(1, 0)), (10, with(5, 0)), (20, with(9, 4)), (30, with(12, 0))]);
+        assert_eq!(of.receives_exhausted, 2);
+        // The target of WRITEs: no receive was ever posted.
+        assert_eq!(after(&mut rules, &[(0, with(0, 0)), (10, with(0, 0))]).receives_exhausted, 0);
+    }
+
+    #[test]
+    fn quiet_is_what_certainly_sent_nothing() {
+        let mut rules = Rules::default();
+        rules.learn(&context(5, 5));
+        let of = after(&mut rules, &[(0, context(9, 9)), (100, context(9, 9))]);
+        assert!(of.was_quiet(10 * MS, 90 * MS));
+        assert!(!of.was_quiet(10 * MS, 110 * MS), "not read since");
+        let sent = after(&mut rules, &[(0, context(9, 9)), (100, context(12, 12))]);
+        assert!(!sent.was_quiet(10 * MS, 90 * MS));
+    }
+}
