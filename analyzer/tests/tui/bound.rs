@@ -260,9 +260,9 @@ fn check(input: Input, app: &mut App, key: Key) {
             press(app, &[key]);
             assert_eq!(psn(app), if input == Input::Older { older } else { latest });
         }
-        Input::Read => {
-            press(app, &[key]);
-            assert_eq!(app.overlay, Overlay::Finding(0));
+        Input::Copy => {
+            let Action::Copy(text) = press(app, &[Key::Down, key]) else { panic!("nothing copied") };
+            assert!(text.contains(" → ") && app.view.messages.answer.as_ref().unwrap().contains(&text));
         }
         Input::Help => {
             press(app, &[key]);
@@ -284,7 +284,7 @@ fn check(input: Input, app: &mut App, key: Key) {
 
 #[test]
 fn quitting_works_whatever_is_open_but_a_line_that_is_typed() {
-    for open in ["?", "c", "/", "g", "8v", "7\n"] {
+    for open in ["?", "c", "/", "g", "8\n", "7\n"] {
         for quit in [Key::Char('q'), Key::Ctrl('c')] {
             let mut app = table(&World::sick(), USUAL);
             for c in open.chars() {

@@ -163,10 +163,12 @@ fn keys_are_offered_where_they_do_something() {
     let mut healthy = app(&World::live(), USUAL);
     press(&mut healthy, &[Key::Char('8')]);
     assert_eq!(healthy.view.finding_count(), 0);
-    assert!(!last(&healthy).contains(" v "), "{}", last(&healthy));
+    assert!(!last(&healthy).contains("why + fix"), "{}", last(&healthy));
     let mut sick = app(&World::sick(), USUAL);
     press(&mut sick, &[Key::Char('8')]);
-    assert!(last(&sick).contains(" v explain"), "{}", last(&sick));
+    assert!(last(&sick).contains("Enter why + fix  y copy"), "{}", last(&sick));
+    press(&mut sick, &[Key::Enter]);
+    assert!(last(&sick).contains("y copy  Esc back  Up Down select"), "{}", last(&sick));
     press(&mut sick, &[Key::Char('2')]);
     assert!(last(&sick).contains("Space pause"), "{}", last(&sick));
     press(&mut sick, &[Key::Char(' ')]);

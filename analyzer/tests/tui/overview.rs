@@ -8,7 +8,7 @@ use rocescope::source::replay;
 const SIZES: [(u16, u16); 3] = [(100, 30), (160, 48), (300, 100)];
 
 /// The state at the end of a replay of a capture.
-fn replayed(name: &str, size: (u16, u16)) -> App {
+pub(super) fn replayed(name: &str, size: (u16, u16)) -> App {
     let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(name);
     let options = replay::Options {
         files: vec![file],

@@ -360,7 +360,7 @@ fn tab(app: &App, screen: Screen) -> String {
     let number = screen as usize + 1;
     if app.view.size.0 >= SPACED {
         format!(" {number} {} ", screen.title())
-    } else if app.view.size.0 >= NAMED || screen == app.view.screen {
+    } else if app.view.size.0 >= NAMED || screen == app.tab() {
         format!(" {number} {}", screen.title())
     } else {
         format!(" {number}")
@@ -450,7 +450,7 @@ fn right_of_tabs(app: &App, room: usize) -> Spans {
 
 fn tab_line(buffer: &mut Buffer, at: &Layout, app: &App) {
     for (area, screen) in tabs(app) {
-        let style = if screen == app.view.screen { theme::SELECTED.patch(theme::BOLD) } else { theme::PLAIN };
+        let style = if screen == app.tab() { theme::SELECTED.patch(theme::BOLD) } else { theme::PLAIN };
         let place = ratatui::layout::Rect { x: area.start, width: area.end - area.start, ..at.tabs };
         line(buffer, place, 0, &Line::styled(tab(app, screen), style));
     }

@@ -3,13 +3,14 @@
 //! | module | holds |
 //! |---|---|
 //! | `areas` | the room of each part |
-//! | `chart` | every signal on one clock axis, zoom and cursor |
+//! | `grid`, `chart` | every signal on one clock axis; zoom and cursor |
 //! | `problems` | what is active and what has ended |
 //! | `peers` | the worst pairs of hosts |
 //! | `lower` | links, steps of the job, events |
 
 mod areas;
-mod chart;
+pub(in crate::tui::screens) mod chart;
+mod grid;
 mod lower;
 mod peers;
 pub(in crate::tui) mod problems;
@@ -20,8 +21,8 @@ use ratatui::text::Line;
 use serde_json::{Value, json};
 
 use self::areas::{Areas, Wanted};
-pub use self::chart::Chart;
 use self::chart::Picture;
+pub use self::grid::Chart;
 use super::{Effect, Hints, Page, Spans, empty, flows, line, select, sheet, trends};
 use crate::analysis::Entropy;
 use crate::model::Problem;
@@ -112,6 +113,19 @@ impl OverviewScreen {
                 events: lines(view.log.len().min(usize::from(body.height))),
             },
         )
+    }
+
+    /// What is to be copied of the selected row.
+    pub(in crate::tui) fn copied(&self, view: &View) -> Option<String> {
+        let data = view.data.as_ref()?;
+        match self.item(view).unwrap_or(Item::Problem(0)) {
+            Item::Problem(at) => view.concluded()?.findings.get(at).map(|finding| finding.title.clone()),
+            Item::Peer(at) if self.queue_pairs => {
+                let row = data.model.rows.get(*data.busiest.get(at)?)?;
+                Some(crate::tui::log::route(&row.id.key))
+            }
+            Item::Peer(at) => data.peers.get(at).map(|peer| format!("{} → {}", peer.src, peer.dst)),
+        }
     }
 
     fn open_problem(view: &View, at: usize) -> Effect {
