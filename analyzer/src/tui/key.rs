@@ -250,7 +250,7 @@ pub const KEYMAP: &[Binding] = &[
             "peers",
             &[Key::Char('o')],
             Input::Group,
-            "list the worst host pairs, or the busiest queue pairs",
+            "worst peers by host pair, queue pair, remote host, process, pod or link",
         ),
     ),
     on(MATRIX, bind("left", &[Key::Char('h')], Input::Left, "column to the left")),

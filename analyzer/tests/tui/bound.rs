@@ -7,6 +7,7 @@ use rocescope::source::feed::Command;
 use rocescope::tui::app::Overlay;
 use rocescope::tui::key::{Binding, Input, When};
 use rocescope::tui::matrix::Metric;
+use rocescope::tui::peers::By;
 use rocescope::tui::prompt::Purpose;
 use rocescope::tui::table::Group;
 
@@ -104,7 +105,7 @@ fn check(input: Input, app: &mut App, key: Key) {
         }
         Input::Group if app.view.screen == Screen::Overview => {
             press(app, &[key]);
-            assert!(app.screens.overview.queue_pairs && text(app).contains("QUEUE PAIRS"));
+            assert!(app.view.by == By::QueuePairs && text(app).contains("QUEUE PAIRS"));
         }
         Input::Left | Input::Right => {
             let columns = app.view.data.as_ref().unwrap().matrix.size().1;

@@ -121,6 +121,7 @@ impl App {
             Effect::None => {}
             Effect::Arrange => self.arrange(false),
             Effect::Analyse => return Action::Analyse,
+            Effect::Values => self.recompute(true),
             Effect::Detail(id) => {
                 if self.view.selected.replace(id) != Some(id) {
                     self.arrange(true);

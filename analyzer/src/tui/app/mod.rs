@@ -128,6 +128,7 @@ impl App {
             range: wanted.then_some(range),
             texts: self.view.filter.texts.clone(),
             matrix: self.view.screen == Screen::Matrix,
+            by: self.view.by,
             options: self.view.options.report.clone(),
         }
     }

@@ -56,6 +56,8 @@ pub(super) enum Effect {
     Arrange,
     /// The newest sample is analysed again.
     Analyse,
+    /// The values are made again.
+    Values,
     /// The details of a queue pair are shown.
     Detail(Identity),
     /// The table shows these queue pairs alone.

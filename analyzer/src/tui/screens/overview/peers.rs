@@ -1,4 +1,4 @@
-//! The worst pairs of hosts.
+//! The worst pairs of hosts, remote hosts, processes, pods or links.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::model::{Counts, Level};
 use crate::tui::column::{self, bar, compact};
 use crate::tui::cursor::Cursor;
 use crate::tui::data::Data;
-use crate::tui::peers::Peer;
+use crate::tui::peers::{By, Peer, Shared};
 use crate::tui::theme;
 use crate::tui::view::View;
 use crate::util::units;
@@ -43,9 +43,26 @@ const FIGURES: [Figure; 6] = [
 const ADDRESSES: [usize; 2] = [15, 39];
 const SHARE: u16 = 10;
 
+/// The name of what the flows of a row share.
+pub(super) fn name(shared: &Shared, data: &Data) -> String {
+    match shared {
+        Shared::Hosts(src, dst) => format!("{src} → {dst}"),
+        Shared::Remote(Some(host)) => host.to_string(),
+        Shared::Remote(None) => "on a tap: no host is remote".to_owned(),
+        Shared::Process(name) => name.clone().unwrap_or_else(|| "process unknown".to_owned()),
+        Shared::Pod(name) => name.clone().unwrap_or_else(|| "no pod, or unknown".to_owned()),
+        Shared::Link(link) => {
+            data.model.links.get(usize::from(*link)).map_or_else(String::new, column::link_name)
+        }
+    }
+}
+
 /// The columns that fit.
 struct Columns {
+    /// Letters of an address, where there are two.
     address: usize,
+    /// Columns of the name.
+    name: usize,
     figures: Vec<&'static Figure>,
     share: bool,
     packets: bool,
@@ -55,15 +72,22 @@ struct Columns {
 
 impl Columns {
     fn new(data: &Data, width: usize) -> Self {
-        let longest = data.peers.iter().flat_map(|peer| [peer.src, peer.dst]);
-        let longest = longest.map(|one| one.to_string().chars().count()).max().unwrap_or(0);
+        let letters = |text: &str| text.chars().count();
+        let longest = data.peers.iter().map(|peer| match &peer.shared {
+            Shared::Hosts(src, dst) => letters(&src.to_string()).max(letters(&dst.to_string())),
+            other => letters(&name(other, data)),
+        });
+        let longest = longest.max().unwrap_or(0);
         let [v4, v6] = ADDRESSES;
-        let address =
-            longest.clamp(if width < 70 { 9 } else { 11 }, if data.model.has_ipv6 { v6 } else { v4 });
-        // Mark, addresses with their arrow, queue pairs, rate.
-        let fixed = |address: usize| 3 + 2 * address + 3 + 5 + 8;
+        let pairs = matches!(data.by, By::Hosts | By::QueuePairs);
+        let most = if data.model.has_ipv6 || !pairs { v6 } else { v4 };
+        let address = longest.clamp(if width < 70 { 9 } else { 11 }, most);
+        // Mark, name, queue pairs, rate.
+        let named = |address: usize| if pairs { 2 * address + 3 } else { address };
+        let fixed = |address: usize| 3 + named(address) + 5 + 8;
         let address = if fixed(address) + 3 * 7 > width {
-            address.min(width.saturating_sub(40) / 2).max(9)
+            let room = width.saturating_sub(40);
+            address.min(if pairs { room / 2 } else { room }).max(9)
         } else {
             address
         };
@@ -81,25 +105,24 @@ impl Columns {
         };
         let (some, none): (Vec<_>, Vec<_>) = FIGURES.iter().partition(|figure| shows(figure));
         let mut used: Vec<&Figure> = some.into_iter().filter(|figure| take(figure.width + 1)).collect();
-        let process = if data.context().sample.owners.all().is_empty() || !take(17) { 0 } else { 16 };
+        let owned = matches!(data.by, By::Process | By::Pod) || data.sample.owners.all().is_empty();
+        let process = if owned || !take(17) { 0 } else { 16 };
         used.extend(none.into_iter().filter(|figure| take(figure.width + 1)));
         let figures =
             FIGURES.iter().filter(|one| used.iter().any(|figure| std::ptr::eq(*figure, *one))).collect();
         let share = take(usize::from(SHARE) + 1);
         let packets = take(8);
-        let link = if data.model.links.len() > 1 && take(17) { 16 } else { 0 };
-        Self { address, figures, share, packets, link, process }
+        let several = data.model.links.len() > 1 && data.by != By::Link;
+        let link = if several && take(17) { 16 } else { 0 };
+        Self { address, name: named(address), figures, share, packets, link, process }
     }
 
-    fn titles(&self) -> Line<'static> {
-        let mut text = format!(
-            "   {:<a$}   {:<a$} {:>4} {:>7}",
-            "SOURCE",
-            "DESTINATION",
-            "QPs",
-            "b/s",
-            a = self.address
-        );
+    fn titles(&self, by: By) -> Line<'static> {
+        let title = match by {
+            By::Hosts | By::QueuePairs => format!("{:<a$}   DESTINATION", "SOURCE", a = self.address),
+            other => other.noun().to_uppercase(),
+        };
+        let mut text = format!("   {title:<n$} {:>4} {:>7}", "QPs", "b/s", n = self.name);
         if self.share {
             let _ = write!(text, " {:<w$}", "SHARE", w = usize::from(SHARE));
         }
@@ -128,9 +151,18 @@ impl Columns {
         let mut spans = Spans::default();
         spans.push(format!(" {symbol} "), style);
         let address = |address: crate::sample::Address| cut(&address.to_string(), self.address, true);
-        spans.push(format!("{:<a$} ", address(peer.src), a = self.address), theme::PLAIN);
-        spans.push("→", theme::DIM);
-        spans.push(format!(" {:<a$} {:>4} ", address(peer.dst), peer.flows, a = self.address), theme::PLAIN);
+        match &peer.shared {
+            Shared::Hosts(src, dst) => {
+                spans.push(format!("{:<a$} ", address(*src), a = self.address), theme::PLAIN);
+                spans.push("→", theme::DIM);
+                spans.push(format!(" {:<a$}", address(*dst), a = self.address), theme::PLAIN);
+            }
+            other => {
+                let text = cut(&name(other, data), self.name, true);
+                spans.push(format!("{text:<n$}", n = self.name), theme::PLAIN);
+            }
+        }
+        spans.push(format!(" {:>4} ", peer.flows), theme::PLAIN);
         let per_second = |n: f64| peer.seconds.filter(|s| *s > 0.0).map(|seconds| n / seconds);
         let shown = |n: Option<f64>| n.map_or_else(|| units::UNKNOWN.to_owned(), compact);
         spans.push(format!("{:>7}", shown(per_second(peer.counts.bytes as f64 * 8.0))), theme::BOLD);
@@ -198,7 +230,7 @@ fn line_bar(share: f64) -> String {
 /// The table: titles, and the pairs from the first visible one on. `selected` is the place of the selected one.
 pub(super) fn render(buffer: &mut Buffer, area: Rect, data: &Data, cursor: Cursor) {
     let columns = Columns::new(data, usize::from(area.width));
-    line(buffer, area, 0, &columns.titles());
+    line(buffer, area, 0, &columns.titles(data.by));
     let most = data.peers.iter().map(|peer| peer.counts.bytes).max().unwrap_or(0) as f64;
     for (y, (place, peer)) in (1..area.height).zip(data.peers.iter().enumerate().skip(cursor.offset)) {
         line(buffer, area, y, &columns.row(peer, data, most));
@@ -208,7 +240,7 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, data: &Data, cursor: Curso
     }
 }
 
-/// How many pairs there are, in words.
+/// Order of the rows and number of flows, in words.
 pub(super) fn about(view: &View) -> String {
     let flows = view.data.as_ref().map_or(0, |data| data.model.dedup.flows);
     format!("by impact · {}", units::plural(flows as u64, "flow"))
