@@ -1,6 +1,7 @@
 //! One snapshot of the history: what is kept of a sample.
 
 use rocescope_common::abi::Counter;
+use rocescope_common::account::latency::BUCKETS;
 use rocescope_common::wire::SkipReason;
 
 use super::dedup::{DedupSnapshot, Sum};
@@ -61,6 +62,11 @@ pub struct Snapshot {
     pub skipped: Vec<(SkipReason, Counter)>,
     /// Own losses.
     pub lost: Lost,
+    /// Latencies of the requests of all flows; `None` where they are not collected.
+    pub times: Option<Histogram>,
+    /// Nanoseconds that each port and priority was paused by its link partner, in the order of the devices; only those whose
+    /// driver counts them.
+    pub paused_ns: Vec<u64>,
     /// Places in `flows` of the busiest, while it has all.
     busiest: Vec<u32>,
     /// Memory that histograms take, in bytes.
@@ -81,6 +87,8 @@ impl Snapshot {
             retired_flows: 0,
             skipped: Vec::new(),
             lost: Lost::default(),
+            times: None,
+            paused_ns: Vec::new(),
             busiest: Vec::new(),
             histogram_bytes: 0,
         }
@@ -91,6 +99,8 @@ impl Snapshot {
             + self.flows.capacity() * size_of::<FlowSnapshot>()
             + self.links.capacity() * size_of::<LinkSnapshot>()
             + self.busiest.capacity() * 4
+            + self.paused_ns.capacity() * 8
+            + self.times.as_ref().map_or(0, Histogram::bytes)
             + self.histogram_bytes
     }
 
@@ -138,6 +148,8 @@ impl Snapshot {
             retired_flows: self.retired_flows,
             skipped: self.skipped.clone(),
             lost: self.lost,
+            times: self.times.clone(),
+            paused_ns: self.paused_ns.clone(),
             busiest: Vec::new(),
             histogram_bytes: if untimed { 0 } else { self.histogram_bytes },
         })
@@ -152,6 +164,7 @@ pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Sna
     let mut weights: Vec<(u64, u32)> = Vec::with_capacity(sample.flows.len());
     let timed = sample.metrics.latency.as_ref();
     let mut histogram_bytes = 0;
+    let mut times = [0; BUCKETS];
     let mut dedup = Sum::new(overlap);
     let duplicates = sample.metrics.duplicates.as_ref();
     let between = between::lost(sample);
@@ -170,6 +183,9 @@ pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Sna
         let histogram = timed
             .map(|timed| timed.get(flow.slot).map(|figure| figure.histogram.clone()).unwrap_or_default());
         histogram_bytes += histogram.as_ref().map_or(0, Histogram::bytes);
+        if let Some(histogram) = &histogram {
+            histogram.add_to(&mut times);
+        }
         let (histogram, latency) = latency_since(histogram, then);
         if let Some(link) = links.get_mut(usize::from(flow.key.link)) {
             link.total.add(&whole);
@@ -202,9 +218,17 @@ pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Sna
         retired_flows: sample.links.iter().map(|l| l.retired.flows).sum(),
         skipped: skipped(sample),
         lost: lost(sample),
+        times: timed.map(|_| Histogram::of(&times)),
+        paused_ns: paused(sample),
         busiest: busiest(weights),
         histogram_bytes,
     }
+}
+
+/// Nanoseconds that ports were paused by their link partners, by port and priority.
+fn paused(sample: &Sample) -> Vec<u64> {
+    let pauses = sample.devices.ports.iter().flat_map(|port| &port.pause);
+    pauses.filter(|pause| !pause.sent).filter_map(|pause| pause.paused_ns).collect()
 }
 
 /// The counters of a flow, with what is known of its losses from the other taps.

@@ -119,7 +119,7 @@ impl View {
     #[must_use]
     pub fn layout(&self) -> Layout {
         let warning = self.data.as_ref().is_some_and(|data| data.model.lost.any());
-        Layout::new(self.size, warning)
+        Layout::new(self.size, self.options.schedule.is_some(), warning)
     }
 
     /// Properties of the data that decide about columns.

@@ -10,7 +10,7 @@ use super::grid::{Chart, Grid};
 use crate::findings::{Finding, Severity};
 use crate::metrics::timeline::Kind;
 use crate::model::over_time::Series;
-use crate::model::{Counts, Level, Problem};
+use crate::model::{Basis, Counts, Level, Model, Problem};
 use crate::sample::SourceKind;
 use crate::tui::column::compact;
 use crate::tui::data::Data;
@@ -30,43 +30,74 @@ struct Row {
     series: Series,
     /// Kinds of findings that are about it.
     about: &'static [Problem],
-    /// The figure of the time range.
-    now: fn(&Counts) -> u64,
+    /// The figure of the time range; `None` where that is the highest of its columns.
+    now: Option<fn(&Counts) -> Option<f64>>,
 }
 
-const ROWS: [Row; 6] = [
+const ROWS: [Row; 8] = [
     Row {
         name: "lost",
         series: Series::Signal(Kind::Lost),
         about: &[Problem::Loss, Problem::Icrc],
-        now: |c| c.lost,
+        now: Some(|c| Some(c.lost as f64)),
     },
     Row {
         name: "retransmit",
         series: Series::Signal(Kind::Retransmitted),
         about: &[Problem::Retransmission, Problem::Loss],
-        now: |c| c.retransmitted,
+        now: Some(|c| Some(c.retransmitted as f64)),
     },
     Row {
         name: "NAK",
         series: Series::Signal(Kind::Nak),
         about: &[Problem::Refused, Problem::Loss],
-        now: Counts::naks,
+        now: Some(|c| Some(c.naks() as f64)),
     },
-    Row { name: "RNR NAK", series: Series::Signal(Kind::Rnr), about: &[Problem::NotReady], now: |c| c.rnr },
+    Row {
+        name: "RNR NAK",
+        series: Series::Signal(Kind::Rnr),
+        about: &[Problem::NotReady],
+        now: Some(|c| Some(c.rnr as f64)),
+    },
     Row {
         name: "ECN CE",
         series: Series::CeRatio,
         about: &[Problem::Congestion, Problem::Incast, Problem::Notification],
-        now: |c| c.ecn_data[3],
+        now: Some(Counts::ce_ratio),
     },
     Row {
         name: "CNP",
         series: Series::Signal(Kind::Cnp),
         about: &[Problem::Notification, Problem::Congestion],
-        now: |c| c.cnp,
+        now: Some(|c| Some(c.cnp as f64)),
     },
+    Row { name: "p99 latency", series: Series::P99, about: &[Problem::Latency], now: None },
+    Row { name: "PFC paused", series: Series::Paused, about: &[Problem::Pause], now: None },
 ];
+
+/// The rows of which this data knows anything.
+fn rows(data: &Data) -> impl Iterator<Item = &'static Row> {
+    ROWS.iter().filter(|row| data.over_time.knows(row.series))
+}
+
+/// Lines of the whole timeline with one line of throughput.
+pub(in crate::tui::screens) fn full_height(data: &Data) -> usize {
+    rows(data).count() + 2
+}
+
+/// A value in words.
+fn figure(series: Series, value: f64) -> String {
+    match series {
+        Series::CeRatio | Series::Paused => units::ratio(Some(value)),
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a time that was measured"
+        )]
+        Series::P99 => units::duration(value as u64),
+        Series::Throughput | Series::Link(_) | Series::Signal(_) => compact(value.round()),
+    }
+}
 
 /// Everything that the rows of a picture share.
 pub(in crate::tui::screens) struct Picture<'a> {
@@ -118,16 +149,24 @@ impl<'a> Picture<'a> {
 
     /// The rows that are about the finding, its episodes and the axis: at most `height` lines.
     pub(in crate::tui::screens) fn lines_of(&self, finding: &Finding, height: usize) -> Vec<Line<'static>> {
-        let about = |row: &&Row| Problem::of(finding.id).is_some_and(|kind| row.about.contains(&kind));
-        let rows: Vec<&Row> = ROWS.iter().filter(about).collect();
+        let about = |row: &Row| Problem::of(finding.id).is_some_and(|kind| row.about.contains(&kind));
+        let marked = !finding.episodes.is_empty();
+        let below = 1 + usize::from(marked);
+        // Signals that it is about come before others that show something at that time.
+        let shows = |row: &&Row| about(row) || self.values(row.series).iter().flatten().any(|n| *n > 0.0);
+        let mut rows: Vec<&Row> = rows(self.data).filter(shows).collect();
+        let room = height.saturating_sub(below + 1);
+        let mut order = rows.clone();
+        order.sort_by_key(|row| !about(row));
+        order.truncate(room);
+        rows.retain(|row| order.iter().any(|one| std::ptr::eq(*one, *row)));
         let on = |(name, direction): &(String, Option<crate::sample::Direction>)| {
             Some(name) == finding.place.link.as_ref()
                 && (finding.place.direction.is_none() || *direction == finding.place.direction)
         };
         let links = self.data.over_time.links.iter().enumerate().filter(|(_, link)| on(link));
         let links: Vec<usize> = links.map(|(at, _)| at).take(2).collect();
-        let marked = !finding.episodes.is_empty();
-        let own = rows.len() + 1 + usize::from(marked);
+        let own = rows.len() + below;
         let high = height.saturating_sub(own + links.len()).clamp(1, 4);
         let mut all = self.throughput(high);
         // With one link its load is that of all.
@@ -144,7 +183,9 @@ impl<'a> Picture<'a> {
     /// When the finding held: begin, end and the time between.
     fn episodes(&self, finding: &Finding) -> Line<'static> {
         let Grid { columns, .. } = self.grid;
-        let end_ns = self.data.over_time.range().map_or(0, |(_, last)| last.saturating_sub(1));
+        let last_ns = self.data.over_time.range().map_or(0, |(_, last)| last.saturating_sub(1));
+        let end_ns =
+            self.view.concluded().and_then(|known| known.end_ns).map_or(last_ns, |end| end.min(last_ns));
         let mut cells = vec![('·', theme::FRAME); columns];
         let level = Level::from(finding.severity);
         let lasting = finding.episodes.len().checked_sub(1).filter(|_| finding.active);
@@ -194,11 +235,12 @@ impl<'a> Picture<'a> {
     pub(in crate::tui::screens) fn lines(&self, height: usize) -> Vec<Line<'static>> {
         let axis = usize::from(height >= 3);
         let room = height.saturating_sub(axis);
-        let mut shown: Vec<&Row> = ROWS.iter().collect();
-        if room <= ROWS.len() {
+        let known: Vec<&Row> = rows(self.data).collect();
+        let mut shown = known.clone();
+        if room <= known.len() {
             // Stable: those that show something first, and the order stays.
             let quiet = |row: &&Row| self.values(row.series).iter().flatten().all(|value| *value <= 0.0);
-            let mut order: Vec<&Row> = ROWS.iter().collect();
+            let mut order = known;
             order.sort_by_key(quiet);
             order.truncate(room.saturating_sub(1));
             shown.retain(|row| order.iter().any(|one| std::ptr::eq(*one, *row)));
@@ -305,14 +347,15 @@ impl<'a> Picture<'a> {
     fn row(&self, row: &Row) -> Line<'static> {
         let values = self.values(row.series);
         let peak = values.iter().flatten().copied().fold(0.0, f64::max);
-        let ratio = row.series == Series::CeRatio;
-        let now = self
-            .now(&values, |counts, _| if ratio { counts.ce_ratio() } else { Some((row.now)(counts) as f64) });
+        let now = match row.now {
+            Some(of) => self.now(&values, |counts, _| of(counts)),
+            None if self.chart.cursor_ns.is_some() => self.now(&values, |_, _| None),
+            None => self.highest(row.series),
+        };
         let text = match now {
-            None if ratio && self.chart.cursor_ns.is_none() => "off".to_owned(),
+            None if row.series == Series::CeRatio && self.chart.cursor_ns.is_none() => "off".to_owned(),
             None => units::UNKNOWN.to_owned(),
-            Some(value) if ratio => units::ratio(Some(value)),
-            Some(value) => compact(value.round()),
+            Some(value) => figure(row.series, value),
         };
         let level = self.level(row.about, |finding| finding.active);
         let style = match now {
@@ -338,17 +381,26 @@ impl<'a> Picture<'a> {
         });
         self.cells(&mut spans, cells.collect());
         let known = values.iter().any(Option::is_some);
-        let text = if known { self.peak(ratio, peak) } else { units::UNKNOWN.to_owned() };
+        let text = if known { self.peak(row.series, peak) } else { units::UNKNOWN.to_owned() };
         spans.push(format!(" {text:>width$}", width = PEAK - 1), theme::DIM);
         spans.into_line()
     }
 
+    /// The highest value in the time range.
+    fn highest(&self, series: Series) -> Option<f64> {
+        let Model { time_ns, basis, .. } = self.data.model;
+        let (Basis::Last(seconds) | Basis::Whole(seconds)) = basis else { return None };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length of time")]
+        let length_ns = (seconds * 1e9) as u64;
+        self.data.over_time.value(series, time_ns.saturating_sub(length_ns), time_ns)
+    }
+
     /// The peak with the time in which it was counted.
-    fn peak(&self, ratio: bool, peak: f64) -> String {
+    fn peak(&self, series: Series, peak: f64) -> String {
         let bucket_ns = self.data.over_time.bucket_ns(self.grid.column_ns);
         match () {
             () if peak <= 0.0 => "0".to_owned(),
-            () if ratio => units::ratio(Some(peak)),
+            () if !matches!(series, Series::Signal(_)) => figure(series, peak),
             () if bucket_ns >= SECOND => format!("{}/s", compact(peak)),
             () => format!("{}/{}", compact(peak.round()), short(bucket_ns)),
         }

@@ -106,6 +106,7 @@ impl OverviewScreen {
         Areas::new(
             body,
             Wanted {
+                timeline: lines(chart::full_height(data)),
                 problems: lines(problems),
                 peers: lines(Self::peer_count(view) + 1),
                 links: lines(lower::link_height(data)),
