@@ -266,7 +266,9 @@ pub(super) fn headline(app: &App, data: &Data, width: usize) -> Spans {
         (Health::Degraded | Health::Critical, Some(worst)) => badges(concluded.findings, worst, width),
         (Health::Recovered, Some(worst)) => recovered(concluded.findings, &verdict, worst, width),
         _ => {
-            let mut spans = fine("HEALTHY");
+            // Of a capture that is still read, the rest is not known.
+            let reading = data.model.kind == SourceKind::Replay && app.view.timeline.end.is_none();
+            let mut spans = fine(if reading { "HEALTHY SO FAR" } else { "HEALTHY" });
             let sentence = verdict.sentence.trim_start_matches("Healthy: ");
             spans.push(format!(" {sentence}"), theme::PLAIN);
             if stale.is_empty() {

@@ -217,13 +217,13 @@ impl<'a> Picture<'a> {
             true => "active",
             false => "ended",
         };
-        head(&mut spans, "this problem", state, theme::BOLD);
+        head(&mut spans, "episodes", state, theme::BOLD);
         self.cells(&mut spans, cells);
         let length = finding.episodes.last().map(|one| {
             let last_ns = if finding.active { end_ns.max(one.last_ns) } else { one.last_ns };
-            units::duration(last_ns.saturating_sub(one.first_ns))
+            last_ns.saturating_sub(one.first_ns)
         });
-        let text = length.unwrap_or_default();
+        let text = length.filter(|ns| *ns > 0).map_or_else(String::new, units::duration);
         spans.push(
             format!(" {:>width$}", super::super::cut(&text, PEAK - 1, false), width = PEAK - 1),
             theme::DIM,

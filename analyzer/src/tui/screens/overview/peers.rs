@@ -41,7 +41,10 @@ const FIGURES: [Figure; 6] = [
 
 /// Columns of an address without IPv6, and with it.
 const ADDRESSES: [usize; 2] = [15, 39];
-const SHARE: u16 = 10;
+/// Columns of the bar of a row's share, which grows where there is room, and of a pod.
+const SHARE: usize = 10;
+const LONGEST: usize = 80;
+const POD: usize = 24;
 
 /// The name of what the flows of a row share.
 pub(super) fn name(shared: &Shared, data: &Data) -> String {
@@ -64,10 +67,12 @@ struct Columns {
     /// Columns of the name.
     name: usize,
     figures: Vec<&'static Figure>,
-    share: bool,
+    /// Columns of the bar; 0 where there is none.
+    share: usize,
     packets: bool,
     link: usize,
     process: usize,
+    pod: usize,
 }
 
 impl Columns {
@@ -105,16 +110,20 @@ impl Columns {
         };
         let (some, none): (Vec<_>, Vec<_>) = FIGURES.iter().partition(|figure| shows(figure));
         let mut used: Vec<&Figure> = some.into_iter().filter(|figure| take(figure.width + 1)).collect();
-        let owned = matches!(data.by, By::Process | By::Pod) || data.sample.owners.all().is_empty();
-        let process = if owned || !take(17) { 0 } else { 16 };
+        // Of a remote host or a link there may be several.
+        let owned = data.by == By::Hosts && !data.sample.owners.all().is_empty();
+        let process = if owned && take(17) { 16 } else { 0 };
         used.extend(none.into_iter().filter(|figure| take(figure.width + 1)));
         let figures =
             FIGURES.iter().filter(|one| used.iter().any(|figure| std::ptr::eq(*figure, *one))).collect();
-        let share = take(usize::from(SHARE) + 1);
+        let share = take(SHARE + 1);
         let packets = take(8);
         let several = data.model.links.len() > 1 && data.by != By::Link;
         let link = if several && take(17) { 16 } else { 0 };
-        Self { address, name: named(address), figures, share, packets, link, process }
+        let pods = owned && data.sample.owners.all().iter().any(|owner| owner.pod.is_some());
+        let pod = if pods && take(POD + 1) { POD } else { 0 };
+        let share = if share { SHARE + left.min(LONGEST - SHARE) } else { 0 };
+        Self { address, name: named(address), figures, share, packets, link, process, pod }
     }
 
     fn titles(&self, by: By) -> Line<'static> {
@@ -123,8 +132,8 @@ impl Columns {
             other => other.noun().to_uppercase(),
         };
         let mut text = format!("   {title:<n$} {:>4} {:>7}", "QPs", "b/s", n = self.name);
-        if self.share {
-            let _ = write!(text, " {:<w$}", "SHARE", w = usize::from(SHARE));
+        if self.share > 0 {
+            let _ = write!(text, " {:<w$}", "SHARE", w = self.share);
         }
         if self.packets {
             text.push_str("   pkt/s");
@@ -136,7 +145,10 @@ impl Columns {
             let _ = write!(text, " {:<w$}", "LINK", w = self.link);
         }
         if self.process > 0 {
-            text.push_str(" PROCESS");
+            let _ = write!(text, " {:<w$}", "PROCESS", w = self.process);
+        }
+        if self.pod > 0 {
+            text.push_str(" POD");
         }
         Line::styled(text, theme::DIM)
     }
@@ -166,9 +178,9 @@ impl Columns {
         let per_second = |n: f64| peer.seconds.filter(|s| *s > 0.0).map(|seconds| n / seconds);
         let shown = |n: Option<f64>| n.map_or_else(|| units::UNKNOWN.to_owned(), compact);
         spans.push(format!("{:>7}", shown(per_second(peer.counts.bytes as f64 * 8.0))), theme::BOLD);
-        if self.share {
+        if self.share > 0 {
             let share = if most > 0.0 { peer.counts.bytes as f64 / most } else { 0.0 };
-            spans.push(format!(" {}", line_bar(share)), theme::BAR);
+            spans.push(format!(" {}", line_bar(share, self.share)), theme::BAR);
         }
         if self.packets {
             spans.push(format!(" {:>7}", shown(per_second(peer.counts.packets as f64))), theme::PLAIN);
@@ -193,11 +205,16 @@ impl Columns {
             );
             spans.push(format!(" {text:<w$}", w = self.link), theme::DIM);
         }
+        let cx = data.context();
+        let owner = data.model.rows.get(peer.row).and_then(|row| cx.owner(row));
+        let known = |text: Option<String>| text.unwrap_or_else(|| units::UNKNOWN.to_owned());
         if self.process > 0 {
-            let cx = data.context();
-            let owner = data.model.rows.get(peer.row).and_then(|row| cx.owner(row)).and_then(column::process);
-            let text = owner.unwrap_or_else(|| units::UNKNOWN.to_owned());
-            spans.push(format!(" {}", cut(&text, self.process, false)), theme::PLAIN);
+            let text = cut(&known(owner.and_then(column::process)), self.process, false);
+            spans.push(format!(" {text:<w$}", w = self.process), theme::PLAIN);
+        }
+        if self.pod > 0 {
+            let text = known(owner.and_then(|owner| owner.pod.clone()));
+            spans.push(format!(" {}", cut(&text, self.pod, true)), theme::PLAIN);
         }
         spans.into_line()
     }
@@ -221,9 +238,8 @@ fn cell(figure: &Figure, counts: &Counts, level: Level) -> (String, Style) {
 }
 
 /// A bar of thin lines, so that those below one another stay apart.
-fn line_bar(share: f64) -> String {
-    let width = usize::from(SHARE);
-    let blocks = bar(share, SHARE).chars().filter(|c| *c != '·').count();
+fn line_bar(share: f64, width: usize) -> String {
+    let blocks = bar(share, u16::try_from(width).unwrap_or(0)).chars().filter(|c| *c != '·').count();
     format!("{}{}", "━".repeat(blocks.min(width)), " ".repeat(width - blocks.min(width)))
 }
 

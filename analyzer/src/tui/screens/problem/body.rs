@@ -5,7 +5,7 @@ use ratatui::text::Line;
 use super::super::findings::{self, labelled};
 use super::super::overview::chart::Picture;
 use crate::analysis::{FlowId, link_name};
-use crate::findings::{DataEnd, Finding};
+use crate::findings::{DataEnd, End, Finding};
 use crate::model::{Counts, Level, Row, detail};
 use crate::sample::SourceKind;
 use crate::tui::column::{compact, process};
@@ -233,18 +233,20 @@ impl<'a> Subject<'a> {
     fn flow(&self, at: usize, flow: &FlowId, row: Option<&Row>, width: usize) -> Vec<Entry> {
         let source = row.and_then(|row| detail::peer_qp(&self.data.sample, row.at?));
         let ends = format!("{}{}", flow.src, flow.dst).chars().count();
-        let role = |addr| match (&self.finding.requester, &self.finding.responder) {
-            // Both ends and their roles are above, where there is no room for them here.
-            _ if ends + ROLES > width => "",
-            (Some(end), _) if end.addr == addr => "requester ",
-            (_, Some(end)) if end.addr == addr => "responder ",
-            _ => "",
+        let is = |end: &Option<End>, addr| end.as_ref().is_some_and(|end| end.addr == addr);
+        let (requester, responder) = (&self.finding.requester, &self.finding.responder);
+        // Of several flows one end is the same; both ends and their roles are above, where there is no room for them here.
+        let (from, to) = match () {
+            () if ends + ROLES > width => ("", ""),
+            () if is(requester, flow.src) || is(responder, flow.dst) => ("requester ", "responder "),
+            () if is(responder, flow.src) || is(requester, flow.dst) => ("responder ", "requester "),
+            () => ("", ""),
         };
         let qp = |qp: Option<u32>| qp.map_or_else(|| units::UNKNOWN.to_owned(), |qp| qp.to_string());
         let mut spans = Spans::default();
-        spans.push(" ", theme::PLAIN).push(role(flow.src), theme::DIM);
+        spans.push(" ", theme::PLAIN).push(from, theme::DIM);
         spans.push(format!("{} QP {}", flow.src, qp(source)), theme::BOLD).push(" → ", theme::DIM);
-        spans.push(role(flow.dst), theme::DIM);
+        spans.push(to, theme::DIM);
         spans.push(format!("{} QP {}", flow.dst, flow.dest_qp), theme::BOLD);
         let mut parts = vec![link_name(&flow.link, flow.direction)];
         parts.extend(row.map(|row| figures(&row.delta.map_or(row.total, |delta| delta.counts))));
