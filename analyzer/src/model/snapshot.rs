@@ -163,9 +163,7 @@ pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Sna
     let mut earlier = previous.map(|p| EarlierFlows::new(&p.flows, p.complete));
     let mut weights: Vec<(u64, u32)> = Vec::with_capacity(sample.flows.len());
     let timed = sample.metrics.latency.as_ref();
-    let mut histogram_bytes = 0;
-    let mut times = [0; BUCKETS];
-    let mut dedup = Sum::new(overlap);
+    let (mut histogram_bytes, mut dedup) = (0, Sum::new(overlap));
     let duplicates = sample.metrics.duplicates.as_ref();
     let between = between::lost(sample);
     let only_reordered = reordered::reordering_only(sample, overlap, &between);
@@ -183,9 +181,6 @@ pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Sna
         let histogram = timed
             .map(|timed| timed.get(flow.slot).map(|figure| figure.histogram.clone()).unwrap_or_default());
         histogram_bytes += histogram.as_ref().map_or(0, Histogram::bytes);
-        if let Some(histogram) = &histogram {
-            histogram.add_to(&mut times);
-        }
         let (histogram, latency) = latency_since(histogram, then);
         if let Some(link) = links.get_mut(usize::from(flow.key.link)) {
             link.total.add(&whole);
@@ -213,16 +208,23 @@ pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Sna
         total,
         dedup,
         links,
+        times: timed.map(|_| of_all(&flows)),
         flows,
         complete: true,
         retired_flows: sample.links.iter().map(|l| l.retired.flows).sum(),
         skipped: skipped(sample),
         lost: lost(sample),
-        times: timed.map(|_| Histogram::of(&times)),
         paused_ns: paused(sample),
         busiest: busiest(weights),
         histogram_bytes,
     }
+}
+
+/// The latencies of all flows together.
+fn of_all(flows: &[FlowSnapshot]) -> Histogram {
+    let mut counts = [0; BUCKETS];
+    flows.iter().filter_map(|flow| flow.histogram.as_ref()).for_each(|one| one.add_to(&mut counts));
+    Histogram::of(&counts)
 }
 
 /// Nanoseconds that ports were paused by their link partners, by port and priority.

@@ -9,12 +9,12 @@ pub const SMALLEST: (u16, u16) = (60, 15);
 pub struct Layout {
     /// Name, source, time.
     pub title: Rect,
+    /// The episode of a demonstration; only in one.
+    pub schedule: Rect,
     /// The verdict.
     pub verdict: Rect,
     /// Rates and counters of everything; on the overview, which has those, time and cost of the worst problem.
     pub metrics: Rect,
-    /// The episode of a demonstration; only in one.
-    pub schedule: Rect,
     /// Own losses; only when there are any.
     pub warning: Rect,
     /// The screens' names.

@@ -140,7 +140,7 @@ pub(in crate::tui) fn of(cx: Context<'_>, by: By, overlap: &Overlap) -> Vec<Peer
     let mut peers: Vec<Peer> = Vec::new();
     let rows: &[Row] = &cx.model.rows;
     let mut number = 0;
-    // A link counts what passed it, whatever others saw.
+    // A link counts all of its packets, whatever others saw.
     let none = Overlap::default();
     let overlap = if by == By::Link { &none } else { overlap };
     // Rows come in their order, or where they are merged in any.

@@ -88,14 +88,14 @@ impl OverviewScreen {
     /// Moves the cursor of the timeline.
     pub(in crate::tui) fn step_cursor(&mut self, view: &View, later: bool) {
         let Some(data) = &view.data else { return };
-        let areas = self.areas(view);
+        let areas = Self::areas(view);
         let width = usize::from(inner(areas.timeline, areas.boxed).width);
         if let Some(picture) = Picture::new(view, data, self.chart, width) {
             self.chart.step(picture.grid, data, later);
         }
     }
 
-    fn areas(&self, view: &View) -> Areas {
+    fn areas(view: &View) -> Areas {
         let body = view.layout().body;
         let Some(data) = &view.data else { return Areas::default() };
         let boxed = body.width >= BOXED;
@@ -151,14 +151,14 @@ impl OverviewScreen {
     }
 
     /// Peers that are visible.
-    fn page(&self, view: &View) -> usize {
-        let areas = self.areas(view);
+    fn page(view: &View) -> usize {
+        let areas = Self::areas(view);
         usize::from(inner(areas.peers, areas.boxed).height.saturating_sub(1))
     }
 
     /// Keeps the selected peer visible.
     fn show(&mut self, view: &View) {
-        let page = self.page(view);
+        let page = Self::page(view);
         let mut cursor = self.cursor(view);
         cursor.show(Self::peer_count(view), page);
         self.offset = cursor.offset;
@@ -189,7 +189,7 @@ fn inner(area: Rect, boxed: bool) -> Rect {
 impl Page for OverviewScreen {
     fn step(&mut self, view: &mut View, step: Move) {
         let (problems, peers) = (problems::count(view), Self::peer_count(view));
-        let page = self.page(view);
+        let page = Self::page(view);
         let mut all = Cursor { selected: self.selected, offset: 0 };
         all.step(step, problems + peers, page);
         self.selected = all.selected;
@@ -208,7 +208,7 @@ impl Page for OverviewScreen {
     }
 
     fn click(&mut self, view: &mut View, at: Position) -> Effect {
-        let areas = self.areas(view);
+        let areas = Self::areas(view);
         let (problems, peers) = (inner(areas.problems, areas.boxed), inner(areas.peers, areas.boxed));
         if problems.contains(at) {
             let lines = problems::lines(
@@ -307,7 +307,7 @@ impl Page for OverviewScreen {
             return;
         }
         let Some(data) = &view.data else { return };
-        let areas = self.areas(view);
+        let areas = Self::areas(view);
         self.timeline(buffer, areas, view, data);
         self.problems(buffer, areas, view);
         self.peers(buffer, areas, view, data);

@@ -205,6 +205,12 @@ impl Columns {
             );
             spans.push(format!(" {text:<w$}", w = self.link), theme::DIM);
         }
+        self.owner(&mut spans, peer, data);
+        spans.into_line()
+    }
+
+    /// Process and pod.
+    fn owner(&self, spans: &mut Spans, peer: &Peer, data: &Data) {
         let cx = data.context();
         let owner = data.model.rows.get(peer.row).and_then(|row| cx.owner(row));
         let known = |text: Option<String>| text.unwrap_or_else(|| units::UNKNOWN.to_owned());
@@ -216,7 +222,6 @@ impl Columns {
             let text = known(owner.and_then(|owner| owner.pod.clone()));
             spans.push(format!(" {}", cut(&text, self.pod, true)), theme::PLAIN);
         }
-        spans.into_line()
     }
 }
 

@@ -144,7 +144,7 @@ impl ProblemScreen {
             }
             // What scrolled out of view is no longer where one goes on from.
             _ if down => lines().find(|(_, line)| in_view(*line)),
-            _ => lines().filter(|(_, line)| in_view(*line)).last(),
+            _ => lines().rfind(|(_, line)| in_view(*line)),
         };
         match next {
             Some((at, line)) if in_view(line) => self.cursor.selected = Some(at),
@@ -192,13 +192,11 @@ impl Page for ProblemScreen {
             }
             Item::Flow(at) => {
                 let row = finding.flows.get(at).and_then(|flow| body::row_of(view, flow));
-                match row {
-                    Some(row) => Effect::Detail(row.id),
-                    None => {
-                        view.messages.say("this flow is not in the table of the time shown");
-                        Effect::None
-                    }
+                if let Some(row) = row {
+                    return Effect::Detail(row.id);
                 }
+                view.messages.say("this flow is not in the table of the time shown");
+                Effect::None
             }
         }
     }
