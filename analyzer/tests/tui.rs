@@ -40,6 +40,8 @@ mod glance;
 mod keys;
 #[path = "tui/overview.rs"]
 mod overview;
+#[path = "tui/problem.rs"]
+mod problem;
 #[path = "tui/taps.rs"]
 mod taps;
 #[path = "tui/time.rs"]
@@ -236,8 +238,6 @@ fn boxes_over_the_screens() {
     snapshot("packet_top", &app);
     press(&mut app, &[Key::End]);
     snapshot("packet_end", &app);
-    press(&mut app, &[Key::Esc, Key::Char('8'), Key::Char('v')]);
-    snapshot("finding", &app);
     press(&mut app, &[Key::Esc, Key::Char('2'), Key::Char('c'), Key::Down]);
     snapshot("columns", &app);
     press(&mut app, &[Key::Esc, Key::Char('o')]);
@@ -336,9 +336,12 @@ fn every_size_is_drawn_without_panic() {
                 press(&mut app, &[Key::Char(number), Key::Down]);
                 draw(&app);
             }
-            for keys in
-                [&[Key::Char('2'), Key::Char('c')][..], &[Key::Char('7'), Key::Enter], &[Key::Char('?')]]
-            {
+            for keys in [
+                &[Key::Char('2'), Key::Char('c')][..],
+                &[Key::Char('7'), Key::Enter],
+                &[Key::Char('?')],
+                &[Key::Char('8'), Key::Enter, Key::End],
+            ] {
                 press(&mut app, keys);
                 draw(&app);
                 press(&mut app, &[Key::Esc]);
@@ -357,7 +360,7 @@ fn a_resize_before_the_picture_is_drawn_in_the_new_size() {
         u16::try_from((seed >> 8) % u32::from(below)).unwrap()
     };
     let mut app = app(&World::sick(), USUAL);
-    let boxes = [&[][..], &[Key::Char('?')], &[Key::Char('c')], &[Key::Char('v')], &[Key::Enter]];
+    let boxes = [&[][..], &[Key::Char('?')], &[Key::Char('c')], &[Key::Char('y')], &[Key::Enter]];
     for round in 0..200 {
         let number = Key::Char(char::from(b'1' + u8::try_from(random(8)).unwrap()));
         press(&mut app, &[number, Key::Down, Key::End]);

@@ -205,7 +205,8 @@ fn pictures_of_the_demonstration() {
     let bless = rocescope_tests::document::blessing();
     // The README's picture shows a finding too; which come first when depends on the machine.
     let sick = |screen: &str| {
-        let verdict = screen.lines().nth(1).unwrap_or("");
+        // Below the title and the episode of the demonstration.
+        let verdict = screen.lines().nth(2).unwrap_or("");
         let congested = verdict.contains("CONGESTION") || verdict.contains("▲ CE");
         verdict.contains("LOSS") && congested && (!bless || screen.contains("ECN congestion"))
     };

@@ -1,7 +1,7 @@
 //! `live` and `demo`: the kernel side behind the same views as a replay.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 use rocescope_common::account::bin::LONGEST_NS;
@@ -9,12 +9,13 @@ use rocescope_common::account::bin::LONGEST_NS;
 use super::{AttachArgs, DemoArgs, LiveArgs, Output, ViewArgs, Views, chosen, format, views};
 use crate::cli::output::{self, Interrupt};
 use crate::host::hook::HookChoice;
-use crate::source::demo::scenario::{self, Scenario};
+use crate::source::demo::scenario::{self, Episode, Scenario};
 use crate::source::demo::stage::Stage;
-use crate::source::feed::Command;
+use crate::source::feed::{Command, Schedule};
 use crate::source::live::{self, Config, DEFAULT_MAX_FLOWS, Running};
 use crate::tui;
 use crate::util::style::Color;
+use crate::util::time::nanos;
 
 /// Default idle timeout of flows: far longer than any pause between training steps, and short enough for the flow table
 /// not to fill up.
@@ -45,7 +46,7 @@ pub(super) fn live(args: LiveArgs, color: Color) -> Result<()> {
 
 pub(super) fn demo(args: &DemoArgs, color: Color) -> Result<()> {
     let interrupt = interrupt(&args.view)?;
-    let views = views(&args.view, None)?;
+    let mut views = views(&args.view, None)?;
     let stage = Stage::new()?;
     let mut config = Config {
         interfaces: stage.interfaces().to_vec(),
@@ -61,7 +62,14 @@ pub(super) fn demo(args: &DemoArgs, color: Color) -> Result<()> {
     let once = (!watched && config.duration.is_none()).then_some(cycle + Duration::from_millis(500));
     let limit = config.duration.or(once);
     let running = live::start(config)?;
-    let player = stage.start(Scenario::new(SEED, cycle), limit)?;
+    let scenario = Scenario::new(SEED, cycle);
+    let length_ns = nanos(scenario.episode_length());
+    let start_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, nanos);
+    let player = stage.start(scenario, limit)?;
+    if let Some(tui) = &mut views.tui {
+        let titles = Episode::ALL.map(Episode::title).to_vec();
+        tui.schedule = Some(Schedule { start_ns, length_ns, titles, delayed_ns: player.delayed_ns() });
+    }
     let commands = running.feed.commands.clone();
     let over = AtomicBool::new(false);
     let shown = std::thread::scope(|scope| {

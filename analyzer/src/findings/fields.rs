@@ -76,6 +76,26 @@ impl Finding {
         })
     }
 
+    /// The measurements of the evidence, each with its label and its value with a unit; the one that says how bad it is first.
+    #[must_use]
+    pub fn measurements(&self) -> Vec<(String, String)> {
+        let measure = entry(self.id).and_then(|entry| entry.measure).map_or("", |measure| measure.name);
+        let mut shown: Vec<&Evidence> = self.evidence.iter().filter(|one| says_more(self, one)).collect();
+        shown.sort_by_key(|one| one.name != measure);
+        let links = self.evidence.get("links").filter(|links| of_list(links) > 1);
+        let in_words = |one: &Evidence| match links {
+            Some(links) if one.name == "bytes" && of_list(one) == of_list(links) => {
+                (String::new(), by_link(links, one))
+            }
+            _ if is_lower_bound(self) && AT_LEAST.contains(&one.name.as_str()) => {
+                (one.label.clone(), format!("at least {}", one.text()))
+            }
+            _ => (one.label.clone(), one.text()),
+        };
+        let words = shown.into_iter().map(in_words);
+        words.map(|(label, value)| (plain(&label), plain(&value))).collect()
+    }
+
     /// True where it was not seen in the last seconds of data that end at `end_ns`.
     #[must_use]
     pub fn has_ended(&self, end_ns: Option<u64>) -> bool {
@@ -161,18 +181,9 @@ fn is_lower_bound(finding: &Finding) -> bool {
 
 /// The measurements with their units, the one that says how bad it is first; the flows have their own line.
 fn evidence(finding: &Finding) -> Option<String> {
-    let measure = entry(finding.id).and_then(|entry| entry.measure).map_or("", |measure| measure.name);
-    let mut shown: Vec<&Evidence> = finding.evidence.iter().filter(|one| says_more(finding, one)).collect();
-    shown.sort_by_key(|one| one.name != measure);
-    let links = finding.evidence.get("links").filter(|links| of_list(links) > 1);
-    let in_words = |one: &Evidence| match links {
-        Some(links) if one.name == "bytes" && of_list(one) == of_list(links) => by_link(links, one),
-        _ if is_lower_bound(finding) && AT_LEAST.contains(&one.name.as_str()) => {
-            format!("{} at least {}", one.label, one.text())
-        }
-        _ => format!("{} {}", one.label, one.text()),
-    };
-    listed(shown.into_iter().map(|one| Some(in_words(one))), NEXT)
+    let in_words =
+        |(label, value): (String, String)| Some(format!("{label} {value}").trim_start().to_owned());
+    listed(finding.measurements().into_iter().map(in_words), NEXT)
 }
 
 fn of_list(evidence: &Evidence) -> usize {

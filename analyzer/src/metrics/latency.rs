@@ -276,6 +276,15 @@ impl Histogram {
         self.0.is_empty()
     }
 
+    /// Adds the samples to `counts`, which are by bucket.
+    pub fn add_to(&self, counts: &mut [u64; BUCKETS]) {
+        for (bucket, n) in self.0.iter() {
+            if let Some(count) = counts.get_mut(usize::from(*bucket)) {
+                *count += u64::from(*n);
+            }
+        }
+    }
+
     /// Memory that it takes besides itself, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {

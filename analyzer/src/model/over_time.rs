@@ -22,6 +22,10 @@ pub enum Series {
     Link(usize),
     /// CE marks by ECN-capable data packets: the highest in a column.
     CeRatio,
+    /// 99th percentile of the latencies of all requests, in nanoseconds: the highest of a column.
+    P99,
+    /// Share of the time that the link partner paused a priority, that of the most paused one: the highest of a column.
+    Paused,
     /// A signal, in packets per [`OverTime::bucket_ns`]: the most in a column.
     Signal(Kind),
 }
@@ -37,10 +41,20 @@ struct Span {
     links: Vec<f64>,
 }
 
+/// What is known between two snapshots alone.
+#[derive(Clone, Copy, Debug)]
+struct Gauge {
+    from_ns: u64,
+    to_ns: u64,
+    p99_ns: Option<f64>,
+    paused: Option<f64>,
+}
+
 /// Traffic and signals over time.
 #[derive(Clone, Debug, Default)]
 pub struct OverTime {
     spans: Vec<Span>,
+    gauges: Vec<Gauge>,
     /// Name and direction of the links with a load of their own.
     pub links: Vec<(String, Option<Direction>)>,
     /// Length of the shortest span.
@@ -60,13 +74,24 @@ impl OverTime {
             None => of_snapshots(history),
         };
         let least_ns = spans.iter().map(|span| span.to_ns - span.from_ns).min().unwrap_or(SECOND).max(1);
-        Self { spans, links, least_ns, from_packets: packets.is_some() }
+        let pairs = history.iter().zip(history.iter().skip(1));
+        let gauges = pairs.filter_map(|(a, b)| Gauge::between(a, b)).collect();
+        Self { spans, gauges, links, least_ns, from_packets: packets.is_some() }
     }
 
     /// Begin and end; `None` where there is nothing.
     #[must_use]
     pub fn range(&self) -> Option<(u64, u64)> {
         Some((self.spans.first()?.from_ns, self.spans.last()?.to_ns))
+    }
+
+    /// True if anything is known of it at any time.
+    #[must_use]
+    pub fn knows(&self, series: Series) -> bool {
+        match series {
+            Series::P99 | Series::Paused => self.gauges.iter().any(|gauge| gauge.value(series).is_some()),
+            _ => true,
+        }
     }
 
     /// Length of the shortest span of which something is known.
@@ -97,6 +122,11 @@ impl OverTime {
     /// The value between two times.
     #[must_use]
     pub fn value(&self, series: Series, from_ns: u64, to_ns: u64) -> Option<f64> {
+        if matches!(series, Series::P99 | Series::Paused) {
+            let first = self.gauges.partition_point(|gauge| gauge.to_ns <= from_ns);
+            let gauges = self.gauges.get(first..)?.iter().take_while(|gauge| gauge.from_ns < to_ns);
+            return gauges.map(|gauge| gauge.value(series)).fold(None, larger);
+        }
         let first = self.spans.partition_point(|span| span.to_ns <= from_ns);
         let rest = self.spans.get(first..)?;
         let spans = rest.iter().take_while(|span| span.from_ns < to_ns);
@@ -111,6 +141,7 @@ impl OverTime {
                 }
                 (ns > 0.0).then(|| bytes * 8.0 * NS_PER_S / ns)
             }
+            Series::P99 | Series::Paused => None,
             // A snapshot's growth is as long as a bucket, or longer.
             Series::CeRatio | Series::Signal(_) if !self.from_packets => {
                 spans.map(|span| span.alone(series, bucket_ns)).fold(None, larger)
@@ -164,7 +195,34 @@ impl Bucket {
                 let longer = (ns / bucket_ns as f64).max(1.0);
                 (ns > 0.0).then(|| signals[kind as usize] / longer)
             }
-            Series::Throughput | Series::Link(_) => None,
+            Series::Throughput | Series::Link(_) | Series::P99 | Series::Paused => None,
+        }
+    }
+}
+
+impl Gauge {
+    /// What grew between two snapshots; `None` where nothing is known of it.
+    fn between(a: &super::Snapshot, b: &super::Snapshot) -> Option<Self> {
+        let length_ns = b.time_ns.checked_sub(a.time_ns).filter(|ns| *ns > 0)?;
+        let times = b.times.as_ref().zip(a.times.as_ref()).and_then(|(now, then)| now.since(then));
+        let p99_ns = times.and_then(|times| times.tail()).map(|bucket| bucket.ns() as f64);
+        // Ports that came or went have other places.
+        let same = a.paused_ns.len() == b.paused_ns.len();
+        let grown = a.paused_ns.iter().zip(&b.paused_ns).filter(|_| same).map(|(a, b)| b.saturating_sub(*a));
+        let paused = grown.max().map(|ns| (ns as f64 / length_ns as f64).min(1.0));
+        (p99_ns.is_some() || paused.is_some()).then_some(Self {
+            from_ns: a.time_ns,
+            to_ns: b.time_ns,
+            p99_ns,
+            paused,
+        })
+    }
+
+    const fn value(&self, series: Series) -> Option<f64> {
+        match series {
+            Series::P99 => self.p99_ns,
+            Series::Paused => self.paused,
+            _ => None,
         }
     }
 }
@@ -307,7 +365,7 @@ mod tests {
             }
         };
         let spans: Vec<Span> = (0..100).map(span).collect();
-        OverTime { spans, links: Vec::new(), least_ns: 10 * ms, from_packets }
+        OverTime { spans, gauges: Vec::new(), links: Vec::new(), least_ns: 10 * ms, from_packets }
     }
 
     #[test]
@@ -343,5 +401,43 @@ mod tests {
         series.spans[0].signals[Kind::Lost as usize] = 8.0;
         let lost = series.columns(Series::Signal(Kind::Lost), 0, 1_000_000_000, 2);
         assert_eq!(lost, [Some(4.0), Some(4.0)]);
+    }
+
+    #[test]
+    fn latency_and_pauses_are_those_between_snapshots() {
+        use crate::analysis::fixtures::sample;
+        use crate::metrics::latency::Histogram;
+        use crate::model::Snapshot;
+        use rocescope_common::account::latency::BUCKETS;
+
+        let at = |second: u64, samples: u64, paused_ns: &[u64]| {
+            let mut counts = [0; BUCKETS];
+            counts[40] = samples;
+            let mut snapshot = Snapshot::zero(&sample(Vec::new(), Vec::new()), second * SECOND);
+            snapshot.times = Some(Histogram::of(&counts));
+            snapshot.paused_ns = paused_ns.to_vec();
+            snapshot
+        };
+        let first = at(0, 50, &[0, 7]);
+        let gauges: Vec<Gauge> = [
+            Gauge::between(&first, &at(1, 200, &[SECOND / 4, 7])),
+            // Too few samples for a percentile, and another number of ports.
+            Gauge::between(&at(1, 200, &[0]), &at(2, 299, &[0, 0])),
+            Gauge::between(&at(2, 299, &[0]), &at(3, 299, &[2 * SECOND])),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        assert_eq!(gauges.len(), 2);
+        let series = OverTime { gauges, ..OverTime::default() };
+        assert!(series.knows(Series::P99) && series.knows(Series::Paused));
+        assert!(!OverTime::default().knows(Series::P99));
+        assert_eq!(
+            series.columns(Series::Paused, 0, SECOND, 4),
+            [Some(0.25), None, Some(1.0), None],
+            "the most paused priority, and never more than all of the time"
+        );
+        let slow = series.columns(Series::P99, 0, SECOND, 4);
+        assert!(slow[0].is_some_and(|ns| ns > 0.0) && slow[1..].iter().all(Option::is_none), "{slow:?}");
     }
 }

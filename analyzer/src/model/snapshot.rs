@@ -1,6 +1,7 @@
 //! One snapshot of the history: what is kept of a sample.
 
 use rocescope_common::abi::Counter;
+use rocescope_common::account::latency::BUCKETS;
 use rocescope_common::wire::SkipReason;
 
 use super::dedup::{DedupSnapshot, Sum};
@@ -61,6 +62,11 @@ pub struct Snapshot {
     pub skipped: Vec<(SkipReason, Counter)>,
     /// Own losses.
     pub lost: Lost,
+    /// Latencies of the requests of all flows; `None` where they are not collected.
+    pub times: Option<Histogram>,
+    /// Nanoseconds that each port and priority was paused by its link partner, in the order of the devices; only those whose
+    /// driver counts them.
+    pub paused_ns: Vec<u64>,
     /// Places in `flows` of the busiest, while it has all.
     busiest: Vec<u32>,
     /// Memory that histograms take, in bytes.
@@ -81,6 +87,8 @@ impl Snapshot {
             retired_flows: 0,
             skipped: Vec::new(),
             lost: Lost::default(),
+            times: None,
+            paused_ns: Vec::new(),
             busiest: Vec::new(),
             histogram_bytes: 0,
         }
@@ -91,6 +99,8 @@ impl Snapshot {
             + self.flows.capacity() * size_of::<FlowSnapshot>()
             + self.links.capacity() * size_of::<LinkSnapshot>()
             + self.busiest.capacity() * 4
+            + self.paused_ns.capacity() * 8
+            + self.times.as_ref().map_or(0, Histogram::bytes)
             + self.histogram_bytes
     }
 
@@ -138,6 +148,8 @@ impl Snapshot {
             retired_flows: self.retired_flows,
             skipped: self.skipped.clone(),
             lost: self.lost,
+            times: self.times.clone(),
+            paused_ns: self.paused_ns.clone(),
             busiest: Vec::new(),
             histogram_bytes: if untimed { 0 } else { self.histogram_bytes },
         })
@@ -151,8 +163,7 @@ pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Sna
     let mut earlier = previous.map(|p| EarlierFlows::new(&p.flows, p.complete));
     let mut weights: Vec<(u64, u32)> = Vec::with_capacity(sample.flows.len());
     let timed = sample.metrics.latency.as_ref();
-    let mut histogram_bytes = 0;
-    let mut dedup = Sum::new(overlap);
+    let (mut histogram_bytes, mut dedup) = (0, Sum::new(overlap));
     let duplicates = sample.metrics.duplicates.as_ref();
     let between = between::lost(sample);
     let only_reordered = reordered::reordering_only(sample, overlap, &between);
@@ -197,14 +208,29 @@ pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Sna
         total,
         dedup,
         links,
+        times: timed.map(|_| of_all(&flows)),
         flows,
         complete: true,
         retired_flows: sample.links.iter().map(|l| l.retired.flows).sum(),
         skipped: skipped(sample),
         lost: lost(sample),
+        paused_ns: paused(sample),
         busiest: busiest(weights),
         histogram_bytes,
     }
+}
+
+/// The latencies of all flows together.
+fn of_all(flows: &[FlowSnapshot]) -> Histogram {
+    let mut counts = [0; BUCKETS];
+    flows.iter().filter_map(|flow| flow.histogram.as_ref()).for_each(|one| one.add_to(&mut counts));
+    Histogram::of(&counts)
+}
+
+/// Nanoseconds that ports were paused by their link partners, by port and priority.
+fn paused(sample: &Sample) -> Vec<u64> {
+    let pauses = sample.devices.ports.iter().flat_map(|port| &port.pause);
+    pauses.filter(|pause| !pause.sent).filter_map(|pause| pause.paused_ns).collect()
 }
 
 /// The counters of a flow, with what is known of its losses from the other taps.

@@ -4,7 +4,8 @@
 //! Samples are cumulative, so a view that misses one misses no count; a source therefore never waits for a
 //! view with a sample. Events and notices are sent once, and a source waits until the view takes them.
 
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 
 use crate::sample::{EventSample, Sample};
 
@@ -58,6 +59,56 @@ pub struct SourceEnd {
     pub commands: mpsc::Receiver<Command>,
 }
 
+/// Episodes of a source that follow one another in a circle: those of the demonstration.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    /// Begin of the first one, Unix time in nanoseconds.
+    pub start_ns: u64,
+    /// Length of each in nanoseconds.
+    pub length_ns: u64,
+    /// Their titles, in order.
+    pub titles: Vec<&'static str>,
+    /// How far the source is behind this plan, in nanoseconds.
+    pub delayed_ns: Arc<AtomicU64>,
+}
+
+impl PartialEq for Schedule {
+    fn eq(&self, other: &Self) -> bool {
+        (self.start_ns, self.length_ns, &self.titles) == (other.start_ns, other.length_ns, &other.titles)
+            && Arc::ptr_eq(&self.delayed_ns, &other.delayed_ns)
+    }
+}
+
+/// An episode at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// Its number, from 1.
+    pub number: usize,
+    /// Its title.
+    pub title: &'static str,
+    /// Time until the next, in nanoseconds.
+    pub left_ns: u64,
+    /// The title of the next.
+    pub next: &'static str,
+}
+
+impl Schedule {
+    /// The episode at a Unix time in nanoseconds; `None` before the first.
+    #[must_use]
+    pub fn at(&self, time_ns: u64) -> Option<Running> {
+        let begin_ns = self.start_ns.saturating_add(self.delayed_ns.load(Ordering::Relaxed));
+        let since_ns = time_ns.checked_sub(begin_ns)?;
+        let passed = usize::try_from(since_ns.checked_div(self.length_ns)?).ok()?;
+        let title = |number: usize| self.titles.get(number.checked_rem(self.titles.len())?).copied();
+        Some(Running {
+            number: passed.checked_rem(self.titles.len())? + 1,
+            title: title(passed)?,
+            left_ns: self.length_ns - since_ns % self.length_ns,
+            next: title(passed + 1)?,
+        })
+    }
+}
+
 /// Updates that may wait for a view.
 const DEPTH: usize = 64;
 
@@ -86,5 +137,24 @@ impl SourceEnd {
     #[must_use]
     pub fn tell(&self, update: Update) -> bool {
         self.updates.send(update).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn episodes_follow_one_another_in_a_circle_and_wait_for_a_source_that_is_late() {
+        let schedule =
+            Schedule { start_ns: 100, length_ns: 10, titles: vec!["a", "b"], delayed_ns: Arc::default() };
+        assert_eq!(schedule.at(99), None);
+        assert_eq!(schedule.at(100), Some(Running { number: 1, title: "a", left_ns: 10, next: "b" }));
+        assert_eq!(schedule.at(119), Some(Running { number: 2, title: "b", left_ns: 1, next: "a" }));
+        assert_eq!(schedule.at(120).map(|running| running.title), Some("a"));
+        schedule.delayed_ns.store(5, Ordering::Relaxed);
+        assert_eq!(schedule.at(120), Some(Running { number: 2, title: "b", left_ns: 5, next: "a" }));
+        assert_eq!(Schedule { titles: Vec::new(), ..schedule.clone() }.at(120), None);
+        assert_eq!(Schedule { length_ns: 0, ..schedule }.at(120), None);
     }
 }

@@ -123,8 +123,8 @@ pub enum Input {
     ExportJson,
     /// Write packet headers as a capture file.
     Capture,
-    /// Explain the selected finding.
-    Read,
+    /// Copy what is selected.
+    Copy,
     /// The event before the opened one.
     Older,
     /// The event after it.
@@ -187,7 +187,6 @@ const OVERVIEW: Screens = Screen::Overview.only();
 const QPS: Screens = Screen::Qps.only();
 const MATRIX: Screens = Screen::Matrix.only();
 const LINKS: Screens = Screen::Links.only();
-const FINDINGS: Screens = Screen::Findings.only();
 const EVENTS: Screens = Screen::Detail.only().and(Screen::Events.only());
 const FLOW: Screens = QPS.and(Screen::Detail.only()).and(Screen::Events.only());
 
@@ -251,7 +250,7 @@ pub const KEYMAP: &[Binding] = &[
             "peers",
             &[Key::Char('o')],
             Input::Group,
-            "list the worst host pairs, or the busiest queue pairs",
+            "worst peers by host pair, queue pair, remote host, process, pod or link",
         ),
     ),
     on(MATRIX, bind("left", &[Key::Char('h')], Input::Left, "column to the left")),
@@ -309,7 +308,6 @@ pub const KEYMAP: &[Binding] = &[
         EVENTS,
         bind("newer-event", &[Key::Char('N')], Input::Newer, "in an open event: next event of its row"),
     ),
-    on(FINDINGS, bind("read", &[Key::Char('v')], Input::Read, "explain: everything about the finding")),
     bind(
         "filter",
         &[Key::Char('/')],
@@ -350,6 +348,7 @@ pub const KEYMAP: &[Binding] = &[
             "write the latest packet headers of the queue pair to a pcapng file",
         ),
     ),
+    bind("copy", &[Key::Char('y')], Input::Copy, "copy the command, address or line selected (OSC 52)"),
     bind(
         "theme",
         &[Key::Char('T')],

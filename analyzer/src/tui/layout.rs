@@ -9,6 +9,8 @@ pub const SMALLEST: (u16, u16) = (60, 15);
 pub struct Layout {
     /// Name, source, time.
     pub title: Rect,
+    /// The episode of a demonstration; only in one.
+    pub schedule: Rect,
     /// The verdict.
     pub verdict: Rect,
     /// Rates and counters of everything; on the overview, which has those, time and cost of the worst problem.
@@ -26,7 +28,7 @@ pub struct Layout {
 impl Layout {
     /// The layout of a terminal of `size` columns and lines.
     #[must_use]
-    pub fn new((width, height): (u16, u16), warning: bool) -> Self {
+    pub fn new((width, height): (u16, u16), schedule: bool, warning: bool) -> Self {
         let mut y = 0;
         let mut line = |lines: u16| {
             let lines = lines.min(height.saturating_sub(y));
@@ -35,13 +37,14 @@ impl Layout {
             area
         };
         let title = line(1);
+        let schedule = line(u16::from(schedule));
         let verdict = line(1);
         let metrics = line(1);
         let warning = line(u16::from(warning));
         let tabs = line(1);
-        let body = line(height.saturating_sub(5 + warning.height));
+        let body = line(height.saturating_sub(5 + warning.height + schedule.height));
         let status = line(1);
-        Self { title, verdict, metrics, warning, tabs, body, status }
+        Self { title, schedule, verdict, metrics, warning, tabs, body, status }
     }
 
     /// Rows of the table that are visible.

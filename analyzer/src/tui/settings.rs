@@ -12,6 +12,7 @@ use super::screen::Screen;
 use super::theme::{self, Name, Overrides, Theme};
 use crate::model::history;
 use crate::report;
+use crate::source::feed::Schedule;
 
 /// Settings of the terminal UI.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +41,8 @@ pub struct Options {
     pub keys: Keys,
     /// Memory for the history, in bytes.
     pub history_bytes: usize,
+    /// Episodes of the source; `None` but in the demonstration.
+    pub schedule: Option<Schedule>,
 }
 
 impl Default for Options {
@@ -57,6 +60,7 @@ impl Default for Options {
             columns: Vec::new(),
             keys: Keys::default(),
             history_bytes: history::BUDGET,
+            schedule: None,
         }
     }
 }

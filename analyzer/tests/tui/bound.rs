@@ -7,6 +7,7 @@ use rocescope::source::feed::Command;
 use rocescope::tui::app::Overlay;
 use rocescope::tui::key::{Binding, Input, When};
 use rocescope::tui::matrix::Metric;
+use rocescope::tui::peers::By;
 use rocescope::tui::prompt::Purpose;
 use rocescope::tui::table::Group;
 
@@ -104,7 +105,7 @@ fn check(input: Input, app: &mut App, key: Key) {
         }
         Input::Group if app.view.screen == Screen::Overview => {
             press(app, &[key]);
-            assert!(app.screens.overview.queue_pairs && text(app).contains("QUEUE PAIRS"));
+            assert!(app.view.by == By::QueuePairs && text(app).contains("QUEUE PAIRS"));
         }
         Input::Left | Input::Right => {
             let columns = app.view.data.as_ref().unwrap().matrix.size().1;
@@ -260,9 +261,9 @@ fn check(input: Input, app: &mut App, key: Key) {
             press(app, &[key]);
             assert_eq!(psn(app), if input == Input::Older { older } else { latest });
         }
-        Input::Read => {
-            press(app, &[key]);
-            assert_eq!(app.overlay, Overlay::Finding(0));
+        Input::Copy => {
+            let Action::Copy(text) = press(app, &[Key::Down, key]) else { panic!("nothing copied") };
+            assert!(text.contains(" → ") && app.view.messages.answer.as_ref().unwrap().contains(&text));
         }
         Input::Help => {
             press(app, &[key]);
@@ -284,7 +285,7 @@ fn check(input: Input, app: &mut App, key: Key) {
 
 #[test]
 fn quitting_works_whatever_is_open_but_a_line_that_is_typed() {
-    for open in ["?", "c", "/", "g", "8v", "7\n"] {
+    for open in ["?", "c", "/", "g", "8\n", "7\n"] {
         for quit in [Key::Char('q'), Key::Ctrl('c')] {
             let mut app = table(&World::sick(), USUAL);
             for c in open.chars() {

@@ -163,12 +163,51 @@ fn keys_are_offered_where_they_do_something() {
     let mut healthy = app(&World::live(), USUAL);
     press(&mut healthy, &[Key::Char('8')]);
     assert_eq!(healthy.view.finding_count(), 0);
-    assert!(!last(&healthy).contains(" v "), "{}", last(&healthy));
+    assert!(!last(&healthy).contains("why + fix"), "{}", last(&healthy));
     let mut sick = app(&World::sick(), USUAL);
     press(&mut sick, &[Key::Char('8')]);
-    assert!(last(&sick).contains(" v explain"), "{}", last(&sick));
+    assert!(last(&sick).contains("Enter why + fix  y copy"), "{}", last(&sick));
+    press(&mut sick, &[Key::Enter]);
+    assert!(last(&sick).contains("y copy  Esc back  Up Down select"), "{}", last(&sick));
     press(&mut sick, &[Key::Char('2')]);
     assert!(last(&sick).contains("Space pause"), "{}", last(&sick));
     press(&mut sick, &[Key::Char(' ')]);
     assert!(last(&sick).contains("Space resume  Left Right step"), "{}", last(&sick));
+}
+
+#[test]
+fn a_demonstration_says_which_episode_runs_and_how_long() {
+    let mut app = after(&World::sick(), USUAL, 12);
+    let before = text(&app);
+    app.view.options.schedule = Some(rocescope::source::feed::Schedule {
+        start_ns: fake::START_NS,
+        length_ns: 8_000_000_000,
+        titles: vec!["healthy training steps", "congestion on rail0: CE marks and CNPs", "loss: gaps"],
+        delayed_ns: Arc::default(),
+    });
+    app.on_resize(USUAL.0, USUAL.1);
+    let line = |app: &App| text(app).lines().nth(1).unwrap().to_owned();
+    assert_eq!(line(&app), " demo 2/3 congestion on rail0: CE marks and CNPs, 4 s left · next: loss");
+    // The verdict is below it, and everything else too.
+    assert_eq!(text(&app).lines().nth(2), before.lines().nth(1));
+    // A step back in time is one in the schedule.
+    press(&mut app, &[Key::Char(' '), Key::Left]);
+    assert!(line(&app).contains(", 5 s left"), "{}", line(&app));
+}
+
+/// On a busy host the analysis, which has a lower priority, comes late.
+#[test]
+fn a_verdict_of_some_time_ago_says_so() {
+    for (world, word) in [(World::healthy(), "HEALTHY"), (World::sick(), "NAK")] {
+        let mut app = after(&world, USUAL, 3);
+        for second in 4..=7 {
+            app.on_sample(Arc::new(world.at(second)));
+        }
+        let verdict = |app: &App| text(app).lines().nth(1).unwrap().to_owned();
+        assert!(verdict(&app).contains(word) && !verdict(&app).contains("as of"), "{}", verdict(&app));
+        app.on_sample(Arc::new(world.at(8)));
+        assert!(verdict(&app).ends_with("as of 12:00:03"), "{}", verdict(&app));
+        app.analyse_with(&mut Analyst::new(app.view.options.report.clone()));
+        assert!(!verdict(&app).contains("as of"), "{}", verdict(&app));
+    }
 }

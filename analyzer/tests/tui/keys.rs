@@ -328,8 +328,7 @@ fn queue_pairs_are_grouped_by_process() {
 fn enter_leads_to_what_is_selected() {
     let mut app = app(&World::sick(), USUAL);
     press(&mut app, &[Key::Enter]);
-    assert_eq!(app.view.screen, Screen::Findings, "the worst problem");
-    assert_eq!(app.screens.findings.cursor.selected, Some(0));
+    assert_eq!(app.view.screen, Screen::Problem, "the worst problem");
     // Behind the problems come the peers.
     press(&mut app, &[Key::Char('1'), Key::End, Key::Enter]);
     assert_eq!(app.view.screen, Screen::Qps);
@@ -351,6 +350,7 @@ fn enter_leads_to_what_is_selected() {
         press(&mut app, &[Key::Down]);
     }
     press(&mut app, &[Key::Enter]);
+    super::problem::open(&mut app, "the table of queue pairs");
     assert_eq!((app.view.screen, app.screens.flows.order.len()), (Screen::Qps, flows));
     assert!(text(&app).contains(&id[..6]), "it says why only these are shown");
     press(&mut app, &[Key::Esc]);

@@ -8,7 +8,7 @@ use rocescope::source::replay;
 const SIZES: [(u16, u16); 3] = [(100, 30), (160, 48), (300, 100)];
 
 /// The state at the end of a replay of a capture.
-fn replayed(name: &str, size: (u16, u16)) -> App {
+pub(super) fn replayed(name: &str, size: (u16, u16)) -> App {
     let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(name);
     let options = replay::Options {
         files: vec![file],
@@ -103,4 +103,68 @@ fn what_is_zero_or_ended_has_no_colour_of_a_level() {
     let (symbol, style) = rocescope::tui::theme::mark(rocescope::model::Level::Critical, false);
     assert_eq!((symbol, style.fg), ("○", None));
     assert!(style.add_modifier.contains(Modifier::DIM));
+}
+
+/// The titles of the list of peers as `o` goes through them.
+fn groups(app: &mut App, keys: usize) -> Vec<String> {
+    let title = |app: &App| {
+        let screen = text(app);
+        let line = screen.lines().find(|line| line.contains("WORST ") || line.contains("QUEUE PAIRS"));
+        let words = line.unwrap_or_else(|| panic!("no list in\n{screen}")).split_whitespace();
+        words
+            .filter(|word| word.len() > 2 && word.chars().all(|c| c.is_ascii_uppercase()))
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let mut titles = Vec::new();
+    for _ in 0..keys {
+        titles.push(title(app));
+        press(app, &[Key::Char('o')]);
+    }
+    titles
+}
+
+#[test]
+fn the_list_of_peers_goes_by_what_the_data_knows() {
+    let mut live = after(&World::sick(), WIDE, 30);
+    let all = [
+        "WORST PEERS",
+        "QUEUE PAIRS",
+        "WORST REMOTE HOSTS",
+        "WORST PROCESSES",
+        "WORST PODS",
+        "WORST LINKS",
+        "WORST PEERS",
+    ];
+    assert_eq!(groups(&mut live, all.len()), all);
+    // One tap: no host is remote, and no process known.
+    let mut capture = replayed("e1_loss1.h1.pcap.gz", WIDE);
+    assert_eq!(groups(&mut capture, 3), ["WORST PEERS", "QUEUE PAIRS", "WORST PEERS"]);
+}
+
+#[test]
+fn each_group_counts_every_flow_once_and_opens_its_own() {
+    let mut app = after(&World::sick(), WIDE, 30);
+    let flows = app.view.data.as_ref().unwrap().model.dedup.flows;
+    for by in 0..6 {
+        let data = app.view.data.as_ref().unwrap();
+        let counted: usize = data.peers.iter().map(|peer| peer.flows).sum();
+        assert_eq!(counted, flows, "{:?}", data.by);
+        if data.by != rocescope::tui::peers::By::QueuePairs {
+            let worst = data.peers.iter().map(|peer| peer.judged.rank()).max();
+            assert_eq!(data.peers.first().map(|peer| peer.judged.rank()), worst, "{:?}", data.by);
+            let last = data.peers.last().unwrap().flows;
+            press(&mut app, &[Key::End, Key::Enter]);
+            assert_eq!((app.view.screen, app.screens.flows.order.len()), (Screen::Qps, last), "group {by}");
+            press(&mut app, &[Key::Esc, Key::Char('1')]);
+        }
+        press(&mut app, &[Key::Char('o')]);
+    }
+}
+
+#[test]
+fn peers_by_process() {
+    let mut app = after(&World::sick(), (160, 48), 30);
+    press(&mut app, &[Key::Char('o'); 3]);
+    snapshot("sick_overview_processes_160x48", &app);
 }

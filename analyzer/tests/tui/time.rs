@@ -430,6 +430,7 @@ fn findings_of_an_older_snapshot_are_those_of_its_time() {
         press(&mut app, &[Key::Down]);
     }
     press(&mut app, &[Key::Enter]);
+    super::problem::open(&mut app, "the table of queue pairs");
     assert_eq!(app.screens.flows.focus.as_ref().unwrap().about, id);
     press(&mut app, &[Key::Char('8'), Key::Char(' ')]);
     assert_eq!(app.view.concluded().unwrap().as_of, AsOf::Now);

@@ -114,6 +114,7 @@ struct Shared {
     sent: AtomicU64,
     failed: AtomicU64,
     at_ns: AtomicU64,
+    delayed_ns: Arc<AtomicU64>,
 }
 
 /// A thread that sends a scenario. Stops when dropped.
@@ -162,6 +163,12 @@ impl Player {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
+    /// Nanoseconds by which frames are later than planned, because the machine did not keep up; grows while it plays.
+    #[must_use]
+    pub fn delayed_ns(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.shared.delayed_ns)
+    }
+
     /// Requests the end, which follows within a few hundredths of a second.
     pub fn stop(&self) {
         self.shared.stop.store(true, Ordering::Relaxed);
@@ -202,6 +209,7 @@ fn play(mut scenario: Scenario, ports: &Ports, end: u64, shared: &Shared) -> Pla
         if lag > LAG_LIMIT {
             start += lag;
             delayed += lag;
+            shared.delayed_ns.store(nanos(delayed), Ordering::Relaxed);
         }
         let Some(Scheduled { uplink, direction, frame, .. }) = scenario.next() else { break };
         match ports.port(uplink, direction).send(&frame) {

@@ -8,8 +8,8 @@ use ratatui::text::Line;
 use super::{App, header, help, status};
 use crate::tui::key::Input;
 use crate::tui::overlay::Overlay;
-use crate::tui::screens::{findings, flows, overview, packet};
-use crate::tui::widgets::{line, overlay};
+use crate::tui::screens::{flows, overview, packet};
+use crate::tui::widgets::line;
 use crate::tui::{layout, theme};
 
 /// Adopts the size of the frame and draws: the terminal may have changed since its size was read.
@@ -51,10 +51,6 @@ fn render_overlay(buffer: &mut Buffer, area: Rect, app: &App) {
         Overlay::Help(top) => help::render(buffer, area, view, top),
         Overlay::Columns(at) => flows::choice::render(buffer, area, &app.screens.flows, view, at),
         Overlay::Packet(opened) => packet::render(buffer, area, view, opened),
-        Overlay::Finding(top) => {
-            let lines = findings::lines(view, &app.screens.findings);
-            overlay(buffer, area, " Finding ", &lines, top);
-        }
     }
 }
 

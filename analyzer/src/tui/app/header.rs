@@ -15,7 +15,7 @@ use crate::tui::screen::Screen;
 use crate::tui::screens::{findings, overview, own_losses, time_range, trends};
 use crate::tui::table::Group;
 use crate::tui::timeline::End;
-use crate::tui::view::AsOf;
+use crate::tui::view::{AsOf, Concluded};
 use crate::tui::widgets::{Spans, cut, join, line, spark};
 use crate::tui::{names, theme};
 use crate::util::units;
@@ -25,6 +25,9 @@ const SPARK: usize = 10;
 
 pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
     title(buffer, at, app);
+    if at.schedule.height > 0 {
+        schedule(buffer, at, app);
+    }
     if let Some(data) = &app.view.data {
         verdict(buffer, at, app, data);
         match impact(app) {
@@ -80,6 +83,26 @@ fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
     let x = at.title.width.saturating_sub(right.width.try_into().unwrap_or(u16::MAX));
     let area = ratatui::layout::Rect { x, width: at.title.width - x, ..at.title };
     line(buffer, area, 0, &right.into_line());
+}
+
+/// Which episode of a demonstration runs, and for how long.
+fn schedule(buffer: &mut Buffer, at: &Layout, app: &App) {
+    let time_ns = app.view.data.as_ref().map(|data| data.model.time_ns);
+    let running = app.view.options.schedule.as_ref().zip(time_ns).and_then(|(all, at)| all.at(at));
+    let mut spans = part(" demo ", theme::KEY);
+    match (running, &app.view.options.schedule) {
+        (Some(now), Some(all)) => {
+            let left = now.left_ns.div_ceil(1_000_000_000);
+            spans.push(format!("{}/{} ", now.number, all.titles.len()), theme::DIM);
+            spans.push(now.title, theme::BOLD).push(format!(", {left} s left"), theme::PLAIN);
+            let next = now.next.split(':').next().unwrap_or_default();
+            spans.push(format!(" · next: {next}"), theme::DIM);
+        }
+        _ => {
+            spans.push("begins", theme::DIM);
+        }
+    }
+    line(buffer, at.schedule, 0, &spans.into_line());
 }
 
 /// Below this width only what matters most is in the title.
@@ -240,17 +263,37 @@ pub(super) fn headline(app: &App, data: &Data, width: usize) -> Spans {
         return part(" no findings are kept of this time", theme::DIM);
     }
     let verdict = Verdict::of(concluded.findings, false);
-    match (verdict.health, verdict.worst) {
+    let stale = stale(app, &concluded);
+    let width = width.saturating_sub(stale.chars().count());
+    let mut spans = match (verdict.health, verdict.worst) {
         (Health::Degraded | Health::Critical, Some(worst)) => badges(concluded.findings, worst, width),
         (Health::Recovered, Some(worst)) => recovered(concluded.findings, &verdict, worst, width),
         _ => {
-            let mut spans = fine("HEALTHY");
+            // Of a capture that is still read, the rest is not known.
+            let reading = data.model.kind == SourceKind::Replay && app.view.timeline.end.is_none();
+            let mut spans = fine(if reading { "HEALTHY SO FAR" } else { "HEALTHY" });
             let sentence = verdict.sentence.trim_start_matches("Healthy: ");
-            let flows = units::plural(data.model.dedup.flows as u64, "flow");
-            spans.push(format!(" {sentence} · {flows}"), theme::PLAIN);
+            spans.push(format!(" {sentence}"), theme::PLAIN);
+            if stale.is_empty() {
+                let flows = units::plural(data.model.dedup.flows as u64, "flow");
+                spans.push(format!(" · {flows}"), theme::PLAIN);
+            }
             spans
         }
+    };
+    spans.push(stale, theme::text(Level::Warning));
+    spans
+}
+
+/// A verdict that the analysis reached some time ago says so: on a busy host it may come late.
+fn stale(app: &App, concluded: &Concluded<'_>) -> String {
+    const LATE_NS: u64 = 5_000_000_000;
+    let (Some(analysis), Some(newest)) = (&app.view.analysis, &app.view.newest) else { return String::new() };
+    let late = newest.time_ns.saturating_sub(analysis.time_ns) >= LATE_NS;
+    if !late || concluded.as_of != AsOf::Now || app.view.timeline.still() {
+        return String::new();
     }
+    format!("  as of {}", units::second_utc(analysis.time_ns))
 }
 
 /// Text in place of the verdict where there are no packets.
@@ -363,7 +406,7 @@ fn tab(app: &App, screen: Screen) -> String {
     let number = screen as usize + 1;
     if app.view.size.0 >= SPACED {
         format!(" {number} {} ", screen.title())
-    } else if app.view.size.0 >= NAMED || screen == app.view.screen {
+    } else if app.view.size.0 >= NAMED || screen == app.tab() {
         format!(" {number} {}", screen.title())
     } else {
         format!(" {number}")
@@ -453,7 +496,7 @@ fn right_of_tabs(app: &App, room: usize) -> Spans {
 
 fn tab_line(buffer: &mut Buffer, at: &Layout, app: &App) {
     for (area, screen) in tabs(app) {
-        let style = if screen == app.view.screen { theme::SELECTED.patch(theme::BOLD) } else { theme::PLAIN };
+        let style = if screen == app.tab() { theme::SELECTED.patch(theme::BOLD) } else { theme::PLAIN };
         let place = ratatui::layout::Rect { x: area.start, width: area.end - area.start, ..at.tabs };
         line(buffer, place, 0, &Line::styled(tab(app, screen), style));
     }

@@ -10,7 +10,7 @@ use crate::tui::overlay::{Opened, Overlay};
 use crate::tui::prompt::{Prompt, Purpose, Typed};
 use crate::tui::screen::Screen;
 use crate::tui::screens::flows::choice::Chosen;
-use crate::tui::screens::{Effect, findings, packet};
+use crate::tui::screens::{Effect, packet};
 use crate::tui::table::Group;
 
 /// The move of a key, where it is one.
@@ -70,8 +70,8 @@ impl App {
                     self.show_screen(*screen);
                 }
             }
-            Input::NextScreen => self.show_screen(self.view.screen.turn(1)),
-            Input::PreviousScreen => self.show_screen(self.view.screen.turn(Screen::ALL.len() - 1)),
+            Input::NextScreen => self.show_screen(self.tab().turn(1)),
+            Input::PreviousScreen => self.show_screen(self.tab().turn(Screen::ALL.len() - 1)),
             Input::Filter => self.prompt = Some(Prompt::new(Purpose::Filter, &self.view.filter.text)),
             Input::GoTo => self.prompt = Some(Prompt::new(Purpose::GoTo, "")),
             Input::Pause => return self.pause(),
@@ -86,6 +86,7 @@ impl App {
             Input::ExportCsv => return self.export(Form::Csv),
             Input::ExportJson => return self.export(Form::Json),
             Input::Capture => return self.capture(),
+            Input::Copy => return self.copy(),
             Input::Theme => self.next_theme(),
             Input::Help => self.overlay = Overlay::Help(0),
             Input::Redraw => return Action::Redraw,
@@ -100,6 +101,14 @@ impl App {
         Action::Draw
     }
 
+    /// The tab of the screen shown: of a finding, that of the list it was opened from.
+    pub(in crate::tui) fn tab(&self) -> Screen {
+        match self.view.screen {
+            Screen::Problem => self.screens.problem.from(),
+            tab => tab,
+        }
+    }
+
     fn next_theme(&mut self) {
         let theme = self.view.options.theme.next();
         self.view.options.theme = theme;
@@ -112,6 +121,7 @@ impl App {
             Effect::None => {}
             Effect::Arrange => self.arrange(false),
             Effect::Analyse => return Action::Analyse,
+            Effect::Values => self.recompute(true),
             Effect::Detail(id) => {
                 if self.view.selected.replace(id) != Some(id) {
                     self.arrange(true);
@@ -124,9 +134,8 @@ impl App {
             }
             Effect::Focus(focus) => self.focus(focus),
             Effect::Finding(at) => {
-                self.screens.findings.cursor.selected = Some(at);
-                self.show_screen(Screen::Findings);
-                self.keep_in_view();
+                self.screens.problem.show(&self.view, at);
+                self.show_screen(Screen::Problem);
             }
             Effect::Packet(opened) => self.overlay = Overlay::Packet(opened),
             Effect::Overlay(overlay) => self.overlay = overlay,
@@ -172,10 +181,6 @@ impl App {
             Overlay::Packet(opened) => {
                 let top = scrolled(opened.top, packet::lines(&self.view, opened).len());
                 Overlay::Packet(Opened { top, ..opened })
-            }
-            Overlay::Finding(top) => {
-                let lines = findings::lines(&self.view, &self.screens.findings);
-                Overlay::Finding(scrolled(top, lines.len()))
             }
             other @ (Overlay::None | Overlay::Columns(_)) => other,
         };
@@ -263,6 +268,9 @@ impl App {
         let table = &mut self.screens.flows;
         if self.view.screen == Screen::Detail {
             self.show_screen(self.back_to);
+        } else if self.view.screen == Screen::Problem {
+            let to = self.screens.problem.back();
+            self.show_screen(to);
         } else if table.focus.take().is_some() || table.only_marked {
             table.only_marked = false;
             self.arrange(false);

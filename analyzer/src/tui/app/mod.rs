@@ -3,10 +3,11 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `keys`, [`mouse`], `time`, `export` | changes by keys and the mouse; files that keys write |
+//! | `keys`, [`mouse`], `time`, `export`, `copy` | changes by keys and the mouse; what keys write and copy |
 //! | `refresh` | the values shown, made again after a change |
 //! | `draw`, `header`, `status`, `help` | the picture: the frame around the screens, and boxes over them |
 
+mod copy;
 mod draw;
 mod export;
 mod header;
@@ -60,6 +61,8 @@ pub enum Action {
     Analyse,
     /// Write a file, say so, and draw.
     Write(File),
+    /// Make this the content of the terminal's clipboard, and draw.
+    Copy(String),
     /// Go to the background, as job control does.
     Suspend,
     /// Leave.
@@ -125,6 +128,7 @@ impl App {
             range: wanted.then_some(range),
             texts: self.view.filter.texts.clone(),
             matrix: self.view.screen == Screen::Matrix,
+            by: self.view.by,
             options: self.view.options.report.clone(),
         }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::App;
 use crate::model::{FlowVerdicts, Row};
+use crate::tui::column::Context;
 use crate::tui::data::{Data, ValuesRequest};
 use crate::tui::screen::Screen;
 use crate::tui::screens::Screens;
@@ -47,6 +48,7 @@ impl App {
             sample: Arc::clone(sample),
             paths: known.map(|data| Arc::clone(&data.paths)),
             matrix: self.view.screen == Screen::Matrix,
+            by: self.view.by,
             options: self.view.options.report.clone(),
         })
     }
@@ -117,7 +119,8 @@ impl App {
             let verdicts = kept.as_ref().or(newest);
             data.model.judge(verdicts);
             data.matrix.judge(verdicts);
-            crate::tui::peers::judge(&mut data.peers, verdicts);
+            let cx = Context { model: &data.model, sample: &data.sample };
+            crate::tui::peers::judge(&mut data.peers, cx, data.by, verdicts.is_some());
         }
     }
 
@@ -168,7 +171,7 @@ impl App {
 
     /// The same after a scroll, which leaves the content as it is.
     pub(in crate::tui) fn keep_scrolled(&mut self) {
-        for screen in Screen::ALL {
+        for screen in Screen::ALL.into_iter().chain([Screen::Problem]) {
             self.screens.page_mut(screen).keep_in_view(&self.view);
         }
     }

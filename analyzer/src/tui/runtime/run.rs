@@ -148,6 +148,7 @@ impl Session {
                 self.app.view.messages.say(format!("writing {}", file.what));
                 self.background.write(file);
             }
+            Action::Copy(text) => guard.copy(&text)?,
             Action::Redraw => guard.redraw()?,
             Action::Suspend => guard.suspend()?,
             Action::None | Action::Draw | Action::Quit => {}

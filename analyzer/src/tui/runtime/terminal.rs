@@ -17,6 +17,8 @@ use ratatui::crossterm::terminal::{
 use ratatui::crossterm::{execute, queue};
 use rustix::process::{Signal, kill_current_process_group};
 
+use crate::tui::export::clipboard;
+
 /// True while the terminal is ours.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 static HOOK: Once = Once::new();
@@ -90,6 +92,16 @@ impl Guard {
         self.terminal.swap_buffers();
         self.terminal.swap_buffers();
         Ok(())
+    }
+
+    /// Makes `text` the content of the terminal's clipboard, where it has one.
+    ///
+    /// # Errors
+    /// An error if the terminal cannot be written to.
+    pub(in crate::tui) fn copy(&mut self, text: &str) -> Result<()> {
+        let backend = self.terminal.backend_mut();
+        backend.write_all(clipboard::sequence(text).as_bytes()).context(GONE)?;
+        io::Write::flush(backend).context(GONE)
     }
 
     /// Columns and lines of the terminal.

@@ -7,16 +7,14 @@ use serde_json::json;
 
 use super::{Effect, Hints, Page, Spans, click_list, cut, empty, line};
 use crate::findings::{DataEnd, Finding, Severity};
-use crate::model::{Level, Model, Problem, conclusions};
+use crate::model::{Level, Model, Problem};
 use crate::sample::SourceKind;
 use crate::tui::analysis::Analysis;
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::data::Data;
 use crate::tui::export::Sheet;
-use crate::tui::focus::{Focus, Only};
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
-use crate::tui::overlay::Overlay;
 use crate::tui::theme;
 use crate::tui::view::{AsOf, Concluded, View};
 use crate::util::units;
@@ -42,31 +40,17 @@ impl Page for FindingsScreen {
     }
 
     fn open(&mut self, view: &mut View) -> Effect {
-        let finding = view.concluded().and_then(|concluded| self.finding(&concluded));
-        let Some((id, flows)) = finding.map(|finding| (finding.id, finding.flows.clone())) else {
-            return Effect::None;
-        };
-        if flows.is_empty() {
-            view.messages.say("this finding names no queue pair");
-            return Effect::None;
+        if view.finding_count() == 0 {
+            Effect::None
+        } else {
+            Effect::Finding(self.cursor.selected.unwrap_or(0))
         }
-        if view.past() && flows.len() == conclusions::FLOWS {
-            view.messages.say(format!("showing the first {} flows kept for that time", flows.len()));
-        }
-        Effect::Focus(Focus { about: id.to_owned(), on: Only::Flows(flows) })
     }
 
     fn click(&mut self, view: &mut View, at: Position) -> Effect {
         let rows = view.finding_count();
         let list = view.layout().findings(rows);
         if click_list(&mut self.cursor, list, rows, at) { self.open(view) } else { Effect::None }
-    }
-
-    fn on_input(&mut self, view: &mut View, input: Input) -> Effect {
-        if input == Input::Read && view.finding_count() > 0 {
-            return Effect::Overlay(Overlay::Finding(0));
-        }
-        Effect::None
     }
 
     fn keep_in_view(&mut self, view: &View) {
@@ -81,37 +65,21 @@ impl Page for FindingsScreen {
         if view.finding_count() == 0 {
             return (&[], &[]);
         }
-        (&[(&[Input::Open], "queue pairs"), (&[Input::Read], "explain")], &[])
+        (&[(&[Input::Open], "why + fix"), (&[Input::Copy], "copy")], &[])
     }
 
     fn sheet(&self, view: &View) -> Sheet {
-        let mut table =
-            Sheet::new(&["id", "severity", "title", "evidence", "flows", "advice", "last_seen_ns"]);
-        let findings = view.concluded().map_or(&[][..], |concluded| concluded.findings).iter();
-        table.rows = findings
-            .map(|finding| {
-                vec![
-                    json!(finding.id),
-                    json!(finding.severity),
-                    json!(finding.title),
-                    json!(finding.evidence),
-                    json!(finding.flows),
-                    json!(finding.advice),
-                    json!(finding.last_seen_ns),
-                ]
-            })
-            .collect();
-        table
+        table(view.concluded().map_or(&[][..], |concluded| concluded.findings).iter())
     }
 
     fn render(&self, buffer: &mut Buffer, at: &Layout, view: &View) {
-        let (Some(data), Some(analysis), Some(concluded)) = (&view.data, &view.analysis, view.concluded())
-        else {
+        let (Some(_), Some(concluded)) = (&view.data, view.concluded()) else {
             nothing_yet(buffer, at.body, view);
             return;
         };
         let width = usize::from(at.body.width);
-        let blind = blind_lines(&blind(data, analysis, view.options.source_filtered), width);
+        let mut blind = vec![Line::styled(" BLIND SPOTS AND DROPS", theme::HEAD)];
+        blind.extend(blind_spots(view, width));
         let mut lines = vec![Line::default()];
         if concluded.findings.is_empty() {
             let text = format!("  No findings {}.", since(concluded.as_of));
@@ -132,8 +100,8 @@ impl Page for FindingsScreen {
         let more = (lines.len() + 1).saturating_sub(room);
         if lines.len() > room && room > 0 {
             lines.truncate(room - 1);
-            let key = view.options.keys.first(Input::Read);
-            let text = format!(" {more} more lines, blind spots and drops included: {key} shows all");
+            let key = view.options.keys.first(Input::Open);
+            let text = format!(" {more} more lines, blind spots and drops included: {key} opens all");
             lines.push(Line::styled(cut(&text, width, false), theme::DIM));
         }
         put(buffer, below, lines);
@@ -187,14 +155,38 @@ fn put(buffer: &mut Buffer, area: Rect, lines: Vec<Line<'_>>) {
     }
 }
 
-/// Severity and title in a line, and when it ended where it did.
-pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
-    let level = Level::from(finding.severity);
-    let word = match finding.severity {
+/// The word of a severity.
+pub(super) const fn word(severity: Severity) -> &'static str {
+    match severity {
         Severity::Info => "info",
         Severity::Warning => "warning",
         Severity::Critical => "CRITICAL",
-    };
+    }
+}
+
+/// Findings as a table.
+pub(super) fn table<'a>(findings: impl Iterator<Item = &'a Finding>) -> Sheet {
+    let mut table = Sheet::new(&["id", "severity", "title", "evidence", "flows", "advice", "last_seen_ns"]);
+    table.rows = findings
+        .map(|finding| {
+            vec![
+                json!(finding.id),
+                json!(finding.severity),
+                json!(finding.title),
+                json!(finding.evidence),
+                json!(finding.flows),
+                json!(finding.advice),
+                json!(finding.last_seen_ns),
+            ]
+        })
+        .collect();
+    table
+}
+
+/// Severity and title in a line, and when it ended where it did.
+pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
+    let level = Level::from(finding.severity);
+    let word = word(finding.severity);
     let mut spans = Spans::default();
     let (symbol, style) = theme::mark(level, finding.active);
     spans.push(format!(" {symbol} {word:<8} "), style);
@@ -227,18 +219,21 @@ fn end(concluded: &Concluded<'_>) -> DataEnd {
 /// Columns of a part's name, the spaces around it included.
 const NAME: usize = 11;
 
+/// A text with its name before it.
+pub(super) fn labelled(name: &str, text: &str, width: usize) -> Vec<Line<'static>> {
+    let line = |(at, text): (usize, String)| {
+        let mut spans = Spans::default();
+        spans.push(format!(" {:<9} ", if at == 0 { name } else { "" }), theme::DIM);
+        spans.push(text, theme::PLAIN);
+        spans.into_line()
+    };
+    wrap(text, width.saturating_sub(NAME + 1)).into_iter().enumerate().map(line).collect()
+}
+
 /// Everything about one finding.
 fn text(finding: &Finding, end: DataEnd, width: usize) -> Vec<Line<'static>> {
     let mut lines = vec![Line::styled(format!(" {}", finding.id), theme::HEAD)];
-    let mut part = |name: &str, text: String| {
-        let wrapped = wrap(&text, width.saturating_sub(NAME + 1));
-        for (i, text) in wrapped.into_iter().enumerate() {
-            let mut spans = Spans::default();
-            spans.push(format!(" {:<9} ", if i == 0 { name } else { "" }), theme::DIM);
-            spans.push(text, theme::PLAIN);
-            lines.push(spans.into_line());
-        }
-    };
+    let mut part = |name: &str, text: String| lines.extend(labelled(name, &text, width));
     part("Finding", finding.title.clone());
     for (name, text) in finding.fields(end) {
         part(name, text);
@@ -258,34 +253,6 @@ fn text(finding: &Finding, end: DataEnd, width: usize) -> Vec<Line<'static>> {
     for (name, ids) in [("Caused by", &finding.causes), ("Causes", &finding.effects)] {
         if !ids.is_empty() {
             part(name, ids.join(", "));
-        }
-    }
-    lines
-}
-
-/// Everything about the selected finding, with what it means and how it is computed.
-#[must_use]
-pub(in crate::tui) fn lines(view: &View, screen: &FindingsScreen) -> Vec<Line<'static>> {
-    let (Some(concluded), Some(data), Some(analysis)) = (view.concluded(), &view.data, &view.analysis) else {
-        return Vec::new();
-    };
-    // The box is as wide as the screen up to a limit, with a border on both sides.
-    let width = usize::from(view.size.0.min(super::WIDEST).saturating_sub(2));
-    let mut lines = Vec::new();
-    let finding = screen.finding(&concluded);
-    if let Some(finding) = finding {
-        lines.extend(text(finding, end(&concluded), width));
-        lines.push(Line::default());
-    }
-    // Before what is the same for every finding of a kind, and long.
-    lines.extend(blind_lines(&blind(data, analysis, view.options.source_filtered), width));
-    if let Some(finding) = finding
-        && let Some(entry) = crate::findings::entries().find(|entry| entry.id == finding.id)
-    {
-        lines.push(Line::default());
-        for paragraph in entry.text().lines() {
-            let wrapped = wrap(paragraph, width.saturating_sub(2));
-            lines.extend(wrapped.into_iter().map(|part| Line::raw(format!(" {part}").trim_end().to_owned())));
         }
     }
     lines
@@ -361,12 +328,15 @@ fn unclassified(model: &Model) -> Vec<(Level, String)> {
     blind
 }
 
-fn blind_lines(blind: &[(Level, String)], width: usize) -> Vec<Line<'static>> {
-    let mut lines = vec![Line::styled(" BLIND SPOTS AND DROPS", theme::HEAD)];
+/// What rocescope dropped or cannot see, worst first.
+pub(super) fn blind_spots(view: &View, width: usize) -> Vec<Line<'static>> {
+    let (Some(data), Some(analysis)) = (&view.data, &view.analysis) else { return Vec::new() };
+    let blind = blind(data, analysis, view.options.source_filtered);
+    let mut lines = Vec::new();
     if blind.is_empty() {
         lines.push(Line::styled(" none", theme::DIM));
     }
-    for (level, text) in blind {
+    for (level, text) in &blind {
         for (i, part) in wrap(text, width.saturating_sub(4)).into_iter().enumerate() {
             let symbol = match (i, level) {
                 (0, Level::Fine) => "·",

@@ -11,6 +11,7 @@ pub mod links;
 pub mod matrix;
 pub mod overview;
 pub(super) mod packet;
+pub mod problem;
 mod reverse;
 mod sheet;
 pub(super) mod trends;
@@ -27,6 +28,7 @@ use self::flows::table::Table;
 use self::links::LinksScreen;
 use self::matrix::MatrixScreen;
 use self::overview::OverviewScreen;
+use self::problem::ProblemScreen;
 use super::Options;
 use super::cursor::{Cursor, Move};
 use super::export::{Content, Form, Sheet};
@@ -54,11 +56,13 @@ pub(super) enum Effect {
     Arrange,
     /// The newest sample is analysed again.
     Analyse,
+    /// The values are made again.
+    Values,
     /// The details of a queue pair are shown.
     Detail(Identity),
     /// The table shows these queue pairs alone.
     Focus(Focus),
-    /// The finding of this number is shown.
+    /// The page of the finding of this number is shown.
     Finding(usize),
     /// The headers of an event are shown.
     Packet(Opened),
@@ -145,6 +149,8 @@ pub struct Screens {
     pub events: EventsScreen,
     /// Findings.
     pub findings: FindingsScreen,
+    /// One of them.
+    pub problem: ProblemScreen,
 }
 
 impl Screens {
@@ -160,6 +166,7 @@ impl Screens {
             bursts: BurstsScreen::default(),
             events: EventsScreen::default(),
             findings: FindingsScreen::default(),
+            problem: ProblemScreen::default(),
         }
     }
 
@@ -179,6 +186,7 @@ impl Screens {
             Screen::Bursts => &self.bursts,
             Screen::Events => &self.events,
             Screen::Findings => &self.findings,
+            Screen::Problem => &self.problem,
         }
     }
 
@@ -193,6 +201,7 @@ impl Screens {
             Screen::Bursts => &mut self.bursts,
             Screen::Events => &mut self.events,
             Screen::Findings => &mut self.findings,
+            Screen::Problem => &mut self.problem,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::matrix::Matrix;
-use super::peers::{self, Peer};
+use super::peers::{self, By, Peer};
 use crate::analysis;
 use crate::analysis::{Imbalance, Paths};
 use crate::model::{History, LinkRow, Model, OverTime, Row, TimeRange};
@@ -33,7 +33,9 @@ pub struct Data {
     pub imbalance: Vec<Imbalance>,
     /// Places of the busiest rows, those with the highest rate first.
     pub busiest: Vec<usize>,
-    /// Pairs of hosts, the worst first.
+    /// What the flows of a row of `peers` share.
+    pub by: By,
+    /// Flows that share something, the worst first.
     pub peers: Vec<Peer>,
     /// Traffic and signals over time.
     pub over_time: Arc<OverTime>,
@@ -54,6 +56,7 @@ pub struct ValuesRequest {
     pub(in crate::tui) paths: Option<Arc<Paths>>,
     /// True if the matrix is shown.
     pub(in crate::tui) matrix: bool,
+    pub(in crate::tui) by: By,
     pub(in crate::tui) options: report::Options,
 }
 
@@ -66,6 +69,7 @@ impl ValuesRequest {
     /// True if `data` are these values.
     pub(in crate::tui) fn are(&self, data: &Data) -> bool {
         data.range == self.range
+            && data.by == self.by
             && data.reset_ns == self.history.reset_point().map(|reset| reset.time_ns)
             && self.history.get(self.at).is_some_and(|snapshot| snapshot.time_ns == data.model.time_ns)
             && Arc::ptr_eq(&data.sample, &self.sample)
@@ -75,9 +79,9 @@ impl ValuesRequest {
     /// The values; `None` when there is no such snapshot.
     #[must_use]
     pub fn make(self) -> Option<Data> {
-        let Self { history, at, range, sample, paths, matrix, options } = self;
+        let Self { history, at, range, sample, paths, matrix, by, options } = self;
         let paths = paths.unwrap_or_else(|| Arc::new(Paths::of(&sample, &options.analysis)));
-        let mut data = Data::new(&history, at, range, sample, &options, paths)?;
+        let mut data = Data::new(&history, at, (range, by), sample, &options, paths)?;
         if matrix {
             data.fill_matrix();
         }
@@ -91,7 +95,7 @@ impl Data {
     pub(in crate::tui) fn new(
         history: &History,
         at: usize,
-        range: TimeRange,
+        (range, by): (TimeRange, By),
         sample: Arc<Sample>,
         options: &report::Options,
         paths: Arc<Paths>,
@@ -100,10 +104,10 @@ impl Data {
         let imbalance = analysis::imbalances(&loads(&model), &options.analysis, &paths.same_path);
         let reset_ns = history.reset_point().map(|reset| reset.time_ns);
         let busiest = busiest(&model);
-        let peers = peers::of(&model, &paths.overlap);
+        let peers = peers::of(Context { model: &model, sample: &sample }, by, &paths.overlap);
         let over_time = Arc::new(OverTime::new(history, &sample));
         let matrix = Matrix::default();
-        Some(Self { range, reset_ns, sample, model, paths, imbalance, busiest, peers, over_time, matrix })
+        Some(Self { range, reset_ns, sample, model, paths, imbalance, busiest, by, peers, over_time, matrix })
     }
 
     /// The loads of links in the time range.

@@ -19,6 +19,10 @@ pub enum Only {
     Flows(Vec<FlowId>),
     /// Those from one host to another.
     Hosts(Address, Address),
+    /// Those from a host or to it.
+    Host(Address),
+    /// Those of the processes of a pod; `None` for those without.
+    Pod(Option<String>),
     /// Those on a link.
     Link(u16),
     /// Those of a process; `None` for those whose process is not known.

@@ -33,6 +33,4 @@ pub enum Overlay {
     Columns(usize),
     /// The headers of an event.
     Packet(Opened),
-    /// Everything about the selected finding from this line on.
-    Finding(usize),
 }

@@ -1,24 +1,115 @@
-//! Pairs of hosts with what they lost, for the overview: those with most trouble, and those with most traffic.
+//! Flows that share hosts, a process or a link, with what they lost, for the overview: those with most trouble, and those
+//! with most traffic.
 
 use hashbrown::HashMap;
-use rocescope_common::wire::frame::Addr;
 
 use crate::analysis::Overlap;
-use crate::model::{Counts, Delta, FlowVerdicts, Judged, Model, Row, dedup};
-use crate::sample::{Address, address};
+use crate::model::{Counts, Delta, Judged, Row, dedup};
+use crate::sample::{Address, Direction, Sample, address};
+use crate::tui::column::{self, Context};
 
 type State = foldhash::fast::RandomState;
 
-/// Pairs kept for each of trouble and traffic.
+/// Rows kept for each of trouble and traffic.
 const KEPT: usize = 64;
 
-/// One host that sends to another, each packet once.
+/// What the rows of the overview's list are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// Pairs of hosts.
+    #[default]
+    Hosts,
+    /// Queue pairs.
+    QueuePairs,
+    /// Remote hosts, both directions.
+    Remote,
+    /// Processes that own the queue pairs.
+    Process,
+    /// Pods of these processes.
+    Pod,
+    /// Links.
+    Link,
+}
+
+impl By {
+    const ALL: [Self; 6] =
+        [Self::Hosts, Self::QueuePairs, Self::Remote, Self::Process, Self::Pod, Self::Link];
+
+    /// The next one that this data has, in a circle.
+    #[must_use]
+    pub fn next(self, sample: &Sample) -> Self {
+        let at = Self::ALL.iter().position(|by| *by == self).unwrap_or(0);
+        let following = Self::ALL.into_iter().cycle().skip(at + 1).take(Self::ALL.len());
+        let mut known = following.filter(|by| by.is_known(sample));
+        known.next().unwrap_or_default()
+    }
+
+    /// True if the data can be grouped by it.
+    fn is_known(self, sample: &Sample) -> bool {
+        let mut owners = sample.owners.all().iter();
+        match self {
+            Self::Hosts | Self::QueuePairs => true,
+            Self::Remote => sample.links.iter().any(|link| link.direction.is_some()),
+            Self::Process => owners.any(|owner| column::process(owner).is_some()),
+            Self::Pod => owners.any(|owner| owner.pod.is_some()),
+            Self::Link => sample.links.len() > 1,
+        }
+    }
+
+    /// A row of it, in words.
+    #[must_use]
+    pub const fn noun(self) -> &'static str {
+        match self {
+            Self::Hosts => "host pair",
+            Self::QueuePairs => "queue pair",
+            Self::Remote => "remote host",
+            Self::Process => "process",
+            Self::Pod => "pod",
+            Self::Link => "link",
+        }
+    }
+}
+
+/// Property that the flows of a row share.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Shared {
+    /// Source and destination.
+    Hosts(Address, Address),
+    /// The remote host; `None` on taps, where no host is remote.
+    Remote(Option<Address>),
+    /// The process; `None` where it is not known.
+    Process(Option<String>),
+    /// The pod; `None` where there is none, or it is not known.
+    Pod(Option<String>),
+    /// The number of the link.
+    Link(u16),
+}
+
+impl Shared {
+    fn of(by: By, row: &Row, cx: Context<'_>) -> Self {
+        let key = &row.id.key;
+        let (src, dst) = (address(key.family, key.src), address(key.family, key.dst));
+        match by {
+            By::Hosts | By::QueuePairs => Self::Hosts(src, dst),
+            By::Remote => {
+                let link = cx.model.links.get(usize::from(key.link));
+                Self::Remote(link.and_then(|link| link.direction).map(|direction| match direction {
+                    Direction::Ingress => src,
+                    Direction::Egress => dst,
+                }))
+            }
+            By::Process => Self::Process(cx.owner(row).and_then(column::process)),
+            By::Pod => Self::Pod(cx.owner(row).and_then(|owner| owner.pod.clone())),
+            By::Link => Self::Link(key.link),
+        }
+    }
+}
+
+/// Flows that share something, each packet once.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// Source.
-    pub src: Address,
-    /// Destination.
-    pub dst: Address,
+    /// What they share.
+    pub shared: Shared,
     /// Queue pairs.
     pub flows: usize,
     /// What it counted in the time range, or while that is not known since the start.
@@ -43,12 +134,15 @@ impl Peer {
     }
 }
 
-/// The pairs of hosts, in no order.
-pub(in crate::tui) fn of(model: &Model, overlap: &Overlap) -> Vec<Peer> {
-    let mut places: HashMap<(u8, Addr, Addr), usize, State> = HashMap::default();
+/// The rows of the list, in no order.
+pub(in crate::tui) fn of(cx: Context<'_>, by: By, overlap: &Overlap) -> Vec<Peer> {
+    let mut places: HashMap<Shared, usize, State> = HashMap::default();
     let mut peers: Vec<Peer> = Vec::new();
-    let rows: &[Row] = &model.rows;
+    let rows: &[Row] = &cx.model.rows;
     let mut number = 0;
+    // A link counts all of its packets, whatever others saw.
+    let none = Overlap::default();
+    let overlap = if by == By::Link { &none } else { overlap };
     // Rows come in their order, or where they are merged in any.
     let mut index: HashMap<crate::model::Identity, usize, State> = HashMap::default();
     if !overlap.is_empty() {
@@ -58,10 +152,10 @@ pub(in crate::tui) fn of(model: &Model, overlap: &Overlap) -> Vec<Peer> {
         let key = &seen.row.id.key;
         let row = if overlap.is_empty() { number } else { index.get(&seen.row.id).copied().unwrap_or(0) };
         number += 1;
-        let place = *places.entry((key.family, key.src, key.dst)).or_insert_with(|| {
+        let shared = Shared::of(by, seen.row, cx);
+        let place = *places.entry(shared.clone()).or_insert_with(|| {
             peers.push(Peer {
-                src: address(key.family, key.src),
-                dst: address(key.family, key.dst),
+                shared,
                 flows: 0,
                 counts: Counts::default(),
                 seconds: None,
@@ -98,16 +192,16 @@ fn sort(peers: &mut [Peer]) {
     });
 }
 
-/// Looks up the findings that name the flows of each, and sorts again.
-pub(in crate::tui) fn judge(peers: &mut [Peer], verdicts: Option<&FlowVerdicts>) {
-    let none = if verdicts.is_some() { Judged::FINE } else { Judged::default() };
-    let mut judged: HashMap<(Address, Address), Judged, State> = HashMap::default();
-    for (src, dst, one) in verdicts.into_iter().flat_map(FlowVerdicts::flows) {
-        let worst = judged.entry((src, dst)).or_insert(Judged::FINE);
-        *worst = worst.join(one);
+/// Looks up the findings that name the flows of each, and sorts again. The rows of `cx` are judged already.
+pub(in crate::tui) fn judge(peers: &mut [Peer], cx: Context<'_>, by: By, known: bool) {
+    let none = if known { Judged::FINE } else { Judged::default() };
+    let mut judged: HashMap<Shared, Judged, State> = HashMap::default();
+    for row in cx.model.rows.iter().filter(|row| row.judged.worst.is_some()) {
+        let worst = judged.entry(Shared::of(by, row, cx)).or_insert(Judged::FINE);
+        *worst = worst.join(row.judged);
     }
     for peer in &mut *peers {
-        peer.judged = judged.get(&(peer.src, peer.dst)).copied().unwrap_or(none);
+        peer.judged = judged.get(&peer.shared).copied().unwrap_or(none);
     }
     sort(peers);
 }

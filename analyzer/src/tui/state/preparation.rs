@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::data::Data;
 use super::idle;
+use super::peers::By;
 use super::texts::Texts;
 use crate::analysis;
 use crate::model::history::PreparedSnapshot;
@@ -27,6 +28,7 @@ pub struct Preparation {
     pub(in crate::tui) texts: Texts,
     /// True if the matrix is shown.
     pub(in crate::tui) matrix: bool,
+    pub(in crate::tui) by: By,
     pub(in crate::tui) options: report::Options,
 }
 
@@ -46,7 +48,7 @@ impl Preparation {
     /// Prepares the sample.
     #[must_use]
     pub fn run(self) -> Prepared {
-        let Self { sample, last, mut history, range, texts, matrix, options } = self;
+        let Self { sample, last, mut history, range, texts, matrix, by, options } = self;
         let before = history.iter().next_back().map(|snapshot| snapshot.time_ns);
         let idle = before.map_or_else(Vec::new, |before_ns| idle::between(before_ns, &sample));
         let next = history.prepare(&sample, last);
@@ -59,7 +61,7 @@ impl Preparation {
                 Some(next) => analysis::Paths::with(Arc::clone(&next.overlap), &sample, &options.analysis),
                 None => analysis::Paths::of(&sample, &options.analysis),
             });
-            let mut values = Data::new(&history, at, range, Arc::clone(&sample), &options, paths)?;
+            let mut values = Data::new(&history, at, (range, by), Arc::clone(&sample), &options, paths)?;
             if matrix {
                 values.fill_matrix();
             }

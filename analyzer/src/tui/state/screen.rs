@@ -20,10 +20,12 @@ pub enum Screen {
     Events,
     /// Conclusions, and what cannot be seen.
     Findings,
+    /// One finding with everything known about it. It has no tab: a finding is opened from a list.
+    Problem,
 }
 
 impl Screen {
-    /// Every screen.
+    /// Every screen with a tab.
     pub const ALL: [Self; 8] = [
         Self::Overview,
         Self::Qps,
@@ -47,6 +49,7 @@ impl Screen {
             Self::Bursts => "Bursts",
             Self::Events => "Events",
             Self::Findings => "Findings",
+            Self::Problem => "Problem",
         }
     }
 
@@ -62,6 +65,7 @@ impl Screen {
             Self::Bursts => "bursts",
             Self::Events => "events",
             Self::Findings => "findings",
+            Self::Problem => "problem",
         }
     }
 
@@ -74,7 +78,7 @@ impl Screen {
             .or_else(|| Self::ALL.into_iter().find(|screen| screen.name() == name))
     }
 
-    /// The screen `steps` to the right, and round to the first again.
+    /// The tab `steps` to the right, and round to the first again.
     #[must_use]
     pub fn turn(self, steps: usize) -> Self {
         Self::ALL.into_iter().cycle().nth(self as usize + steps).unwrap_or_default()
@@ -89,11 +93,11 @@ impl Screen {
 
 /// A set of screens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Screens(u8);
+pub struct Screens(u16);
 
 impl Screens {
     /// Every screen.
-    pub const ALL: Self = Self(0xFF);
+    pub const ALL: Self = Self(0x1FF);
 
     /// These two sets together.
     #[must_use]

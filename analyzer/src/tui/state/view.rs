@@ -9,6 +9,7 @@ use super::data::Data;
 use super::filter::Filter;
 use super::log::{self, Log};
 use super::messages::Messages;
+use super::peers::By;
 use super::screen::Screen;
 use super::timeline::Timeline;
 use crate::analysis::{Entropy, Imbalance};
@@ -35,6 +36,8 @@ pub struct View {
     pub filter: Filter,
     /// The time range that the user chose.
     pub range: TimeRange,
+    /// What the rows of the overview's list are.
+    pub by: By,
     /// Snapshots, and which of them is shown.
     pub timeline: Timeline,
     /// Events.
@@ -86,6 +89,7 @@ impl View {
             screen: options.screen,
             filter: Filter::new(&options.filter),
             range: TimeRange::default(),
+            by: By::default(),
             timeline: Timeline::new(options.history_bytes, options.speed),
             log: Log::default(),
             messages: Messages::default(),
@@ -115,7 +119,7 @@ impl View {
     #[must_use]
     pub fn layout(&self) -> Layout {
         let warning = self.data.as_ref().is_some_and(|data| data.model.lost.any());
-        Layout::new(self.size, warning)
+        Layout::new(self.size, self.options.schedule.is_some(), warning)
     }
 
     /// Properties of the data that decide about columns.

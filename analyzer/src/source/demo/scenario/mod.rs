@@ -184,6 +184,12 @@ impl Scenario {
         self.clock.episode(at_ns / self.clock.step_ns).0
     }
 
+    /// The length of an episode.
+    #[must_use]
+    pub fn episode_length(&self) -> Duration {
+        Duration::from_nanos(self.clock.step_ns.saturating_mul(self.clock.steps_per_episode))
+    }
+
     /// The length of a cycle.
     #[must_use]
     pub fn round(&self) -> Duration {

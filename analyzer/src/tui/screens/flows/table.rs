@@ -108,6 +108,11 @@ impl Table {
                 let key = &row.id.key;
                 address(key.family, key.src) == *src && address(key.family, key.dst) == *dst
             }
+            Some(Only::Host(host)) => {
+                let key = &row.id.key;
+                [key.src, key.dst].into_iter().any(|end| address(key.family, end) == *host)
+            }
+            Some(Only::Pod(pod)) => cx.owner(row).and_then(|owner| owner.pod.as_ref()) == pod.as_ref(),
             Some(Only::Link(link)) => row.id.key.link == *link,
             Some(Only::Process(name)) => cx.owner(row).and_then(column::process) == *name,
         };

@@ -7,6 +7,7 @@ use crate::tui::widgets::panel::{BOXED, frame_height};
 /// How many lines each part would fill.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wanted {
+    pub(super) timeline: u16,
     pub(super) problems: u16,
     pub(super) peers: u16,
     pub(super) links: u16,
@@ -26,8 +27,10 @@ pub(super) struct Areas {
     pub(super) events: Rect,
 }
 
-/// Lines of the timeline: a line of throughput, six signals, the axis.
+/// Lines of the timeline where there is little room: a line of throughput, six signals, the axis.
 const TIMELINE: u16 = 8;
+/// From this height on the timeline has a line for each signal.
+const HIGH: u16 = 34;
 /// Least lines of the steps below the problems.
 const STEPS: u16 = 5;
 /// Least lines of a table with its titles.
@@ -48,7 +51,7 @@ impl Areas {
             left -= lines;
             lines
         };
-        let least_problems = rule + wanted.problems.clamp(1, 3);
+        let least_problems = rule + wanted.problems.clamp(1, if body.height < 18 { 3 } else { 5 });
         // On the smallest screens each part has its title and two lines.
         let small = body.height < 14;
         let least_peers = rule + if small { 2 } else { TABLE.min(wanted.peers) };
@@ -88,7 +91,8 @@ impl Areas {
         let frame = frame_height(true);
         let right = (body.width * 2 / 5).clamp(40, 90);
         let height = body.height;
-        let top_least = (frame + TIMELINE).min(height);
+        let timeline = if height >= HIGH { wanted.timeline.max(TIMELINE) } else { TIMELINE };
+        let top_least = (frame + timeline).min(height);
         let mut left = height - top_least;
         let mut part = |lines: u16, least: u16| {
             let lines = (frame + lines).min(left);
@@ -110,7 +114,7 @@ impl Areas {
                 left -= more;
             }
         };
-        grow(&mut top, wanted.problems.max(TIMELINE + 2).min(height / 3));
+        grow(&mut top, wanted.problems.max(timeline + 2).min(height / 3));
         grow(&mut peers, wanted.peers.min(height / 3));
         grow(&mut links, wanted.links);
         grow(&mut events, wanted.events);
@@ -149,7 +153,7 @@ mod tests {
             for height in 1..120 {
                 for n in [0, 1, 3, 8, 40, 200] {
                     let body = Rect::new(0, 4, width, height);
-                    let wanted = Wanted { problems: n, peers: n, links: n, events: n };
+                    let wanted = Wanted { timeline: 8 + n % 3, problems: n, peers: n, links: n, events: n };
                     let areas = Areas::new(body, wanted);
                     let Areas { timeline, problems, peers, links, steps, events, boxed } = areas;
                     let all = [timeline, problems, peers, links, steps, events];
@@ -168,8 +172,10 @@ mod tests {
 
     #[test]
     fn at_80x24_every_part_that_answers_a_question_is_there() {
-        let areas =
-            Areas::new(Rect::new(0, 4, 80, 19), Wanted { problems: 4, peers: 9, links: 3, events: 9 });
+        let areas = Areas::new(
+            Rect::new(0, 4, 80, 19),
+            Wanted { timeline: 10, problems: 4, peers: 9, links: 3, events: 9 },
+        );
         assert!(
             areas.timeline.height >= 7 && areas.problems.height >= 4 && areas.peers.height >= 4,
             "{areas:?}"

@@ -6,10 +6,11 @@ use ratatui::style::Style;
 use ratatui::text::Line;
 
 use super::super::Spans;
+use super::grid::{Chart, Grid};
 use crate::findings::{Finding, Severity};
 use crate::metrics::timeline::Kind;
 use crate::model::over_time::Series;
-use crate::model::{Counts, Level, Problem};
+use crate::model::{Basis, Counts, Level, Model, Problem};
 use crate::sample::SourceKind;
 use crate::tui::column::compact;
 use crate::tui::data::Data;
@@ -22,139 +23,6 @@ const SECOND: u64 = 1_000_000_000;
 const NAME: usize = 12;
 const VALUE: usize = 10;
 const PEAK: usize = 11;
-/// Lengths of the window that the keys go through.
-const WINDOWS: [u64; 16] = [
-    SECOND / 100,
-    SECOND / 50,
-    SECOND / 20,
-    SECOND / 10,
-    SECOND / 5,
-    SECOND / 2,
-    SECOND,
-    2 * SECOND,
-    5 * SECOND,
-    15 * SECOND,
-    30 * SECOND,
-    60 * SECOND,
-    120 * SECOND,
-    300 * SECOND,
-    600 * SECOND,
-    3_600 * SECOND,
-];
-/// The shortest window over snapshots.
-const SHORTEST_NS: u64 = 5 * SECOND;
-
-/// State of the timeline.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Chart {
-    /// Length of the window; `None` for all there is.
-    pub window_ns: Option<u64>,
-    /// The time whose values are shown; `None` for those of the time range.
-    pub cursor_ns: Option<u64>,
-}
-
-/// The columns of a timeline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Grid {
-    /// Begin of the first column.
-    pub(super) from_ns: u64,
-    /// Length of a column.
-    pub(super) column_ns: u64,
-    /// Number of columns.
-    pub(super) columns: usize,
-}
-
-impl Grid {
-    fn end_ns(self) -> u64 {
-        self.from_ns.saturating_add(self.column_ns.saturating_mul(self.columns as u64))
-    }
-
-    /// The column of a time.
-    fn column(self, time_ns: u64) -> Option<usize> {
-        let at = usize::try_from(time_ns.checked_sub(self.from_ns)? / self.column_ns).ok()?;
-        (at < self.columns).then_some(at)
-    }
-
-    fn start(self, column: usize) -> u64 {
-        self.from_ns.saturating_add(self.column_ns.saturating_mul(column as u64))
-    }
-}
-
-impl Chart {
-    /// The columns over `data` in this number; `None` where there is nothing.
-    pub(super) fn grid(self, data: &Data, columns: usize) -> Option<Grid> {
-        let over_time = &data.over_time;
-        let (first_ns, last_ns) = over_time.range()?;
-        if columns == 0 {
-            return None;
-        }
-        let all_ns = (last_ns - first_ns).max(1);
-        // A live view fills up from the right; a capture has its length.
-        let whole_ns = match data.model.kind {
-            SourceKind::Live => WINDOWS
-                .into_iter()
-                .find(|window| *window >= all_ns && *window >= 15 * SECOND)
-                .unwrap_or(all_ns),
-            SourceKind::Replay => all_ns,
-        };
-        let window_ns = self.window_ns.unwrap_or(whole_ns).min(whole_ns);
-        let mut column_ns = window_ns.div_ceil(columns as u64).max(1);
-        if over_time.from_packets {
-            column_ns = column_ns.next_multiple_of(over_time.least_ns());
-        }
-        let length_ns = column_ns.saturating_mul(columns as u64);
-        let whole = window_ns >= whole_ns;
-        let from_ns = match self.cursor_ns.filter(|_| !whole) {
-            Some(at) => at.saturating_sub(length_ns / 2).clamp(
-                first_ns.min(last_ns.saturating_sub(length_ns).max(first_ns)),
-                last_ns.saturating_sub(length_ns).max(first_ns),
-            ),
-            None if whole && data.model.kind == SourceKind::Replay => first_ns,
-            None => last_ns.saturating_sub(length_ns),
-        };
-        // Columns begin at multiples of their length, so that the picture stands still while time goes on.
-        let from_ns =
-            if data.model.kind == SourceKind::Live { from_ns.next_multiple_of(column_ns) } else { from_ns };
-        Some(Grid { from_ns, column_ns, columns })
-    }
-
-    /// A shorter window, or a longer one; false where there is none.
-    pub(super) fn zoom(&mut self, data: &Data, closer: bool) -> bool {
-        let Some((first_ns, last_ns)) = data.over_time.range() else { return false };
-        let all_ns = last_ns - first_ns;
-        let shortest = if data.over_time.from_packets {
-            data.over_time.least_ns().saturating_mul(10)
-        } else {
-            SHORTEST_NS
-        };
-        let now = self.window_ns.unwrap_or(all_ns);
-        let next = if closer {
-            WINDOWS.into_iter().rev().find(|window| *window < now && *window >= shortest)
-        } else {
-            WINDOWS.into_iter().find(|window| *window > now && *window < all_ns)
-        };
-        let changes = next.is_some() || (!closer && self.window_ns.is_some());
-        if changes {
-            self.window_ns = next;
-        }
-        changes
-    }
-
-    /// Moves the cursor by a column of the grid, from the end where there was none.
-    pub(super) fn step(&mut self, grid: Grid, data: &Data, later: bool) {
-        let Some((first_ns, last_ns)) = data.over_time.range() else { return };
-        let last_ns = last_ns.saturating_sub(1);
-        let middle = grid.column_ns / 2;
-        self.cursor_ns = match self.cursor_ns {
-            None if later => None,
-            None => Some(last_ns.saturating_sub(middle)),
-            // Behind the end is now again.
-            Some(at) if later && at.saturating_add(grid.column_ns) > last_ns => None,
-            Some(at) if later => Some(at + grid.column_ns),
-            Some(at) => Some(at.saturating_sub(grid.column_ns).max(first_ns)),
-        };
-    }
-}
 
 /// A row of the timeline.
 struct Row {
@@ -162,74 +30,217 @@ struct Row {
     series: Series,
     /// Kinds of findings that are about it.
     about: &'static [Problem],
-    /// The figure of the time range.
-    now: fn(&Counts) -> u64,
+    /// The figure of the time range; `None` where that is the highest of its columns.
+    now: Option<fn(&Counts) -> Option<f64>>,
 }
 
-const ROWS: [Row; 6] = [
+const ROWS: [Row; 8] = [
     Row {
         name: "lost",
         series: Series::Signal(Kind::Lost),
         about: &[Problem::Loss, Problem::Icrc],
-        now: |c| c.lost,
+        now: Some(|c| Some(c.lost as f64)),
     },
     Row {
         name: "retransmit",
         series: Series::Signal(Kind::Retransmitted),
         about: &[Problem::Retransmission, Problem::Loss],
-        now: |c| c.retransmitted,
+        now: Some(|c| Some(c.retransmitted as f64)),
     },
     Row {
         name: "NAK",
         series: Series::Signal(Kind::Nak),
         about: &[Problem::Refused, Problem::Loss],
-        now: Counts::naks,
+        now: Some(|c| Some(c.naks() as f64)),
     },
-    Row { name: "RNR NAK", series: Series::Signal(Kind::Rnr), about: &[Problem::NotReady], now: |c| c.rnr },
+    Row {
+        name: "RNR NAK",
+        series: Series::Signal(Kind::Rnr),
+        about: &[Problem::NotReady],
+        now: Some(|c| Some(c.rnr as f64)),
+    },
     Row {
         name: "ECN CE",
         series: Series::CeRatio,
         about: &[Problem::Congestion, Problem::Incast, Problem::Notification],
-        now: |c| c.ecn_data[3],
+        now: Some(Counts::ce_ratio),
     },
     Row {
         name: "CNP",
         series: Series::Signal(Kind::Cnp),
         about: &[Problem::Notification, Problem::Congestion],
-        now: |c| c.cnp,
+        now: Some(|c| Some(c.cnp as f64)),
     },
+    Row { name: "p99 latency", series: Series::P99, about: &[Problem::Latency], now: None },
+    Row { name: "PFC paused", series: Series::Paused, about: &[Problem::Pause], now: None },
 ];
 
+/// The rows of which this data knows anything.
+fn rows(data: &Data) -> impl Iterator<Item = &'static Row> {
+    ROWS.iter().filter(|row| data.over_time.knows(row.series))
+}
+
+/// Lines of the whole timeline with one line of throughput.
+pub(in crate::tui::screens) fn full_height(data: &Data) -> usize {
+    rows(data).count() + 2
+}
+
+/// A value in words.
+fn figure(series: Series, value: f64) -> String {
+    match series {
+        Series::CeRatio | Series::Paused => units::ratio(Some(value)),
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a time that was measured"
+        )]
+        Series::P99 => units::duration(value as u64),
+        Series::Throughput | Series::Link(_) | Series::Signal(_) => compact(value.round()),
+    }
+}
+
 /// Everything that the rows of a picture share.
-pub(super) struct Picture<'a> {
+pub(in crate::tui::screens) struct Picture<'a> {
     view: &'a View,
     data: &'a Data,
     chart: Chart,
-    pub(super) grid: Grid,
+    pub(in crate::tui::screens) grid: Grid,
     findings: &'a [Finding],
     /// The cursor, or the snapshot shown of an earlier time.
     at_ns: Option<u64>,
+    /// Times that the axis names first.
+    marks: Vec<u64>,
 }
 
 impl<'a> Picture<'a> {
     /// A picture that is `width` columns wide; `None` where there is nothing to show.
-    pub(super) fn new(view: &'a View, data: &'a Data, chart: Chart, width: usize) -> Option<Self> {
+    pub(in crate::tui::screens) fn new(
+        view: &'a View,
+        data: &'a Data,
+        chart: Chart,
+        width: usize,
+    ) -> Option<Self> {
         let grid = chart.grid(data, width.saturating_sub(AROUND))?;
         let concluded = view.concluded().filter(|concluded| !matches!(concluded.as_of, AsOf::Later(_)));
         let findings = concluded.map_or(&[][..], |concluded| concluded.findings);
         let at_ns = chart.cursor_ns.or_else(|| Some(data.model.time_ns).filter(|_| view.past()));
-        Some(Self { view, data, chart, grid, findings, at_ns })
+        Some(Self { view, data, chart, grid, findings, at_ns, marks: Vec::new() })
+    }
+
+    /// The time of one finding, with what was before and after it; `None` where nothing of it is known.
+    pub(in crate::tui::screens) fn of(
+        view: &'a View,
+        data: &'a Data,
+        finding: &'a Finding,
+        width: usize,
+    ) -> Option<Self> {
+        let times = finding.episodes.iter().flat_map(|one| [one.first_ns, one.last_ns]);
+        let times = times.chain(finding.first_seen_ns).chain(finding.last_seen_ns);
+        let mut marks: Vec<u64> = times.collect();
+        marks.sort_unstable();
+        marks.dedup();
+        let (first, last) = (*marks.first()?, *marks.last()?);
+        let last = if finding.active { data.over_time.range()?.1 } else { last };
+        let grid = Grid::around(data, first, last, width.saturating_sub(AROUND))?;
+        let at_ns = Some(data.model.time_ns).filter(|_| view.past());
+        let findings = std::slice::from_ref(finding);
+        Some(Self { view, data, chart: Chart::default(), grid, findings, at_ns, marks })
+    }
+
+    /// The rows that are about the finding, its episodes and the axis: at most `height` lines.
+    pub(in crate::tui::screens) fn lines_of(&self, finding: &Finding, height: usize) -> Vec<Line<'static>> {
+        let about = |row: &Row| Problem::of(finding.id).is_some_and(|kind| row.about.contains(&kind));
+        let marked = !finding.episodes.is_empty();
+        let below = 1 + usize::from(marked);
+        // Signals that it is about come before others that show something at that time.
+        let shows = |row: &&Row| about(row) || self.values(row.series).iter().flatten().any(|n| *n > 0.0);
+        let mut rows: Vec<&Row> = rows(self.data).filter(shows).collect();
+        let room = height.saturating_sub(below + 1);
+        let mut order = rows.clone();
+        order.sort_by_key(|row| !about(row));
+        order.truncate(room);
+        rows.retain(|row| order.iter().any(|one| std::ptr::eq(*one, *row)));
+        let on = |(name, direction): &(String, Option<crate::sample::Direction>)| {
+            Some(name) == finding.place.link.as_ref()
+                && (finding.place.direction.is_none() || *direction == finding.place.direction)
+        };
+        let links = self.data.over_time.links.iter().enumerate().filter(|(_, link)| on(link));
+        let links: Vec<usize> = links.map(|(at, _)| at).take(2).collect();
+        let own = rows.len() + below;
+        let high = height.saturating_sub(own + links.len()).clamp(1, 4);
+        let mut all = self.throughput(high);
+        // With one link its load is that of all.
+        if self.data.over_time.links.len() > 1 {
+            all.extend(self.links(&links));
+        }
+        all.truncate(height.saturating_sub(own).max(1));
+        all.extend(rows.into_iter().map(|row| self.row(row)));
+        all.extend(marked.then(|| self.episodes(finding)));
+        all.push(self.axis());
+        all
+    }
+
+    /// When the finding held: begin, end and the time between.
+    fn episodes(&self, finding: &Finding) -> Line<'static> {
+        let Grid { columns, .. } = self.grid;
+        let last_ns = self.data.over_time.range().map_or(0, |(_, last)| last.saturating_sub(1));
+        let end_ns =
+            self.view.concluded().and_then(|known| known.end_ns).map_or(last_ns, |end| end.min(last_ns));
+        let mut cells = vec![('·', theme::FRAME); columns];
+        let level = Level::from(finding.severity);
+        let lasting = finding.episodes.len().checked_sub(1).filter(|_| finding.active);
+        for (at, episode) in finding.episodes.iter().enumerate() {
+            let lasts = lasting == Some(at);
+            let last_ns = if lasts { end_ns.max(episode.last_ns) } else { episode.last_ns };
+            if last_ns < self.grid.from_ns || episode.first_ns >= self.grid.end_ns() {
+                continue;
+            }
+            let from = self.grid.column(episode.first_ns);
+            let to = self.grid.column(last_ns);
+            let style = if finding.active { theme::text(level) } else { theme::PLAIN };
+            let (first, last) = (from.unwrap_or(0), to.unwrap_or(columns.saturating_sub(1)));
+            for cell in cells.iter_mut().take(last + 1).skip(first) {
+                *cell = ('━', style);
+            }
+            if let Some(cell) = from.and_then(|at| cells.get_mut(at)) {
+                cell.0 = '├';
+            }
+            if let Some(cell) = to.filter(|to| from != Some(*to)).and_then(|at| cells.get_mut(at)) {
+                cell.0 = if lasts { '▶' } else { '┤' };
+            }
+        }
+        let mut spans = Spans::default();
+        // Nothing is active at the end of a capture.
+        let recorded = self.data.model.kind == SourceKind::Replay;
+        let state = match finding.active {
+            true if recorded => "to the end",
+            true => "active",
+            false => "ended",
+        };
+        head(&mut spans, "episodes", state, theme::BOLD);
+        self.cells(&mut spans, cells);
+        let length = finding.episodes.last().map(|one| {
+            let last_ns = if finding.active { end_ns.max(one.last_ns) } else { one.last_ns };
+            last_ns.saturating_sub(one.first_ns)
+        });
+        let text = length.filter(|ns| *ns > 0).map_or_else(String::new, units::duration);
+        spans.push(
+            format!(" {:>width$}", super::super::cut(&text, PEAK - 1, false), width = PEAK - 1),
+            theme::DIM,
+        );
+        spans.into_line()
     }
 
     /// The lines: as many as `height` allows, those with values before those without.
-    pub(super) fn lines(&self, height: usize) -> Vec<Line<'static>> {
+    pub(in crate::tui::screens) fn lines(&self, height: usize) -> Vec<Line<'static>> {
         let axis = usize::from(height >= 3);
         let room = height.saturating_sub(axis);
-        let mut shown: Vec<&Row> = ROWS.iter().collect();
-        if room <= ROWS.len() {
+        let known: Vec<&Row> = rows(self.data).collect();
+        let mut shown = known.clone();
+        if room <= known.len() {
             // Stable: those that show something first, and the order stays.
             let quiet = |row: &&Row| self.values(row.series).iter().flatten().all(|value| *value <= 0.0);
-            let mut order: Vec<&Row> = ROWS.iter().collect();
+            let mut order = known;
             order.sort_by_key(quiet);
             order.truncate(room.saturating_sub(1));
             shown.retain(|row| order.iter().any(|one| std::ptr::eq(*one, *row)));
@@ -239,7 +250,7 @@ impl<'a> Picture<'a> {
         let own = if own > 1 && left >= own + 2 { own } else { 0 };
         let high = left.saturating_sub(own).clamp(1, MOST_AREA);
         let mut all = self.throughput(high);
-        all.extend(self.links(own));
+        all.extend(self.links(&(0..own).collect::<Vec<_>>()));
         all.extend(shown.iter().map(|row| self.row(row)));
         all.truncate(room);
         if axis > 0 {
@@ -297,14 +308,13 @@ impl<'a> Picture<'a> {
     }
 
     /// The load of links, all on one scale.
-    fn links(&self, links: usize) -> Vec<Line<'static>> {
-        let values: Vec<Vec<Option<f64>>> = (0..links).map(|at| self.values(Series::Link(at))).collect();
+    fn links(&self, links: &[usize]) -> Vec<Line<'static>> {
+        let values: Vec<Vec<Option<f64>>> = links.iter().map(|at| self.values(Series::Link(*at))).collect();
         let peak = values.iter().flatten().flatten().copied().fold(0.0, f64::max);
         let model = &self.data.model;
-        let names = self.data.over_time.links.iter().zip(&values).enumerate();
-        let line = |(at, (_, values)): (usize, (_, &Vec<Option<f64>>))| {
+        let line = |(at, values): (&usize, &Vec<Option<f64>>)| {
             let mut spans = Spans::default();
-            let link = model.links.get(at);
+            let link = model.links.get(*at);
             let name = link.map_or_else(String::new, |link| {
                 let direction = link.direction.map_or("", |direction| match direction {
                     crate::sample::Direction::Ingress => " in",
@@ -331,20 +341,21 @@ impl<'a> Picture<'a> {
             spans.push(format!(" {:>width$}", units::bit_rate(own), width = PEAK - 1), theme::DIM);
             spans.into_line()
         };
-        names.map(line).collect()
+        links.iter().zip(&values).map(line).collect()
     }
 
     fn row(&self, row: &Row) -> Line<'static> {
         let values = self.values(row.series);
         let peak = values.iter().flatten().copied().fold(0.0, f64::max);
-        let ratio = row.series == Series::CeRatio;
-        let now = self
-            .now(&values, |counts, _| if ratio { counts.ce_ratio() } else { Some((row.now)(counts) as f64) });
+        let now = match row.now {
+            Some(of) => self.now(&values, |counts, _| of(counts)),
+            None if self.chart.cursor_ns.is_some() => self.now(&values, |_, _| None),
+            None => self.highest(row.series),
+        };
         let text = match now {
-            None if ratio && self.chart.cursor_ns.is_none() => "off".to_owned(),
+            None if row.series == Series::CeRatio && self.chart.cursor_ns.is_none() => "off".to_owned(),
             None => units::UNKNOWN.to_owned(),
-            Some(value) if ratio => units::ratio(Some(value)),
-            Some(value) => compact(value.round()),
+            Some(value) => figure(row.series, value),
         };
         let level = self.level(row.about, |finding| finding.active);
         let style = match now {
@@ -370,17 +381,26 @@ impl<'a> Picture<'a> {
         });
         self.cells(&mut spans, cells.collect());
         let known = values.iter().any(Option::is_some);
-        let text = if known { self.peak(ratio, peak) } else { units::UNKNOWN.to_owned() };
+        let text = if known { self.peak(row.series, peak) } else { units::UNKNOWN.to_owned() };
         spans.push(format!(" {text:>width$}", width = PEAK - 1), theme::DIM);
         spans.into_line()
     }
 
+    /// The highest value in the time range.
+    fn highest(&self, series: Series) -> Option<f64> {
+        let Model { time_ns, basis, .. } = self.data.model;
+        let (Basis::Last(seconds) | Basis::Whole(seconds)) = basis else { return None };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length of time")]
+        let length_ns = (seconds * 1e9) as u64;
+        self.data.over_time.value(series, time_ns.saturating_sub(length_ns), time_ns)
+    }
+
     /// The peak with the time in which it was counted.
-    fn peak(&self, ratio: bool, peak: f64) -> String {
+    fn peak(&self, series: Series, peak: f64) -> String {
         let bucket_ns = self.data.over_time.bucket_ns(self.grid.column_ns);
         match () {
             () if peak <= 0.0 => "0".to_owned(),
-            () if ratio => units::ratio(Some(peak)),
+            () if !matches!(series, Series::Signal(_)) => figure(series, peak),
             () if bucket_ns >= SECOND => format!("{}/s", compact(peak)),
             () => format!("{}/{}", compact(peak.round()), short(bucket_ns)),
         }
@@ -442,6 +462,11 @@ impl<'a> Picture<'a> {
             .marked()
             .zip(self.at_ns)
             .map_or(0..0, |(column, at)| write(&mut text, column, at, if step < SECOND { 12 } else { 8 }));
+        for at in &self.marks {
+            if let Some(column) = self.grid.column(*at) {
+                write(&mut text, column, *at, if column_ns < SECOND / 10 { 12 } else { 8 });
+            }
+        }
         let mut at = from_ns.next_multiple_of(step);
         while at < self.grid.end_ns() {
             if let Some(column) = self.grid.column(at) {
@@ -454,7 +479,7 @@ impl<'a> Picture<'a> {
     }
 
     /// Length of the window in words, and the keys that change it.
-    pub(super) fn hint(&self) -> String {
+    pub(in crate::tui::screens) fn hint(&self) -> String {
         use crate::tui::key::Input;
         let key = |input| self.view.options.keys.first(input);
         let length = units::duration(self.grid.column_ns.saturating_mul(self.grid.columns as u64));

@@ -3,13 +3,14 @@
 //! | module | holds |
 //! |---|---|
 //! | `areas` | the room of each part |
-//! | `chart` | every signal on one clock axis, zoom and cursor |
+//! | `grid`, `chart` | every signal on one clock axis; zoom and cursor |
 //! | `problems` | what is active and what has ended |
 //! | `peers` | the worst pairs of hosts |
 //! | `lower` | links, steps of the job, events |
 
 mod areas;
-mod chart;
+pub(in crate::tui::screens) mod chart;
+mod grid;
 mod lower;
 mod peers;
 pub(in crate::tui) mod problems;
@@ -20,8 +21,8 @@ use ratatui::text::Line;
 use serde_json::{Value, json};
 
 use self::areas::{Areas, Wanted};
-pub use self::chart::Chart;
 use self::chart::Picture;
+pub use self::grid::Chart;
 use super::{Effect, Hints, Page, Spans, empty, flows, line, select, sheet, trends};
 use crate::analysis::Entropy;
 use crate::model::Problem;
@@ -32,6 +33,7 @@ use crate::tui::export::Sheet;
 use crate::tui::focus::{Focus, Only};
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
+use crate::tui::peers::{By, Shared};
 use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::{BOXED, Title, panel};
@@ -47,8 +49,6 @@ pub struct OverviewScreen {
     pub selected: Option<usize>,
     /// The first peer that is visible.
     pub offset: usize,
-    /// True if queue pairs are listed rather than pairs of hosts.
-    pub queue_pairs: bool,
     /// The timeline.
     pub chart: Chart,
 }
@@ -61,9 +61,9 @@ enum Item {
 }
 
 impl OverviewScreen {
-    fn peer_count(&self, view: &View) -> usize {
+    fn peer_count(view: &View) -> usize {
         let data = view.data.as_ref();
-        data.map_or(0, |data| if self.queue_pairs { data.busiest.len() } else { data.peers.len() })
+        data.map_or(0, |data| if data.by == By::QueuePairs { data.busiest.len() } else { data.peers.len() })
     }
 
     fn item(&self, view: &View) -> Option<Item> {
@@ -88,14 +88,14 @@ impl OverviewScreen {
     /// Moves the cursor of the timeline.
     pub(in crate::tui) fn step_cursor(&mut self, view: &View, later: bool) {
         let Some(data) = &view.data else { return };
-        let areas = self.areas(view);
+        let areas = Self::areas(view);
         let width = usize::from(inner(areas.timeline, areas.boxed).width);
         if let Some(picture) = Picture::new(view, data, self.chart, width) {
             self.chart.step(picture.grid, data, later);
         }
     }
 
-    fn areas(&self, view: &View) -> Areas {
+    fn areas(view: &View) -> Areas {
         let body = view.layout().body;
         let Some(data) = &view.data else { return Areas::default() };
         let boxed = body.width >= BOXED;
@@ -106,43 +106,63 @@ impl OverviewScreen {
         Areas::new(
             body,
             Wanted {
+                timeline: lines(chart::full_height(data)),
                 problems: lines(problems),
-                peers: lines(self.peer_count(view) + 1),
+                peers: lines(Self::peer_count(view) + 1),
                 links: lines(lower::link_height(data)),
                 events: lines(view.log.len().min(usize::from(body.height))),
             },
         )
     }
 
+    /// What is to be copied of the selected row.
+    pub(in crate::tui) fn copied(&self, view: &View) -> Option<String> {
+        let data = view.data.as_ref()?;
+        match self.item(view).unwrap_or(Item::Problem(0)) {
+            Item::Problem(at) => view.concluded()?.findings.get(at).map(|finding| finding.title.clone()),
+            Item::Peer(at) if data.by == By::QueuePairs => {
+                let row = data.model.rows.get(*data.busiest.get(at)?)?;
+                Some(crate::tui::log::route(&row.id.key))
+            }
+            Item::Peer(at) => data.peers.get(at).map(|peer| peers::name(&peer.shared, data)),
+        }
+    }
+
     fn open_problem(view: &View, at: usize) -> Effect {
         if at < view.finding_count() { Effect::Finding(at) } else { Effect::None }
     }
 
-    fn open_peer(&self, view: &View, at: usize) -> Effect {
+    fn open_peer(view: &View, at: usize) -> Effect {
         let Some(data) = &view.data else { return Effect::None };
-        if self.queue_pairs {
+        if data.by == By::QueuePairs {
             let row = data.busiest.get(at).and_then(|row| data.model.rows.get(*row));
             return row.map_or(Effect::None, |row| Effect::Detail(row.id));
         }
-        data.peers.get(at).map_or(Effect::None, |peer| {
-            let about = format!("{} → {}", peer.src, peer.dst);
-            Effect::Focus(Focus { about, on: Only::Hosts(peer.src, peer.dst) })
-        })
+        let Some(peer) = data.peers.get(at) else { return Effect::None };
+        let on = match peer.shared.clone() {
+            Shared::Hosts(src, dst) => Only::Hosts(src, dst),
+            Shared::Remote(Some(host)) => Only::Host(host),
+            Shared::Remote(None) => return Effect::None,
+            Shared::Process(name) => Only::Process(name),
+            Shared::Pod(name) => Only::Pod(name),
+            Shared::Link(link) => Only::Link(link),
+        };
+        Effect::Focus(Focus { about: peers::name(&peer.shared, data), on })
     }
 
     /// Peers that are visible.
-    fn page(&self, view: &View) -> usize {
-        let areas = self.areas(view);
+    fn page(view: &View) -> usize {
+        let areas = Self::areas(view);
         usize::from(inner(areas.peers, areas.boxed).height.saturating_sub(1))
     }
 
     /// Keeps the selected peer visible.
     fn show(&mut self, view: &View) {
-        let page = self.page(view);
+        let page = Self::page(view);
         let mut cursor = self.cursor(view);
-        cursor.show(self.peer_count(view), page);
+        cursor.show(Self::peer_count(view), page);
         self.offset = cursor.offset;
-        let last = problems::count(view) + self.peer_count(view);
+        let last = problems::count(view) + Self::peer_count(view);
         self.selected = self.selected.filter(|at| *at < last);
     }
 }
@@ -168,8 +188,8 @@ fn inner(area: Rect, boxed: bool) -> Rect {
 
 impl Page for OverviewScreen {
     fn step(&mut self, view: &mut View, step: Move) {
-        let (problems, peers) = (problems::count(view), self.peer_count(view));
-        let page = self.page(view);
+        let (problems, peers) = (problems::count(view), Self::peer_count(view));
+        let page = Self::page(view);
         let mut all = Cursor { selected: self.selected, offset: 0 };
         all.step(step, problems + peers, page);
         self.selected = all.selected;
@@ -179,16 +199,16 @@ impl Page for OverviewScreen {
     fn open(&mut self, view: &mut View) -> Effect {
         match self.item(view) {
             Some(Item::Problem(at)) => Self::open_problem(view, at),
-            Some(Item::Peer(at)) => self.open_peer(view, at),
+            Some(Item::Peer(at)) => Self::open_peer(view, at),
             None if view.verdict().is_some_and(|verdict| verdict.worst.is_some()) => {
                 Self::open_problem(view, 0)
             }
-            None => self.open_peer(view, 0),
+            None => Self::open_peer(view, 0),
         }
     }
 
     fn click(&mut self, view: &mut View, at: Position) -> Effect {
-        let areas = self.areas(view);
+        let areas = Self::areas(view);
         let (problems, peers) = (inner(areas.problems, areas.boxed), inner(areas.peers, areas.boxed));
         if problems.contains(at) {
             let lines = problems::lines(
@@ -206,8 +226,8 @@ impl Page for OverviewScreen {
         if peers.contains(at) && at.y > peers.y {
             let place = self.offset + usize::from(at.y - peers.y - 1);
             let all = problems::count(view) + place;
-            if place < self.peer_count(view) && self.selected.replace(all) == Some(all) {
-                return self.open_peer(view, place);
+            if place < Self::peer_count(view) && self.selected.replace(all) == Some(all) {
+                return Self::open_peer(view, place);
             }
         }
         Effect::None
@@ -228,8 +248,11 @@ impl Page for OverviewScreen {
                 }
             }
             Input::Group => {
-                self.queue_pairs = !self.queue_pairs;
                 (self.selected, self.offset) = (None, 0);
+                if let Some(data) = &view.data {
+                    view.by = view.by.next(&data.sample);
+                    return Effect::Values;
+                }
             }
             _ => {}
         }
@@ -251,7 +274,7 @@ impl Page for OverviewScreen {
         const REST: &[super::Hint] = &[
             (&[Input::Left, Input::Right], "cursor"),
             (&[Input::ZoomIn, Input::ZoomOut], "zoom"),
-            (&[Input::Group], "peers or QPs"),
+            (&[Input::Group], "group"),
             (&[Input::Theme], "theme"),
         ];
         let problem = match self.item(view) {
@@ -284,7 +307,7 @@ impl Page for OverviewScreen {
             return;
         }
         let Some(data) = &view.data else { return };
-        let areas = self.areas(view);
+        let areas = Self::areas(view);
         self.timeline(buffer, areas, view, data);
         self.problems(buffer, areas, view);
         self.peers(buffer, areas, view, data);
@@ -348,15 +371,23 @@ impl OverviewScreen {
     }
 
     fn peers(&self, buffer: &mut Buffer, areas: Areas, view: &View, data: &Data) {
-        let hint = format!("{} peers or queue pairs", view.options.keys.first(Input::Group));
+        let key = view.options.keys.first(Input::Group);
+        let hint = format!("{key} by {}", view.by.next(&data.sample).noun());
         let cursor = self.cursor(view);
-        let title = if self.queue_pairs {
-            Title { name: "QUEUE PAIRS", about: "by rate", hint: &hint }
-        } else {
-            Title { name: "WORST PEERS", about: &peers::about(view), hint: &hint }
+        let about = peers::about(view);
+        let name = match data.by {
+            By::QueuePairs => "QUEUE PAIRS",
+            By::Hosts => "WORST PEERS",
+            By::Remote => "WORST REMOTE HOSTS",
+            By::Process => "WORST PROCESSES",
+            By::Pod => "WORST PODS",
+            By::Link => "WORST LINKS",
         };
+        let queue_pairs = data.by == By::QueuePairs;
+        let about = if queue_pairs { "by rate" } else { about.as_str() };
+        let title = Title { name, about, hint: &hint };
         let area = panel(buffer, areas.peers, areas.boxed, title);
-        if self.queue_pairs {
+        if queue_pairs {
             busiest(buffer, area, view, data, &cursor);
         } else {
             peers::render(buffer, area, data, cursor);

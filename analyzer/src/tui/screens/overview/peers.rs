@@ -1,4 +1,4 @@
-//! The worst pairs of hosts.
+//! The worst pairs of hosts, remote hosts, processes, pods or links.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::model::{Counts, Level};
 use crate::tui::column::{self, bar, compact};
 use crate::tui::cursor::Cursor;
 use crate::tui::data::Data;
-use crate::tui::peers::Peer;
+use crate::tui::peers::{By, Peer, Shared};
 use crate::tui::theme;
 use crate::tui::view::View;
 use crate::util::units;
@@ -41,29 +41,58 @@ const FIGURES: [Figure; 6] = [
 
 /// Columns of an address without IPv6, and with it.
 const ADDRESSES: [usize; 2] = [15, 39];
-const SHARE: u16 = 10;
+/// Columns of the bar of a row's share, which grows where there is room, and of a pod.
+const SHARE: usize = 10;
+const LONGEST: usize = 80;
+const POD: usize = 24;
+
+/// The name of what the flows of a row share.
+pub(super) fn name(shared: &Shared, data: &Data) -> String {
+    match shared {
+        Shared::Hosts(src, dst) => format!("{src} → {dst}"),
+        Shared::Remote(Some(host)) => host.to_string(),
+        Shared::Remote(None) => "on a tap: no host is remote".to_owned(),
+        Shared::Process(name) => name.clone().unwrap_or_else(|| "process unknown".to_owned()),
+        Shared::Pod(name) => name.clone().unwrap_or_else(|| "no pod, or unknown".to_owned()),
+        Shared::Link(link) => {
+            data.model.links.get(usize::from(*link)).map_or_else(String::new, column::link_name)
+        }
+    }
+}
 
 /// The columns that fit.
 struct Columns {
+    /// Letters of an address, where there are two.
     address: usize,
+    /// Columns of the name.
+    name: usize,
     figures: Vec<&'static Figure>,
-    share: bool,
+    /// Columns of the bar; 0 where there is none.
+    share: usize,
     packets: bool,
     link: usize,
     process: usize,
+    pod: usize,
 }
 
 impl Columns {
     fn new(data: &Data, width: usize) -> Self {
-        let longest = data.peers.iter().flat_map(|peer| [peer.src, peer.dst]);
-        let longest = longest.map(|one| one.to_string().chars().count()).max().unwrap_or(0);
+        let letters = |text: &str| text.chars().count();
+        let longest = data.peers.iter().map(|peer| match &peer.shared {
+            Shared::Hosts(src, dst) => letters(&src.to_string()).max(letters(&dst.to_string())),
+            other => letters(&name(other, data)),
+        });
+        let longest = longest.max().unwrap_or(0);
         let [v4, v6] = ADDRESSES;
-        let address =
-            longest.clamp(if width < 70 { 9 } else { 11 }, if data.model.has_ipv6 { v6 } else { v4 });
-        // Mark, addresses with their arrow, queue pairs, rate.
-        let fixed = |address: usize| 3 + 2 * address + 3 + 5 + 8;
+        let pairs = matches!(data.by, By::Hosts | By::QueuePairs);
+        let most = if data.model.has_ipv6 || !pairs { v6 } else { v4 };
+        let address = longest.clamp(if width < 70 { 9 } else { 11 }, most);
+        // Mark, name, queue pairs, rate.
+        let named = |address: usize| if pairs { 2 * address + 3 } else { address };
+        let fixed = |address: usize| 3 + named(address) + 5 + 8;
         let address = if fixed(address) + 3 * 7 > width {
-            address.min(width.saturating_sub(40) / 2).max(9)
+            let room = width.saturating_sub(40);
+            address.min(if pairs { room / 2 } else { room }).max(9)
         } else {
             address
         };
@@ -81,27 +110,30 @@ impl Columns {
         };
         let (some, none): (Vec<_>, Vec<_>) = FIGURES.iter().partition(|figure| shows(figure));
         let mut used: Vec<&Figure> = some.into_iter().filter(|figure| take(figure.width + 1)).collect();
-        let process = if data.context().sample.owners.all().is_empty() || !take(17) { 0 } else { 16 };
+        // Of a remote host or a link there may be several.
+        let owned = data.by == By::Hosts && !data.sample.owners.all().is_empty();
+        let process = if owned && take(17) { 16 } else { 0 };
         used.extend(none.into_iter().filter(|figure| take(figure.width + 1)));
         let figures =
             FIGURES.iter().filter(|one| used.iter().any(|figure| std::ptr::eq(*figure, *one))).collect();
-        let share = take(usize::from(SHARE) + 1);
+        let share = take(SHARE + 1);
         let packets = take(8);
-        let link = if data.model.links.len() > 1 && take(17) { 16 } else { 0 };
-        Self { address, figures, share, packets, link, process }
+        let several = data.model.links.len() > 1 && data.by != By::Link;
+        let link = if several && take(17) { 16 } else { 0 };
+        let pods = owned && data.sample.owners.all().iter().any(|owner| owner.pod.is_some());
+        let pod = if pods && take(POD + 1) { POD } else { 0 };
+        let share = if share { SHARE + left.min(LONGEST - SHARE) } else { 0 };
+        Self { address, name: named(address), figures, share, packets, link, process, pod }
     }
 
-    fn titles(&self) -> Line<'static> {
-        let mut text = format!(
-            "   {:<a$}   {:<a$} {:>4} {:>7}",
-            "SOURCE",
-            "DESTINATION",
-            "QPs",
-            "b/s",
-            a = self.address
-        );
-        if self.share {
-            let _ = write!(text, " {:<w$}", "SHARE", w = usize::from(SHARE));
+    fn titles(&self, by: By) -> Line<'static> {
+        let title = match by {
+            By::Hosts | By::QueuePairs => format!("{:<a$}   DESTINATION", "SOURCE", a = self.address),
+            other => other.noun().to_uppercase(),
+        };
+        let mut text = format!("   {title:<n$} {:>4} {:>7}", "QPs", "b/s", n = self.name);
+        if self.share > 0 {
+            let _ = write!(text, " {:<w$}", "SHARE", w = self.share);
         }
         if self.packets {
             text.push_str("   pkt/s");
@@ -113,7 +145,10 @@ impl Columns {
             let _ = write!(text, " {:<w$}", "LINK", w = self.link);
         }
         if self.process > 0 {
-            text.push_str(" PROCESS");
+            let _ = write!(text, " {:<w$}", "PROCESS", w = self.process);
+        }
+        if self.pod > 0 {
+            text.push_str(" POD");
         }
         Line::styled(text, theme::DIM)
     }
@@ -128,15 +163,24 @@ impl Columns {
         let mut spans = Spans::default();
         spans.push(format!(" {symbol} "), style);
         let address = |address: crate::sample::Address| cut(&address.to_string(), self.address, true);
-        spans.push(format!("{:<a$} ", address(peer.src), a = self.address), theme::PLAIN);
-        spans.push("→", theme::DIM);
-        spans.push(format!(" {:<a$} {:>4} ", address(peer.dst), peer.flows, a = self.address), theme::PLAIN);
+        match &peer.shared {
+            Shared::Hosts(src, dst) => {
+                spans.push(format!("{:<a$} ", address(*src), a = self.address), theme::PLAIN);
+                spans.push("→", theme::DIM);
+                spans.push(format!(" {:<a$}", address(*dst), a = self.address), theme::PLAIN);
+            }
+            other => {
+                let text = cut(&name(other, data), self.name, true);
+                spans.push(format!("{text:<n$}", n = self.name), theme::PLAIN);
+            }
+        }
+        spans.push(format!(" {:>4} ", peer.flows), theme::PLAIN);
         let per_second = |n: f64| peer.seconds.filter(|s| *s > 0.0).map(|seconds| n / seconds);
         let shown = |n: Option<f64>| n.map_or_else(|| units::UNKNOWN.to_owned(), compact);
         spans.push(format!("{:>7}", shown(per_second(peer.counts.bytes as f64 * 8.0))), theme::BOLD);
-        if self.share {
+        if self.share > 0 {
             let share = if most > 0.0 { peer.counts.bytes as f64 / most } else { 0.0 };
-            spans.push(format!(" {}", line_bar(share)), theme::BAR);
+            spans.push(format!(" {}", line_bar(share, self.share)), theme::BAR);
         }
         if self.packets {
             spans.push(format!(" {:>7}", shown(per_second(peer.counts.packets as f64))), theme::PLAIN);
@@ -161,13 +205,23 @@ impl Columns {
             );
             spans.push(format!(" {text:<w$}", w = self.link), theme::DIM);
         }
-        if self.process > 0 {
-            let cx = data.context();
-            let owner = data.model.rows.get(peer.row).and_then(|row| cx.owner(row)).and_then(column::process);
-            let text = owner.unwrap_or_else(|| units::UNKNOWN.to_owned());
-            spans.push(format!(" {}", cut(&text, self.process, false)), theme::PLAIN);
-        }
+        self.owner(&mut spans, peer, data);
         spans.into_line()
+    }
+
+    /// Process and pod.
+    fn owner(&self, spans: &mut Spans, peer: &Peer, data: &Data) {
+        let cx = data.context();
+        let owner = data.model.rows.get(peer.row).and_then(|row| cx.owner(row));
+        let known = |text: Option<String>| text.unwrap_or_else(|| units::UNKNOWN.to_owned());
+        if self.process > 0 {
+            let text = cut(&known(owner.and_then(column::process)), self.process, false);
+            spans.push(format!(" {text:<w$}", w = self.process), theme::PLAIN);
+        }
+        if self.pod > 0 {
+            let text = known(owner.and_then(|owner| owner.pod.clone()));
+            spans.push(format!(" {}", cut(&text, self.pod, true)), theme::PLAIN);
+        }
     }
 }
 
@@ -189,16 +243,15 @@ fn cell(figure: &Figure, counts: &Counts, level: Level) -> (String, Style) {
 }
 
 /// A bar of thin lines, so that those below one another stay apart.
-fn line_bar(share: f64) -> String {
-    let width = usize::from(SHARE);
-    let blocks = bar(share, SHARE).chars().filter(|c| *c != '·').count();
+fn line_bar(share: f64, width: usize) -> String {
+    let blocks = bar(share, u16::try_from(width).unwrap_or(0)).chars().filter(|c| *c != '·').count();
     format!("{}{}", "━".repeat(blocks.min(width)), " ".repeat(width - blocks.min(width)))
 }
 
 /// The table: titles, and the pairs from the first visible one on. `selected` is the place of the selected one.
 pub(super) fn render(buffer: &mut Buffer, area: Rect, data: &Data, cursor: Cursor) {
     let columns = Columns::new(data, usize::from(area.width));
-    line(buffer, area, 0, &columns.titles());
+    line(buffer, area, 0, &columns.titles(data.by));
     let most = data.peers.iter().map(|peer| peer.counts.bytes).max().unwrap_or(0) as f64;
     for (y, (place, peer)) in (1..area.height).zip(data.peers.iter().enumerate().skip(cursor.offset)) {
         line(buffer, area, y, &columns.row(peer, data, most));
@@ -208,7 +261,7 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, data: &Data, cursor: Curso
     }
 }
 
-/// How many pairs there are, in words.
+/// Order of the rows and number of flows, in words.
 pub(super) fn about(view: &View) -> String {
     let flows = view.data.as_ref().map_or(0, |data| data.model.dedup.flows);
     format!("by impact · {}", units::plural(flows as u64, "flow"))

@@ -1,5 +1,7 @@
 //! Exported files: the table of a screen as CSV or JSON, or packet headers as pcapng.
 
+pub mod clipboard;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 

@@ -1,0 +1,169 @@
+//! The columns of a timeline: how much time is shown, and which part of it.
+
+use crate::sample::SourceKind;
+use crate::tui::data::Data;
+
+const SECOND: u64 = 1_000_000_000;
+/// Lengths of the window that the keys go through.
+const WINDOWS: [u64; 16] = [
+    SECOND / 100,
+    SECOND / 50,
+    SECOND / 20,
+    SECOND / 10,
+    SECOND / 5,
+    SECOND / 2,
+    SECOND,
+    2 * SECOND,
+    5 * SECOND,
+    15 * SECOND,
+    30 * SECOND,
+    60 * SECOND,
+    120 * SECOND,
+    300 * SECOND,
+    600 * SECOND,
+    3_600 * SECOND,
+];
+/// Shortest spans that are shown before and after a problem, at least.
+const MARGIN: u64 = 10;
+/// The shortest window over snapshots.
+const SHORTEST_NS: u64 = 5 * SECOND;
+
+/// State of the timeline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Chart {
+    /// Length of the window; `None` for all there is.
+    pub window_ns: Option<u64>,
+    /// The time whose values are shown; `None` for those of the time range.
+    pub cursor_ns: Option<u64>,
+}
+
+/// The columns of a timeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tui::screens) struct Grid {
+    /// Begin of the first column.
+    pub(in crate::tui::screens) from_ns: u64,
+    /// Length of a column.
+    pub(in crate::tui::screens) column_ns: u64,
+    /// Number of columns.
+    pub(in crate::tui::screens) columns: usize,
+}
+
+impl Grid {
+    /// End of the last column.
+    pub(in crate::tui::screens) fn end_ns(self) -> u64 {
+        self.from_ns.saturating_add(self.column_ns.saturating_mul(self.columns as u64))
+    }
+
+    /// The column of a time.
+    pub(in crate::tui::screens) fn column(self, time_ns: u64) -> Option<usize> {
+        let at = usize::try_from(time_ns.checked_sub(self.from_ns)? / self.column_ns).ok()?;
+        (at < self.columns).then_some(at)
+    }
+
+    /// Begin of a column.
+    pub(in crate::tui::screens) fn start(self, column: usize) -> u64 {
+        self.from_ns.saturating_add(self.column_ns.saturating_mul(column as u64))
+    }
+
+    /// The columns over the time between two times, and some before and after them; `None` where there is nothing.
+    pub(in crate::tui::screens) fn around(
+        data: &Data,
+        from_ns: u64,
+        to_ns: u64,
+        columns: usize,
+    ) -> Option<Self> {
+        let over_time = &data.over_time;
+        let (first_ns, last_ns) = over_time.range()?;
+        if columns == 0 {
+            return None;
+        }
+        let from_ns = from_ns.clamp(first_ns, last_ns);
+        let to_ns = to_ns.clamp(from_ns, last_ns);
+        let margin_ns = ((to_ns - from_ns) / 3).max(over_time.least_ns().saturating_mul(MARGIN));
+        let from_ns = from_ns.saturating_sub(margin_ns).max(first_ns);
+        let to_ns = to_ns.saturating_add(margin_ns).min(last_ns);
+        let mut column_ns = (to_ns - from_ns).div_ceil(columns as u64).max(1);
+        if over_time.from_packets {
+            column_ns = column_ns.next_multiple_of(over_time.least_ns());
+        }
+        let length_ns = column_ns.saturating_mul(columns as u64);
+        let from_ns = from_ns.min(last_ns.saturating_sub(length_ns).max(first_ns));
+        Some(Self { from_ns, column_ns, columns })
+    }
+}
+
+impl Chart {
+    /// The columns over `data` in this number; `None` where there is nothing.
+    pub(in crate::tui::screens) fn grid(self, data: &Data, columns: usize) -> Option<Grid> {
+        let over_time = &data.over_time;
+        let (first_ns, last_ns) = over_time.range()?;
+        if columns == 0 {
+            return None;
+        }
+        let all_ns = (last_ns - first_ns).max(1);
+        // A live view fills up from the right; a capture has its length.
+        let whole_ns = match data.model.kind {
+            SourceKind::Live => WINDOWS
+                .into_iter()
+                .find(|window| *window >= all_ns && *window >= 15 * SECOND)
+                .unwrap_or(all_ns),
+            SourceKind::Replay => all_ns,
+        };
+        let window_ns = self.window_ns.unwrap_or(whole_ns).min(whole_ns);
+        let mut column_ns = window_ns.div_ceil(columns as u64).max(1);
+        if over_time.from_packets {
+            column_ns = column_ns.next_multiple_of(over_time.least_ns());
+        }
+        let length_ns = column_ns.saturating_mul(columns as u64);
+        let whole = window_ns >= whole_ns;
+        let from_ns = match self.cursor_ns.filter(|_| !whole) {
+            Some(at) => at.saturating_sub(length_ns / 2).clamp(
+                first_ns.min(last_ns.saturating_sub(length_ns).max(first_ns)),
+                last_ns.saturating_sub(length_ns).max(first_ns),
+            ),
+            None if whole && data.model.kind == SourceKind::Replay => first_ns,
+            None => last_ns.saturating_sub(length_ns),
+        };
+        // Columns begin at multiples of their length, so that the picture stands still while time goes on.
+        let from_ns =
+            if data.model.kind == SourceKind::Live { from_ns.next_multiple_of(column_ns) } else { from_ns };
+        Some(Grid { from_ns, column_ns, columns })
+    }
+
+    /// A shorter window, or a longer one; false where there is none.
+    pub(in crate::tui::screens) fn zoom(&mut self, data: &Data, closer: bool) -> bool {
+        let Some((first_ns, last_ns)) = data.over_time.range() else { return false };
+        let all_ns = last_ns - first_ns;
+        let shortest = if data.over_time.from_packets {
+            data.over_time.least_ns().saturating_mul(10)
+        } else {
+            SHORTEST_NS
+        };
+        let now = self.window_ns.unwrap_or(all_ns);
+        let next = if closer {
+            WINDOWS.into_iter().rev().find(|window| *window < now && *window >= shortest)
+        } else {
+            WINDOWS.into_iter().find(|window| *window > now && *window < all_ns)
+        };
+        let changes = next.is_some() || (!closer && self.window_ns.is_some());
+        if changes {
+            self.window_ns = next;
+        }
+        changes
+    }
+
+    /// Moves the cursor by a column of the grid, from the end where there was none.
+    pub(in crate::tui::screens) fn step(&mut self, grid: Grid, data: &Data, later: bool) {
+        let Some((first_ns, last_ns)) = data.over_time.range() else { return };
+        let last_ns = last_ns.saturating_sub(1);
+        let middle = grid.column_ns / 2;
+        self.cursor_ns = match self.cursor_ns {
+            None if later => None,
+            None => Some(last_ns.saturating_sub(middle)),
+            // Behind the end is now again.
+            Some(at) if later && at.saturating_add(grid.column_ns) > last_ns => None,
+            Some(at) if later => Some(at + grid.column_ns),
+            Some(at) => Some(at.saturating_sub(grid.column_ns).max(first_ns)),
+        };
+    }
+}

@@ -1,0 +1,325 @@
+//! The sections of the page, each at a width, with what can be selected in it.
+
+use ratatui::text::Line;
+
+use super::super::findings::{self, labelled};
+use super::super::overview::chart::Picture;
+use crate::analysis::{FlowId, link_name};
+use crate::findings::{DataEnd, End, Finding};
+use crate::model::{Counts, Level, Row, detail};
+use crate::sample::SourceKind;
+use crate::tui::column::{compact, process};
+use crate::tui::data::Data;
+use crate::tui::key::Input;
+use crate::tui::theme;
+use crate::tui::view::View;
+use crate::tui::widgets::{Spans, cut};
+use crate::util::units;
+use crate::util::wrap::wrap;
+
+/// Findings named for each cause or effect, at most.
+const RELATED: usize = 3;
+
+/// Columns of both roles and queue pairs of a flow, with the arrow between.
+const ROLES: usize = 48;
+
+/// Something that can be selected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Item {
+    /// A step, by its number from 0.
+    Step(usize),
+    /// Another finding, by its number in the list.
+    Finding(usize),
+    /// All flows of the finding.
+    Table,
+    /// One of its flows.
+    Flow(usize),
+}
+
+/// A line, and what is selected by it.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) line: Line<'static>,
+    pub(super) item: Option<Item>,
+}
+
+impl Entry {
+    pub(super) const fn text(line: Line<'static>) -> Self {
+        Self { line, item: None }
+    }
+}
+
+/// A part of the page with a title.
+#[derive(Clone, Debug)]
+pub(super) struct Section {
+    pub(super) name: &'static str,
+    pub(super) hint: String,
+    pub(super) entries: Vec<Entry>,
+}
+
+impl Section {
+    /// `None` where it is empty.
+    fn new(name: &'static str, hint: impl Into<String>, entries: Vec<Entry>) -> Option<Self> {
+        (!entries.is_empty()).then(|| Self { name, hint: hint.into(), entries })
+    }
+}
+
+/// The finding that the page is about.
+pub(super) struct Subject<'a> {
+    view: &'a View,
+    data: &'a Data,
+    all: &'a [Finding],
+    finding: &'a Finding,
+    end: DataEnd,
+}
+
+/// Hosts and queue pair of a flow.
+pub(super) fn route(flow: &FlowId) -> String {
+    format!("{} → {} QP {}", flow.src, flow.dst, flow.dest_qp)
+}
+
+/// The row of a flow; `None` where it is none of the time shown.
+pub(super) fn row_of<'a>(view: &'a View, flow: &FlowId) -> Option<&'a Row> {
+    let data = view.data.as_ref()?;
+    rows_of(data, std::slice::from_ref(flow)).into_iter().next()?
+}
+
+fn rows_of<'a>(data: &'a Data, flows: &[FlowId]) -> Vec<Option<&'a Row>> {
+    use crate::sample::address;
+    let mut found = vec![None; flows.len()];
+    let links = &data.model.links;
+    for row in &data.model.rows {
+        let key = &row.id.key;
+        let is = |flow: &FlowId| {
+            flow.dest_qp == key.dest_qp
+                && address(key.family, key.src) == flow.src
+                && address(key.family, key.dst) == flow.dst
+                && links
+                    .get(usize::from(key.link))
+                    .is_some_and(|link| link.name == flow.link && link.direction == flow.direction)
+        };
+        if let Some(place) = flows.iter().position(is).and_then(|at| found.get_mut(at)) {
+            *place = Some(row);
+        }
+    }
+    found
+}
+
+impl<'a> Subject<'a> {
+    /// The finding of this number; `None` where there is none.
+    pub(super) fn new(view: &'a View, at: usize) -> Option<Self> {
+        let concluded = view.concluded()?;
+        let data = view.data.as_deref()?;
+        let recorded = view.kind() == Some(SourceKind::Replay);
+        let end = DataEnd { ns: concluded.end_ns, recorded };
+        Some(Self { view, data, all: concluded.findings, finding: concluded.findings.get(at)?, end })
+    }
+
+    /// The sentence, and below it place, time and cost.
+    pub(super) fn head(&self, width: usize) -> Vec<Line<'static>> {
+        let finding = self.finding;
+        let word = findings::word(finding.severity);
+        let (symbol, _) = theme::mark(finding.severity.into(), finding.active);
+        let badge =
+            if finding.active { theme::badge(Level::from(finding.severity)) } else { theme::SELECTED };
+        let badge_text = format!(" {symbol} {word} ");
+        let indent = badge_text.chars().count() + 1;
+        let mut lines = Vec::new();
+        for (at, text) in wrap(&finding.title, width.saturating_sub(indent + 1)).into_iter().enumerate() {
+            let mut spans = Spans::default();
+            if at == 0 {
+                spans.push(badge_text.clone(), badge).push(" ", theme::PLAIN);
+            } else {
+                spans.push(" ".repeat(indent), theme::PLAIN);
+            }
+            spans.push(text, theme::BOLD);
+            lines.push(spans.into_line());
+        }
+        for name in ["Where", "When", "Impact"] {
+            let fields = finding.fields(self.end);
+            let text = fields.into_iter().find(|(label, _)| *label == name).map(|(_, text)| text);
+            lines.extend(text.into_iter().flat_map(|text| labelled(name, &text, width)));
+        }
+        lines
+    }
+
+    /// The signals that the finding is about, and when it held.
+    pub(super) fn timeline(&self, width: usize, height: usize) -> Option<Section> {
+        let picture = Picture::of(self.view, self.data, self.finding, width)?;
+        let lines = picture.lines_of(self.finding, height);
+        let length = units::duration(picture.grid.column_ns.saturating_mul(picture.grid.columns as u64));
+        Section::new("TIMELINE", length, lines.into_iter().map(Entry::text).collect())
+    }
+
+    /// What to do, with the commands of this host.
+    pub(super) fn steps(&self, width: usize) -> Option<Section> {
+        let mut entries = Vec::new();
+        for (at, step) in self.finding.steps.iter().enumerate() {
+            for (line, text) in wrap(&step.text, width.saturating_sub(4)).into_iter().enumerate() {
+                let mut spans = Spans::default();
+                let lead = if line == 0 { format!(" {} ", at + 1) } else { "   ".to_owned() };
+                spans.push(lead, theme::BOLD).push(text, theme::PLAIN);
+                let item = (line == 0 && step.command.is_none()).then_some(Item::Step(at));
+                entries.push(Entry { line: spans.into_line(), item });
+            }
+            // A command is one line, or it would be copied from the screen in parts.
+            if let Some(command) = &step.command {
+                let mut spans = Spans::default();
+                spans.push("   $ ", theme::DIM);
+                spans.push(cut(command, width.saturating_sub(6), false), theme::KEY);
+                entries.push(Entry { line: spans.into_line(), item: Some(Item::Step(at)) });
+            }
+        }
+        if entries.is_empty() {
+            let text = wrap(&self.finding.advice, width.saturating_sub(2)).into_iter();
+            entries.extend(text.map(|text| Entry::text(Line::raw(format!(" {text}")))));
+        }
+        let key = self.view.options.keys.first(Input::Copy);
+        Section::new("DO NEXT", format!("{key} copies"), entries)
+    }
+
+    /// Causes and effects, each with its page.
+    pub(super) fn related(&self, width: usize) -> Option<Section> {
+        let mut entries = Vec::new();
+        let me = self.finding.id;
+        let owner: Vec<&'static str> = self.finding.owner.into_iter().collect();
+        let others =
+            self.finding.causes.iter().copied().filter(|id| Some(*id) != self.finding.owner).collect();
+        for (name, ids) in
+            [("part of", owner), ("caused by", others), ("causes", self.finding.effects.clone())]
+        {
+            let known = |one: &Finding| {
+                ids.contains(&one.id) && (one.causes.contains(&me) || one.effects.contains(&me))
+            };
+            let all = self.all.iter().enumerate().filter(|(_, one)| known(one)).take(RELATED);
+            for (line, (at, other)) in all.enumerate() {
+                let (symbol, style) = theme::mark(other.severity.into(), other.active);
+                let mut spans = Spans::default();
+                spans.push(format!(" {:<9} ", if line == 0 { name } else { "" }), theme::DIM);
+                spans.push(format!("{symbol} "), style);
+                let room = width.saturating_sub(spans.width + 1);
+                spans.push(cut(&other.title, room, false), theme::PLAIN);
+                entries.push(Entry { line: spans.into_line(), item: Some(Item::Finding(at)) });
+            }
+        }
+        let key = self.view.options.keys.first(Input::Open);
+        Section::new("CAUSES AND EFFECTS", format!("{key} opens"), entries)
+    }
+
+    /// Both ends, and the flows with both queue pairs, their counters, process and pod.
+    pub(super) fn flows(&self, width: usize) -> Option<Section> {
+        let finding = self.finding;
+        let mut entries: Vec<Entry> = Vec::new();
+        let who = finding.fields(self.end).into_iter().find(|(label, _)| *label == "Who");
+        let lines = who.into_iter().flat_map(|(_, text)| wrap(&text, width.saturating_sub(2)));
+        entries.extend(lines.map(|text| Entry::text(Line::raw(format!(" {text}")))));
+        if finding.flows.is_empty() {
+            return Section::new("FLOWS", "", entries);
+        }
+        let known = finding.flows.len();
+        let all = finding.evidence["flows"].as_u64().unwrap_or(known as u64).max(known as u64);
+        let more = if all > known as u64 { format!(" of {}", units::count(all)) } else { String::new() };
+        let text = format!(" {}{more}: the table of queue pairs", units::plural(known as u64, "flow"));
+        entries.push(Entry { line: Line::styled(text, theme::DIM), item: Some(Item::Table) });
+        let rows = rows_of(self.data, &finding.flows);
+        for (at, (flow, row)) in finding.flows.iter().zip(rows).enumerate() {
+            entries.extend(self.flow(at, flow, row, width));
+        }
+        let key = self.view.options.keys.first(Input::Open);
+        Section::new("FLOWS", format!("{key} opens"), entries)
+    }
+
+    /// One flow: source and destination with both queue pairs, what it counted, and who owns it.
+    fn flow(&self, at: usize, flow: &FlowId, row: Option<&Row>, width: usize) -> Vec<Entry> {
+        let source = row.and_then(|row| detail::peer_qp(&self.data.sample, row.at?));
+        let ends = format!("{}{}", flow.src, flow.dst).chars().count();
+        let is = |end: &Option<End>, addr| end.as_ref().is_some_and(|end| end.addr == addr);
+        let (requester, responder) = (&self.finding.requester, &self.finding.responder);
+        // Of several flows one end is the same; both ends and their roles are above, where there is no room for them here.
+        let (from, to) = match () {
+            () if ends + ROLES > width => ("", ""),
+            () if is(requester, flow.src) || is(responder, flow.dst) => ("requester ", "responder "),
+            () if is(responder, flow.src) || is(requester, flow.dst) => ("responder ", "requester "),
+            () => ("", ""),
+        };
+        let qp = |qp: Option<u32>| qp.map_or_else(|| units::UNKNOWN.to_owned(), |qp| qp.to_string());
+        let mut spans = Spans::default();
+        spans.push(" ", theme::PLAIN).push(from, theme::DIM);
+        spans.push(format!("{} QP {}", flow.src, qp(source)), theme::BOLD).push(" → ", theme::DIM);
+        spans.push(to, theme::DIM);
+        spans.push(format!("{} QP {}", flow.dst, flow.dest_qp), theme::BOLD);
+        let mut parts = vec![link_name(&flow.link, flow.direction)];
+        parts.extend(row.map(|row| figures(&row.delta.map_or(row.total, |delta| delta.counts))));
+        let owner = row.and_then(|row| self.data.context().owner(row));
+        parts.extend(owner.and_then(process));
+        parts.extend(owner.and_then(|owner| owner.pod.as_ref()).map(|pod| format!("pod {pod}")));
+        parts.retain(|part| !part.is_empty());
+        let text = parts.join(" · ");
+        let item = Some(Item::Flow(at));
+        if spans.width + 3 + text.chars().count() < width {
+            spans.push(format!("   {text}"), theme::DIM);
+            return vec![Entry { line: spans.into_line(), item }];
+        }
+        let below = wrap(&text, width.saturating_sub(4)).into_iter();
+        let below = below.map(|text| Entry::text(Line::styled(format!("   {text}"), theme::DIM)));
+        std::iter::once(Entry { line: spans.into_line(), item }).chain(below).collect()
+    }
+
+    /// The measurements, and what they cannot tell.
+    pub(super) fn evidence(&self, width: usize) -> Option<Section> {
+        let all = self.finding.measurements();
+        let name = all.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).min(width / 2);
+        let mut entries = Vec::new();
+        for (label, value) in all {
+            for (at, text) in wrap(&value, width.saturating_sub(name + 4)).into_iter().enumerate() {
+                let mut spans = Spans::default();
+                let label = if at == 0 { cut(&label, name, false) } else { String::new() };
+                spans.push(format!(" {label:<name$}  "), theme::DIM).push(text, theme::PLAIN);
+                entries.push(Entry::text(spans.into_line()));
+            }
+        }
+        for caveat in &self.finding.caveats {
+            let lines = labelled("Caveat", caveat, width);
+            entries.extend(lines.into_iter().map(Entry::text));
+        }
+        Section::new("EVIDENCE", "", entries)
+    }
+
+    /// What the finding means and how it is computed.
+    pub(super) fn explanation(&self, width: usize) -> Option<Section> {
+        let entry = crate::findings::entry(self.finding.id)?;
+        let mut entries = Vec::new();
+        for paragraph in entry.text().lines() {
+            let lines = wrap(paragraph, width.saturating_sub(2)).into_iter();
+            entries
+                .extend(lines.map(|text| Entry::text(Line::raw(format!(" {text}").trim_end().to_owned()))));
+        }
+        Section::new("EXPLANATION", self.finding.id, entries)
+    }
+
+    /// What rocescope dropped or cannot see.
+    pub(super) fn blind(&self, width: usize) -> Option<Section> {
+        let lines = findings::blind_spots(self.view, width).into_iter().map(Entry::text).collect();
+        Section::new("BLIND SPOTS AND DROPS", "", lines)
+    }
+}
+
+/// What a flow counted that is not zero.
+fn figures(counts: &Counts) -> String {
+    let all = [
+        ("lost", counts.lost),
+        ("RETX", counts.retransmitted),
+        ("NAK", counts.naks()),
+        ("RNR", counts.rnr),
+        ("CNP", counts.cnp),
+    ];
+    let mut parts: Vec<String> = all
+        .into_iter()
+        .filter(|(_, n)| *n > 0)
+        .map(|(name, n)| format!("{name} {}", compact(n as f64)))
+        .collect();
+    if let Some(ce) = counts.ce_ratio().filter(|ce| *ce > 0.0) {
+        parts.push(format!("CE {}", units::ratio(Some(ce))));
+    }
+    parts.join(" ")
+}
