@@ -285,7 +285,7 @@ fn keys_that_mark_and_group() {
     // Enter opens the group.
     press(&mut app, &[Key::Down, Key::Enter]);
     assert_eq!((app.screens.flows.group, app.screens.flows.order.len()), (Group::None, 4));
-    assert!(matches!(app.screens.flows.focus.as_ref().map(|f| &f.on), Some(Only::Link(_))));
+    assert!(matches!(app.screens.flows.focus.as_ref().map(|f| &f.on), Some(Only::Links(_))));
     press(&mut app, &[Key::Char('o'), Key::Char('o'), Key::Char('o')]);
     assert_eq!(app.screens.flows.group, Group::Process);
     press(&mut app, &[Key::Char('o')]);
@@ -364,7 +364,7 @@ fn enter_leads_to_what_is_selected() {
     press(&mut app, &[Key::Right, Key::Down]);
     assert_eq!(app.screens.matrix.cell, (row, column));
     press(&mut app, &[Key::Char('5'), Key::Down, Key::Down, Key::Enter]);
-    assert_eq!((app.view.screen, app.screens.flows.order.len()), (Screen::Qps, 4));
+    assert_eq!((app.view.screen, app.screens.flows.order.len()), (Screen::Qps, 8), "both directions");
     // An event's packet.
     press(&mut app, &[Key::Char('7'), Key::Enter]);
     assert!(matches!(app.overlay, Overlay::Packet(_)));

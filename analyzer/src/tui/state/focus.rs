@@ -19,8 +19,8 @@ pub enum Only {
     Flows(Vec<FlowId>),
     /// Those from one host to another.
     Hosts(Address, Address),
-    /// Those on a link.
-    Link(u16),
+    /// Those on these links: the directions of one.
+    Links(Vec<u16>),
     /// Those of a process; `None` for those whose process is not known.
     Process(Option<String>),
 }

@@ -95,7 +95,7 @@ impl Table {
         let host = |words| address(id.key.family, words);
         let on = match self.group {
             Group::None | Group::Hosts => Only::Hosts(host(id.key.src), host(id.key.dst)),
-            Group::Link => Only::Link(id.key.link),
+            Group::Link => Only::Links(vec![id.key.link]),
             Group::Process => {
                 let cx = data.context();
                 let row = data.model.rows.iter().find(|row| row.id == id);

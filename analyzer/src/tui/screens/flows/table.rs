@@ -108,7 +108,7 @@ impl Table {
                 let key = &row.id.key;
                 address(key.family, key.src) == *src && address(key.family, key.dst) == *dst
             }
-            Some(Only::Link(link)) => row.id.key.link == *link,
+            Some(Only::Links(links)) => links.contains(&row.id.key.link),
             Some(Only::Process(name)) => cx.owner(row).and_then(column::process) == *name,
         };
         let wanted = |(_, row): &(usize, &Row)| {

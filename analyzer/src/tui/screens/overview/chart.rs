@@ -239,7 +239,7 @@ impl<'a> Picture<'a> {
         let own = if own > 1 && left >= own + 2 { own } else { 0 };
         let high = left.saturating_sub(own).clamp(1, MOST_AREA);
         let mut all = self.throughput(high);
-        all.extend(self.links(own));
+        all.extend(self.links(own, 1).0);
         all.extend(shown.iter().map(|row| self.row(row)));
         all.truncate(room);
         if axis > 0 {
@@ -296,14 +296,19 @@ impl<'a> Picture<'a> {
         all
     }
 
-    /// The load of links, all on one scale.
-    fn links(&self, links: usize) -> Vec<Line<'static>> {
-        let values: Vec<Vec<Option<f64>>> = (0..links).map(|at| self.values(Series::Link(at))).collect();
-        let peak = values.iter().flatten().flatten().copied().fold(0.0, f64::max);
+    /// The load of links in some lines each, all on one scale; and the end of the scale.
+    fn links(&self, links: usize, high: usize) -> (Vec<Line<'static>>, f64) {
+        let most = |values: &[Option<f64>]| values.iter().flatten().copied().fold(0.0, f64::max);
+        let all = self.data.over_time.links.len();
+        let mut shown: Vec<(usize, Vec<Option<f64>>)> =
+            (0..all).map(|at| (at, self.values(Series::Link(at)))).collect();
+        // The busiest, in their usual order.
+        shown.sort_by(|a, b| most(&b.1).total_cmp(&most(&a.1)));
+        shown.truncate(links);
+        shown.sort_by_key(|(at, _)| *at);
+        let peak = shown.iter().map(|(_, values)| most(values)).fold(0.0, f64::max);
         let model = &self.data.model;
-        let names = self.data.over_time.links.iter().zip(&values).enumerate();
-        let line = |(at, (_, values)): (usize, (_, &Vec<Option<f64>>))| {
-            let mut spans = Spans::default();
+        let track = |(at, values): (usize, Vec<Option<f64>>)| {
             let link = model.links.get(at);
             let name = link.map_or_else(String::new, |link| {
                 let direction = link.direction.map_or("", |direction| match direction {
@@ -319,19 +324,20 @@ impl<'a> Picture<'a> {
             } else {
                 delta.map(|delta| delta.bits_per_s())
             };
-            head(
-                &mut spans,
-                &name,
-                &now.map_or_else(|| units::UNKNOWN.into(), units::bit_rate),
-                theme::PLAIN,
-            );
-            let cells = values.iter().map(|value| (block(*value, peak), theme::BAR)).collect();
-            self.cells(&mut spans, cells);
-            let own = values.iter().flatten().copied().fold(0.0, f64::max);
-            spans.push(format!(" {:>width$}", units::bit_rate(own), width = PEAK - 1), theme::DIM);
-            spans.into_line()
+            let now = now.map_or_else(|| units::UNKNOWN.into(), units::bit_rate);
+            let own = units::bit_rate(most(&values));
+            let blocks = area(&values, peak, high).into_iter().enumerate();
+            let lines = blocks.map(|(line, blocks)| {
+                let (name, now, own) = if line == 0 { (&*name, &*now, &*own) } else { ("", "", "") };
+                let mut spans = Spans::default();
+                head(&mut spans, name, now, theme::PLAIN);
+                self.cells(&mut spans, blocks.into_iter().map(|block| (block, theme::BAR)).collect());
+                spans.push(format!(" {own:>width$}", width = PEAK - 1), theme::DIM);
+                spans.into_line()
+            });
+            lines.collect::<Vec<_>>()
         };
-        names.map(line).collect()
+        (shown.into_iter().flat_map(track).collect(), peak)
     }
 
     fn row(&self, row: &Row) -> Line<'static> {
@@ -460,6 +466,28 @@ impl<'a> Picture<'a> {
         let length = units::duration(self.grid.column_ns.saturating_mul(self.grid.columns as u64));
         format!("{length} · {} {} zoom · {} {} cursor", key(Input::ZoomIn), key(Input::ZoomOut), "←", "→")
     }
+}
+
+/// The load of the first links over all of the time that is known, in some lines each and on one scale, with the clock
+/// below; and the end of the scale. `None` where nothing is known yet.
+pub(in crate::tui::screens) fn links_over_time(
+    view: &View,
+    data: &Data,
+    width: usize,
+    links: usize,
+    high: usize,
+) -> Option<(Vec<Line<'static>>, f64)> {
+    let picture = Picture::new(view, data, Chart::default(), width)?;
+    let (mut lines, peak) = picture.links(links, high);
+    lines.push(picture.axis());
+    Some((lines, peak))
+}
+
+/// The load of a link over all of the time that is known, in bits per second; `None` where nothing is.
+pub(in crate::tui::screens) fn load_of(data: &Data, link: usize, columns: usize) -> Option<Vec<Option<f64>>> {
+    let Grid { from_ns, column_ns, columns } = Chart::default().grid(data, columns)?;
+    let known = link < data.over_time.links.len();
+    known.then(|| data.over_time.columns(Series::Link(link), from_ns, column_ns, columns))
 }
 
 /// Writes the first letters of a clock time around a column, where nothing is written yet; returns where it stands.

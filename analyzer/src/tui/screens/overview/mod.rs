@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use self::areas::{Areas, Wanted};
 pub use self::chart::Chart;
 use self::chart::Picture;
+pub(super) use self::chart::{links_over_time, load_of};
 use super::{Effect, Hints, Page, Spans, empty, flows, line, select, sheet, trends};
 use crate::analysis::Entropy;
 use crate::model::Problem;
@@ -34,7 +35,7 @@ use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::theme;
 use crate::tui::view::View;
-use crate::tui::widgets::panel::{BOXED, Title, panel};
+use crate::tui::widgets::panel::{BOXED, Title, inner, panel};
 use crate::util::units;
 
 /// Columns that a box takes at its sides.
@@ -150,20 +151,6 @@ impl OverviewScreen {
 /// True if each problem has room for its place and its cost.
 fn detail(view: &View) -> bool {
     view.size.0 >= BOXED || view.size.1 >= 36
-}
-
-/// The area within the frame of a part.
-fn inner(area: Rect, boxed: bool) -> Rect {
-    match (area.is_empty(), boxed) {
-        (true, _) => area,
-        (_, true) => Rect {
-            x: area.x + 1,
-            y: area.y + 1,
-            width: area.width.saturating_sub(2),
-            height: area.height.saturating_sub(2),
-        },
-        (_, false) => Rect { y: area.y + 1, height: area.height - 1, ..area },
-    }
 }
 
 impl Page for OverviewScreen {
