@@ -64,18 +64,6 @@ impl Layout {
         usize::from(self.inner().height.saturating_sub(1))
     }
 
-    /// Lines of the notices on the events screen.
-    #[must_use]
-    pub fn notices(&self) -> u16 {
-        (self.body.height / 4).min(2)
-    }
-
-    /// Events that are visible.
-    #[must_use]
-    pub fn events_page(&self) -> usize {
-        usize::from(self.body.height.saturating_sub(1 + self.notices()))
-    }
-
     /// Links that are visible.
     #[must_use]
     pub fn links_page(&self) -> usize {

@@ -471,7 +471,8 @@ fn details_of_an_older_snapshot_mark_later_values() {
     press(&mut app, &[Key::Enter]);
     let line = |app: &App, name: &str| {
         let screen = text(app);
-        let found = screen.lines().find(|line| line.starts_with(name)).map(str::to_owned);
+        let mut lines = screen.lines().map(|line| line.trim_start_matches('│'));
+        let found = lines.find(|line| line.starts_with(name)).map(str::to_owned);
         found.unwrap_or_else(|| panic!("no {name} in\n{screen}"))
     };
     let missing = |seconds: u64| format!(" PSN      {} missing, ", seconds * 41);
