@@ -14,6 +14,8 @@ mod summary;
 mod tests;
 mod traffic;
 
+pub(crate) use traffic::steps_in_words;
+
 pub(crate) use answers::{P99_SAMPLES, P999_SAMPLES, enough};
 
 use crate::sample::Address;

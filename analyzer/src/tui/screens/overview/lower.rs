@@ -161,7 +161,8 @@ fn seen(data: &Data, width: usize) -> Vec<Line<'static>> {
         let text = format!("frames that are not RoCE: {}", skipped.join(" · "));
         lines.extend(hanging(&text, width.saturating_sub(2), 2));
     }
-    lines.into_iter().map(|text| Line::styled(format!(" {text}"), theme::DIM)).collect()
+    let ended = |text: String| format!(" {}", text.trim_end_matches(" ·"));
+    lines.into_iter().map(|text| Line::styled(ended(text), theme::DIM)).collect()
 }
 
 /// The latest events.
