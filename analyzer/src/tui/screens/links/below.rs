@@ -19,7 +19,7 @@ use crate::util::wrap::hanging;
 /// Columns of the balance over time, at most.
 const TREND: usize = 60;
 /// Label of the balance over time.
-const OVER_TIME: &str = "   max/mean over time, from ";
+const OVER_TIME: &str = "   busiest / mean over time, ";
 
 /// Everything below the list of links.
 pub(super) fn lines(view: &View, data: &Data, width: usize) -> Vec<Line<'static>> {

@@ -21,7 +21,7 @@ const SECOND: u64 = 1_000_000_000;
 /// Columns of names, of values and of peaks.
 const NAME: usize = 12;
 const VALUE: usize = 10;
-const PEAK: usize = 11;
+const PEAK: usize = 13;
 /// Lengths of the window that the keys go through.
 const WINDOWS: [u64; 16] = [
     SECOND / 100,
@@ -388,7 +388,7 @@ impl<'a> Picture<'a> {
             () if peak <= 0.0 => "0".to_owned(),
             () if ratio => units::ratio(Some(peak)),
             () if bucket_ns >= SECOND => format!("{}/s", compact(peak)),
-            () => format!("{}/{}", compact(peak.round()), short(bucket_ns)),
+            () => format!("{} in {}", compact(peak.round()), short(bucket_ns)),
         }
     }
 
@@ -464,7 +464,13 @@ impl<'a> Picture<'a> {
         use crate::tui::key::Input;
         let key = |input| self.view.options.keys.first(input);
         let length = units::duration(self.grid.column_ns.saturating_mul(self.grid.columns as u64));
-        format!("{length} · {} {} zoom · {} {} cursor", key(Input::ZoomIn), key(Input::ZoomOut), "←", "→")
+        format!(
+            "{length} · {} zooms in, {} out · {} {} cursor",
+            key(Input::ZoomIn),
+            key(Input::ZoomOut),
+            "←",
+            "→"
+        )
     }
 }
 
@@ -543,11 +549,11 @@ fn head(spans: &mut Spans, name: &str, value: &str, style: Style) {
     spans.push(format!("{value:>VALUE$} "), style);
 }
 
-/// A length of time without a space and with few digits.
+/// A length of time with few digits.
 fn short(ns: u64) -> String {
     match ns {
-        1_000_000.. => format!("{}ms", (ns + 500_000) / 1_000_000),
-        _ => format!("{}µs", ns / 1_000),
+        1_000_000.. => format!("{} ms", (ns + 500_000) / 1_000_000),
+        _ => format!("{} µs", ns / 1_000),
     }
 }
 

@@ -237,7 +237,8 @@ impl Page for OverviewScreen {
     fn hints(&self, view: &View) -> Hints {
         const REST: &[super::Hint] = &[
             (&[Input::Left, Input::Right], "cursor"),
-            (&[Input::ZoomIn, Input::ZoomOut], "zoom"),
+            (&[Input::ZoomIn], "zoom in"),
+            (&[Input::ZoomOut], "zoom out"),
             (&[Input::Group], "peers or QPs"),
             (&[Input::Theme], "theme"),
         ];
