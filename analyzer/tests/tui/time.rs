@@ -465,7 +465,7 @@ fn later_findings_are_not_shown_at_an_older_snapshot() {
 #[test]
 fn details_of_an_older_snapshot_mark_later_values() {
     let world = World::sick();
-    let mut app = after(&world, (120, 40), 20);
+    let mut app = after(&world, (120, 46), 20);
     press(&mut app, &[Key::Char('2')]);
     app.view.selected = app.view.data.as_ref().map(|data| data.model.rows[4].id);
     press(&mut app, &[Key::Enter]);

@@ -35,8 +35,10 @@ pub struct Has {
     pub quiet: u8,
 }
 
+type Count = fn(&Counts) -> u64;
+
 /// The columns of problems, those that cost most first, and what they count.
-const PROBLEMS: [(Id, fn(&Counts) -> u64); 6] = [
+const PROBLEMS: [(Id, Count); 6] = [
     (Id::Lost, |counts| counts.lost),
     (Id::Retransmissions, |counts| counts.retransmitted),
     (Id::Naks, Counts::naks),

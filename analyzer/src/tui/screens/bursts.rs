@@ -129,14 +129,11 @@ fn lines(view: &View, width: usize) -> Vec<Line<'static>> {
     let mut all = Vec::new();
     let cells = width.saturating_sub(AXIS + 3);
     // Links are compared: all charts of a kind have one scale.
-    let most = |strip: fn(&Bursts, usize) -> Option<Strip>| {
-        links
-            .iter()
-            .filter_map(|(_, bursts)| strip(bursts, cells))
-            .map(|strip| strip.most())
-            .fold(0.0, f64::max)
-    };
-    let most = [most(recent), most(run)];
+    let charts = links.iter().map(|(_, bursts)| [Some(recent(bursts, cells)), run(bursts, cells)]);
+    let most = charts.fold([0.0; 2], |most, strips| {
+        let [one, all] = strips.map(|strip| strip.map_or(0.0, |strip| strip.most()));
+        [f64::max(most[0], one), f64::max(most[1], all)]
+    });
     for (at, bursts) in links {
         let lost = traffic.links.get(at).map_or(0, |link| link.lost.packets);
         all.extend(link(&data.sample, (at, lost), bursts, (starts, most), width));
@@ -168,7 +165,7 @@ fn link(
     });
     let mut lines = vec![link_title(&name, bursts, width)];
     let cells = width.saturating_sub(AXIS + 3);
-    for (strip, most) in [recent(bursts, cells), run(bursts, cells)].into_iter().zip(most) {
+    for (strip, most) in [Some(recent(bursts, cells)), run(bursts, cells)].into_iter().zip(most) {
         lines.extend(strip.into_iter().flat_map(|strip| strip.lines(most, starts, cells)));
     }
     let without_flow = sample.links.get(at).map_or(0, |link| link.without_flow().packets);
@@ -221,19 +218,19 @@ struct Strip {
 }
 
 /// The latest bins, a column each.
-fn recent(bursts: &Bursts, cells: usize) -> Option<Strip> {
+fn recent(bursts: &Bursts, cells: usize) -> Strip {
     let shown = recent_bins(bursts, cells);
     let first = bursts.recent.len() - shown;
     let column_ns = bursts.bin_ns as f64;
     let rate = |bytes: &u32| f64::from(*bytes) * 8e9 / column_ns;
     let from_bin = bursts.bins.saturating_sub(shown as u64);
     let [length, bin] = [shown as u64 * bursts.bin_ns, bursts.bin_ns].map(units::duration);
-    Some(Strip {
+    Strip {
         text: format!("last {length}, {bin} per column"),
         values: bursts.recent.iter().skip(first).map(rate).collect(),
         start_ns: bursts.first_ns.saturating_add(from_bin.saturating_mul(bursts.bin_ns)),
         column_ns,
-    })
+    }
 }
 
 /// The whole run, with as many points per column as it takes; `None` where the latest bins are all of it.

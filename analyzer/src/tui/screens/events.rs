@@ -181,7 +181,7 @@ pub(super) fn row(listed: EntryAt<'_>, view: &View) -> Line<'static> {
     aligned(listed, view, 0)
 }
 
-/// The same with the flow in so many columns.
+/// The same with the flow in this number of columns, and 0 for as many as it takes.
 fn aligned(listed: EntryAt<'_>, view: &View, flow: usize) -> Line<'static> {
     let EntryAt { entry, state } = listed;
     let level = entry.class.level;

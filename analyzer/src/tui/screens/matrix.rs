@@ -374,7 +374,7 @@ fn draw(buffer: &mut Buffer, area: Rect, cell: Option<&Cell>, metric: Metric, mo
         s if s <= 0.75 => 3,
         _ => 4u8,
     };
-    let shade = step.checked_sub(1).and_then(|at| SHADE.get(usize::from(at)).copied());
+    let block = step.checked_sub(1).and_then(|at| SHADE.get(usize::from(at)).copied());
     let level = level(metric, cell);
     let style = match (level, step) {
         (Level::Fine, 0) => theme::DIM,
@@ -384,10 +384,10 @@ fn draw(buffer: &mut Buffer, area: Rect, cell: Option<&Cell>, metric: Metric, mo
     let room = width - 1;
     let text = if area.width == SHADES {
         let nothing = if value.is_none() { '-' } else { '0' };
-        shade.map_or_else(|| format!("{nothing} "), |shade| format!("{shade}{shade}"))
+        block.map_or_else(|| format!("{nothing} "), |block| format!("{block}{block}"))
     } else {
         let text = cut(&figure(metric, value), 6, false);
-        format!("{}{text:>1$}", shade.unwrap_or(' '), room - 1)
+        format!("{}{text:>1$}", block.unwrap_or(' '), room - 1)
     };
     buffer.set_stringn(area.x + 1, area.y, text, room, style);
 }

@@ -2,6 +2,7 @@
 
 mod direction;
 
+use std::fmt::Write as _;
 use std::rc::Rc;
 
 use ratatui::buffer::Buffer;
@@ -303,7 +304,7 @@ fn at_taps(view: &View, this: &Detail, width: usize) -> Vec<Line<'static>> {
     }
     let mut head = format!(" {:<NAME$}", "TAP");
     for id in SHOWN {
-        head.push_str(&format!(" {:>7}", column::column(id).title));
+        let _ = write!(head, " {:>7}", column::column(id).title);
     }
     let mut lines = vec![Line::default(), section("TAPS", "the same packets at each of them", width)];
     lines.push(Line::styled(head, theme::DIM));

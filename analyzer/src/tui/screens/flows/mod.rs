@@ -296,9 +296,9 @@ impl Table {
         let figure = column::column(figure);
         let used: u16 = columns.iter().map(|fitted| fitted.width + 1).sum();
         let right = Rect { x: rest.x + GUTTER + used, ..rest };
-        for (at, tap) in (0u16..).zip(&taps) {
+        for (at, tap) in (0u16..).zip(names::distinct(&taps)) {
             let room = usize::from(TAP_WIDTH);
-            let name = format!("@{}", names::apart(tap, taps.iter().map(String::as_str), room - 1));
+            let name = cut(&format!("{} {tap}", figure.title), room, true);
             let x = right.x + at * (TAP_WIDTH + 1);
             buffer.set_stringn(x, table.y, format!("{name:>room$}"), room, theme::HEAD);
         }
@@ -306,7 +306,7 @@ impl Table {
         let rows = self.order.iter().enumerate().skip(self.cursor.offset).take(page);
         let sums: Vec<_> =
             rows.filter_map(|(place, at)| Some((place, *at, self.group_sum(view, *at)?))).collect();
-        let units = Units::new(&columns, sums.iter().map(|(.., sum)| &sum.row), cx);
+        let units = Units::new(&columns, &sums.iter().map(|(.., sum)| &sum.row).collect::<Vec<_>>(), cx);
         units.name(buffer, rest, &columns);
         for (y, (place, index, sum)) in (table.y + 1..).zip(&sums) {
             let members =
@@ -347,7 +347,7 @@ pub(super) fn list<'a>(
     let cx = data.context();
     let rows: Vec<(usize, &Row)> = rows.take(usize::from(table.height.saturating_sub(1))).collect();
     let links: Vec<String> = data.model.links.iter().map(column::link_name).collect();
-    let units = Units::new(columns, rows.iter().map(|(_, row)| *row), cx);
+    let units = Units::new(columns, &rows.iter().map(|(_, row)| *row).collect::<Vec<_>>(), cx);
     units.name(buffer, table, columns);
     for (y, (place, row)) in (table.y + 1..).zip(rows) {
         let marked = view.marked.contains(&row.id);
@@ -364,12 +364,12 @@ pub(super) fn list<'a>(
 struct Units(Vec<Option<(Scale, String)>>);
 
 impl Units {
-    fn new<'a>(columns: &[Fitted], rows: impl Iterator<Item = &'a Row> + Clone, cx: Context<'_>) -> Self {
+    fn new(columns: &[Fitted], rows: &[&Row], cx: Context<'_>) -> Self {
+        // Nanoseconds, thousands of which are microseconds.
+        const TIMES: [(&str, &str); 4] = [("", "ns"), ("k", "µs"), ("M", "ms"), ("G", "s")];
         let unit = |fitted: &Fitted| {
             let column = fitted.column;
-            // Nanoseconds, thousands of which are microseconds.
-            const TIMES: [(&str, &str); 4] = [("", "ns"), ("k", "µs"), ("M", "ms"), ("G", "s")];
-            let scale = Scale::of(rows.clone().filter_map(|row| column.value(row, cx).number()));
+            let scale = Scale::of(rows.iter().filter_map(|row| column.value(row, cx).number()));
             let prefix = scale.prefix();
             let title = match column.kind {
                 ValueKind::BitRate => format!("{prefix}b/s"),
@@ -427,7 +427,7 @@ impl Units {
 }
 
 /// Columns of a tap's figure, and taps with one of their own, at most.
-const TAP_WIDTH: u16 = 8;
+const TAP_WIDTH: u16 = 9;
 const TAPS: usize = 4;
 
 /// Areas of the table of groups.

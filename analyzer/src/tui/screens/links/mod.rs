@@ -75,16 +75,16 @@ impl LinksScreen {
         let (layout, links) = (view.layout(), count(view));
         let (body, boxed, page) = (layout.body, layout.boxed(), layout.links_page());
         let (frame, below_frame) = (frame_height(boxed), if boxed { frame_height(boxed) } else { 0 });
-        let lines = |n: usize| u16::try_from(n).unwrap_or(u16::MAX / 4).min(u16::MAX / 4);
+        let height = |n: usize| u16::try_from(n).unwrap_or(u16::MAX / 4).min(u16::MAX / 4);
         let rest = usize::from(links > self.cursor.offset + page);
-        let list = (frame + 1 + lines(links.min(page) + rest)).min(body.height);
+        let list = (frame + 1 + height(links.min(page) + rest)).min(body.height);
         let left = body.height - list;
-        let tracks = lines(view.data.as_ref().map_or(0, |data| data.over_time.links.len()));
+        let tracks = height(view.data.as_ref().map_or(0, |data| data.over_time.links.len()));
         let room = left.saturating_sub(frame + 1 + below_frame + LEAST_BELOW);
         let tracks = tracks.min(room);
         let width = if boxed { body.width.saturating_sub(2) } else { body.width };
         let wanted =
-            view.data.as_ref().map_or(0, |data| lines(self.lines_at(view, data, usize::from(width)).len()));
+            view.data.as_ref().map_or(0, |data| height(self.lines_at(view, data, usize::from(width)).len()));
         let spare = (room + LEAST_BELOW).saturating_sub(tracks + wanted.max(LEAST_BELOW));
         let high = spare.checked_div(tracks).map_or(0, |more| (1 + more).min(HIGHEST));
         let trend = if tracks > 0 { frame + tracks * high + 1 } else { 0 };

@@ -1,5 +1,7 @@
 //! The table of links: received to the left, sent to the right, on one scale; and the figures of both.
 
+use std::fmt::Write as _;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -16,16 +18,19 @@ use crate::tui::view::View;
 use crate::tui::widgets::{Spans, line, select};
 use crate::util::units::{self, Scale};
 
-/// Cells of a bar to one side, at least and at most.
-const CELLS: (usize, usize) = (6, 40);
+/// Cells of a bar to one side, at most.
+const CELLS: usize = 40;
 /// Columns of a rate.
 const RATE: usize = 8;
+
+/// Text and style of a figure.
+type Cell = Box<dyn Fn(&Pair<'_>) -> (String, Style)>;
 
 /// A figure of a link, with its unit in the title.
 struct Figure {
     title: String,
     width: usize,
-    cell: Box<dyn Fn(&Pair<'_>) -> (String, Style)>,
+    cell: Cell,
     /// Columns that the next one needs as well, without which it is of no use.
     with_next: usize,
 }
@@ -88,7 +93,8 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, view: &View, data: &Data, 
     let speeds = pairs.iter().any(|pair| pair.speed.is_some());
     let fixed = 1 + name + if speeds { 6 } else { 0 } + 2 * (RATE + 1) + 3;
     let mut figures = Vec::new();
-    let mut used = fixed + 2 * CELLS.0;
+    let least = (width / 9).clamp(6, 24);
+    let mut used = fixed + 2 * least;
     for figure in all_figures(view, &pairs) {
         if used + figure.width + 1 + figure.with_next > width {
             break;
@@ -97,20 +103,21 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, view: &View, data: &Data, 
         figures.push(figure);
     }
     let taken: usize = figures.iter().map(|figure| figure.width + 1).sum();
-    let cells = (width.saturating_sub(fixed + taken) / 2).min(CELLS.1);
+    let cells = (width.saturating_sub(fixed + taken) / 2).min(CELLS);
     let unit = |way: &str| format!("{way} {}b/s", rates.prefix());
     let mut head = format!(" {:<name$}", "LINK");
     if speeds {
         head.push_str("  SPEED");
     }
-    head.push_str(&if directed {
+    let rates_head = if directed {
         let (rx, tx) = (unit("RX"), unit("TX"));
         format!(" {rx:>RATE$} {:<cells$}│{:>cells$} {tx:<RATE$}", "◀", "▶")
     } else {
         format!(" {:>RATE$} {:<bars$}", unit(""), "", bars = 2 * cells + 2 + RATE)
-    });
+    };
+    head.push_str(&rates_head);
     for figure in &figures {
-        head.push_str(&format!(" {:>1$}", figure.title, figure.width));
+        let _ = write!(head, " {:>1$}", figure.title, figure.width);
     }
     line(buffer, area, 0, &Line::styled(head, theme::DIM));
     let full = Full::of(&pairs);
@@ -166,13 +173,13 @@ fn bars(pair: &Pair<'_>, rates: &Scale, full: Full, cells: usize) -> Spans {
 fn all_figures(view: &View, pairs: &[Pair<'_>]) -> Vec<Figure> {
     let quiet = |some: bool, level| if some { theme::text(level) } else { theme::DIM };
     let deltas = |pair: &Pair<'_>| pair.directions().filter_map(|link| link.delta).collect::<Vec<_>>();
-    let (loss, congestion) = (view.active_level(Problem::Loss), view.active_level(Problem::Congestion));
+    let (severity, congestion) = (view.active_level(Problem::Loss), view.active_level(Problem::Congestion));
     let mut all = vec![
         Figure::new("LOST", move |pair| {
             let all = deltas(pair);
             let lost: u64 = all.iter().map(|delta| delta.counts.lost).sum();
             let text = if all.is_empty() { units::UNKNOWN.into() } else { compact(lost as f64) };
-            (text, quiet(lost > 0, loss))
+            (text, quiet(lost > 0, severity))
         }),
         Figure::new("CE %", move |pair| {
             let ce = deltas(pair).iter().filter_map(|delta| delta.counts.ce_ratio()).reduce(f64::max);

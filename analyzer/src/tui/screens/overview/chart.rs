@@ -297,14 +297,14 @@ impl<'a> Picture<'a> {
     }
 
     /// The load of links in some lines each, all on one scale; and the end of the scale.
-    fn links(&self, links: usize, high: usize) -> (Vec<Line<'static>>, f64) {
+    fn links(&self, count: usize, high: usize) -> (Vec<Line<'static>>, f64) {
         let most = |values: &[Option<f64>]| values.iter().flatten().copied().fold(0.0, f64::max);
         let all = self.data.over_time.links.len();
         let mut shown: Vec<(usize, Vec<Option<f64>>)> =
             (0..all).map(|at| (at, self.values(Series::Link(at)))).collect();
         // The busiest, in their usual order.
         shown.sort_by(|a, b| most(&b.1).total_cmp(&most(&a.1)));
-        shown.truncate(links);
+        shown.truncate(count);
         shown.sort_by_key(|(at, _)| *at);
         let peak = shown.iter().map(|(_, values)| most(values)).fold(0.0, f64::max);
         let model = &self.data.model;
@@ -331,7 +331,9 @@ impl<'a> Picture<'a> {
                 let (name, now, own) = if line == 0 { (&*name, &*now, &*own) } else { ("", "", "") };
                 let mut spans = Spans::default();
                 head(&mut spans, name, now, theme::PLAIN);
-                self.cells(&mut spans, blocks.into_iter().map(|block| (block, theme::BAR)).collect());
+                // So that one that is full ends below the next.
+                let apart = |block| if line == 0 && block == '█' { '▇' } else { block };
+                self.cells(&mut spans, blocks.into_iter().map(|block| (apart(block), theme::BAR)).collect());
                 spans.push(format!(" {own:>width$}", width = PEAK - 1), theme::DIM);
                 spans.into_line()
             });
@@ -480,11 +482,11 @@ pub(in crate::tui::screens) fn links_over_time(
     view: &View,
     data: &Data,
     width: usize,
-    links: usize,
+    count: usize,
     high: usize,
 ) -> Option<(Vec<Line<'static>>, f64)> {
     let picture = Picture::new(view, data, Chart::default(), width)?;
-    let (mut lines, peak) = picture.links(links, high);
+    let (mut lines, peak) = picture.links(count, high);
     lines.push(picture.axis());
     Some((lines, peak))
 }

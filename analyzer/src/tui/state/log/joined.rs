@@ -38,7 +38,7 @@ struct Resent {
     before: Option<u64>,
     packets: u64,
     how: Option<Retransmission>,
-    /// Time of the sample that tells.
+    /// Time of the sample with that counter.
     as_of_ns: u64,
     /// It does not change any more.
     settled: bool,
@@ -158,7 +158,7 @@ impl Log {
             let ended = time_ns >= entry.latest.time_ns.saturating_add(JOIN_WITHIN_NS);
             match &mut entry.joined.resent {
                 Some(known) if known.settled => {}
-                // What came since then may be for the next gap.
+                // Later retransmissions may be for the next gap.
                 Some(known) if followed => known.settled = true,
                 known => {
                     let Some((packets, how)) = now.0.get(&entry.key).copied() else { continue };
@@ -206,7 +206,7 @@ impl EntryAt<'_> {
         match (self.naks(), self.state.count) {
             (0, _) => {}
             (1, 1) => parts.push("NAK answered".to_owned()),
-            (naks, gaps) if naks < gaps => parts.push(format!("{} of {} answered by NAK", naks, gaps)),
+            (naks, gaps) if naks < gaps => parts.push(format!("{naks} of {gaps} answered by NAK")),
             _ => parts.push("each answered by NAK".to_owned()),
         }
         if let Some(packets) = resent {
@@ -245,7 +245,9 @@ mod tests {
 
     fn log(events: &[EventSample]) -> Log {
         let mut log = Log::default();
-        events.iter().for_each(|event| log.push(event, 0));
+        for event in events {
+            log.push(event, 0);
+        }
         log
     }
 
