@@ -241,7 +241,7 @@ fn taps_are_columns_of_one_row() {
     let screen = text(&app);
     snapshot("taps_qps_120x40", &app);
     assert!(screen.contains(" LOST a ") && screen.contains(" LOST b"), "{screen}");
-    let rows: Vec<&str> = screen.lines().filter(|line| line.contains("→")).collect();
+    let rows: Vec<&str> = screen.lines().filter(|line| line.contains("→") && line.starts_with('│')).collect();
     assert_eq!(rows.len(), 3, "{screen}");
     // The first loses nothing upstream of one tap, and 70 packets a second before the other.
     let first = rows.iter().find(|row| row.contains("QP 4608")).unwrap();
