@@ -195,7 +195,8 @@ fn aligned(listed: EntryAt<'_>, view: &View, flow: usize) -> Line<'static> {
     spans.push(format!("{:<flow$}", route(&entry.key)), theme::PLAIN);
     if state.count > 1 {
         spans.push(format!(" ×{}", compact(state.count as f64)), theme::BOLD);
-        let since = if view.size.0 < BOXED {
+        // Of gaps there is more to say than of others.
+        let since = if view.size.0 < BOXED || entry.class.bit == Event::GAP {
             format!(" in {}", units::duration(state.time_ns.saturating_sub(entry.first_ns)))
         } else {
             format!(" since {}", units::clock_utc(entry.first_ns))
