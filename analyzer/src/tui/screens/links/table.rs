@@ -91,7 +91,7 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, view: &View, data: &Data, 
     let directed = pairs.iter().any(|pair| pair.both.is_none());
     let rates = Scale::of(pairs.iter().flat_map(Pair::directions).filter_map(bits));
     let speeds = pairs.iter().any(|pair| pair.speed.is_some());
-    let fixed = 1 + name + if speeds { 6 } else { 0 } + 2 * (RATE + 1) + 3;
+    let fixed = 1 + name + if speeds { 7 } else { 0 } + 2 * (RATE + 1) + 3;
     let mut figures = Vec::new();
     let least = (width / 9).clamp(6, 24);
     let mut used = fixed + 2 * least;
@@ -104,21 +104,7 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, view: &View, data: &Data, 
     }
     let taken: usize = figures.iter().map(|figure| figure.width + 1).sum();
     let cells = (width.saturating_sub(fixed + taken) / 2).min(CELLS);
-    let unit = |way: &str| format!("{way} {}b/s", rates.prefix());
-    let mut head = format!(" {:<name$}", "LINK");
-    if speeds {
-        head.push_str("  SPEED");
-    }
-    let rates_head = if directed {
-        let (rx, tx) = (unit("RX"), unit("TX"));
-        format!(" {rx:>RATE$} {:<cells$}│{:>cells$} {tx:<RATE$}", "◀", "▶")
-    } else {
-        format!(" {:>RATE$} {:<bars$}", unit(""), "", bars = 2 * cells + 2 + RATE)
-    };
-    head.push_str(&rates_head);
-    for figure in &figures {
-        let _ = write!(head, " {:>1$}", figure.title, figure.width);
-    }
+    let head = titles((name, cells), (speeds, directed), rates.prefix(), &figures);
     line(buffer, area, 0, &Line::styled(head, theme::DIM));
     let full = Full::of(&pairs);
     let visible = pairs.iter().enumerate().skip(cursor.offset).take(page);
@@ -145,6 +131,30 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, view: &View, data: &Data, 
     if let (true, Ok(y)) = (left_out > 0, u16::try_from(page + 1)) {
         line(buffer, area, y, &Line::styled(format!(" +{left_out} more"), theme::DIM));
     }
+}
+
+/// The titles, with the unit of the rates.
+fn titles(
+    (name, cells): (usize, usize),
+    (speeds, directed): (bool, bool),
+    prefix: &str,
+    figures: &[Figure],
+) -> String {
+    let mut head = format!(" {:<name$}", "LINK");
+    if speeds {
+        head.push_str("  SPEED");
+    }
+    let rates = if directed {
+        let [rx, tx] = ["RX", "TX"].map(|way| format!("{way} {prefix}b/s"));
+        format!(" {rx:>RATE$} {:<cells$}│{:>cells$} {tx:<RATE$}", "◀", "▶")
+    } else {
+        format!(" {:>RATE$} {:<bars$}", format!("{prefix}b/s"), "", bars = 2 * cells + 2 + RATE)
+    };
+    head.push_str(&rates);
+    for figure in figures {
+        let _ = write!(head, " {:>1$}", figure.title, figure.width);
+    }
+    head
 }
 
 fn bits(link: &LinkRow) -> Option<f64> {
