@@ -3,9 +3,9 @@
 use super::*;
 
 /// The blocks of the load of a link over time.
-fn blocks(screen: &str, link: &str) -> String {
+fn blocks(screen: &str, name: &str) -> String {
     let line =
-        screen.lines().find(|line| line.contains(link) && line.contains(['▁', '▃', '▄', '▇'])).unwrap();
+        screen.lines().find(|line| line.contains(name) && line.contains(['▁', '▃', '▄', '▇'])).unwrap();
     let blocks: String = line.chars().filter(|c| ('▁'..='█').contains(c)).collect();
     blocks.chars().rev().take(1).collect()
 }
@@ -40,8 +40,8 @@ fn links_are_compared_on_one_printed_scale() {
     );
     assert!(screen.contains("one scale: 0 to 6.68 Gb/s"), "{screen}");
     assert!(screen.contains("full bar: 6.68 Gb/s, link speed unknown"), "{screen}");
-    let bar = |screen: &str, link: &str| {
-        let line = screen.lines().find(|line| line.starts_with(link)).unwrap();
+    let bar = |screen: &str, name: &str| {
+        let line = screen.lines().find(|line| line.starts_with(name)).unwrap();
         line.chars().filter(|c| *c == '━').count()
     };
     let (busy, half) = (bar(&screen, " eth0 "), bar(&screen, " eth1 "));
