@@ -38,6 +38,8 @@ mod filters;
 mod glance;
 #[path = "tui/keys.rs"]
 mod keys;
+#[path = "tui/links.rs"]
+mod links;
 #[path = "tui/overview.rs"]
 mod overview;
 #[path = "tui/problem.rs"]

@@ -62,7 +62,7 @@ fn keys_write_files_and_reset_and_the_mouse_sorts() {
     assert!(json[0]["p99"].is_null(), "fewer than 100 answers have no 99th percentile: {json:#}");
 
     // The packet of an event, and a capture of all of its queue pair.
-    terminal.press_until("7", "events", said("FLOW · DETAIL")).unwrap();
+    terminal.press_until("7", "events", said("TIME (UTC)")).unwrap();
     terminal.press_until("/", "a filter", said("filter:")).unwrap();
     terminal.type_text("event:nak").unwrap();
     terminal.press(&["Enter"]).unwrap();
@@ -83,7 +83,7 @@ fn keys_write_files_and_reset_and_the_mouse_sorts() {
     let (x, y) = find(&terminal.screen().unwrap(), "2 QPs");
     terminal.click(x, y).unwrap();
     let screen = terminal.until("queue pairs", said("STATE SOURCE")).unwrap();
-    let (x, y) = find(&screen, "DQPN   b/s");
+    let (x, y) = find(&screen, "DQPN");
     terminal.click(x, y).unwrap();
     terminal.until("another order", said("sort DQPN ↑")).unwrap();
     terminal.click(x, y).unwrap();

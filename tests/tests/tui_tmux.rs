@@ -97,10 +97,10 @@ fn every_screen_key_and_size() {
     // Screens.
     for (key, what, word) in [
         ("3", "one queue pair", "peer QP"),
-        ("4", "the matrix", "BITS PER SECOND"),
+        ("4", "the matrix", "MATRIX: bits per second"),
         ("5", "links", "LOAD BALANCE across parallel links"),
         ("6", "bursts", "of peak · duration"),
-        ("7", "events", "EVENT  FLOW · DETAIL"),
+        ("7", "events", "TIME (UTC)"),
         ("8", "findings", "BLIND SPOTS AND DROPS"),
     ] {
         terminal.press_until(key, what, |screen| screen.contains(word)).unwrap();
@@ -279,6 +279,71 @@ fn what_is_pasted_and_the_smallest_size_are_survived() {
     terminal.until("the view again", |screen| screen.contains("ENDED") && screen.contains("q quit")).unwrap();
     terminal.press(&["q"]).unwrap();
     session.is_restored("0");
+}
+
+/// Keys, clicks, turns of the wheel and sizes by chance, but none that ends or stops the program.
+fn monkey(name: &str, length: Duration) {
+    const KEYS: [&str; 44] = [
+        "Up", "Down", "Left", "Right", "PPage", "NPage", "Home", "End", "Enter", "Escape", "Tab", "BTab",
+        "Space", "1", "2", "3", "4", "5", "6", "7", "8", "s", "S", "o", "m", "M", "f", "n", "N", "t", "T",
+        "c", "v", "?", "<", ">", "+", "-", "[", "]", "/", "g", "BSpace", "z",
+    ];
+    if !tmux_or_skip(name) {
+        return;
+    }
+    let session = Session::open(120, 40);
+    let terminal = &session.terminal;
+    let capture = captures::folder().join("g_rnr.h0.pcap");
+    // A click on a label may write a file.
+    terminal.command(&format!("cd {}", session.folder.path().display())).unwrap();
+    session.start(&format!("replay --speed max {}", capture.display()));
+    terminal.until("the end of the capture", |screen| screen.contains("ENDED")).unwrap();
+    let mut seed = 1u64;
+    let mut random = |below: u16| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        u16::try_from((seed >> 33) % u64::from(below)).unwrap()
+    };
+    let end = Instant::now() + length;
+    let mut done = 0;
+    while Instant::now() < end {
+        match random(20) {
+            0 => terminal.resize(1 + random(240), 1 + random(70)).unwrap(),
+            1..=3 => terminal.click(usize::from(random(200)), usize::from(random(60))).unwrap(),
+            4 => terminal
+                .type_text(&format!("\u{1b}[<{};{};{}M", 64 + random(2), 1 + random(80), 1 + random(24)))
+                .unwrap(),
+            _ => terminal.press(&[KEYS[usize::from(random(44))]]).unwrap(),
+        }
+        done += 1;
+        // A click on a label may have ended it.
+        let (ours, _) = terminal.modes().unwrap();
+        let screen = || terminal.screen().unwrap();
+        if !ours {
+            assert_eq!(terminal.status().unwrap(), "0", "after {done}: {}", screen());
+            session.start(&format!("replay --speed max {}", capture.display()));
+            terminal.until("the end of the capture", |screen| screen.contains("ENDED")).unwrap();
+        }
+    }
+    println!("{done} keys, clicks and sizes in {length:?}");
+    terminal.resize(120, 40).unwrap();
+    // Boxes and lines that are typed close first.
+    terminal.press(&["Escape"]).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    terminal.press(&["Escape"]).unwrap();
+    terminal.until("the view", |screen| last_line(screen).contains("q quit")).unwrap();
+    terminal.press(&["q"]).unwrap();
+    session.is_restored("0");
+}
+
+#[test]
+fn keys_clicks_and_sizes_by_chance_are_survived() {
+    monkey("keys_clicks_and_sizes_by_chance_are_survived", Duration::from_secs(5));
+}
+
+#[test]
+#[ignore = "takes a minute"]
+fn a_minute_of_keys_clicks_and_sizes_by_chance_is_survived() {
+    monkey("a_minute_of_keys_clicks_and_sizes_by_chance_is_survived", Duration::from_secs(60));
 }
 
 #[test]

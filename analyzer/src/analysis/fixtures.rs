@@ -77,6 +77,7 @@ pub(crate) fn link(name: &str, direction: Option<Direction>) -> LinkSample {
         flow_table_full: Counter::default(),
         contended: Counter::default(),
         mtu: None,
+        speed_mbps: None,
         extra_full: 0,
         retired: Retired::default(),
     }

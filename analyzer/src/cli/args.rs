@@ -246,6 +246,9 @@ pub struct ViewArgs {
     /// Show only matching rows in the terminal view, such as 'host 10.0.1.0/24 and ce > 1%'; all traffic is counted
     #[arg(long, value_name = "EXPR", value_parser = parse_view_filter)]
     pub view_filter: Option<String>,
+    /// Leave the mouse to the terminal, which then selects text; with it, Shift and the mouse select text
+    #[arg(long)]
+    pub no_mouse: bool,
     /// Flow table size [default: live 65536, replay 131072]
     #[arg(long, value_name = "N", value_parser = parse_flows)]
     pub max_flows: Option<usize>,

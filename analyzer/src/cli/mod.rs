@@ -135,6 +135,7 @@ fn tui_options(view: &ViewArgs, config: &Config, speed: Option<f64>) -> Result<t
         speed,
         screen: view.screen.unwrap_or(options.screen),
         sort: view.sort.or(options.sort),
+        mouse: options.mouse && !view.no_mouse,
         filter: view.view_filter.clone().unwrap_or(options.filter),
         source_filtered: view.filter.is_some(),
         ..options

@@ -118,6 +118,8 @@ pub struct LinkSample {
     pub direction: Option<Direction>,
     /// MTU of the interface; `None` in replay.
     pub mtu: Option<u32>,
+    /// Speed of the interface in Mb/s, when it was attached; in replay that of the options. `None` when unknown.
+    pub speed_mbps: Option<u64>,
     /// Frames that are not RoCE, by [`SkipReason`].
     pub skipped: [Counter; SkipReason::COUNT],
     /// RoCE packets that found the flow table full.

@@ -2,6 +2,8 @@
 
 use ratatui::layout::Rect;
 
+use super::widgets::panel::{BOXED, inner};
+
 /// The smallest terminal that shows screens; a smaller one shows a card.
 pub const SMALLEST: (u16, u16) = (60, 15);
 /// The areas. An area that is not shown has no height.
@@ -47,22 +49,22 @@ impl Layout {
         Self { title, schedule, verdict, metrics, warning, tabs, body, status }
     }
 
+    /// True if the parts of a screen are boxes.
+    #[must_use]
+    pub const fn boxed(&self) -> bool {
+        self.body.width >= BOXED
+    }
+
+    /// The area within the frame of a part that fills the body.
+    #[must_use]
+    pub fn inner(&self) -> Rect {
+        inner(self.body, self.boxed())
+    }
+
     /// Rows of the table that are visible.
     #[must_use]
     pub fn table_page(&self) -> usize {
-        usize::from(self.body.height.saturating_sub(1))
-    }
-
-    /// Lines of the notices on the events screen.
-    #[must_use]
-    pub fn notices(&self) -> u16 {
-        (self.body.height / 4).min(2)
-    }
-
-    /// Events that are visible.
-    #[must_use]
-    pub fn events_page(&self) -> usize {
-        usize::from(self.body.height.saturating_sub(1 + self.notices()))
+        usize::from(self.inner().height.saturating_sub(1))
     }
 
     /// Links that are visible.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-use rocescope_common::account::FlowKey;
+use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::frame::Addr;
 
 use super::column::{COLUMNS, Context, Value, ValueKind, state_bits};
@@ -237,7 +237,10 @@ impl Facts for EventFacts<'_> {
         if at < COLUMNS.len() {
             return self.flow.and_then(|(row, _)| words(at, row));
         }
-        CLASSES.iter().position(|class| class == self.entry.class).map(|class| 1 << class)
+        let of = |bit: u16| CLASSES.iter().position(|class| class.bit == bit).map(|class| 1 << class);
+        // NAKs that answer gaps are part of their entry.
+        let naks = if self.state.naks > 0 { of(Event::NAK) } else { None };
+        of(self.entry.class.bit).map(|class| class | naks.unwrap_or(0))
     }
 
     fn mentions(&self, word: &Word) -> Option<bool> {

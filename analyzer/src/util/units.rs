@@ -206,9 +206,93 @@ pub fn plural(n: u64, of: &str) -> String {
     format!("{} {of}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
+/// One unit for all values of a column, which its title names: the prefix that the largest needs, and the same number of
+/// decimals for all, up to two where the smallest needs them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scale {
+    divisor: f64,
+    prefix: &'static str,
+    decimals: usize,
+}
+
+impl Scale {
+    /// The unit for these values; infinite and negative ones do not count.
+    #[must_use]
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        const PREFIXES: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
+        let (mut most, mut least) = (0.0, f64::INFINITY);
+        for value in values.into_iter().filter(|value| value.is_finite() && *value > 0.0) {
+            (most, least) = (f64::max(most, value), f64::min(least, value));
+        }
+        let mut divisor = 1.0;
+        let mut prefix = "";
+        for next in PREFIXES {
+            prefix = next;
+            // 999.5 of one prefix rounds to 1.00 of the next.
+            if most / divisor < 999.5 || next == "E" {
+                break;
+            }
+            divisor *= 1000.0;
+        }
+        let decimals = match most / divisor {
+            99.95.. => 0,
+            _ if most == 0.0 || (prefix.is_empty() && least.fract() == 0.0 && most.fract() == 0.0) => 0,
+            9.995.. if least / divisor >= 0.05 => 1,
+            _ => 2,
+        };
+        Self { divisor, prefix, decimals }
+    }
+
+    /// The prefix of the unit: `""`, `k`, `M` …
+    #[must_use]
+    pub const fn prefix(&self) -> &'static str {
+        self.prefix
+    }
+
+    /// A value in the unit; a dash where it is unknown, and never 0 for one above it.
+    #[must_use]
+    pub fn show(&self, value: Option<f64>) -> String {
+        let Some(value) = value.filter(|value| value.is_finite() && *value >= 0.0) else {
+            return UNKNOWN.into();
+        };
+        let decimals = self.decimals;
+        let least = 10f64.powi(-i32::try_from(decimals).unwrap_or(0));
+        match value / self.divisor {
+            shown if value > 0.0 && shown < least / 2.0 => format!("<{least:.decimals$}"),
+            _ if value == 0.0 => "0".into(),
+            shown => format!("{shown:.decimals$}"),
+        }
+    }
+}
+
+/// A fraction of 1 in percent without its sign, for columns whose title has it; `-` when it is unknown.
+#[must_use]
+pub fn percent(fraction: Option<f64>) -> String {
+    ratio(fraction).trim_end_matches(" %").to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_column_has_one_unit_and_as_many_decimals_in_each_row() {
+        let of = |values: &[f64]| {
+            let scale = Scale::of(values.iter().copied());
+            let shown: Vec<String> = values.iter().map(|value| scale.show(Some(*value))).collect();
+            format!("{}: {}", scale.prefix(), shown.join(" "))
+        };
+        assert_eq!(of(&[17.1e6, 267e3, 0.0]), "M: 17.1 0.3 0");
+        assert_eq!(of(&[47.2e9, 44.6e6, 3.0]), "G: 47.20 0.04 <0.01");
+        assert_eq!(of(&[12.0, 7.0]), ": 12 7");
+        assert_eq!(of(&[999.6, 4.0]), "k: 1.00 <0.01");
+        assert_eq!(of(&[267e6, 400e3, 1.2e6]), "M: 267 <1 1");
+        assert_eq!(of(&[0.0]), ": 0");
+        assert_eq!(of(&[3.5e18]), "E: 3.50");
+        assert_eq!(Scale::of([]).show(None), "-");
+        assert_eq!(Scale::of([f64::INFINITY, 5.0]).show(Some(f64::NAN)), "-");
+        assert_eq!((percent(Some(0.1234)), percent(None)), ("12.3".into(), "-".into()));
+    }
 
     #[test]
     fn prefixes_round_into_one_another() {

@@ -331,6 +331,7 @@ impl World {
                 flow_table_full: Counter { packets: full, bytes: full * 4178 },
                 contended: Counter::default(),
                 mtu: None,
+                speed_mbps: None,
                 extra_full: 0,
                 retired: Retired::default(),
             }

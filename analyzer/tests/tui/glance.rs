@@ -94,8 +94,8 @@ fn notices_take_two_lines_of_the_events_and_the_latest_come_first() {
     let shown = text(&app);
     let body: Vec<&str> = shown.lines().collect();
     let at = body.iter().position(|line| line.contains("NOTICES 3")).unwrap();
-    assert!(body[at].ends_with("the third") && body[at + 1].ends_with("the second"), "{shown}");
-    assert_eq!(at + 3, body.len(), "two lines, and the last one of the screen: {shown}");
+    assert!(body[at + 1].contains(" the third ") && body[at + 2].contains(" the second "), "{shown}");
+    assert_eq!(at + 5, body.len(), "two lines in a frame, and the last one of the screen: {shown}");
 }
 
 /// One flow whose data is marked by a tenth from the fifth second to the tenth.

@@ -113,7 +113,8 @@ fn keys_that_sort() {
     press(&mut app, &[Key::Left, Key::Left, Key::Left]);
     assert_eq!(app.screens.flows.sort.by, Id::State);
     press(&mut app, &[Key::Left]);
-    assert_eq!(app.screens.flows.sort.by, Id::Naks, "before the first comes the last visible column");
+    let last = app.screens.flows.columns(&app.view).last().unwrap().column.id;
+    assert_eq!(app.screens.flows.sort.by, last, "before the first comes the last visible column");
 }
 
 #[test]
@@ -285,7 +286,7 @@ fn keys_that_mark_and_group() {
     // Enter opens the group.
     press(&mut app, &[Key::Down, Key::Enter]);
     assert_eq!((app.screens.flows.group, app.screens.flows.order.len()), (Group::None, 4));
-    assert!(matches!(app.screens.flows.focus.as_ref().map(|f| &f.on), Some(Only::Link(_))));
+    assert!(matches!(app.screens.flows.focus.as_ref().map(|f| &f.on), Some(Only::Links(_))));
     press(&mut app, &[Key::Char('o'), Key::Char('o'), Key::Char('o')]);
     assert_eq!(app.screens.flows.group, Group::Process);
     press(&mut app, &[Key::Char('o')]);
@@ -364,7 +365,7 @@ fn enter_leads_to_what_is_selected() {
     press(&mut app, &[Key::Right, Key::Down]);
     assert_eq!(app.screens.matrix.cell, (row, column));
     press(&mut app, &[Key::Char('5'), Key::Down, Key::Down, Key::Enter]);
-    assert_eq!((app.view.screen, app.screens.flows.order.len()), (Screen::Qps, 4));
+    assert_eq!((app.view.screen, app.screens.flows.order.len()), (Screen::Qps, 8), "both directions");
     // An event's packet.
     press(&mut app, &[Key::Char('7'), Key::Enter]);
     assert!(matches!(app.overlay, Overlay::Packet(_)));
@@ -467,12 +468,13 @@ fn packet_headers_of_the_selected_queue_pair_become_a_capture() {
 #[test]
 fn the_mouse_selects_sorts_and_scrolls() {
     let mut app = table(&World::many(1_000), USUAL);
-    let table = app.view.layout().body;
+    let table = app.view.layout().inner();
     let click = |app: &mut App, x: u16, y: u16| assert_eq!(app.on_mouse(Mouse::Click(x, y)), Action::Draw);
     click(&mut app, 10, table.y + 3);
     assert_eq!(app.screens.flows.cursor.selected, Some(2));
     // The title of the queue pairs' numbers, twice.
-    let x = u16::try_from(text(&app).lines().nth(4).unwrap().find(" DQPN ").unwrap() + 1).unwrap();
+    let x = u16::try_from(text(&app).lines().nth(usize::from(table.y)).unwrap().find(" DQPN ").unwrap() + 1)
+        .unwrap();
     click(&mut app, x, table.y);
     assert_eq!((app.screens.flows.sort.by, app.screens.flows.sort.descending), (Id::Qp, false));
     click(&mut app, x, table.y);
@@ -497,7 +499,9 @@ fn the_mouse_selects_sorts_and_scrolls() {
     for (x, y) in [(0, 0), (79, 23), (500, 500), (40, 12)] {
         for number in '1'..='8' {
             press(&mut app, &[Key::Char(number)]);
-            click(&mut app, x, y);
+            // The last line names keys: of one place the one that quits.
+            let quits = app.on_mouse(Mouse::Click(x, y)) == Action::Quit;
+            assert_eq!(quits, (x, y) == (79, 23));
         }
     }
 }
@@ -516,4 +520,51 @@ fn the_command_line_and_the_configuration_set_the_start() {
     assert_eq!((app.view.screen, app.screens.flows.order.len()), (Screen::Qps, 1));
     assert_eq!((app.screens.flows.sort.by, app.screens.flows.sort.descending), (Id::CeNow, false));
     assert_eq!(app.screens.flows.columns(&app.view).len(), 2);
+}
+
+#[test]
+fn keys_that_are_named_can_be_clicked() {
+    let mut app = table(&World::sick(), WIDE);
+    let click = |app: &mut App, label: &str| {
+        let screen = text(app);
+        let (y, line) = screen.lines().enumerate().find(|(_, line)| line.contains(label)).unwrap();
+        let x = line.split(label).next().unwrap().chars().count() + 1;
+        app.on_mouse(Mouse::Click(u16::try_from(x).unwrap(), u16::try_from(y).unwrap()))
+    };
+    // In the frame of a part, and in the last line.
+    assert_eq!(click(&mut app, "o groups"), Action::Draw);
+    assert_eq!(app.screens.flows.group, Group::Hosts);
+    assert_eq!(click(&mut app, "c columns ─"), Action::Draw);
+    assert_eq!(app.overlay, Overlay::Columns(0));
+    press(&mut app, &[Key::Esc]);
+    assert_eq!(click(&mut app, "/ filter"), Action::Draw);
+    assert!(app.prompt.is_some());
+    press(&mut app, &[Key::Esc]);
+    assert_eq!(click(&mut app, "? help"), Action::Draw);
+    assert_eq!(app.overlay, Overlay::Help(0));
+    press(&mut app, &[Key::Esc]);
+    assert_eq!(click(&mut app, "q quit"), Action::Quit);
+    press(&mut app, &[Key::Char('4')]);
+    click(&mut app, "m metric");
+    assert_eq!(app.screens.matrix.metric, Metric::Ce);
+    press(&mut app, &[Key::Char('1')]);
+    click(&mut app, "7 opens");
+    assert_eq!(app.view.screen, Screen::Events);
+}
+
+/// A mistake says where it is, what is wrong and what would be right, and none of it is cut.
+#[test]
+fn a_mistake_in_a_filter_is_shown_as_a_whole() {
+    for size in [SMALL, USUAL, WIDE] {
+        let mut app = table(&World::sick(), size);
+        press(&mut app, &[Key::Char('/')]);
+        type_text(&mut app, "foo:>1");
+        let error = app.view.filter.query.error.as_ref().unwrap().one_line();
+        let screen = text(&app);
+        assert!(screen.lines().last().unwrap().contains("filter: foo:>1"), "{screen}");
+        let shown = screen.replace('\n', " ");
+        let words: Vec<&str> = error.split_whitespace().collect();
+        let missing: Vec<_> = words.iter().filter(|word| !shown.contains(**word)).collect();
+        assert!(missing.is_empty(), "{missing:?}: {screen}");
+    }
 }

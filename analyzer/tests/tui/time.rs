@@ -466,13 +466,14 @@ fn later_findings_are_not_shown_at_an_older_snapshot() {
 #[test]
 fn details_of_an_older_snapshot_mark_later_values() {
     let world = World::sick();
-    let mut app = after(&world, (120, 40), 20);
+    let mut app = after(&world, (120, 46), 20);
     press(&mut app, &[Key::Char('2')]);
     app.view.selected = app.view.data.as_ref().map(|data| data.model.rows[4].id);
     press(&mut app, &[Key::Enter]);
     let line = |app: &App, name: &str| {
         let screen = text(app);
-        let found = screen.lines().find(|line| line.starts_with(name)).map(str::to_owned);
+        let mut lines = screen.lines().map(|line| line.trim_start_matches('│'));
+        let found = lines.find(|line| line.starts_with(name)).map(str::to_owned);
         found.unwrap_or_else(|| panic!("no {name} in\n{screen}"))
     };
     let missing = |seconds: u64| format!(" PSN      {} missing, ", seconds * 41);

@@ -281,6 +281,7 @@ impl Machine {
             flow_table_full: Counter::default(),
             contended: Counter::default(),
             mtu: None,
+            speed_mbps: None,
             extra_full: 0,
             retired: Retired::default(),
         };

@@ -15,6 +15,8 @@ mod summary;
 mod tests;
 mod traffic;
 
+pub(crate) use traffic::steps_in_words;
+
 pub(crate) use answers::{P99_SAMPLES, P999_SAMPLES, enough};
 pub(crate) use nccl::summary as nccl_summary;
 

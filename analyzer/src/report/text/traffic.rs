@@ -17,12 +17,8 @@ pub(super) fn job(report: &Report, room: usize) -> Vec<String> {
     let mut say = |label: &str, text: &str| lines.extend(labelled(label, LABEL, text, room));
     if let Some(steps) = &report.facts.steps {
         say("Steps", &steps_of(steps));
-        if let Some(parts) = parts_of(steps) {
-            say("Each step", &parts);
-        }
-        if let Some(trend) = &steps.trend {
-            say("Trend", &trend_of(trend));
-            say("Time lost", &lost_of(trend));
+        for (label, text) in steps_in_words(steps) {
+            say(label, &text);
         }
         if let Some(straggler) = &steps.straggler {
             say("Straggler", &straggler_of(straggler));
@@ -35,6 +31,16 @@ pub(super) fn job(report: &Report, room: usize) -> Vec<String> {
         say("Pattern", &pattern_of(pattern, report.facts.totals.counted_again.taps));
     }
     lines
+}
+
+/// Parts, trend and cost of the steps, each with its label; those that are known.
+pub(crate) fn steps_in_words(steps: &Steps) -> Vec<(&'static str, String)> {
+    let mut all: Vec<(&'static str, String)> = Vec::new();
+    all.extend(parts_of(steps).map(|parts| ("Each step", parts)));
+    if let Some(trend) = &steps.trend {
+        all.extend([("Trend", trend_of(trend)), ("Time lost", lost_of(trend))]);
+    }
+    all
 }
 
 fn share(part_ns: u64, of_ns: u64) -> String {

@@ -96,6 +96,7 @@ impl FlowTable {
             flow_table_full: Counter::default(),
             contended: Counter::default(),
             mtu: None,
+            speed_mbps: None,
             extra_full: 0,
             retired: Retired::default(),
         });

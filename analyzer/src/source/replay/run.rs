@@ -17,7 +17,7 @@ use super::pace::Pace;
 use super::tap::{Halt, Messages, TapReader};
 use super::{Emit, Options};
 use crate::metrics::Metrics;
-use crate::sample::{Flows, Sample, SourceKind};
+use crate::sample::{Flows, LinkSample, Sample, SourceKind};
 use crate::source::feed::{Command, SourceEnd, Update};
 use crate::util::time::nanos;
 use crate::util::units;
@@ -515,12 +515,13 @@ impl Replay {
         let drops = self.taps.iter().filter_map(TapReader::drops);
         let extra = table.extra();
         let marking = table.marking(&flows, &extra);
+        let speed_mbps = self.options.metrics.link_mbps;
         Sample {
             time_ns,
             kind: SourceKind::Replay,
             inputs: self.inputs.clone(),
             window: self.counts.window,
-            links: table.links().to_vec(),
+            links: table.links().iter().map(|link| LinkSample { speed_mbps, ..link.clone() }).collect(),
             flows,
             extra,
             retired_tuples: table.retired_tuples().to_vec(),

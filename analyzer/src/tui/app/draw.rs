@@ -24,10 +24,14 @@ pub fn draw(frame: &mut Frame<'_>, app: &mut App) {
 /// Draws a state that has the size of the frame, and nothing where it has another; see [`draw`].
 pub fn render(frame: &mut Frame<'_>, app: &App) {
     let area = frame.area();
-    let buffer = frame.buffer_mut();
-    if (area.width, area.height) != app.view.size {
-        return;
+    if (area.width, area.height) == app.view.size {
+        picture(frame.buffer_mut(), app);
     }
+}
+
+/// Draws a state into a buffer of its size.
+pub(super) fn picture(buffer: &mut Buffer, app: &App) {
+    let area = buffer.area;
     let (width, height) = layout::SMALLEST;
     if area.width < width || area.height < height {
         card(buffer, area, app);

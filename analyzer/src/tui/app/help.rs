@@ -17,6 +17,17 @@ use crate::util::wrap::wrap;
 
 const NAMES: usize = 18;
 
+/// What the mouse does, while it is taken.
+const MOUSE: [(&str, &str); 4] = [
+    (
+        "click",
+        "select a row, open the selected one; choose a tab, sort by a title, press a key that is named",
+    ),
+    ("wheel", "scroll"),
+    ("Shift + drag", "select text to copy it (on some terminals Option or Fn)"),
+    ("--no-mouse", "leaves the mouse to the terminal, as does mouse = false in the configuration file"),
+];
+
 /// All lines of the help for the screen shown.
 #[must_use]
 pub(in crate::tui) fn lines(view: &View) -> Vec<Line<'static>> {
@@ -30,6 +41,11 @@ pub(in crate::tui) fn lines(view: &View) -> Vec<Line<'static>> {
     for own in [true, false] {
         let bindings = KEYMAP.iter().filter(|b| b.on.has(screen) && (b.on != Screens::ALL) == own);
         lines.extend(bindings.flat_map(|b| entry(&view.options.keys.shown(b), b.help)));
+    }
+    if view.options.mouse {
+        lines.push(Line::default());
+        lines.push(Line::styled("Mouse", theme::BOLD));
+        lines.extend(MOUSE.iter().flat_map(|(what, does)| entry(what, does)));
     }
     let mut section = |title: &'static str, entries: Vec<Line<'static>>| {
         lines.push(Line::default());

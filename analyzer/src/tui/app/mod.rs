@@ -20,13 +20,15 @@ mod time;
 
 use std::sync::Arc;
 
+use rocescope_common::account::FlowKey;
+
 pub use self::draw::{draw, render};
 use super::Options;
 use super::analysis::{Analysis, Analyst, Scope};
 use super::cursor::Cursor;
 pub use super::data::Data;
 pub use super::export::File;
-use super::log::{EntryAt, Log};
+use super::log::{Again, EntryAt, Log};
 pub use super::overlay::{Opened, Overlay};
 use super::preparation::{Preparation, Prepared};
 use super::prompt::Prompt;
@@ -35,7 +37,7 @@ use super::screens::{Screens, packet};
 pub use super::timeline::End;
 use super::view::View;
 use crate::model::TimeRange;
-use crate::sample::{EventSample, Sample};
+use crate::sample::{EventSample, PeerKey, Sample};
 use crate::source::feed::Command;
 use crate::util::deferred::{Deferred, discard};
 
@@ -149,6 +151,13 @@ impl App {
             self.view.analysis = None;
         }
         self.on_events(&idle);
+        let gaps = self.view.log.unsettled();
+        if !gaps.is_empty() {
+            let earlier = self.view.newest.as_ref();
+            let before = earlier.map(|earlier| (earlier.time_ns, Again::of(earlier, &gaps)));
+            let (before_ns, before) = before.unwrap_or_default();
+            self.view.log.retransmitted((before_ns, &before), (sample.time_ns, &Again::of(&sample, &gaps)));
+        }
         if let Some(next) = next {
             self.view.timeline.history.append(next, &sample, last);
             self.view.log.settle(sample.time_ns);
@@ -184,7 +193,9 @@ impl App {
             let history = &self.view.timeline.history;
             let before = event.time_ns.checked_sub(1).and_then(|before| history.at_time(before));
             let snapshot = before.and_then(|at| history.get(at));
-            self.view.log.push(event, snapshot.map_or(0, |snapshot| snapshot.time_ns));
+            let peers = self.view.newest.as_ref().map(|newest| &newest.peers);
+            let peer = |key: &FlowKey| peers.and_then(|peers| peers.get(&PeerKey::of(key))).copied();
+            self.view.log.push_with(event, snapshot.map_or(0, |snapshot| snapshot.time_ns), peer);
         }
         self.find_rows();
         // A user who looks at older entries keeps looking at them.

@@ -1,9 +1,11 @@
 //! The mouse: clicks and the wheel, by the place where they happen.
 
-use ratatui::layout::Position;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
 
-use super::{Action, App, header};
+use super::{Action, App, draw, header};
 use crate::tui::cursor::Move;
+use crate::tui::key::{Binding, Input, KEYMAP};
 use crate::tui::overlay::Overlay;
 
 /// Rows that one notch of the wheel moves.
@@ -53,7 +55,76 @@ impl App {
             }
             return Action::Draw;
         }
+        if let Some(key) = self.prompt.is_none().then(|| self.key_named_at(at)).flatten() {
+            return self.on_input(key);
+        }
         let effect = self.screens.page_mut(self.view.screen).click(&mut self.view, at);
         self.apply(effect)
+    }
+
+    /// What the key does that is named at a place of the last line or of the frame of a part, such as `Enter queue pairs`.
+    fn key_named_at(&self, at: Position) -> Option<Input> {
+        let area = Rect::new(0, 0, self.view.size.0, self.view.size.1);
+        let mut buffer = Buffer::empty(area);
+        draw::picture(&mut buffer, self);
+        let row = (0..area.width)
+            .map(|x| buffer.cell((x, at.y)).map_or(" ", |cell| cell.symbol()))
+            .collect::<Vec<_>>();
+        let status = self.view.layout().status.contains(at);
+        let keys = &self.view.options.keys;
+        let label = label(&row, usize::from(at.x), status)?;
+        let inputs = label.split(' ').map_while(|word| {
+            let bound = |binding: &&Binding| {
+                binding.on.has(self.view.screen)
+                    && keys.of(binding).iter().any(|key| key.to_string() == *word)
+            };
+            KEYMAP.iter().find(bound).map(|binding| (word, binding.input))
+        });
+        // Of two keys in one label, such as `+ − zoom`, the one that is hit, or else the first.
+        let inputs: Vec<(&str, Input)> = inputs.collect();
+        let hit = row.get(usize::from(at.x)).and_then(|hit| inputs.iter().find(|(word, _)| word == hit));
+        hit.or(inputs.first()).map(|(_, input)| *input)
+    }
+}
+
+/// The words around column `x` of a line: in the last line of the screen between two spaces each, in the frame of a part
+/// between dots, and with the line of the frame behind them.
+fn label(row: &[&str], x: usize, status: bool) -> Option<String> {
+    let ends = |at: usize| {
+        let two = || row.get(at) == Some(&" ") && row.get(at + 1) == Some(&" ");
+        let line = || row.get(at).is_none_or(|symbol| ["─", "╮", "·"].contains(symbol));
+        if status { two() || at >= row.len() } else { line() }
+    };
+    let starts = |at: usize| {
+        let two = || row.get(at) == Some(&" ") && (at == 0 || row.get(at - 1) == Some(&" "));
+        let line = || row.get(at).is_some_and(|symbol| ["─", "╭", "·"].contains(symbol));
+        if status { two() } else { line() }
+    };
+    let from = (0..=x).rev().find(|at| starts(*at))?;
+    let to = (x..=row.len()).find(|at| ends(*at))?;
+    // Elsewhere a line is no frame.
+    let frame = row.iter().filter(|symbol| **symbol == "─").count() > 4;
+    let text = row.get(from..to)?.concat();
+    let text = text.trim_matches(['─', '·', '╭', ' ']);
+    ((status || frame) && !text.is_empty()).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::label;
+
+    #[test]
+    fn a_label_is_what_stands_around_the_mouse() {
+        let row = |text: &'static str| text.split_inclusive(|_: char| true).collect::<Vec<_>>();
+        let frame = row("╭ LINKS full ─────── m metric · Enter queue pairs ─╮");
+        assert_eq!(label(&frame, 22, false).as_deref(), Some("m metric"));
+        assert_eq!(label(&frame, 34, false).as_deref(), Some("Enter queue pairs"));
+        assert_eq!(label(&frame, 4, false).as_deref(), Some("LINKS full"));
+        assert_eq!(label(&row(" no frame · here "), 12, false), None);
+        let last = row(" Tab screens  Enter headers     ? help  q quit ");
+        assert_eq!(label(&last, 3, true).as_deref(), Some("Tab screens"));
+        assert_eq!(label(&last, 18, true).as_deref(), Some("Enter headers"));
+        assert_eq!(label(&last, 32, true).as_deref(), Some("? help"));
+        assert_eq!(label(&last, 41, true).as_deref(), Some("q quit"));
     }
 }

@@ -2,6 +2,8 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use ratatui::text::Line;
+use ratatui::widgets::{Clear, Widget as _};
 
 use super::App;
 use crate::model::Level;
@@ -13,10 +15,16 @@ use crate::tui::screens::Hint;
 use crate::tui::theme;
 use crate::tui::timeline::End;
 use crate::tui::widgets::{Spans, cut, join, line};
+use crate::util::wrap::wrap;
 
 pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     if let Some(prompt) = &app.prompt {
-        line(buffer, area, 0, &typed(app, prompt).into_line());
+        let mut spans = typed(app, prompt, true);
+        if spans.width > usize::from(area.width) {
+            mistake(buffer, area, app);
+            spans = typed(app, prompt, false);
+        }
+        line(buffer, area, 0, &spans.into_line());
         return;
     }
     let mut spans = Spans::default();
@@ -47,8 +55,20 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     line(buffer, area, 0, &spans.into_line());
 }
 
-/// The line that is typed.
-fn typed(app: &App, prompt: &Prompt) -> Spans {
+/// The mistake in a filter on lines of their own above the last one, where it does not fit there.
+fn mistake(buffer: &mut Buffer, area: Rect, app: &App) {
+    let Some(error) = &app.view.filter.query.error else { return };
+    let lines = wrap(&error.one_line(), usize::from(area.width).saturating_sub(2));
+    let count = u16::try_from(lines.len()).unwrap_or(area.y).min(area.y);
+    let above = Rect { y: area.y - count, height: count, ..area };
+    Clear.render(above, buffer);
+    for (y, text) in (0..count).zip(lines) {
+        line(buffer, above, y, &Line::styled(format!(" {text}"), theme::text(Level::Warning)));
+    }
+}
+
+/// The line that is typed, with the mistake in it or without.
+fn typed(app: &App, prompt: &Prompt, mistake: bool) -> Spans {
     let (name, hint) = match prompt.purpose {
         Purpose::Filter => (" filter: ", "  Enter apply · Esc cancel"),
         Purpose::GoTo => (" go to: ", "  12:00:05, +30 (from the start), -30 (from here)"),
@@ -57,7 +77,7 @@ fn typed(app: &App, prompt: &Prompt) -> Spans {
     spans.push(name, theme::BOLD).push(prompt.text.clone(), theme::PLAIN);
     spans.push("█", theme::PLAIN);
     match &app.view.filter.query.error {
-        Some(error) if prompt.purpose == Purpose::Filter => {
+        Some(error) if mistake && prompt.purpose == Purpose::Filter => {
             spans.push(format!("  {}", error.one_line()), theme::text(Level::Warning));
         }
         _ => {
@@ -90,11 +110,18 @@ fn hints(app: &App, width: usize) -> Spans {
         hints.push((&[Input::Faster, Input::Slower], "speed"));
     }
     hints.push((&[Input::ExportCsv], "export"));
+    // What has no room is in the help.
     let parts = hints.into_iter().map(|(inputs, meaning)| {
         let keys: Vec<String> = inputs.iter().map(|input| app.view.options.keys.first(*input)).collect();
         let mut spans = Spans::default();
         spans.push(format!(" {} ", keys.join(" ")), theme::BOLD).push(meaning, theme::DIM);
         spans
     });
-    join(parts.collect(), width, " ").0
+    let mut parts: Vec<Spans> = parts.collect();
+    if app.view.options.mouse {
+        let mut spans = Spans::default();
+        spans.push(" Shift-drag ", theme::BOLD).push("selects text", theme::DIM);
+        parts.push(spans);
+    }
+    join(parts, width, " ").0
 }

@@ -1,7 +1,7 @@
 //! The columns that fit on the screen, and their widths.
 
 use super::{COLUMNS, Column, Context, Fitted, Id, Needs, ValueKind, column, link_name};
-use crate::model::Longest;
+use crate::model::{Counts, Longest};
 
 /// Room for the longest IPv4 address, and for most of the IPv6 ones.
 const ADDRESS_V4: u16 = 15;
@@ -31,6 +31,26 @@ pub struct Has {
     pub qp: u16,
     /// Links that see the same packets: rows that differ in their link alone.
     pub twins: bool,
+    /// Columns that are zero or unknown in each row since the start, one bit of [`Quiet`] each.
+    pub quiet: u8,
+}
+
+type Count = fn(&Counts) -> u64;
+
+/// The columns of problems, those that cost most first, and what they count.
+const PROBLEMS: [(Id, Count); 6] = [
+    (Id::Lost, |counts| counts.lost),
+    (Id::Retransmissions, |counts| counts.retransmitted),
+    (Id::Naks, Counts::naks),
+    (Id::Rnr, |counts| counts.rnr),
+    (Id::CeNow, |counts| counts.ecn_data[3]),
+    (Id::CnpRate, |counts| counts.cnp),
+];
+
+/// The columns of problems of which nothing was counted: bit n is that of number n. Over all of the time, so that a column
+/// that has come stays.
+fn quiet(total: &Counts) -> u8 {
+    PROBLEMS.iter().enumerate().map(|(at, (_, count))| u8::from(count(total) == 0) << at).sum()
 }
 
 /// Letters of a link's name, at most.
@@ -45,7 +65,8 @@ impl Has {
         let link = names.max().and_then(|longest| u16::try_from(longest).ok()).unwrap_or(0);
         let Longest { ipv4, qp } = cx.model.longest;
         let twins = cx.model.dedup.taps > 1;
-        Self { ipv6: cx.model.has_ipv6, latency: cx.model.has_latency, owners, link, ipv4, qp, twins }
+        let quiet = quiet(&cx.model.total);
+        Self { ipv6: cx.model.has_ipv6, latency: cx.model.has_latency, owners, link, ipv4, qp, twins, quiet }
     }
 
     /// The width of a column: on narrow screens no more than it needs.
@@ -107,17 +128,20 @@ fn in_order(left: &mut u16, chosen: &[Id]) -> Vec<Fitted> {
     chosen.iter().map_while(fits).collect()
 }
 
-/// Columns with a smaller number come first. On narrow screens problems come before load.
-const fn rank(column: &Column, has: Has, narrow: bool) -> u8 {
-    match column.id {
+/// Columns with a smaller number come first: what there is trouble with, and no column that is zero or unknown in each
+/// row before one with values. On narrow screens problems come before load.
+fn rank(column: &Column, has: Has, narrow: bool) -> u8 {
+    const FIRST: u8 = 2;
+    const QUIET: u8 = 100;
+    let problem = PROBLEMS.iter().zip(0u8..).find(|((id, _), _)| *id == column.id).map(|(_, at)| at);
+    match (column.id, problem) {
         // It alone differs between two rows of one flow.
-        Id::Link if has.twins && !narrow => 1,
-        Id::CeNow if narrow => 1,
-        Id::Lost if narrow => 2,
-        Id::Rate if narrow => 3,
-        Id::Naks if narrow => 4,
-        Id::CnpRate if narrow => 5,
-        _ => column.rank,
+        (Id::Link, _) if has.twins && !narrow => 1,
+        (_, Some(at)) if has.quiet & 1 << at == 0 => FIRST + 2 * at,
+        (_, Some(at)) => QUIET + at,
+        (Id::Rate, _) if narrow => FIRST + 3,
+        (_, None) if column.rank == 0 => 0,
+        (_, None) => 20 + column.rank,
     }
 }
 
@@ -144,18 +168,33 @@ fn ranked(
         *left -= wanted;
     }
     let used = COLUMNS.iter().filter(shows).filter(|column| rank(column) < limit);
-    used.map(|column| Fitted { column, width: has.width(column, narrow) }).collect()
+    let mut used: Vec<Fitted> =
+        used.map(|column| Fitted { column, width: has.width(column, narrow) }).collect();
+    // What there is trouble with stands right of the load, what costs most first.
+    let load = COLUMNS.iter().position(|column| column.id == Id::Rate).unwrap_or(0);
+    used.sort_by_cached_key(|fitted| {
+        let id = fitted.column.id;
+        let trouble = PROBLEMS.iter().position(|(problem, _)| *problem == id);
+        let own = COLUMNS.iter().position(|column| column.id == id).unwrap_or(0);
+        match trouble.filter(|at| has.quiet & 1 << at == 0) {
+            Some(at) => (load, 1 + at),
+            None => (own, 0),
+        }
+    });
+    used
 }
 
 /// The columns for sums of queue pairs that fit into `width`: those that matter most.
 #[must_use]
-pub fn fit_sums(width: u16) -> Vec<Fitted> {
-    ranked(&mut (width + 1), Has::default(), false, ValueKind::sums_up, None)
+pub fn fit_sums(width: u16, has: Has) -> Vec<Fitted> {
+    let has = Has { quiet: has.quiet, ..Has::default() };
+    ranked(&mut (width + 1), has, false, ValueKind::sums_up, None)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Has, fit};
+    use super::{Has, fit, quiet};
+    use crate::model::Counts;
     use crate::tui::column::{COLUMNS, Id};
 
     /// Two rows of a queue pair that two taps see differ in their link alone.
@@ -167,8 +206,35 @@ mod tests {
         };
         for width in [79, 99] {
             assert!(!has(width, false, Id::Link) && has(width, true, Id::Link), "{width}");
-            assert!(has(width, true, Id::CeNow) && has(width, true, Id::Rate), "{width}");
+            assert!(has(width, true, Id::Lost) && has(width, true, Id::Rate), "{width}");
         }
+    }
+
+    #[test]
+    fn what_there_is_trouble_with_comes_first_and_nothing_quiet_before_values() {
+        let at = |of: &dyn Fn(&mut Counts)| {
+            let mut total = Counts::default();
+            of(&mut total);
+            let has = Has { quiet: quiet(&total), latency: true, ..Has::default() };
+            let fitted = fit(79, has, &[], None);
+            fitted.iter().map(|fitted| fitted.column.id).collect::<Vec<_>>()
+        };
+        let who = [Id::State, Id::Source, Id::Destination, Id::Qp, Id::Rate];
+        let healthy = at(&|_| {});
+        assert!(healthy.contains(&Id::P99) && !healthy.contains(&Id::Lost), "{healthy:?}");
+        let lossy = at(&|total| (total.lost, total.retransmitted, total.sequence_naks) = (3, 29, 3));
+        assert!(lossy.starts_with(&who), "{lossy:?}");
+        for id in [Id::Lost, Id::Retransmissions, Id::Naks] {
+            assert!(lossy.contains(&id), "{lossy:?}");
+        }
+        assert!(!lossy.contains(&Id::CeNow) && !lossy.contains(&Id::CnpRate), "{lossy:?}");
+        let all = at(&|total| {
+            (total.lost, total.retransmitted, total.sequence_naks, total.rnr) = (3, 29, 3, 1);
+            (total.ecn_data[3], total.cnp) = (1, 1);
+        });
+        assert_eq!(&all[5..], [Id::Lost, Id::Retransmissions, Id::Naks, Id::Rnr]);
+        let congested = at(&|total| (total.ecn_data[3], total.cnp) = (1, 1));
+        assert_eq!(&congested[5..7], [Id::CeNow, Id::CnpRate]);
     }
 
     #[test]
@@ -184,17 +250,7 @@ mod tests {
                 - 1
         };
         let narrow = ids(80, false);
-        for id in [
-            Id::State,
-            Id::Source,
-            Id::Destination,
-            Id::Qp,
-            Id::Rate,
-            Id::CeNow,
-            Id::CnpRate,
-            Id::Lost,
-            Id::Naks,
-        ] {
+        for id in [Id::State, Id::Source, Id::Destination, Id::Qp, Id::Rate, Id::Lost, Id::Naks, Id::Rnr] {
             assert!(narrow.contains(&id), "{id:?}");
         }
         assert!(ids(120, false).len() > narrow.len());
@@ -233,8 +289,12 @@ mod tests {
             fitted.iter().map(|fitted| fitted.column.id).collect()
         };
         let who = [Id::State, Id::Source, Id::Destination, Id::Qp];
-        assert_eq!(ids(9, 4, None), [&who[..], &[Id::Rate, Id::CeNow, Id::Lost, Id::Naks]].concat());
-        assert_eq!(ids(15, 8, None), [&who[..], &[Id::CeNow, Id::Lost]].concat());
-        assert_eq!(ids(15, 8, Some(Id::Rate)), [&who[..], &[Id::Rate, Id::CeNow]].concat());
+        // In the order of the table.
+        assert_eq!(
+            ids(9, 4, None),
+            [&who[..], &[Id::Rate, Id::Lost, Id::Retransmissions, Id::Naks]].concat()
+        );
+        assert_eq!(ids(15, 8, None), [&who[..], &[Id::Lost, Id::Retransmissions]].concat());
+        assert_eq!(ids(15, 8, Some(Id::Rate)), [&who[..], &[Id::Rate, Id::Lost]].concat());
     }
 }

@@ -3,7 +3,6 @@
 use std::rc::Rc;
 
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 use ratatui::text::Line;
 use serde_json::{Value, json};
 
@@ -12,17 +11,20 @@ use crate::analysis::Facts;
 use crate::metrics::traffic::bins::Bursts;
 use crate::model::Level;
 use crate::report::Report;
+use crate::report::text::steps_in_words;
 use crate::sample::{Sample, SourceKind};
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::export::Sheet;
 use crate::tui::layout::Layout;
 use crate::tui::theme;
 use crate::tui::view::View;
+use crate::tui::widgets::panel::{Title, panel, section};
 use crate::util::units;
 use crate::util::wrap::{hanging, wrap};
 
-/// Lines of a strip chart.
+/// Lines of a strip chart, and columns of its scale.
 const TALL: usize = 3;
+const AXIS: usize = 10;
 /// Receivers listed.
 const RECEIVERS: usize = 5;
 
@@ -46,8 +48,9 @@ impl Page for BurstsScreen {
     }
 
     fn step(&mut self, view: &mut View, step: Move) {
-        let lines = self.lines_at(view, usize::from(view.size.0)).len();
-        self.scroll.scroll(step, lines, usize::from(view.layout().body.height));
+        let area = view.layout().inner();
+        let lines = self.lines_at(view, usize::from(area.width)).len();
+        self.scroll.scroll(step, lines, usize::from(area.height));
     }
 
     /// The latest bins (`bin`) and the whole run (`run`) of each link, and the steps of the job (`step`).
@@ -91,12 +94,13 @@ impl Page for BurstsScreen {
     }
 
     fn render(&self, buffer: &mut Buffer, at: &Layout, view: &View) {
-        render(buffer, at.body, view, self);
+        render(buffer, at, view, self);
     }
 }
 
-fn render(buffer: &mut Buffer, area: Rect, view: &View, screen: &BurstsScreen) {
-    if empty::nothing_at_all(buffer, area, view) {
+fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &BurstsScreen) {
+    let area = at.inner();
+    if empty::nothing_at_all(buffer, at.body, view) {
         return;
     }
     let lines = screen.lines_at(view, usize::from(area.width));
@@ -108,6 +112,8 @@ fn render(buffer: &mut Buffer, area: Rect, view: &View, screen: &BurstsScreen) {
         empty::because(buffer, area, "No load bins in this run.", help);
         return;
     }
+    let about = "load in bins, steps of the job, incast";
+    panel(buffer, at.body, at.boxed(), Title { name: "BURSTS", about, hint: "↑ ↓ scroll" });
     super::scrolled(buffer, area, &lines, screen.scroll.offset);
 }
 
@@ -121,9 +127,16 @@ fn lines(view: &View, width: usize) -> Vec<Line<'static>> {
         traffic.links.iter().enumerate().filter_map(|(at, link)| Some((at, link.bursts.as_ref()?))).collect();
     links.sort_by_key(|(_, bursts)| std::cmp::Reverse(bursts.total.bytes));
     let mut all = Vec::new();
+    let cells = width.saturating_sub(AXIS + 3);
+    // Links are compared: all charts of a kind have one scale.
+    let charts = links.iter().map(|(_, bursts)| [Some(recent(bursts, cells)), run(bursts, cells)]);
+    let most = charts.fold([0.0; 2], |most, strips| {
+        let [one, all] = strips.map(|strip| strip.map_or(0.0, |strip| strip.most()));
+        [f64::max(most[0], one), f64::max(most[1], all)]
+    });
     for (at, bursts) in links {
         let lost = traffic.links.get(at).map_or(0, |link| link.lost.packets);
-        all.extend(link(&data.sample, (at, lost), bursts, starts, width));
+        all.extend(link(&data.sample, (at, lost), bursts, (starts, most), width));
     }
     if view.past() && !all.is_empty() {
         let until = units::clock_utc(data.sample.time_ns);
@@ -133,27 +146,28 @@ fn lines(view: &View, width: usize) -> Vec<Line<'static>> {
     }
     if let (Some(report), false) = (report, all.is_empty()) {
         all.extend(steps(report, width));
-        all.extend(incast(report));
+        all.extend(incast(report, width));
     }
     all
 }
 
 /// One link: title, chart of the latest bins, chart of the whole run, durations of its bursts. `at` is the link's
-/// index, with the number of its packets that are in no bin.
+/// index, with the number of its packets that are in no bin; `most` are the ends of the scales of both charts.
 fn link(
     sample: &Sample,
     (at, lost): (usize, u64),
     bursts: &Bursts,
-    starts: &[u64],
+    (starts, most): (&[u64], [f64; 2]),
     width: usize,
 ) -> Vec<Line<'static>> {
     let name = sample.links.get(at).map_or_else(String::new, |link| {
         format!("{} {}", link.name, super::links::direction(link.direction)).trim_end_matches(" -").to_owned()
     });
     let mut lines = vec![link_title(&name, bursts, width)];
-    let cells = width.saturating_sub(2);
-    lines.extend(recent_chart(bursts, cells, starts));
-    lines.extend(run_chart(bursts, cells, starts));
+    let cells = width.saturating_sub(AXIS + 3);
+    for (strip, most) in [Some(recent(bursts, cells)), run(bursts, cells)].into_iter().zip(most) {
+        lines.extend(strip.into_iter().flat_map(|strip| strip.lines(most, starts, cells)));
+    }
     let without_flow = sample.links.get(at).map_or(0, |link| link.without_flow().packets);
     for (packets, why) in [(lost, "ring buffer full"), (without_flow, "without a flow")] {
         if packets > 0 {
@@ -179,16 +193,13 @@ fn link(
 fn link_title(name: &str, bursts: &Bursts, width: usize) -> Line<'static> {
     let rate = |bytes: f64| units::bit_rate(bytes * 8e9 / bursts.bin_ns as f64);
     let mean = bursts.total.bytes as f64 / bursts.bins.max(1) as f64;
-    let mut title = Spans::default();
-    title.push(format!(" {name}  "), theme::HEAD);
     let peak = format!("peak {} ({} bins)", rate(bursts.peak.bytes as f64), units::duration(bursts.bin_ns));
     let times = if mean > 0.0 { bursts.peak.bytes as f64 / mean } else { 0.0 };
     let busy = units::ratio(Some(bursts.active_bins as f64 / bursts.bins.max(1) as f64));
     let metrics = format!("{peak} · mean {} · peak/mean {times:.1} · duty cycle {busy}", rate(mean));
-    let fits = title.width + metrics.chars().count() <= width;
+    let fits = name.chars().count() + metrics.chars().count() + 6 <= width;
     let metrics = if fits { metrics } else { format!("{peak} · peak/mean {times:.1} · duty {busy}") };
-    title.push(metrics, theme::PLAIN);
-    title.into_line()
+    section(name, &metrics, width)
 }
 
 /// Bins that have a column each.
@@ -197,78 +208,95 @@ const fn recent_bins(bursts: &Bursts, cells: usize) -> usize {
     if bins < cells { bins } else { cells }
 }
 
-/// The latest bins, a column each.
-fn recent_chart(bursts: &Bursts, cells: usize, starts: &[u64]) -> Vec<Line<'static>> {
-    let shown = recent_bins(bursts, cells);
-    let first = bursts.recent.len() - shown;
-    let recent: Vec<f64> = bursts.recent.iter().skip(first).map(|bytes| f64::from(*bytes)).collect();
-    let from_bin = bursts.bins.saturating_sub(shown as u64);
-    let start_ns = bursts.first_ns.saturating_add(from_bin.saturating_mul(bursts.bin_ns));
-    let text = format!(
-        "last {}, {} per column",
-        units::duration(shown as u64 * bursts.bin_ns),
-        units::duration(bursts.bin_ns)
-    );
-    strip(&text, &recent, cells, start_ns, bursts.bin_ns as f64, starts)
-}
-
-/// The whole run, with as many points per column as it takes; empty where the latest bins are all of it.
-fn run_chart(bursts: &Bursts, cells: usize, starts: &[u64]) -> Vec<Line<'static>> {
-    let per_column = bursts.long.len().div_ceil(cells.max(1)).max(1);
-    if bursts.bins <= recent_bins(bursts, cells) as u64 || bursts.long.is_empty() {
-        return Vec::new();
-    }
-    let long: Vec<f64> = bursts
-        .long
-        .chunks(per_column)
-        // Also of the last column, though it is not full: a burst in its beginning would dwarf all others.
-        .map(|points| points.iter().sum::<u64>() as f64 / per_column as f64)
-        .collect();
-    let column_ns = bursts.long_bins as f64 * per_column as f64 * bursts.bin_ns as f64;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length of time")]
-    let text = format!("whole run, {} per column", units::duration(column_ns as u64));
-    let first_ns = bursts.long_first.saturating_mul(bursts.bin_ns);
-    strip(&text, &long, cells, first_ns, column_ns, starts)
-}
-
-/// A chart of some lines with a line of marks below where steps begin.
-fn strip(
-    text: &str,
-    values: &[f64],
-    cells: usize,
+/// A chart of the load in columns of equal length.
+struct Strip {
+    text: String,
+    /// Bits per second of each column.
+    values: Vec<f64>,
     start_ns: u64,
     column_ns: f64,
-    starts: &[u64],
-) -> Vec<Line<'static>> {
-    let mut lines = vec![Line::default()];
-    let max = values.iter().copied().fold(0.0, f64::max);
-    for row in (0..TALL).rev() {
-        let blocks: String = values.iter().map(|value| block(*value, max, row)).collect();
-        lines.push(Line::styled(format!(" {blocks}"), theme::BAR));
+}
+
+/// The latest bins, a column each.
+fn recent(bursts: &Bursts, cells: usize) -> Strip {
+    let shown = recent_bins(bursts, cells);
+    let first = bursts.recent.len() - shown;
+    let column_ns = bursts.bin_ns as f64;
+    let rate = |bytes: &u32| f64::from(*bytes) * 8e9 / column_ns;
+    let from_bin = bursts.bins.saturating_sub(shown as u64);
+    let [length, bin] = [shown as u64 * bursts.bin_ns, bursts.bin_ns].map(units::duration);
+    Strip {
+        text: format!("last {length}, {bin} per column"),
+        values: bursts.recent.iter().skip(first).map(rate).collect(),
+        start_ns: bursts.first_ns.saturating_add(from_bin.saturating_mul(bursts.bin_ns)),
+        column_ns,
     }
-    let mut marks = vec![' '; values.len().min(cells)];
-    let mut any = false;
-    for start in starts.iter().filter(|start| **start >= start_ns) {
-        let column = (start - start_ns) as f64 / column_ns.max(1.0);
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "not negative, and looked up"
-        )]
-        if let Some(mark) = marks.get_mut(column as usize) {
-            *mark = '↑';
-            any = true;
+}
+
+/// The whole run, with as many points per column as it takes; `None` where the latest bins are all of it.
+fn run(bursts: &Bursts, cells: usize) -> Option<Strip> {
+    let per_column = bursts.long.len().div_ceil(cells.max(1)).max(1);
+    if bursts.bins <= recent_bins(bursts, cells) as u64 || bursts.long.is_empty() {
+        return None;
+    }
+    let column_ns = bursts.long_bins as f64 * per_column as f64 * bursts.bin_ns as f64;
+    // Also of the last column, though it is not full: a burst in its beginning would dwarf all others.
+    let rate = |points: &[u64]| points.iter().sum::<u64>() as f64 * 8e9 / column_ns;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length of time")]
+    let text = format!("whole run, {} per column", units::duration(column_ns as u64));
+    Some(Strip {
+        text,
+        values: bursts.long.chunks(per_column).map(rate).collect(),
+        start_ns: bursts.long_first.saturating_mul(bursts.bin_ns),
+        column_ns,
+    })
+}
+
+impl Strip {
+    fn most(&self) -> f64 {
+        self.values.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// A chart of some lines on a scale that ends at `most`, with a line of marks below where steps begin.
+    fn lines(&self, most: f64, starts: &[u64], cells: usize) -> Vec<Line<'static>> {
+        let mut lines = Vec::new();
+        for row in (0..TALL).rev() {
+            let scale = match row {
+                0 => "0".to_owned(),
+                row if row + 1 == TALL => units::bit_rate(most),
+                _ => String::new(),
+            };
+            let mut spans = Spans::default();
+            spans.push(format!("{scale:>AXIS$} "), theme::DIM).push("│", theme::FRAME);
+            let blocks: String = self.values.iter().map(|value| block(*value, most, row)).collect();
+            lines.push({
+                spans.push(blocks, theme::BAR);
+                spans.into_line()
+            });
         }
+        let mut marks = vec![' '; self.values.len().min(cells)];
+        for start in starts.iter().filter(|start| **start >= self.start_ns) {
+            let column = (start - self.start_ns) as f64 / self.column_ns.max(1.0);
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "not negative, and looked up"
+            )]
+            if let Some(mark) = marks.get_mut(column as usize) {
+                *mark = '↑';
+            }
+        }
+        let any = marks.contains(&'↑');
+        if any {
+            let marks: String = marks.into_iter().collect();
+            lines.push(Line::styled(format!("{:AXIS$}  {}", "", marks.trim_end()), theme::BOLD));
+        }
+        let own = self.most();
+        let peak = if own < most { format!(", peak {}", units::bit_rate(own)) } else { String::new() };
+        let steps = if any { " · ↑ step start" } else { "" };
+        lines.insert(0, Line::styled(format!(" {}{peak}{steps}", self.text), theme::DIM));
+        lines
     }
-    if any {
-        let marks: String = marks.into_iter().collect();
-        lines.push(Line::styled(format!(" {marks}").trim_end().to_owned(), theme::BOLD));
-    }
-    let steps = if any { " · ↑ step start" } else { "" };
-    if let Some(title) = lines.first_mut() {
-        *title = Line::styled(format!(" {text}{steps}"), theme::DIM);
-    }
-    lines
 }
 
 /// The part of a bar that lies in line `row` from below, of [`TALL`] lines.
@@ -288,7 +316,7 @@ fn block(value: f64, max: f64, row: usize) -> char {
 }
 
 pub(super) fn steps(report: &Report, width: usize) -> Vec<Line<'static>> {
-    let mut lines = vec![Line::styled(" STEPS of the job", theme::HEAD)];
+    let mut lines = vec![section("STEPS", "of the job", width)];
     let Some(steps) = &report.facts.steps else {
         let why = report.facts.steps_absent.unwrap_or("not collected");
         lines.push(Line::styled(format!(" none: {why}"), theme::DIM));
@@ -306,16 +334,20 @@ pub(super) fn steps(report: &Report, width: usize) -> Vec<Line<'static>> {
         units::ratio(Some(steps.busy_ratio)),
         units::ratio(Some(steps.communication_ratio)),
     );
-    let change = format!(
-        "step time {} → {} (first/last third) · longest stall {}",
-        units::duration(steps.first_third_ns),
-        units::duration(steps.last_third_ns),
-        units::duration(steps.silence_ns),
+    let mut sentences = vec![(rhythm, Level::Fine)];
+    sentences.extend(
+        steps_in_words(steps).into_iter().map(|(what, text)| (format!("{what}: {text}"), Level::Fine)),
     );
-    let sentences = [(rhythm, Level::Fine), (change, Level::Fine)];
-    for (text, level) in sentences.into_iter().chain(last_to_finish(&report.facts)) {
+    let stall = format!("longest silence within a step {} (median)", units::duration(steps.silence_ns));
+    sentences.push((stall, Level::Fine));
+    let last = last_to_finish(&report.facts);
+    // What is wrong comes before what describes.
+    let wrong = last.as_ref().is_some_and(|(_, level)| *level > Level::Fine);
+    let at = if wrong { 1 } else { sentences.len() };
+    sentences.splice(at..at, last);
+    for (text, level) in sentences {
         for part in hanging(&text, width.saturating_sub(2), 2) {
-            lines.push(Line::styled(format!(" {part}"), theme::text(level)));
+            lines.push(Line::styled(format!(" {}", part.trim_end_matches(" ·")), theme::text(level)));
         }
     }
     lines
@@ -351,7 +383,7 @@ fn last_to_finish(facts: &Facts) -> Option<(String, Level)> {
     Some((text, Level::Fine))
 }
 
-fn incast(report: &Report) -> Vec<Line<'static>> {
+fn incast(report: &Report, width: usize) -> Vec<Line<'static>> {
     let several = report.facts.incast.iter().flatten().filter(|incast| incast.senders > 1);
     let mut lines: Vec<Line<'static>> = several
         .take(RECEIVERS)
@@ -368,7 +400,7 @@ fn incast(report: &Report) -> Vec<Line<'static>> {
         })
         .collect();
     if !lines.is_empty() {
-        lines.insert(0, Line::styled(" INCAST: senders to one receiver in one bin", theme::HEAD));
+        lines.insert(0, section("INCAST", "senders to one receiver in one bin", width));
         lines.insert(0, Line::default());
     }
     lines

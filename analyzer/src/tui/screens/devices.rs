@@ -12,6 +12,7 @@ use crate::tui::column::compact;
 use crate::tui::theme;
 use crate::tui::trail::PortRates;
 use crate::tui::view::View;
+use crate::tui::widgets::panel::section;
 use crate::util::units;
 
 /// Queue pairs shown of a port, at most.
@@ -53,8 +54,10 @@ pub(super) fn lines(view: &View, width: usize) -> Vec<Line<'static>> {
         lines.extend(queue_pairs(port, &data.sample.devices.contexts, step.as_ref(), width));
     }
     if !lines.is_empty() {
-        let title = " NIC COUNTERS (latest reading; not part of the packet counters above)";
-        lines.insert(0, Line::styled(title, theme::HEAD));
+        lines.insert(
+            0,
+            section("NIC COUNTERS", "latest reading; not part of the packet counters above", width),
+        );
     }
     lines
 }

@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
-use rocescope_common::account::FlowKey;
+use rocescope_common::account::{Event, FlowKey};
 use serde_json::json;
 
 use super::{Effect, Hints, Page, Spans, click_list, line, sheet};
@@ -14,15 +14,18 @@ use crate::tui::cursor::{Cursor, Move};
 use crate::tui::export::Sheet;
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
-use crate::tui::log::{EntryAt, route};
+use crate::tui::log::{EntryAt, Log, route};
 use crate::tui::overlay::Opened;
 use crate::tui::screen::Screen;
 use crate::tui::theme;
 use crate::tui::view::View;
+use crate::tui::widgets::panel::{BOXED, Title, frame_height, inner, panel};
 use crate::util::units;
 
 /// Room for the name of a tap.
 const TAP: usize = 12;
+/// Notices shown, at most.
+const NOTICES: u16 = 2;
 
 /// The screen.
 #[derive(Debug, Default)]
@@ -41,7 +44,7 @@ impl EventsScreen {
 
 impl Page for EventsScreen {
     fn step(&mut self, view: &mut View, step: Move) {
-        self.cursor.step(step, view.event_count(), view.layout().events_page());
+        self.cursor.step(step, view.event_count(), page(view));
     }
 
     fn open(&mut self, view: &mut View) -> Effect {
@@ -53,8 +56,7 @@ impl Page for EventsScreen {
 
     fn click(&mut self, view: &mut View, at: Position) -> Effect {
         let layout = view.layout();
-        let height = layout.body.height.saturating_sub(layout.notices());
-        let list = Rect { height, ..layout.body };
+        let list = inner(areas(&layout, view).0, layout.boxed());
         if click_list(&mut self.cursor, list, view.event_count(), at) {
             self.open(view)
         } else {
@@ -65,7 +67,7 @@ impl Page for EventsScreen {
     fn keep_in_view(&mut self, view: &View) {
         // To count them is to search all of the log.
         if view.screen == Screen::Events {
-            self.cursor.show(view.event_count(), view.layout().events_page());
+            self.cursor.show(view.event_count(), page(view));
         }
     }
 
@@ -81,7 +83,7 @@ impl Page for EventsScreen {
     }
 
     fn flow(&self, view: &View) -> Option<(FlowKey, Option<FlowKey>)> {
-        self.entry(view).map(|listed| (listed.entry.key, None))
+        self.entry(view).map(|listed| (listed.entry.key, Log::answers(listed.entry)))
     }
 
     fn sheet(&self, view: &View) -> Sheet {
@@ -95,12 +97,15 @@ impl Page for EventsScreen {
             "dst",
             "dest_qp",
             "count",
+            "answered_by_naks",
+            "retransmitted",
             "text",
         ]);
         let links = view.data.as_ref().map_or(&[][..], |data| &data.sample.links);
         table.rows = view
             .shown_events()
-            .map(|EntryAt { entry, state }| {
+            .map(|listed| {
+                let EntryAt { entry, state } = listed;
                 let key = &entry.key;
                 let link = links.get(usize::from(key.link));
                 vec![
@@ -113,7 +118,9 @@ impl Page for EventsScreen {
                     json!(address(key.family, key.dst)),
                     json!(key.dest_qp),
                     json!(state.count),
-                    json!(state.text),
+                    json!((entry.class.bit == Event::GAP).then_some(listed.naks())),
+                    json!(listed.resent(view.timeline.shown_ns)),
+                    json!(listed.text(view.timeline.shown_ns)),
                 ]
             })
             .collect();
@@ -125,14 +132,34 @@ impl Page for EventsScreen {
     }
 }
 
+/// The list with its frame, and the notices with theirs, where there are any.
+fn areas(layout: &Layout, view: &View) -> (Rect, Rect) {
+    let body = layout.body;
+    let notices = u16::try_from(view.messages.notices.len()).unwrap_or(NOTICES).min(NOTICES);
+    let framed = if notices > 0 { notices + frame_height(layout.boxed()) } else { 0 };
+    let height = if framed > body.height / 3 { 0 } else { framed };
+    let list = Rect { height: body.height - height, ..body };
+    (list, Rect { y: list.bottom(), height, ..body })
+}
+
+/// Events that are visible.
+fn page(view: &View) -> usize {
+    let layout = view.layout();
+    usize::from(inner(areas(&layout, view).0, layout.boxed()).height.saturating_sub(1))
+}
+
 fn render(buffer: &mut Buffer, at: &Layout, view: &View, cursor: Cursor) {
-    let (body, notices) = (at.body, at.notices());
-    let list = Rect { height: body.height - notices, ..body };
-    line(buffer, list, 0, &Line::styled(" TIME (UTC)   EVENT  FLOW · DETAIL (newest first)", theme::HEAD));
-    let page = at.events_page();
+    let (list, notices) = areas(at, view);
+    let key = |input| view.options.keys.first(input);
+    let hint = format!("{} headers · {} pcapng", key(Input::Open), key(Input::Capture));
+    let list = panel(buffer, list, at.boxed(), Title { name: "EVENTS", about: "newest first", hint: &hint });
+    let visible: Vec<_> = view.shown_events().enumerate().skip(cursor.offset).take(page(view)).collect();
+    let flow = visible.iter().map(|(_, listed)| route(&listed.entry.key).chars().count()).max().unwrap_or(4);
+    let head = format!(" {:<12}   {:<7} {:<flow$}  DETAIL", "TIME (UTC)", "EVENT", "FLOW");
+    line(buffer, list, 0, &Line::styled(head, theme::DIM));
     let mut y = 1;
-    for (place, listed) in view.shown_events().enumerate().skip(cursor.offset).take(page) {
-        line(buffer, list, y, &row(listed, view));
+    for (place, listed) in visible {
+        line(buffer, list, y, &aligned(listed, view, flow));
         if cursor.selected == Some(place) {
             super::select(buffer, Rect { y: list.y + y, height: 1, ..list });
         }
@@ -146,20 +173,35 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, cursor: Cursor) {
         };
         line(buffer, list, 2, &Line::raw(why));
     }
-    let below = Rect { y: list.bottom(), height: notices, ..body };
-    notice_lines(buffer, below, view);
+    notice_lines(buffer, notices, at.boxed(), view);
 }
 
-pub(super) fn row(EntryAt { entry, state }: EntryAt<'_>, view: &View) -> Line<'static> {
+/// An event in a line.
+pub(super) fn row(listed: EntryAt<'_>, view: &View) -> Line<'static> {
+    aligned(listed, view, 0)
+}
+
+/// The same with the flow in this number of columns, and 0 for as many as it takes.
+fn aligned(listed: EntryAt<'_>, view: &View, flow: usize) -> Line<'static> {
+    let EntryAt { entry, state } = listed;
     let level = entry.class.level;
     let symbol = if level == Level::Fine { "·" } else { theme::symbol(level) };
     let mut spans = Spans::default();
     spans.push(format!(" {} ", units::clock_utc(state.time_ns)), theme::DIM);
-    spans.push(format!("{symbol} {:<4} ", entry.class.word), theme::text(level));
-    spans.push(route(&entry.key), theme::PLAIN);
+    spans.push(
+        format!("{symbol} {:<width$} ", entry.class.word, width = if flow > 0 { 7 } else { 4 }),
+        theme::text(level),
+    );
+    spans.push(format!("{:<flow$}", route(&entry.key)), theme::PLAIN);
     if state.count > 1 {
         spans.push(format!(" ×{}", compact(state.count as f64)), theme::BOLD);
-        spans.push(format!(" since {}", units::clock_utc(entry.first_ns)), theme::DIM);
+        // Of gaps there is more to say than of others.
+        let since = if view.size.0 < BOXED || entry.class.bit == Event::GAP {
+            format!(" in {}", units::duration(state.time_ns.saturating_sub(entry.first_ns)))
+        } else {
+            format!(" since {}", units::clock_utc(entry.first_ns))
+        };
+        spans.push(since, theme::DIM);
     }
     // Several taps that see the same packets each report them.
     if let Some(data) = view.data.as_ref().filter(|data| data.model.dedup.taps > 1)
@@ -167,20 +209,18 @@ pub(super) fn row(EntryAt { entry, state }: EntryAt<'_>, view: &View) -> Line<'s
     {
         spans.push(format!("  at {}", super::links::short(&data.model, link, TAP)), theme::DIM);
     }
-    spans.push(format!("  {}", state.text), theme::PLAIN);
+    spans.push(format!("  {}", listed.text(view.timeline.shown_ns)), theme::PLAIN);
     spans.into_line()
 }
 
 /// The latest notices, a line each, and how many there were.
-fn notice_lines(buffer: &mut Buffer, area: Rect, view: &View) {
-    let mut head = format!(" NOTICES {} ", view.messages.notices.len());
-    for (y, notice) in (0..area.height).zip(view.messages.notices.iter().rev()) {
-        let mut spans = Spans::default();
-        spans.push(head.clone(), theme::HEAD).push(format!(" {notice}"), theme::PLAIN);
-        line(buffer, area, y, &spans.into_line());
-        head = " ".repeat(head.len());
+fn notice_lines(buffer: &mut Buffer, area: Rect, boxed: bool, view: &View) {
+    if area.is_empty() {
+        return;
     }
-    if view.messages.notices.is_empty() {
-        line(buffer, area, 0, &Line::styled(head, theme::HEAD));
+    let about = units::count(view.messages.notices.len() as u64);
+    let area = panel(buffer, area, boxed, Title { name: "NOTICES", about: &about, hint: "" });
+    for (y, notice) in (0..area.height).zip(view.messages.notices.iter().rev()) {
+        line(buffer, area, y, &Line::raw(format!(" {notice}")));
     }
 }

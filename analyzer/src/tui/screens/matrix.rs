@@ -18,6 +18,7 @@ use crate::tui::layout::Layout;
 use crate::tui::matrix::{Cell, Metric};
 use crate::tui::theme;
 use crate::tui::view::View;
+use crate::tui::widgets::panel::{Title, panel};
 use crate::util::units;
 
 /// Width of a cell with a value, and of one without, the space before it included.
@@ -47,7 +48,7 @@ impl MatrixScreen {
 impl Page for MatrixScreen {
     fn step(&mut self, view: &mut View, step: Move) {
         let rows = view.data.as_ref().map_or(0, |data| data.matrix.size().0);
-        let page = usize::from(view.layout().body.height.saturating_sub(3)).max(1);
+        let page = usize::from(view.layout().inner().height.saturating_sub(3)).max(1);
         let mut cursor = Cursor { selected: Some(self.cell.0), offset: 0 };
         cursor.step(step, rows, page);
         self.cell.0 = cursor.selected.unwrap_or(0);
@@ -64,7 +65,7 @@ impl Page for MatrixScreen {
     }
 
     fn click(&mut self, view: &mut View, at: Position) -> Effect {
-        let cell = Grid::new(view.layout().body, view, self.cell).and_then(|grid| grid.at(at.x, at.y));
+        let cell = Grid::new(view.layout().inner(), view, self.cell).and_then(|grid| grid.at(at.x, at.y));
         if cell == Some(self.cell) {
             return self.open(view);
         }
@@ -131,7 +132,7 @@ impl Page for MatrixScreen {
     }
 
     fn render(&self, buffer: &mut Buffer, at: &Layout, view: &View) {
-        render(buffer, at.body, view, self);
+        render(buffer, at, view, self);
     }
 }
 
@@ -194,55 +195,58 @@ impl Grid {
     }
 }
 
-fn render(buffer: &mut Buffer, area: Rect, view: &View, screen: &MatrixScreen) {
-    if empty::nothing_at_all(buffer, area, view) {
+fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &MatrixScreen) {
+    if empty::nothing_at_all(buffer, at.body, view) {
         return;
     }
+    let area = at.inner();
     let (Some(data), Some(grid)) = (&view.data, Grid::new(area, view, screen.cell)) else { return };
-    let matrix = &data.matrix;
-    if matrix.size().0 == 0 {
+    let (matrix, metric) = (&data.matrix, screen.metric);
+    let (rows, columns) = matrix.size();
+    let key = |input| view.options.keys.first(input);
+    let hint = format!("{} metric · {} queue pairs", key(Input::Metric), key(Input::Open));
+    let name = format!("MATRIX: {}", metric.title());
+    let room = usize::from(at.body.width).saturating_sub(name.chars().count() + hint.chars().count() + 10);
+    let about = if rows > 0 { size(rows, columns, room) } else { String::new() };
+    panel(buffer, at.body, at.boxed(), Title { name: &name, about: &about, hint: &hint });
+    if rows == 0 {
         let flows = units::count(data.model.rows.len() as u64);
         let why = format!("summing {flows} flows by host…");
         empty::because(buffer, area, &why, "This takes a moment.");
         return;
     }
-    let metric = screen.metric;
     let most = matrix.most(metric);
     let known = matrix.iter().any(|(.., cell)| cell.value(metric).is_some());
-    title(buffer, area, data, metric, Some(most).filter(|_| known));
     if !known {
         let (why, help) = unknown(metric);
-        let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
-        empty::because(buffer, below, why, help);
+        empty::because(buffer, area, why, help);
         return;
     }
+    legend(buffer, area, data, metric, most);
     heads(buffer, &grid, screen.cell.1, data);
     cells(buffer, &grid, data, screen, most);
     pairs(buffer, grid.list, data, metric);
     selected(buffer, Rect { y: area.bottom().saturating_sub(1), height: 1, ..area }, data, screen);
 }
 
-/// The metric, the meaning of the shades, and the size; `most` is the largest value, where any is known.
-fn title(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric, most: Option<f64>) {
-    let (rows, columns) = data.matrix.size();
-    let mut title = Spans::default();
-    title.push(format!(" {} ", metric.title().to_uppercase()), theme::BOLD);
-    let range = match metric {
-        _ if most.is_some() => format!("░▒▓█ max {}  ", figure(metric, most)),
-        Metric::Ce => "ECN off  ".to_owned(),
-        _ => format!("{}  ", units::UNKNOWN),
-    };
-    title.push(range, theme::BAR);
+/// The shades, each with the largest value that it stands for, and what is left out; `most` is the largest value.
+fn legend(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric, most: f64) {
+    let mut spans = Spans::default();
+    spans.push(" ", theme::PLAIN);
+    for (step, block) in (1u8..).zip(SHADE) {
+        let value = figure(metric, Some(most * f64::from(step) / 4.0));
+        spans.push(format!(" {block} ≤ {value} "), theme::heat(step)).push(" ", theme::PLAIN);
+        // Counts of few have no quarters.
+        if most <= 0.0 {
+            break;
+        }
+    }
     let without_flow = data.model.lost.flow_table_full + data.model.lost.contended;
-    let left_out = if without_flow > 0 {
-        format!(" · {} left out", counted(without_flow, "packet"))
-    } else {
-        String::new()
-    };
-    let room = usize::from(area.width).saturating_sub(title.width + left_out.chars().count());
-    title.push(size(rows, columns, room), theme::PLAIN);
-    title.push(left_out, theme::text(Level::Warning));
-    line(buffer, area, 0, &title.into_line());
+    if without_flow > 0 {
+        let text = format!(" {} left out", counted(without_flow, "packet"));
+        spans.push(text, theme::text(Level::Warning));
+    }
+    line(buffer, area, 0, &spans.into_line());
 }
 
 /// Reason why a metric is unknown for every pair, and what helps.
@@ -350,7 +354,10 @@ fn level(metric: Metric, cell: &Cell) -> Level {
     }
 }
 
-/// Shade and value, or the shade twice; the shade shows the ratio to the largest value.
+/// Shades from little to much, for terminals without colours too.
+const SHADE: [char; 4] = ['░', '▒', '▓', '█'];
+
+/// Shade and value, or the shade twice, on a background: all by the ratio to the largest value.
 fn draw(buffer: &mut Buffer, area: Rect, cell: Option<&Cell>, metric: Metric, most: f64) {
     let width = usize::from(area.width);
     let Some(cell) = cell else {
@@ -360,25 +367,29 @@ fn draw(buffer: &mut Buffer, area: Rect, cell: Option<&Cell>, metric: Metric, mo
     };
     let value = cell.value(metric);
     let share = value.map_or(0.0, |value| if most > 0.0 { value / most } else { 0.0 });
-    let block = match share {
-        _ if value.is_none() => '-',
-        s if s <= 0.0 => '0',
-        s if s <= 0.25 => '░',
-        s if s <= 0.5 => '▒',
-        s if s <= 0.75 => '▓',
-        _ => '█',
+    let step = match share {
+        s if s <= 0.0 => 0,
+        s if s <= 0.25 => 1,
+        s if s <= 0.5 => 2,
+        s if s <= 0.75 => 3,
+        _ => 4u8,
     };
+    let block = step.checked_sub(1).and_then(|at| SHADE.get(usize::from(at)).copied());
     let level = level(metric, cell);
-    let style = if level == Level::Fine { theme::BAR } else { theme::text(level) };
-    if area.width == SHADES {
-        let text = if share > 0.0 { format!(" {block}{block}") } else { format!(" {block} ") };
-        buffer.set_stringn(area.x, area.y, text, width, if share > 0.0 { style } else { theme::DIM });
-        return;
-    }
-    let block = if share > 0.0 { block } else { ' ' };
-    buffer.set_stringn(area.x + 1, area.y, block.to_string(), 1, style);
-    let text = format!("{:>6}", cut(&figure(metric, value), 6, false));
-    buffer.set_stringn(area.x + 2, area.y, text, 6, theme::text(level));
+    let style = match (level, step) {
+        (Level::Fine, 0) => theme::DIM,
+        (Level::Fine, step) => theme::heat(step),
+        (level, _) => theme::badge(level),
+    };
+    let room = width - 1;
+    let text = if area.width == SHADES {
+        let nothing = if value.is_none() { '-' } else { '0' };
+        block.map_or_else(|| format!("{nothing} "), |block| format!("{block}{block}"))
+    } else {
+        let text = cut(&figure(metric, value), 6, false);
+        format!("{}{text:>1$}", block.unwrap_or(' '), room - 1)
+    };
+    buffer.set_stringn(area.x + 1, area.y, text, room, style);
 }
 
 /// The metrics of a pair, and their widths.
@@ -395,7 +406,7 @@ fn pairs(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric) {
         " {:<route$} {:>4} {:>6} {:>6} {:>5} {:>5} {:>6}",
         "TOP PAIRS", "QPs", "b/s", "CE", "LOST", "NAK", "p99"
     );
-    line(buffer, area, 0, &Line::styled(head, theme::HEAD));
+    line(buffer, area, 0, &Line::styled(head, theme::DIM));
     let room = usize::from(area.height.saturating_sub(1));
     for (y, (src, dst, cell)) in (1..).zip(data.matrix.top(metric, room)) {
         let mut spans = Spans::default();

@@ -8,7 +8,7 @@ use super::Spans;
 use crate::packet::{decode, hex};
 use crate::sample::EventSample;
 use crate::tui::key::Input;
-use crate::tui::log::{Entry, EntryAt, IDLE, describe, route};
+use crate::tui::log::{Entry, EntryAt, IDLE, class_of, describe, route};
 use crate::tui::overlay::Opened;
 use crate::tui::theme;
 use crate::tui::view::View;
@@ -63,13 +63,15 @@ pub(in crate::tui) fn lines(view: &View, opened: Opened) -> Vec<Line<'static>> {
         return vec![Line::raw("This event is no longer kept.")];
     };
     let sentence = |text: &str| wrap(text, width).into_iter();
-    let class = format!("{}  {}", entry.class.word, entry.class.help);
+    // A NAK may be part of the entry of the gap that it answers.
+    let class = class_of(event).unwrap_or(entry.class);
+    let class = format!("{}  {}", class.word, class.help);
     let mut lines: Vec<Line<'static>> =
         sentence(&class).map(|part| Line::styled(part, theme::BOLD)).collect();
     let no_packet = entry.class.bit == IDLE;
     let time = units::time_utc(event.time_ns);
     let passed = if no_packet { time } else { format!("{time}, {} bytes on the wire", event.wire_len) };
-    lines.extend([Line::raw(route(&entry.key)), Line::raw(passed)]);
+    lines.extend([Line::raw(route(&event.key)), Line::raw(passed)]);
     if state.count > 1 {
         let (count, from, to) =
             (units::count(state.count), units::clock_utc(entry.first_ns), units::clock_utc(state.time_ns));

@@ -23,8 +23,8 @@ pub enum Only {
     Host(Address),
     /// Those of the processes of a pod; `None` for those without.
     Pod(Option<String>),
-    /// Those on a link.
-    Link(u16),
+    /// Those on these links: the directions of one.
+    Links(Vec<u16>),
     /// Those of a process; `None` for those whose process is not known.
     Process(Option<String>),
 }

@@ -1,10 +1,14 @@
-//! The list of events: newest first, with repetitions joined.
+//! The list of events: newest first, with repetitions joined, and answers joined to what they answer.
+
+mod joined;
 
 use std::collections::VecDeque;
 
 use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::opcode::Name;
 
+pub use self::joined::Again;
+use self::joined::Joined;
 use super::idle::SILENT_NS;
 use crate::model::Level;
 use crate::packet;
@@ -62,8 +66,10 @@ pub const CLASSES: &[Class] = &[
 pub struct EntryState {
     /// The latest event until then, Unix time in nanoseconds.
     pub time_ns: u64,
-    /// Events until then.
+    /// Events of the class until then.
     pub count: u64,
+    /// Of an entry of PSN gaps: sequence-error NAKs that answer them.
+    pub naks: u64,
     /// The latest in words.
     pub text: String,
     /// The latest.
@@ -85,6 +91,8 @@ pub struct Entry {
     pub latest: EntryState,
     /// Its states at earlier snapshots, the oldest first.
     before: Vec<EntryState>,
+    /// Of an entry of PSN gaps: what belongs to them.
+    joined: Joined,
     /// Unique and growing, so that a view can stay where it is while entries come.
     pub number: u64,
 }
@@ -103,10 +111,17 @@ impl Entry {
         let state = EntryState {
             time_ns: self.latest.time_ns.max(event.time_ns),
             count: self.latest.count + 1,
+            naks: self.latest.naks,
             text: describe(event),
             event: event.clone(),
             number,
         };
+        self.expect_answer(event);
+        self.change(state, kept);
+    }
+
+    /// Takes a new state; `kept` decides whether the one before is kept.
+    fn change(&mut self, state: EntryState, kept: impl FnOnce(&EntryState) -> bool) {
         let before = std::mem::replace(&mut self.latest, state);
         if self.before.len() < 2 * STATES && kept(&before) {
             self.before.push(before);
@@ -156,6 +171,17 @@ impl Log {
     /// Adds an event; several bits of one packet are one entry. `snapshot_ns` is the snapshot before it that one can go
     /// back to, 0 for none: what an entry was then is kept.
     pub fn push(&mut self, event: &EventSample, snapshot_ns: u64) {
+        self.push_with(event, snapshot_ns, |_| None);
+    }
+
+    /// The same; `peer` is the queue pair that the answers of a flow go to, where that is known: a NAK to another answers
+    /// another flow.
+    pub fn push_with(
+        &mut self,
+        event: &EventSample,
+        snapshot_ns: u64,
+        peer: impl Fn(&FlowKey) -> Option<u32>,
+    ) {
         let Some(class) = class_of(event) else { return };
         self.seen += 1;
         if !event.headers.is_empty() {
@@ -163,6 +189,13 @@ impl Log {
                 self.packets.pop_front();
             }
             self.packets.push_back((self.seen, event.clone()));
+        }
+        // Between two snapshots there is nothing to go back to; but events come before the snapshot that follows them.
+        let open = event.time_ns > self.snapshot_ns;
+        let kept = |before: &EntryState| open || before.time_ns <= snapshot_ns;
+        if self.answer(event, peer, kept) {
+            self.forget();
+            return;
         }
         let same = self.entries.iter().rev().take(JOIN_AMONG).position(|entry| {
             entry.class.bit == class.bit
@@ -172,10 +205,7 @@ impl Log {
         let joined = same.map(|back| self.entries.len() - 1 - back);
         if let Some(mut entry) = joined.and_then(|at| self.entries.remove(at)) {
             let before = entry.before.len();
-            // Between two snapshots there is nothing to go back to; but events come before the snapshot that follows
-            // them.
-            let open = event.time_ns > self.snapshot_ns;
-            entry.push(event, self.seen, |before| open || before.time_ns <= snapshot_ns);
+            entry.push(event, self.seen, kept);
             self.past += entry.before.len() - before;
             // It is the latest now, and has the place of the latest.
             self.entries.push_back(entry);
@@ -185,20 +215,24 @@ impl Log {
         if self.entries.len() == CAPACITY {
             self.past -= self.entries.pop_front().map_or(0, |entry| entry.before.len());
         }
-        self.entries.push_back(Entry {
+        let mut entry = Entry {
             class,
             key: event.key,
             first_ns: event.time_ns,
             latest: EntryState {
                 time_ns: event.time_ns,
                 count: 1,
+                naks: 0,
                 text: describe(event),
                 event: event.clone(),
                 number: self.seen,
             },
             before: Vec::new(),
+            joined: Joined::default(),
             number: self.next,
-        });
+        };
+        entry.expect_answer(event);
+        self.entries.push_back(entry);
         self.next += 1;
     }
 
@@ -241,6 +275,12 @@ impl Log {
         listed.into_iter()
     }
 
+    /// The flow of the NAKs that answer the gaps of an entry.
+    #[must_use]
+    pub fn answers(entry: &Entry) -> Option<FlowKey> {
+        entry.joined.answers
+    }
+
     /// The entry of this number, while it is kept.
     #[must_use]
     pub fn entry(&self, number: u64) -> Option<&Entry> {
@@ -263,7 +303,12 @@ impl Log {
                 && (entry.first_ns..=entry.latest.time_ns.min(until_ns)).contains(&event.time_ns)
                 && class_of(event).is_some_and(|class| class.bit == entry.class.bit)
         };
-        self.packets.iter().filter(move |(_, event)| of(event)).map(|(number, event)| (*number, event))
+        let joined = move |number: &u64| entry.joined.numbers.contains(number);
+        let kept = self
+            .packets
+            .iter()
+            .filter(move |(number, event)| of(event) || (event.time_ns <= until_ns && joined(number)));
+        kept.map(|(number, event)| (*number, event))
     }
 
     /// The latest packets that carry their headers, the oldest first.
@@ -317,9 +362,7 @@ pub fn describe(event: &EventSample) -> String {
         parts.push(text.trim_start_matches("NAK: ").trim_start_matches("RNR NAK, ").to_owned());
     }
     if has(Event::GAP) {
-        let before = event.psn.wrapping_sub(event.missing) & 0x00FF_FFFF;
-        let s = if event.missing == 1 { "" } else { "s" };
-        parts.push(format!("{} PSN{s} missing from {before}", event.missing));
+        parts.push(gap(event));
     }
     if has(Event::CNP) {
         parts.push("rate reduction".to_owned());
@@ -333,7 +376,21 @@ pub fn describe(event: &EventSample) -> String {
     if has(Event::NEW_FLOW) && parts.is_empty() {
         parts.push("first packet".to_owned());
     }
-    if !has(Event::CNP) {
+    parts.extend(packet_of(event));
+    parts.join(", ")
+}
+
+/// A gap in words.
+fn gap(event: &EventSample) -> String {
+    let before = event.psn.wrapping_sub(event.missing) & 0x00FF_FFFF;
+    let s = if event.missing == 1 { "" } else { "s" };
+    format!("{} PSN{s} missing from {before}", event.missing)
+}
+
+/// Properties of the packet itself.
+fn packet_of(event: &EventSample) -> Vec<String> {
+    let mut parts = Vec::new();
+    if event.events & Event::CNP == 0 {
         parts.push(format!("{} PSN {}", Name(event.opcode), event.psn));
     }
     if event.src_port != 0 {
@@ -342,7 +399,7 @@ pub fn describe(event: &EventSample) -> String {
     if event.tos != 0 {
         parts.push(format!("DSCP {}", event.tos >> 2));
     }
-    parts.join(", ")
+    parts
 }
 
 #[cfg(test)]
@@ -352,7 +409,7 @@ mod tests {
     use bytes::Bytes;
     use rocescope_common::account::{Event, FlowKey};
 
-    fn event(bits: u16, time_ns: u64, dest_qp: u32) -> EventSample {
+    pub(super) fn event(bits: u16, time_ns: u64, dest_qp: u32) -> EventSample {
         EventSample {
             time_ns,
             key: FlowKey { dest_qp, family: 4, ..FlowKey::default() },

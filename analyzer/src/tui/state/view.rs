@@ -128,12 +128,6 @@ impl View {
         self.data.as_ref().map(|data| column::Has::of(data.context())).unwrap_or_default()
     }
 
-    /// Number of links.
-    #[must_use]
-    pub fn link_count(&self) -> usize {
-        self.data.as_ref().map_or(0, |data| data.model.links.len())
-    }
-
     /// True if an older snapshot than the newest sample is shown: values that are not kept per snapshot are later ones.
     #[must_use]
     pub fn past(&self) -> bool {

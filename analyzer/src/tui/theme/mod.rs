@@ -83,6 +83,18 @@ pub const fn symbol(level: Level) -> &'static str {
     }
 }
 
+/// A cell of a heat map: the background of this step, from 1 to 4, with text that is readable on it.
+#[must_use]
+pub const fn heat(step: u8) -> Style {
+    match step {
+        0 => PLAIN,
+        1 => Style::new().bg(palette::HEAT[0]),
+        2 => Style::new().bg(palette::HEAT[1]),
+        3 => Style::new().bg(palette::HEAT[2]),
+        _ => BOLD.bg(palette::HEAT[3]),
+    }
+}
+
 /// Replaces every symbol that is not ASCII.
 pub fn ascii(buffer: &mut Buffer) {
     for cell in &mut buffer.content {
@@ -100,7 +112,7 @@ const SUBSTITUTES: &[(&str, &str)] = &[
     ("▲", "!"),
     ("✖", "X"),
     ("→▶▸", ">"),
-    ("←", "<"),
+    ("←≤", "<"),
     ("↓", "v"),
     ("↑", "^"),
     ("…≈≥", "~"),

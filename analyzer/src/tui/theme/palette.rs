@@ -102,6 +102,16 @@ fn color<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Color>, D:
 /// Red, green and blue.
 type Rgb = (u8, u8, u8);
 
+/// Roles of the backgrounds of a heat map, from little to much. None is the role of anything else.
+pub(super) const HEAT: [Color; 4] = [Color::Blue, Color::LightBlue, Color::Magenta, Color::LightMagenta];
+/// The same in the 16 colours of a terminal, with the text on them; the shades of the cells tell the least from nothing.
+const HEAT_16: [(Color, Color); 4] = [
+    (Color::Reset, Color::Reset),
+    (Color::Blue, Color::White),
+    (Color::Cyan, Color::Black),
+    (Color::White, Color::Black),
+];
+
 /// The colours of the roles.
 #[derive(Debug)]
 struct Palette {
@@ -115,6 +125,8 @@ struct Palette {
     frame: Rgb,
     /// Backgrounds of badges; the text on the first two is black, on the last white.
     badges: [Rgb; 3],
+    /// Backgrounds of a heat map, from little to much, and the text on each.
+    heat: [(Rgb, Rgb); 4],
     /// Backgrounds that it is made for.
     #[cfg_attr(not(test), expect(dead_code, reason = "contrast is computed against them"))]
     backgrounds: [Rgb; 2],
@@ -128,6 +140,12 @@ const DARK: Palette = Palette {
     muted: (0x94, 0x94, 0x94),
     frame: (0x58, 0x58, 0x58),
     badges: [(0x3C, 0xBE, 0x8C), (0xF0, 0xAA, 0x28), (0xC8, 0x1E, 0x1E)],
+    heat: [
+        ((0x12, 0x2F, 0x4A), (0xFF, 0xFF, 0xFF)),
+        ((0x1C, 0x55, 0x82), (0xFF, 0xFF, 0xFF)),
+        ((0x56, 0xB4, 0xE9), (0, 0, 0)),
+        ((0xD7, 0xF0, 0xFF), (0, 0, 0)),
+    ],
     backgrounds: [(0, 0, 0), (0x2B, 0x2B, 0x2B)],
 };
 
@@ -139,6 +157,12 @@ const LIGHT: Palette = Palette {
     muted: (0x5F, 0x5F, 0x5F),
     frame: (0xA8, 0xA8, 0xA8),
     badges: [(0x3C, 0xBE, 0x8C), (0xF0, 0xAA, 0x28), (0xC8, 0x1E, 0x1E)],
+    heat: [
+        ((0xDC, 0xEC, 0xF7), (0, 0, 0)),
+        ((0x9C, 0xCC, 0xEB), (0, 0, 0)),
+        ((0x00, 0x72, 0xB2), (0xFF, 0xFF, 0xFF)),
+        ((0x00, 0x2A, 0x5F), (0xFF, 0xFF, 0xFF)),
+    ],
     backgrounds: [(0xFF, 0xFF, 0xFF), (0xFD, 0xF6, 0xE3)],
 };
 
@@ -150,6 +174,12 @@ const HIGH_CONTRAST: Palette = Palette {
     muted: (0xC6, 0xC6, 0xC6),
     frame: (0x9E, 0x9E, 0x9E),
     badges: [(0x5C, 0xF2, 0xB4), (0xFF, 0xD7, 0x5F), (0x96, 0x00, 0x00)],
+    heat: [
+        ((0x0A, 0x28, 0x46), (0xFF, 0xFF, 0xFF)),
+        ((0x14, 0x46, 0x6E), (0xFF, 0xFF, 0xFF)),
+        ((0x6E, 0xC8, 0xFF), (0, 0, 0)),
+        ((0xF0, 0xFA, 0xFF), (0, 0, 0)),
+    ],
     backgrounds: [(0, 0, 0), (0x1E, 0x1E, 0x1E)],
 };
 
@@ -209,6 +239,17 @@ impl Theme {
         let of = &self.overrides;
         let palette = self.name.palette();
         let fixed = |rgb: fn(&Palette) -> Rgb, role: Color| palette.map_or(role, |p| self.shown(rgb(p)));
+        if let Some(step) = HEAT.iter().position(|role| *role == cell.bg) {
+            let (bg, fg) = match palette {
+                Some(palette) => {
+                    let (bg, fg) = palette.heat[step];
+                    (self.shown(bg), self.shown(fg))
+                }
+                None => HEAT_16[step],
+            };
+            (cell.bg, cell.fg) = (bg, fg);
+            return;
+        }
         cell.bg = match cell.bg {
             Color::Green => of.good.unwrap_or_else(|| fixed(|p| p.badges[0], Color::Green)),
             Color::Yellow => of.warning.unwrap_or_else(|| fixed(|p| p.badges[1], Color::Yellow)),
@@ -243,7 +284,7 @@ impl Theme {
 
 /// Takes the colours out; what had a background is shown reversed, and borders are dim.
 fn without_color(cell: &mut Cell) {
-    if cell.bg != Color::Reset {
+    if cell.bg != Color::Reset && !HEAT.contains(&cell.bg) {
         cell.modifier.insert(Modifier::REVERSED);
     }
     if cell.fg == Color::DarkGray {
@@ -348,7 +389,7 @@ mod tests {
     fn every_text_has_contrast_with_every_background() {
         for (name, palette, shown) in shown() {
             let least = if name == "high-contrast" { 7.0 } else { 4.5 };
-            let Palette { data, good, warning, critical, muted, frame, badges, backgrounds } = palette;
+            let Palette { data, good, warning, critical, muted, frame, badges, backgrounds, .. } = palette;
             for background in backgrounds {
                 for (role, color) in [
                     ("data", data),
@@ -367,6 +408,44 @@ mod tests {
                 let ratio = contrast(shown(*badge), text);
                 assert!(ratio >= least.min(5.0), "{name} badge {badge:?}: {ratio:.2}");
             }
+        }
+    }
+
+    #[test]
+    fn cells_of_a_heat_map_are_readable_and_grow_with_their_values() {
+        for (name, palette, shown) in shown() {
+            let least = if name == "high-contrast" { 7.0 } else { 4.5 };
+            let steps = palette.heat.map(|(background, text)| (shown(background), shown(text)));
+            for (background, text) in steps {
+                let ratio = contrast(background, text);
+                assert!(ratio >= least, "{name} {text:?} on {background:?}: {ratio:.2}");
+            }
+            // Each step is told from the one before by its lightness alone, whatever the vision, and the last is farthest
+            // from the background of the terminal.
+            for pair in steps.windows(2) {
+                let apart = contrast(pair[0].0, pair[1].0);
+                assert!(apart >= 1.3, "{name} {pair:?}: {apart:.2}");
+            }
+            let from_background = steps.map(|(step, _)| contrast(step, palette.backgrounds[0]));
+            assert!(from_background.is_sorted(), "{name}: {from_background:?}");
+        }
+    }
+
+    #[test]
+    fn a_heat_cell_has_its_own_text_in_every_theme() {
+        for name in Name::ALL {
+            let mut buffer = Buffer::empty(ratatui::layout::Rect::new(0, 0, 4, 1));
+            for (x, step) in (0..4).zip(1..=4) {
+                buffer.set_string(x, 0, "7", super::super::heat(step));
+            }
+            Theme { name, depth: Depth::True, ..Theme::default() }.paint(&mut buffer);
+            let cells: Vec<(Color, Color)> = buffer.content.iter().map(|cell| (cell.bg, cell.fg)).collect();
+            assert!(
+                cells.iter().all(|(bg, _)| !HEAT[1..].contains(bg)),
+                "{name:?}: a role is left: {cells:?}"
+            );
+            let apart = cells.windows(2).all(|pair| pair[0] != pair[1]);
+            assert_eq!(apart, name != Name::Mono, "{name:?}: {cells:?}");
         }
     }
 

@@ -30,6 +30,18 @@ pub(in crate::tui) fn apart<'a>(name: &str, all: impl Iterator<Item = &'a str>, 
     format!("{head}{middle}{dots}{tail}")
 }
 
+/// What differs of each name, as far as that is anything; whole names else.
+#[must_use]
+pub(in crate::tui) fn distinct(names: &[String]) -> Vec<String> {
+    let (start, end) = common(names.iter().map(String::as_str));
+    let middle = |name: &String| {
+        let count = name.chars().count().saturating_sub(start + end);
+        name.chars().skip(start).take(count).collect::<String>()
+    };
+    let middles: Vec<String> = names.iter().map(middle).collect();
+    if middles.iter().any(|middle| middle.trim().is_empty()) { names.to_vec() } else { middles }
+}
+
 /// All names as one: what they have in common once, and what differs in braces.
 #[must_use]
 pub(in crate::tui) fn together(names: &[String], width: usize) -> String {
@@ -94,7 +106,7 @@ fn common<'a>(all: impl Iterator<Item = &'a str>) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::{apart, together};
+    use super::{apart, distinct, together};
 
     #[test]
     fn the_part_that_differs_stays() {
@@ -110,6 +122,17 @@ mod tests {
             assert_eq!(texts.len(), 3, "{texts:?}");
             assert!(texts.iter().all(|text| text.chars().count() <= width), "{texts:?}");
         }
+    }
+
+    #[test]
+    fn what_differs_of_names_is_their_short_form() {
+        let of = |names: &[&str]| distinct(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        assert_eq!(of(&["e1_loss1.h0.pcap", "e1_loss1.h1.pcap"]), ["h0", "h1"]);
+        assert_eq!(of(&["rail0 in", "rail0 out"]), ["in", "out"]);
+        assert_eq!(of(&["a", "b"]), ["a", "b"]);
+        assert_eq!(of(&["a", "a"]), ["a", "a"]);
+        assert_eq!(of(&["tap", "tap.1"]), ["tap", "tap.1"]);
+        assert_eq!(of(&[]), [""; 0]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
+use ratatui::text::Line;
 use ratatui::widgets::{Block, BorderType, Widget as _};
 
 use super::{Spans, cut, line};
@@ -24,6 +25,29 @@ pub(in crate::tui) const fn frame_height(boxed: bool) -> u16 {
     if boxed { 2 } else { 1 }
 }
 
+/// The area within the frame of a part.
+pub(in crate::tui) fn inner(area: Rect, boxed: bool) -> Rect {
+    match (area.is_empty(), boxed) {
+        (true, _) => area,
+        (_, true) => Block::bordered().inner(area),
+        (_, false) => Rect { y: area.y + 1, height: area.height - 1, ..area },
+    }
+}
+
+/// The title of a section among lines that scroll, with a rule to the right end of `width` columns.
+pub(in crate::tui) fn section(name: &str, about: &str, width: usize) -> Line<'static> {
+    let mut spans = Spans::default();
+    let room = width.saturating_sub(2);
+    spans.push("─ ", theme::FRAME).push(cut(name, room, false), theme::BOLD);
+    let rest = width.saturating_sub(spans.width + 2);
+    if !about.is_empty() && rest > 4 {
+        spans.push(format!(" {}", cut(about, rest, false)), theme::DIM);
+    }
+    let rule = width.saturating_sub(spans.width + 1);
+    spans.push(format!(" {}", "─".repeat(rule)), theme::FRAME);
+    spans.into_line()
+}
+
 /// Text in the frame has not the colour of the frame.
 const fn own(style: Style) -> Style {
     style.fg(Color::Reset)
@@ -34,15 +58,13 @@ pub(in crate::tui) fn panel(buffer: &mut Buffer, area: Rect, boxed: bool, title:
     if area.is_empty() {
         return area;
     }
-    let inner = if boxed {
-        let block = Block::bordered().border_type(BorderType::Rounded).border_style(theme::FRAME);
-        let inner = block.inner(area);
-        block.render(area, buffer);
-        inner
+    let within = if boxed {
+        Block::bordered().border_type(BorderType::Rounded).border_style(theme::FRAME).render(area, buffer);
+        inner(area, true)
     } else {
         let rule = "─".repeat(usize::from(area.width));
         buffer.set_stringn(area.x, area.y, rule, usize::from(area.width), theme::FRAME);
-        Rect { y: area.y + 1, height: area.height - 1, ..area }
+        inner(area, false)
     };
     let room = usize::from(area.width).saturating_sub(4);
     let mut left = Spans::default();
@@ -63,5 +85,5 @@ pub(in crate::tui) fn panel(buffer: &mut Buffer, area: Rect, boxed: bool, title:
         let x = area.right() - 2 - u16::try_from(width).unwrap_or(0);
         buffer.set_stringn(x, area.y, &hint, width, own(theme::DIM));
     }
-    inner
+    within
 }

@@ -161,6 +161,7 @@ impl Source {
                 flow_table_full: counters.flow_table_full,
                 contended: counters.contended,
                 mtu: Some(watched.interface.mtu),
+                speed_mbps: watched.interface.speed_mbps.map(u64::from),
                 extra_full: 0,
                 retired: Retired::default(),
             };

@@ -2,6 +2,7 @@
 
 mod direction;
 
+use std::fmt::Write as _;
 use std::rc::Rc;
 
 use ratatui::buffer::Buffer;
@@ -11,9 +12,10 @@ use rocescope_common::account::FlowKey;
 use serde_json::json;
 
 use super::trends::{self, LATENCY, TRENDS};
-use super::{Effect, Hints, Lines, Page, cut, empty, reverse, sheet};
-use crate::model::{Detail, Identity};
+use super::{Effect, Hints, Lines, Page, Spans, cut, empty, reverse, sheet};
+use crate::model::{Detail, Identity, Row};
 use crate::sample::address;
+use crate::tui::column::{self, Id};
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::data::Data;
 use crate::tui::export::Sheet;
@@ -23,6 +25,7 @@ use crate::tui::log::{self, EntryAt};
 use crate::tui::overlay::Opened;
 use crate::tui::theme;
 use crate::tui::view::View;
+use crate::tui::widgets::panel::{Title, panel, section};
 use crate::util::units;
 use crate::util::wrap::wrap;
 
@@ -83,7 +86,7 @@ impl DetailScreen {
 
     /// Number of lines at the present width.
     fn height(&self, view: &View) -> usize {
-        self.lines_at(view, usize::from(view.size.0)).len()
+        self.lines_at(view, usize::from(view.layout().inner().width)).len()
     }
 
     fn lines_at(&self, view: &View, width: usize) -> Rc<[Line<'static>]> {
@@ -93,7 +96,7 @@ impl DetailScreen {
     /// Marks the event on this line.
     fn mark(&mut self, view: &View, number: u64, line: usize, lines: usize) {
         self.marked = Some(number);
-        let page = usize::from(view.layout().body.height).saturating_sub(1).max(1);
+        let page = usize::from(view.layout().inner().height).saturating_sub(1).max(1);
         let mut cursor = Cursor { selected: Some(line), offset: self.scroll.offset };
         cursor.show(lines + 1, page);
         self.scroll.offset = cursor.offset;
@@ -108,7 +111,7 @@ impl Page for DetailScreen {
     /// Moves line by line down to the events, and on through them.
     fn step(&mut self, view: &mut View, step: Move) {
         let lines = self.height(view);
-        let room = usize::from(view.layout().body.height);
+        let room = usize::from(view.layout().inner().height);
         let events = self.events(view);
         let first = first_event(lines, events.len());
         // The last line in view says how many more there are.
@@ -152,7 +155,7 @@ impl Page for DetailScreen {
 
     /// A click on an event marks it, or opens it when it is marked.
     fn click(&mut self, view: &mut View, at: Position) -> Effect {
-        let body = view.layout().body;
+        let body = view.layout().inner();
         let Some(y) = at.y.checked_sub(body.y).filter(|y| *y < body.height) else { return Effect::None };
         let events = self.events(view);
         let first = first_event(self.height(view), events.len());
@@ -187,15 +190,19 @@ impl Page for DetailScreen {
     }
 
     fn render(&self, buffer: &mut Buffer, at: &Layout, view: &View) {
-        let area = at.body;
-        if empty::nothing_at_all(buffer, area, view) {
+        if empty::nothing_at_all(buffer, at.body, view) {
             return;
         }
-        if self.shown.is_none() {
+        let Some((this, _)) = &self.shown else {
             let (why, help) = not_shown(view);
-            empty::because(buffer, area, why, help);
+            empty::because(buffer, at.body, why, help);
             return;
-        }
+        };
+        let key = |input| view.options.keys.first(input);
+        let hint = format!("{} headers · {} back", key(Input::Open), key(Input::Back));
+        let about = format!("{} at {}", log::route(&this.id.key), this.link);
+        let area =
+            panel(buffer, at.body, at.boxed(), Title { name: "QUEUE PAIR", about: &about, hint: &hint });
         let lines = self.lines_at(view, usize::from(area.width));
         super::scrolled(buffer, area, &lines, self.scroll.offset);
         let events = self.events(view);
@@ -246,12 +253,13 @@ fn lines(screen: &DetailScreen, view: &View, width: usize) -> Vec<Line<'static>>
         if stacked { first.into_iter().chain(second).collect() } else { beside(first, second, half) }
     };
     let mut lines = both(left.0, right);
+    lines.extend(at_taps(view, this, width));
     lines.push(Line::default());
     lines.extend(charts(view, this, other.as_ref(), width));
     lines.push(Line::default());
     lines.extend(both(left.1, more));
     lines.push(Line::default());
-    lines.extend(event_lines(screen, view));
+    lines.extend(event_lines(screen, view, width));
     lines
 }
 
@@ -279,13 +287,48 @@ fn beside(left: Vec<Line<'static>>, right: Vec<Line<'static>>, at: usize) -> Vec
         .collect()
 }
 
+/// The same direction of the queue pair at each tap that sees it, where several do.
+fn at_taps(view: &View, this: &Detail, width: usize) -> Vec<Line<'static>> {
+    const SHOWN: [Id; 7] =
+        [Id::Rate, Id::PacketRate, Id::Packets, Id::Lost, Id::Retransmissions, Id::Gaps, Id::CeNow];
+    const NAME: usize = 24;
+    let Some(data) = view.data.as_ref().filter(|data| data.model.dedup.taps > 1) else { return Vec::new() };
+    let key = &this.id.key;
+    let same = |row: &&Row| {
+        let other = &row.id.key;
+        (other.family, other.src, other.dst, other.dest_qp) == (key.family, key.src, key.dst, key.dest_qp)
+    };
+    let rows: Vec<&Row> = data.model.rows.iter().filter(same).collect();
+    if rows.len() < 2 {
+        return Vec::new();
+    }
+    let mut head = format!(" {:<NAME$}", "TAP");
+    for id in SHOWN {
+        let _ = write!(head, " {:>7}", column::column(id).title);
+    }
+    let mut lines = vec![Line::default(), section("TAPS", "the same packets at each of them", width)];
+    lines.push(Line::styled(head, theme::DIM));
+    lines.extend(rows.into_iter().map(|row| {
+        let name =
+            data.model.links.get(usize::from(row.id.key.link)).map(column::link_name).unwrap_or_default();
+        let mut spans = Spans::default();
+        spans.push(format!(" {:<NAME$}", cut(&name, NAME, true)), theme::PLAIN);
+        for id in SHOWN {
+            let (text, style) = column::column(id).cell(row, data.context());
+            spans.push(format!(" {text:>7}"), style);
+        }
+        spans.into_line()
+    }));
+    lines
+}
+
 /// Rate, CE, CNP, retransmissions and latency over time.
 fn charts(view: &View, detail: &Detail, other: Option<&Detail>, width: usize) -> Vec<Line<'static>> {
     let cells = width.saturating_sub(trends::AROUND + 1);
     let points = trends::flow_points(view, &detail.id, cells);
     let covered = units::duration(trends::covered(view, cells));
-    let title = format!(" {}, last {covered} (newest right)", log::route(&detail.id.key));
-    let mut lines = vec![Line::styled(title, theme::HEAD)];
+    let about = format!("{}, last {covered}, newest right", log::route(&detail.id.key));
+    let mut lines = vec![section("OVER TIME", &about, width)];
     lines.extend(TRENDS.iter().map(|trend| trends::row(trend, &points, cells)));
     // Requests are timed; of a flow of answers, those that it answers.
     let timed = |points: &[trends::Point]| points.iter().any(|point| point.latency.is_some());
@@ -302,8 +345,8 @@ fn charts(view: &View, detail: &Detail, other: Option<&Detail>, width: usize) ->
     lines
 }
 
-fn event_lines(screen: &DetailScreen, view: &View) -> Vec<Line<'static>> {
-    let mut lines = vec![Line::styled(" EVENTS of this queue pair (newest first)", theme::HEAD)];
+fn event_lines(screen: &DetailScreen, view: &View, width: usize) -> Vec<Line<'static>> {
+    let mut lines = vec![section("EVENTS", "of this queue pair, newest first", width)];
     let listed = screen.events(view);
     let key = |input| view.options.keys.first(input);
     let below = if listed.is_empty() {

@@ -21,9 +21,11 @@ const LARGE: usize = 64;
 /// Property that queue pairs in one row share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Group {
-    /// Each queue pair has its own.
+    /// Each queue pair has its own, on each link.
     #[default]
     None,
+    /// The queue pair: what several taps see of it.
+    Taps,
     /// Source and destination address.
     Hosts,
     /// The link.
@@ -33,11 +35,12 @@ pub enum Group {
 }
 
 impl Group {
-    /// The next one, in a circle.
+    /// The next one, in a circle; `taps`: links see the same packets.
     #[must_use]
-    pub const fn next(self) -> Self {
+    pub const fn next(self, taps: bool) -> Self {
         match self {
-            Self::None => Self::Hosts,
+            Self::None if taps => Self::Taps,
+            Self::None | Self::Taps => Self::Hosts,
             Self::Hosts => Self::Link,
             Self::Link => Self::Process,
             Self::Process => Self::None,
@@ -48,7 +51,7 @@ impl Group {
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
-            Self::None => "queue pair",
+            Self::None | Self::Taps => "queue pair",
             Self::Hosts => "host pair",
             Self::Link => "link",
             Self::Process => "process",
@@ -72,6 +75,8 @@ pub struct Sum {
 pub enum Name {
     /// Source and destination.
     Hosts(Address, Address),
+    /// Source, destination, and destination queue pair.
+    Flow(Address, Address, u32),
     /// The link: its number and its name.
     Link(u16, String),
     /// The process; `None` when it is not known.
@@ -82,6 +87,7 @@ impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Hosts(src, dst) => write!(f, "{src} → {dst}"),
+            Self::Flow(src, dst, qp) => write!(f, "{src} → {dst} QP {qp}"),
             Self::Link(_, name) | Self::Process(Some(name)) => f.write_str(name),
             Self::Process(None) => f.write_str("process unknown"),
         }
@@ -92,6 +98,7 @@ impl fmt::Display for Name {
 #[derive(PartialEq, Eq, Hash)]
 enum Key<'a> {
     Hosts(u8, Addr, Addr),
+    Flow(u8, Addr, Addr, u32),
     Link(u16),
     Process(Option<(Option<&'a str>, Option<u32>)>),
 }
@@ -200,6 +207,7 @@ impl Groups {
         let key = &row.id.key;
         match self.by {
             Group::None | Group::Hosts => Key::Hosts(key.family, key.src, key.dst),
+            Group::Taps => Key::Flow(key.family, key.src, key.dst, key.dest_qp),
             Group::Link => Key::Link(key.link),
             Group::Process => Key::Process(cx.owner(row).map(|owner| (owner.comm.as_deref(), owner.pid))),
         }
@@ -248,6 +256,11 @@ impl Groups {
         Some((sum?, flows))
     }
 
+    /// The rows of group number `at`.
+    pub(in crate::tui) fn members<'a>(&self, at: usize, cx: Context<'a>) -> impl Iterator<Item = &'a Row> {
+        self.all.get(at).into_iter().flat_map(move |group| self.rows(group, cx))
+    }
+
     fn rows<'a>(&self, group: &Members, cx: Context<'a>) -> impl Iterator<Item = &'a Row> {
         let (first, end) = (group.first as usize, (group.first + group.rows) as usize);
         let members = self.members.get(first..end).unwrap_or_default();
@@ -259,6 +272,9 @@ impl Groups {
         match self.by {
             Group::None | Group::Hosts => {
                 Name::Hosts(address(key.family, key.src), address(key.family, key.dst))
+            }
+            Group::Taps => {
+                Name::Flow(address(key.family, key.src), address(key.family, key.dst), key.dest_qp)
             }
             Group::Link => Name::Link(
                 key.link,
@@ -274,9 +290,12 @@ impl Groups {
         rows.get(*self.members.get(first)? as usize).map(|row| row.id)
     }
 
-    /// The group whose first queue pair this is.
-    pub(in crate::tui) fn position(&self, id: &Identity, rows: &[Row]) -> Option<usize> {
-        (0..self.len()).find(|at| self.id(*at, rows).as_ref() == Some(id))
+    /// The group whose first queue pair this is; of taps, the group that it is in.
+    pub(in crate::tui) fn position(&self, id: &Identity, cx: Context<'_>) -> Option<usize> {
+        let rows = &cx.model.rows;
+        let first = || (0..self.len()).find(|at| self.id(*at, rows).as_ref() == Some(id));
+        let member = || (0..self.len()).find(|at| self.members(*at, cx).any(|row| row.id == *id));
+        first().or_else(|| member().filter(|_| self.by == Group::Taps))
     }
 
     /// Number of groups.

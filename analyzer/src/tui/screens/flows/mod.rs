@@ -15,7 +15,7 @@ use self::table::{Group, Table};
 use super::{Effect, Hints, Page, cut, empty, line};
 use crate::model::Row;
 use crate::sample::address;
-use crate::tui::column::{self, Column, Context, Fitted, Id, Sort};
+use crate::tui::column::{self, Column, Context, Fitted, Id, Sort, ValueKind};
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::data::Data;
 use crate::tui::export::{self, Content, Form, Sheet};
@@ -24,7 +24,9 @@ use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::overlay::Overlay;
 use crate::tui::view::View;
+use crate::tui::widgets::panel::{Title, panel};
 use crate::tui::{names, theme};
+use crate::util::units::Scale;
 
 /// Columns at the left for marks.
 pub(in crate::tui) const GUTTER: u16 = 1;
@@ -62,7 +64,7 @@ impl Table {
         if group == Group::Process && !view.has().owners {
             view.messages.say("process unknown for all queue pairs");
         }
-        self.group = group;
+        (self.group, self.grouped) = (group, true);
         view.selected = None;
         self.cursor = Cursor::default();
         Effect::Arrange
@@ -94,8 +96,8 @@ impl Table {
         let id = sum.row.id;
         let host = |words| address(id.key.family, words);
         let on = match self.group {
-            Group::None | Group::Hosts => Only::Hosts(host(id.key.src), host(id.key.dst)),
-            Group::Link => Only::Link(id.key.link),
+            Group::None | Group::Taps | Group::Hosts => Only::Hosts(host(id.key.src), host(id.key.dst)),
+            Group::Link => Only::Links(vec![id.key.link]),
             Group::Process => {
                 let cx = data.context();
                 let row = data.model.rows.iter().find(|row| row.id == id);
@@ -110,14 +112,15 @@ impl Table {
     pub fn visible_columns(&self, view: &View) -> Vec<Fitted> {
         match self.group {
             Group::None => self.columns(view),
-            _ => GroupAreas::new(view.layout().body).columns,
+            group => GroupAreas::new(view.layout().inner(), view, group).columns,
         }
     }
 
     /// A click on a title sorts by it, or reverses the order.
     fn click_title(&mut self, view: &View, table: Rect, x: u16) -> Effect {
-        let mut left =
-            GUTTER + if self.group == Group::None { table.x } else { GroupAreas::new(table).rest.x };
+        let start =
+            if self.group == Group::None { table.x } else { GroupAreas::new(table, view, self.group).rest.x };
+        let mut left = GUTTER + start;
         for fitted in self.visible_columns(view) {
             if (left..=left + fitted.width).contains(&x) {
                 let id = fitted.column.id;
@@ -142,7 +145,7 @@ impl Page for Table {
         if view.selected.is_none() {
             self.step(view, Move::Up);
         }
-        if self.group == Group::None {
+        if matches!(self.group, Group::None | Group::Taps) {
             return view.selected.map_or(Effect::None, Effect::Detail);
         }
         self.group_focus(view).map_or(Effect::None, Effect::Focus)
@@ -150,7 +153,7 @@ impl Page for Table {
 
     /// On a title: sorts. On a row: selects it. On the selected row: opens it.
     fn click(&mut self, view: &mut View, at: Position) -> Effect {
-        let table = view.layout().body;
+        let table = view.layout().inner();
         if !table.contains(at) {
             return Effect::None;
         }
@@ -175,7 +178,7 @@ impl Page for Table {
             Input::SortPrevious => self.sort_by_neighbour(view, false),
             Input::Reverse => self.reverse(),
             Input::Columns => Effect::Overlay(Overlay::Columns(0)),
-            Input::Group => self.group_by(view, self.group.next()),
+            Input::Group => self.group_by(view, self.group.next(view.has().twins)),
             Input::Mark => {
                 Self::mark(view);
                 Effect::None
@@ -239,11 +242,20 @@ impl Page for Table {
     }
 
     fn render(&self, buffer: &mut Buffer, at: &Layout, view: &View) {
-        let table = at.body;
         let Some(data) = view.data.as_ref().filter(|_| !self.order.is_empty()) else {
             self.nothing(buffer, at.body, view);
             return;
         };
+        let key = |input| view.options.keys.first(input);
+        let name = format!("{}S", self.group.title().to_uppercase().replace("PROCESS", "PROCESSE"));
+        let about = match self.group {
+            Group::None if data.model.dedup.taps > 1 => "a row for each tap",
+            Group::None => "a row for each direction",
+            Group::Taps => "the taps that see one are columns",
+            Group::Hosts | Group::Link | Group::Process => "sums",
+        };
+        let hint = format!("{} groups · {} columns", key(Input::Group), key(Input::Columns));
+        let table = panel(buffer, at.body, at.boxed(), Title { name: &name, about, hint: &hint });
         if self.group != Group::None {
             self.render_groups(buffer, table, view, data);
             return;
@@ -273,25 +285,49 @@ impl Table {
 
     /// One row for each group.
     fn render_groups(&self, buffer: &mut Buffer, table: Rect, view: &View, data: &Data) {
-        let cx = Context { model: &data.model, sample: &data.sample };
-        let GroupAreas { name: width, rest, columns } = GroupAreas::new(table);
+        let cx = data.context();
+        let GroupAreas { name: width, rest, columns, taps } = GroupAreas::new(table, view, self.group);
+        let counted = if self.group == Group::Taps { "TAPS" } else { "QPs" };
         let title = format!("{:<1$}", self.group.title().to_uppercase(), usize::from(width));
-        line(buffer, table, 0, &Line::styled(format!(" {title} {:>5}", "QPs"), theme::HEAD));
+        line(buffer, table, 0, &Line::styled(format!(" {title} {counted:>5}"), theme::HEAD));
         titles(buffer, rest, &columns, Some(self.sort.by));
+        let figure =
+            if columns.iter().any(|fitted| fitted.column.id == Id::Lost) { Id::Lost } else { Id::Rate };
+        let figure = column::column(figure);
+        let used: u16 = columns.iter().map(|fitted| fitted.width + 1).sum();
+        let right = Rect { x: rest.x + GUTTER + used, ..rest };
+        for (at, tap) in (0u16..).zip(names::distinct(&taps)) {
+            let room = usize::from(TAP_WIDTH);
+            let name = cut(&format!("{} {tap}", figure.title), room, true);
+            let x = right.x + at * (TAP_WIDTH + 1);
+            buffer.set_stringn(x, table.y, format!("{name:>room$}"), room, theme::HEAD);
+        }
         let page = usize::from(table.height.saturating_sub(1));
         let rows = self.order.iter().enumerate().skip(self.cursor.offset).take(page);
-        for (y, (place, index)) in (table.y + 1..).zip(rows) {
-            let Some(sum) = self.group_sum(view, *index) else { continue };
+        let sums: Vec<_> =
+            rows.filter_map(|(place, at)| Some((place, *at, self.group_sum(view, *at)?))).collect();
+        let units = Units::new(&columns, &sums.iter().map(|(.., sum)| &sum.row).collect::<Vec<_>>(), cx);
+        units.name(buffer, rest, &columns);
+        for (y, (place, index, sum)) in (table.y + 1..).zip(&sums) {
+            let members =
+                if self.group == Group::Taps { self.groups.members(*index, cx).count() } else { sum.flows };
             let name = cut(&sum.name.to_string(), usize::from(width), true);
-            let text = format!(" {name:<0$} {1:>5}", usize::from(width), column::compact(sum.flows as f64));
+            let text = format!(" {name:<0$} {1:>5}", usize::from(width), column::compact(members as f64));
             buffer.set_stringn(table.x, y, text, usize::from(table.width), theme::PLAIN);
-            let mut x = rest.x + GUTTER;
-            for fitted in &columns {
-                let (text, style) = fitted.column.cell(&sum.row, cx);
-                put(buffer, Rect { x, y, width: fitted.width, height: 1 }, fitted, &text, style);
-                x += fitted.width + 1;
+            units.row(buffer, Rect { y, ..rest }, &columns, &sum.row, cx, &[]);
+            for (at, tap) in (0u16..).zip(&taps) {
+                let member = self.groups.members(*index, cx).find(|row| {
+                    data.model
+                        .links
+                        .get(usize::from(row.id.key.link))
+                        .is_some_and(|link| column::link_name(link) == *tap)
+                });
+                let unseen = || (crate::util::units::UNKNOWN.to_owned(), theme::DIM);
+                let (text, style) = member.map_or_else(unseen, |row| figure.cell(row, cx));
+                let (x, room) = (right.x + at * (TAP_WIDTH + 1), usize::from(TAP_WIDTH));
+                buffer.set_stringn(x, y, format!("{text:>room$}"), room, style);
             }
-            if self.cursor.selected == Some(place) {
+            if self.cursor.selected == Some(*place) {
                 super::select(buffer, Rect { y, height: 1, ..table });
             }
         }
@@ -308,28 +344,91 @@ pub(super) fn list<'a>(
     rows: impl Iterator<Item = (usize, &'a Row)>,
     selected: Option<usize>,
 ) {
-    let cx = Context { model: &data.model, sample: &data.sample };
-    let page = usize::from(table.height.saturating_sub(1));
+    let cx = data.context();
+    let rows: Vec<(usize, &Row)> = rows.take(usize::from(table.height.saturating_sub(1))).collect();
     let links: Vec<String> = data.model.links.iter().map(column::link_name).collect();
-    for (y, (place, row)) in (table.y + 1..).zip(rows.take(page)) {
+    let units = Units::new(columns, &rows.iter().map(|(_, row)| *row).collect::<Vec<_>>(), cx);
+    units.name(buffer, table, columns);
+    for (y, (place, row)) in (table.y + 1..).zip(rows) {
         let marked = view.marked.contains(&row.id);
         let sign = if marked { "*" } else { " " };
         buffer.set_stringn(table.x, y, sign, 1, theme::BOLD);
-        let mut x = table.x + GUTTER;
-        for fitted in columns {
-            let (mut text, style) = fitted.column.cell(row, cx);
-            if fitted.column.id == Id::Link {
-                text = names::apart(&text, links.iter().map(String::as_str), usize::from(fitted.width));
-            }
-            let area = Rect { x, y, width: fitted.width, height: 1 };
-            put(buffer, area, fitted, &text, style);
-            x += fitted.width + 1;
-        }
+        units.row(buffer, Rect { y, ..table }, columns, row, cx, &links);
         if selected == Some(place) {
             super::select(buffer, Rect { y, height: 1, ..table });
         }
     }
 }
+
+/// The unit of each column over the rows in view, which its title names; `None` for columns that have none.
+struct Units(Vec<Option<(Scale, String)>>);
+
+impl Units {
+    fn new(columns: &[Fitted], rows: &[&Row], cx: Context<'_>) -> Self {
+        // Nanoseconds, thousands of which are microseconds.
+        const TIMES: [(&str, &str); 4] = [("", "ns"), ("k", "µs"), ("M", "ms"), ("G", "s")];
+        let unit = |fitted: &Fitted| {
+            let column = fitted.column;
+            let scale = Scale::of(rows.iter().filter_map(|row| column.value(row, cx).number()));
+            let prefix = scale.prefix();
+            let title = match column.kind {
+                ValueKind::BitRate => format!("{prefix}b/s"),
+                ValueKind::Bytes => format!("{prefix}B"),
+                ValueKind::Rate if column.id == Id::PacketRate => format!("{prefix}pps"),
+                ValueKind::Duration => {
+                    let unit = TIMES.iter().find(|(known, _)| *known == prefix)?.1;
+                    format!("{} {unit}", column.title)
+                }
+                _ => return None,
+            };
+            Some((scale, title)).filter(|(_, title)| title.chars().count() <= usize::from(fitted.width))
+        };
+        Self(columns.iter().map(unit).collect())
+    }
+
+    /// Puts the units into the titles, which keep their style.
+    fn name(&self, buffer: &mut Buffer, table: Rect, columns: &[Fitted]) {
+        let mut x = table.x + GUTTER;
+        for (fitted, unit) in columns.iter().zip(&self.0) {
+            let area = Rect { x, y: table.y, width: fitted.width, height: 1 };
+            let style =
+                buffer.cell((area.right().saturating_sub(1), area.y)).map(ratatui::buffer::Cell::style);
+            if let (Some((_, title)), Some(style)) = (unit, style) {
+                let blank = " ".repeat(usize::from(area.width));
+                buffer.set_stringn(x, area.y, blank, usize::from(area.width), ratatui::style::Style::reset());
+                put(buffer, area, fitted, title, style);
+            }
+            x += fitted.width + 1;
+        }
+    }
+
+    /// The cells of a row.
+    fn row(
+        &self,
+        buffer: &mut Buffer,
+        table: Rect,
+        columns: &[Fitted],
+        row: &Row,
+        cx: Context<'_>,
+        links: &[String],
+    ) {
+        let mut x = table.x + GUTTER;
+        for (fitted, unit) in columns.iter().zip(&self.0) {
+            let (mut text, style) = fitted.column.cell(row, cx);
+            if let Some((scale, _)) = unit {
+                text = scale.show(fitted.column.value(row, cx).number());
+            } else if fitted.column.id == Id::Link {
+                text = names::apart(&text, links.iter().map(String::as_str), usize::from(fitted.width));
+            }
+            put(buffer, Rect { x, y: table.y, width: fitted.width, height: 1 }, fitted, &text, style);
+            x += fitted.width + 1;
+        }
+    }
+}
+
+/// Columns of a tap's figure, and taps with one of their own, at most.
+const TAP_WIDTH: u16 = 9;
+const TAPS: usize = 4;
 
 /// Areas of the table of groups.
 struct GroupAreas {
@@ -339,17 +438,29 @@ struct GroupAreas {
     rest: Rect,
     /// These columns.
     columns: Vec<Fitted>,
+    /// Links with a figure of their own, right of all.
+    taps: Vec<String>,
 }
 
 impl GroupAreas {
-    fn new(table: Rect) -> Self {
+    fn new(table: Rect, view: &View, group: Group) -> Self {
         const FLOWS: u16 = 6;
         // Two short addresses, or on wider screens two long ones.
         let least = if table.width < 80 { 20 } else { 28 };
-        let name = (table.width / 3).max(least);
+        let mut name = (table.width / 3).max(least);
+        let mut taps = Vec::new();
+        if let (Group::Taps, Some(data)) = (group, &view.data) {
+            // No wider than the longest.
+            name = name.min(if view.has().ipv6 { 96 } else { 2 * view.has().ipv4 + 14 });
+            let links = data.model.links.iter().filter(|link| link.flows > 0).map(column::link_name);
+            taps = links.collect();
+            taps.truncate(TAPS);
+        }
         let used = GUTTER + name + 1 + FLOWS;
         let rest = Rect { x: table.x + used, width: table.width.saturating_sub(used), ..table };
-        Self { name, rest, columns: column::fit_sums(rest.width.saturating_sub(GUTTER)) }
+        let own = u16::try_from(taps.len()).unwrap_or(0) * (TAP_WIDTH + 1);
+        let width = rest.width.saturating_sub(GUTTER + own);
+        Self { name, rest, columns: column::fit_sums(width, view.has()), taps }
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Table {
     pub follow: bool,
     /// The queue pairs shown, besides the filter.
     pub focus: Option<Focus>,
+    /// True once the user chose how queue pairs are grouped.
+    pub grouped: bool,
 }
 
 impl Table {
@@ -62,6 +64,10 @@ impl Table {
         keep: Option<&[Row]>,
     ) -> Option<Identity> {
         let cx = data.context();
+        if !self.grouped {
+            // What several taps see of a queue pair is one row.
+            self.group = if cx.model.dedup.taps > 1 { Group::Taps } else { Group::None };
+        }
         let rows = &cx.model.rows;
         let shown = self.shown(view, cx);
         if self.group == Group::None {
@@ -85,7 +91,7 @@ impl Table {
         let place = view.selected.and_then(|id| {
             let index = match self.group {
                 Group::None => rows.iter().position(|row| row.id == id),
-                _ => self.groups.position(&id, rows),
+                _ => self.groups.position(&id, cx),
             }?;
             self.order.iter().position(|other| *other == index)
         });
@@ -113,7 +119,7 @@ impl Table {
                 [key.src, key.dst].into_iter().any(|end| address(key.family, end) == *host)
             }
             Some(Only::Pod(pod)) => cx.owner(row).and_then(|owner| owner.pod.as_ref()) == pod.as_ref(),
-            Some(Only::Link(link)) => row.id.key.link == *link,
+            Some(Only::Links(links)) => links.contains(&row.id.key.link),
             Some(Only::Process(name)) => cx.owner(row).and_then(column::process) == *name,
         };
         let wanted = |(_, row): &(usize, &Row)| {
@@ -131,7 +137,7 @@ impl Table {
         match self.group {
             Group::None => (self.order.len(), view.row_count()),
             Group::Link => (grouped, view.row_count()),
-            Group::Hosts | Group::Process => {
+            Group::Taps | Group::Hosts | Group::Process => {
                 let all = view.data.as_ref().map_or(0, |data| data.model.dedup.flows);
                 // Both ends may be captured here; each counts for its own process.
                 (grouped.min(all), all)
@@ -149,7 +155,7 @@ impl Table {
     /// The columns of queue pairs, as they fit.
     #[must_use]
     pub fn columns(&self, view: &View) -> Vec<column::Fitted> {
-        let width = view.layout().body.width.saturating_sub(1);
+        let width = view.layout().inner().width.saturating_sub(1);
         column::fit(width, view.has(), &self.columns, None)
     }
 

@@ -22,7 +22,7 @@ const SECOND: u64 = 1_000_000_000;
 /// Columns of names, of values and of peaks.
 const NAME: usize = 12;
 const VALUE: usize = 10;
-const PEAK: usize = 11;
+const PEAK: usize = 13;
 
 /// A row of the timeline.
 struct Row {
@@ -171,7 +171,7 @@ impl<'a> Picture<'a> {
         let mut all = self.throughput(high);
         // With one link its load is that of all.
         if self.data.over_time.links.len() > 1 {
-            all.extend(self.links(&links));
+            all.extend(self.links(&links, 1).0);
         }
         all.truncate(height.saturating_sub(own).max(1));
         all.extend(rows.into_iter().map(|row| self.row(row)));
@@ -250,7 +250,7 @@ impl<'a> Picture<'a> {
         let own = if own > 1 && left >= own + 2 { own } else { 0 };
         let high = left.saturating_sub(own).clamp(1, MOST_AREA);
         let mut all = self.throughput(high);
-        all.extend(self.links(&(0..own).collect::<Vec<_>>()));
+        all.extend(self.links(&self.busiest(own), 1).0);
         all.extend(shown.iter().map(|row| self.row(row)));
         all.truncate(room);
         if axis > 0 {
@@ -307,14 +307,27 @@ impl<'a> Picture<'a> {
         all
     }
 
-    /// The load of links, all on one scale.
-    fn links(&self, links: &[usize]) -> Vec<Line<'static>> {
-        let values: Vec<Vec<Option<f64>>> = links.iter().map(|at| self.values(Series::Link(*at))).collect();
-        let peak = values.iter().flatten().flatten().copied().fold(0.0, f64::max);
+    /// The busiest links, in their usual order.
+    fn busiest(&self, count: usize) -> Vec<usize> {
+        let most = |at: usize| self.values(Series::Link(at)).into_iter().flatten().fold(0.0, f64::max);
+        let mut links: Vec<(usize, f64)> =
+            (0..self.data.over_time.links.len()).map(|at| (at, most(at))).collect();
+        links.sort_by(|a, b| b.1.total_cmp(&a.1));
+        links.truncate(count);
+        let mut links: Vec<usize> = links.into_iter().map(|(at, _)| at).collect();
+        links.sort_unstable();
+        links
+    }
+
+    /// The load of links in some lines each, all on one scale; and the end of the scale.
+    fn links(&self, links: &[usize], high: usize) -> (Vec<Line<'static>>, f64) {
+        let most = |values: &[Option<f64>]| values.iter().flatten().copied().fold(0.0, f64::max);
+        let shown: Vec<(usize, Vec<Option<f64>>)> =
+            links.iter().map(|at| (*at, self.values(Series::Link(*at)))).collect();
+        let peak = shown.iter().map(|(_, values)| most(values)).fold(0.0, f64::max);
         let model = &self.data.model;
-        let line = |(at, values): (&usize, &Vec<Option<f64>>)| {
-            let mut spans = Spans::default();
-            let link = model.links.get(*at);
+        let track = |(at, values): (usize, Vec<Option<f64>>)| {
+            let link = model.links.get(at);
             let name = link.map_or_else(String::new, |link| {
                 let direction = link.direction.map_or("", |direction| match direction {
                     crate::sample::Direction::Ingress => " in",
@@ -329,19 +342,22 @@ impl<'a> Picture<'a> {
             } else {
                 delta.map(|delta| delta.bits_per_s())
             };
-            head(
-                &mut spans,
-                &name,
-                &now.map_or_else(|| units::UNKNOWN.into(), units::bit_rate),
-                theme::PLAIN,
-            );
-            let cells = values.iter().map(|value| (block(*value, peak), theme::BAR)).collect();
-            self.cells(&mut spans, cells);
-            let own = values.iter().flatten().copied().fold(0.0, f64::max);
-            spans.push(format!(" {:>width$}", units::bit_rate(own), width = PEAK - 1), theme::DIM);
-            spans.into_line()
+            let now = now.map_or_else(|| units::UNKNOWN.into(), units::bit_rate);
+            let own = units::bit_rate(most(&values));
+            let blocks = area(&values, peak, high).into_iter().enumerate();
+            let lines = blocks.map(|(line, blocks)| {
+                let (name, now, own) = if line == 0 { (&*name, &*now, &*own) } else { ("", "", "") };
+                let mut spans = Spans::default();
+                head(&mut spans, name, now, theme::PLAIN);
+                // So that one that is full ends below the next.
+                let apart = |block| if line == 0 && block == '█' { '▇' } else { block };
+                self.cells(&mut spans, blocks.into_iter().map(|block| (apart(block), theme::BAR)).collect());
+                spans.push(format!(" {own:>width$}", width = PEAK - 1), theme::DIM);
+                spans.into_line()
+            });
+            lines.collect::<Vec<_>>()
         };
-        links.iter().zip(&values).map(line).collect()
+        (shown.into_iter().flat_map(track).collect(), peak)
     }
 
     fn row(&self, row: &Row) -> Line<'static> {
@@ -402,7 +418,7 @@ impl<'a> Picture<'a> {
             () if peak <= 0.0 => "0".to_owned(),
             () if !matches!(series, Series::Signal(_)) => figure(series, peak),
             () if bucket_ns >= SECOND => format!("{}/s", compact(peak)),
-            () => format!("{}/{}", compact(peak.round()), short(bucket_ns)),
+            () => format!("{} in {}", compact(peak.round()), short(bucket_ns)),
         }
     }
 
@@ -483,8 +499,36 @@ impl<'a> Picture<'a> {
         use crate::tui::key::Input;
         let key = |input| self.view.options.keys.first(input);
         let length = units::duration(self.grid.column_ns.saturating_mul(self.grid.columns as u64));
-        format!("{length} · {} {} zoom · {} {} cursor", key(Input::ZoomIn), key(Input::ZoomOut), "←", "→")
+        format!(
+            "{length} · {} zooms in, {} out · {} {} cursor",
+            key(Input::ZoomIn),
+            key(Input::ZoomOut),
+            "←",
+            "→"
+        )
     }
+}
+
+/// The load of the first links over all of the time that is known, in some lines each and on one scale, with the clock
+/// below; and the end of the scale. `None` where nothing is known yet.
+pub(in crate::tui::screens) fn links_over_time(
+    view: &View,
+    data: &Data,
+    width: usize,
+    count: usize,
+    high: usize,
+) -> Option<(Vec<Line<'static>>, f64)> {
+    let picture = Picture::new(view, data, Chart::default(), width)?;
+    let (mut lines, peak) = picture.links(&picture.busiest(count), high);
+    lines.push(picture.axis());
+    Some((lines, peak))
+}
+
+/// The load of a link over all of the time that is known, in bits per second; `None` where nothing is.
+pub(in crate::tui::screens) fn load_of(data: &Data, link: usize, columns: usize) -> Option<Vec<Option<f64>>> {
+    let Grid { from_ns, column_ns, columns } = Chart::default().grid(data, columns)?;
+    let known = link < data.over_time.links.len();
+    known.then(|| data.over_time.columns(Series::Link(link), from_ns, column_ns, columns))
 }
 
 /// Writes the first letters of a clock time around a column, where nothing is written yet; returns where it stands.
@@ -540,11 +584,11 @@ fn head(spans: &mut Spans, name: &str, value: &str, style: Style) {
     spans.push(format!("{value:>VALUE$} "), style);
 }
 
-/// A length of time without a space and with few digits.
+/// A length of time with few digits.
 fn short(ns: u64) -> String {
     match ns {
-        1_000_000.. => format!("{}ms", (ns + 500_000) / 1_000_000),
-        _ => format!("{}µs", ns / 1_000),
+        1_000_000.. => format!("{} ms", (ns + 500_000) / 1_000_000),
+        _ => format!("{} µs", ns / 1_000),
     }
 }
 

@@ -2,11 +2,11 @@
 
 use ratatui::text::Line;
 
+use super::super::links::pair::{Pair, length, load, pairs};
 use super::super::{Spans, bursts, events, links};
 use crate::analysis::NcclRank;
 use crate::model::{LinkRow, Problem};
 use crate::report::text::nccl_summary;
-use crate::sample::Direction;
 use crate::tui::data::Data;
 use crate::tui::theme;
 use crate::tui::view::View;
@@ -16,38 +16,9 @@ use crate::util::wrap::hanging;
 /// Lines of what NCCL says.
 const NCCL_LINES: usize = 2;
 
-/// A link with both directions, or a tap without.
-struct Pair<'a> {
-    name: String,
-    rx: Option<&'a LinkRow>,
-    tx: Option<&'a LinkRow>,
-    /// A tap: its direction is not known.
-    both: Option<&'a LinkRow>,
-}
-
-impl Pair<'_> {
-    fn load(&self) -> f64 {
-        [self.rx, self.tx, self.both].into_iter().flatten().map(links::load).fold(0.0, f64::max)
-    }
-}
-
-fn pairs<'a>(data: &'a Data, name: usize) -> Vec<Pair<'a>> {
-    let mut pairs: Vec<(&str, Pair<'a>)> = Vec::new();
-    for link in &data.model.links {
-        let shown = || links::short(&data.model, link, name);
-        let place = pairs.iter().position(|(name, _)| *name == link.name && link.direction.is_some());
-        let at = place.unwrap_or_else(|| {
-            pairs.push((&link.name, Pair { name: shown(), rx: None, tx: None, both: None }));
-            pairs.len() - 1
-        });
-        let Some((_, pair)) = pairs.get_mut(at) else { continue };
-        match link.direction {
-            Some(Direction::Ingress) => pair.rx = Some(link),
-            Some(Direction::Egress) => pair.tx = Some(link),
-            None => pair.both = Some(link),
-        }
-    }
-    let mut pairs: Vec<Pair<'a>> = pairs.into_iter().map(|(_, pair)| pair).collect();
+/// The links, the busiest first.
+fn busiest(data: &Data) -> Vec<Pair<'_>> {
+    let mut pairs = pairs(&data.model, &data.sample);
     pairs.sort_by(|a, b| b.load().total_cmp(&a.load()));
     pairs
 }
@@ -66,13 +37,13 @@ pub(super) fn scale(data: &Data) -> String {
 
 /// Lines that the links fill.
 pub(super) fn link_height(data: &Data) -> usize {
-    1 + pairs(data, 8).len() + data.imbalance.len() + 1
+    1 + pairs(&data.model, &data.sample).len() + data.imbalance.len() + 1
 }
 
 /// The links, the busiest first: received to the left, sent to the right, all on the scale of the busiest.
 pub(super) fn link_lines(view: &View, data: &Data, width: usize, room: usize) -> Vec<Line<'static>> {
     let name = (width / 5).clamp(8, 24);
-    let pairs = pairs(data, name);
+    let pairs = busiest(data);
     let most = pairs.iter().map(Pair::load).fold(0.0, f64::max);
     // Two rates, two bars, loss and CE.
     let cells = width.saturating_sub(1 + name + 2 * 11 + 3 + 2 * 8).min(64) / 2;
@@ -93,7 +64,7 @@ pub(super) fn link_lines(view: &View, data: &Data, width: usize, room: usize) ->
         .collect();
     let left = room.saturating_sub(1);
     let fit = if pairs.len() <= left { pairs.len() } else { left.saturating_sub(1) };
-    lines.extend(pairs.iter().take(fit).map(|pair| link_line(pair, (name, cells), most, view)));
+    lines.extend(pairs.iter().take(fit).map(|pair| link_line(data, pair, (name, cells), most, view)));
     if fit < pairs.len() && room > 1 {
         lines.push(Line::styled(format!(" +{} more: screen 5", pairs.len() - fit), theme::DIM));
     }
@@ -102,16 +73,23 @@ pub(super) fn link_lines(view: &View, data: &Data, width: usize, room: usize) ->
     lines
 }
 
-fn link_line(pair: &Pair<'_>, (name, cells): (usize, usize), most: f64, view: &View) -> Line<'static> {
-    let share = |link: Option<&LinkRow>| {
-        link.map_or(0.0, |link| if most > 0.0 { links::load(link) / most } else { 0.0 })
-    };
+fn link_line(
+    data: &Data,
+    pair: &Pair<'_>,
+    (name, cells): (usize, usize),
+    most: f64,
+    view: &View,
+) -> Line<'static> {
+    let share =
+        |link: Option<&LinkRow>| link.map_or(0.0, |link| if most > 0.0 { load(link) / most } else { 0.0 });
     let rate = |link: Option<&LinkRow>| {
         let delta = link.and_then(|link| link.delta);
         delta.map_or_else(|| units::UNKNOWN.to_owned(), |delta| units::bit_rate(delta.bits_per_s()))
     };
     let mut spans = Spans::default();
-    spans.push(format!(" {:<name$} ", pair.name), theme::PLAIN);
+    let shown =
+        pair.directions().next().map_or_else(String::new, |link| links::short(&data.model, link, name));
+    spans.push(format!(" {shown:<name$} "), theme::PLAIN);
     if pair.both.is_some() {
         let width = 2 * cells + 12;
         spans.push(format!("{:>10} ", rate(pair.both)), theme::BOLD);
@@ -134,12 +112,6 @@ fn link_line(pair: &Pair<'_>, (name, cells): (usize, usize), most: f64, view: &V
     spans
         .push(format!(" {:>7}", units::ratio(ce)), level(Problem::Congestion, ce.is_some_and(|ce| ce > 0.0)));
     spans.into_line()
-}
-
-/// Cells of a bar; any share above 0 shows.
-fn length(share: f64, cells: usize) -> usize {
-    let filled = (0..cells).filter(|cell| (*cell as f64 + 0.5) / cells as f64 <= share).count();
-    filled.max(usize::from(share > 0.0)).min(cells)
 }
 
 /// Rhythm and straggler of the job, and the highest load of a bin.
@@ -201,7 +173,8 @@ fn seen(data: &Data, width: usize) -> Vec<Line<'static>> {
         let text = format!("frames that are not RoCE: {}", skipped.join(" · "));
         lines.extend(hanging(&text, width.saturating_sub(2), 2));
     }
-    lines.into_iter().map(|text| Line::styled(format!(" {text}"), theme::DIM)).collect()
+    let ended = |text: String| format!(" {}", text.trim_end_matches(" ·"));
+    lines.into_iter().map(|text| Line::styled(ended(text), theme::DIM)).collect()
 }
 
 /// The latest events.

@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 
 use self::areas::{Areas, Wanted};
 use self::chart::Picture;
+pub(super) use self::chart::{links_over_time, load_of};
 pub use self::grid::Chart;
 use super::{Effect, Hints, Page, Spans, empty, flows, line, select, sheet, trends};
 use crate::analysis::Entropy;
@@ -36,7 +37,7 @@ use crate::tui::layout::Layout;
 use crate::tui::peers::{By, Shared};
 use crate::tui::theme;
 use crate::tui::view::View;
-use crate::tui::widgets::panel::{BOXED, Title, panel};
+use crate::tui::widgets::panel::{BOXED, Title, inner, panel};
 use crate::util::units;
 
 /// Columns that a box takes at its sides.
@@ -145,7 +146,7 @@ impl OverviewScreen {
             Shared::Remote(None) => return Effect::None,
             Shared::Process(name) => Only::Process(name),
             Shared::Pod(name) => Only::Pod(name),
-            Shared::Link(link) => Only::Link(link),
+            Shared::Link(link) => Only::Links(vec![link]),
         };
         Effect::Focus(Focus { about: peers::name(&peer.shared, data), on })
     }
@@ -170,20 +171,6 @@ impl OverviewScreen {
 /// True if each problem has room for its place and its cost.
 fn detail(view: &View) -> bool {
     view.size.0 >= BOXED || view.size.1 >= 36
-}
-
-/// The area within the frame of a part.
-fn inner(area: Rect, boxed: bool) -> Rect {
-    match (area.is_empty(), boxed) {
-        (true, _) => area,
-        (_, true) => Rect {
-            x: area.x + 1,
-            y: area.y + 1,
-            width: area.width.saturating_sub(2),
-            height: area.height.saturating_sub(2),
-        },
-        (_, false) => Rect { y: area.y + 1, height: area.height - 1, ..area },
-    }
 }
 
 impl Page for OverviewScreen {
@@ -273,7 +260,8 @@ impl Page for OverviewScreen {
     fn hints(&self, view: &View) -> Hints {
         const REST: &[super::Hint] = &[
             (&[Input::Left, Input::Right], "cursor"),
-            (&[Input::ZoomIn, Input::ZoomOut], "zoom"),
+            (&[Input::ZoomIn], "zoom in"),
+            (&[Input::ZoomOut], "zoom out"),
             (&[Input::Group], "group"),
             (&[Input::Theme], "theme"),
         ];

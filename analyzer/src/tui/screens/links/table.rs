@@ -1,0 +1,242 @@
+//! The table of links: received to the left, sent to the right, on one scale; and the figures of both.
+
+use std::fmt::Write as _;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::Line;
+
+use super::pair::{Pair, length, load, pairs};
+use super::short;
+use crate::model::{Delta, LinkRow, Problem};
+use crate::tui::column::compact;
+use crate::tui::cursor::Cursor;
+use crate::tui::data::Data;
+use crate::tui::theme;
+use crate::tui::view::View;
+use crate::tui::widgets::{Spans, line, select};
+use crate::util::units::{self, Scale};
+
+/// Cells of a bar to one side, at most.
+const CELLS: usize = 40;
+/// Columns of a rate.
+const RATE: usize = 8;
+
+/// Text and style of a figure.
+type Cell = Box<dyn Fn(&Pair<'_>) -> (String, Style)>;
+
+/// A figure of a link, with its unit in the title.
+struct Figure {
+    title: String,
+    width: usize,
+    cell: Cell,
+    /// Columns that the next one needs as well, without which it is of no use.
+    with_next: usize,
+}
+
+impl Figure {
+    fn new(title: impl Into<String>, cell: impl Fn(&Pair<'_>) -> (String, Style) + 'static) -> Self {
+        let title = title.into();
+        Self { width: title.chars().count().max(6), title, cell: Box::new(cell), with_next: 0 }
+    }
+}
+
+/// One direction of a link.
+type Way = for<'p> fn(&'p Pair<'_>) -> Option<&'p LinkRow>;
+
+/// What the bars are relative to.
+#[derive(Clone, Copy)]
+enum Full {
+    /// The speed of each link.
+    Speed,
+    /// The load of the busiest link, in bits per second: a speed is unknown.
+    Busiest(f64),
+}
+
+impl Full {
+    fn of(pairs: &[Pair<'_>]) -> Self {
+        if !pairs.is_empty() && pairs.iter().all(|pair| pair.speed.is_some_and(|speed| speed > 0.0)) {
+            return Self::Speed;
+        }
+        Self::Busiest(pairs.iter().map(Pair::load).fold(0.0, f64::max))
+    }
+
+    fn share(self, link: Option<&LinkRow>, speed: Option<f64>) -> f64 {
+        let full = match self {
+            Self::Speed => speed.unwrap_or(0.0),
+            Self::Busiest(most) => most,
+        };
+        link.map_or(0.0, |link| if full > 0.0 { load(link) / full } else { 0.0 })
+    }
+}
+
+/// What a full bar stands for, in words.
+pub(super) fn scale(data: &Data) -> String {
+    match Full::of(&pairs(&data.model, &data.sample)) {
+        Full::Speed => "full bar: link speed".to_owned(),
+        Full::Busiest(most) if data.model.links.iter().any(|link| link.delta.is_some()) => {
+            format!("full bar: {}, link speed unknown", units::bit_rate(most))
+        }
+        Full::Busiest(_) => String::new(),
+    }
+}
+
+/// Draws the list of links.
+pub(super) fn render(buffer: &mut Buffer, area: Rect, view: &View, data: &Data, cursor: Cursor, page: usize) {
+    let pairs = pairs(&data.model, &data.sample);
+    let width = usize::from(area.width);
+    let longest = data.model.links.iter().map(|link| link.name.chars().count()).max().unwrap_or(0);
+    let name = longest.clamp(4, (width / 4).max(10));
+    let directed = pairs.iter().any(|pair| pair.both.is_none());
+    let rates = Scale::of(pairs.iter().flat_map(Pair::directions).filter_map(bits));
+    let speeds = pairs.iter().any(|pair| pair.speed.is_some());
+    let fixed = 1 + name + if speeds { 7 } else { 0 } + 2 * (RATE + 1) + 3;
+    let mut figures = Vec::new();
+    let least = (width / 9).clamp(6, 24);
+    let mut used = fixed + 2 * least;
+    for figure in all_figures(view, &pairs) {
+        if used + figure.width + 1 + figure.with_next > width {
+            break;
+        }
+        used += figure.width + 1;
+        figures.push(figure);
+    }
+    let taken: usize = figures.iter().map(|figure| figure.width + 1).sum();
+    let cells = (width.saturating_sub(fixed + taken) / 2).min(CELLS);
+    let head = titles((name, cells), (speeds, directed), rates.prefix(), &figures);
+    line(buffer, area, 0, &Line::styled(head, theme::DIM));
+    let full = Full::of(&pairs);
+    let visible = pairs.iter().enumerate().skip(cursor.offset).take(page);
+    for (y, (place, pair)) in (1..).zip(visible) {
+        let mut spans = Spans::default();
+        let shown = pair.directions().next().map_or_else(String::new, |link| short(&data.model, link, name));
+        spans.push(format!(" {shown:<name$}"), theme::BOLD);
+        if speeds {
+            let speed =
+                pair.speed.map_or_else(|| units::UNKNOWN.to_owned(), |speed| format!("{}G", speed / 1e9));
+            spans.push(format!(" {speed:>6}"), theme::PLAIN);
+        }
+        spans.append(bars(pair, &rates, full, cells));
+        for figure in &figures {
+            let (text, style) = (figure.cell)(pair);
+            spans.push(format!(" {text:>0$}", figure.width), style);
+        }
+        line(buffer, area, y, &spans.into_line());
+        if cursor.selected == Some(place) {
+            select(buffer, Rect { y: area.y + y, height: 1, ..area });
+        }
+    }
+    let left_out = pairs.len().saturating_sub(cursor.offset + page);
+    if let (true, Ok(y)) = (left_out > 0, u16::try_from(page + 1)) {
+        line(buffer, area, y, &Line::styled(format!(" +{left_out} more"), theme::DIM));
+    }
+}
+
+/// The titles, with the unit of the rates.
+fn titles(
+    (name, cells): (usize, usize),
+    (speeds, directed): (bool, bool),
+    prefix: &str,
+    figures: &[Figure],
+) -> String {
+    let mut head = format!(" {:<name$}", "LINK");
+    if speeds {
+        head.push_str("  SPEED");
+    }
+    let rates = if directed {
+        let [rx, tx] = ["RX", "TX"].map(|way| format!("{way} {prefix}b/s"));
+        format!(" {rx:>RATE$} {:<cells$}│{:>cells$} {tx:<RATE$}", "◀", "▶")
+    } else {
+        format!(" {:>RATE$} {:<bars$}", format!("{prefix}b/s"), "", bars = 2 * cells + 2 + RATE)
+    };
+    head.push_str(&rates);
+    for figure in figures {
+        let _ = write!(head, " {:>1$}", figure.title, figure.width);
+    }
+    head
+}
+
+fn bits(link: &LinkRow) -> Option<f64> {
+    link.delta.as_ref().map(Delta::bits_per_s)
+}
+
+/// Both rates, and a bar to each side of the middle.
+fn bars(pair: &Pair<'_>, rates: &Scale, full: Full, cells: usize) -> Spans {
+    let rate = |link: Option<&LinkRow>| rates.show(link.and_then(bits));
+    let bar = |link, cells| "━".repeat(length(full.share(link, pair.speed), cells));
+    let mut spans = Spans::default();
+    if pair.both.is_some() {
+        spans.push(format!(" {:>RATE$} ", rate(pair.both)), theme::BOLD);
+        spans.push(format!("{:<1$}", bar(pair.both, 2 * cells), 2 * cells + 2 + RATE), theme::BAR);
+        return spans;
+    }
+    spans.push(format!(" {:>RATE$} ", rate(pair.rx)), theme::BOLD);
+    spans.push(format!("{:>cells$}", bar(pair.rx, cells)), theme::BAR);
+    spans.push("│", theme::FRAME);
+    spans.push(format!("{:<cells$} ", bar(pair.tx, cells)), theme::BAR);
+    spans.push(format!("{:<RATE$}", rate(pair.tx)), theme::BOLD);
+    spans
+}
+
+/// All figures, those that matter most first. What is zero or unknown everywhere comes last.
+fn all_figures(view: &View, pairs: &[Pair<'_>]) -> Vec<Figure> {
+    let quiet = |some: bool, level| if some { theme::text(level) } else { theme::DIM };
+    let deltas = |pair: &Pair<'_>| pair.directions().filter_map(|link| link.delta).collect::<Vec<_>>();
+    let (severity, congestion) = (view.active_level(Problem::Loss), view.active_level(Problem::Congestion));
+    let mut all = vec![
+        Figure::new("LOST", move |pair| {
+            let all = deltas(pair);
+            let lost: u64 = all.iter().map(|delta| delta.counts.lost).sum();
+            let text = if all.is_empty() { units::UNKNOWN.into() } else { compact(lost as f64) };
+            (text, quiet(lost > 0, severity))
+        }),
+        Figure::new("CE %", move |pair| {
+            let ce = deltas(pair).iter().filter_map(|delta| delta.counts.ce_ratio()).reduce(f64::max);
+            (units::percent(ce), quiet(ce.is_some_and(|ce| ce > 0.0), congestion))
+        }),
+        Figure::new("QPs", |pair| {
+            let flows: usize = pair.directions().map(|link| link.flows).sum();
+            (compact(flows as f64), theme::PLAIN)
+        }),
+    ];
+    if pairs.iter().any(|pair| pair.speed.is_some()) {
+        all.push(Figure::new("UTIL %", |pair| {
+            let most = pair.directions().filter_map(bits).reduce(f64::max);
+            let share = most.zip(pair.speed.filter(|speed| *speed > 0.0)).map(|(most, speed)| most / speed);
+            (units::percent(share), theme::PLAIN)
+        }));
+    }
+    let packets = |link: &LinkRow| link.delta.as_ref().map(Delta::packets_per_s);
+    let directed = pairs.iter().any(|pair| pair.both.is_none());
+    let ways: Vec<(&str, Way)> = if directed {
+        vec![("RX ", |pair| pair.rx), ("TX ", |pair| pair.tx)]
+    } else {
+        vec![("", |pair| pair.both)]
+    };
+    let rates = Scale::of(pairs.iter().flat_map(Pair::directions).filter_map(packets));
+    let bytes = Scale::of(pairs.iter().flat_map(Pair::directions).map(|link| link.total.bytes as f64));
+    let ordinary = |text: String| (text, theme::PLAIN);
+    for (way, of) in ways.clone() {
+        all.push(Figure::new(format!("{way}{}pkt/s", rates.prefix()), move |pair| {
+            ordinary(rates.show(of(pair).and_then(packets)))
+        }));
+    }
+    for (way, of) in ways {
+        all.push(Figure::new(format!("{way}{}B", bytes.prefix()), move |pair| {
+            ordinary(bytes.show(of(pair).map(|link| link.total.bytes as f64)))
+        }));
+    }
+    let others = |pair: &Pair<'_>| pair.directions().map(|link| link.skipped.packets).sum::<u64>();
+    // Both directions, or neither.
+    for at in 1..all.len() {
+        if let [.., rx, tx] = all.get_mut(..=at).unwrap_or_default()
+            && rx.title.starts_with("RX")
+        {
+            rx.with_next = tx.width + 1;
+        }
+    }
+    let at = if pairs.iter().any(|pair| others(pair) > 0) { 3 } else { all.len() };
+    all.insert(at, Figure::new("NON-ROCE", move |pair| ordinary(compact(others(pair) as f64))));
+    all
+}

@@ -1,0 +1,56 @@
+//! The links screen: loads that can be compared are on one scale, and that is printed.
+
+use super::*;
+
+/// The blocks of the load of a link over time.
+fn blocks(screen: &str, name: &str) -> String {
+    let line =
+        screen.lines().find(|line| line.contains(name) && line.contains(['▁', '▃', '▄', '▇'])).unwrap();
+    let blocks: String = line.chars().filter(|c| ('▁'..='█').contains(c)).collect();
+    blocks.chars().rev().take(1).collect()
+}
+
+/// Four links that send, one of them half as much as the others.
+fn uneven(speed_mbps: Option<u64>) -> App {
+    let mut world = World::live();
+    for i in 0..4u16 {
+        let mut spec = Spec::new("10.0.0.1", &format!("10.0.1.{i}"), 100 + u32::from(i));
+        spec.link = 2 * (i / 2) + 1;
+        spec.packets = if i < 2 { 100_000 } else { 50_000 };
+        world.flows.push(spec);
+    }
+    let mut app = App::new(options());
+    app.on_resize(80, 24);
+    for second in 1..=3 {
+        let mut sample = world.at(second);
+        sample.links.iter_mut().for_each(|link| link.speed_mbps = speed_mbps);
+        app.on_sample(Arc::new(sample));
+    }
+    press(&mut app, &[Key::Char('5')]);
+    app
+}
+
+#[test]
+fn links_are_compared_on_one_printed_scale() {
+    let screen = text(&uneven(None));
+    assert_eq!(
+        (blocks(&screen, "eth0 out"), blocks(&screen, "eth1 out")),
+        ("▇".into(), "▄".into()),
+        "{screen}"
+    );
+    assert!(screen.contains("one scale: 0 to 6.68 Gb/s"), "{screen}");
+    assert!(screen.contains("full bar: 6.68 Gb/s, link speed unknown"), "{screen}");
+    let bar = |screen: &str, name: &str| {
+        let line = screen.lines().find(|line| line.starts_with(name)).unwrap();
+        line.chars().filter(|c| *c == '━').count()
+    };
+    let (busy, half) = (bar(&screen, " eth0 "), bar(&screen, " eth1 "));
+    assert!(busy >= 6 && busy.div_ceil(2) == half, "{busy} {half}");
+}
+
+#[test]
+fn bars_are_relative_to_the_speed_where_it_is_known() {
+    let screen = text(&uneven(Some(10_000)));
+    assert!(screen.contains("full bar: link speed") && !screen.contains("speed unknown"), "{screen}");
+    assert!(screen.contains(" UTIL %") && screen.contains(" 66.8") && screen.contains(" 10G"), "{screen}");
+}
