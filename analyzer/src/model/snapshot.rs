@@ -4,8 +4,8 @@ use rocescope_common::abi::Counter;
 use rocescope_common::wire::SkipReason;
 
 use super::dedup::{DedupSnapshot, Sum};
-use super::{Counts, Identity, Lost, between, lost, reordered, skipped};
-use crate::analysis::Overlap;
+use super::{Counts, Identity, Lost, lost, reordered, skipped};
+use crate::analysis::{Overlap, upstream};
 use crate::metrics::latency::{Bucket, Histogram};
 use crate::sample::{FlowSample, Sample};
 
@@ -154,7 +154,7 @@ pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Sna
     let mut histogram_bytes = 0;
     let mut dedup = Sum::new(overlap);
     let duplicates = sample.metrics.duplicates.as_ref();
-    let between = between::lost(sample);
+    let between = upstream::lost(sample);
     let only_reordered = reordered::reordering_only(sample, overlap, &between);
     for (at, flow) in (0u32..).zip(&sample.flows) {
         let whole = judged(sample, flow, &between, &only_reordered);

@@ -8,7 +8,7 @@ use ratatui::text::Line;
 use serde_json::{Value, json};
 
 use super::{Lines, Page, Spans, counted, empty, sheet};
-use crate::analysis::Facts;
+use crate::analysis::traffic::StepTrend;
 use crate::metrics::traffic::bins::Bursts;
 use crate::model::Level;
 use crate::report::Report;
@@ -306,14 +306,11 @@ pub(super) fn steps(report: &Report, width: usize) -> Vec<Line<'static>> {
         units::ratio(Some(steps.busy_ratio)),
         units::ratio(Some(steps.communication_ratio)),
     );
-    let change = format!(
-        "step time {} → {} (first/last third) · longest stall {}",
-        units::duration(steps.first_third_ns),
-        units::duration(steps.last_third_ns),
-        units::duration(steps.silence_ns),
-    );
+    let trend =
+        steps.trend.as_ref().map_or_else(|| "no trend: too few steps".to_owned(), StepTrend::in_words);
+    let change = format!("{trend} · longest stall {}", units::duration(steps.silence_ns));
     let sentences = [(rhythm, Level::Fine), (change, Level::Fine)];
-    for (text, level) in sentences.into_iter().chain(last_to_finish(&report.facts)) {
+    for (text, level) in sentences.into_iter().chain(last_to_finish(report)) {
         for part in hanging(&text, width.saturating_sub(2), 2) {
             lines.push(Line::styled(format!(" {part}"), theme::text(level)));
         }
@@ -322,22 +319,21 @@ pub(super) fn steps(report: &Report, width: usize) -> Vec<Line<'static>> {
 }
 
 /// The straggler, or else the flow that usually finishes last.
-fn last_to_finish(facts: &Facts) -> Option<(String, Level)> {
-    let steps = facts.steps.as_ref()?;
+fn last_to_finish(report: &Report) -> Option<(String, Level)> {
+    let steps = report.facts.steps.as_ref()?;
     if let Some(late) = &steps.straggler {
-        let who = late.host.map_or_else(|| late.waits_for.to_string(), |host| host.to_string());
-        let sure = if late.certain { "" } else { " (uncertain)" };
+        let finding = report.findings.iter().find(|finding| finding.id == "step.straggler");
+        let level = finding.map_or(Level::Fine, |finding| finding.severity.into());
+        let sure = if late.certain { "" } else { " (likely)" };
         let text = format!(
-            "{} straggler{sure}: {who}, last by {} in {} of {} steps; {} → {} QP {}",
-            theme::symbol(Level::Warning),
-            units::duration(late.behind_ns),
-            late.steps,
-            late.of_steps,
+            "{} {}{sure}; {} → {} QP {}",
+            theme::symbol(level),
+            late.in_words(),
             late.waits_for,
             late.dst,
             late.dest_qp
         );
-        return Some((text, Level::Warning));
+        return Some((text, level));
     }
     let last = steps.last_flow.as_ref()?;
     let text = format!(

@@ -176,13 +176,13 @@ const ROWS: [Row; 6] = [
     Row {
         name: "retransmit",
         series: Series::Signal(Kind::Retransmitted),
-        about: &[Problem::Retransmission, Problem::Loss],
+        about: &[Problem::Retransmission, Problem::Loss, Problem::LossOrReordering],
         now: |c| c.retransmitted,
     },
     Row {
         name: "NAK",
         series: Series::Signal(Kind::Nak),
-        about: &[Problem::Refused, Problem::Loss],
+        about: &[Problem::Refused, Problem::Loss, Problem::LossOrReordering],
         now: Counts::naks,
     },
     Row { name: "RNR NAK", series: Series::Signal(Kind::Rnr), about: &[Problem::NotReady], now: |c| c.rnr },
@@ -390,7 +390,7 @@ impl<'a> Picture<'a> {
     fn level(&self, about: &[Problem], of: impl Fn(&Finding) -> bool) -> Level {
         let about = self.findings.iter().filter(|finding| {
             finding.severity > Severity::Info
-                && Problem::of(finding.id).is_some_and(|kind| about.contains(&kind))
+                && Problem::of(finding).is_some_and(|kind| about.contains(&kind))
                 && of(finding)
         });
         about.map(|finding| Level::from(finding.severity)).max().unwrap_or_default()
