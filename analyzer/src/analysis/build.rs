@@ -8,7 +8,7 @@ use crate::analysis::facts::ByHosts;
 use crate::analysis::flow::less;
 use crate::analysis::{
     CountedAgain, Dscp, Ecn, Facts, Flow, Imbalance, Link, Lost, Options, Overlap, Skipped, Source, Totals,
-    Window, device, ecmp, ecn, entropy, flow, imbalance, nccl, qp_context, taps, traffic, ways,
+    Window, device, ecmp, ecn, entropy, flow, imbalance, nccl, qp_context, taps, traffic, upstream, ways,
 };
 use crate::metrics::duplicates::Copies;
 use crate::metrics::marking::{ByDscp, Marked};
@@ -218,8 +218,10 @@ fn flows(sample: &Sample) -> Vec<Flow> {
         (key.link, address(key.family, key.src), address(key.family, key.dst), key.dest_qp)
     });
     let by_slot = ecn::by_slot(sample);
+    let upstream = upstream::lost(sample);
     let build = |flow: &&FlowSample| Flow {
         cnp: ecn::cnp(sample, flow, &by_slot).map(Box::new),
+        lost_upstream: upstream.get(&flow.slot).copied(),
         ..flow::build(sample, flow)
     };
     order.iter().map(build).collect()

@@ -34,6 +34,12 @@ impl Flow {
         self.copies.as_deref().copied().unwrap_or_default()
     }
 
+    /// Bytes, each packet once though the capture may show some twice.
+    #[must_use]
+    pub fn bytes_once(&self) -> u64 {
+        self.bytes.saturating_sub(self.copies().bytes)
+    }
+
     /// RNR NAKs, each once though the capture may show some twice.
     #[must_use]
     pub fn rnr_naks_once(&self) -> u64 {
@@ -169,6 +175,8 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
             .map(|loss| Loss::of(loss.responses))
             .into(),
         loss_unfollowed: loss.filter(|_| requests_known).and_then(|loss| loss.unfollowed).map(Into::into),
+        // Made where all flows are known.
+        lost_upstream: None,
         icrc: sample.metrics.icrc.as_ref().map(|icrc| icrc.flow(flow.slot).into()),
         pid: owned.and_then(|owned| owned.owner.pid),
         comm: owned.and_then(|owned| owned.owner.comm.clone()),

@@ -1,6 +1,6 @@
 //! Loss, reordering, retransmissions and corrupt packets, as the report has them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde::{Serialize, Serializer};
 
@@ -10,6 +10,7 @@ use crate::metrics::loss::{
     Episodes as Counted, Metrics, NakTally, Naks, Retransmission, Unfollowed as Before,
 };
 use crate::sample::{Address, Direction};
+use crate::util::units::plural;
 use rocescope_common::account::FlowStats;
 
 /// Loss, reordering and retransmission among the requests, or the responses, of one flow.
@@ -242,17 +243,153 @@ impl Loss {
     }
 }
 
-impl Loss {
-    /// Whether `lost` is a lower bound: the sender also had timeouts, before which the last packets in flight are lost without a
-    /// gap. UC has none.
-    pub(crate) const fn is_at_least(&self) -> bool {
-        self.lost > 0 && self.timeouts > 0
+/// What loss episodes downstream of a tap are, as far as the taps tell. Every view says it in these words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Downstream {
+    /// READs were repeated after a timeout, or another tap downstream did not see as many packets.
+    Loss,
+    /// A receiver sent NAKs: what arrives out of order looks to it like a loss.
+    LossOrReordering,
+    /// The same, and as many packets were out of order at the tap, or all of them reached the next one.
+    ReorderingOrLoss,
+}
+
+/// A READ that is repeated after such a silence follows a timeout: one of a requester that misses a response among others comes
+/// at once.
+const SILENCE_NS: u64 = 1_000_000;
+
+impl Downstream {
+    /// Each of them.
+    pub(crate) const ALL: [Self; 3] = [Self::Loss, Self::LossOrReordering, Self::ReorderingOrLoss];
+
+    /// Of episodes in which so many packets were `reordered`, or which are READs repeated `after_silence`.
+    pub(crate) const fn of(episodes: u64, reordered: u64, after_silence: u64) -> Self {
+        if reordered > 0 && reordered >= episodes {
+            Self::ReorderingOrLoss
+        } else if after_silence > 0 && after_silence >= episodes {
+            Self::Loss
+        } else {
+            Self::LossOrReordering
+        }
     }
 
-    /// Whether at least as many packets are out of order at the tap as there are episodes downstream of it: each NAK may be for
-    /// one of them.
-    pub(crate) const fn is_amid_reordering(&self) -> bool {
-        self.recovered > 0 && self.recovered >= self.after_tap.episodes
+    /// `Loss or reordering`.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Loss => "Loss",
+            Self::LossOrReordering => "Loss or reordering",
+            Self::ReorderingOrLoss => "Reordering or loss",
+        }
+    }
+
+    /// `17 loss or reordering episodes downstream`.
+    pub(crate) fn episodes(self, n: u64) -> String {
+        plural(n, &format!("{} episode", self.name().to_lowercase())) + " downstream"
+    }
+}
+
+impl Loss {
+    /// READs that were repeated after a silence, in episodes downstream, where this is of responses.
+    pub(crate) fn repeated_after_silence(&self) -> u64 {
+        let Episodes { episodes, total_ns, .. } = self.after_tap;
+        if total_ns.unwrap_or(0) >= episodes.saturating_mul(SILENCE_NS) { episodes } else { 0 }
+    }
+}
+
+/// What was lost upstream of a link of one sequence of a flow. Packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Upstream {
+    pub(crate) lost: u64,
+    /// Of these, packets that may have been reordered.
+    pub(crate) doubtful: u64,
+    /// It is a lower bound: before a timeout the last packets in flight are lost, which leaves no gap.
+    pub(crate) at_least: bool,
+}
+
+/// What is known of both sides of each flow's tap: from the PSNs there, and from other taps that see the flow.
+pub(crate) struct Around<'a> {
+    facts: &'a Facts,
+    nothing_vanished: HashSet<AtTap<'a>>,
+    all_arrive: HashSet<AtTap<'a>>,
+    /// Packets of flows that passed this tap and not the next.
+    lost_ahead: HashMap<AtTap<'a>, u64>,
+}
+
+impl<'a> Around<'a> {
+    pub(crate) fn of(facts: &'a Facts) -> Self {
+        // PSNs alone may suggest a loss between two taps that both saw all packets: that is reordering, or a loss upstream of both.
+        let nothing_vanished = whole(facts, |tap| tap.to.as_deref());
+        // NAKs for packets that passed the first of them are for reordering, or a loss downstream of both.
+        let all_arrive = whole(facts, |tap| tap.from.as_deref());
+        let mut lost_ahead = HashMap::new();
+        for tap in &facts.taps {
+            if let (Some(from), Some(lost)) = (tap.from.as_deref(), tap.vanished) {
+                let most: &mut u64 = lost_ahead.entry((from, tap.src, tap.dst, tap.dest_qp)).or_default();
+                *most = lost.max(*most);
+            }
+        }
+        Self { facts, nothing_vanished, all_arrive, lost_ahead }
+    }
+
+    /// Lost upstream, of the requests and of the responses.
+    pub(crate) fn upstream(&self, flow: &Flow) -> [Upstream; 2] {
+        let losses = flow.losses();
+        let lost = losses.map(|loss| loss.map_or(0, |loss| loss.lost));
+        if let Some(exact) = flow.lost_upstream {
+            // What other taps know is of both together.
+            let mut both = [Upstream::default(); 2];
+            both[usize::from(lost[1] > lost[0])].lost = exact;
+            return both;
+        }
+        if self.nothing_vanished.contains(&at_tap(flow)) {
+            return [Upstream::default(); 2];
+        }
+        let waited = losses[0].is_some_and(|loss| loss.timeouts > 0);
+        let asked = lost[1] > 0 && self.facts.requester_timed_out(flow);
+        let one = |loss: Option<Loss>, waited: bool| {
+            loss.map_or_else(Upstream::default, |loss| Upstream {
+                lost: loss.lost,
+                doubtful: loss.lost_or_reordered,
+                at_least: loss.lost > 0 && waited,
+            })
+        };
+        [one(losses[0], waited), one(losses[1], asked)]
+    }
+
+    /// What the episodes downstream are, of the requests and of the responses.
+    pub(crate) fn downstream(&self, flow: &Flow) -> [Downstream; 2] {
+        let arrived = self.all_arrive(flow);
+        let lost_ahead = self.lost_ahead.get(&at_tap(flow)).copied().unwrap_or(0);
+        let one = |loss: Option<Loss>, responses: bool| {
+            let loss = loss.unwrap_or_default();
+            let episodes = loss.after_tap.episodes;
+            let reordered = if arrived { episodes.max(1) } else { loss.recovered };
+            if !arrived && lost_ahead >= episodes.max(1) {
+                return Downstream::Loss;
+            }
+            Downstream::of(episodes, reordered, if responses { loss.repeated_after_silence() } else { 0 })
+        };
+        let [requests, responses] = flow.losses();
+        [one(requests, false), one(responses, true)]
+    }
+
+    /// Whether all its packets that passed this tap passed the next.
+    pub(crate) fn all_arrive(&self, flow: &Flow) -> bool {
+        self.all_arrive.contains(&at_tap(flow))
+    }
+}
+
+impl Facts {
+    /// Whether the requester whose READ responses a flow carries had timeouts, as far as the flow of its requests is known.
+    fn requester_timed_out(&self, flow: &Flow) -> bool {
+        let requests = self.requests_answered_by(flow);
+        requests.filter_map(|other| other.loss.get()).any(|loss| loss.timeouts > 0)
+    }
+
+    /// The flow of requests, at the same tap, that a flow of responses answers.
+    pub(crate) fn requests_answered_by<'a>(&'a self, flow: &'a Flow) -> impl Iterator<Item = &'a Flow> {
+        let back = self.between(flow.dst, flow.src);
+        back.filter(|other| other.link == flow.link && Some(other.dest_qp) == flow.peer_qp)
     }
 }
 
@@ -286,18 +423,21 @@ pub(crate) struct AtLink<'a> {
     pub(crate) lost: u64,
     /// They are a lower bound: before a timeout the last packets in flight are lost, which leaves no gap.
     pub(crate) at_least: bool,
+    /// Some of them are known from PSN gaps at this tap alone, though another is upstream of it.
+    pub(crate) alone: bool,
+    /// The longest time until one of them was repaired, nanoseconds.
+    pub(crate) longest_recovery_ns: u64,
     /// Of these, packets that may have been reordered.
     pub(crate) doubtful: u64,
-    /// Loss episodes downstream in flows whose packets all reached the next tap: they were reordered.
-    pub(crate) arrived: u64,
-    /// Of the others, those in flows in which as many packets are out of order at this link: a NAK may be for one of them.
-    pub(crate) amid_reordered: u64,
     /// Reordered, not lost.
     pub(crate) reordered: u64,
     /// Neither observed at this link nor retransmitted.
     pub(crate) unfilled: u64,
-    /// Loss episodes downstream: a receiver sent a sequence-error NAK for packets that passed this link.
-    pub(crate) downstream: u64,
+    /// Episodes downstream, in the order of [`Downstream::ALL`]: a receiver sent a sequence-error NAK for packets that passed this link, or a READ
+    /// was repeated.
+    pub(crate) downstream: [u64; 3],
+    /// Of these, episodes in flows whose packets all reached the next tap.
+    pub(crate) arrived: u64,
     /// Go-back-N retransmissions, in episodes, of packets that passed this link, where the reverse direction is not captured.
     pub(crate) went_back: u64,
     /// Retransmitted although they had passed this link.
@@ -317,36 +457,20 @@ pub(crate) struct AtLink<'a> {
     /// All other NAKs: refused requests.
     pub(crate) refused: u64,
     pub(crate) rnr_naks: u64,
-    /// Another tap is upstream of this one.
-    pub(crate) other_tap: bool,
 }
 
 /// One for each link that has flows, in the order of the links.
 pub(crate) fn by_link(facts: &Facts) -> Vec<AtLink<'_>> {
     let mut all: Vec<AtLink<'_>> = Vec::new();
-    let whole = nothing_vanished(facts);
-    let all_arrive = all_arrive(facts);
+    let around = Around::of(facts);
     let ways: HashSet<(Address, Address)> = facts.flows.iter().map(|flow| (flow.src, flow.dst)).collect();
     for link in &facts.links {
-        let mut sum = AtLink { link: &link.name, direction: link.direction, ..AtLink::default() };
-        let mut any = false;
         let own = |flow: &&Flow| flow.link == link.name && flow.direction == link.direction;
-        for flow in facts.flows.iter().filter(own) {
-            any = true;
-            let exact = whole.contains(&(flow.link.as_str(), flow.src, flow.dst, flow.dest_qp));
-            sum.add(flow, exact, ways.contains(&(flow.dst, flow.src)));
-            if all_arrive.contains(&(flow.link.as_str(), flow.src, flow.dst, flow.dest_qp)) {
-                sum.arrived += flow.loss.get().map_or(0, |loss| loss.after_tap.episodes);
-            } else {
-                sum.amid_reordered += flow
-                    .loss
-                    .get()
-                    .filter(Loss::is_amid_reordering)
-                    .map_or(0, |loss| loss.after_tap.episodes);
-            }
-        }
-        sum.other_tap = facts.taps.iter().any(|tap| tap.to.as_deref() == Some(link.name.as_str()));
-        if any {
+        let mut sum = AtLink { link: &link.name, direction: link.direction, ..AtLink::default() };
+        let mut flows = facts.flows.iter().filter(own).peekable();
+        if flows.peek().is_some() {
+            flows.for_each(|flow| sum.add(flow, &around, ways.contains(&(flow.dst, flow.src))));
+            sum.alone &= facts.taps.iter().any(|tap| tap.to.as_deref() == Some(link.name.as_str()));
             all.push(sum);
         }
     }
@@ -356,18 +480,11 @@ pub(crate) fn by_link(facts: &Facts) -> Vec<AtLink<'_>> {
 /// A flow at a tap.
 type AtTap<'a> = (&'a str, Address, Address, u32);
 
-/// Flows whose packets all passed both a tap and the tap upstream of it. PSNs alone may suggest a loss there: that is reordering, or
-/// a loss upstream of both.
-pub(crate) fn nothing_vanished(facts: &Facts) -> HashSet<AtTap<'_>> {
-    whole(facts, |tap| tap.to.as_deref())
+const fn at_tap(flow: &Flow) -> AtTap<'_> {
+    (flow.link.as_str(), flow.src, flow.dst, flow.dest_qp)
 }
 
-/// Flows whose packets all passed both a tap and the tap downstream of it: NAKs for packets that passed the first are for
-/// reordering, or a loss downstream of both.
-pub(crate) fn all_arrive(facts: &Facts) -> HashSet<AtTap<'_>> {
-    whole(facts, |tap| tap.from.as_deref())
-}
-
+/// Flows whose packets all passed both a tap and the next, at this `end` of the two.
 fn whole(facts: &Facts, end: fn(&TapFlow) -> Option<&str>) -> HashSet<AtTap<'_>> {
     let whole = facts.taps.iter().filter(|tap| {
         tap.packets_matched > 0 && tap.only_at == [0, 0] && tap.vanished_at_end.unwrap_or(0) == 0
@@ -376,19 +493,26 @@ fn whole(facts: &Facts, end: fn(&TapFlow) -> Option<&str>) -> HashSet<AtTap<'_>>
 }
 
 impl AtLink<'_> {
-    fn add(&mut self, flow: &Flow, nothing_vanished: bool, answers: bool) {
-        for (loss, psn) in [(flow.loss.get(), flow.psn), (flow.loss_responses.get(), counted_responses(flow))]
-        {
+    fn add(&mut self, flow: &Flow, around: &Around<'_>, answers: bool) {
+        let (upstream, downstream) = (around.upstream(flow), around.downstream(flow));
+        for one in &upstream {
+            self.lost += one.lost;
+            self.at_least |= one.at_least;
+            self.doubtful += one.doubtful;
+        }
+        let psns = [flow.psn, counted_responses(flow)];
+        self.alone |= flow.lost_upstream.is_none() && upstream.iter().any(|one| one.lost > 0);
+        for (i, (loss, psn)) in flow.losses().into_iter().zip(psns).enumerate() {
             match (loss, psn) {
                 (Some(loss), psn) => {
-                    self.lost += if nothing_vanished { 0 } else { loss.lost };
-                    self.at_least |= !nothing_vanished && loss.is_at_least();
-                    self.doubtful += if nothing_vanished { 0 } else { loss.lost_or_reordered };
+                    if upstream[i].lost > 0 {
+                        let longest = loss.before_tap.longest_ns.unwrap_or(0);
+                        self.longest_recovery_ns = self.longest_recovery_ns.max(longest);
+                    }
+                    self.downstream(downstream[i], &loss, answers, around.all_arrive(flow));
                     self.rnr_resent += loss.rnr_resent;
                     self.reordered += loss.recovered;
                     self.unfilled += loss.unfilled;
-                    let again = if answers { &mut self.downstream } else { &mut self.went_back };
-                    *again += loss.after_tap.episodes;
                     self.retransmitted += loss.retransmitted;
                     self.rereads += loss.rereads;
                     self.missing += psn.map_or(0, |psn| psn.missing);
@@ -411,6 +535,16 @@ impl AtLink<'_> {
         self.naks += sequence.saturating_sub(copied[0]);
         self.refused += refused.saturating_sub(copied[1..].iter().sum());
         self.rnr_naks += flow.rnr_naks_once();
+    }
+
+    fn downstream(&mut self, is: Downstream, loss: &Loss, answers: bool, arrived: bool) {
+        let episodes = loss.after_tap.episodes;
+        if !answers {
+            self.went_back += episodes;
+            return;
+        }
+        self.arrived += if arrived { episodes } else { 0 };
+        self.downstream[is as usize] += episodes;
     }
 }
 

@@ -32,6 +32,7 @@ mod taps;
 mod tests;
 pub mod traffic;
 pub(crate) mod uneven;
+pub(crate) mod upstream;
 pub(crate) mod ways;
 
 use crate::sample::Direction;

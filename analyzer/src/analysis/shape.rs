@@ -12,7 +12,7 @@ const MAX_HOSTS: usize = 1024;
 
 /// Different hosts.
 pub(super) fn hosts(matrix: &[Cell]) -> u64 {
-    names(matrix.iter()).len() as u64
+    names(matrix.iter()).iter().filter(|host| !host.is_multicast()).count() as u64
 }
 
 fn names<'a>(cells: impl Iterator<Item = &'a Cell>) -> Vec<Address> {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::value::{
     at, both, ce_ratio, latency, lost_after_tap, lost_between_taps, lost_of_expected, max_over_mean, naks,
-    once, own_losses, present, rate, repeats, share, total, uncopied,
+    once, own_losses, present, rate, retransmitted, share, total, uncopied,
 };
 use super::{Change, Verdict};
 use crate::metrics::latency::P99_SAMPLES;
@@ -186,13 +186,13 @@ pub(super) const RUN: &[Figure] = &[
         lost_between_taps
     ),
     figure!(
-        "repeats_ratio",
-        "duplicate PSNs",
+        "retransmitted_ratio",
+        "retransmissions",
         Ratio,
         Less,
         (USUAL, 1e-4),
-        "duplicate PSNs: retransmitted or reordered (`flows[].psn.repeats`, `psn_responses.repeats`), per packet",
-        |r| share(&once(r), repeats)
+        "retransmissions, repeated READ requests included (`flows[].loss.retransmitted`, `rereads`), per packet; where they are not known, all packets behind the expected PSN (`flows[].psn.repeats`)",
+        |r| share(&once(r), retransmitted)
     ),
     figure!(
         "naks_per_second",
@@ -342,7 +342,7 @@ pub(super) const OF_HOSTS: [&str; 7] = [
     "missing_ratio",
     "lost_before_tap_ratio",
     "lost_after_tap_ratio",
-    "repeats_ratio",
+    "retransmitted_ratio",
     "latency_p99_ns",
 ];
 

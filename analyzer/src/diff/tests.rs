@@ -78,7 +78,7 @@ fn a_capture_that_shows_packets_twice_is_the_same_run() {
     }
     assert!(compared.hosts.is_empty(), "{:?}", compared.hosts);
     twice["flows"][0]["copied"]["repeats"] = 990.into();
-    assert_eq!(verdict(&once, &twice, "repeats_ratio"), Some(Verdict::Worse), "10 are retransmissions");
+    assert_eq!(verdict(&once, &twice, "retransmitted_ratio"), Some(Verdict::Worse), "10 are retransmissions");
 }
 
 #[test]

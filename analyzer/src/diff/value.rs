@@ -123,8 +123,14 @@ pub(super) fn both(flow: &Value, name: &str) -> Option<f64> {
     }
 }
 
-/// Duplicate PSNs of both sequences that are no copies of the capture.
-pub(super) fn repeats(flow: &Value) -> Option<f64> {
+/// Retransmissions of both sequences; all packets behind the expected PSN where they are not known.
+pub(super) fn retransmitted(flow: &Value) -> Option<f64> {
+    let known = losses(flow, "/retransmitted").zip(losses(flow, "/rereads")).map(|(a, b)| a + b);
+    known.or_else(|| repeats(flow))
+}
+
+/// Packets behind the expected PSN of both sequences that are no copies of the capture.
+fn repeats(flow: &Value) -> Option<f64> {
     Some((both(flow, "repeats")? - at(flow, "/copied/repeats").unwrap_or(0.0)).max(0.0))
 }
 
@@ -247,7 +253,7 @@ pub(super) fn by_hosts(report: &Value) -> BTreeMap<(String, String), Value> {
             "missing_ratio": share(queue_pairs, |f| both(f, "missing")),
             "lost_before_tap_ratio": lost_of_expected(queue_pairs),
             "lost_after_tap_ratio": share(queue_pairs, lost_after_tap),
-            "repeats_ratio": share(queue_pairs, repeats),
+            "retransmitted_ratio": share(queue_pairs, retransmitted),
             "latency_p99_ns": weighted(all(), "/latency_ns/p99", P99_SAMPLES),
         })
     };

@@ -22,6 +22,8 @@ mod parse;
 mod token;
 pub mod value;
 
+use std::cell::RefCell;
+
 use rocescope_common::account::flow::DSCP_NONE;
 use rocescope_common::wire::Frame;
 use rocescope_common::wire::frame::{Addr, VLAN_UNKNOWN};
@@ -93,6 +95,21 @@ impl Filter {
         };
         let absent = [fields::Core::Port, fields::Core::Vlan, fields::Core::Dscp];
         absent.into_iter().filter(|core| tests(*core)).map(fields::Core::name).collect()
+    }
+
+    /// The names of links it tests that none of these links has.
+    #[must_use]
+    pub fn unknown_links(&self, links: &[&str]) -> Vec<String> {
+        let unknown = RefCell::new(Vec::new());
+        self.expr.any_test(&|test| {
+            if let Test::Link(name) = test
+                && !links.iter().any(|link| name.is(link))
+            {
+                unknown.borrow_mut().push(name.to_string());
+            }
+            false
+        });
+        unknown.into_inner()
     }
 
     /// True if it holds for these facts; not where an unknown figure decides.

@@ -62,6 +62,13 @@ fn frame() -> Frame {
 }
 
 #[test]
+fn links_that_are_not_there_are_named() {
+    let filter = Filter::source("link nosuch or not link rail*", vocabulary()).unwrap();
+    assert_eq!(filter.unknown_links(&["rail0", "rail1"]), ["nosuch"]);
+    assert_eq!(filter.unknown_links(&["eth0"]), ["nosuch", "rail*"]);
+}
+
+#[test]
 fn packets_and_flows_match_alike() {
     let frame = frame();
     let mut stats = FlowStats::default();

@@ -241,6 +241,12 @@ pub struct Pattern {
     text: String,
 }
 
+impl fmt::Display for Pattern {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.text)
+    }
+}
+
 impl Pattern {
     pub(super) fn new(text: &str) -> Self {
         Self { text: text.to_owned() }

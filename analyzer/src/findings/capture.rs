@@ -4,8 +4,11 @@ use super::title::{short, title};
 use super::{Commands, Entry, Family, Input, Measure, Need, Place, Raise, Unit, label};
 use crate::analysis::{Flow, Link};
 use crate::findings::{Episode, Finding, Severity};
-use crate::metrics::duplicates::{OnLink, WINDOW_NS};
+use crate::metrics::duplicates::{LATE_NS, OnLink, WINDOW_NS};
 use crate::util::units::{self, plural};
+
+/// Mean time to a copy from which on two taps are likelier than one mirror.
+const MIRROR_NS: u64 = 1_000_000;
 
 /// This family.
 pub(super) const FAMILY: Family = Family {
@@ -29,12 +32,12 @@ const DUPLICATES: Entry = Entry {
     title: "Packets are captured twice",
     meaning: "The capture shows packets twice: a mirror of both directions of a port or VLAN, or files of several interfaces merged into one. Conclusions, ratios and rates count each packet once; \
               packets, bytes and opcodes of the report are those of the capture. Or the network itself delivers packets twice: receivers drop and acknowledge the second one.",
-    computed: "Per pair of hosts on a link. Copies of the capture: nine in ten packets, in both directions where both are captured, pass twice within 10 ms with the same PSN, opcode, identification, source port and AETH \
+    computed: "Per pair of hosts on a link. Copies of the capture: nine in ten packets, in both directions where both are captured, pass twice within 10 ms (100 ms where senders count IPv4 identifications up) with the same PSN, opcode, identification, source port and AETH \
                (TTL and ECN may differ), with new packets between the copies and no NAK in between. Duplicates by the network: single packets pass twice without a NAK or a timeout, and the sender does not \
                go back with them (flows[].loss.mirrored), while their answers are not doubled. Info from `capture.packets` of them and their share `capture.ratio` of the packets of the link.",
     advice: "Mirror one direction only (`rx`, or the ingress of each port once), or give the files of several interfaces to `rocescope replay` as files of their own, which compares the taps instead. Where the network \
              duplicates packets, look for a loop, flooding of unknown unicast, multicast or packet replication rules, and firmware notes of the switch.",
-    caveat: "Live, packets are counted as they arrive. Copies more than 10 ms apart count as retransmissions. Copies that come after a whole burst are recognised once 32 bursts have passed, without identifications.",
+    caveat: "Live, packets are counted as they arrive. Copies further apart than that count as retransmissions. Copies that come after a whole burst are recognised once 32 bursts have passed, without identifications.",
     ..Entry::EMPTY
 };
 
@@ -94,14 +97,21 @@ fn by_capture(
         .evidence("marked_between", found_on.marked)
         .flows(flows)
         .episodes(vec![Episode { first_ns: found_on.first_ns, last_ns: found_on.last_ns, peak: Some(ratio) }])
-        .place(Place::link(input, &link.name, link.direction))
-        .step("Mirror one direction of each port only, or capture on one interface.", None)
-        .step("Give files of several interfaces to rocescope as separate files: it compares them.", None);
+        .place(Place::link(input, &link.name, link.direction));
+    let separate = "If this file is of two taps merged, give the two files separately: rocescope then measures loss and delay between them.";
+    let mirror = "If it is of one mirror port, mirror one direction of each port only.";
+    // A mirror copies a packet where it passes; from one tap to the next it takes the delay of the path.
+    let steps = if delay_ns >= MIRROR_NS { [separate, mirror] } else { [mirror, separate] };
+    for step in steps {
+        raise = raise.step(step, None);
+    }
     // Where some are nearly as late as is recognised, others are later.
-    if found_on.delay_max_ns >= WINDOW_NS / 5 * 4 {
-        raise = raise.caveat(
-            "Copies here are nearly 10 ms late: those that are later are not recognised, and count as packets and retransmissions.",
-        );
+    let late = |window_ns: u64| (window_ns / 5 * 4..=window_ns).contains(&found_on.delay_max_ns);
+    if late(WINDOW_NS) || late(LATE_NS) {
+        raise = raise.caveat(format!(
+            "Copies here are up to {} late: those that are later are not recognised, and count as packets and retransmissions.",
+            units::duration(found_on.delay_max_ns)
+        ));
     }
     raise.into(found);
 }

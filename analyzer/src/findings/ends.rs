@@ -30,6 +30,14 @@ impl Place {
         Self::link(input, &flow.link, flow.direction)
     }
 
+    /// The link of flows; of flows at several links none, and the flows name theirs.
+    pub(super) fn of_all<'a>(input: &Input<'_>, flows: impl IntoIterator<Item = &'a Flow>) -> Self {
+        let mut flows = flows.into_iter();
+        let Some(first) = flows.next() else { return Self::default() };
+        let is_same = |flow: &Flow| (&flow.link, flow.direction) == (&first.link, first.direction);
+        if flows.all(is_same) { Self::of(input, first) } else { Self::default() }
+    }
+
     /// Upstream or downstream of the tap, or between two.
     pub(super) fn hop(self, hop: impl Into<String>) -> Self {
         Self { hop: Some(hop.into()), ..self }

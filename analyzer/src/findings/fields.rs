@@ -113,10 +113,23 @@ fn place(finding: &Finding) -> Option<String> {
         (Some((from, to)), ..) => (Some(format!("between {} and {}", tap_name(from), tap_name(to))), None),
         (None, Some(side @ ("upstream" | "downstream")), Some(at)) => (Some(format!("{side} of {at}")), None),
         (None, Some(end), Some(at)) => (Some(format!("{end}, seen at {at}")), None),
+        (None, None, None) => (None, links_of_flows(finding)),
         (None, hop, at) => (hop.map(str::to_owned), at),
     };
     let switch = place.switch_port.as_ref().map(|port| format!("switch port {port}"));
     listed([hop, at, switch], NEXT)
+}
+
+/// The links of the flows of a finding that is at no single one; `None` where there is one, or where they are many.
+fn links_of_flows(finding: &Finding) -> Option<String> {
+    let mut links: Vec<String> = Vec::new();
+    for flow in &finding.flows {
+        let link = link_name(&flow.link, flow.direction);
+        if !links.contains(&link) {
+            links.push(link);
+        }
+    }
+    (2..=FLOWS).contains(&links.len()).then(|| links.join(NEXT))
 }
 
 fn who(finding: &Finding) -> Option<String> {
@@ -209,8 +222,10 @@ fn says_more(finding: &Finding, evidence: &Evidence) -> bool {
     };
     let repeats = match evidence.name.as_str() {
         // Said in their own line, and of the figures that are.
-        "flows" | "lower_bound" => true,
-        "flows_unjudged" | "stalls" => evidence.value == 0,
+        "flows" | "lower_bound" | "or_reordering" => true,
+        "flows_unjudged" | "stalls" | "network_wait_ns" => evidence.value == 0,
+        // The title says the one, a caveat the other.
+        "kind" | "certain" => finding.id == "step.straggler",
         // Named with their bytes.
         "links" => of_list(evidence) == finding.evidence.get("bytes").map_or(0, of_list),
         // The title names the only pair.

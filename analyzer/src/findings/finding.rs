@@ -126,7 +126,7 @@ pub struct Episode {
     pub peak: Option<f64>,
 }
 
-/// Cost of a finding in its latest episode.
+/// Cost of a finding in its latest episode; each figure is at least that of the findings that it owns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Impact {

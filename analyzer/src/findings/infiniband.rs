@@ -1,16 +1,51 @@
-//! Findings about InfiniBand: steps that only Ethernet has are replaced.
+//! Findings about InfiniBand: steps that only Ethernet has are replaced, and marks have the name that they have there.
 
 use super::Finding;
-use super::finding::Step;
+use super::finding::{Evidence, Step};
+use super::title::title;
 
 /// Words of steps that make no sense on InfiniBand, which has credits instead of pauses and service levels instead of DSCPs.
 const OF_ETHERNET: [&str; 8] = ["PFC", "DSCP", "NCCL_IB_TC", "802.1p", "VLAN", "4791", "MAC table", "ARP"];
 
-/// Replaces the steps of Ethernet by one about the counters that InfiniBand has.
+/// What InfiniBand calls otherwise.
+const NAMES: [(&str, &str); 5] = [
+    ("CE-marked", "FECN-marked"),
+    ("ECN congestion", "FECN congestion"),
+    ("CE marks", "FECN marks"),
+    ("CE marking", "FECN marking"),
+    ("CE ratio", "FECN ratio"),
+];
+
+fn named(text: &str) -> String {
+    NAMES.iter().fold(text.to_owned(), |text, (there, here)| text.replace(there, here))
+}
+
+fn is_of_ethernet(text: &str) -> bool {
+    OF_ETHERNET.iter().any(|word| text.contains(word))
+}
+
+/// Replaces the steps of Ethernet by one about the counters that InfiniBand has, and leaves out what else only Ethernet has.
 pub(super) fn adapt(found: &mut [Finding]) {
     for finding in found {
+        finding.title = title(named(&finding.title), []);
+        let sentences = finding.advice.split_inclusive(". ").filter(|one| !is_of_ethernet(one));
+        finding.advice = named(sentences.collect::<String>().trim_end());
+        finding.caveats.retain(|caveat| !is_of_ethernet(caveat));
+        finding.caveats = finding.caveats.iter().map(|caveat| named(caveat)).collect();
+        let renamed: Vec<Evidence> = finding
+            .evidence
+            .iter()
+            .filter(|one| named(&one.label) != one.label)
+            .map(|one| Evidence { label: named(&one.label), ..one.clone() })
+            .collect();
+        for one in renamed {
+            finding.evidence.insert(one);
+        }
         let before = finding.steps.len();
-        finding.steps.retain(|step| !OF_ETHERNET.iter().any(|word| step.text.contains(word)));
+        finding.steps.retain(|step| !is_of_ethernet(&step.text));
+        for step in &mut finding.steps {
+            step.text = named(&step.text);
+        }
         if finding.steps.len() < before {
             finding.steps.push(Step {
                 text: "Check the error and congestion counters of each port on the path (perfquery -x: SymbolErrorCounter, \
@@ -31,6 +66,8 @@ mod tests {
     fn steps_of_ethernet_make_room_for_one_of_infiniband() {
         let step = |text: &str| Step { text: text.to_owned(), command: None };
         let mut found = [Finding::new("loss.before_tap", Severity::Warning, String::new())];
+        found[0].title = "ECN congestion towards lid:0x0011: 7.0 % CE-marked".to_owned();
+        found[0].advice = "Look for drops. A lossless fabric needs PFC at every hop.".to_owned();
         found[0].steps = vec![
             step("Check the drop, discard and FEC counters."),
             step("Check that PFC is enabled."),
@@ -38,8 +75,11 @@ mod tests {
         ];
         adapt(&mut found);
         let texts: Vec<&str> = found[0].steps.iter().map(|step| step.text.as_str()).collect();
+        assert!(!found[0].advice.contains("PFC"));
         assert_eq!((texts.len(), texts[0]), (2, "Check the drop, discard and FEC counters."));
         assert!(texts[1].contains("PortXmitWait"));
+        assert_eq!(found[0].title, "FECN congestion towards lid:0x0011: 7.0 % FECN-marked");
+        assert_eq!(found[0].advice, "Look for drops.");
         let once = found[0].steps.clone();
         adapt(&mut found);
         assert_eq!(found[0].steps, once);

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 
-use super::loss_taps::{self, Ends};
+use super::loss_taps::{self, Ends, capture_caveat, nobody_asked, own_loss};
 use super::not_evaluated::{flows_not_evaluated, is_not_evaluated};
 use super::once::{Name, name};
 use super::span::{Cost, Judged, Span, Wait, impact, latest, run, spans};
@@ -13,6 +13,7 @@ use super::tool::own;
 use super::{Commands, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Raise, Unit, label};
 use crate::analysis::Facts;
+use crate::analysis::loss::Downstream;
 use crate::analysis::{Episodes, Flow, Loss};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
@@ -28,12 +29,13 @@ pub(super) const FAMILY: Family = Family {
         label("worst_ratio", "loss ratio, worst host pair", Unit::Ratio),
         label("lost", "packets lost", Unit::Count),
         label("lower_bound", "count is a lower bound", Unit::Text),
+        label("or_reordering", "or reordering: cannot be told apart here", Unit::Text),
         label("asked_again", "episodes of NAKs or repeated READs", Unit::Count),
         label("packets", "packets expected", Unit::Count),
         label("episodes", "loss episodes", Unit::Count),
         label("longest_ns", "longest recovery seen at this tap", Unit::Nanoseconds),
         label("largest", "packets in the largest episode", Unit::Count),
-        label("timeouts", "transport timeouts seen at this tap", Unit::Count),
+        label("timeouts", "transport timeouts", Unit::Count),
         label("host_pairs", "host pairs", Unit::Count),
         label("pairs", "host pairs, worst first", Unit::Text),
         label("vanished", "packets lost between the taps", Unit::Count),
@@ -66,6 +68,9 @@ macro_rules! downstream {
         "Look between this tap and the receiver: the hops on the way, and the receiving host's port and NIC."
     };
 }
+
+/// Caveat of NAKs for packets that passed the tap.
+const SAME_AS_REORDERING: &str = "Reordering downstream looks the same; with adaptive routing, receivers need out-of-order placement (NCCL_IB_ADAPTIVE_ROUTING).";
 
 /// What losses on both sides of a tap say beyond those of each.
 const BOTH_SIDES: &str = "Loss on both sides of this tap at once suggests something common to all hops (PFC off for this priority, a DSCP \
@@ -113,7 +118,7 @@ const AFTER: Entry = Entry {
                Where the reverse direction is not captured, every retransmission counts, and the finding is a warning at most. Where as many packets are reordered at this tap, the finding is info. Raised and graded as loss.before_tap (`loss.episodes`, `loss.pair_episodes`, `loss.ratio`, `loss.critical_ratio`), as a share of episodes among packets. With two taps on the path, only the one nearer \
                the receiver is evaluated. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
     advice: concat!(downstream!(), " ", lossless!()),
-    caveat: "An episode may be several lost packets: how many is not visible here. Recovery and waiting are counted from the sender's silence before it goes back: until it learns of the loss, time passes unseen here. Reordering downstream looks the same; with adaptive routing, receivers need out-of-order placement (NCCL_IB_ADAPTIVE_ROUTING).",
+    caveat: "An episode may be several lost packets: how many is not visible here. Recovery and waiting are counted from the sender's silence before it goes back: until it learns of the loss, time passes unseen here.",
     ..Entry::EMPTY
 };
 pub(super) const BETWEEN: Entry = Entry {
@@ -211,9 +216,11 @@ struct Pair<'a> {
     largest: u64,
     timeouts: u64,
     reordered: u64,
-    /// Episodes of responses downstream of the tap, in the whole run: READs were repeated; of all, and of those in flows in
-    /// which the requester was silent before.
+    /// Episodes of responses downstream of the tap, in the whole run: READs were repeated; of all, and of those after a silence
+    /// of the requester.
     rereads: (u64, u64),
+    /// Timeouts of requesters whose READ responses were lost.
+    requesters_timed_out: u64,
     /// Lost PSNs that passed twice, in the whole run, and all of them.
     doubtful: (u64, u64),
     reliable: bool,
@@ -222,7 +229,15 @@ struct Pair<'a> {
 impl<'a> Pair<'a> {
     /// More is lost than what is counted: before a timeout the last packets in flight are lost, which leaves no gap.
     const fn at_least(&self) -> bool {
-        self.reliable && self.timeouts > 0
+        self.reliable && self.timeouts + self.requesters_timed_out > 0
+    }
+
+    /// What its episodes downstream of the tap are.
+    fn downstream(&self) -> Downstream {
+        let (all, after_silence) = self.rereads;
+        let episodes = self.sum.episodes;
+        let silent = if after_silence == all { after_silence } else { 0 };
+        Downstream::of(episodes, self.reordered, silent)
     }
 
     fn add(&mut self, facts: &Facts, flow: &'a Flow, side: Side, span: &Span) {
@@ -238,11 +253,16 @@ impl<'a> Pair<'a> {
             timeouts += loss.timeouts;
             reordered += loss.recovered;
         }
-        if let Some(responses) = flow.loss_responses.get().filter(|_| side == Side::After) {
-            let Episodes { episodes, total_ns, .. } = responses.after_tap;
-            let silent = total_ns.unwrap_or(0) >= episodes.saturating_mul(SILENCE_NS);
-            self.rereads.0 += episodes;
-            self.rereads.1 += if silent { episodes } else { 0 };
+        if let Some(responses) = flow.loss_responses.get() {
+            if side == Side::After {
+                self.rereads.0 += responses.after_tap.episodes;
+                self.rereads.1 += responses.repeated_after_silence();
+            } else if responses.lost > 0 {
+                let requests = facts.requests_answered_by(flow);
+                let timed_out = |other: &Flow| other.loss.get().map_or(0, |loss| loss.timeouts);
+                self.requesters_timed_out +=
+                    requests.map(|other| span.count(other, Signal::Timeout, timed_out(other))).sum::<u64>();
+            }
         }
         self.timeouts += span.count(flow, Signal::Timeout, timeouts);
         self.reordered += span.count(flow, Signal::Reordered, reordered);
@@ -252,10 +272,6 @@ impl<'a> Pair<'a> {
         }
     }
 }
-
-/// A READ that is repeated after such a silence follows a timeout: one of a requester that misses a response among others comes
-/// at once.
-const SILENCE_NS: u64 = 1_000_000;
 
 /// What passes a tap, by its name: of services that send lost packets again, and of those that do not. A queue pair
 /// that several of its links see counts once.
@@ -432,7 +448,8 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
     let unasked = side == Side::Before && worst.reliable && nobody_asked(input, (*src, *dst));
     // The same where most of what seems lost passed twice: a loss passes once.
     let twice = side == Side::Before && worst.doubtful.0 > 0 && worst.doubtful.0 * 2 >= worst.doubtful.1;
-    let reordering = unasked || twice || side == Side::After && worst.reordered >= worst.sum.episodes;
+    let downstream = worst.downstream();
+    let reordering = unasked || twice || side == Side::After && downstream == Downstream::ReorderingOrLoss;
     let mut all = Sum::default();
     for (_, pair) in bad {
         all.add(pair.sum);
@@ -454,7 +471,7 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
     let named: Vec<String> = bad
         .iter()
         .map(|((src, dst), pair)| {
-            let at_least = if side == Side::Before && pair.at_least() { "at least " } else { "" };
+            let at_least = if side == Side::After || pair.at_least() { "at least " } else { "" };
             format!("{src} → {dst} ({at_least}{})", units::ratio(Some(pair.sum.ratio())))
         })
         .collect();
@@ -482,8 +499,16 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
         .impact(impact(span, lossy(), &cost))
         .owns(if severity > Severity::Info { &["retry.timeouts"] } else { &[] })
         .episodes(judged.episodes.clone());
-    if side == Side::Before && bad.iter().any(|(_, pair)| pair.at_least()) {
+    // An episode downstream is one packet or more.
+    if side == Side::After || bad.iter().any(|(_, pair)| pair.at_least()) {
         raise = raise.evidence("lower_bound", true);
+    }
+    let is_loss = if side == Side::After { downstream == Downstream::Loss } else { !reordering };
+    if !is_loss {
+        raise = raise.evidence("or_reordering", true);
+    }
+    if side == Side::After && !is_loss {
+        raise = raise.caveat(SAME_AS_REORDERING);
     }
     if !answers && side == Side::After {
         raise = raise.caveat(
@@ -505,17 +530,6 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
     steps(capture_caveat(input, raise), input, side, link, first).into(found);
 }
 
-/// Whether a receiver's acknowledgements are captured, and neither they nor a timeout gave a sender reason to retransmit.
-fn nobody_asked(input: &Input<'_>, (src, dst): (Address, Address)) -> bool {
-    let between = |from, to| input.facts.between(from, to);
-    let asked = |flow: &Flow| flow.ack.rnr_naks + flow.ack.naks.total() + flow.ack.unknown > 0;
-    let lost_answers = |flow: &Flow| flow.loss_responses.get().is_some_and(|loss| loss.lost > 0);
-    let by_itself = |flow: &Flow| flow.loss.get().is_some_and(|loss| loss.timeouts + loss.rereads > 0);
-    between(dst, src).any(|flow| flow.ack.acks > 0)
-        && !between(dst, src).any(|flow| asked(flow) || by_itself(flow))
-        && !between(src, dst).any(|flow| by_itself(flow) || lost_answers(flow))
-}
-
 /// The diagnosis with its figure.
 fn headline(side: Side, link: &str, worst: &Pair<'_>, answers: bool, reordering: bool) -> String {
     let link = short(link);
@@ -531,15 +545,13 @@ fn headline(side: Side, link: &str, worst: &Pair<'_>, answers: bool, reordering:
             plural(packets, "packet"),
             units::ratio(Some(worst.sum.ratio()))
         ),
-        Side::After if reordering => {
-            format!("Reordering or loss downstream of {link}: {}", plural(lost, "NAK episode"))
-        }
-        Side::After if worst.rereads.0 >= lost && worst.rereads.1 == worst.rereads.0 => {
-            format!("Loss downstream of {link}: {}", plural(lost, "repeated READ"))
-        }
-        Side::After if answers => {
-            let what = if worst.rereads.0 == 0 { "NAK episode" } else { "episode" };
-            format!("Loss or reordering downstream of {link}: {}", plural(lost, what))
+        Side::After if answers || worst.downstream() == Downstream::ReorderingOrLoss => {
+            let what = match worst.downstream() {
+                Downstream::Loss => "repeated READ",
+                _ if worst.rereads.0 == 0 => "NAK episode",
+                _ => "episode",
+            };
+            format!("{} downstream of {link}: {}", worst.downstream().name(), plural(lost, what))
         }
         Side::After => format!("Retransmissions of packets seen at {link}: {}", plural(lost, "time")),
     }
@@ -566,21 +578,6 @@ fn steps(raise: Raise, input: &Input<'_>, side: Side, link: &str, flow: &Flow) -
         .step("Check that PFC is enabled for RoCE's priority at every hop.", here.pfc())
         .step("Check trust mode and DSCP-to-priority mapping (NCCL_IB_TC sets the DSCP).", here.qos())
         .step(format!("Check port discards and out-of-sequence counters on {far}."), None)
-}
-
-/// ` (may be capture loss)` where packets were dropped before rocescope saw them.
-pub(super) fn own_loss(input: &Input<'_>) -> String {
-    if own(&input.facts.totals.lost) > 0 { " (may be capture loss)".to_owned() } else { String::new() }
-}
-
-pub(super) fn capture_caveat(input: &Input<'_>, raise: Raise) -> Raise {
-    match own(&input.facts.totals.lost) {
-        0 => raise,
-        n => raise.caveat(format!(
-            "May be capture loss: {} dropped before rocescope saw them.",
-            plural(n, "packet")
-        )),
-    }
 }
 
 /// The flows of all pairs, those that lost most first, each pair's worst before any pair's second.

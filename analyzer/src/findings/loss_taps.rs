@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::loss::{BETWEEN, Side, capture_caveat, own_loss};
+use super::loss::{BETWEEN, Side};
 use super::once::{Name, name};
 use super::span::{Cost, Wait, impact, run};
 use super::title::{self, pair, short};
@@ -11,6 +11,7 @@ use super::{Episode, Input, Place, Raise, ends};
 use crate::analysis::{Between, Facts, Flow};
 use crate::findings::{Finding, Impact, Severity};
 use crate::metrics::loss::spells::Signal;
+use crate::sample::Address;
 use crate::util::units::{self, plural};
 
 /// Flows with another tap upstream or downstream: what is lost between the two is counted there.
@@ -120,5 +121,32 @@ pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
                     None,
                 );
         capture_caveat(input, raise).into(found);
+    }
+}
+
+/// Whether a receiver's acknowledgements are captured, and neither they nor a timeout gave a sender reason to retransmit.
+pub(super) fn nobody_asked(input: &Input<'_>, (src, dst): (Address, Address)) -> bool {
+    let between = |from, to| input.facts.between(from, to);
+    let asked = |flow: &Flow| flow.ack.rnr_naks + flow.ack.naks.total() + flow.ack.unknown > 0;
+    let lost_answers = |flow: &Flow| flow.loss_responses.get().is_some_and(|loss| loss.lost > 0);
+    let by_itself = |flow: &Flow| flow.loss.get().is_some_and(|loss| loss.timeouts + loss.rereads > 0);
+    between(dst, src).any(|flow| flow.ack.acks > 0)
+        && !between(dst, src).any(|flow| asked(flow) || by_itself(flow))
+        && !between(src, dst).any(|flow| by_itself(flow) || lost_answers(flow))
+}
+
+/// ` (may be capture loss)` where packets were dropped before rocescope saw them.
+pub(super) fn own_loss(input: &Input<'_>) -> String {
+    if own(&input.facts.totals.lost) > 0 { " (may be capture loss)".to_owned() } else { String::new() }
+}
+
+/// Adds the caveat that goes with it.
+pub(super) fn capture_caveat(input: &Input<'_>, raise: Raise) -> Raise {
+    match own(&input.facts.totals.lost) {
+        0 => raise,
+        n => raise.caveat(format!(
+            "May be capture loss: {} dropped before rocescope saw them.",
+            plural(n, "packet")
+        )),
     }
 }

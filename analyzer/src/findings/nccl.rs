@@ -91,7 +91,9 @@ limits! {
 }
 
 /// Findings that explain a rank that stands still, where they are about queue pairs of its process.
-const CAUSES: [&str; 6] = [
+const CAUSES: [&str; 8] = [
+    "qp.stuck",
+    "qp.retrying",
     "retry.timeouts",
     "loss.between_taps",
     "loss.before_tap",

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::catalog::entry;
-use super::{Episode, Finding, Severity};
+use super::{Episode, Evidence, Finding, Impact, Severity};
 use crate::metrics::loss::spells::SPELL_NS;
 use crate::sample::Address;
 
@@ -32,6 +32,11 @@ pub(super) fn relate(found: &mut [Finding]) {
         let (cause_id, effect_id) = (found[cause].id, found[effect].id);
         add(&mut found[effect].causes, cause_id);
         add(&mut found[cause].effects, effect_id);
+    }
+    for (owner, effect) in &owned {
+        let cost = found[*effect].impact;
+        let timeouts = found[*effect].evidence.get("timeouts").cloned();
+        found[*owner].bear(&cost, timeouts);
     }
     let owner_of: HashMap<usize, usize> = owned.iter().map(|(owner, effect)| (*effect, *owner)).collect();
     for (mut owner, effect) in owned {
@@ -86,6 +91,21 @@ fn owned(
     owned
 }
 
+impl Finding {
+    /// Takes over the cost of a finding that this one accounts for. The two overlap: each figure is the larger one.
+    fn bear(&mut self, cost: &Impact, timeouts: Option<Evidence>) {
+        let own = &mut self.impact;
+        own.retransmissions = own.retransmissions.max(cost.retransmissions);
+        own.goodput_lost_bytes = own.goodput_lost_bytes.max(cost.goodput_lost_bytes);
+        own.time_lost_ns = own.time_lost_ns.max(cost.time_lost_ns);
+        if let (Some(own), Some(other)) = (self.evidence.get("timeouts").cloned(), timeouts)
+            && own.value.as_u64() < other.value.as_u64()
+        {
+            self.evidence.insert(Evidence { value: other.value, ..own });
+        }
+    }
+}
+
 fn add(ids: &mut Vec<&'static str>, id: &'static str) {
     if !ids.contains(&id) {
         ids.push(id);
@@ -108,7 +128,6 @@ fn overlap(a: &[Episode], b: &[Episode]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::findings::finding::Evidence;
 
     fn storm_and_receiver(host: u8, at_ns: u64) -> Vec<Finding> {
         let finding = |id, host: u8, at_ns| Finding {
@@ -162,6 +181,25 @@ mod tests {
         assert_eq!(owner(&[1, 3]), (Some("burst.incast"), Severity::Critical, both));
         assert_eq!(owner(&[1, 4]), (None, Severity::Warning, vec!["ecn.congestion"]));
         assert_eq!(owner(&[]).0, None, "of unknown hosts");
+    }
+
+    #[test]
+    fn an_owner_costs_what_it_accounts_for() {
+        let finding = |id, owns, timeouts: u64, ns| {
+            let named =
+                [(Address::from([10, 0, 0, 1]), Address::from([10, 0, 0, 2]), 17)].into_iter().collect();
+            let impact = Impact { time_lost_ns: Some(ns), ..Impact::default() };
+            let mut one =
+                Finding { named, owns, impact, ..Finding::new(id, Severity::Warning, String::new()) };
+            one.evidence.insert(Evidence::named("timeouts", timeouts.into()));
+            one
+        };
+        let mut found = vec![
+            finding("loss.after_tap", &["retry.timeouts"], 2, 16),
+            finding("retry.timeouts", &[], 11, 25),
+        ];
+        relate(&mut found);
+        assert_eq!((found[0].impact.time_lost_ns, &found[0].evidence["timeouts"]), (Some(25), &11.into()));
     }
 
     #[test]

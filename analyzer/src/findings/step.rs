@@ -123,16 +123,7 @@ fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mu
         return;
     }
     let StepStraggler { waits_for, behind_ns, .. } = straggler;
-    let time = units::duration(*behind_ns);
-    let what = match straggler.kind {
-        "starts_late" => format!("Straggler {waits_for}: starts {time} late"),
-        "slow_transfer" => {
-            format!("Slow transfer {waits_for} → {}: {time} longer", straggler.dst)
-        }
-        "pauses" => format!("Straggler {waits_for}: pauses for {time}"),
-        _ => format!("Straggler at or upstream of {waits_for}: {time} delay"),
-    };
-    let diagnosis = format!("{what} in {} of {} steps", straggler.steps, straggler.of_steps);
+    let diagnosis = straggler.in_words();
     let share = format!(" ({:.0} % of a step)", 100.0 * cost);
     let severity = if straggler.changed || straggler.alone && sender_count(input) > 2 {
         Severity::Warning
@@ -153,6 +144,11 @@ fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mu
         raise = raise
             .caveat(format!("The hosts that {waits_for} depends on are not visible at this tap."))
             .step(format!("Capture at {waits_for} and its upstream neighbours, or at a switch."), None);
+    }
+    if !straggler.certain && straggler.host.is_some() {
+        raise = raise.caveat(format!(
+            "Likely, not certain: what {waits_for} receives is not visible at this tap, so it may wait for another host."
+        ));
     }
     if straggler.kind != "slow_transfer" {
         raise = raise

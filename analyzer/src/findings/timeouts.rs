@@ -113,6 +113,16 @@ fn acks_lost(input: &Input<'_>, flow: &Flow) -> u64 {
     most.min(total(flow, |loss| loss.timeouts))
 }
 
+/// The same of flows together; `None` where it is not known: live sees no single ACK, and of those that one tap does not see lost
+/// nothing is known.
+fn known_acks_lost(input: &Input<'_>, flows: Vec<&Flow>) -> Option<u64> {
+    let ordered = input.facts.taps.iter().filter(|tap| tap.from.is_some());
+    let at_two_places: HashSet<Name> = ordered.map(|tap| (tap.src, tap.dst, tap.dest_qp)).collect();
+    let is_whole = flows.iter().all(|flow| at_two_places.contains(&name(flow)));
+    let lost: u64 = flows.into_iter().map(|flow| acks_lost(input, flow)).sum();
+    (input.sample.kind == SourceKind::Replay && (lost > 0 || is_whole)).then_some(lost)
+}
+
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.retry;
     let timeouts = |flow: &Flow| total(flow, |loss| loss.timeouts);
@@ -169,9 +179,7 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let lifetime = worst.flow.last_ns.saturating_sub(worst.flow.first_ns).max(worst.waited_ns).max(1);
     // Figures of the run: which of them belong to the episode is not kept.
     let all_timeouts: u64 = losses().map(|loss| loss.timeouts).sum();
-    let acks_lost: u64 = flows().map(|flow| acks_lost(input, flow)).sum();
-    // Live sees no single ACK.
-    let acks_lost = (input.sample.kind == SourceKind::Replay).then_some(acks_lost);
+    let acks_lost = known_acks_lost(input, flows().collect());
     let by_acks = acks_lost.is_some_and(|acks_lost| acks_lost * 2 > all_timeouts + stalls);
     let lost = if by_acks { ": ACKs lost or late" } else { "" };
     let what = match (count, stalls) {
@@ -208,7 +216,7 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
         .evidence("queue_pairs", timed_out.len())
         .evidence("flows_unjudged", flows_not_evaluated(input.facts))
         .flows(flows())
-        .place(Place::of(input, worst.flow))
+        .place(Place::of_all(input, flows()))
         .ends(requester, responder)
         .impact(impact(span, flows(), &cost))
         .episodes(episodes.clone())

@@ -46,12 +46,17 @@ impl<'a> Verdict<'a> {
         let in_words =
             [(critical, "critical problem"), (warnings, "warning")].into_iter().filter(|(n, _)| *n > 0);
         let in_words: Vec<String> = in_words.map(|(n, what)| plural(n, &format!("{active}{what}"))).collect();
+        let owned = |one: &&Finding| one.active && one.severity > Severity::Info && one.owner.is_some();
+        let owned = match findings.iter().filter(owned).count() as u64 {
+            0 => String::new(),
+            n => format!(" (and {})", plural(n, "consequence")),
+        };
         let at = if recorded { format!(" {now}") } else { String::new() };
         let sentence = match health {
             Health::Healthy => "Healthy: no loss, congestion or stall above the thresholds".to_owned(),
             Health::Recovered => format!("Healthy {now}: {} ended", plural(ended, "problem")),
-            Health::Degraded => format!("Degraded{at}: {}", in_words.join(", ")),
-            Health::Critical => format!("Critical{at}: {}", in_words.join(", ")),
+            Health::Degraded => format!("Degraded{at}: {}{owned}", in_words.join(", ")),
+            Health::Critical => format!("Critical{at}: {}{owned}", in_words.join(", ")),
         };
         Self { health, sentence, worst: troubles().next() }
     }
@@ -90,7 +95,10 @@ mod tests {
         assert_eq!(Verdict::of(&all[1..], true).sentence, "Degraded at the end of the capture: 1 warning");
         assert_eq!(Verdict::of(&ended, true).sentence, "Healthy at the end of the capture: 1 problem ended");
         let owned = Finding { owner: Some("burst.incast"), ..finding(Severity::Warning, true) };
-        assert_eq!(Verdict::of(&[all[1].clone(), owned], false).sentence, "Degraded: 1 active warning");
+        assert_eq!(
+            Verdict::of(&[all[1].clone(), owned], false).sentence,
+            "Degraded: 1 active warning (and 1 consequence)"
+        );
     }
 
     #[test]

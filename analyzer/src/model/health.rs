@@ -42,6 +42,7 @@ pub enum Problem {
     Icrc,
     Refused,
     Loss,
+    LossOrReordering,
     NotReady,
     Silent,
     Retransmission,
@@ -59,7 +60,7 @@ pub enum Problem {
 /// A kind with the beginnings of the ids of its findings, its word in the STATE column, its badge, and its meaning.
 type About = (Problem, &'static [&'static str], &'static str, &'static str, &'static str);
 
-const ABOUT: [About; 20] = [
+const ABOUT: [About; 21] = [
     (
         Problem::Capture,
         &["tool."],
@@ -91,6 +92,13 @@ const ABOUT: [About; 20] = [
         "LOSS",
         "LOSS",
         "packets lost, or requested again by sequence-error NAKs",
+    ),
+    (
+        Problem::LossOrReordering,
+        &[],
+        "LOS?",
+        "LOSS OR REORDERING",
+        "sequence-error NAKs for packets seen at this tap: lost or reordered downstream",
     ),
     (Problem::NotReady, &["rnr."], "RNR", "RNR", "receiver not ready: no receive buffer posted"),
     (
@@ -142,11 +150,15 @@ impl Problem {
         all
     };
 
-    /// The kind of a finding's id; `None` for an id that is not known.
+    /// The kind of a finding; `None` for an id that is not known.
     #[must_use]
-    pub fn of(id: &str) -> Option<Self> {
-        let is = |(_, ids, ..): &&About| ids.iter().any(|start| id.starts_with(start));
-        ABOUT.iter().find(is).map(|(kind, ..)| *kind)
+    pub fn of(finding: &Finding) -> Option<Self> {
+        let is = |(_, ids, ..): &&About| ids.iter().any(|start| finding.id.starts_with(start));
+        let kind = ABOUT.iter().find(is).map(|(kind, ..)| *kind);
+        match kind {
+            Some(Self::Loss) if finding.evidence["or_reordering"] == true => Some(Self::LossOrReordering),
+            kind => kind,
+        }
     }
 
     fn about(self) -> &'static About {
@@ -290,7 +302,7 @@ impl FlowVerdicts {
     pub fn of(findings: &[Finding]) -> Self {
         let mut all = Self::default();
         for finding in findings.iter().filter(|finding| finding.severity > Severity::Info) {
-            let Some(kind) = Problem::of(finding.id) else { continue };
+            let Some(kind) = Problem::of(finding) else { continue };
             for (src, dst, dest_qp) in named(finding) {
                 let (family, src) = src.words();
                 let name = (family, src, dst.words().1, dest_qp);
@@ -331,8 +343,9 @@ mod tests {
 
     #[test]
     fn every_finding_has_a_kind_and_every_word_fits_its_column() {
+        let of = |id| Problem::of(&Finding::new(id, Severity::Warning, String::new()));
         for entry in findings::entries() {
-            assert!(Problem::of(entry.id).is_some(), "{}", entry.id);
+            assert!(of(entry.id).is_some(), "{}", entry.id);
         }
         for (at, kind) in Problem::ALL.into_iter().enumerate() {
             assert_eq!((kind as usize, kind.about().0), (at, kind));
@@ -343,8 +356,8 @@ mod tests {
             let row = format!("| `{}` | {} |", kind.word(), kind.meaning());
             assert!(document.contains(&row), "docs/tui.md has no row {row}");
         }
-        assert_eq!(Problem::of("loss.before_tap"), Some(Problem::Loss));
-        assert_eq!(Problem::of("ecn.no_cnp"), Some(Problem::Notification));
+        assert_eq!(of("loss.before_tap"), Some(Problem::Loss));
+        assert_eq!(of("ecn.no_cnp"), Some(Problem::Notification));
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `between` | what was lost, where another tap saw what was sent |
 //! | [`conclusions`] | findings as they stood at a snapshot |
 //! | [`counts`] | the counters, and their change over time |
 //! | [`health`] | what the findings say about each flow |
@@ -12,7 +11,6 @@
 //! | [`dedup`] | each packet once, however many taps see it |
 //! | [`detail`] | everything about one flow, made when it is looked at |
 
-mod between;
 pub mod conclusions;
 pub mod counts;
 pub mod dedup;

@@ -5,8 +5,8 @@ use rocescope_common::account::latency::BUCKETS;
 use rocescope_common::wire::SkipReason;
 
 use super::dedup::{DedupSnapshot, Sum};
-use super::{Counts, Identity, Lost, between, lost, reordered, skipped};
-use crate::analysis::Overlap;
+use super::{Counts, Identity, Lost, lost, reordered, skipped};
+use crate::analysis::{Overlap, upstream};
 use crate::metrics::latency::{Bucket, Histogram};
 use crate::sample::{FlowSample, Sample};
 
@@ -165,7 +165,7 @@ pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Sna
     let timed = sample.metrics.latency.as_ref();
     let (mut histogram_bytes, mut dedup) = (0, Sum::new(overlap));
     let duplicates = sample.metrics.duplicates.as_ref();
-    let between = between::lost(sample);
+    let between = upstream::lost(sample);
     let only_reordered = reordered::reordering_only(sample, overlap, &between);
     for (at, flow) in (0u32..).zip(&sample.flows) {
         let whole = judged(sample, flow, &between, &only_reordered);

@@ -6,6 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use rocescope_common::wire::frame::{Addr, FAMILY_LID};
 use serde::{Serialize, Serializer};
 
+/// Destination of multicast datagrams, which is no queue pair (IBTA 10.5).
+pub const MULTICAST_QP: u32 = 0xFF_FFFF;
+
 /// Address of a host in the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Address {
@@ -49,6 +52,16 @@ impl Address {
             4 => Self::Ip(IpAddr::V4(Ipv4Addr::from_bits(bits as u32))),
             FAMILY_LID => Self::Lid(bits as u16),
             _ => Self::Ip(IpAddr::V6(Ipv6Addr::from_bits(bits))),
+        }
+    }
+
+    /// Whether it is of a group of hosts: multicast IP address or GID, or multicast LID.
+    #[must_use]
+    pub const fn is_multicast(self) -> bool {
+        match self {
+            Self::Ip(IpAddr::V4(ip)) => ip.is_multicast(),
+            Self::Ip(IpAddr::V6(ip)) => ip.is_multicast(),
+            Self::Lid(lid) => lid >= 0xC000,
         }
     }
 

@@ -22,7 +22,7 @@ use crate::metrics::duplicates::Copies;
 use crate::source::devices::Devices;
 use crate::source::flows::owners::{Owned, Owners};
 use crate::source::nccl::Nccl;
-pub use address::{Address, address};
+pub use address::{Address, MULTICAST_QP, address};
 pub use flows::{Flows, Spare};
 
 /// Where the figures come from.

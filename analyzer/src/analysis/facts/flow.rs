@@ -120,6 +120,9 @@ pub struct Flow {
     /// connection takes some milliseconds when rocescope starts during a run. Null: requests were followed
     /// from the first packet on, or no PSN had been skipped or repeated before.
     pub loss_unfollowed: Option<Unfollowed>,
+    /// Packets lost upstream of this link, where a tap further upstream saw what was sent; `None`: PSNs at this link alone tell.
+    #[serde(skip)]
+    pub lost_upstream: Option<u64>,
     /// Check of the invariant CRC. Null: not checked by this source (live).
     pub icrc: Option<Icrc>,
     /// Request-to-ACK and response latency at this tap: from a request that asks for an acknowledgement, a

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::util::units;
+
 /// Where the time of a step goes, as far as packets show it. Mean of the middle half of the steps by period,
 /// so that the parts add up to `period_ns` and single long steps do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -57,6 +59,26 @@ pub struct StepTrend {
     /// The longest stretch of slower steps (two of three), at least 5, with at least 4 faster ones before it, and
     /// its lower quartile 3 % above the upper quartile of all steps before. Null: the steps did not become slower.
     pub slower: Option<StepSlower>,
+}
+
+impl StepTrend {
+    /// Whether steps became slower, since when, and which part of them: the same words in every view.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let Some(slower) = &self.slower else { return "steps did not become slower".to_owned() };
+        let (grew, stretch) = (units::growth, &slower.stretch);
+        format!(
+            "{} slower steps {}: {} → {} (+{:.0} %); per step transfer {}, waiting {}, computing {}",
+            units::count(stretch.steps),
+            units::span_utc(stretch.first_ns, stretch.last_ns),
+            units::duration(self.fastest.period_ns),
+            units::duration(stretch.period_ns),
+            100.0 * slower.growth_ratio,
+            grew(slower.transfer_grew_ns),
+            grew(slower.wait_grew_ns),
+            grew(slower.compute_grew_ns),
+        )
+    }
 }
 
 /// Steps that became slower.

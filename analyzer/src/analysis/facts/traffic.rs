@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::steps::{StepParts, StepTrend};
 use crate::sample::{Address, Direction};
+use crate::util::units;
 
 /// One bucket of RoCE frames by length on the wire without FCS. Buckets end as those of RMON's etherStats
 /// less the FCS, then at 2,043, 4,091 and 9,014 bytes.
@@ -246,6 +247,21 @@ pub struct StepStraggler {
     /// all links that show it. `slow_transfer`: time above the fastest. Else: length of the common silence.
     /// Unit: ns.
     pub behind_ns: u64,
+}
+
+impl StepStraggler {
+    /// What it does to how many steps: the same words in every view.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let (host, time) = (self.waits_for, units::duration(self.behind_ns));
+        let what = match self.kind {
+            "starts_late" => format!("Straggler {host}: starts {time} late"),
+            "slow_transfer" => format!("Slow transfer {host} → {}: {time} longer", self.dst),
+            "pauses" => format!("Straggler {host}: pauses for {time}"),
+            _ => format!("Straggler at or upstream of {host}: {time} delay"),
+        };
+        format!("{what} in {} of {} steps", self.steps, self.of_steps)
+    }
 }
 
 /// End of the traffic on the link of the steps.

@@ -97,15 +97,16 @@ impl Judge {
         }
     }
 
-    /// A packet passed again.
-    pub(super) fn twice(&mut self, direction: bool, evidence: &Evidence) {
+    /// A packet passed again; whether that says something of copies.
+    pub(super) fn twice(&mut self, direction: bool, evidence: &Evidence) -> bool {
         let asked = evidence.first_ns <= self.nak_ns && !evidence.differs;
         if !evidence.first || asked {
-            return;
+            return false;
         }
         self.directions[usize::from(direction)].twice += 1;
         self.advanced += u32::from(evidence.advanced || evidence.differs);
         self.decide();
+        true
     }
 
     fn decide(&mut self) {

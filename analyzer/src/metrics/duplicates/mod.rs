@@ -15,8 +15,12 @@
 //! packet on that decides it, copies go to no collector; they are counted here. A packet that passes a third time is new:
 //! copies pair off, so that a retransmission which the capture doubles too counts once.
 //!
-//! Bounded: a packet is remembered for `WINDOW_NS`, at most `MOST_REMEMBERED` of them (24 bytes each).
+//! Where the sender counts identifications up, a copy is known however late it comes: files of two taps merged into one show
+//! packets as far apart as the path between them delays them.
+//!
+//! Bounded: a packet is remembered for `WINDOW_NS`, where it is known by its identification for `LATE_NS`, at most `MOST_REMEMBERED` of them (24 bytes each).
 
+mod copies;
 mod judge;
 #[cfg(test)]
 mod tests;
@@ -29,6 +33,7 @@ use rocescope_common::wire::frame::{Addr, UNKNOWN};
 use rocescope_common::wire::opcode::Op;
 
 use super::packet::{Aside, CE, ECT_MASK, Packet};
+pub use copies::Copies;
 use judge::{Evidence, Judge};
 
 type State = foldhash::fast::RandomState;
@@ -36,6 +41,10 @@ type State = foldhash::fast::RandomState;
 /// Longest time from a packet to its copy: clocks of two capturing hosts that PTP or NTP on a LAN keeps differ by up to
 /// some milliseconds.
 pub const WINDOW_NS: u64 = 10_000_000;
+/// The same where sender and receiver count identifications up: queues between two taps delay packets that long.
+pub const LATE_NS: u64 = 100_000_000;
+/// Packets among which that of a copy is looked for, from the oldest without a copy on: copies come in the order of their packets.
+const SEARCHED: usize = 1_024;
 /// Packets of a link that are watched from its first packet on, and after each copy.
 const WATCHED: u32 = 4_096;
 /// The same after a packet that is behind the expected PSN.
@@ -66,95 +75,6 @@ pub enum Verdict {
     },
 }
 
-/// Copies that were counted, to be taken off what was counted of all packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Copies {
-    /// Copies.
-    pub packets: u64,
-    /// Their outer frames' bytes.
-    pub bytes: u64,
-    /// Their payload.
-    pub payload_bytes: u64,
-    /// Data packets by ECN bits. A packet that shows CE in one of its copies counts as marked: the other is here.
-    pub ecn_data: [u64; 4],
-    /// CNPs and ACKNOWLEDGEs by ECN bits.
-    pub ecn_control: [u64; 4],
-    /// CNPs.
-    pub cnp_packets: u64,
-    /// AETHs that acknowledge.
-    pub acks: u64,
-    /// RNR NAKs.
-    pub rnr_naks: u64,
-    /// NAKs by code 0 to 4; all others last.
-    pub naks: [u64; 6],
-    /// Requests.
-    pub requests: u64,
-    /// READ responses and atomic acknowledgements.
-    pub responses: u64,
-}
-
-impl Copies {
-    /// Adds those of another flow or link.
-    pub fn join(&mut self, other: &Self) {
-        self.each(other, u64::saturating_add);
-    }
-
-    /// Takes away those of a part.
-    pub fn part(&mut self, other: &Self) {
-        self.each(other, u64::saturating_sub);
-    }
-
-    fn each(&mut self, other: &Self, of: fn(u64, u64) -> u64) {
-        let mut other = *other;
-        for (own, other) in self.counts_mut().zip(other.counts_mut()) {
-            *own = of(*own, *other);
-        }
-    }
-
-    fn counts_mut(&mut self) -> impl Iterator<Item = &mut u64> {
-        let Self {
-            packets,
-            bytes,
-            payload_bytes,
-            ecn_data,
-            ecn_control,
-            cnp_packets,
-            acks,
-            rnr_naks,
-            naks,
-            requests,
-            responses,
-        } = self;
-        let single = [packets, bytes, payload_bytes, cnp_packets, acks, rnr_naks, requests, responses];
-        single.into_iter().chain(ecn_data).chain(ecn_control).chain(naks)
-    }
-    fn add(&mut self, packet: &Packet, op: Op, first_ecn: u8) {
-        self.packets += 1;
-        self.bytes += u64::from(packet.wire_len);
-        self.payload_bytes += if packet.payload == UNKNOWN { 0 } else { u64::from(packet.payload) };
-        if packet.has_ecn() {
-            let ecn = packet.tos & ECT_MASK;
-            let gone = usize::from(if ecn == CE { first_ecn } else { ecn });
-            let control = op.any(Op::CNP | Op::ACKNOWLEDGE);
-            let counts = if control { &mut self.ecn_control } else { &mut self.ecn_data };
-            counts[gone & 3] += 1;
-        }
-        self.cnp_packets += u64::from(op.has(Op::CNP));
-        self.requests += u64::from(op.has(Op::REQUEST));
-        self.responses += u64::from(op.has(Op::RESPONSE));
-        if !op.has(Op::AETH) || packet.aeth == UNKNOWN {
-            return;
-        }
-        let syndrome = packet.aeth >> 24;
-        match syndrome >> 5 & 3 {
-            0 => self.acks += 1,
-            1 => self.rnr_naks += 1,
-            3 => self.naks[(syndrome as usize & 0x1F).min(5)] += 1,
-            _ => {}
-        }
-    }
-}
-
 /// Copies on one link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OnLink {
@@ -170,6 +90,34 @@ pub struct OnLink {
     pub last_ns: u64,
     /// Copies marked CE after the first had passed unmarked.
     pub marked: u64,
+}
+
+impl OnLink {
+    /// Adds a copy of `first`; whether it is marked CE, and the first was not.
+    fn add(&mut self, packet: &Packet, op: Op, first: &Passed) -> bool {
+        let marked = packet.data_ecn() == CE && first.ecn != CE;
+        let delay_ns = packet.time_ns.saturating_sub(first.time_ns);
+        let mut copies = Copies::default();
+        copies.add(packet, op, first.ecn);
+        self.join(&Self {
+            copies,
+            delay_sum_ns: delay_ns,
+            delay_max_ns: delay_ns,
+            first_ns: packet.time_ns,
+            last_ns: packet.time_ns,
+            marked: u64::from(marked),
+        });
+        marked
+    }
+
+    fn join(&mut self, other: &Self) {
+        self.copies.join(&other.copies);
+        self.delay_sum_ns = self.delay_sum_ns.saturating_add(other.delay_sum_ns);
+        self.delay_max_ns = self.delay_max_ns.max(other.delay_max_ns);
+        self.first_ns = if self.first_ns == 0 { other.first_ns } else { self.first_ns.min(other.first_ns) };
+        self.last_ns = self.last_ns.max(other.last_ns);
+        self.marked += other.marked;
+    }
 }
 
 /// Copies so far.
@@ -208,6 +156,15 @@ struct Passed {
     ecn: u8,
     /// It cannot have passed before: what becomes of it is evidence.
     first: bool,
+    /// Its identification is another than that of the packet before it.
+    counted: bool,
+}
+
+impl Passed {
+    /// How long its copy is awaited.
+    fn window_ns(&self, pair: &Pair) -> u64 {
+        if self.counted { pair.late_ns() } else { WINDOW_NS }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -270,6 +227,15 @@ struct Pair {
     /// The link's, at its latest packet.
     watches: u32,
     slots: Vec<u32>,
+    /// The longest time from a packet to its copy, nanoseconds.
+    delay_max_ns: u64,
+}
+
+impl Pair {
+    /// How long packets that are known by their identification are remembered.
+    fn late_ns(&self) -> u64 {
+        if self.judge.is_copied() { LATE_NS.min(WINDOW_NS + 2 * self.delay_max_ns) } else { LATE_NS }
+    }
 }
 
 /// Distinguishes copies from packets of their own.
@@ -283,6 +249,8 @@ pub struct Filter {
     /// Number of restless links: where there are none, a packet at the expected PSN needs no look.
     restless: usize,
     found: Duplicates,
+    /// Of flows whose pair is not decided: what are copies if it is found to be copied.
+    pending: HashMap<u32, OnLink, State>,
     /// Flows of a pair that was decided just now.
     decided: Vec<u32>,
 }
@@ -329,6 +297,7 @@ impl Filter {
             *gone = Slot { pair: UNKNOWN, ..Slot::default() };
         }
         self.found.flows.remove(&slot);
+        self.pending.remove(&slot);
     }
 
     /// What is known so far.
@@ -355,7 +324,7 @@ impl Filter {
                 let link = &self.links[at];
                 // Of a link on which others are copied so are these, until their packets say otherwise.
                 let judge = Judge::new(link.copied > 0 && link.single == 0);
-                self.pairs.push(Pair { judge, watches: link.watches, slots: Vec::new() });
+                self.pairs.push(Pair { judge, watches: link.watches, ..Pair::default() });
                 let number = u32::try_from(self.pairs.len() - 1).unwrap_or(UNKNOWN);
                 self.numbers.insert(hosts, number);
                 number
@@ -394,6 +363,7 @@ impl Filter {
             ecn: packet.tos & ECT_MASK,
             // All CNPs of a flow look alike.
             first: !(op.has(Op::CNP) || sequenced && packet.outcome.duplicate_psn),
+            counted: packet.id != slot.id,
         };
         let before = slot.passed.len();
         slot.prune(own.time_ns, pair);
@@ -408,13 +378,17 @@ impl Filter {
                 differs: slot.differs,
             };
             slot.advanced = false;
-            pair.judge.twice(slot.direction, &evidence);
-            pair.judge.is_copied().then_some(first)
+            let is_evidence = pair.judge.twice(slot.direction, &evidence);
+            let is_copied = pair.judge.is_copied();
+            if is_evidence && !is_copied {
+                self.pending.entry(packet.slot).or_default().add(packet, op, &first);
+            }
+            is_copied.then_some(first)
         } else {
             if packet.outcome.events & (Event::NAK | Event::RNR) != 0 {
                 pair.judge.nak(packet.time_ns);
             }
-            slot.differs = own.first && packet.id != slot.id;
+            slot.differs = own.first && own.counted;
             slot.id = packet.id;
             slot.advanced |= own.first;
             self.remember(packet, own);
@@ -457,22 +431,15 @@ impl Filter {
             return Verdict::Own;
         };
         link.left = WATCHED;
-        let marked = packet.data_ecn() == CE && first.ecn != CE;
         self.found.flows.entry(packet.slot).or_default().add(packet, op, first.ecn);
         let at = usize::from(packet.link);
         if self.found.links.len() <= at {
             self.found.links.resize(at + 1, OnLink::default());
         }
-        let found = &mut self.found.links[at];
-        found.copies.add(packet, op, first.ecn);
-        let delay_ns = packet.time_ns.saturating_sub(first.time_ns);
-        found.delay_sum_ns = found.delay_sum_ns.saturating_add(delay_ns);
-        found.delay_max_ns = found.delay_max_ns.max(delay_ns);
-        found.marked += u64::from(marked);
-        if found.first_ns == 0 {
-            found.first_ns = packet.time_ns;
+        let marked = self.found.links[at].add(packet, op, &first);
+        if let Some(pair) = self.pairs.get_mut(number as usize) {
+            pair.delay_max_ns = pair.delay_max_ns.max(packet.time_ns.saturating_sub(first.time_ns));
         }
-        found.last_ns = found.last_ns.max(packet.time_ns);
         Verdict::Copy { marked }
     }
 
@@ -482,16 +449,34 @@ impl Filter {
         let Some(copied) = pair.judge.changed() else { return };
         let Some(link) = self.links.get_mut(usize::from(at)) else { return };
         let slots = std::mem::take(&mut pair.slots);
-        if copied {
-            link.copied += 1;
-            if link.whole {
-                let slots_of = &self.slots;
-                let own = |slot: &u32| slots_of.get(*slot as usize).is_some_and(|slot| slot.pair == number);
-                self.decided.extend(slots.into_iter().filter(own));
-            }
-        } else {
+        if !copied {
             link.single += 1;
+            for slot in slots {
+                self.pending.remove(&slot);
+            }
+            return;
         }
+        link.copied += 1;
+        let whole = link.whole;
+        for slot in slots {
+            // What the collectors have taken for packets until now they drop only where they drop all.
+            let pending = self.pending.remove(&slot).filter(|_| whole);
+            if whole && self.slots.get(slot as usize).is_some_and(|slot| slot.pair == number) {
+                self.decided.push(slot);
+                self.count(slot, at, pending);
+            }
+        }
+    }
+
+    /// Counts copies of a flow that have passed before its pair was decided.
+    fn count(&mut self, slot: u32, link: u16, pending: Option<OnLink>) {
+        let Some(pending) = pending else { return };
+        self.found.flows.entry(slot).or_default().join(&pending.copies);
+        let at = usize::from(link);
+        if self.found.links.len() <= at {
+            self.found.links.resize(at + 1, OnLink::default());
+        }
+        self.found.links[at].join(&pending);
     }
 
     /// Nothing on a link is copied: its packets are not remembered any more.
@@ -505,6 +490,7 @@ impl Filter {
             {
                 self.remembered -= slot.passed.len();
                 slot.passed = VecDeque::new();
+                self.pending.remove(&number);
             }
         }
     }
@@ -515,7 +501,8 @@ impl Slot {
     #[inline]
     fn prune(&mut self, now_ns: u64, pair: &mut Pair) {
         while let Some(front) = self.passed.front()
-            && (now_ns.saturating_sub(front.time_ns) > WINDOW_NS || self.passed.len() >= MOST_OF_FLOW)
+            && (now_ns.saturating_sub(front.time_ns) > front.window_ns(pair)
+                || self.passed.len() >= MOST_OF_FLOW)
         {
             pair.judge.once(self.direction, front.first);
             self.passed.pop_front();
@@ -525,7 +512,12 @@ impl Slot {
     /// Takes out the packet that `own` repeats, with those before it: copies come in the order of their packets. Of CNPs,
     /// which look `alike`, any may be the one, and those before it stay.
     fn take(&mut self, own: &Passed, pair: &mut Pair, alike: bool) -> Option<Passed> {
-        let at = self.passed.iter().position(|passed| passed.key == own.key && passed.what == own.what)?;
+        let same = |passed: &Passed| passed.key == own.key && passed.what == own.what;
+        let at = self.passed.iter().take(SEARCHED).position(same)?;
+        let first = self.passed.get(at)?;
+        if own.time_ns.saturating_sub(first.time_ns) > first.window_ns(pair) {
+            return None;
+        }
         if alike {
             return self.passed.remove(at);
         }

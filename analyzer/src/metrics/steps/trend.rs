@@ -177,13 +177,39 @@ fn fastest(steps: &[Timed], width: usize) -> Option<&[Timed]> {
     parts.min_by_key(|part| part.iter().map(|step| step.parts.period_ns).sum::<u64>())
 }
 
-/// Whether the steps around each are slower.
-fn slow(steps: &[Timed], around: usize, limit_ns: u64) -> Vec<bool> {
+/// Median period of the steps around each; 0 where there are too few.
+fn medians(steps: &[Timed], around: usize) -> Vec<u64> {
     let near = |at: usize| {
         let from = at.saturating_sub(around / 2).min(steps.len().saturating_sub(around));
         steps.get(from..(from + around).min(steps.len())).and_then(median)
     };
-    (0..steps.len()).map(|at| near(at).is_some_and(|near| near > limit_ns)).collect()
+    (0..steps.len()).map(|at| near(at).unwrap_or(0)).collect()
+}
+
+/// The longest stretch of slower steps with faster ones before it.
+fn became_slower(steps: &[Timed], medians: &[u64], base_ns: u64, slow: &mut [bool]) -> Option<Range<usize>> {
+    let (mut range, _) = densest(slow.iter().map(|slow| if *slow { 1 } else { -MISS }))?;
+    let faster = slow.iter().take(range.start).filter(|slow| !**slow).count();
+    let own = steps.get(range.clone())?;
+    // Jitter comes in clusters: seven of nine steps of a healthy ring were a fifth longer, and a quarter of them no longer
+    // than others.
+    let before = quantile(&sorted(steps.get(..range.start)?), 0.75)?;
+    let apart = quantile(&sorted(own), 0.25)? > times(before, 1.0 + NOISE);
+    if range.len() < FEWEST_SLOWER || faster < FEWEST_BEFORE || !apart {
+        return None;
+    }
+    // The fastest part may reach into it, and then its limit is too high for the first of them: it began where steps came to be
+    // nearer to its own than to the fastest.
+    let halfway_ns = base_ns.midpoint(median(own)?);
+    while let Some(before) = range.start.checked_sub(1)
+        && medians.get(before).is_some_and(|median| *median > halfway_ns)
+    {
+        range.start = before;
+        if let Some(slow) = slow.get_mut(before) {
+            *slow = true;
+        }
+    }
+    Some(range)
 }
 
 /// What the fastest steps in a row say about the others; `None` with too few steps.
@@ -196,7 +222,10 @@ pub fn trend(steps: &[Timed]) -> Option<Trend> {
     let fast = fastest(steps, width)?;
     let (base, periods) = (stretch(fast)?, sorted(fast));
     let [low, high, most] = [0.25, 0.75, SLOWER].map(|share| quantile(&periods, share));
-    let slow = slow(steps, (width | 1).min(AROUND), most?.max(times(base.period_ns, 1.0 + NOISE)));
+    let medians = medians(steps, (width | 1).min(AROUND));
+    let limit_ns = most?.max(times(base.period_ns, 1.0 + NOISE));
+    let mut slow: Vec<bool> = medians.iter().map(|median| *median > limit_ns).collect();
+    let range = became_slower(steps, &medians, base.period_ns, &mut slow);
     let fence = high? + times(high? - low?, 1.5);
     let long_ns = fence.max(times(base.period_ns, LONG));
     let is_long = |step: &Timed| step.parts.period_ns > long_ns;
@@ -208,22 +237,12 @@ pub fn trend(steps: &[Timed]) -> Option<Trend> {
         own.filter(|(step, slow)| **slow || is_long(step)).map(|(step, _)| lost(step)).sum()
     };
     let slower = || {
-        let (range, _) = densest(slow.iter().map(|slow| if *slow { 1 } else { -MISS }))?;
-        let faster = slow.iter().take(range.start).filter(|slow| !**slow).count();
-        let own = steps.get(range.clone())?;
-        // Jitter comes in clusters: seven of nine steps of a healthy ring were a fifth longer, and a quarter of them no longer
-        // than others.
-        let before = quantile(&sorted(steps.get(..range.start)?), 0.75)?;
-        let apart = quantile(&sorted(own), 0.25)? > times(before, 1.0 + NOISE);
-        if range.len() < FEWEST_SLOWER || faster < FEWEST_BEFORE || !apart {
-            return None;
-        }
-        let stretch = stretch(own)?;
+        let stretch = stretch(steps.get(range.clone()?)?)?;
         let grown = |of: fn(&Parts) -> u64| of(&stretch.parts) as f64 - of(&base.parts) as f64;
         let transfer = grown(|parts| parts.transfer_ns);
         let exposed = (transfer >= GROWN * base.period_ns as f64)
             .then(|| (grown(|parts| parts.period_ns) / transfer).clamp(0.0, 1.0));
-        Some(Slower { stretch, lost_ns: sum(range), exposed })
+        Some(Slower { stretch, lost_ns: sum(range.clone()?), exposed })
     };
     Some(Trend {
         fastest: base,
@@ -327,6 +346,20 @@ mod tests {
             let all = steps(periods.map(|ms| (20.0, f64::from(ms) - 25.0)));
             assert_eq!(trend(&all).unwrap().slower, None);
         }
+    }
+
+    /// Steps of a ring of four whose host three computes 60 ms longer from step 15 on: the fastest seven of them reach into those.
+    #[test]
+    fn slower_steps_begin_where_they_became_slower() {
+        let periods = [
+            164, 136, 201, 134, 143, 145, 130, 133, 138, 197, 150, 132, 122, 119, 126, 147, 169, 162, 165,
+            185, 167, 163, 171, 203, 184, 181, 175, 203, 186,
+        ];
+        let all = steps(periods.map(|ms| (20.0, f64::from(ms) - 25.0)));
+        let slower = trend(&all).unwrap().slower.unwrap();
+        assert_eq!((slower.stretch.first_ns, slower.stretch.steps), (all[16].start_ns, 13));
+        let above: u64 = all[16..].iter().map(|step| step.parts.period_ns - 132 * MS).sum();
+        assert_eq!(slower.lost_ns, above, "all of them");
     }
 
     #[test]

@@ -19,11 +19,11 @@ pub mod hosts;
 pub mod series;
 
 use rocescope_common::abi::Counter;
-use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::account::flowlet::Flowlet;
 use rocescope_common::account::message::{
     ByOperation, COUNTED_OPERATIONS, FrameSizes, MessageCounts, MessagePacket, OpenMessage, frame_bucket,
 };
+use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::opcode::Op;
 
 use super::packet::{Aside, CE, Packet};

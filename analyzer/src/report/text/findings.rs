@@ -36,12 +36,15 @@ pub(super) fn lines(report: &Report, room: usize, paint: Paint) -> Vec<String> {
             *first = paint.head(role, first, SEVERITY);
         }
         lines.extend(title);
-        // An info needs no diagnosis.
-        if finding.severity == Severity::Info {
+        // An info needs no diagnosis; one about the capture says how to make a better one.
+        let of_capture = finding.id.starts_with("capture.");
+        if finding.severity == Severity::Info && !of_capture {
             continue;
         }
         let mut fields = page.fields(finding, end);
-        if finding.owner.is_some() {
+        if finding.severity == Severity::Info {
+            fields.retain(|(label, _)| *label == "Do");
+        } else if finding.owner.is_some() {
             // Its owner says what to do.
             fields.retain(|(label, _)| matches!(*label, "Where" | "When" | "Impact" | "Evidence"));
         }

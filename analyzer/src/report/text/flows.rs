@@ -1,6 +1,7 @@
 //! The flow table: the busiest flows, then smaller ones with errors.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 
 pub(super) use crate::analysis::link_name;
 use crate::analysis::loss::counted_responses;
@@ -61,6 +62,18 @@ fn sequences(flow: &Flow, of: fn(&Psn) -> u64) -> Option<u64> {
     both.iter().any(Option::is_some).then(|| both.iter().flatten().map(of).sum())
 }
 
+/// ` (8 distinct, at up to 2 taps)` where several taps see the same flows.
+pub(super) fn distinct(report: &Report) -> String {
+    let flows = &report.facts.flows;
+    let names: HashSet<_> = flows.iter().map(|flow| (flow.src, flow.dst, flow.dest_qp)).collect();
+    match report.facts.totals.counted_again.taps {
+        taps if taps > 1 && names.len() < flows.len() => {
+            format!(" ({} distinct, at up to {taps} taps)", units::count(names.len() as u64))
+        }
+        _ => String::new(),
+    }
+}
+
 /// Number of errors in a flow.
 fn trouble(flow: &Flow) -> u64 {
     FIGURES.iter().filter(|figure| figure.trouble).filter_map(|figure| (figure.of)(flow)).sum()
@@ -69,7 +82,7 @@ fn trouble(flow: &Flow) -> u64 {
 /// The section's lines, `room` columns wide.
 pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     let mut order: Vec<&Flow> = report.facts.flows.iter().collect();
-    order.sort_by_key(|flow| Reverse(flow.bytes));
+    order.sort_by_key(|flow| Reverse(flow.bytes_once()));
     let (busiest, rest) = order.split_at(order.len().min(BUSIEST));
     let mut troubled: Vec<&Flow> = rest.iter().copied().filter(|flow| trouble(flow) > 0).collect();
     let troubled_in_all = troubled.len();
@@ -115,7 +128,7 @@ fn table(flows: &[&Flow], metrics: &[Figure], links: bool, room: usize) -> (Vec<
     if links {
         identity.push(("LINK", Align::Left));
     }
-    let mut one = Table::new(identity.into_iter().chain(headings(metrics)).collect());
+    let mut one = Table::new(identity.into_iter().chain(headings(flows, metrics)).collect());
     for flow in flows {
         let mut cells = vec![endpoints(flow), flow.dest_qp.to_string()];
         if links {
@@ -131,7 +144,7 @@ fn table(flows: &[&Flow], metrics: &[Figure], links: bool, room: usize) -> (Vec<
     let room = room.saturating_sub(INDENT.len());
     for kept in (0..=metrics.len()).rev() {
         let (kept, out) = metrics.split_at(kept);
-        let mut two = Table::new(headings(kept).collect());
+        let mut two = Table::new(headings(flows, kept).collect());
         for flow in flows {
             two.row(numbers(flow, kept));
         }
@@ -151,14 +164,15 @@ fn table(flows: &[&Flow], metrics: &[Figure], links: bool, room: usize) -> (Vec<
     (Vec::new(), Vec::new())
 }
 
-fn headings(metrics: &[Figure]) -> impl Iterator<Item = (&'static str, Align)> {
-    let fixed = ["BYTES", "RATE", "CE", "PORTS"].into_iter();
+fn headings(flows: &[&Flow], metrics: &[Figure]) -> impl Iterator<Item = (&'static str, Align)> {
+    let marked = marked(flows.iter().all(|flow| flow.roce_version.is_none()));
+    let fixed = ["BYTES", "RATE", marked, "PORTS"].into_iter();
     fixed.chain(metrics.iter().map(|figure| figure.heading)).map(|heading| (heading, Align::Right))
 }
 
 fn numbers(flow: &Flow, metrics: &[Figure]) -> Vec<String> {
     let mut cells = vec![
-        units::bytes(flow.bytes),
+        units::bytes(flow.bytes_once()),
         rate(flow).map_or_else(|| units::UNKNOWN.into(), units::bit_rate),
         units::ratio(flow.ce_ratio),
         short(flow.src_port_count),
@@ -167,10 +181,15 @@ fn numbers(flow: &Flow, metrics: &[Figure]) -> Vec<String> {
     cells
 }
 
+/// Heading of the share of marked packets.
+pub(super) const fn marked(infiniband: bool) -> &'static str {
+    if infiniband { "FECN" } else { "CE" }
+}
+
 /// Bits per second over the flow's lifetime; `None` for a single packet.
 fn rate(flow: &Flow) -> Option<f64> {
     let ns = flow.last_ns.checked_sub(flow.first_ns).filter(|ns| *ns > 0)?;
-    Some(flow.bytes.saturating_sub(flow.copies().bytes) as f64 * 8e9 / ns as f64)
+    Some(flow.bytes_once() as f64 * 8e9 / ns as f64)
 }
 
 /// All digits up to five of them, then three and a prefix.

@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::analysis::loss::{AtLink, all_arrive, by_link, nothing_vanished};
+use crate::analysis::loss::{Around, AtLink, Downstream, Upstream, by_link};
 use crate::analysis::{Between, Episodes, Flow, Loss};
 use crate::findings::Severity;
 use crate::report::Report;
@@ -89,26 +89,30 @@ fn counted(counters: &[(u64, &dyn Fn(u64) -> String)]) -> Vec<String> {
 }
 
 fn losses(at: &AtLink<'_>) -> Vec<String> {
-    counted(&[
-        (at.lost, &|n| {
-            let alone = if at.other_tap { " (from PSN gaps at this tap alone)" } else { "" };
-            let doubt = if at.doubtful * 2 >= n { " or reordered" } else { "" };
-            let at_least = if at.at_least { "at least " } else { "" };
-            format!("{at_least}{} lost{doubt} upstream{alone}", plural(n, "packet"))
-        }),
-        (at.downstream.saturating_sub(at.arrived + at.amid_reordered), &|n| {
-            format!("{} downstream", plural(n, "loss episode"))
-        }),
-        (at.amid_reordered.min(at.downstream), &|n| {
-            format!("{}, likely of reordered packets", plural(n, "NAK episode"))
-        }),
-        (at.arrived.min(at.downstream), &|n| {
-            format!("{} for packets that all reached the next tap (reordered)", plural(n, "NAK episode"))
-        }),
+    let mut parts = counted(&[(at.lost, &|n| {
+        let doubt = if at.doubtful * 2 >= n { " or reordered" } else { "" };
+        let at_least = if at.at_least { "at least " } else { "" };
+        let mut known = Vec::new();
+        if at.alone {
+            known.push("from PSN gaps at this tap alone".to_owned());
+        }
+        if at.longest_recovery_ns > 0 {
+            known.push(format!("longest recovery {}", units::duration(at.longest_recovery_ns)));
+        }
+        let known = if known.is_empty() { String::new() } else { format!(" ({})", known.join("; ")) };
+        format!("{at_least}{} lost{doubt} upstream{known}", plural(n, "packet"))
+    })]);
+    for (kind, n) in Downstream::ALL.into_iter().zip(at.downstream).filter(|(_, n)| *n > 0) {
+        let all = kind == Downstream::ReorderingOrLoss && at.arrived >= n;
+        let arrived = if all { " (all packets reached the next tap)" } else { "" };
+        parts.push(kind.episodes(n) + arrived);
+    }
+    parts.extend(counted(&[
         (at.unfilled, &|n| format!("{} neither observed nor retransmitted", units::count(n))),
         (at.undecided, &|n| format!("{} missing, lost or reordered", plural(n, "PSN"))),
         (at.reordered, &|n| format!("{} out of order, not lost", units::count(n))),
-    ])
+    ]));
+    parts
 }
 
 fn recovery(at: &AtLink<'_>) -> Vec<String> {
@@ -139,8 +143,8 @@ fn raw_gaps(report: &Report, links: &[AtLink<'_>]) -> Option<String> {
     let missing: u64 = report.facts.flows.iter().filter_map(missing).sum();
     differ.then(|| {
         format!(
-            "MISSING in the flow table (sum {}{}) is of raw PSN gaps: with reordered packets, without retransmissions \
-             lost again",
+            "MISSING in the flow table (sum {}{}) counts raw PSN gaps: also of reordered packets, and not of \
+             retransmissions that are lost again",
             units::count(missing),
             if links.len() > 1 { " over all links" } else { "" }
         )
@@ -156,14 +160,14 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     let hidden = flows.len().saturating_sub(FLOWS);
     flows.truncate(FLOWS);
     let mut lines = Vec::new();
-    let (whole, all_arrive) = (nothing_vanished(&report.facts), all_arrive(&report.facts));
+    let around = Around::of(&report.facts);
     for flow in flows {
-        let exact = whole.contains(&(flow.link.as_str(), flow.src, flow.dst, flow.dest_qp));
-        let arrived = all_arrive.contains(&(flow.link.as_str(), flow.src, flow.dst, flow.dest_qp));
-        let findings = findings_of(report, flow);
-        for (loss, what) in [(flow.loss.get(), ""), (flow.loss_responses.get(), ", responses")] {
-            let loss = loss.map(|loss| Loss { lost: if exact { 0 } else { loss.lost }, ..loss });
-            let Some(counters) = loss.as_ref().and_then(|loss| counters(loss, arrived)) else { continue };
+        let (upstream, downstream) = (around.upstream(flow), around.downstream(flow));
+        for (i, (loss, what)) in flow.losses().into_iter().zip(["", ", responses"]).enumerate() {
+            let Some(counters) = loss.and_then(|loss| counters(&loss, upstream[i], downstream[i])) else {
+                continue;
+            };
+            let findings = findings_of(report, flow, i == 1);
             let on = link_name(&flow.link, flow.direction);
             let text = format!(
                 "{} → {} QP {} on {on}{what}: {counters}{findings}",
@@ -181,20 +185,24 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
 /// Families of findings about loss and recovery from it.
 const RELATED: [&str; 7] = ["icrc", "loss", "nak", "peer", "qp", "retry", "rnr"];
 
-/// The ids of the findings about loss that name a flow, in brackets.
-fn findings_of(report: &Report, flow: &Flow) -> String {
+/// The ids of the findings about loss that name a flow, in brackets. Its responses belong to the findings about their requests too.
+fn findings_of(report: &Report, flow: &Flow, responses: bool) -> String {
     // At each tap: a finding lists the flow at one of them.
-    let name = (flow.src, flow.dst, flow.dest_qp);
+    let mut either = vec![(flow.src, flow.dst, flow.dest_qp)];
+    if responses {
+        let requests = report.facts.requests_answered_by(flow);
+        either.extend(requests.map(|other| (other.src, other.dst, other.dest_qp)));
+    }
     let related = |id: &str| id.split_once('.').is_some_and(|(family, _)| RELATED.contains(&family));
     let own = report.findings.iter().filter(|one| one.severity > Severity::Info && related(one.id));
-    let named = own.filter(|one| one.named.contains(&name));
+    let named = own.filter(|one| either.iter().any(|name| one.named.contains(name)));
     let mut ids: Vec<&str> = named.map(|finding| finding.id).collect();
     ids.dedup();
     if ids.is_empty() { String::new() } else { format!(" [{}]", ids.join(", ")) }
 }
 
-/// `arrived`: all that passed this tap reached the next.
-fn counters(loss: &Loss, arrived: bool) -> Option<String> {
+/// The counters of one sequence in words; `None` where there is nothing to say.
+fn counters(loss: &Loss, upstream: Upstream, downstream: Downstream) -> Option<String> {
     let longest = |of: &Episodes, what: &str| {
         let longest = if of.episodes == 1 { "" } else { "longest " };
         of.longest_ns.map_or_else(String::new, |ns| format!(" ({longest}{what} {})", units::duration(ns)))
@@ -213,18 +221,18 @@ fn counters(loss: &Loss, arrived: bool) -> Option<String> {
         format!("{} retransmitted{how}{rnr}", units::count(n))
     };
     let parts = counted(&[
-        (loss.lost, &|n| {
-            let episodes = plural(loss.before_tap.episodes, "episode");
-            let doubt = if loss.lost_or_reordered * 2 >= n { " or reordered" } else { "" };
-            let least = if loss.is_at_least() { "at least " } else { "" };
+        (upstream.lost, &|n| {
+            let doubt = if upstream.doubtful * 2 >= n { " or reordered" } else { "" };
+            let least = if upstream.at_least { "at least " } else { "" };
+            let episodes = match loss.before_tap.episodes {
+                // Known from another tap alone.
+                0 => String::new(),
+                episodes => format!(" in {}", plural(episodes, "episode")),
+            };
             let longest = longest(&loss.before_tap, "recovery");
-            format!("{least}{} lost{doubt} upstream in {episodes}{longest}", units::count(n))
+            format!("{least}{} lost{doubt} upstream{episodes}{longest}", units::count(n))
         }),
-        (loss.after_tap.episodes, &|n| {
-            let reordered = arrived || loss.is_amid_reordering();
-            let what = if reordered { "reordering or loss episode" } else { "loss episode" };
-            format!("{} downstream{}", plural(n, what), longest(&loss.after_tap, "go-back"))
-        }),
+        (loss.after_tap.episodes, &|n| downstream.episodes(n) + &longest(&loss.after_tap, "go-back")),
         (loss.retransmitted, &retransmitted),
         (loss.recovered, &|n| format!("{} out of order", units::count(n))),
         (loss.timeouts, &|n| plural(n, "timeout")),
@@ -443,7 +451,7 @@ mod tests {
         let after_tap = Episodes { episodes: 3, ..Episodes::default() };
         report.facts.flows[at].loss = Some(Loss { retransmitted: 9, after_tap, ..Loss::default() }).into();
         let page = |report: &Report| headline(report).map(|(_, lines)| lines.concat());
-        assert!(page(&report)[0].contains("3 loss episodes downstream"));
+        assert!(page(&report)[0].contains("3 loss or reordering episodes downstream"));
         report.facts.flows.retain(|flow| (flow.src, flow.dst) != (dst, src));
         let [loss, recovery] = page(&report);
         assert!(

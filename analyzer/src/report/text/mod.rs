@@ -52,7 +52,9 @@ pub fn painted(report: &Report, width: usize, paint: Paint) -> String {
     page.section("FINDINGS", findings::lines(report, room, paint));
     page.section("JOB", traffic::job(report, room));
     page.section("NCCL RANKS by NCCL's own account (RAS)", nccl::lines(report, room));
-    page.section("LINKS", links(report, room));
+    let once =
+        if report.facts.totals.copies.is_some() { "; each packet once, without its copies" } else { "" };
+    page.section(&format!("LINKS{once}"), links(report, room));
     page.section("LOAD BALANCE across parallel links", balance(report, room));
     let bin = report.facts.bursts.iter().flatten().next().map_or(0, |burst| burst.bin_ns);
     let title =
@@ -62,7 +64,11 @@ pub fn painted(report: &Report, width: usize, paint: Paint) -> String {
     let flows = if report.facts.flows.is_empty() { Vec::new() } else { flows::lines(report, room) };
     let title = match report.facts.flows.len() {
         1 => "1 FLOW".to_owned(),
-        n => format!("{} FLOWS by bytes; rates over each flow's lifetime", units::count(n as u64)),
+        n => format!(
+            "{} FLOWS{} by bytes; rates over each flow's lifetime{once}",
+            units::count(n as u64),
+            flows::distinct(report)
+        ),
     };
     page.section(&title, flows);
     let sorted = if answers::has_p99(report) { ", by p99" } else { "" };
@@ -113,18 +119,16 @@ fn links(report: &Report, room: usize) -> Vec<String> {
         ("PACKETS", Align::Right),
         ("BYTES", Align::Right),
         ("RATE", Align::Right),
-        ("CE", Align::Right),
+        (flows::marked(report.facts.is_infiniband()), Align::Right),
     ]);
     for link in &report.facts.links {
+        let copies = link.copies.as_deref().copied().unwrap_or_default();
+        let bytes = link.bytes.saturating_sub(copies.bytes);
         table.row(vec![
             link_name(&link.name, link.direction),
-            units::count(link.packets),
-            units::bytes(link.bytes),
-            summary::rate(
-                link.bytes - link.copies.as_deref().map_or(0, |copies| copies.bytes.min(link.bytes)),
-                report,
-            )
-            .map_or_else(|| units::UNKNOWN.into(), units::bit_rate),
+            units::count(link.packets.saturating_sub(copies.packets)),
+            units::bytes(bytes),
+            summary::rate(bytes, report).map_or_else(|| units::UNKNOWN.into(), units::bit_rate),
             units::ratio(link.ce_ratio),
         ]);
     }

@@ -30,8 +30,10 @@ pub(super) fn lines(report: &Report, room: usize, paint: Paint) -> Vec<String> {
     say("Time", &window(report));
     say(if report.facts.is_infiniband() { "IB" } else { "RoCE" }, &roce(report));
     if report.facts.totals.roce_packets > 0 {
-        say("ECN", &ecn(report));
-        say("CNP", &cnp(report));
+        let (marks, notifications) =
+            if report.facts.is_infiniband() { ("FECN", "BECN") } else { ("ECN", "CNP") };
+        say(marks, &ecn(report));
+        say(notifications, &cnp(report));
     }
     if report.facts.totals.retired.flows > 0 {
         let retired = &report.facts.totals.retired;
@@ -105,7 +107,10 @@ fn roce(report: &Report) -> String {
         let rate = rate(once, report).map_or_else(String::new, |r| format!(", {}", units::bit_rate(r)));
         let twice = match copies.packets {
             0 => String::new(),
-            copies => format!(" ({} of them copies, not in the rate)", units::count(copies)),
+            copies => format!(
+                " ({} of them copies, not in rates and tables [capture.duplicates])",
+                units::count(copies)
+            ),
         };
         format!("{}{twice}, {}{rate}", plural(packets, "packet"), units::bytes(bytes))
     };
@@ -131,6 +136,9 @@ fn roce(report: &Report) -> String {
 fn ecn(report: &Report) -> String {
     let most = report.facts.links.iter().filter(|link| link.ce_ratio.is_some());
     let most = most.max_by(|a, b| a.ce_ratio.unwrap_or(0.0).total_cmp(&b.ce_ratio.unwrap_or(0.0)));
+    if report.facts.is_infiniband() {
+        return format!("{} of data marked", units::ratio(report.facts.totals.ce_ratio));
+    }
     match (report.facts.totals.ce_ratio, most) {
         (None, _) => "not enabled: all data is Not-ECT".into(),
         (Some(ratio), Some(most)) if report.facts.totals.counted_again.taps > 1 && ratio > 0.0 => format!(

@@ -38,7 +38,7 @@ pub(crate) fn steps_in_words(steps: &Steps) -> Vec<(&'static str, String)> {
     let mut all: Vec<(&'static str, String)> = Vec::new();
     all.extend(parts_of(steps).map(|parts| ("Each step", parts)));
     if let Some(trend) = &steps.trend {
-        all.extend([("Trend", trend_of(trend)), ("Time lost", lost_of(trend))]);
+        all.extend([("Trend", trend.in_words()), ("Time lost", lost_of(trend))]);
     }
     all
 }
@@ -76,30 +76,14 @@ fn parts_of(steps: &Steps) -> Option<String> {
         ns => format!("{} ({})", units::duration(ns), share(ns, period_ns)),
     };
     Some(format!(
-        "transfer {}, waiting within the step {}, no traffic until the next {} (mostly computing). A network twice as fast wins at \
+        "mean of the middle half {}: transfer {}, waiting within the step {}, no traffic until the next {} (mostly computing). A network twice as fast wins at \
          most {}, less where transfers overlap with computing",
+        units::duration(period_ns),
         part(transfer_ns),
         part(wait_ns),
         part(compute_ns),
         part(gain_ns)
     ))
-}
-
-/// Whether steps became slower, since when, and which part of them.
-fn trend_of(trend: &StepTrend) -> String {
-    let Some(slower) = &trend.slower else { return "steps did not become slower".to_owned() };
-    let (grew, stretch) = (units::growth, &slower.stretch);
-    format!(
-        "{} slower steps {}: {} → {} (+{:.0} %); per step transfer {}, waiting {}, computing {}",
-        units::count(stretch.steps),
-        units::span_utc(stretch.first_ns, stretch.last_ns),
-        units::duration(trend.fastest.period_ns),
-        units::duration(stretch.period_ns),
-        100.0 * slower.growth_ratio,
-        grew(slower.transfer_grew_ns),
-        grew(slower.wait_grew_ns),
-        grew(slower.compute_grew_ns),
-    )
 }
 
 /// What slower and long steps cost.
@@ -122,16 +106,11 @@ fn lost_of(trend: &StepTrend) -> String {
 }
 
 fn straggler_of(straggler: &StepStraggler) -> String {
-    let who = match straggler.host {
-        Some(host) => format!("{host}"),
-        None => format!("{} or a host beyond it", straggler.waits_for),
-    };
+    let words = straggler.in_words();
     format!(
-        "{who}, last in {} of {} steps {}, {} late",
-        straggler.steps,
-        straggler.of_steps,
-        units::span_utc(straggler.since_ns, straggler.until_ns),
-        units::duration(straggler.behind_ns)
+        "{}, {}",
+        words.strip_prefix("Straggler ").unwrap_or(&words),
+        units::span_utc(straggler.since_ns, straggler.until_ns)
     )
 }
 

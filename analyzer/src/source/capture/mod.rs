@@ -264,7 +264,10 @@ impl Reader {
         clippy::should_implement_trait,
         reason = "records borrow from the reader, which Iterator cannot express"
     )]
-    #[expect(clippy::inline_always, reason = "as a call, it moves each record through memory: 40 instructions more")]
+    #[expect(
+        clippy::inline_always,
+        reason = "as a call, it moves each record through memory: 40 instructions more"
+    )]
     #[inline(always)]
     pub fn next(&mut self) -> Result<Option<Record<'_>>, CaptureError> {
         if self.ended {

@@ -132,6 +132,14 @@ impl Replay {
                 units::duration(last - first).replace(' ', ""),
             ));
         }
+        if let Some(filter) = &self.counts.filter {
+            let links: Vec<&str> = self.counts.table.links().iter().map(|link| link.name.as_str()).collect();
+            for name in filter.unknown_links(&links) {
+                self.messages
+                    .notices
+                    .push(format!("--filter: no link is named {name}; the links are {}", links.join(", ")));
+            }
+        }
         let absent =
             self.counts.filter.as_ref().map_or_else(Vec::new, crate::filter::Filter::absent_in_infiniband);
         if self.counts.filtered_infiniband > 0 && !absent.is_empty() {

@@ -332,7 +332,7 @@ fn badges(all: &[Finding], worst: &Finding, width: usize) -> Spans {
     const TITLE: usize = 24;
     let mut kinds: Vec<(Problem, Level)> = Vec::new();
     for finding in all.iter().filter(|finding| finding.active && finding.severity > Severity::Info) {
-        if let Some(kind) = Problem::of(finding.id)
+        if let Some(kind) = Problem::of(finding)
             && !kinds.iter().any(|(known, _)| *known == kind)
         {
             kinds.push((kind, finding.severity.into()));

@@ -7,7 +7,6 @@ use ratatui::text::Line;
 use serde_json::{Value, json};
 
 use super::{Lines, Page, Spans, counted, empty, sheet};
-use crate::analysis::Facts;
 use crate::metrics::traffic::bins::Bursts;
 use crate::model::Level;
 use crate::report::Report;
@@ -340,7 +339,7 @@ pub(super) fn steps(report: &Report, width: usize) -> Vec<Line<'static>> {
     );
     let stall = format!("longest silence within a step {} (median)", units::duration(steps.silence_ns));
     sentences.push((stall, Level::Fine));
-    let last = last_to_finish(&report.facts);
+    let last = last_to_finish(report);
     // What is wrong comes before what describes.
     let wrong = last.as_ref().is_some_and(|(_, level)| *level > Level::Fine);
     let at = if wrong { 1 } else { sentences.len() };
@@ -354,22 +353,21 @@ pub(super) fn steps(report: &Report, width: usize) -> Vec<Line<'static>> {
 }
 
 /// The straggler, or else the flow that usually finishes last.
-fn last_to_finish(facts: &Facts) -> Option<(String, Level)> {
-    let steps = facts.steps.as_ref()?;
+fn last_to_finish(report: &Report) -> Option<(String, Level)> {
+    let steps = report.facts.steps.as_ref()?;
     if let Some(late) = &steps.straggler {
-        let who = late.host.map_or_else(|| late.waits_for.to_string(), |host| host.to_string());
-        let sure = if late.certain { "" } else { " (uncertain)" };
+        let finding = report.findings.iter().find(|finding| finding.id == "step.straggler");
+        let level = finding.map_or(Level::Fine, |finding| finding.severity.into());
+        let sure = if late.certain { "" } else { " (likely)" };
         let text = format!(
-            "{} straggler{sure}: {who}, last by {} in {} of {} steps; {} → {} QP {}",
-            theme::symbol(Level::Warning),
-            units::duration(late.behind_ns),
-            late.steps,
-            late.of_steps,
+            "{} {}{sure}; {} → {} QP {}",
+            theme::symbol(level),
+            late.in_words(),
             late.waits_for,
             late.dst,
             late.dest_qp
         );
-        return Some((text, Level::Warning));
+        return Some((text, level));
     }
     let last = steps.last_flow.as_ref()?;
     let text = format!(

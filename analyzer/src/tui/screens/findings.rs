@@ -203,7 +203,7 @@ pub(in crate::tui) fn ended(all: &[Finding]) -> Vec<String> {
     let mut kinds: Vec<Problem> = Vec::new();
     let mut texts = Vec::new();
     for finding in all.iter().filter(|finding| !finding.active && finding.severity > Severity::Info) {
-        let Some(kind) = Problem::of(finding.id).filter(|kind| !kinds.contains(kind)) else { continue };
+        let Some(kind) = Problem::of(finding).filter(|kind| !kinds.contains(kind)) else { continue };
         kinds.push(kind);
         let at = finding.last_seen_ns.map_or_else(String::new, |ns| format!(" {}", units::second_utc(ns)));
         texts.push(format!("{} ended{at}", kind.word().to_lowercase()));

@@ -19,7 +19,7 @@ const TOTALS: &[Total] = &[
     ("cnp_packets", |c| c.cnp),
     ("missing", |c| c.missing),
     ("lost", |c| c.lost),
-    ("repeats", |c| c.repeats),
+    ("retransmitted", |c| c.retransmitted),
     ("acks", |c| c.acks),
     ("rnr_naks", |c| c.rnr),
     ("naks", Counts::naks),

@@ -6,7 +6,7 @@ use rocescope_common::wire::frame::Addr;
 use crate::analysis::Overlap;
 use crate::metrics::latency::Bucket;
 use crate::model::{Counts, FlowVerdicts, Judged, dedup};
-use crate::sample::{Address, address};
+use crate::sample::{Address, MULTICAST_QP, address};
 use crate::tui::column::Context;
 
 /// The metric that cells show.
@@ -149,7 +149,9 @@ impl Matrix {
                 cells.push(Cell::default());
             }
             let Some(cell) = usize::try_from(at).ok().and_then(|at| cells.get_mut(at)) else { return };
-            cell.flows += usize::from(seen.new);
+            // Multicast datagrams go to no queue pair.
+            let multicast = key.dest_qp == MULTICAST_QP && address(key.family, key.dst).is_multicast();
+            cell.flows += usize::from(seen.new && !multicast);
             cell.sequenced = cell.sequenced || !cx.without_sequence(seen.row);
             if let Some(delta) = &seen.delta {
                 cell.counts.add(&delta.counts);

@@ -181,9 +181,9 @@ impl View {
     fn active(&self, kind: Problem) -> impl Iterator<Item = &Finding> {
         let concluded = self.concluded().filter(|concluded| !matches!(concluded.as_of, AsOf::Later(_)));
         let findings = concluded.map_or(&[][..], |concluded| concluded.findings);
-        findings.iter().filter(move |one| {
-            one.active && one.severity > Severity::Info && Problem::of(one.id) == Some(kind)
-        })
+        findings
+            .iter()
+            .filter(move |one| one.active && one.severity > Severity::Info && Problem::of(one) == Some(kind))
     }
 
     /// The time shown: that of the values, or of an event that came after them. `None` before the first sample.

@@ -44,13 +44,13 @@ const ROWS: [Row; 8] = [
     Row {
         name: "retransmit",
         series: Series::Signal(Kind::Retransmitted),
-        about: &[Problem::Retransmission, Problem::Loss],
+        about: &[Problem::Retransmission, Problem::Loss, Problem::LossOrReordering],
         now: Some(|c| Some(c.retransmitted as f64)),
     },
     Row {
         name: "NAK",
         series: Series::Signal(Kind::Nak),
-        about: &[Problem::Refused, Problem::Loss],
+        about: &[Problem::Refused, Problem::Loss, Problem::LossOrReordering],
         now: Some(|c| Some(c.naks() as f64)),
     },
     Row {
@@ -149,7 +149,7 @@ impl<'a> Picture<'a> {
 
     /// The rows that are about the finding, its episodes and the axis: at most `height` lines.
     pub(in crate::tui::screens) fn lines_of(&self, finding: &Finding, height: usize) -> Vec<Line<'static>> {
-        let about = |row: &Row| Problem::of(finding.id).is_some_and(|kind| row.about.contains(&kind));
+        let about = |row: &Row| Problem::of(finding).is_some_and(|kind| row.about.contains(&kind));
         let marked = !finding.episodes.is_empty();
         let below = 1 + usize::from(marked);
         // Signals that it is about come before others that show something at that time.
@@ -426,7 +426,7 @@ impl<'a> Picture<'a> {
     fn level(&self, about: &[Problem], of: impl Fn(&Finding) -> bool) -> Level {
         let about = self.findings.iter().filter(|finding| {
             finding.severity > Severity::Info
-                && Problem::of(finding.id).is_some_and(|kind| about.contains(&kind))
+                && Problem::of(finding).is_some_and(|kind| about.contains(&kind))
                 && of(finding)
         });
         about.map(|finding| Level::from(finding.severity)).max().unwrap_or_default()

@@ -17,8 +17,8 @@ type State = foldhash::fast::RandomState;
 const UNMATCHED: u64 = 1;
 const UC: u8 = 1;
 
-/// Packets lost upstream of the link of a flow, by its slot; flows known from PSNs alone are not in it.
-pub(super) fn lost(sample: &Sample) -> HashMap<u32, u64, State> {
+/// Packets lost upstream of the link of a flow, by its slot; flows known from PSNs alone are not in it. Every view counts these.
+pub(crate) fn lost(sample: &Sample) -> HashMap<u32, u64, State> {
     let mut lost = HashMap::default();
     let pairs = sample.metrics.taps.as_deref().unwrap_or_default();
     let Some(losses) = sample.metrics.loss.as_ref().filter(|_| !pairs.is_empty()) else { return lost };

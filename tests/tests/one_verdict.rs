@@ -1,0 +1,73 @@
+//! What one report says twice is the same: headline, findings, lists of flows, and what one cause and its effect cost.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use rocescope_tests::oracle::{binary, captures};
+use serde_json::Value;
+
+fn files(names: &[&str]) -> Vec<PathBuf> {
+    names.iter().map(|name| captures::folder().join(name)).collect()
+}
+
+fn replay(names: &[&str]) -> Value {
+    binary::replay(&files(names), [] as [&str; 0]).unwrap()
+}
+
+fn finding<'a>(report: &'a Value, id: &str) -> &'a Value {
+    report["findings"].as_array().unwrap().iter().find(|finding| finding["id"] == id).unwrap()
+}
+
+/// The text report in one line.
+fn page(names: &[&str]) -> String {
+    let mut command = Command::new(binary::path().unwrap());
+    let output = command.arg("replay").args(files(names)).args(["--output", "text"]).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What is lost before a timeout leaves no gap, and what a READ's responses lack costs its requester the time.
+#[test]
+fn lost_responses_are_a_lower_bound_and_belong_to_the_timeouts_of_their_requester() {
+    let far = page(&["h6_rping_loss.h1.pcap.gz"]);
+    assert!(far.contains("Loss at least 3 packets lost upstream (longest recovery 2.30 s)"), "{far}");
+    let line = "responses: at least 3 lost upstream in 3 episodes (longest recovery 2.30 s); 3 retransmitted \
+                (go-back-N) [retry.timeouts]";
+    assert!(far.contains(line), "{far}");
+}
+
+/// One cause has one cost, whichever of its findings says it.
+#[test]
+fn a_loss_costs_what_its_timeouts_cost() {
+    let near = replay(&["h6_rping_loss.h0.pcap.gz"]);
+    let both = replay(&["h6_rping_loss.h0.pcap.gz", "h6_rping_loss.h1.pcap.gz"]);
+    for (report, id) in [(&near, "loss.after_tap"), (&both, "loss.between_taps")] {
+        let cost = |id: &str| finding(report, id)["impact"]["time_lost_ns"].clone();
+        assert_eq!(cost(id), cost("retry.timeouts"), "{id}");
+    }
+    assert_eq!(finding(&near, "loss.after_tap")["evidence"]["timeouts"], 11);
+    // Of its timeouts some are seen at the one tap, some at the other.
+    assert!(finding(&both, "retry.timeouts")["where"]["link"].is_null());
+    let far = replay(&["h6_rping_loss.h1.pcap.gz"]);
+    assert!(finding(&far, "retry.timeouts")["evidence"]["acks_lost"].is_null(), "one tap does not tell");
+}
+
+/// Headline, list of flows and finding say the same of what happened downstream of a tap.
+#[test]
+fn what_happened_downstream_has_one_name_in_all_of_a_report() {
+    let count = |page: &str, what: &str| page.matches(what).count();
+    let near = page(&["e3_reorder.h0.pcap.gz"]);
+    assert!(near.contains("Loss 52 loss or reordering episodes downstream"), "{near}");
+    assert_eq!(count(&near, " loss or reordering episodes downstream (longest go-back"), 4, "{near}");
+    assert!(near.contains("Loss or reordering downstream of e3_reorder.h0: 52 NAK episodes"), "{near}");
+    assert!(near.contains("Impact at least 0.89 % of packets"), "{near}");
+    assert_eq!(count(&near, " loss episodes downstream"), 0, "{near}");
+    let both = page(&["e3_reorder.h0.pcap.gz", "e3_reorder.h1.pcap.gz"]);
+    assert!(both.contains("52 reordering or loss episodes downstream (all packets reached the next tap)"));
+    let lost = page(&["e1_loss1.h0.pcap.gz", "e1_loss1.h1.pcap.gz"]);
+    assert!(lost.contains("e1_loss1.h1: 92 packets lost upstream"), "{lost}");
+    for of_flow in ["37 lost upstream", "27 lost upstream", "16 lost upstream", "12 lost upstream"] {
+        assert!(lost.contains(of_flow), "{of_flow}: {lost}");
+    }
+}
