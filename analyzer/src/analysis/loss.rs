@@ -262,7 +262,7 @@ impl Downstream {
     /// Each of them.
     pub(crate) const ALL: [Self; 3] = [Self::Loss, Self::LossOrReordering, Self::ReorderingOrLoss];
 
-    /// Of episodes in which so many packets were `reordered`, or which are READs repeated `after_silence`.
+    /// Of episodes, with the number of packets `reordered` in them, and of READs repeated `after_silence`.
     pub(crate) const fn of(episodes: u64, reordered: u64, after_silence: u64) -> Self {
         if reordered > 0 && reordered >= episodes {
             Self::ReorderingOrLoss

@@ -29,7 +29,7 @@ pub(super) const FAMILY: Family = Family {
         label("worst_ratio", "loss ratio, worst host pair", Unit::Ratio),
         label("lost", "packets lost", Unit::Count),
         label("lower_bound", "count is a lower bound", Unit::Text),
-        label("or_reordering", "or reordering: cannot be told apart here", Unit::Text),
+        label("or_reordering", "or reordering: indistinguishable here", Unit::Text),
         label("asked_again", "episodes of NAKs or repeated READs", Unit::Count),
         label("packets", "packets expected", Unit::Count),
         label("episodes", "loss episodes", Unit::Count),
