@@ -190,7 +190,7 @@ mod tests {
                 [(Address::from([10, 0, 0, 1]), Address::from([10, 0, 0, 2]), 17)].into_iter().collect();
             let impact = Impact { time_lost_ns: Some(ns), ..Impact::default() };
             let mut one =
-                Finding { named, owns, impact, ..Finding::new(id, Severity::Warning, String::new()) };
+                Finding { named, impact, owns, ..Finding::new(id, Severity::Warning, String::new()) };
             one.evidence.insert(Evidence::named("timeouts", timeouts.into()));
             one
         };

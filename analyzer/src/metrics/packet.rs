@@ -207,7 +207,8 @@ fn flags(frame: &Frame, op: Op) -> u8 {
     // Without the tag nobody looks at its priority.
     let priority = frame.pcp << Flag::PRIORITY_SHIFT & Flag::PRIORITY;
     let tag = u8::from(frame.pcp != PCP_NONE) * Flag::TAGGED;
-    u8::from(frame.ack_req) * Flag::ACK_REQ | ecn | tag | priority
+    let ack_req = u8::from(frame.ack_req) * Flag::ACK_REQ;
+    ack_req | ecn | tag | priority
 }
 
 /// The IPv4 identification, and the time to live or hop limit; 0 where there is none, or it is cut off.

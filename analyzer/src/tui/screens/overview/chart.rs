@@ -345,7 +345,7 @@ impl<'a> Picture<'a> {
             let now = now.map_or_else(|| units::UNKNOWN.into(), units::bit_rate);
             let own = units::bit_rate(most(&values));
             let blocks = area(&values, peak, high).into_iter().enumerate();
-            let lines = blocks.map(|(line, blocks)| {
+            let rows = blocks.map(|(line, blocks)| {
                 let (name, now, own) = if line == 0 { (&*name, &*now, &*own) } else { ("", "", "") };
                 let mut spans = Spans::default();
                 head(&mut spans, name, now, theme::PLAIN);
@@ -355,7 +355,7 @@ impl<'a> Picture<'a> {
                 spans.push(format!(" {own:>width$}", width = PEAK - 1), theme::DIM);
                 spans.into_line()
             });
-            lines.collect::<Vec<_>>()
+            rows.collect::<Vec<_>>()
         };
         (shown.into_iter().flat_map(track).collect(), peak)
     }
