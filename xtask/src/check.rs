@@ -109,7 +109,9 @@ fn docs(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
 fn licences(checks: &mut Checks) {
     const NAME: &str = "licences, sources and duplicates of dependencies";
     match setup::deny() {
+        // Builds fetch what this platform needs; the licences of all are looked at.
         Ok(mut deny) => checks.check(NAME, || {
+            run(cargo().args(["fetch", "--locked"]))?;
             run(deny.args(["--offline", "--all-features", "check", "licenses", "bans", "sources"]))
         }),
         Err(error) => checks.skip(NAME, &format!("{error:#}")),

@@ -6,8 +6,8 @@
 //!
 //! | driver | layout |
 //! |---|---|
-//! | `mlx5_ib` | [`mlx5`]: resource dump with the output of QUERY_QP |
-//! | `hns_roce` | [`hns`]: the QP context, in the first kernels a list of some of its fields |
+//! | `mlx5_ib` | `mlx5`: resource dump with the output of QUERY_QP |
+//! | `hns_roce` | `hns`: the QP context, in the first kernels a list of some of its fields |
 //! | `bnxt_re` | 1,088 bytes of the firmware without a public definition: not decoded |
 //! | others (`rxe`, `irdma` …) | hand out none |
 

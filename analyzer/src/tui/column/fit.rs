@@ -31,7 +31,7 @@ pub struct Has {
     pub qp: u16,
     /// Links that see the same packets: rows that differ in their link alone.
     pub twins: bool,
-    /// Columns that are zero or unknown in each row since the start, one bit of [`Quiet`] each.
+    /// Columns that are zero or unknown in each row since the start, one bit each.
     pub quiet: u8,
 }
 

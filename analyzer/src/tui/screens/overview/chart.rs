@@ -1,6 +1,6 @@
 //! The timeline: every signal on one clock axis, with the values of now or of the cursor, and the peaks.
 
-use std::ops::Range;
+mod axis;
 
 use ratatui::style::Style;
 use ratatui::text::Line;
@@ -447,53 +447,6 @@ impl<'a> Picture<'a> {
         spans.push(run.0, run.1);
     }
 
-    /// Clock times below the columns, and the time of the cursor.
-    fn axis(&self) -> Line<'static> {
-        let (text, cursor) = self.ticks();
-        let mut spans = Spans::default();
-        let range = super::super::time_range(self.data.model.basis);
-        let what = if self.chart.cursor_ns.is_some() { "at the cursor".to_owned() } else { range };
-        let width = NAME + VALUE;
-        spans.push(format!(" {:>width$} ", super::super::cut(&what, width, false)), theme::DIM);
-        let part = |from: usize, to: usize| text.iter().skip(from).take(to - from).collect::<String>();
-        spans.push(part(0, cursor.start), theme::DIM);
-        spans.push(part(cursor.start, cursor.end), theme::SELECTED);
-        spans.push(part(cursor.end, text.len()), theme::DIM);
-        spans.push(format!(" {:>width$}", "peak", width = PEAK - 1), theme::DIM);
-        spans.into_line()
-    }
-
-    /// The text of the axis, and the part of it that is the time of the cursor.
-    fn ticks(&self) -> (Vec<char>, Range<usize>) {
-        let Grid { from_ns, column_ns, columns } = self.grid;
-        let least = column_ns.saturating_mul(APART);
-        let step = STEPS.into_iter().find(|step| *step >= least).unwrap_or(least.max(1));
-        let letters = match step {
-            0..10_000_000 => 12,
-            10_000_000..SECOND => 11,
-            _ => 8,
-        };
-        let mut text: Vec<char> = vec![' '; columns];
-        let cursor = self
-            .marked()
-            .zip(self.at_ns)
-            .map_or(0..0, |(column, at)| write(&mut text, column, at, if step < SECOND { 12 } else { 8 }));
-        for at in &self.marks {
-            if let Some(column) = self.grid.column(*at) {
-                write(&mut text, column, *at, if column_ns < SECOND / 10 { 12 } else { 8 });
-            }
-        }
-        let mut at = from_ns.next_multiple_of(step);
-        while at < self.grid.end_ns() {
-            if let Some(column) = self.grid.column(at) {
-                write(&mut text, column, at, letters);
-            }
-            let Some(next) = at.checked_add(step) else { break };
-            at = next;
-        }
-        (text, cursor)
-    }
-
     /// Length of the window in words, and the keys that change it.
     pub(in crate::tui::screens) fn hint(&self) -> String {
         use crate::tui::key::Input;
@@ -531,48 +484,6 @@ pub(in crate::tui::screens) fn load_of(data: &Data, link: usize, columns: usize)
     known.then(|| data.over_time.columns(Series::Link(link), from_ns, column_ns, columns))
 }
 
-/// Writes the first letters of a clock time around a column, where nothing is written yet; returns where it stands.
-fn write(text: &mut [char], column: usize, at_ns: u64, letters: usize) -> Range<usize> {
-    let label: Vec<char> = units::clock_utc(at_ns).chars().take(letters).collect();
-    let Some(last) = text.len().checked_sub(label.len()) else { return 0..0 };
-    let from = column.saturating_sub(label.len() / 2).min(last);
-    let to = from + label.len();
-    let around = text.get(from.saturating_sub(1)..(to + 1).min(text.len()));
-    if around.is_none_or(|around| around.iter().any(|c| *c != ' ')) {
-        return 0..0;
-    }
-    for (cell, letter) in text.iter_mut().skip(from).zip(&label) {
-        *cell = *letter;
-    }
-    from..to
-}
-
-/// Columns between two clock times, at least, and the steps between them.
-const APART: u64 = 14;
-const STEPS: [u64; 22] = [
-    1_000_000,
-    2_000_000,
-    5_000_000,
-    10_000_000,
-    20_000_000,
-    50_000_000,
-    100_000_000,
-    200_000_000,
-    500_000_000,
-    SECOND,
-    2 * SECOND,
-    5 * SECOND,
-    10 * SECOND,
-    30 * SECOND,
-    60 * SECOND,
-    120 * SECOND,
-    300 * SECOND,
-    600 * SECOND,
-    1_800 * SECOND,
-    3_600 * SECOND,
-    21_600 * SECOND,
-    86_400 * SECOND,
-];
 /// Columns beside the chart.
 const AROUND: usize = 1 + NAME + VALUE + 1 + PEAK;
 /// Lines of the throughput, at most.
