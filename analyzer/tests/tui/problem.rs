@@ -96,7 +96,7 @@ fn causes_flows_and_the_table_open_from_the_page() {
     let mut app = page(LOSS, USUAL);
     let (title, flow) = (worst(&app).title.clone(), worst(&app).flows[0].clone());
     assert!(!worst(&app).effects.is_empty(), "{:?}", worst(&app));
-    open(&mut app, " causes ");
+    open(&mut app, " leads to ");
     assert_eq!(app.view.screen, Screen::Problem);
     assert!(
         !text(&app).lines().skip(4).any(|line| line.contains(&title)),

@@ -186,7 +186,7 @@ impl<'a> Subject<'a> {
         let others =
             self.finding.causes.iter().copied().filter(|id| Some(*id) != self.finding.owner).collect();
         for (name, ids) in
-            [("part of", owner), ("caused by", others), ("causes", self.finding.effects.clone())]
+            [("part of", owner), ("caused by", others), ("leads to", self.finding.effects.clone())]
         {
             let known = |one: &Finding| {
                 ids.contains(&one.id) && (one.causes.contains(&me) || one.effects.contains(&me))
