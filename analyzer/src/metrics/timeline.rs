@@ -105,8 +105,26 @@ impl LinkPoints {
         while self.shift < other.shift {
             self.halve();
         }
+        self.reach_back(other);
         for (number, point) in (other.first..).zip(&other.points) {
             self.add(number << other.shift, point);
+        }
+    }
+
+    /// Begins where another begins, if that is earlier.
+    fn reach_back(&mut self, other: &Self) {
+        let begin = |this: &Self| (other.first << other.shift) >> this.shift;
+        if self.points.is_empty() || other.points.is_empty() {
+            return;
+        }
+        let end = |this: &Self| this.first.saturating_add(this.points.len() as u64);
+        while end(self).saturating_sub(begin(self)) > POINTS as u64 && self.shift < MOST_SHIFT {
+            self.halve();
+        }
+        let earlier = self.first.saturating_sub(begin(self));
+        if let Ok(earlier) = usize::try_from(earlier) {
+            self.points.splice(..0, std::iter::repeat_n(Point::default(), earlier));
+            self.first = begin(self).min(self.first);
         }
     }
 
@@ -243,6 +261,10 @@ mod tests {
             let first_lost = points.points.iter().position(|point| point.signals[0] > 0).unwrap() as u64;
             let at_ns = (points.first + first_lost) * points.length_ns();
             assert!(at_ns.abs_diff(1_000_000 * S + seconds * S / 2) <= length_ns, "{seconds} s: {at_ns}");
+            // Traffic before the first loss is where it was.
+            assert_eq!(points.first, 1_000_000 * S / length_ns, "{seconds} s");
+            let most = points.points.iter().map(|point| point.bytes).max().unwrap();
+            assert!(most <= (length_ns / (10 * BIN_NS) + 1) * 100, "{seconds} s: {most} bytes in a point");
             let folded = points.folded(8 * length_ns);
             assert_eq!((folded.length_ns(), sums(&folded)), (8 * length_ns, sums(&points)));
         }
