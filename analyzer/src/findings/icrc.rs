@@ -84,6 +84,16 @@ fn is_always(flow: &Flow, share: f64) -> bool {
         .is_some_and(|icrc| icrc.checked >= ALWAYS_AT_LEAST && icrc.bad as f64 >= share * icrc.checked as f64)
 }
 
+/// Whether each flow of a link has at least as many packets with a wrong ICRC as episodes in which its receiver missed one: a
+/// receiver drops such a packet, and its NAK is what follows.
+fn explains_loss(input: &Input<'_>, link: &Link) -> bool {
+    let mut flows = input.facts.flows.iter();
+    flows.all(|flow| {
+        let elsewhere = flow.link != link.name || flow.direction != link.direction;
+        elsewhere || flow.loss.get().is_none_or(|loss| loss.after_tap.episodes <= bad_of(flow))
+    })
+}
+
 /// When packets with a wrong ICRC passed in these flows.
 fn seen(flows: &[&Flow], ratio: Option<f64>) -> Vec<Episode> {
     let times =
@@ -127,6 +137,7 @@ fn corruption(
         .place(Place::link(input, &link.name, link.direction).hop("upstream"))
         .ends(requester, responder)
         .impact(Impact { packets_ratio: Some(ratio), ..Impact::default() })
+        .owns(if explains_loss(input, link) { &["loss.after_tap"] } else { &[] })
         .step("Capture at a second point to find the device between a correct and a wrong ICRC.", None)
         .step("Check its memory error, parity and FCS counters.", here.nic_counters())
         .step("Count rx_icrc_encapsulated and rx_roce_errors on the receiving NIC.", here.rdma_counters())
@@ -158,4 +169,30 @@ fn rewritten(
         .step("Check whether the capture point is before the NIC fills in the ICRC (a sending host).", None)
         .step("Check for address translation or header rewriting between sender and tap.", None)
         .into(found);
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::analysis::{Episodes, Facts, Icrc, Loss, Options, SequenceLoss, fixtures::everything};
+    use crate::findings::tests::found_on;
+
+    #[test]
+    fn corruption_accounts_for_no_more_loss_than_it_explains() {
+        let owns = |bad| {
+            let mut facts = Facts::of(&everything(), &Options::default());
+            let icrc =
+                Icrc { checked: 1_000, bad, bad_first_ns: Some(1), bad_last_ns: Some(2), unchecked: 0 };
+            let after_tap = Episodes { episodes: 2, ..Episodes::default() };
+            for flow in &mut facts.flows {
+                flow.icrc = Some(icrc);
+                flow.loss = SequenceLoss::Disturbed(Box::new(Loss { after_tap, ..Loss::default() }));
+            }
+            let (name, direction) = (facts.flows[0].link.clone(), facts.flows[0].direction);
+            for link in &mut facts.links {
+                link.icrc = (link.name == name && link.direction == direction).then_some(icrc);
+            }
+            found_on(&facts, "icrc.errors").unwrap().owns
+        };
+        assert_eq!((owns(1), owns(2)), (&[][..], &["loss.after_tap"][..]));
+    }
 }
