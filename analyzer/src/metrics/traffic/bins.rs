@@ -286,9 +286,7 @@ impl Binner {
         let index = time_ns / bin_ns.max(1);
         if self.end_ns == 0 || index > self.newest {
             let oldest = index.saturating_sub(OPEN - 1);
-            let mut open = self.open;
-            open.sort_unstable_by_key(|bin| bin.index);
-            for passed in open.iter().filter(|bin| bin.index < oldest) {
+            for passed in self.in_order().iter().filter(|bin| bin.index < oldest) {
                 self.folded.fold(passed);
             }
             for at in oldest..=index {
@@ -308,13 +306,18 @@ impl Binner {
         }
     }
 
+    /// The open bins, the oldest first.
+    fn in_order(&self) -> [Bin; PLACES] {
+        let mut open = self.open;
+        open.sort_unstable_by_key(|bin| bin.index);
+        open
+    }
+
     /// The figures up to now, bins that are not complete included.
     #[must_use]
     pub fn bursts(&self, bin_ns: u64) -> Option<Bursts> {
         let mut folded = self.folded.clone();
-        let mut open = self.open;
-        open.sort_unstable_by_key(|bin| bin.index);
-        for bin in &open {
+        for bin in &self.in_order() {
             folded.fold(bin);
         }
         folded.bursts(bin_ns)
@@ -325,9 +328,7 @@ impl Binner {
     pub fn points(&self, bin_ns: u64) -> LinkPoints {
         let mut points = self.folded.points.clone();
         points.bin_ns = bin_ns;
-        let mut open = self.open;
-        open.sort_unstable_by_key(|bin| bin.index);
-        for bin in open.iter().filter(|bin| bin.packets > 0) {
+        for bin in self.in_order().iter().filter(|bin| bin.packets > 0) {
             points.add(bin.index, &point(bin));
         }
         points

@@ -228,7 +228,7 @@ mod tests {
         }
     }
 
-    /// Says what it was told to say, whatever it is asked.
+    /// Gives the prepared answers, whatever it is asked.
     struct Script(io::Cursor<Vec<u8>>);
 
     impl Read for Script {

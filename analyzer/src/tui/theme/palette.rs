@@ -420,7 +420,7 @@ mod tests {
                 let ratio = contrast(background, text);
                 assert!(ratio >= least, "{name} {text:?} on {background:?}: {ratio:.2}");
             }
-            // Each step is told from the one before by its lightness alone, whatever the vision, and the last is farthest
+            // Each step differs from the one before by its lightness alone, whatever the vision, and the last is farthest
             // from the background of the terminal.
             for pair in steps.windows(2) {
                 let apart = contrast(pair[0].0, pair[1].0);
