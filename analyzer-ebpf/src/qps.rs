@@ -8,13 +8,18 @@
 #![no_main]
 #![expect(unsafe_code, reason = "kernel memory is read through pointers that the helpers check")]
 
+mod commands;
+
 use aya_ebpf::Global;
+use aya_ebpf::bindings::BPF_RB_NO_WAKEUP;
 use aya_ebpf::btf_maps::{HashMap, PerCpuArray, RingBuf};
 use aya_ebpf::helpers::generated::{bpf_ktime_get_ns, bpf_probe_read_kernel as read_kernel};
 use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_probe_read_kernel};
 use aya_ebpf::macros::{btf_map, kprobe, kretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
-use rocescope_common::abi::qp::{ABSENT, ATTR_BYTES, COMM, DEVICE_NAME, QP_BYTES, QpRecord, count, kind};
+use rocescope_common::abi::qp::{
+    ABSENT, ATTR_BYTES, BY_PROCESS, COMM, DEVICE_NAME, QP_BYTES, QpRecord, count, kind,
+};
 
 /// Some 600 records, emptied every 50 ms: a thousand queue pairs made and ended in a second are 300 in that time.
 const RECORDS_BYTES: usize = 512 << 10;
@@ -69,7 +74,7 @@ static OWN_PID: Global<u32> = Global::new(0);
 #[kprobe]
 pub fn rocescope_qp_create(ctx: ProbeContext) -> u32 {
     let Some(device) = ctx.arg::<u64>(0) else { return 0 };
-    remember(Call { qp: 0, attr: device, time_ns: now(), mask: 0, kind: u32::from(kind::CREATED) });
+    remember(Call { qp: 0, attr: device, time_ns: now(), mask: BY_PROCESS, kind: u32::from(kind::CREATED) });
     0
 }
 
@@ -243,7 +248,9 @@ fn record(kind: u8, call: &Call, result: i32, event: u32) {
         let bytes = (&raw mut (*record).attr_bytes).cast::<u8>();
         (*record).attr_len = copy(bytes, ATTR_SIZE.load(), ATTR_BYTES, attr, 0) as u16;
     }
-    entry.submit(0);
+    // Without a wakeup: user space polls. The wakeup is an interrupt on this CPU, after which the kernel runs
+    // what waits there, a driver's completions among it; while a probe runs it skips the probes of those.
+    entry.submit(u64::from(BPF_RB_NO_WAKEUP));
 }
 
 /// The pointer in a field; 0 when there is none.

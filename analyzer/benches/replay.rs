@@ -126,16 +126,12 @@ fn all(criterion: &mut Criterion) {
             bencher.iter_batched(
                 || (reader(&capture), counts()),
                 |(mut reader, (mut counts, mut links))| {
+                    let mut frame = Frame::EMPTY;
                     if let Some(reader) = &mut reader {
                         links.learn(reader.interfaces(), &mut counts.table);
                         while let Ok(Some(record)) = reader.next() {
-                            counts.frame(
-                                &mut links,
-                                record.interface,
-                                record.ts_ns,
-                                record.wire_len,
-                                record.data,
-                            );
+                            let at = (record.interface, record.ts_ns);
+                            counts.frame(&mut links, at, (record.wire_len, record.data), &mut frame);
                         }
                     }
                     assert_eq!(counts.table.len(), flows as usize);

@@ -69,7 +69,9 @@ const CYCLES: &[(&[&str], &str)] = &[(
 const CRATES: &[(&str, &[&str])] = &[
     ("aya", &["source/live/", "bench/"]),
     ("aya_log", &["source/live/", "bench/"]),
-    ("crossterm", &["tui/run.rs", "tui/terminal.rs", "tui/runtime/", "cli/output.rs"]),
+    ("crossterm", &["tui/runtime/", "cli/output.rs"]),
+    // Everything else has its maps from `util::map`.
+    ("foldhash", &["util/map.rs"]),
     ("jiff", &["util/units.rs", "source/replay/time.rs"]),
     ("textwrap", &["util/"]),
     ("anstream", &["util/style.rs"]),

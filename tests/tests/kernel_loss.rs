@@ -23,6 +23,7 @@ use rocescope_tests::kernel::frames::{self, Frame};
 use rocescope_tests::kernel::machine::{Hook, Machine};
 use rocescope_tests::kernel::{available, replayed, test_run};
 use rocescope_tests::oracle::captures;
+use rocescope_tests::sim::scenarios;
 
 const MAX_FLOWS: u32 = 4096;
 /// Ids of IPv4 packets, as an offset from where their header starts.
@@ -174,6 +175,46 @@ fn loss_is_what_replay_says() {
     assert!(naks > 50, "{naks}");
     assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
     assert!(troubled > 5 && sums["lost"] > 10 && sums["retransmitted"] > 100, "{troubled}: {sums:?}");
+}
+
+/// Hops that reorder, and that lose: receivers ask for what is late, too. What is lost, and what may only be late, is the same live.
+#[test]
+fn what_is_late_is_told_from_what_is_lost_as_in_a_replay() {
+    if !available() {
+        return;
+    }
+    let cases = [
+        ("reordering-hop-go-back-n", true),
+        ("reordering-retransmitted", true),
+        ("loss-upstream-send-selective", false),
+        ("loss-runs", false),
+    ];
+    for (name, late) in cases {
+        let scenario = scenarios::all().into_iter().find(|scenario| scenario.name == name).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let run = scenario.run(1, folder.path()).unwrap();
+        let frames = as_given(&frames::read(&run.files[0]).unwrap().unwrap());
+        let lived = live(&frames).loss;
+        let replay = replayed::whole(&frames).unwrap().metrics.loss.unwrap();
+        assert_eq!(
+            lived.known.as_ref().unwrap().len(),
+            lived.flows.len(),
+            "{name}: each that has trouble is known"
+        );
+        let mut doubted = (0, 0);
+        for slot in replay.flows.keys() {
+            let [ours, theirs] = [&lived, &replay].map(|loss| loss.flow(*slot).requests.unwrap());
+            let close = |ours: u64, theirs: u64| ours.abs_diff(theirs) <= 1 + theirs / 20;
+            assert!(close(ours.lost, theirs.lost), "{name}: {ours:?}, {theirs:?}");
+            assert!(close(ours.doubtful, theirs.doubtful), "{name}: {ours:?}, {theirs:?}");
+            assert_eq!(ours.timeouts, theirs.timeouts, "{name}");
+            doubted = (doubted.0 + ours.doubtful, doubted.1 + ours.lost);
+        }
+        assert!(
+            doubted.1 > 20 && (doubted.0 * 2 >= doubted.1) == late,
+            "{name}: {doubted:?} doubted of lost"
+        );
+    }
 }
 
 /// A run that starts amid losses knows the later ones, and counts no earlier one.

@@ -22,7 +22,7 @@ fn scenario(name: &str) -> Scenario {
 
 fn options() -> Options {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    Options { rocescope: binary::path().unwrap(), seeds: 1, only: None, keep: None, jobs }
+    Options { rocescope: binary::path().unwrap(), seeds: 1, vary: false, only: None, keep: None, jobs }
 }
 
 #[test]
@@ -238,17 +238,15 @@ fn findings_are_the_truth() {
 fn happened(name: &str, kind: &str, truth: &Truth) {
     let first = &truth.counted[0].1;
     assert!(first.packets >= 400, "{name}: {} packets", first.packets);
+    assert!(
+        truth.happened(kind, name),
+        "{name}: {} lost, {} timeouts, {} died",
+        truth.lost,
+        truth.timeouts,
+        truth.died
+    );
     match kind {
-        "loss" => assert!(truth.lost >= 10 && truth.died == 0, "{name}: {}", truth.lost),
-        "timeouts" => assert!(truth.timeouts >= 5 && truth.died == 0, "{name}: {}", truth.timeouts),
-        "died" if name != "died-stops-in-mid-message" => assert!(truth.died > 0, "{name}"),
-        "nak" => assert!(truth.died == 2 && first.other_naks == 1, "{name}"),
-        "incast" | "ecn" => assert!(truth.marked + truth.lost >= 100, "{name}"),
-        "rnr" => assert!(first.rnr_naks >= 20, "{name}"),
-        "control" => {
-            assert!(truth.timeouts == 0 && truth.died == 0 && truth.lost <= 3, "{name}");
-            assert!(truth.expected.is_empty() && truth.also.is_empty(), "{name}");
-        }
+        "control" => assert!(truth.expected.is_empty() && truth.also.is_empty(), "{name}"),
         _ => assert!(!truth.expected.is_empty() || !truth.figures.is_empty() || !truth.never.is_empty()),
     }
 }

@@ -375,9 +375,7 @@ fn keys_come_from_the_terminal_when_the_capture_comes_from_a_pipe() {
         .unwrap();
     terminal.press_until("?", "help", |screen| screen.contains("ECMP what-if: simulate")).unwrap();
     terminal.press_until("?", "no help", |screen| !screen.contains("half the uplinks")).unwrap();
-    terminal
-        .press_until("Left", "that the capture is short", |screen| screen.contains("no older snapshot"))
-        .unwrap();
+    terminal.press_until("Left", "an earlier time", |screen| screen.contains("ENDED −")).unwrap();
     terminal.press(&["q"]).unwrap();
     session.is_restored("0");
 }

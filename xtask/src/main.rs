@@ -49,7 +49,10 @@ enum Task {
         vm: bool,
     },
     /// Test with Soft-RoCE devices in a virtual machine against perftest, rdma, tc and tshark
-    Vm,
+    Vm {
+        /// Run the tests whose names contain one of these alone
+        names: Vec<String>,
+    },
     /// Measure performance, compared with other programs
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -80,7 +83,7 @@ fn work(task: &Task) -> Result<()> {
         Task::Demo { args } => demo::demo(args),
         Task::Test { vm: false } => test::test(),
         Task::Test { vm: true } => vm::test(),
-        Task::Vm => vm::vm(),
+        Task::Vm { names } => vm::vm(names),
         Task::Bench(wanted) => bench::bench(wanted),
         Task::Mutate(wanted) => mutate::mutate(wanted),
         Task::GenCapture(wanted) => gen_capture::generate(wanted),

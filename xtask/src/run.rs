@@ -4,6 +4,7 @@ use crate::ebpf_toolchain::find_on_path;
 use anyhow::{Context as _, Result, bail};
 use std::env;
 use std::ffi::OsStr;
+use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -140,4 +141,28 @@ pub(crate) fn run_watched(command: &mut Command, mut watch: impl FnMut(&str)) ->
         bail!("`{shown}` failed: {status}");
     }
     Ok(())
+}
+
+/// Runs a command to its end with standard output and standard error in one file.
+///
+/// # Errors
+/// Those of [`run`], and a file that cannot be made.
+pub(crate) fn into_file(command: &mut Command, path: &Path) -> Result<()> {
+    let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+    let shown = show(command);
+    let errors = file.try_clone().context("cannot share the file with standard error")?;
+    let status =
+        command.stdout(file).stderr(errors).status().with_context(|| format!("cannot start `{shown}`"))?;
+    if !status.success() {
+        bail!("`{shown}` failed: {status}; its output is in {}", path.display());
+    }
+    Ok(())
+}
+
+/// Prints a file, and gives what is in it.
+pub(crate) fn print(path: &Path) -> String {
+    let output = fs::read(path).unwrap_or_default();
+    // Standard output that nobody reads any more is no reason to stop testing.
+    let _ = io::stdout().write_all(&output).and_then(|()| io::stdout().flush());
+    String::from_utf8_lossy(&output).into_owned()
 }

@@ -1,7 +1,8 @@
 //! A virtual machine with Debian 12's kernel 6.1, for what this machine's own kernel cannot show.
 //!
 //! `cargo xtask vm`: Soft-RoCE devices, so that the program as users get it is held against real
-//! traffic and against what the kernel and other tools say of it. `cargo xtask test --vm`: that, and
+//! traffic and against what the kernel and other tools say of it. `cargo xtask vm NAME` runs those of
+//! its tests whose names contain NAME. `cargo xtask test --vm`: all of them, and
 //! the live path on an older kernel, which has no TCX, so that TC programs attach as filters, and is
 //! stricter with programs. QEMU emulates the processor: no KVM is needed.
 
@@ -12,9 +13,9 @@ mod userland;
 use crate::dist::{self, Target};
 use crate::ebpf_toolchain::{EbpfToolchain, cache_dir};
 use crate::programs::Programs;
-use crate::run::{output_of, run, run_watched, say, step, target_dir, workspace_root};
+use crate::run::{into_file, output_of, print, run, run_watched, say, step, target_dir, workspace_root};
 use crate::setup;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use cpio::Archive;
 use debian::Parts;
 use std::ffi::OsStr;
@@ -22,6 +23,7 @@ use std::fs;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 
 /// The tests on an older kernel, and their arguments in the guest. Those that only hold there are
 /// ignored elsewhere.
@@ -36,7 +38,7 @@ const OLDER_KERNEL: [(&str, &str); 6] = [
     ("demo", ""),
 ];
 /// The tests with Soft-RoCE devices in the guest, of the program as users get it.
-const SOFT_ROCE: (&str, &str) = ("soft_roce", "--ignored");
+const SOFT_ROCE: [(&str, &str); 2] = [("soft_roce", "--ignored"), ("soft_roce_posts", "--ignored")];
 /// The test on this machine that compares their results with tshark afterwards: tshark would take
 /// minutes in the guest.
 const AFTERWARDS: &str = "soft_roce_tshark";
@@ -47,108 +49,160 @@ const RESULTS_VAR: &str = "ROCESCOPE_VM_RESULTS";
 /// Name of the static program in the guest: as on a host to which it was copied under the name
 /// that `cargo xtask dist` gave it.
 const RELEASED: &str = "rocescope-x86_64-unknown-linux-musl";
-/// Time limit of the guest in seconds. It takes about five minutes, more on a busy machine.
+/// Time limit of the guest in seconds. It takes about ten minutes, more on a busy machine.
 const LIMIT: &str = "1800";
 /// Beginning of the guest's last line, see `init.sh`.
 const DONE: &str = "guest: done";
 
-/// Everything that runs in the guest.
+/// Everything that runs in guests. There are two at the same time, each of which keeps one processor busy: the tests of one
+/// look at what is loaded in the whole system, and run one after the other.
 ///
 /// # Errors
 /// Names missing prerequisites, or failed tests.
 pub(crate) fn test() -> Result<()> {
-    in_guest(&OLDER_KERNEL)
+    let prepared = Prepared::new(&OLDER_KERNEL)?;
+    let older = prepared.guest("older-kernel", &OLDER_KERNEL, &[], "checked/rocescope")?;
+    let checked = stripped(&prepared.programs.rocescope, &older.dir);
+    thread::scope(|scope| {
+        // Its program is built: it starts while that of the other guest is not.
+        let older = scope.spawn(|| older.run(&prepared.parts, &checked, true));
+        let soft_roce = soft_roce(&prepared, &[]);
+        let older = older.join().unwrap_or_else(|_| Err(anyhow!("the thread of the older kernel panicked")));
+        match (older, soft_roce) {
+            (Err(older), Err(soft_roce)) => bail!("older kernel: {older:#}; Soft-RoCE: {soft_roce:#}"),
+            (older, soft_roce) => older.and(soft_roce),
+        }
+    })
 }
 
-/// The tests with Soft-RoCE devices alone.
+/// The tests with Soft-RoCE devices alone: those whose names contain one of `names`, or all.
 ///
 /// # Errors
 /// Names missing prerequisites, or failed tests.
-pub(crate) fn vm() -> Result<()> {
-    in_guest(&[])
+pub(crate) fn vm(names: &[String]) -> Result<()> {
+    soft_roce(&Prepared::new(&[])?, names)
 }
 
-/// Builds, boots and runs `tests` and those with Soft-RoCE.
-fn in_guest(tests: &[(&str, &str)]) -> Result<()> {
-    if !cfg!(target_arch = "x86_64") {
-        bail!("the guest is an x86_64 machine: run this on one");
+/// Runs the tests with Soft-RoCE that `names` select in a guest, and compares what they leave with tshark.
+fn soft_roce(prepared: &Prepared, names: &[String]) -> Result<()> {
+    let released = dist::static_program(&prepared.toolchain, Target::X86)?;
+    let guest = prepared.guest("soft-roce", &SOFT_ROCE, names, &format!("released/{RELEASED}"))?;
+    guest.run(&prepared.parts, &released, false)?;
+    if !names.is_empty() {
+        // The comparison below takes the results of all.
+        return Ok(());
     }
-    setup::vm_tools()?;
-    let toolchain = setup::ebpf_toolchain()?;
-    // Downloads outlive a clean tree.
-    let cache = cache_dir().context("neither HOME nor XDG_CACHE_HOME is set: no directory for the guest")?;
-    let parts = debian::parts(&cache.join("vm"))?;
-    let released = dist::static_program(&toolchain, Target::X86)?;
-    let built = step("building the tests for the guest", || build(&toolchain, tests))?;
-    let dir = target_dir().join("vm");
-    let share = dir.join("share");
-    let _ = fs::remove_dir_all(&share);
-    fs::create_dir_all(&share).with_context(|| format!("cannot create {}", share.display()))?;
-    let image = step("packing the guest", || pack(&dir, &parts, &released, &built))?;
-    let name = format!("tests on kernel {}", parts.release);
-    step(&name, || boot(&parts, &image, &share))?;
     step("holding what was counted in the guest against tshark", || {
-        let mut command = Command::new(&built.afterwards);
-        command.args(["--ignored", "--test-threads=1", "--show-output"]).env(RESULTS_VAR, &share);
+        let mut command = Command::new(prepared.programs.integration(AFTERWARDS)?);
+        command.args(["--ignored", "--test-threads=1", "--show-output"]).env(RESULTS_VAR, guest.share());
         run(command.env("ROCESCOPE_BIN", &released).stdin(Stdio::null()))
     })
 }
 
-/// The executables for the guest.
-struct Built {
-    /// The program with its arithmetic checked, as the tests on an older kernel want it.
-    checked: PathBuf,
-    /// Tests in the guest: name, arguments, program.
-    tests: Vec<(String, String, PathBuf)>,
-    /// The test on this machine.
-    afterwards: PathBuf,
+/// What guests are made of.
+struct Prepared {
+    toolchain: EbpfToolchain,
+    parts: Parts,
+    /// The program with its arithmetic checked, as the tests on an older kernel want it, and the tests.
+    programs: Programs,
 }
 
-/// The program and the tests, from the build that `cargo xtask test` makes: this costs nothing after it. Their C
-/// library is the guest's too: it is made of the same distribution's packages.
-fn build(toolchain: &EbpfToolchain, tests: &[(&str, &str)]) -> Result<Built> {
-    let tests = || tests.iter().chain([&SOFT_ROCE]);
-    let names = tests().map(|(name, _)| *name).chain([AFTERWARDS]);
-    // `--bin rocescope` would select the program's unit tests instead.
-    let selection = [PROGRAMS_TEST].into_iter().chain(names).flat_map(|name| ["--test", name]);
-    let programs = Programs::build(Some(toolchain), selection)?;
-    let in_guest = |(name, arguments): &(&str, &str)| -> Result<_> {
-        Ok(((*name).to_owned(), (*arguments).to_owned(), programs.integration(name)?.to_path_buf()))
-    };
-    let tests: Result<Vec<_>> = tests().map(in_guest).collect();
-    let afterwards = programs.integration(AFTERWARDS)?.to_path_buf();
-    Ok(Built { checked: programs.rocescope, tests: tests?, afterwards })
-}
-
-/// Writes the guest's file system to a file below `dir`.
-fn pack(dir: &Path, parts: &Parts, released: &Path, built: &Built) -> Result<PathBuf> {
-    let image = dir.join("initramfs");
-    let read = |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
-    let file = fs::File::create(&image).with_context(|| format!("cannot create {}", image.display()))?;
-    let mut archive = Archive::new(BufWriter::new(file));
-    // The folders of the distribution first: what follows lies in them.
-    archive.copy_all("", &parts.userland)?;
-    archive.program("/init", include_bytes!("vm/init.sh"))?;
-    archive.device("/dev/console", 5, 1)?;
-    archive.program("/busybox/busybox", &read(&parts.busybox)?)?;
-    // The path at which the kernel looks for its module loader.
-    archive.link("/sbin/modprobe", "/busybox/busybox")?;
-    archive.copy_all(&format!("/lib/modules/{}", parts.release), &parts.modules)?;
-    archive.program("/programs/checked/rocescope", &read(&stripped(&built.checked, dir))?)?;
-    archive.program(&format!("/programs/released/{RELEASED}"), &read(released)?)?;
-    let mut list = Vec::new();
-    for (name, arguments, path) in &built.tests {
-        archive.program(&format!("/tests/{name}"), &read(&stripped(path, dir))?)?;
-        let program =
-            if name == SOFT_ROCE.0 { format!("released/{RELEASED}") } else { "checked/rocescope".to_owned() };
-        list.push(format!("{program} {name} {arguments}\n"));
+impl Prepared {
+    /// With `tests` and those with Soft-RoCE, from the build that `cargo xtask test` makes: this costs nothing after it.
+    /// Their C library is the guest's too: it is made of the same distribution's packages.
+    fn new(tests: &[(&str, &str)]) -> Result<Self> {
+        if !cfg!(target_arch = "x86_64") {
+            bail!("the guest is an x86_64 machine: run this on one");
+        }
+        setup::vm_tools()?;
+        let toolchain = setup::ebpf_toolchain()?;
+        // Downloads outlive a clean tree.
+        let cache =
+            cache_dir().context("neither HOME nor XDG_CACHE_HOME is set: no directory for the guest")?;
+        let parts = debian::parts(&cache.join("vm"))?;
+        let names = tests.iter().chain(&SOFT_ROCE).map(|(name, _)| *name).chain([AFTERWARDS]);
+        // `--bin rocescope` would select the program's unit tests instead.
+        let selection = [PROGRAMS_TEST].into_iter().chain(names).flat_map(|name| ["--test", name]);
+        let programs =
+            step("building the tests for the guest", || Programs::build(Some(&toolchain), selection))?;
+        Ok(Self { toolchain, parts, programs })
     }
-    archive.program("/tests/list", list.concat().as_bytes())?;
-    // Tests look for captures where the repository was when they were built.
-    let data = workspace_root().join("tests/data");
-    archive.copy_all(&data.to_string_lossy(), &data)?;
-    archive.finish()?;
-    Ok(image)
+
+    /// A guest that runs `tests`, or those of them whose names contain one of `only`, on the program at `place` below
+    /// its folder of programs.
+    fn guest(
+        &self,
+        name: &'static str,
+        tests: &[(&str, &str)],
+        only: &[String],
+        place: &str,
+    ) -> Result<Guest> {
+        let dir = target_dir().join("vm").join(name);
+        let _ = fs::remove_dir_all(&dir);
+        let share = dir.join("share");
+        fs::create_dir_all(&share).with_context(|| format!("cannot create {}", share.display()))?;
+        let test = |(name, arguments): &(&str, &str)| -> Result<_> {
+            let arguments = [&[(*arguments).to_owned()], only].concat().join(" ");
+            Ok(((*name).to_owned(), arguments, self.programs.integration(name)?.to_path_buf()))
+        };
+        let tests: Result<Vec<_>> = tests.iter().map(test).collect();
+        Ok(Guest { name, dir, place: place.to_owned(), tests: tests? })
+    }
+}
+
+/// A virtual machine, and what it runs.
+struct Guest {
+    name: &'static str,
+    /// Its folder on this machine.
+    dir: PathBuf,
+    /// Where the program under test is in it.
+    place: String,
+    /// Name, arguments, program.
+    tests: Vec<(String, String, PathBuf)>,
+}
+
+impl Guest {
+    /// The folder that it shares with this machine.
+    fn share(&self) -> PathBuf {
+        self.dir.join("share")
+    }
+
+    /// Boots it and runs its tests on `program`. `beside`: its output is printed at its end, in one piece.
+    fn run(&self, parts: &Parts, program: &Path, beside: bool) -> Result<()> {
+        let image = step(&format!("packing the guest {}", self.name), || self.pack(parts, program))?;
+        let log = self.dir.join("log");
+        step(&format!("{} on kernel {}", self.name, parts.release), || {
+            boot(parts, &image, &self.share(), beside.then_some(&log))
+        })
+    }
+
+    /// Writes its file system to a file.
+    fn pack(&self, parts: &Parts, program: &Path) -> Result<PathBuf> {
+        let image = self.dir.join("initramfs");
+        let read = |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+        let file = fs::File::create(&image).with_context(|| format!("cannot create {}", image.display()))?;
+        let mut archive = Archive::new(BufWriter::new(file));
+        // The folders of the distribution first: what follows lies in them.
+        archive.copy_all("", &parts.userland)?;
+        archive.program("/init", include_bytes!("vm/init.sh"))?;
+        archive.device("/dev/console", 5, 1)?;
+        archive.program("/busybox/busybox", &read(&parts.busybox)?)?;
+        // The path at which the kernel looks for its module loader.
+        archive.link("/sbin/modprobe", "/busybox/busybox")?;
+        archive.copy_all(&format!("/lib/modules/{}", parts.release), &parts.modules)?;
+        archive.program(&format!("/programs/{}", self.place), &read(program)?)?;
+        let mut list = Vec::new();
+        for (name, arguments, path) in &self.tests {
+            archive.program(&format!("/tests/{name}"), &read(&stripped(path, &self.dir))?)?;
+            list.push(format!("{} {name} {arguments}\n", self.place));
+        }
+        archive.program("/tests/list", list.concat().as_bytes())?;
+        // Tests look for captures where the repository was when they were built.
+        let data = workspace_root().join("tests/data");
+        archive.copy_all(&data.to_string_lossy(), &data)?;
+        archive.finish()?;
+        Ok(image)
+    }
 }
 
 /// A copy of a program without what only a debugger reads, below `dir`: the guest is slow at loading
@@ -160,8 +214,9 @@ fn stripped(program: &Path, dir: &Path) -> PathBuf {
     if done.is_some() { copy } else { program.to_path_buf() }
 }
 
-/// Runs the guest to its end and passes its result on. Guest and host share the folder `share`.
-fn boot(parts: &Parts, image: &Path, share: &Path) -> Result<()> {
+/// Runs the guest to its end and passes its result on. Guest and host share the folder `share`. Its output goes to `log`
+/// first, where there is one.
+fn boot(parts: &Parts, image: &Path, share: &Path, log: Option<&PathBuf>) -> Result<()> {
     let mut result = None;
     let mut command = Command::new("timeout");
     command
@@ -173,11 +228,19 @@ fn boot(parts: &Parts, image: &Path, share: &Path) -> Result<()> {
         .arg(format!("local,path={},mount_tag=share,security_model=none", share.display()))
         .args(["-append", "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nokaslr tsc=reliable"])
         .stdin(Stdio::null());
-    let ended = run_watched(&mut command, |line| {
+    let mut watch = |line: &str| {
         if let Some(at) = line.find(DONE) {
             result = line.get(at..).and_then(result_of);
         }
-    });
+    };
+    let ended = match log {
+        None => run_watched(&mut command, watch),
+        Some(log) => {
+            let ended = into_file(&mut command, log);
+            print(log).lines().for_each(&mut watch);
+            ended
+        }
+    };
     match result {
         Some(true) => {
             say("all tests passed in the guest");

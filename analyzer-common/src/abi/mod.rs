@@ -3,6 +3,7 @@
 
 pub mod event;
 pub mod maps;
+pub mod post;
 pub mod qp;
 pub mod testing;
 

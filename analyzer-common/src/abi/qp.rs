@@ -17,6 +17,16 @@ pub const QP_RECORDS: &str = "QP_RECORDS";
 /// Per-CPU array of counts, indexed by the constants of [`count`].
 pub const QP_COUNTS: &str = "QP_COUNTS";
 
+/// Ring buffer of [`CommandRecord`].
+pub const QP_COMMANDS: &str = "QP_COMMANDS";
+/// Bytes copied of a command's input: its header of 24 bytes and the QP context of 232.
+pub const COMMAND_INPUT: usize = 256;
+/// Bytes copied of a command's output: status, syndrome, and the number of a new queue pair.
+pub const COMMAND_OUTPUT: usize = 16;
+
+/// `mask` of a queue pair that a process made, not the kernel for itself.
+pub const BY_PROCESS: u32 = 1;
+
 /// Indices into [`QP_COUNTS`].
 pub mod count {
     /// Calls that were entered.
@@ -26,8 +36,12 @@ pub mod count {
     pub const RETURNED: u32 = 1;
     /// Records that found the ring buffer full.
     pub const DROPPED: u32 = 2;
+    /// Commands of queue pairs that were handed to the firmware (`mlx5_cmd_do`).
+    pub const COMMANDS: u32 = 3;
+    /// Those whose end was seen.
+    pub const COMMANDS_ENDED: u32 = 4;
     /// Number of counts.
-    pub const COUNTS: u32 = 3;
+    pub const COUNTS: u32 = 5;
 }
 
 /// Subjects of a record.
@@ -56,7 +70,7 @@ pub struct QpRecord {
     pub duration_ns: u64,
     /// Calling process, in the initial PID namespace.
     pub pid: u32,
-    /// Attributes that were given (`enum ib_qp_attr_mask`).
+    /// Attributes that were given (`enum ib_qp_attr_mask`); of a queue pair that was made, [`BY_PROCESS`] or 0.
     pub mask: u32,
     /// What the call returned: 0, or a negative errno.
     pub result: i32,
@@ -86,6 +100,58 @@ pub struct QpRecord {
 
 const _: () =
     assert!(core::mem::size_of::<QpRecord>() == 40 + COMM + DEVICE_NAME + 16 + QP_BYTES + ATTR_BYTES);
+
+/// Commands of mlx5's firmware about queue pairs (`MLX5_CMD_OP_*` of include/linux/mlx5/mlx5_ifc.h, Linux 6.12).
+pub mod command {
+    /// `CREATE_QP`.
+    pub const CREATE: u16 = 0x500;
+    /// `DESTROY_QP`.
+    pub const DESTROY: u16 = 0x501;
+    /// `RST2INIT_QP`.
+    pub const RST2INIT: u16 = 0x502;
+    /// `INIT2RTR_QP`.
+    pub const INIT2RTR: u16 = 0x503;
+    /// `RTR2RTS_QP`.
+    pub const RTR2RTS: u16 = 0x504;
+    /// `2ERR_QP`.
+    pub const TO_ERR: u16 = 0x507;
+    /// `2RST_QP`.
+    pub const TO_RST: u16 = 0x50a;
+
+    /// True for the commands that are recorded.
+    #[must_use]
+    pub const fn is_followed(opcode: u16) -> bool {
+        matches!(opcode, CREATE | DESTROY | RST2INIT | INIT2RTR | RTR2RTS | TO_ERR | TO_RST)
+    }
+}
+
+/// A command about a queue pair that a process gave to mlx5's firmware past the verbs (DEVX).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct CommandRecord {
+    /// Kernel's monotonic clock at the end of the command.
+    pub time_ns: u64,
+    /// Calling process, in the initial PID namespace.
+    pub pid: u32,
+    /// What the driver returned: 0, or a negative errno.
+    pub result: i32,
+    /// Valid bytes of `input`.
+    pub input_len: u32,
+    /// Valid bytes of `output`.
+    pub output_len: u32,
+    /// Name of the calling thread.
+    pub comm: [u8; COMM],
+    /// Name of the PCI or auxiliary device that the command went to.
+    pub device: [u8; DEVICE_NAME],
+    /// Start of the command, big-endian.
+    pub input: [u8; COMMAND_INPUT],
+    /// Start of the firmware's answer, big-endian.
+    pub output: [u8; COMMAND_OUTPUT],
+}
+
+const _: () = assert!(
+    core::mem::size_of::<CommandRecord>() == 24 + COMM + DEVICE_NAME + COMMAND_INPUT + COMMAND_OUTPUT
+);
 
 /// Layout of the running kernel, as far as the programs have to know it. Unit: bytes.
 /// Each is a global of the programs, by the name beside it.

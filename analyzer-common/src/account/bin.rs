@@ -9,6 +9,7 @@ use super::flow::{Event, Outcome};
 use super::flowlet::{FLOWLET_GAP_NS, Flowlet};
 use super::message::{ByOperation, MessagePacket, OpenMessage};
 use crate::wire::Frame;
+use crate::wire::frame::CE;
 use crate::wire::opcode::Op;
 
 /// Maximum length of a bin: offsets and sums fit into their fields, and a bin is shorter than the gap
@@ -69,7 +70,6 @@ pub struct FlowBin {
 
 const OFFSET: u32 = 0x00FF_FFFF;
 const PART: u32 = 1 << 24;
-const CE: u8 = 3;
 
 impl FlowBin {
     /// Counts a packet that [`observe`](super::flow::observe) has counted. If it starts a new record, moves

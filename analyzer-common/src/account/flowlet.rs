@@ -33,7 +33,7 @@ impl Flowlet {
     #[inline(always)]
     #[must_use]
     pub fn is_data(op: Op) -> bool {
-        op.has(Op::KNOWN) && !op.any(Op::ACKNOWLEDGE | Op::CNP)
+        op.only(Op::KNOWN, Op::ACKNOWLEDGE | Op::CNP)
     }
 
     /// Adds a packet; returns the previous flowlet if this packet starts a new one.
@@ -44,6 +44,14 @@ impl Flowlet {
     pub fn observe(&mut self, now_ns: u64, len: u32, duplicate_psn: bool) -> Option<Self> {
         let bytes = u64::from(len);
         let fresh_bytes = if duplicate_psn { 0 } else { bytes };
+        // Nearly every packet: later than the one before, which is no earlier than the start, by no more than the gap.
+        if now_ns.wrapping_sub(self.end_ns) <= FLOWLET_GAP_NS && self.packets != 0 {
+            self.end_ns = now_ns;
+            self.packets += 1;
+            self.bytes += bytes;
+            self.fresh_bytes += fresh_bytes;
+            return None;
+        }
         self.merge(&Self { start_ns: now_ns, end_ns: now_ns, bytes, fresh_bytes, packets: 1 })
     }
 

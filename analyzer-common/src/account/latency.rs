@@ -20,9 +20,6 @@ use crate::wire::opcode::Op;
 pub const RING: usize = 64;
 /// Classes of requests: see [`class_of`].
 pub const CLASSES: usize = 3;
-/// Names of the classes in reports.
-pub const CLASS_NAMES: [&str; CLASSES] = ["write_send", "read", "atomic"];
-
 /// Not a timed request.
 pub const CLASS_NONE: u32 = 0;
 /// SEND, WRITE, FLUSH, ATOMIC WRITE.

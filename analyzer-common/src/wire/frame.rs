@@ -15,7 +15,9 @@ pub const UNKNOWN: u32 = u32::MAX;
 /// Unknown VLAN id: the tag may be in metadata that is not accessible.
 pub const VLAN_UNKNOWN: u16 = u16::MAX;
 /// ECN codepoint ECT(0).
-pub(super) const ECT0: u8 = 2;
+pub const ECT0: u8 = 2;
+/// ECN codepoint CE, and the mask of the ECN field in the TOS byte.
+pub const CE: u8 = 3;
 /// No priority code point: untagged, or unknown.
 pub const PCP_NONE: u8 = u8::MAX;
 /// Maximum number of VLAN tags; those of encapsulated frames count separately.

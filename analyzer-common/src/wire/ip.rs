@@ -23,7 +23,8 @@ const PROTO_ICMPV6: u8 = 58;
 const PROTO_DEST_OPTS: u8 = 60;
 const PROTO_MPLS: u8 = 137;
 
-pub(super) const PORT_ROCE: u16 = 4791;
+/// UDP destination port of RoCEv2, in both directions.
+pub const PORT_ROCE: u16 = 4791;
 const PORT_ULTRA_ETHERNET: u16 = 4793;
 
 /// True if [`above`] recognises a UDP port.

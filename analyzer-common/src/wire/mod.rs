@@ -17,5 +17,6 @@ mod tunnel;
 pub use bytes::Bytes;
 pub use fast_path::not_roce;
 pub use frame::{Entry, Frame, Meta, parse, parse_into};
+pub use ip::PORT_ROCE;
 pub use layer::{Layer, Trace};
 pub use skip_reason::SkipReason;

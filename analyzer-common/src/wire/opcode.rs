@@ -60,6 +60,13 @@ impl Op {
         self.0 & bits == bits
     }
 
+    /// True if all of `bits` are set and none of `others`.
+    #[inline(always)]
+    #[must_use]
+    pub const fn only(self, bits: u32, others: u32) -> bool {
+        self.0 & (bits | others) == bits
+    }
+
     /// True if any of `bits` is set.
     #[inline(always)]
     #[must_use]
@@ -87,6 +94,11 @@ const RC: u8 = 0x00;
 const UC: u8 = 0x20;
 const UD: u8 = 0x60;
 const XRC: u8 = 0xA0;
+
+/// Upper three bits of the opcodes of UC.
+pub const TRANSPORT_UC: u8 = UC >> 5;
+/// Upper three bits of the opcodes of UD.
+pub const TRANSPORT_UD: u8 = UD >> 5;
 
 const REQ: u32 = Op::KNOWN | Op::REQUEST;
 const ONLY: u32 = Op::STARTS | Op::ENDS;

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use hashbrown::HashMap;
-
 use crate::analysis::facts::ByHosts;
 use crate::analysis::flow::less;
 use crate::analysis::{
@@ -13,6 +11,7 @@ use crate::analysis::{
 use crate::metrics::duplicates::Copies;
 use crate::metrics::marking::{ByDscp, Marked};
 use crate::sample::{FlowSample, LinkSample, Sample, Tuple, address};
+use crate::util::map::Map;
 
 impl Facts {
     /// The facts of everything counted up to `sample`.
@@ -47,6 +46,7 @@ impl Facts {
             pattern: traffic::pattern(sample),
             qp_lives: device::lives(&sample.devices),
             qp_context: qp_context::coverage(&sample.devices),
+            post_sampling: sample.devices.posts.sampling.clone(),
             devices: device::devices(&sample.devices),
             nccl: None,
             coverage: Vec::new(),
@@ -163,7 +163,7 @@ fn retired_once(sample: &Sample) -> bool {
     if known < bytes && retired_in.len() > 1 {
         return false;
     }
-    let mut seen: HashMap<Tuple, Option<&str>, foldhash::fast::RandomState> = HashMap::default();
+    let mut seen: Map<Tuple, Option<&str>> = Map::default();
     let mut is_elsewhere = |tuple: Tuple, at| *seen.entry(tuple).or_insert(at) != at;
     for retired in &sample.retired_tuples {
         if is_elsewhere(retired.tuple, place(retired.link)) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use rocescope_common::wire::frame::CE;
 use serde::Serialize;
 
 use crate::metrics::taps::{Header, Passed, TapPair};
@@ -43,8 +44,6 @@ pub struct FieldChange {
     pub last_ns: u64,
 }
 
-const CE: u32 = 3;
-
 /// The value of a field.
 fn value(header: Header, field: Field) -> Option<u32> {
     match field {
@@ -58,7 +57,7 @@ fn value(header: Header, field: Field) -> Option<u32> {
 /// Whether a change is what congestion does: a mark that is set on packets that may be marked. Where the order of the taps is
 /// not known, in either direction.
 fn is_mark(field: Field, from: u32, to: u32, ordered: bool) -> bool {
-    let set = |from: u32, to: u32| to == CE && (from == 1 || from == 2);
+    let set = |from: u32, to: u32| to == u32::from(CE) && (from == 1 || from == 2);
     field == Field::Ecn && (set(from, to) || !ordered && set(to, from))
 }
 
@@ -105,7 +104,7 @@ pub(super) fn marked(pair: &TapPair) -> u64 {
     let ecn = |header: Header| value(header, Field::Ecn).unwrap_or(0);
     let marked = pair.passed.iter().filter(|passed| {
         let [from, to] = passed.headers.map(ecn);
-        to == CE && is_mark(Field::Ecn, from, to, true)
+        to == u32::from(CE) && is_mark(Field::Ecn, from, to, true)
     });
     marked.map(|passed| passed.packets).sum()
 }

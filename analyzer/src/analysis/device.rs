@@ -8,7 +8,7 @@ use super::{DeviceQp, Kind, Link};
 use crate::metrics::control::LinkControl;
 use crate::sample::{Direction, FlowSample, Sample, SourceKind};
 use crate::source::devices::context::ContextSample;
-use crate::source::devices::lives::{Calls, Lives, QpEvent, QpLife};
+use crate::source::devices::lives::{Calls, DEVX, Lives, QpEvent, QpLife};
 use crate::source::devices::{Devices, PauseSample, PortSample};
 use crate::source::net::lldp::Neighbour;
 use crate::source::net::mac_control::station;
@@ -132,6 +132,30 @@ pub struct QpLives {
     pub events_left_out: u64,
     /// Kernel functions that could not be probed.
     pub absent: Vec<String>,
+    /// Reason for which queue pairs that are made past the verbs (DEVX, mlx5) are not followed. Null: they are, from when
+    /// the run began: of an older one the next command that modifies it shows a part.
+    pub devx_unavailable: Option<String>,
+    /// Commands about queue pairs of processes other than within a verb that makes or modifies one: those of such queue pairs,
+    /// and the ends of all others. Unit: commands.
+    pub commands: u64,
+    /// Those whose result was not seen. Unit: commands.
+    pub missed_commands: u64,
+    /// Queue pairs by what is known of them.
+    pub sources: QpSources,
+}
+
+/// Queue pairs by the source of what is known of them; one can be in several. Unit: queue pairs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct QpSources {
+    /// Listed by RDMA netlink at the latest reading.
+    pub netlink: u64,
+    /// Seen on the kernel's control path, those that ended included.
+    pub control_path: u64,
+    /// Among those of the control path: made past the verbs.
+    pub devx: u64,
+    /// With a reading of the NIC's own context.
+    pub context: u64,
 }
 
 /// Null without RDMA devices.
@@ -147,6 +171,15 @@ pub(super) fn lives(devices: &Devices) -> Option<QpLives> {
         qps_left_out: lives.qps_left_out,
         events_left_out: lives.events_left_out,
         absent: lives.calls.absent.iter().map(|(function, why)| format!("{function}: {why}")).collect(),
+        devx_unavailable: lives.calls.devx_unavailable.clone().or_else(|| lives.unavailable.clone()),
+        commands: lives.calls.commands,
+        missed_commands: lives.calls.missed_commands,
+        sources: QpSources {
+            netlink: devices.ports.iter().map(|port| port.qps.len() as u64 + port.qps_left_out).sum(),
+            control_path: lives.qps.len() as u64,
+            devx: lives.qps.iter().filter(|life| life.origin == Some(DEVX)).count() as u64,
+            context: devices.contexts.qps.len() as u64,
+        },
     })
 }
 
@@ -268,9 +301,15 @@ pub(super) fn devices(devices: &Devices) -> Vec<Device> {
         }
         let (lives, events) = lives_of(devices, port);
         let contexts = contexts_of(devices, port);
-        if !port.qps.is_empty() || !port.qp_counters.is_empty() || !lives.is_empty() || !events.is_empty() {
+        let has_posts = devices.posts.qps.iter().any(|qp| qp.device == port.device);
+        if !port.qps.is_empty()
+            || !port.qp_counters.is_empty()
+            || !lives.is_empty()
+            || !events.is_empty()
+            || has_posts
+        {
             put("RDMA netlink", &mut |known| {
-                queue_pairs(port, &lives, &contexts, known);
+                queue_pairs(devices, port, &lives, &contexts, known);
                 known.qp_events.clone_from(&events);
             });
         }
@@ -299,6 +338,7 @@ fn contexts_of<'a>(devices: &'a Devices, port: &PortSample) -> BTreeMap<u32, &'a
 }
 
 fn queue_pairs(
+    devices: &Devices,
     port: &PortSample,
     lives: &[&QpLife],
     contexts: &BTreeMap<u32, &ContextSample>,
@@ -307,7 +347,7 @@ fn queue_pairs(
     let mut qps: Vec<DeviceQp> = port.qps.iter().map(DeviceQp::of).collect();
     let place: BTreeMap<u32, usize> = qps.iter().enumerate().map(|(at, qp)| (qp.lqpn, at)).collect();
     for life in lives {
-        let known = place.get(&life.lqpn).filter(|_| life.ended_ns.is_none());
+        let known = place.get(&life.lqpn).filter(|_| life.control.ended_ns.is_none());
         if let Some(known) = known.and_then(|at| qps.get_mut(*at)) {
             known.add(life);
         } else {
@@ -316,11 +356,12 @@ fn queue_pairs(
             qps.push(qp);
         }
     }
-    for qp in qps.iter_mut().filter(|qp| qp.ended_ns.is_none()) {
+    for qp in qps.iter_mut().filter(|qp| qp.control.ended_ns.is_none()) {
         if let Some(context) = contexts.get(&qp.lqpn) {
             qp.add_context(context);
         }
     }
+    super::posts::join(devices, port, &mut qps);
     let all = qps.len();
     if all > MAX_QPS {
         // What stands still sends nothing, and is what is looked for.
@@ -330,7 +371,7 @@ fn queue_pairs(
         });
         qps.truncate(MAX_QPS);
     }
-    qps.sort_by_key(|qp| (qp.lqpn, qp.ended_ns.is_none(), qp.created_ns));
+    qps.sort_by_key(|qp| (qp.lqpn, qp.control.ended_ns.is_none(), qp.control.created_ns));
     device.qps_left_out = port.qps_left_out + (all - qps.len()) as u64;
     device.qps = qps;
     device.qp_counters = port

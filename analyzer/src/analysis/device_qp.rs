@@ -1,11 +1,10 @@
 //! A queue pair as the kernel, its control path and the NIC's own context show it.
 
-use std::net::IpAddr;
-
 use serde::Serialize;
 
+use super::QpPosts;
 use crate::source::devices::QpSample;
-use crate::source::devices::lives::QpLife;
+use crate::source::devices::lives::{KERNEL, QpControl, QpLife, VERBS};
 
 /// A queue pair, as RDMA netlink, the kernel's control path and the NIC's own context show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -17,6 +16,9 @@ pub struct DeviceQp {
     pub rqpn: Option<u32>,
     /// Transport: `RC`, `UC`, `UD` … Null: not known.
     pub kind: Option<&'static str>,
+    /// What made it: `verbs` (a process), `kernel` (a kernel module), `devx` (a process past the verbs, mostly for a GPU
+    /// to post to: in no list of the kernel, known from commands to mlx5's firmware). Null: not known.
+    pub origin: Option<&'static str>,
     /// State: `RTS`, `ERR` … Null: not known.
     pub state: Option<&'static str>,
     /// Process that created it. Null: created by the kernel, or in another PID namespace.
@@ -38,28 +40,9 @@ pub struct DeviceQp {
     /// Time without progress, although ready and busy before, while its priority was paused at least half of
     /// the time. Unit: ns. Null: not known from its PSNs.
     pub pause_stall_ns: Option<u64>,
-    /// Address that it sends from. This and the following fields up to `ended_ns` come from the kernel's control path
-    /// (`qp_lives`), some of them else from the NIC's own context (`qp_context`). Null: not seen there.
-    pub src: Option<IpAddr>,
-    /// Address of the other end. Null: not connected, or neither of the two shows it.
-    pub dst: Option<IpAddr>,
-    /// UDP source port of its packets: that of the NIC's own context, else computed as the kernel does
-    /// (`rdma_get_udp_sport`). Null: not connected, not seen, or the driver leaves it to the firmware (bnxt_re, ionic, EFA).
-    pub udp_port: Option<u16>,
-    /// DSCP of its packets. Null: as `dst`.
-    pub dscp: Option<u8>,
-    /// Path MTU. Unit: bytes. Null: as `dst`.
-    pub path_mtu: Option<u32>,
-    /// Transport timeout, 4.096 µs · 2^n; 0 for never. Unit: ns. Null: as `dst`.
-    pub timeout_ns: Option<u64>,
-    /// Retries after a timeout or a sequence error. Unit: retries. Null: as `dst`.
-    pub retry_cnt: Option<u8>,
-    /// Retries after an RNR NAK; 7 for ever. Unit: retries. Null: as `dst`.
-    pub rnr_retry: Option<u8>,
-    /// Creation. Unit: Unix ns. Null: before the run, or not seen there.
-    pub created_ns: Option<u64>,
-    /// Destruction. Unit: Unix ns. Null: it exists, or its end was not seen.
-    pub ended_ns: Option<u64>,
+    /// What the kernel's control path shows of it; without that, the NIC's own context some of it.
+    #[serde(flatten)]
+    pub control: QpControl,
     /// Latest reading of the NIC's own context of the queue pair, from which this and the following fields come
     /// (`qp_context`). Unit: Unix ns. Null: none was read.
     pub context_ns: Option<u64>,
@@ -102,14 +85,9 @@ pub struct DeviceQp {
     /// a packet in flight. `likely`: its context showed retries or a standstill at that time; others may share the count.
     /// Null: none are attributed.
     pub attribution: Option<&'static str>,
-}
-
-/// The transport timeout of this exponent.
-pub(super) fn timeout_ns(exponent: u8) -> u64 {
-    match exponent {
-        0 => 0,
-        _ => 4_096_u64 << exponent.min(31),
-    }
+    /// Work that its process posted, in samples. Null: not sampled (`--sample-posts`), or it posted nothing in a window
+    /// (`post_sampling`).
+    pub posts: Option<Box<QpPosts>>,
 }
 
 impl DeviceQp {
@@ -119,6 +97,12 @@ impl DeviceQp {
             rqpn: qp.owner.rqpn,
             kind: qp.owner.kind,
             state: qp.owner.state,
+            // The kernel lists a process, or its own module.
+            origin: match (qp.owner.pid, &qp.owner.comm) {
+                (Some(_), _) => Some(VERBS),
+                (None, Some(_)) => Some(KERNEL),
+                (None, None) => None,
+            },
             pid: qp.owner.pid,
             comm: qp.owner.comm.clone(),
             pod: qp.owner.pod.clone(),
@@ -135,14 +119,10 @@ impl DeviceQp {
     pub(super) fn add(&mut self, life: &QpLife) {
         self.rqpn = self.rqpn.or(life.rqpn);
         self.kind = self.kind.or(life.kind);
+        self.origin = life.origin.or(self.origin);
         self.state = self.state.or(life.state);
         self.pid = self.pid.or(life.pid);
         self.comm = self.comm.take().or_else(|| life.comm.clone());
-        (self.src, self.dst, self.udp_port) = (life.src, life.dst, life.udp_port);
-        self.dscp = life.traffic_class.map(|class| class >> 2);
-        self.path_mtu = life.path_mtu;
-        self.timeout_ns = life.timeout.map(timeout_ns);
-        (self.retry_cnt, self.rnr_retry) = (life.retry_cnt, life.rnr_retry);
-        (self.created_ns, self.ended_ns) = (life.created_ns, life.ended_ns);
+        self.control = life.control.clone();
     }
 }

@@ -1,14 +1,13 @@
 //! What the report says of marks over time, and of notifications.
 
-use hashbrown::HashMap;
-
 use crate::analysis::{CeOverTime, Cnp, EcnOverTime, FlowId};
 use crate::metrics::ecn::OverTime;
 use crate::metrics::ecn::series::Bin;
 use crate::sample::{FlowSample, Sample, address};
+use crate::util::map::Map;
 
 /// The flows by their slot, where a flow has to name another one.
-pub(super) fn by_slot(sample: &Sample) -> HashMap<u32, &FlowSample, foldhash::fast::RandomState> {
+pub(super) fn by_slot(sample: &Sample) -> Map<u32, &FlowSample> {
     let wanted = sample.metrics.ecn.as_ref().is_some_and(|ecn| !ecn.cnps.is_empty());
     sample.flows.iter().filter(|_| wanted).map(|flow| (flow.slot, flow)).collect()
 }
@@ -38,11 +37,7 @@ pub(super) fn link(sample: &Sample, number: u16) -> Option<EcnOverTime> {
     })
 }
 
-pub(super) fn cnp(
-    sample: &Sample,
-    flow: &FlowSample,
-    by_slot: &HashMap<u32, &FlowSample, foldhash::fast::RandomState>,
-) -> Option<Cnp> {
+pub(super) fn cnp(sample: &Sample, flow: &FlowSample, by_slot: &Map<u32, &FlowSample>) -> Option<Cnp> {
     let figure = sample.metrics.ecn.as_ref()?.cnps.get(&flow.slot)?;
     let answers = figure.answers.and_then(|slot| by_slot.get(&slot)).map(|flow| id(sample, flow));
     let time_ns = figure.last_ns.saturating_sub(figure.first_ns);
@@ -51,7 +46,7 @@ pub(super) fn cnp(
         answers,
         per_second: (time_ns > 0 && intervals > 0).then(|| intervals as f64 * 1e9 / time_ns as f64),
         min_interval_ns: figure.min_gap_ns,
-        delay_ns: figure.delay.map(Into::into),
+        delay_ns: figure.delay,
         without_ce: figure.without_mark,
         rate_before_bps: figure.reaction.map(|reaction| reaction.before_bps),
         rate_after_bps: figure.reaction.map(|reaction| reaction.after_bps),

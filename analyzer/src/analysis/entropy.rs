@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use hashbrown::HashMap;
-
 use crate::analysis::flow::Ports;
 use crate::analysis::{DataEntropy, Entropy, ecmp};
 use crate::sample::{Address, Direction, FlowSample, RetiredTuple, Sample, Tuple, address};
+use crate::util::map::Map;
 
 /// Entropy over 5-tuples of everything that `sample` has counted.
 #[must_use]
@@ -125,8 +124,7 @@ fn weights_of(
     is_counted: fn(&FlowSample) -> bool,
     retired: &[RetiredTuple],
 ) -> (Vec<Weight>, Option<u64>) {
-    type Map<K> = HashMap<K, u64, foldhash::fast::RandomState>;
-    let mut by_link: Map<(Tuple, u32, u16)> = HashMap::default();
+    let mut by_link: Map<(Tuple, u32, u16), u64> = Map::default();
     let without_flow = sample.links.iter().map(|link| link.without_flow().bytes).sum::<u64>();
     let mut unattributed = Some(sample.retired_unattributed + without_flow);
     for flow in sample.flows.iter().filter(|flow| is_counted(flow)) {
@@ -152,7 +150,7 @@ fn weights_of(
         *by_link.entry((retired.tuple, 0, retired.link)).or_default() += retired.bytes;
     }
     // The same packet passes several links: the link that saw most of the tuple speaks for it.
-    let mut most: HashMap<(Tuple, u32), (u64, u16), foldhash::fast::RandomState> = HashMap::default();
+    let mut most: Map<(Tuple, u32), (u64, u16)> = Map::default();
     for ((tuple, dest_qp, link), bytes) in by_link {
         let best = most.entry((tuple, dest_qp)).or_insert((bytes, link));
         // Of links that saw the same, the first.

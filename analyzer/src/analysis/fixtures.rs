@@ -1,5 +1,7 @@
 //! Samples made by hand, for tests.
 
+use std::sync::Arc;
+
 use rocescope_common::abi::Counter;
 use rocescope_common::account::flow::{OPCODES, TRANSPORT_NONE};
 use rocescope_common::account::{FlowKey, FlowStats, PsnTrack};
@@ -10,6 +12,8 @@ use crate::sample::Address;
 use crate::sample::{
     Direction, Extra, FlowSample, LinkSample, PeerKey, Retired, RetiredTuple, Sample, SourceKind, Tuple,
 };
+use crate::source::devices::lives::{Lives, QpControl, QpEvent, QpLife};
+use crate::source::devices::{Devices, PortSample};
 
 #[path = "../../tests/support/document.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with other tests")]
@@ -70,39 +74,18 @@ pub(crate) fn cnps(src_port: u16, packets: u64) -> FlowStats {
 }
 
 pub(crate) fn link(name: &str, direction: Option<Direction>) -> LinkSample {
-    LinkSample {
-        name: name.into(),
-        direction,
-        skipped: [Counter::default(); SkipReason::COUNT],
-        flow_table_full: Counter::default(),
-        contended: Counter::default(),
-        mtu: None,
-        speed_mbps: None,
-        extra_full: 0,
-        retired: Retired::default(),
-    }
+    LinkSample { name: name.into(), direction, ..LinkSample::default() }
 }
 
 pub(crate) fn sample(links: Vec<LinkSample>, flows: Vec<(FlowKey, FlowStats)>) -> Sample {
     let flows = (0..).zip(flows).map(|(slot, (key, stats))| FlowSample { slot, key, stats });
     Sample {
         time_ns: START + SECOND,
-        kind: SourceKind::Replay,
         inputs: vec!["incast.pcap".into()],
         window: Some((START, START + SECOND)),
         links,
         flows: flows.collect(),
-        extra: hashbrown::HashMap::default(),
-        retired_tuples: Vec::new(),
-        retired_unattributed: 0,
-        peers: hashbrown::HashMap::default(),
-        events_dropped: None,
-        capture_drops: None,
-        interface_drops: None,
-        owners: std::sync::Arc::default(),
-        devices: std::sync::Arc::default(),
-        nccl: None,
-        metrics: crate::metrics::Metrics::default(),
+        ..Sample::default()
     }
 }
 
@@ -203,5 +186,50 @@ pub(crate) fn everything() -> Sample {
     sample.peers.insert(PeerKey::of(&sample.flows[0].key), 0x2A7);
     sample.retired_tuples = vec![RetiredTuple { tuple: tuple(a, b, 49_152), link: 0, bytes: 900_000 }];
     sample.retired_unattributed = 100_000;
+    sample
+}
+
+/// Port 1 of mlx5_0, the device of eth0.
+pub(crate) fn port() -> PortSample {
+    PortSample {
+        device: "mlx5_0".into(),
+        port: 1,
+        interface: Some("eth0".into()),
+        driver: Some("mlx5_ib".into()),
+        ..PortSample::default()
+    }
+}
+
+/// Queue pair of process 4711 on [`port`], connected from 10.0.0.1 to a queue pair of 10.0.0.2.
+pub(crate) fn qp_life(lqpn: u32, rqpn: u32) -> QpLife {
+    QpLife {
+        device: "mlx5_0".into(),
+        lqpn,
+        rqpn: Some(rqpn),
+        kind: Some("RC"),
+        state: Some("RTS"),
+        pid: Some(4_711),
+        comm: Some("train".into()),
+        control: QpControl {
+            src: "10.0.0.1".parse().ok(),
+            dst: "10.0.0.2".parse().ok(),
+            ..QpControl::default()
+        },
+        ..QpLife::default()
+    }
+}
+
+/// Event of a [`qp_life`].
+pub(crate) fn qp_event(lqpn: u32, event: &str, time_ns: u64) -> QpEvent {
+    let QpLife { device, pid, comm, control, .. } = qp_life(lqpn, 0);
+    let event = event.to_owned();
+    let (src, dst) = (control.src, control.dst);
+    QpEvent { device, time_ns, lqpn: Some(lqpn), event, pid, comm, src, dst, ..QpEvent::default() }
+}
+
+/// A sample of one link with these devices and the control path of their queue pairs.
+pub(crate) fn with_lives(port: PortSample, lives: Lives) -> Sample {
+    let mut sample = sample(vec![link("eth0", None)], Vec::new());
+    sample.devices = Arc::new(Devices { ports: vec![port], lives: Arc::new(lives), ..Devices::default() });
     sample
 }

@@ -1,11 +1,9 @@
 //! One flow of the report.
 
-use std::collections::BTreeMap;
-
 use rocescope_common::account::flow::{DSCP_NONE, TRANSPORT_NONE};
 use rocescope_common::account::{FlowStats, Mixed, PsnTrack};
 use rocescope_common::wire::frame::Encap;
-use rocescope_common::wire::opcode::{CNP, Name};
+use rocescope_common::wire::opcode::{CNP, Name, TRANSPORT_UC};
 
 use crate::analysis::build::some;
 use crate::analysis::{
@@ -18,8 +16,7 @@ impl Flow {
     /// Whether it is of an unreliable connection, which sends nothing again.
     #[must_use]
     pub fn is_uc(&self) -> bool {
-        const UC: u8 = 1;
-        self.opcodes.iter().all(|opcode| opcode.code >> 5 == UC)
+        self.opcodes.iter().all(|opcode| opcode.code >> 5 == TRANSPORT_UC)
     }
 
     /// Loss of the requests and of the responses; `None` where it is not known.
@@ -159,7 +156,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
         psn: psn(&stats.psn),
         psn_responses: psn(&stats.psn_responses),
         responses_missing: (stats.psn_responses.seen != 0).then_some(stats.response_holes),
-        latency_ns: latency.and_then(|figure| figure.all).map(Into::into),
+        latency_ns: latency.and_then(|figure| figure.all),
         latency_by_class: latency.and_then(latency::by_class).map(Box::new),
         latency_unpaired: latency.map(|figure| figure.unpaired),
         latency_untimed: latency.map(latency::untimed),
@@ -174,7 +171,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
             .filter(|_| responses_known && stats.psn_responses.seen != 0)
             .map(|loss| Loss::of(loss.responses))
             .into(),
-        loss_unfollowed: loss.filter(|_| requests_known).and_then(|loss| loss.unfollowed).map(Into::into),
+        loss_unfollowed: loss.filter(|_| requests_known).and_then(|loss| loss.unfollowed),
         // Made where all flows are known.
         lost_upstream: None,
         icrc: sample.metrics.icrc.as_ref().map(|icrc| icrc.flow(flow.slot).into()),
@@ -236,22 +233,19 @@ fn encapsulation(encap: u32) -> Option<String> {
 }
 
 fn opcodes(stats: &FlowStats, extra: Option<&Extra>) -> Vec<Opcode> {
-    let mut by_code: BTreeMap<u8, u64> = BTreeMap::new();
-    if stats.transport != TRANSPORT_NONE {
-        for (low, packets) in (0..).zip(stats.opcodes) {
-            *by_code.entry(stats.transport << 5 | low).or_default() += packets;
-        }
-    }
-    *by_code.entry(CNP).or_default() += stats.cnps_of_roce();
-    for &(code, packets) in extra.into_iter().flat_map(|extra| &extra.opcodes) {
-        *by_code.entry(code).or_default() += packets;
-    }
-    by_code.retain(|_, packets| *packets > 0);
+    let counted = if stats.transport == TRANSPORT_NONE { &[][..] } else { &stats.opcodes };
+    let own = (0..).zip(counted).map(|(low, packets)| (stats.transport << 5 | low, *packets));
+    let further = extra.into_iter().flat_map(|extra| extra.opcodes.iter().copied());
+    let mut by_code: Vec<(u8, u64)> =
+        own.chain([(CNP, stats.cnps_of_roce())]).chain(further).filter(|(_, packets)| *packets > 0).collect();
+    by_code.sort_unstable_by_key(|(code, _)| *code);
+    by_code.dedup_by(|(code, more), (kept, packets)| {
+        let same = code == kept;
+        *packets += if same { *more } else { 0 };
+        same
+    });
     // Of a known length: the list takes no more memory than it needs.
-    by_code
-        .into_iter()
-        .map(|(code, packets)| Opcode { code, name: Name(code).to_string(), packets })
-        .collect()
+    by_code.into_iter().map(|(code, packets)| Opcode { code, name: Name(code), packets }).collect()
 }
 
 fn psn(track: &PsnTrack) -> Option<Psn> {

@@ -3,20 +3,15 @@
 use rocescope_common::account::FlowStats;
 use rocescope_common::account::flow::SRC_QP_SEVERAL;
 use rocescope_common::wire::frame::UNKNOWN;
+use rocescope_common::wire::opcode::TRANSPORT_UD;
 
-use crate::analysis::{Latency, LatencyByClass, Pairing, Untimed};
-use crate::metrics::latency::{Figure, Summary};
+use crate::analysis::{LatencyByClass, Pairing, Untimed};
+use crate::metrics::latency::Figure;
 use crate::metrics::pairing::{Confidence, How};
-use crate::sample::{FlowSample, PeerKey, Sample, TRANSPORT_UD};
-
-impl From<Summary> for Latency {
-    fn from(Summary { count, p50, p99, p999, max }: Summary) -> Self {
-        Self { count, p50, p99, p999, max }
-    }
-}
+use crate::sample::{FlowSample, PeerKey, Sample};
 
 pub(super) fn by_class(figure: &Figure) -> Option<LatencyByClass> {
-    let [write_send, read, atomic] = figure.classes.as_deref()?.map(|class| class.map(Into::into));
+    let &[write_send, read, atomic] = figure.classes.as_deref()?;
     Some(LatencyByClass { write_send, read, atomic })
 }
 

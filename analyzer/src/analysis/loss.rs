@@ -1,15 +1,12 @@
 //! Loss, reordering, retransmissions and corrupt packets, as the report has them.
 
-use std::collections::{HashMap, HashSet};
-
 use serde::{Serialize, Serializer};
 
 use crate::analysis::{Facts, Flow, Psn, TapFlow};
 use crate::metrics::icrc::Checked;
-use crate::metrics::loss::{
-    Episodes as Counted, Metrics, NakTally, Naks, Retransmission, Unfollowed as Before,
-};
+use crate::metrics::loss::{Episodes as Counted, Metrics, NakTally, Naks, Retransmission};
 use crate::sample::{Address, Direction};
+use crate::util::map::{Map, Set};
 use crate::util::units::plural;
 use rocescope_common::account::FlowStats;
 
@@ -24,8 +21,9 @@ pub struct Loss {
     /// Lost upstream of this tap: PSNs skipped here and retransmitted, or lost again when retransmitted. UC,
     /// which does not retransmit: skipped and not seen since. Unit: PSNs.
     pub lost: u64,
-    /// Part of `lost` that passed once more: without IPv4 identifications that count up, the packet that filled
-    /// the gap may have been the original, out of order. Unit: PSNs.
+    /// Part of `lost` that passed once more, or in a run that neither a NAK nor a timeout explains; all of it where such
+    /// runs fill gaps of a go-back-N sender more often than NAKs and timeouts ask it for any. Without IPv4 identifications
+    /// that count up, the packet that filled the gap may have been the original, out of order. Unit: PSNs.
     pub lost_or_reordered: u64,
     /// PSNs skipped here and never seen, although the sender did not retransmit them: they took another path,
     /// or the capture missed them; or the loss was not repaired by the end. Unit: PSNs.
@@ -114,26 +112,6 @@ impl From<Option<Loss>> for SequenceLoss {
 impl Serialize for SequenceLoss {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.get().serialize(serializer)
-    }
-}
-
-/// Packets of a flow before loss detection began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Unfollowed {
-    /// Time at which loss detection began. Unit: Unix ns.
-    pub until_ns: u64,
-    /// Part of the flow's `packets`. Unit: packets.
-    pub packets: u64,
-    /// Part of `psn.missing`: lost or out of order. Unit: PSNs.
-    pub missing: u64,
-    /// Part of `psn.repeats`. Unit: packets.
-    pub repeats: u64,
-}
-
-impl From<Before> for Unfollowed {
-    fn from(Before { until_ns, packets, missing, repeats }: Before) -> Self {
-        Self { until_ns, packets, missing, repeats }
     }
 }
 
@@ -309,10 +287,10 @@ pub(crate) struct Upstream {
 /// What is known of both sides of each flow's tap: from the PSNs there, and from other taps that see the flow.
 pub(crate) struct Around<'a> {
     facts: &'a Facts,
-    nothing_vanished: HashSet<AtTap<'a>>,
-    all_arrive: HashSet<AtTap<'a>>,
+    nothing_vanished: Set<AtTap<'a>>,
+    all_arrive: Set<AtTap<'a>>,
     /// Packets of flows that passed this tap and not the next.
-    lost_ahead: HashMap<AtTap<'a>, u64>,
+    lost_ahead: Map<AtTap<'a>, u64>,
 }
 
 impl<'a> Around<'a> {
@@ -321,7 +299,7 @@ impl<'a> Around<'a> {
         let nothing_vanished = whole(facts, |tap| tap.to.as_deref());
         // NAKs for packets that passed the first of them are for reordering, or a loss downstream of both.
         let all_arrive = whole(facts, |tap| tap.from.as_deref());
-        let mut lost_ahead = HashMap::new();
+        let mut lost_ahead = Map::default();
         for tap in &facts.taps {
             if let (Some(from), Some(lost)) = (tap.from.as_deref(), tap.vanished) {
                 let most: &mut u64 = lost_ahead.entry((from, tap.src, tap.dst, tap.dest_qp)).or_default();
@@ -386,10 +364,10 @@ impl Facts {
         requests.filter_map(|other| other.loss.get()).any(|loss| loss.timeouts > 0)
     }
 
-    /// The flow of requests, at the same tap, that a flow of responses answers.
+    /// The flow of requests, at the same tap, that a flow of responses answers: what is upstream of one tap says nothing of another.
     pub(crate) fn requests_answered_by<'a>(&'a self, flow: &'a Flow) -> impl Iterator<Item = &'a Flow> {
-        let back = self.between(flow.dst, flow.src);
-        back.filter(|other| other.link == flow.link && Some(other.dest_qp) == flow.peer_qp)
+        let back = flow.peer_qp.map(|peer| self.to_qp(flow.dst, flow.src, peer));
+        back.into_iter().flatten().filter(|other| other.link == flow.link)
     }
 }
 
@@ -463,7 +441,7 @@ pub(crate) struct AtLink<'a> {
 pub(crate) fn by_link(facts: &Facts) -> Vec<AtLink<'_>> {
     let mut all: Vec<AtLink<'_>> = Vec::new();
     let around = Around::of(facts);
-    let ways: HashSet<(Address, Address)> = facts.flows.iter().map(|flow| (flow.src, flow.dst)).collect();
+    let ways: Set<(Address, Address)> = facts.flows.iter().map(|flow| (flow.src, flow.dst)).collect();
     for link in &facts.links {
         let own = |flow: &&Flow| flow.link == link.name && flow.direction == link.direction;
         let mut sum = AtLink { link: &link.name, direction: link.direction, ..AtLink::default() };
@@ -485,7 +463,7 @@ const fn at_tap(flow: &Flow) -> AtTap<'_> {
 }
 
 /// Flows whose packets all passed both a tap and the next, at this `end` of the two.
-fn whole(facts: &Facts, end: fn(&TapFlow) -> Option<&str>) -> HashSet<AtTap<'_>> {
+fn whole(facts: &Facts, end: fn(&TapFlow) -> Option<&str>) -> Set<AtTap<'_>> {
     let whole = facts.taps.iter().filter(|tap| {
         tap.packets_matched > 0 && tap.only_at == [0, 0] && tap.vanished_at_end.unwrap_or(0) == 0
     });

@@ -2,15 +2,12 @@
 
 use std::cmp::Reverse;
 
-use hashbrown::HashMap;
-
 use super::paths;
 use super::traffic::Cell;
 use crate::metrics::traffic::Traffic;
 use crate::metrics::traffic::hosts::Host;
 use crate::sample::{FlowSample, Sample, address};
-
-type State = foldhash::fast::RandomState;
+use crate::util::map::Map;
 
 /// Pairs of hosts, most data first.
 ///
@@ -18,7 +15,7 @@ type State = foldhash::fast::RandomState;
 /// Links with different queue pairs, or with different packets of them, are rails, and add up.
 pub(super) fn matrix(sample: &Sample, traffic: &Traffic) -> Vec<Cell> {
     let same = links_with_the_same(sample);
-    let mut links: HashMap<(Host, Host), Vec<(u16, Cell)>, State> = HashMap::default();
+    let mut links: Map<(Host, Host), Vec<(u16, Cell)>> = Map::default();
     for pair in &traffic.pairs {
         let cell = Cell {
             src: address(pair.src.0, pair.src.1),
@@ -57,9 +54,9 @@ pub(super) fn matrix(sample: &Sample, traffic: &Traffic) -> Vec<Cell> {
 
 /// For each pair of hosts, the links it uses, by a number that links have in common which see the same packets
 /// of a queue pair.
-fn links_with_the_same(sample: &Sample) -> HashMap<(Host, Host), HashMap<u16, u16, State>, State> {
-    let mut seen_on: HashMap<(Host, Host, u32), Vec<&FlowSample>, State> = HashMap::default();
-    let mut same: HashMap<(Host, Host), HashMap<u16, u16, State>, State> = HashMap::default();
+fn links_with_the_same(sample: &Sample) -> Map<(Host, Host), Map<u16, u16>> {
+    let mut seen_on: Map<(Host, Host, u32), Vec<&FlowSample>> = Map::default();
+    let mut same: Map<(Host, Host), Map<u16, u16>> = Map::default();
     for flow in &sample.flows {
         let key = &flow.key;
         let (src, dst) = ((key.family, key.src), (key.family, key.dst));

@@ -24,6 +24,7 @@ mod nccl;
 mod parallel;
 mod paths;
 pub(crate) mod ports;
+mod posts;
 mod qp_context;
 mod shape;
 mod steps;
@@ -36,13 +37,17 @@ pub(crate) mod upstream;
 pub(crate) mod ways;
 
 use crate::sample::Direction;
-pub use crate::source::devices::lives::QpEvent;
-pub use crate::source::nccl::RankState;
+pub use crate::source::devices::lives::{DEVX, QpControl, QpEvent};
+pub use crate::source::nccl::{Event as NcclEvent, Process as NcclProcess, RankState};
 use crate::util::layout::{plain, tap_name};
 
+pub use crate::metrics::loss::Unfollowed;
+pub use crate::source::devices::posts::PostSampling;
 pub use build::compare_links as imbalance;
 pub use changed::{Field, FieldChange};
-pub use device::{Coverage, Device, DeviceQpCounters, Pause, QpLives, WHOLE, worst as worst_coverage};
+pub use device::{
+    Coverage, Device, DeviceQpCounters, Pause, QpLives, QpSources, WHOLE, worst as worst_coverage,
+};
 pub use device_qp::DeviceQp;
 pub use ecmp::{Case, Ecmp, Set, in_words as hashing_case, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
@@ -52,13 +57,14 @@ pub use facts::{
     Untimed, Window,
 };
 pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances, unknown_names};
-pub use loss::{Episodes, Icrc, LastNaks, Loss, SequenceLoss, Unfollowed};
+pub use loss::{Episodes, Icrc, LastNaks, Loss, SequenceLoss};
 pub use naks::{NakCauses, Requests};
 #[cfg(test)]
 pub(crate) use nccl::example as nccl_example;
-pub use nccl::{Communicator, Nccl, NcclEvent, NcclRank, RankQp};
+pub use nccl::{Communicator, Nccl, NcclRank, RankQp};
 pub(crate) use paths::related;
 pub use paths::{CountedAgain, Overlap, Paths};
+pub use posts::{PostOpcode, PostSize, QpPosts};
 pub use qp_context::QpContexts;
 pub use taps::{Between, DelayChange, DelayPoint, LostLarge, TapFlow};
 pub use ways::Way;

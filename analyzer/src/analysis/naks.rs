@@ -64,11 +64,20 @@ impl Facts {
     }
 
     /// What is known about the requests that a flow answers: of its own queue pair where it is known, else of all between
-    /// the two hosts. `None` where none is visible, or what happened to one is not known.
+    /// the two hosts, at any tap: a NAK has a cause wherever it is seen. `None` where none is visible, or what happened to one is
+    /// not known.
     fn requests_of(&self, answers: &Flow) -> Option<Requests> {
-        let requests = self.between(answers.dst, answers.src).filter(|flow| flow.psn.is_some());
-        let paired = |flow: &&Flow| answers.peer_qp.is_none_or(|qp| flow.dest_qp == qp);
-        let mut all = requests.filter(paired).peekable();
+        match answers.peer_qp {
+            Some(qp) => Requests::of(self.to_qp(answers.dst, answers.src, qp)),
+            None => Requests::of(self.between(answers.dst, answers.src)),
+        }
+    }
+}
+
+impl Requests {
+    /// The sum of what is known of flows of requests; `None` where there is none, or what happened to one is not known.
+    fn of<'a>(flows: impl Iterator<Item = &'a Flow>) -> Option<Self> {
+        let mut all = flows.filter(|flow| flow.psn.is_some()).peekable();
         all.peek()?;
         let mut sum = Requests::default();
         for flow in all {

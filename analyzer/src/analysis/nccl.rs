@@ -49,7 +49,7 @@ pub struct Nccl {
     /// ranks.
     pub ranks_left_out: u64,
     /// The latest 256 events of NCCL's monitor (2.29 and newer).
-    pub events: Vec<NcclEvent>,
+    pub events: Vec<nccl::Event>,
     /// Events that there was no room to keep. Unit: events.
     pub events_left_out: u64,
 }
@@ -129,20 +129,6 @@ pub struct RankQp {
     pub state: Option<&'static str>,
 }
 
-/// An event of NCCL's monitor.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct NcclEvent {
-    /// Time at which it was received. Unit: Unix ns.
-    pub time_ns: u64,
-    /// `PEER_NEW`, `PEER_DEAD` …
-    pub event: String,
-    /// Address of the process's host. Null: not known to NCCL.
-    pub host: Option<IpAddr>,
-    /// The process, by the number in its own PID namespace. Null: as `host`.
-    pub pid: Option<u32>,
-}
-
 impl NcclRank {
     /// Whether it is not as the others are.
     #[must_use]
@@ -175,7 +161,7 @@ pub(super) fn nccl(sample: &Sample, devices: &[Device]) -> Option<Nccl> {
         communicators_count: latest.communicators,
         communicators,
         ranks_left_out: room.left_out,
-        events: known.events.iter().map(event).collect(),
+        events: known.events.clone(),
         events_left_out: known.events_left_out,
     })
 }
@@ -238,15 +224,6 @@ fn launched(counts: &Launched) -> BTreeMap<&'static str, u64> {
     OPERATIONS.iter().zip(counts).filter_map(|(name, count)| Some((*name, (*count)?))).collect()
 }
 
-fn event(event: &nccl::Event) -> NcclEvent {
-    NcclEvent {
-        time_ns: event.time_ns,
-        event: event.event.clone(),
-        host: event.process.host,
-        pid: event.process.pid,
-    }
-}
-
 /// Queue pairs by their process; those in the error state first, then by number.
 struct QpsByPid(BTreeMap<u32, Vec<RankQp>>);
 
@@ -254,15 +231,15 @@ impl QpsByPid {
     fn of(devices: &[Device]) -> Self {
         let mut by_pid: BTreeMap<u32, Vec<RankQp>> = BTreeMap::new();
         for device in devices {
-            for qp in device.qps.iter().filter(|qp| qp.ended_ns.is_none()) {
+            for qp in device.qps.iter().filter(|qp| qp.control.ended_ns.is_none()) {
                 let Some(pid) = qp.pid else { continue };
                 by_pid.entry(pid).or_default().push(RankQp {
                     device: device.name.clone(),
                     lqpn: qp.lqpn,
                     rqpn: qp.rqpn,
-                    src: qp.src,
-                    dst: qp.dst,
-                    udp_port: qp.udp_port,
+                    src: qp.control.src,
+                    dst: qp.control.dst,
+                    udp_port: qp.control.udp_port,
                     state: qp.state,
                 });
             }

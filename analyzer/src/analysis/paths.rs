@@ -7,7 +7,6 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use rocescope_common::account::{FlowStats, PsnTrack};
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::Addr;
@@ -15,8 +14,7 @@ use serde::Serialize;
 
 use super::{Options, SamePath};
 use crate::sample::{FlowSample, Sample};
-
-type State = foldhash::fast::RandomState;
+use crate::util::map::Map;
 
 /// A direction of a queue pair, wherever it is seen: family, source, destination, destination queue pair.
 type Name = (u8, Addr, Addr, u32);
@@ -158,8 +156,8 @@ impl Default for CountedAgain {
 }
 
 /// Queue pairs that are on more than one link: the numbers of their flows in the sample.
-fn several(sample: &Sample) -> HashMap<Name, Vec<usize>, State> {
-    let mut all: HashMap<Name, Vec<usize>, State> = HashMap::default();
+fn several(sample: &Sample) -> Map<Name, Vec<usize>> {
+    let mut all: Map<Name, Vec<usize>> = Map::default();
     if sample.links.len() > 1 {
         for (at, FlowSample { key, .. }) in sample.flows.iter().enumerate() {
             all.entry((key.family, key.src, key.dst, key.dest_qp)).or_default().push(at);

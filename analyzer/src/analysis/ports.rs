@@ -1,6 +1,7 @@
 //! Which links are the two directions of one port.
 
 use crate::sample::{Direction, LinkSample};
+use crate::util::map::Map;
 
 /// The name of a link's port: that of the link without its direction.
 fn port_name(link: &LinkSample) -> &str {
@@ -16,7 +17,7 @@ fn port_name(link: &LinkSample) -> &str {
 #[must_use]
 pub(crate) fn of(links: &[LinkSample]) -> Vec<u16> {
     // Few links have a second direction; those that come by the thousand are files of one direction each.
-    let mut first = hashbrown::HashMap::<&str, u16, foldhash::fast::RandomState>::default();
+    let mut first = Map::<&str, u16>::default();
     (0u16..).zip(links).map(|(at, link)| *first.entry(port_name(link)).or_insert(at)).collect()
 }
 

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::DeviceQp;
 use crate::source::devices::Devices;
 use crate::source::devices::context::{Blamed, ContextSample};
+use crate::source::devices::lives::timeout_ns;
 
 /// Coverage of the NIC's own contexts of queue pairs, and what the queries cost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -54,14 +55,15 @@ impl DeviceQp {
         let context = &of.context;
         self.rqpn = self.rqpn.or(context.rqpn.filter(|qpn| *qpn != 0));
         self.state = self.state.or(context.state);
-        self.dst = self.dst.or(context.dst);
+        let control = &mut self.control;
+        control.dst = control.dst.or(context.dst);
         // The NIC's own values come first here: a firmware may replace what was asked for.
-        self.udp_port = context.udp_port.or(self.udp_port);
-        self.dscp = context.dscp.or(self.dscp);
-        self.path_mtu = self.path_mtu.or(context.path_mtu);
-        self.timeout_ns = self.timeout_ns.or(context.timeout.map(super::device_qp::timeout_ns));
-        self.retry_cnt = self.retry_cnt.or(context.retry_cnt);
-        self.rnr_retry = self.rnr_retry.or(context.rnr_retry);
+        control.udp_port = context.udp_port.or(control.udp_port);
+        control.dscp = context.dscp.or(control.dscp);
+        control.path_mtu = control.path_mtu.or(context.path_mtu);
+        control.timeout_ns = control.timeout_ns.or(context.timeout.map(timeout_ns));
+        control.retry_cnt = control.retry_cnt.or(context.retry_cnt);
+        control.rnr_retry = control.rnr_retry.or(context.rnr_retry);
         self.sent_packets = self.sent_packets.or(of.sent);
         self.received_packets = self.received_packets.or(of.received);
         self.context_ns = Some(of.read_ns);

@@ -1,6 +1,6 @@
 //! Steps of the job, as the report has them.
 
-use super::facts::steps::{StepParts, StepSlower, StepStretch, StepTrend};
+use super::facts::steps::{StepSlower, StepTrend};
 use super::facts::traffic::{Ending, LastFlow, Step, StepStraggler, Steps};
 use super::ports;
 use super::traffic::ip;
@@ -70,7 +70,7 @@ fn of_job(sample: &Sample, ports: &[u16], all: &steps::Steps) -> Option<Steps> {
         period_p10_ns: quantile(&periods, 0.1)?,
         period_p90_ns: quantile(&periods, 0.9)?,
         jitter_ratio: spread(&periods)?,
-        parts: mean.map(parts_of),
+        parts: mean,
         faster_network_ns: mean.map(|parts| parts.transfer_ns / 2),
         trend: trend::trend(&timed).as_ref().map(trend_of),
         first_third_ns: quantile(periods.get(..third)?, 0.5)?,
@@ -156,24 +156,9 @@ fn slope(numbers: &[u64]) -> f64 {
     if below > 0.0 { above / below } else { 0.0 }
 }
 
-fn parts_of(parts: Parts) -> StepParts {
-    let Parts { period_ns, transfer_ns, wait_ns, compute_ns } = parts;
-    StepParts { period_ns, transfer_ns, wait_ns, compute_ns }
-}
-
-fn stretch_of(stretch: &Stretch) -> StepStretch {
-    StepStretch {
-        first_ns: stretch.first_ns,
-        last_ns: stretch.last_ns,
-        steps: stretch.steps as u64,
-        period_ns: stretch.period_ns,
-        parts: parts_of(stretch.parts),
-    }
-}
-
 fn trend_of(trend: &Trend) -> StepTrend {
     StepTrend {
-        fastest: stretch_of(&trend.fastest),
+        fastest: trend.fastest,
         lost_ns: trend.lost_ns,
         lost_ratio: trend.lost_ns as f64 / trend.all_ns.max(1) as f64,
         long_steps: trend.long_steps as u64,
@@ -194,7 +179,7 @@ fn slower_of(slower: &Slower, fastest: &Stretch) -> StepSlower {
     ];
     let [(_, transfer_grew_ns), (_, wait_grew_ns), (_, compute_grew_ns)] = all;
     StepSlower {
-        stretch: stretch_of(&slower.stretch),
+        stretch: slower.stretch,
         growth_ratio: slower.stretch.period_ns as f64 / fastest.period_ns.max(1) as f64 - 1.0,
         grew_most: all.into_iter().max_by_key(|(_, grew)| *grew).map_or("", |(name, _)| name),
         transfer_grew_ns,

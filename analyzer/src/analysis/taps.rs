@@ -1,12 +1,13 @@
 //! Flows that were seen at several taps, as the report has them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use crate::analysis::{Facts, FieldChange, Flow, changed};
 use crate::metrics::taps::TapPair;
 use crate::sample::{Address, Sample, address};
+use crate::util::map::{Map, Set};
 use rocescope_common::account::FlowKey;
 
 /// One flow at two taps on its path: captures from two places, or two interfaces. Packets are matched by PSN,
@@ -114,14 +115,13 @@ pub struct DelayPoint {
 /// All of them, sorted by flow and links.
 pub(super) fn taps(sample: &Sample) -> Vec<TapFlow> {
     let pairs = sample.metrics.taps.iter().flatten();
-    let packets: HashMap<FlowKey, u64> =
-        sample.flows.iter().map(|flow| (flow.key, flow.stats.packets)).collect();
+    let packets: Map<FlowKey, u64> = sample.flows.iter().map(|flow| (flow.key, flow.stats.packets)).collect();
     let mut taps: Vec<TapFlow> = pairs.map(|pair| build(sample, pair, &packets)).collect();
     taps.sort_by(|a, b| (a.src, a.dst, a.dest_qp, &a.links).cmp(&(b.src, b.dst, b.dest_qp, &b.links)));
     taps
 }
 
-fn build(sample: &Sample, pair: &TapPair, packets: &HashMap<FlowKey, u64>) -> TapFlow {
+fn build(sample: &Sample, pair: &TapPair, packets: &Map<FlowKey, u64>) -> TapFlow {
     let TapPair { key, links, ordered, matched, only, only_ns, copies, delay, gone: [gone, _], .. } = pair;
     let lost_ns = (*ordered && only[0] > 0).then_some(only_ns[0]);
     let at = |side: usize| packets.get(&FlowKey { link: links[side], ..*key });
@@ -252,7 +252,7 @@ impl Facts {
     /// Flows at two taps whose order is known, with no other tap of the flow between the two: the tap nearer the sender, the
     /// other, and the flow.
     pub(crate) fn sections(&self) -> impl Iterator<Item = (&str, &str, &TapFlow)> {
-        let mut next: HashMap<(&str, Name), HashSet<&str>> = HashMap::new();
+        let mut next: Map<(&str, Name), Set<&str>> = Map::default();
         for tap in &self.taps {
             if let (Some(from), Some(to)) = (&tap.from, &tap.to) {
                 next.entry((from, tap.name())).or_default().insert(to);
@@ -272,7 +272,7 @@ impl Facts {
     #[must_use]
     pub fn between_taps(&self) -> Vec<Between<'_>> {
         let mut pairs: BTreeMap<(&str, &str, Address, Address), Between<'_>> = BTreeMap::new();
-        let at: HashMap<(&str, Name), &Flow> = self
+        let at: Map<(&str, Name), &Flow> = self
             .flows
             .iter()
             .map(|flow| ((flow.link.as_str(), (flow.src, flow.dst, flow.dest_qp)), flow))
@@ -328,7 +328,7 @@ impl Facts {
             let on = self.flows.iter().filter(move |flow| flow.link == link);
             on.filter(|flow| (flow.src, flow.dst) == (src, dst)).collect::<Vec<&Flow>>()
         };
-        let arrived: HashSet<u32> = at(to).iter().map(|flow| flow.dest_qp).collect();
+        let arrived: Set<u32> = at(to).iter().map(|flow| flow.dest_qp).collect();
         let mut near = at(from);
         near.retain(|flow| flow.is_retried_in_vain() && !arrived.contains(&flow.dest_qp));
         near

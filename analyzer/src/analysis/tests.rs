@@ -7,6 +7,7 @@ use rocescope_common::account::flow::SRC_QP_SEVERAL;
 use rocescope_common::account::{FlowStats, Mixed, PsnTrack, observe};
 use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::frame::{Encap, Frame, PCP_NONE, UNKNOWN};
+use rocescope_common::wire::opcode::Name;
 
 use crate::analysis::fixtures::{START, cnps, counter, everything, key, link, sample, stats, tuple, words};
 use crate::analysis::{Ecn, Facts, Flow, Opcode, Options, Port, unknown_names};
@@ -187,7 +188,7 @@ fn the_sixteen_ports_with_most_bytes() {
     assert_eq!(flow.src_ports.len(), 16);
     assert_eq!(flow.src_ports[0], Port { port: 60_020, packets: 20, bytes: 1_000 });
     assert_eq!(flow.src_ports[15], Port { port: 60_001, packets: 1, bytes: 850 }, "equal: the lowest port");
-    let ud = Opcode { code: 0x64, name: "UD_SEND_ONLY".into(), packets: 3 };
+    let ud = Opcode { code: 0x64, name: Name(0x64), packets: 3 };
     assert_eq!((flow.opcodes[0].code, &flow.opcodes[1]), (0x04, &ud));
 }
 

@@ -11,6 +11,9 @@ const LOADED: f64 = 0.5;
 /// A window in which the link is not the busy one weighs this much against one in which it is: two of three must be.
 const MISS: i64 = 2;
 
+/// What a stretch is compared with: in a run of hours a share of the whole would hide what has just begun.
+const SPAN_NS: u64 = 60_000_000_000;
+
 /// A stretch of time in which one link carried far more than its peers.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Uneven {
@@ -22,8 +25,11 @@ pub(crate) struct Uneven {
     pub length_ns: u64,
     /// Loaded windows of the stretch.
     pub windows: u64,
-    /// Loaded windows of the run.
+    /// Loaded windows of the minute from its start, or of the last minute of the run where it has just begun; of all of it
+    /// where it lasts longer.
     pub of_windows: u64,
+    /// Whether that is less than the loaded windows of the run.
+    pub of_minute: bool,
     /// Bytes of the busy link in the stretch over the mean of the links.
     pub max_over_mean: f64,
     /// Share of the group's bytes in the run that passed in the stretch.
@@ -52,12 +58,18 @@ pub(crate) fn longest(sample: &Sample, group: &Imbalance, limit: f64) -> Option<
         let sum: f64 = stretch.iter().flat_map(|(_, loads)| loads.iter()).sum();
         let own: f64 = stretch.iter().map(|(_, loads)| own(loads)).sum();
         let count = stretch.len() as u64;
+        let (last, _) = stretch.last()?;
+        let span = SPAN_NS / windows.window_ns.max(1);
+        let until = loads.last()?.0.min(first.saturating_add(span)).max(*last);
+        let from = until.saturating_sub(span).min(*first);
+        let near = loads.iter().filter(|(at, _)| (from..=until).contains(at)).count() as u64;
         Some(Uneven {
             link: sample.links.get(link)?.name.clone(),
             since_ns: first.saturating_mul(windows.window_ns),
             length_ns: count.saturating_mul(windows.window_ns),
             windows: count,
-            of_windows: loads.len() as u64,
+            of_windows: near,
+            of_minute: near < loads.len() as u64,
             max_over_mean: ratio(own, sum, links.len()),
             bytes_ratio: sum / all,
         })

@@ -3,29 +3,27 @@
 //! From PSNs alone a tap counts reordered packets that are retransmitted as lost, and does not see a retransmission
 //! that is lost again. The packets that one tap saw and the other did not are exact.
 
-use hashbrown::{HashMap, HashSet};
 use rocescope_common::account::FlowKey;
+use rocescope_common::wire::opcode::TRANSPORT_UC;
 
 use crate::metrics::loss::{Loss, Metrics};
 use crate::metrics::taps::TapPair;
 use crate::sample::{FlowSample, Sample};
-
-type State = foldhash::fast::RandomState;
+use crate::util::map::{Map, Set};
 
 /// Of a hundred packets at the second tap, those that the first may not have seen: where it saw only a part of the
 /// time, it knows nothing of the rest.
 const UNMATCHED: u64 = 1;
-const UC: u8 = 1;
 
 /// Packets lost upstream of the link of a flow, by its slot; flows known from PSNs alone are not in it. Every view counts these.
-pub(crate) fn lost(sample: &Sample) -> HashMap<u32, u64, State> {
-    let mut lost = HashMap::default();
+pub(crate) fn lost(sample: &Sample) -> Map<u32, u64> {
+    let mut lost = Map::default();
     let pairs = sample.metrics.taps.as_deref().unwrap_or_default();
     let Some(losses) = sample.metrics.loss.as_ref().filter(|_| !pairs.is_empty()) else { return lost };
     let ends = |pair: &TapPair| pair.links.map(|link| FlowKey { link, ..pair.key });
     let ordered = || pairs.iter().filter(|pair| pair.ordered);
-    let behind: HashSet<FlowKey, State> = ordered().map(|pair| ends(pair)[1]).collect();
-    let at: HashMap<FlowKey, &FlowSample, State> = sample.flows.iter().map(|flow| (flow.key, flow)).collect();
+    let behind: Set<FlowKey> = ordered().map(|pair| ends(pair)[1]).collect();
+    let at: Map<FlowKey, &FlowSample> = sample.flows.iter().map(|flow| (flow.key, flow)).collect();
     for pair in ordered() {
         let [first, second] = ends(pair);
         let (Some(one), Some(two)) = (at.get(&first), at.get(&second)) else { continue };
@@ -36,7 +34,7 @@ pub(crate) fn lost(sample: &Sample) -> HashMap<u32, u64, State> {
         }
         let vanished = pair.only[0];
         // A packet that the sender never retransmitted has arrived: the second capture missed it.
-        let missed = if two.stats.transport == UC {
+        let missed = if two.stats.transport == TRANSPORT_UC {
             0
         } else {
             sum(losses, two, |metrics| metrics.unfilled).min(vanished)

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use etherparse::PacketBuilder;
+use rocescope_common::wire::frame::ECT0;
 
 use crate::source::demo::craft::{Addresses, Operation, Packet, Route, Syndrome, Vlan, roce};
 
@@ -12,7 +13,6 @@ const SRC_MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 1];
 const DST_MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 2];
 const SRC: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const DST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
-const ECT_0: u8 = 2;
 
 /// Headers in front of the BTH.
 pub(super) const IPV4_BTH: u16 = 14 + 20 + 8;
@@ -50,16 +50,7 @@ fn v6() -> Route {
 }
 
 fn frame(route: &Route, dest_qp: u32, operation: Operation, payload: &[u8]) -> Vec<u8> {
-    roce(&Packet {
-        route,
-        tos: ECT_0,
-        identification: 0,
-        dest_qp,
-        psn: 0,
-        ack_req: false,
-        operation,
-        payload,
-    })
+    roce(&Packet { route, tos: ECT0, identification: 0, dest_qp, psn: 0, ack_req: false, operation, payload })
 }
 
 /// The middle of an RDMA WRITE over IPv4.
@@ -73,7 +64,7 @@ pub(super) fn write_last(dest_qp: u32) -> Vec<u8> {
     let route = v4();
     roce(&Packet {
         route: &route,
-        tos: ECT_0,
+        tos: ECT0,
         identification: 0,
         dest_qp,
         psn: 0,

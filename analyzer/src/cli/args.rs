@@ -2,19 +2,22 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
+pub use super::values::SpeedArg;
+use super::values::{
+    parse_bin, parse_filter, parse_flows, parse_group, parse_lldp_capture, parse_misplaced, parse_rail,
+    parse_speed_of_link, parse_tap, parse_windows, positive,
+};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args as ClapArgs, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
-use crate::filter::{Filter, FilterError, fields};
+use crate::filter::{Filter, fields};
 use crate::host::hook::{HookChoice, XdpModeChoice};
-use crate::metrics::traffic::BIN_RANGE_NS;
+use crate::source::devices::posts::Plan;
 use crate::source::nccl::address::RasAddress;
 use crate::source::replay::inputs::TapFiles;
 use crate::source::replay::time::{TimeSpec, parse_duration, parse_time};
-use crate::tui::query;
 use crate::tui::screen::Screen;
 use crate::tui::settings::{parse_screen, parse_sort, parse_view_filter};
 use crate::tui::table::Sort;
@@ -117,6 +120,15 @@ pub struct LiveArgs {
     /// Most queries per second for the NIC's own context of queue pairs (mlx5, hns); 0 disables them [default: 50]
     #[arg(long, value_name = "N")]
     pub qp_queries: Option<u32>,
+    /// Sample the work requests that processes post, by probes of their providers' post_send (100 ms in 10 s unless given):
+    /// opcodes, message sizes and rates per queue pair
+    #[arg(long, value_name = "WINDOW/PERIOD", num_args = 0..=1, require_equals = true, value_parser = parse_windows)]
+    #[arg(default_missing_value = "100ms/10s", hide_default_value = true)]
+    pub sample_posts: Option<(Duration, Duration)>,
+    /// Calls of post_send per second above which a window of --sample-posts ends early
+    #[arg(long, value_name = "N", default_value_t = Plan::default().most_calls_per_s, requires = "sample_posts")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub sample_posts_limit: u64,
     /// Options of all live sources.
     #[command(flatten)]
     pub attach: AttachArgs,
@@ -169,7 +181,7 @@ Episodes, in this order, each of eight training steps:
   slow receiver    RNR NAKs
   bad hashing      a second job with few source ports overloads rail0
 
-In the terminal view the cycle repeats every 40 s until q, Ctrl-C or --duration.
+In the terminal view the cycle repeats every 80 s until q, Ctrl-C or --duration.
 With --output text, json or jsonl it runs once, in 12 s; --duration repeats or shortens it.";
 
 const REPLAY_EXAMPLES: &str = "\
@@ -352,102 +364,6 @@ pub enum Output {
     Json,
     /// One JSON report per interval and line.
     Jsonl,
-}
-
-/// `--speed`: data time per clock time, infinite for `max`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SpeedArg(pub f64);
-
-impl FromStr for SpeedArg {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text == "max" {
-            return Ok(Self(f64::INFINITY));
-        }
-        let number = text.strip_suffix('x').unwrap_or(text);
-        let speed: Option<f64> = number.parse().ok();
-        speed
-            .filter(|speed| speed.is_finite() && *speed > 0.0)
-            .map(Self)
-            .ok_or_else(|| format!("invalid speed '{text}': write max, 1x, 10x or 0.5x"))
-    }
-}
-
-fn positive(text: &str) -> Result<Duration, String> {
-    let duration = parse_duration(text)?;
-    if duration.is_zero() { Err("must be greater than 0".into()) } else { Ok(duration) }
-}
-
-fn parse_filter(text: &str) -> Result<Filter, FilterError> {
-    Filter::source(text, query::vocabulary())
-}
-
-fn parse_bin(text: &str) -> Result<Duration, String> {
-    let duration = parse_duration(text)?;
-    let fits = u64::try_from(duration.as_nanos()).is_ok_and(|ns| BIN_RANGE_NS.contains(&ns));
-    if fits { Ok(duration) } else { Err(format!("invalid bin '{text}': write 100us to 1s")) }
-}
-
-/// Mbit/s of "400G" or "2500M".
-fn parse_speed_of_link(text: &str) -> Result<u64, String> {
-    let (number, unit) = match (text.strip_suffix('G'), text.strip_suffix('M')) {
-        (Some(number), _) => (number, 1000),
-        (_, Some(number)) => (number, 1),
-        _ => ("", 1),
-    };
-    let mbps = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
-    mbps.filter(|mbps| (1..=10_000_000).contains(mbps))
-        .ok_or_else(|| format!("invalid link speed '{text}': write 100G, 400G or 1000M"))
-}
-
-fn parse_flows(text: &str) -> Result<usize, String> {
-    const MOST: usize = 1 << 26;
-    text.parse()
-        .ok()
-        .filter(|n| (1..=MOST).contains(n))
-        .ok_or_else(|| format!("invalid number of flows '{text}': write 1 to {MOST}"))
-}
-
-fn parse_group(text: &str) -> Result<Vec<String>, String> {
-    let names: Vec<String> = text.split(',').map(str::to_owned).collect();
-    if names.len() < 2 || names.iter().any(String::is_empty) {
-        return Err("write two links or more, separated by commas".into());
-    }
-    Ok(names)
-}
-
-fn parse_rail(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((interface, name)) if !interface.is_empty() && !name.is_empty() => {
-            Ok((interface.into(), name.into()))
-        }
-        _ => Err("write LINK=RAIL, such as eth2=rail0 or h0.pcap=rail0".into()),
-    }
-}
-
-fn parse_lldp_capture(text: &str) -> Result<(String, PathBuf), String> {
-    match text.split_once('=') {
-        Some((interface, file)) if !interface.is_empty() && !file.is_empty() => {
-            Ok((interface.into(), file.into()))
-        }
-        _ => Err("write IFACE=FILE, such as eth2=lldp.pcap".into()),
-    }
-}
-
-fn parse_tap(text: &str) -> Result<TapFiles, String> {
-    let wanted = || "write NAME=FILE, or NAME=FILE,FILE to join files".to_owned();
-    let (name, files) = text.split_once('=').ok_or_else(wanted)?;
-    let files: Vec<PathBuf> = files.split(',').map(PathBuf::from).collect();
-    if name.is_empty() || files.iter().any(|file| file.as_os_str().is_empty()) {
-        return Err(wanted());
-    }
-    Ok(TapFiles { name: name.into(), files })
-}
-
-/// Always an error: interfaces are named with `-i`.
-fn parse_misplaced(text: &str) -> Result<String, String> {
-    Err(format!("interfaces are named with -i: use -i {text}"))
 }
 
 #[cfg(test)]

@@ -53,7 +53,11 @@ fn similar(id: &str) -> Option<&'static str> {
 fn list(paint: Paint) -> String {
     let widest = entries().map(|entry| entry.id.len()).max().unwrap_or(0);
     let mut text = String::new();
-    for entry in entries() {
+    // Families by name, and in each of them as reports order findings.
+    let family = |entry: &Entry| entry.id.split('.').next().unwrap_or_default();
+    let mut all: Vec<&Entry> = entries().collect();
+    all.sort_by_key(|entry| (family(entry), entry.rank));
+    for entry in all {
         let line = format!("{:<widest$}  {}", entry.id, entry.title);
         let _ = writeln!(text, "{}", paint.head(Role::Heading, &line, widest));
     }

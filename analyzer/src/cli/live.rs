@@ -11,6 +11,7 @@ use crate::cli::output::{self, Interrupt};
 use crate::host::hook::HookChoice;
 use crate::source::demo::scenario::{self, Episode, Scenario};
 use crate::source::demo::stage::Stage;
+use crate::source::devices::posts::Plan;
 use crate::source::feed::{Command, Schedule};
 use crate::source::live::{self, Config, DEFAULT_MAX_FLOWS, Running};
 use crate::tui;
@@ -39,6 +40,11 @@ pub(super) fn live(args: LiveArgs, color: Color) -> Result<()> {
         netns,
         nccl_ras: args.nccl_ras.clone(),
         qp_queries,
+        sample_posts: args.sample_posts.map(|(window, period)| Plan {
+            window_ns: nanos(window),
+            every_ns: nanos(period),
+            most_calls_per_s: args.sample_posts_limit,
+        }),
         ..config(&args.attach, &args.view)?
     };
     show(live::start(config)?, &args.view, views, interrupt, color)

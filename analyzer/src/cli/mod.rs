@@ -9,6 +9,7 @@ mod explain;
 #[cfg(feature = "live")]
 mod live;
 pub mod output;
+mod values;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;

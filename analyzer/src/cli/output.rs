@@ -3,7 +3,7 @@
 use std::io::{self, BufWriter, ErrorKind, IsTerminal as _, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::RecvTimeoutError;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
@@ -57,6 +57,8 @@ impl Interrupt {
 
 /// Longest time between two checks for signals.
 const LOOK: Duration = Duration::from_millis(50);
+/// An end that takes longer than this after a signal is explained: a large report takes seconds.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Prints the reports of `feed` to standard output in `format`, and its notices to standard error.
 /// Returns at its end, after an interrupt, or when the reader of the output is gone. `limit`
@@ -65,6 +67,38 @@ const LOOK: Duration = Duration::from_millis(50);
 /// # Errors
 /// The source's, and a failure to write the output.
 pub fn print(
+    feed: &Feed,
+    format: Format,
+    options: &report::Options,
+    interrupt: &Interrupt,
+    limit: Option<Duration>,
+) -> Result<()> {
+    let (done, watched) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        // Without a thread the end is not explained.
+        let watch = move || explain_slow_end(interrupt, &watched);
+        let _watching = std::thread::Builder::new().spawn_scoped(scope, watch);
+        let printed = print_all(feed, format, options, interrupt, limit);
+        drop(done);
+        printed
+    })
+}
+
+/// Says what goes on where the end that a signal asked for takes its time. Returns when `watched` is closed.
+fn explain_slow_end(interrupt: &Interrupt, watched: &Receiver<()>) {
+    let mut wait = LOOK;
+    while watched.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+        if interrupt.is_set() && wait == PATIENCE {
+            say("stopping: the report is made and written; a second signal ends at once, without it");
+            // Until the end.
+            let _ = watched.recv();
+        } else if interrupt.is_set() {
+            wait = PATIENCE;
+        }
+    }
+}
+
+fn print_all(
     feed: &Feed,
     format: Format,
     options: &report::Options,

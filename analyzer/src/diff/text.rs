@@ -2,9 +2,10 @@
 
 use super::figure::Kind;
 use super::{Change, Diff, FindingChange, State, Verdict};
-use crate::util::layout::{Align, Table, labelled, plain};
+use crate::util::layout::{Align, Table, labelled, plain, width};
 use crate::util::style::{Paint, Role};
 use crate::util::units;
+use crate::util::wrap::hanging;
 
 /// The comparison in lines of at most `room` columns where that is possible.
 #[must_use]
@@ -28,7 +29,7 @@ pub fn text(diff: &Diff, room: usize, paint: Paint) -> String {
     if diff.findings.is_empty() {
         lines.push("No findings in A or B.".into());
     } else {
-        lines.extend(painted(&findings(diff, paint), room, paint));
+        lines.extend(findings(diff, room, paint));
     }
     if !diff.hosts.is_empty() {
         lines.push(String::new());
@@ -84,40 +85,67 @@ fn figures(heading: &'static str) -> Table {
     ])
 }
 
-fn findings(diff: &Diff, paint: Paint) -> Table {
+/// The findings: a row each with its title behind or below it, or where a row does not fit, some lines.
+fn findings(diff: &Diff, room: usize, paint: Paint) -> Vec<String> {
     let mut table = Table::new(vec![
         ("FINDING", Align::Left),
         ("MEASURE", Align::Left),
         ("A", Align::Left),
         ("B", Align::Left),
         ("", Align::Left),
-        ("", Align::Left),
     ]);
     for finding in &diff.findings {
-        let figure = finding.figure.as_ref();
+        let [a, b] = sides(finding);
         let (word, role) = state(finding.state);
-        table.row(vec![
-            finding.id.clone(),
-            figure.map_or_else(|| units::UNKNOWN.into(), |change| change.label.to_owned()),
-            side(
-                finding,
-                finding.a.as_ref(),
-                finding.active_a,
-                finding.count_a,
-                figure.and_then(|change| change.a),
-            ),
-            side(
-                finding,
-                finding.b.as_ref(),
-                finding.active_b,
-                finding.count_b,
-                figure.and_then(|change| change.b),
-            ),
-            paint.paint(role, word),
-            plain(&finding.title),
-        ]);
+        table.row(vec![finding.id.clone(), measure(finding).into(), a, b, paint.paint(role, word)]);
     }
-    table
+    let rows = painted(&table, room, paint);
+    let widest = rows.iter().map(|row| width(row)).max().unwrap_or(0);
+    let titles = diff.findings.iter().map(|finding| plain(&finding.title));
+    let beside = widest + 2 + titles.clone().map(|title| width(&title)).max().unwrap_or(0) <= room;
+    let below = |text: &str| {
+        hanging(text, room.saturating_sub(2), 2)
+            .into_iter()
+            .map(|line| format!("  {line}"))
+            .collect::<Vec<_>>()
+    };
+    let mut lines = Vec::new();
+    if widest > room {
+        for (finding, title) in diff.findings.iter().zip(titles) {
+            let [a, b] = sides(finding);
+            let (word, role) = state(finding.state);
+            lines.push(format!("{}: {}", paint.paint(Role::Heading, &finding.id), paint.paint(role, word)));
+            lines.extend(below(&title));
+            lines.extend(below(&format!("{}: {a} → {b}", measure(finding))));
+        }
+        return lines;
+    }
+    let mut rows = rows.into_iter();
+    lines.extend(rows.next());
+    for (row, title) in rows.zip(titles) {
+        if beside {
+            let gap = " ".repeat(widest + 2 - width(&row));
+            lines.push(format!("{row}{gap}{title}"));
+        } else {
+            lines.push(row);
+            lines.extend(below(&title));
+        }
+    }
+    lines
+}
+
+fn measure(finding: &FindingChange) -> &str {
+    finding.figure.as_ref().map_or(units::UNKNOWN, |change| change.label)
+}
+
+/// The finding in A and in B.
+fn sides(finding: &FindingChange) -> [String; 2] {
+    let figure = finding.figure.as_ref();
+    let [a, b] = [figure.and_then(|change| change.a), figure.and_then(|change| change.b)];
+    [
+        side(finding, finding.a.as_ref(), finding.active_a, finding.count_a, a),
+        side(finding, finding.b.as_ref(), finding.active_b, finding.count_b, b),
+    ]
 }
 
 /// A kind of finding in one of the reports: severity, whether all have ended, number and measure.

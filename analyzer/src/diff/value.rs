@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use rocescope_common::wire::opcode::TRANSPORT_UC;
 use serde_json::{Value, json};
 
 use crate::metrics::latency::P99_SAMPLES;
@@ -178,9 +179,8 @@ pub(super) fn unfilled(flow: &Value) -> f64 {
 
 /// Whether a flow is unreliable: UC never retransmits.
 pub(super) fn is_uc(flow: &Value) -> bool {
-    const UC: u64 = 1;
     let opcodes = flow.get("opcodes").and_then(Value::as_array).into_iter().flatten();
-    opcodes.filter_map(|opcode| opcode.get("code")?.as_u64()).all(|code| code >> 5 == UC)
+    opcodes.filter_map(|opcode| opcode.get("code")?.as_u64()).all(|code| code >> 5 == u64::from(TRANSPORT_UC))
 }
 
 pub(super) fn naks(flow: &Value) -> Option<f64> {

@@ -106,7 +106,9 @@ fn kernel_state(root: &HostRoot, unread: &mut Unread) -> KernelState {
         version: facts.version,
         btf: facts.btf,
         rdma_btf: root.exists("/sys/module/ib_core").then(|| root.exists("/sys/kernel/btf/ib_core")),
-        probes: probes(root),
+        probes: probes(root, "kprobe"),
+        uprobes: probes(root, "uprobe"),
+        may_trace: facts.capabilities.map(|held| held.has(Capability::SysPtrace)),
         lockdown: root.text("/sys/kernel/security/lockdown").ok().as_deref().and_then(lockdown),
         root: status.as_deref().and_then(effective_user).map(|user| user == 0),
         program: program(root),
@@ -120,10 +122,10 @@ fn kernel_state(root: &HostRoot, unread: &mut Unread) -> KernelState {
     }
 }
 
-/// True when perf lists kprobes as a source of events.
-fn probes(root: &HostRoot) -> Option<bool> {
+/// True when perf lists probes of this kind as a source of events.
+fn probes(root: &HostRoot, kind: &str) -> Option<bool> {
     const SOURCES: &str = "/sys/bus/event_source/devices";
-    root.list(SOURCES).ok().map(|names| names.iter().any(|name| name == "kprobe"))
+    root.list(SOURCES).ok().map(|names| names.iter().any(|name| name == kind))
 }
 
 /// The mode in brackets: `none [integrity] confidentiality`.

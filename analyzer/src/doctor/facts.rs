@@ -53,6 +53,10 @@ pub struct KernelState {
     pub rdma_btf: Option<bool>,
     /// True when the kernel takes kprobes from perf; `None` when /sys/bus/event_source cannot be read.
     pub probes: Option<bool>,
+    /// True when it takes uprobes; `None` as `probes`.
+    pub uprobes: Option<bool>,
+    /// True when this process may read the memory of others (CAP_SYS_PTRACE).
+    pub may_trace: Option<bool>,
     /// Kernel lockdown: `none`, `integrity`, `confidentiality`; `None` when the kernel has none or it cannot be read.
     pub lockdown: Option<String>,
     /// True when the effective user is root.

@@ -37,7 +37,7 @@ pub fn of_host(facts: &HostFacts) -> Vec<Layer> {
         layer("QP lives", lives(facts)),
         layer("computed ports", ports(facts, &devices)),
         layer("QP context", contexts(facts, &devices)),
-        layer("DEVX QPs", absent("queue pairs that a GPU drives are in no list of the kernel")),
+        layer("DEVX QPs", commands(facts, &devices)),
         layer(
             "NCCL RAS",
             (
@@ -46,19 +46,37 @@ pub fn of_host(facts: &HostFacts) -> Vec<Layer> {
                     .to_owned(),
             ),
         ),
-        layer("message sizes", absent("no probe of post_send")),
+        layer("message sizes", posts(facts)),
     ]
-}
-
-/// A layer that this version does not have.
-fn absent(what: &str) -> (Availability, String) {
-    (Availability::No, format!("not in this version: {what}"))
 }
 
 /// The first of these capabilities that this process lacks.
 fn lacking(facts: &HostFacts, needed: &[Capability]) -> Option<&'static str> {
     let missing = facts.kernel.missing_capabilities.as_deref().unwrap_or_default();
     needed.iter().map(|capability| capability.name()).find(|name| missing.contains(name))
+}
+
+/// Uprobes of providers' `post_send`.
+fn posts(facts: &HostFacts) -> (Availability, String) {
+    let kernel = &facts.kernel;
+    let no = |reason: String| (Availability::No, reason);
+    if kernel.uprobes == Some(false) {
+        return no("the kernel has no uprobes; use one built with CONFIG_UPROBE_EVENTS=y".to_owned());
+    }
+    if kernel.lockdown.as_deref() == Some("confidentiality") {
+        return no("kernel lockdown is `confidentiality`, which forbids probes that read memory".to_owned());
+    }
+    if kernel.initial_user_namespace == Some(false) {
+        return no("eBPF needs the initial user namespace".to_owned());
+    }
+    let untraced = (kernel.may_trace == Some(false)).then_some(Capability::SysPtrace.name());
+    if let Some(missing) = lacking(facts, &[Capability::Bpf, Capability::Perfmon]).or(untraced) {
+        return no(format!("{missing} is missing: run it as root (sudo)"));
+    }
+    let works = if kernel.uprobes.is_none() { Availability::Perhaps } else { Availability::Yes };
+    let reason = "`live --sample-posts` probes the post_send of processes (opt-in), which those that post by ibv_wr_* or a \
+                  GPU do not call; tested with Soft-RoCE, not on hardware";
+    (works, reason.to_owned())
 }
 
 /// Kprobes on the control path.
@@ -90,6 +108,26 @@ fn lives(facts: &HostFacts) -> (Availability, String) {
     };
     let works = if kernel.probes.is_none() { Availability::Perhaps } else { Availability::Yes };
     (works, format!("{modules}; tested with Soft-RoCE, not on hardware"))
+}
+
+/// Commands to the firmware, past the verbs.
+fn commands(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, String) {
+    if !devices.iter().any(|device| device.driver.as_deref() == Some("mlx5_ib")) {
+        return (
+            Availability::No,
+            "only mlx5 devices have queue pairs that are made past the verbs".to_owned(),
+        );
+    }
+    match lives(facts) {
+        (Availability::No, _) => {
+            (Availability::No, "it needs the QP lives, which do not work here".to_owned())
+        }
+        _ => (
+            Availability::Perhaps,
+            "a kprobe of mlx5_cmd_do lists queue pairs that GPUs drive, made while `live` runs; decoded by the driver's public definitions, not run on hardware"
+                .to_owned(),
+        ),
+    }
 }
 
 /// UDP source ports from flow labels and numbers.

@@ -141,6 +141,16 @@ fn of_port(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts, entries: &
     };
     if let Some(why) = not_roce {
         say(SourceKind::Packets, Availability::No, why.to_owned(), None);
+        if device.protocol == Protocol::Efa {
+            let (availability, why) = counters(device, port);
+            let command = live(facts, &device.name);
+            say(
+                SourceKind::Counters,
+                availability,
+                why,
+                (availability == Availability::Yes).then_some(command),
+            );
+        }
         return;
     }
     let interface = port.port.interface.as_deref();

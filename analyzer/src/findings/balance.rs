@@ -44,7 +44,7 @@ const LINKS_IMBALANCE: Entry = Entry {
     computed: "For each group of links (imbalance) and for rails: a warning when the busiest carries at least links.max_over_mean times the mean, and the group \
                  carried at least links.min_packets packets. Where captures of cables hold both directions, each direction is compared by itself too. Where the whole run is even, also a warning for a part of the run in which one link carries \
                  links.stretch_max_over_mean times the mean: at least links.stretch_windows windows of about 100 ms (longer in long runs) and links.stretch_ratio of \
-                 all windows, two of three of them uneven by at least half as much; only windows with at least half the bytes of the mean window count. In a live run \
+                 those of the minute from its start (at most the last one of the run), two of three of them uneven by at least half as much; only windows with at least half the bytes of the mean window count. In a live run \
                  only parallel interfaces are compared: two that see the same packets (both ends of a cable, both sides of a router) share no load.",
     advice: "With few 5-tuples hashing cannot do better. With many, compare the hash fields of the switches (L4 ports, destination QP) and check for hash \
                polarisation between tiers. For rails, check NCCL_IB_HCA, NCCL_CROSS_NIC and the GPU to NIC assignment.",
@@ -94,7 +94,7 @@ limits! {
         "minimum loaded windows in which one link is uneven",
         "A second or more: messages that coincide, a step or a checkpoint are shorter";
     stretch_ratio: f64 = 0.1,
-        "minimum share of the run's loaded windows",
+        "minimum share of the loaded windows of the minute from its start, or of the last minute of the run",
         "At 1.4 times the mean, a tenth of the time costs the run a thirtieth; less is not worth an on-call alert";
 }
 
@@ -308,7 +308,8 @@ fn stretch(input: &Input<'_>, group: &Imbalance, packets: u64, found: &mut Vec<F
         group.links.len(),
         units::duration(part.length_ns),
     );
-    let time = format!(", {:.0} % of active time", 100.0 * part.windows as f64 / part.of_windows as f64);
+    let of = if part.of_minute { "the minute's active time" } else { "active time" };
+    let time = format!(", {:.0} % of {of}", 100.0 * part.windows as f64 / part.of_windows as f64);
     let until_ns = part.since_ns.saturating_add(part.length_ns);
     Raise::new(&LINKS_IMBALANCE, Severity::Warning, title(diagnosis, [time, way]))
         .place(Place::link(input, &part.link, group.direction))

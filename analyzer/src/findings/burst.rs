@@ -1,5 +1,6 @@
 //! Incast.
 
+use std::cell::LazyCell;
 use std::collections::BTreeSet;
 
 use super::ecn::gaps_at_marks;
@@ -11,8 +12,9 @@ use crate::analysis::Flow;
 use crate::findings::Severity;
 use crate::metrics::loss::spells::Signal;
 use crate::metrics::traffic::Traffic;
-use crate::metrics::traffic::hosts::{BIN_BYTES, Degree, Pair, Target};
-use crate::sample::address;
+use crate::metrics::traffic::hosts::{BIN_BYTES, Degree, Host, Pair, Target};
+use crate::sample::{Address, address};
+use crate::util::map::Map;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -95,21 +97,46 @@ const COMPARED: f64 = 0.02;
 /// what comes until it has drained.
 const RUN: f64 = 2.0;
 
-/// Hosts that send to a receiver now and then, but hardly anything.
-fn light_senders(pairs: &[Pair], target: &Target) -> usize {
-    let own = || pairs.iter().filter(|pair| pair.link == target.link && pair.dst == target.host);
-    let most = own().map(|pair| pair.data_bytes).max().unwrap_or(0);
-    own().filter(|pair| pair.data_bytes > 0 && (pair.data_bytes as f64) < HEAVY * most as f64).count()
+/// Of the hosts that send these bytes of data to one receiver, those that send now and then, but hardly anything.
+fn light_senders(data_bytes: &[u64]) -> usize {
+    let most = data_bytes.iter().max().copied().unwrap_or(0);
+    data_bytes.iter().filter(|bytes| **bytes > 0 && (**bytes as f64) < HEAVY * most as f64).count()
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<crate::findings::Finding>) {
     let Some(traffic) = &input.sample.metrics.traffic else { return };
-    let all = traffic.targets.iter().filter_map(|target| incast(input, target, traffic)).collect();
+    let flows = LazyCell::new(|| Receivers::of(&input.facts.flows, &traffic.pairs));
+    let all = traffic.targets.iter().filter_map(|target| incast(input, target, traffic, &flows)).collect();
     let mut all: Vec<(f64, Raise)> = seen_once(input, all).into_iter().map(|seen| seen.what).collect();
     all.sort_by(|(a, _), (b, _)| b.total_cmp(a));
     // One per receiver would bury the rest: the worst few stand for them.
     for (_, raise) in all.into_iter().take(4) {
         raise.into(found);
+    }
+}
+
+/// Flows with payload, by what they go to: there may be as many receivers as flows.
+struct Receivers<'a> {
+    flows: Map<(&'a str, Address), Vec<&'a Flow>>,
+    /// NAK episodes and packets, by link.
+    links: Map<&'a str, (u64, u64)>,
+    /// Bytes of data of each sender, by link number and receiver.
+    senders: Map<(u16, Host), Vec<u64>>,
+}
+
+impl<'a> Receivers<'a> {
+    fn of(flows: &'a [Flow], pairs: &[Pair]) -> Self {
+        let mut all = Self { flows: Map::default(), links: Map::default(), senders: Map::default() };
+        for pair in pairs {
+            all.senders.entry((pair.link, pair.dst)).or_default().push(pair.data_bytes);
+        }
+        for flow in flows.iter().filter(|flow| flow.payload_bytes > 0) {
+            all.flows.entry((flow.link.as_str(), flow.dst)).or_default().push(flow);
+            let (episodes, packets) = all.links.entry(flow.link.as_str()).or_default();
+            *episodes += naks(flow);
+            *packets += flow.packets;
+        }
+        all
     }
 }
 
@@ -163,15 +190,15 @@ fn naks(flow: &Flow) -> u64 {
     flow.loss.get().map_or(0, |loss| loss.after_tap.episodes)
 }
 
-/// Loss where the queue towards a receiver is full; `flows` are those to it at this tap.
+/// Loss where the queue towards a receiver is full; `flows` are those to it at this tap, `on_link` are the NAK episodes and the
+/// packets of all flows there.
 fn lossy(
-    input: &Input<'_>,
+    limits: &Limits,
     target: &Target,
     bins: &Bins,
-    flows: &[&Flow],
+    (flows, on_link): (&[&Flow], (u64, u64)),
     traffic: &Traffic,
 ) -> Option<Loss> {
-    let limits = &input.limits.burst;
     let Bins { few, many, compare } = bins;
     let gaps = ratio(many.gaps, many.packets);
     let own = || flows.iter().copied();
@@ -190,14 +217,9 @@ fn lossy(
         };
         return full.then_some(Loss::Gaps { ratio: gaps, count: many.gaps });
     }
-    let link = own().next()?.link.as_str();
-    let sum = |all: &mut dyn Iterator<Item = &Flow>| {
-        all.fold((0, 0), |(episodes, packets), flow| (episodes + naks(flow), packets + flow.packets))
-    };
-    let (count, packets) = sum(&mut own());
-    let to = own().next()?.dst;
-    let elsewhere = |flow: &&Flow| flow.link == link && flow.dst != to && flow.payload_bytes > 0;
-    let (others, other_packets) = sum(&mut input.facts.flows.iter().filter(elsewhere));
+    let (count, packets) =
+        own().fold((0, 0), |(episodes, packets), flow| (episodes + naks(flow), packets + flow.packets));
+    let (others, other_packets) = (on_link.0.saturating_sub(count), on_link.1.saturating_sub(packets));
     let loss = ratio(count, packets);
     let mut waits: Vec<u64> = own().filter_map(|flow| flow.latency_ns.map(|latency| latency.p50)).collect();
     waits.sort_unstable();
@@ -234,12 +256,18 @@ fn one_link_alone(peers: &[Bins], here: f64, of: impl Fn(&Bins) -> f64) -> bool 
 
 /// The incast to a receiver, and how bad it is.
 #[expect(clippy::too_many_lines, reason = "conditions, then the texts that their values go into")]
-fn incast(input: &Input<'_>, target: &Target, traffic: &Traffic) -> Option<Seen<(f64, Raise)>> {
+fn incast<'a>(
+    input: &Input<'a>,
+    target: &Target,
+    traffic: &Traffic,
+    receivers: &Receivers<'a>,
+) -> Option<Seen<(f64, Raise)>> {
     let limits = &input.limits.burst;
     if target.overlaps.len() < usize::try_from(limits.incast_senders).ok()? {
         return None;
     }
-    let light = light_senders(&traffic.pairs, target);
+    let sent = receivers.senders.get(&(target.link, target.host));
+    let light = light_senders(sent.map_or(&[], Vec::as_slice));
     let least = usize::try_from(limits.incast_senders).ok()? + light;
     let bins = Bins::of(target, least, limits)?;
     let share = bins.share();
@@ -248,9 +276,7 @@ fn incast(input: &Input<'_>, target: &Target, traffic: &Traffic) -> Option<Seen<
     }
     let host = address(target.host.0, target.host.1);
     let link = input.sample.links.get(usize::from(target.link)).map_or("", |link| link.name.as_str());
-    let mut flows: Vec<_> =
-        input.facts.flows.iter().filter(|flow| flow.dst == host && flow.link == link).collect();
-    flows.retain(|flow| flow.payload_bytes > 0);
+    let mut flows = receivers.flows.get(&(link, host)).cloned().unwrap_or_default();
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
     let ce = ratio(bins.many.ce, bins.many.packets);
     let peers = peers(input, target, traffic, least);
@@ -259,7 +285,8 @@ fn incast(input: &Input<'_>, target: &Target, traffic: &Traffic) -> Option<Seen<
         && (!bins.compare || ce >= FACTOR * ratio(bins.few.ce, bins.few.packets))
         && !one_link_alone(&peers, ce, |bins| ratio(bins.many.ce, bins.many.packets));
     let gaps = ratio(bins.many.gaps, bins.many.packets);
-    let loss = lossy(input, target, &bins, &flows, traffic)
+    let there = receivers.links.get(link).copied().unwrap_or_default();
+    let loss = lossy(limits, target, &bins, (&flows, there), traffic)
         .filter(|_| !one_link_alone(&peers, gaps, |bins| ratio(bins.many.gaps, bins.many.packets)));
     if !marked && loss.is_none() {
         return None;

@@ -151,7 +151,7 @@ fn mirrored(flow: &Flow) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use hashbrown::HashMap;
+    use crate::util::map::Map;
 
     use crate::analysis::fixtures::{START, key, link, sample, stats};
     use crate::analysis::{Facts, Options};
@@ -183,7 +183,7 @@ mod tests {
             last_ns: START + 5,
             marked: 0,
         };
-        let flows = if copies > 0 { HashMap::from_iter([(0, taken)]) } else { HashMap::default() };
+        let flows = if copies > 0 { Map::from_iter([(0, taken)]) } else { Map::default() };
         sample.metrics.duplicates = Some(Duplicates { flows, links: vec![on], unfollowed: 0 });
         let requests = Some(Metrics { mirrored: copies + by_network, ..Metrics::default() });
         let mut loss = Loss::default();

@@ -61,6 +61,12 @@ impl Entry {
         text
     }
 
+    /// The same about InfiniBand, without what only Ethernet has.
+    #[must_use]
+    pub fn text_on_infiniband(&self) -> String {
+        super::infiniband::adapted(&self.text())
+    }
+
     /// The thresholds that its computation names.
     pub(super) fn limits(&self) -> impl Iterator<Item = &'static LimitMeta> {
         limits().filter(|limit| names(self.computed, &limit.name()))

@@ -2,7 +2,7 @@
 //!
 //! Taps along one path see the same packets: they raise one finding, at the tap with most of them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use super::once::{Seen, once, seen_once};
 use super::settings::{CNP_DSCP, DSCP_MIXED, DSCP_UNSET};
@@ -11,6 +11,7 @@ use super::{Commands, Input, Place, Raise, ends};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
 use crate::sample::{Address, Direction};
+use crate::util::map::Map;
 use crate::util::units::{self, plural};
 
 fn is_data(flow: &Flow) -> bool {
@@ -86,7 +87,7 @@ pub(super) fn mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
 pub(super) fn by_link(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.qos;
     let enough = |part: u64, whole: u64| whole > 0 && part as f64 >= whole as f64 * limits.share;
-    let mut on: HashMap<(&str, Option<Direction>), Vec<&Flow>> = HashMap::new();
+    let mut on: Map<(&str, Option<Direction>), Vec<&Flow>> = Map::default();
     for flow in &input.facts.flows {
         on.entry((&flow.link, flow.direction)).or_default().push(flow);
     }

@@ -1,6 +1,6 @@
 //! CNPs for flows without CE marks.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use super::once::{name, once};
 use super::span::{episodes, timed};
@@ -10,6 +10,7 @@ use crate::analysis::{Flow, FlowId};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
 use crate::sample::{Address, Direction};
+use crate::util::map::Set;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -164,7 +165,7 @@ fn without_ce(input: &Input<'_>, found: &mut Vec<Finding>) {
     let arrives = suspects.iter().any(|(_, data)| data.direction == Some(Direction::Ingress));
     suspects.sort_by_key(|(cnps, _)| std::cmp::Reverse(cnps.cnps_once()));
     // Several taps may see the same CNPs: the one with most of them is reported.
-    let mut reported = HashSet::new();
+    let mut reported = Set::default();
     suspects.retain(|(cnps, _)| reported.insert(name(cnps)));
     let Some((most, data)) = suspects.first() else { return };
     let severity = if arrives { Severity::Warning } else { Severity::Info };

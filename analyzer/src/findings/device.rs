@@ -23,7 +23,7 @@ const LOSS: Entry = Entry {
                 with go-back-N all packets in flight.",
     computed: "From the increase of the device's counters during the run: out_of_sequence, psn_error_naks, implied_psn_errors, local_ack_timeouts, retransmissions, \
                  retries_exceeded. A warning when their sum is at least device.events and at least device.loss_ratio of the RoCE packets (where packets are counted); \
-                 critical when a queue pair failed (retries_exceeded).",
+                 critical when a queue pair failed (retries_exceeded). Without a timeout, sequence errors may be reordering as well as loss, and the title says so.",
     advice: "Timeouts without out_of_sequence at the receivers mean that whole requests or ACKs are lost. Check discards of this port and of every switch port on \
                the path, PFC on the priority in use, and FEC errors. `rocescope live` on a mirror port shows the queue pairs and the location.",
     caveat: "Adaptive routing reorders by design: out_of_sequence then grows without loss.",
@@ -175,7 +175,12 @@ fn loss(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
     }
     let severity = if gave_up { Severity::Critical } else { Severity::Warning };
     let here = commands(input, port);
-    raise(input, &LOSS, severity, port, "Packet loss", &counters)
+    // An adaptive network reorders, and receivers answer that as they answer loss.
+    let is_sequence = |(name, _): &(&str, u64)| matches!(*name, "out_of_sequence" | "psn_error_naks");
+    let is_timeout = |(name, _): &(&str, u64)| matches!(*name, "local_ack_timeouts" | "retries_exceeded");
+    let either = counters.iter().any(is_sequence) && !counters.iter().any(is_timeout);
+    let what = if either { "Packets lost or reordered" } else { "Packet loss" };
+    raise(input, &LOSS, severity, port, what, &counters)
         .evidence("ratio", ratio)
         .step("Check discards of the NIC, and of every switch port on the path.", here.nic_counters())
         .step("Check that PFC is enabled on the priority of RoCE.", here.pfc())

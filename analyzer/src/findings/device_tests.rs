@@ -4,21 +4,18 @@ use super::*;
 use crate::analysis::{Options, fixtures};
 use crate::findings::tests::{found, severity};
 use crate::sample::Sample;
-use crate::source::devices::{Devices, SourceSample};
+use crate::source::devices::SourceSample;
+use crate::source::devices::lives::Lives;
 
 /// A sample with a device that counted this in ten seconds.
 fn counted(values: &[(&str, u64)]) -> Sample {
-    let mut sample = fixtures::sample(vec![fixtures::link("eth0", None)], Vec::new());
     let values = values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
     let port = PortSample {
-        device: "mlx5_0".into(),
-        port: 1,
         window: Some((fixtures::START, fixtures::START + 10 * fixtures::SECOND)),
         counters: vec![SourceSample { source: "sysfs hw_counters", values, resets: 0 }],
-        ..PortSample::default()
+        ..fixtures::port()
     };
-    sample.devices = Arc::new(Devices { ports: vec![port], ..Devices::default() });
-    sample
+    fixtures::with_lives(port, Lives::default())
 }
 
 #[test]

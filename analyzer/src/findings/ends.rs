@@ -93,8 +93,8 @@ fn both(input: &Input<'_>, flow: &Flow) -> (End, End) {
     let end = |addr, qpn| End { addr, qpn, pid: None, comm: None, pod: None };
     let (mut sender, mut receiver) = (end(flow.src, flow.peer_qp), end(flow.dst, Some(flow.dest_qp)));
     let facts = input.facts;
-    let back = facts.between(flow.dst, flow.src).filter(|other| Some(other.dest_qp) == flow.peer_qp);
-    let forth = facts.between(flow.src, flow.dst).filter(|other| other.dest_qp == flow.dest_qp);
+    let back = flow.peer_qp.into_iter().flat_map(|peer| facts.to_qp(flow.dst, flow.src, peer));
+    let forth = facts.to_qp(flow.src, flow.dst, flow.dest_qp);
     let both = forth.map(|other| (true, other)).chain(back.map(|other| (false, other)));
     // A process is known of the end on this host: the receiver of what comes in, the sender of what goes out.
     for (forth, other) in both.filter(|(_, other)| other.pid.is_some()) {
@@ -112,8 +112,8 @@ pub(super) fn of_event(event: &QpEvent, qp: Option<&DeviceQp>) -> (Option<End>, 
     let own = event.src.map(|addr| End {
         addr: addr.into(),
         qpn: event.lqpn,
-        pid: event.pid,
-        comm: event.comm.clone(),
+        pid: event.pid.or_else(|| qp?.pid),
+        comm: event.comm.clone().or_else(|| qp?.comm.clone()),
         pod: qp.and_then(|qp| qp.pod.clone()),
     });
     (own, peer(event.dst, qp.and_then(|qp| qp.rqpn)))
@@ -121,14 +121,14 @@ pub(super) fn of_event(event: &QpEvent, qp: Option<&DeviceQp>) -> (Option<End>, 
 
 /// The same of a queue pair that is listed.
 pub(super) fn of_qp(qp: &DeviceQp) -> (Option<End>, Option<End>) {
-    let own = qp.src.map(|addr| End {
+    let own = qp.control.src.map(|addr| End {
         addr: addr.into(),
         qpn: Some(qp.lqpn),
         pid: qp.pid,
         comm: qp.comm.clone(),
         pod: qp.pod.clone(),
     });
-    (own, peer(qp.dst, qp.rqpn))
+    (own, peer(qp.control.dst, qp.rqpn))
 }
 
 /// The end that this host knows no process of.

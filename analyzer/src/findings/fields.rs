@@ -45,15 +45,16 @@ impl Finding {
         all.into_iter().filter_map(|(label, text)| Some((label, plain(&text?)))).collect()
     }
 
-    /// Beginning and end: "since 05:41:57 UTC, for 13.0 s", "05:41:57 to 05:42:10 UTC, ended after 13.0 s"; `None` when neither is
-    /// known, as of settings.
+    /// Beginning and end: "since 05:41:57 UTC, for 13.0 s", "05:41:57 to 05:42:10 UTC, ended after 13.0 s"; of several episodes
+    /// those of the latest, as the figures are. `None` when neither is known, as of settings.
     #[must_use]
     pub fn when(&self, end: DataEnd) -> Option<String> {
         let ended = self.has_ended(end.ns);
-        let last = self.last_seen_ns.filter(|_| ended || self.first_seen_ns.is_none());
+        let first = self.since_ns();
+        let last = self.last_seen_ns.filter(|_| ended || first.is_none());
         let at = |ns: u64| units::recent_utc(ns, end.ns);
         let until = |first: u64, last: u64| units::duration(last.saturating_sub(first));
-        let text = match (self.first_seen_ns, last) {
+        let text = match (first, last) {
             (Some(first), Some(last)) if last <= first => format!("{} UTC", at(first)),
             (Some(first), Some(last)) => {
                 format!("{} to {} UTC, ended after {}", at(first), at(last), until(first, last))
@@ -72,7 +73,10 @@ impl Finding {
         };
         Some(match self.episodes.len() {
             0 | 1 => text,
-            n => format!("{text}, {}", plural(n as u64, "episode")),
+            n => {
+                let since = self.first_seen_ns.map_or_else(String::new, |ns| format!(" since {}", at(ns)));
+                format!("{text}, {}{since}", plural(n as u64, "episode"))
+            }
         })
     }
 
@@ -178,8 +182,15 @@ fn flows(finding: &Finding) -> Option<String> {
 fn impact(finding: &Finding) -> Option<String> {
     let impact = &finding.impact;
     let at_least = if is_lower_bound(finding) { "at least " } else { "" };
+    // The title has the figure of the worst of them.
+    let packets = match finding.evidence["host_pairs"].as_u64() {
+        Some(pairs) if pairs > 1 && !finding.evidence["worst_ratio"].is_null() => {
+            format!("the packets of {pairs} host pairs")
+        }
+        _ => "packets".to_owned(),
+    };
     let parts = [
-        impact.packets_ratio.map(|ratio| format!("{at_least}{} of packets", units::ratio(Some(ratio)))),
+        impact.packets_ratio.map(|ratio| format!("{at_least}{} of {packets}", units::ratio(Some(ratio)))),
         impact.retransmissions.filter(|n| *n > 0).map(|n| plural(n, "retransmission")),
         impact.goodput_lost_bytes.map(|n| format!("{} of goodput lost", units::bytes(n))),
         impact.time_lost_ns.map(|ns| format!("{} of waiting, summed over QPs", units::duration(ns))),
@@ -266,20 +277,23 @@ mod tests {
         let capture = DataEnd { recorded: true, ..live };
         assert_eq!(one.when(capture).as_deref(), Some("13:05:09 UTC to the end of the capture, 1 min 40 s"));
         one.last_seen_ns = Some(START + 13 * SECOND);
-        let episode = Episode { first_ns: START, last_ns: START, peak: None };
-        one.episodes = vec![episode; 2];
+        let episode = |from: u64| Episode { first_ns: START + from * SECOND, last_ns: START, peak: None };
+        one.episodes = vec![episode(0), episode(5)];
         one.active = false;
-        let ended = "13:05:09 to 13:05:22 UTC, ended after 13.0 s, 2 episodes";
+        let ended = "13:05:14 to 13:05:22 UTC, ended after 8.00 s, 2 episodes since 13:05:09";
         assert_eq!(one.when(live).as_deref(), Some(ended));
         let tomorrow = DataEnd { ns: Some(START + 86_400 * SECOND), recorded: false };
         assert_eq!(
             one.when(tomorrow).as_deref(),
-            Some("2026-03-01 13:05 to 2026-03-01 13:05 UTC, ended after 13.0 s, 2 episodes")
+            Some(
+                "2026-03-01 13:05 to 2026-03-01 13:05 UTC, ended after 8.00 s, 2 episodes since 2026-03-01 13:05"
+            )
         );
-        one.first_seen_ns = one.last_seen_ns;
-        assert_eq!(one.when(live).as_deref(), Some("13:05:22 UTC, 2 episodes"), "a moment has no length");
-        one.first_seen_ns = None;
-        assert_eq!(one.when(live).as_deref(), Some("ended 13:05:22 UTC, 2 episodes"));
+        one.episodes[1].first_ns = START + 13 * SECOND;
+        let moment = "13:05:22 UTC, 2 episodes since 13:05:09";
+        assert_eq!(one.when(live).as_deref(), Some(moment), "a moment has no length");
+        (one.first_seen_ns, one.episodes) = (None, Vec::new());
+        assert_eq!(one.when(live).as_deref(), Some("ended 13:05:22 UTC"));
     }
 
     #[test]

@@ -70,6 +70,12 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// When it began; of several episodes the latest one did, Unix ns.
+    #[must_use]
+    pub fn since_ns(&self) -> Option<u64> {
+        self.episodes.last().map(|episode| episode.first_ns).or(self.first_seen_ns)
+    }
+
     /// A finding of which nothing is known but these.
     #[must_use]
     pub fn new(id: &'static str, severity: Severity, title: String) -> Self {

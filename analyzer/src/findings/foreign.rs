@@ -1,6 +1,6 @@
 //! RoCE of hosts that do not belong to the rest.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::title::{more, pair, short, title};
@@ -8,6 +8,7 @@ use super::{Commands, Entry, Family, Impact, Input, Measure, Place, Raise, Unit,
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
 use crate::sample::Address;
+use crate::util::map::Map;
 use crate::util::units;
 
 /// This family.
@@ -65,7 +66,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 
 /// Groups of hosts of one IP version, by the flows between them.
 fn groups<'a>(flows: impl Iterator<Item = &'a Flow>) -> Vec<Group<'a>> {
-    let mut leaders: HashMap<IpAddr, IpAddr> = HashMap::new();
+    let mut leaders: Map<IpAddr, IpAddr> = Map::default();
     let mut between: BTreeMap<(IpAddr, IpAddr), Vec<&Flow>> = BTreeMap::new();
     for flow in flows {
         // Management datagrams of others pass on every fabric.
@@ -96,7 +97,7 @@ fn groups<'a>(flows: impl Iterator<Item = &'a Flow>) -> Vec<Group<'a>> {
 }
 
 /// The lowest address of a host's group so far; shortens the way to it.
-fn leader(leaders: &mut HashMap<IpAddr, IpAddr>, host: IpAddr) -> IpAddr {
+fn leader(leaders: &mut Map<IpAddr, IpAddr>, host: IpAddr) -> IpAddr {
     let mut at = host;
     while let Some(next) = leaders.get(&at).copied().filter(|next| *next != at) {
         at = next;

@@ -1,8 +1,7 @@
 //! Which findings name a flow: views mark rows by it, so that a badge and the findings cannot contradict one another.
 
-use std::collections::HashMap;
-
 use crate::sample::Address;
+use crate::util::map::Map;
 
 use super::{Finding, Severity};
 
@@ -56,7 +55,7 @@ impl FlowSet {
 /// The worst finding of each flow.
 #[derive(Clone, Debug, Default)]
 pub struct FlowIndex {
-    worst: HashMap<Name, (usize, u32)>,
+    worst: Map<Name, (usize, u32)>,
 }
 
 impl FlowIndex {
@@ -64,7 +63,7 @@ impl FlowIndex {
     /// findings mark no flow.
     #[must_use]
     pub fn of(findings: &[Finding]) -> Self {
-        let mut worst: HashMap<Name, (usize, u32)> = HashMap::new();
+        let mut worst: Map<Name, (usize, u32)> = Map::default();
         for (at, finding) in findings.iter().enumerate().filter(|(_, one)| one.severity > Severity::Info) {
             for name in finding.named.iter() {
                 worst.entry(*name).or_insert((at, 0)).1 += 1;

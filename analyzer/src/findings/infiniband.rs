@@ -57,6 +57,23 @@ pub(super) fn adapt(found: &mut [Finding]) {
     }
 }
 
+/// The text of an entry without sentences about what only Ethernet has, and with the names of InfiniBand.
+pub(super) fn adapted(text: &str) -> String {
+    let line = |line: &str| {
+        // A label stays with the sentences that are left.
+        const LABELS: [&str; 3] = ["How it is computed", "What to do", "Caveats"];
+        let labelled = line.split_once(": ").filter(|(label, _)| LABELS.contains(label));
+        let (label, rest) = labelled.unwrap_or(("", line));
+        let sentences: String = rest.split_inclusive(". ").filter(|one| !is_of_ethernet(one)).collect();
+        match (label, sentences.trim_end()) {
+            ("", rest) => named(rest),
+            (_, "") => String::new(),
+            (label, rest) => named(&format!("{label}: {rest}")),
+        }
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,5 +100,16 @@ mod tests {
         let once = found[0].steps.clone();
         adapt(&mut found);
         assert_eq!(found[0].steps, once);
+    }
+
+    #[test]
+    fn no_explanation_names_what_infiniband_does_not_have() {
+        for entry in crate::findings::entries().filter(|entry| !entry.id.starts_with("pfc.")) {
+            let text = entry.text_on_infiniband();
+            assert!(!is_of_ethernet(&text), "{}: {text}", entry.id);
+            assert!(text.starts_with(&named(entry.title)) || is_of_ethernet(entry.title), "{text}");
+        }
+        let text = crate::findings::entry("loss.before_tap").map(super::super::Entry::text_on_infiniband);
+        assert!(text.is_some_and(|text| text.contains("What to do: Look between the sender and this tap")));
     }
 }

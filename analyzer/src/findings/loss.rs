@@ -1,14 +1,15 @@
 //! Lost packets, and on which side of the tap.
 
+use std::cell::LazyCell;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::loss_taps::{self, Ends, capture_caveat, nobody_asked, own_loss};
 use super::not_evaluated::{flows_not_evaluated, is_not_evaluated};
 use super::once::{Name, name};
 use super::span::{Cost, Judged, Span, Wait, impact, latest, run, spans};
-use super::title::{self, more, pair, short};
+use super::title::{self, short};
 use super::tool::own;
 use super::{Commands, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Raise, Unit, label};
@@ -18,6 +19,7 @@ use crate::analysis::{Episodes, Flow, Loss};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
 use crate::sample::{Address, Direction};
+use crate::util::map::Map;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -92,11 +94,11 @@ const BEFORE: Entry = Entry {
     measure: Some(Measure::ratio("loss_ratio")),
     title: "Loss upstream of this tap",
     meaning: "Packets are lost between the sender and this tap. Each loss makes a go-back-N sender retransmit all that is in flight.",
-    computed: "Per link and host pair: PSNs skipped here and retransmitted later, as a share of the packets that should have passed (flows[].loss.lost). Reordered PSNs do not count, nor PSNs that are never retransmitted: these reached the receiver. Info where most of these PSNs passed twice (flows[].loss.lost_or_reordered), or the receiver's ACKs are captured and neither a NAK nor a timeout asked for a retransmission: without IPv4 identifications that count up, reordering and loss cannot be distinguished then. \
+    computed: "Per link and host pair: PSNs skipped here and retransmitted later, as a share of the packets that should have passed (flows[].loss.lost). Reordered PSNs do not count, nor PSNs that are never retransmitted: these reached the receiver. Info where at least half of these PSNs may have been late (flows[].loss.lost_or_reordered): they passed twice, or nothing asked for their run, or more packets fill gaps unasked than NAKs and timeouts ask for; or where the receiver's ACKs are captured and neither a NAK nor a timeout asked for a retransmission: without IPv4 identifications that count up, reordering and loss cannot be distinguished then. \
                Raised when all that passes the tap (live: all interfaces; each queue pair once) shows `loss.episodes` loss episodes and the share `loss.ratio`, or one host pair does; it names every host pair with `loss.pair_episodes` and that share; critical from `loss.critical_ratio`. For UC, which retransmits nothing, skipped PSNs count as lost, and the finding is info. \
                With two taps on the path, only the one nearer the sender is evaluated. Queue pairs that could not be followed (live) are left out: `flows_unjudged`. The title says \"at least\" where the sender also had timeouts: packets lost at the end of what was in flight leave no gap and are not counted. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
     advice: concat!(upstream!(), " ", lossless!()),
-    caveat: "Capture loss looks the same where the sender retransmits for another reason: while totals.lost grows, the title says so.",
+    caveat: "Packets dropped before rocescope saw them look the same where the sender retransmits for another reason; with any of those, the title ends with \"may be capture loss\".",
     ..Entry::EMPTY
 };
 const AFTER: Entry = Entry {
@@ -221,7 +223,7 @@ struct Pair<'a> {
     rereads: (u64, u64),
     /// Timeouts of requesters whose READ responses were lost.
     requesters_timed_out: u64,
-    /// Lost PSNs that passed twice, in the whole run, and all of them.
+    /// Lost PSNs that may have been reordered (`lost_or_reordered`), in the whole run, and all of them.
     doubtful: (u64, u64),
     reliable: bool,
 }
@@ -283,7 +285,7 @@ struct Tap {
 
 impl Tap {
     fn of(facts: &Facts, flows: &[&Flow], side: Side, span: &Span) -> Self {
-        let mut most: HashMap<Name, (Sum, bool)> = HashMap::new();
+        let mut most: Map<Name, (Sum, bool)> = Map::default();
         for flow in flows {
             let sum = Sum::of(facts, flow, side, span);
             let (most, _) = most.entry(name(flow)).or_insert((Sum::default(), !flow.is_uc()));
@@ -372,12 +374,14 @@ fn sides(input: &Input<'_>, ends: &Ends<'_>, side: Side, found: &mut Vec<Finding
         // What passes the tap is the same for all of its links.
         let known: Vec<(Span, Tap)> =
             spans.iter().map(|span| (*span, Tap::of(input.facts, flows, side, span))).collect();
-        let whole = Tap::of(input.facts, flows, side, &Span::whole(0, 0));
+        let whole = LazyCell::new(|| Tap::of(input.facts, flows, side, &Span::whole(0, 0)));
         let links: BTreeSet<&str> = flows.iter().map(|flow| flow.link.as_str()).collect();
         for link in links {
-            let own: Vec<&Flow> = flows.iter().copied().filter(|flow| flow.link == link).collect();
+            let mut own: Vec<&Flow> = flows.iter().copied().filter(|flow| flow.link == link).collect();
+            own.sort_by_key(|flow| (flow.src, flow.dst));
             let judge = |span: &Span| {
-                let tap = known.iter().find(|(known, _)| known == span).map_or(&whole, |(_, tap)| tap);
+                let tap =
+                    known.iter().find(|(known, _)| known == span).map_or_else(|| &*whole, |(_, tap)| tap);
                 let bad = bad(input, &own, side, span, tap);
                 let ratio = bad.iter().fold(Sum::default(), |mut all, (_, pair)| {
                     all.add(pair.sum);
@@ -404,13 +408,16 @@ fn seen(flows: &[&Flow], side: Side) -> Option<Span> {
     Some(Span::whole(first_ns, ends.iter().map(|(_, last)| *last).max()?))
 }
 
-/// The pairs of hosts that lose too much on one side of a link in a span, the worst first.
+/// The pairs of hosts that lose too much on one side of a link in a span, the worst first; of flows by hosts.
 fn bad<'a>(input: &Input<'a>, flows: &[&'a Flow], side: Side, span: &Span, tap: &Tap) -> Vec<Bad<'a>> {
     let limits = &input.limits.loss;
-    let mut pairs: Pairs<'_> = BTreeMap::new();
-    for flow in flows {
-        pairs.entry((flow.src, flow.dst)).or_default().add(input.facts, flow, side, span);
-    }
+    let pairs = flows.chunk_by(|a, b| (a.src, a.dst) == (b.src, b.dst)).filter_map(|flows| {
+        let mut pair = Pair::default();
+        for flow in flows {
+            pair.add(input.facts, flow, side, span);
+        }
+        flows.first().map(|flow| ((flow.src, flow.dst), pair))
+    });
     let fewest = limits.pair_episodes.clamp(1, limits.episodes.max(1));
     let enough = |pair: &Pair<'_>| {
         let all = if pair.reliable { &tap.reliable } else { &tap.unreliable };
@@ -418,7 +425,6 @@ fn bad<'a>(input: &Input<'a>, flows: &[&'a Flow], side: Side, span: &Span, tap: 
             || pair.sum.episodes >= fewest && pair.sum.ratio() >= limits.ratio && all.is_enough(limits)
     };
     let mut bad: Vec<Bad<'_>> = pairs
-        .into_iter()
         .filter(|(_, pair)| enough(pair))
         // Where senders repeat nothing, a capture of every other packet looks like this.
         .filter(|(_, pair)| pair.reliable || pair.sum.ratio() < limits.other_way)
@@ -429,9 +435,6 @@ fn bad<'a>(input: &Input<'a>, flows: &[&'a Flow], side: Side, span: &Span, tap: 
     });
     bad
 }
-
-/// What is lost on one link, by source and destination.
-type Pairs<'a> = BTreeMap<(Address, Address), Pair<'a>>;
 
 /// Two hosts, and what is lost between them.
 type Bad<'a> = ((Address, Address), Pair<'a>);
@@ -446,10 +449,10 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
     // Where at least as many packets come out of order, each NAK may be for one of them. Where nothing asked for a retransmission, there
     // is no reason for one: the packets that filled the gaps may be late originals.
     let unasked = side == Side::Before && worst.reliable && nobody_asked(input, (*src, *dst));
-    // The same where most of what seems lost passed twice: a loss passes once.
-    let twice = side == Side::Before && worst.doubtful.0 > 0 && worst.doubtful.0 * 2 >= worst.doubtful.1;
+    // The same where at least half of what seems lost may have been late.
+    let doubtful = side == Side::Before && worst.doubtful.0 > 0 && worst.doubtful.0 * 2 >= worst.doubtful.1;
     let downstream = worst.downstream();
-    let reordering = unasked || twice || side == Side::After && downstream == Downstream::ReorderingOrLoss;
+    let reordering = unasked || doubtful || side == Side::After && downstream == Downstream::ReorderingOrLoss;
     let mut all = Sum::default();
     for (_, pair) in bad {
         all.add(pair.sum);
@@ -478,27 +481,31 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
     let waits = [if side == Side::Before { Wait::RecoveryUpstream } else { Wait::RecoveryDownstream }];
     let cost = Cost { ratio: Some(all.ratio()), signal: Signal::Retransmitted, waits: &waits };
     let (requester, responder) = ends::of_lost(input, worst.flows.iter().map(|(flow, _)| *flow));
-    let title = headline(side, link, worst, answers, reordering);
-    let more = more(others.len() as u64, "host pair");
-    let mut raise = Raise::new(entry, severity, title::title(title, [pair(src, dst), more, own_loss(input)]))
-        .evidence("loss_ratio", all.ratio())
-        .evidence("worst_ratio", worst.sum.ratio())
-        .evidence(if side == Side::Before { "lost" } else { "asked_again" }, all.lost)
-        .evidence("packets", all.packets)
-        .evidence("episodes", all.episodes)
-        .evidence("longest_ns", known(most(|pair| pair.longest_ns)))
-        .evidence("largest", known(most(|pair| pair.largest)))
-        .evidence("timeouts", bad.iter().map(|(_, pair)| pair.timeouts).sum::<u64>())
-        .evidence("host_pairs", bad.len())
-        .evidence("pairs", named)
-        .evidence("flows_unjudged", flows_not_evaluated(input.facts))
-        .evidence("tool_lost", own(&input.facts.totals.lost))
-        .flows(in_turn(bad))
-        .place(Place::of(input, first).hop(side.hop()))
-        .ends(requester, responder)
-        .impact(impact(span, lossy(), &cost))
-        .owns(if severity > Severity::Info { &["retry.timeouts"] } else { &[] })
-        .episodes(judged.episodes.clone());
+    let sum = if others.is_empty() { worst.sum } else { all };
+    let title = headline(side, link, worst, sum, answers, reordering);
+    let mut raise = Raise::new(
+        entry,
+        severity,
+        title::title(title, [title::hosts(bad.iter().map(|(hosts, _)| *hosts)), own_loss(input)]),
+    )
+    .evidence("loss_ratio", all.ratio())
+    .evidence("worst_ratio", worst.sum.ratio())
+    .evidence(if side == Side::Before { "lost" } else { "asked_again" }, all.lost)
+    .evidence("packets", all.packets)
+    .evidence("episodes", all.episodes)
+    .evidence("longest_ns", known(most(|pair| pair.longest_ns)))
+    .evidence("largest", known(most(|pair| pair.largest)))
+    .evidence("timeouts", bad.iter().map(|(_, pair)| pair.timeouts).sum::<u64>())
+    .evidence("host_pairs", bad.len())
+    .evidence("pairs", named)
+    .evidence("flows_unjudged", flows_not_evaluated(input.facts))
+    .evidence("tool_lost", own(&input.facts.totals.lost))
+    .flows(in_turn(bad))
+    .place(Place::of(input, first).hop(side.hop()))
+    .ends(requester, responder)
+    .impact(impact(span, lossy(), &cost))
+    .owns(if severity > Severity::Info { &["retry.timeouts"] } else { &[] })
+    .episodes(judged.episodes.clone());
     // An episode downstream is one packet or more.
     if side == Side::After || bad.iter().any(|(_, pair)| pair.at_least()) {
         raise = raise.evidence("lower_bound", true);
@@ -518,9 +525,9 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
     if unasked {
         raise = raise.caveat("No NAK and no timeout asked for these packets: they may be reordered originals, which their constant IPv4 identification does not tell from retransmissions.");
     }
-    if twice {
+    if doubtful {
         raise = raise.caveat(format!(
-            "{} of these PSNs passed twice after their gap: the original arrived late, and a retransmission that a NAK asked for with it. Nothing of them is lost; constant IPv4 identifications do not tell which is which.",
+            "{} of these PSNs may have been late rather than lost: they passed twice after their gap, or behind later ones without a NAK or a timeout that explains it, or among gaps that more often filled unasked than after a NAK or a timeout. Constant IPv4 identifications do not tell originals from retransmissions.",
             units::count(worst.doubtful.0)
         ));
     }
@@ -531,9 +538,9 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
 }
 
 /// The diagnosis with its figure.
-fn headline(side: Side, link: &str, worst: &Pair<'_>, answers: bool, reordering: bool) -> String {
+fn headline(side: Side, link: &str, worst: &Pair<'_>, sum: Sum, answers: bool, reordering: bool) -> String {
     let link = short(link);
-    let Sum { lost, packets, .. } = worst.sum;
+    let Sum { lost, packets, .. } = sum;
     let lost_words = units::count(lost);
     match side {
         Side::Before if reordering => {
@@ -543,7 +550,7 @@ fn headline(side: Side, link: &str, worst: &Pair<'_>, answers: bool, reordering:
             "Loss upstream of {link}: {}{lost_words} of {} ({})",
             if worst.at_least() { "at least " } else { "" },
             plural(packets, "packet"),
-            units::ratio(Some(worst.sum.ratio()))
+            units::ratio(Some(sum.ratio()))
         ),
         Side::After if answers || worst.downstream() == Downstream::ReorderingOrLoss => {
             let what = match worst.downstream() {

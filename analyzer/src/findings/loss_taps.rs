@@ -1,7 +1,5 @@
 //! Taps that see the same flow, upstream and downstream of one another.
 
-use std::collections::HashSet;
-
 use super::loss::{BETWEEN, Side};
 use super::once::{Name, name};
 use super::span::{Cost, Wait, impact, run};
@@ -12,19 +10,20 @@ use crate::analysis::{Between, Facts, Flow};
 use crate::findings::{Finding, Impact, Severity};
 use crate::metrics::loss::spells::Signal;
 use crate::sample::Address;
+use crate::util::map::Set;
 use crate::util::units::{self, plural};
 
 /// Flows with another tap upstream or downstream: what is lost between the two is counted there.
 pub(super) struct Ends<'a> {
     /// Links and flows with another tap upstream.
-    behind: HashSet<(&'a str, Name)>,
+    behind: Set<(&'a str, Name)>,
     /// Links and flows with another tap downstream.
-    ahead: HashSet<(&'a str, Name)>,
+    ahead: Set<(&'a str, Name)>,
 }
 
 impl<'a> Ends<'a> {
     pub(super) fn of(facts: &'a Facts) -> Self {
-        let (mut behind, mut ahead) = (HashSet::new(), HashSet::new());
+        let (mut behind, mut ahead) = (Set::default(), Set::default());
         for tap in &facts.taps {
             let name = (tap.src, tap.dst, tap.dest_qp);
             if let (Some(from), Some(to)) = (&tap.from, &tap.to) {
@@ -53,8 +52,7 @@ impl<'a> Ends<'a> {
 /// The flows that lose packets between two taps, as the first of them sees them.
 fn at_first<'a>(input: &Input<'a>, between: &Between<'a>) -> Vec<&'a Flow> {
     let at_first = |flow: &&Flow| {
-        let mut same = input.facts.between(flow.src, flow.dst);
-        same.find(|other| other.link == between.from && other.dest_qp == flow.dest_qp)
+        input.facts.to_qp(flow.src, flow.dst, flow.dest_qp).find(|other| other.link == between.from)
     };
     between.flows.iter().filter_map(at_first).collect()
 }

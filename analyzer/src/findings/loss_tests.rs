@@ -136,7 +136,7 @@ fn hosts_that_lose_alike_are_all_named() {
     let titles = named(&pairs(&[(0, 1, 5), (0, 2, 4), (0, 3, 1), (0, 4, 0)]));
     assert_eq!(titles.len(), 1, "{titles:?}");
     let title = &titles[0];
-    assert!(title.ends_with("10.0.0.1 → 10.0.0.99"), "{title}");
+    assert!(title.ends_with("9 of 2,009 packets (0.45 %), 2 hosts → 10.0.0.99"), "{title}");
     let listed = |lost| -> Vec<String> {
         let finding = by_id(&pairs(lost), "loss.before_tap").unwrap();
         let pairs = finding.evidence["pairs"].as_array().unwrap();

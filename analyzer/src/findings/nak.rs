@@ -1,7 +1,5 @@
 //! Requests that a responder refused for good.
 
-use std::collections::HashSet;
-
 use super::once::once;
 use super::span::{Judged, Span, latest, run, timed};
 use super::title::{more, pair, title};
@@ -11,6 +9,7 @@ use crate::analysis::{Flow, LastNaks, Naks};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
 use crate::sample::Address;
+use crate::util::map::Set;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -176,7 +175,7 @@ fn refusal_steps(
 /// Sequence-error NAKs for requests that no tap sees.
 fn asked_from_afar(input: &Input<'_>, found: &mut Vec<Finding>) {
     let facts = input.facts;
-    let passes: HashSet<(Address, Address)> =
+    let passes: Set<(Address, Address)> =
         facts.flows.iter().filter(|flow| flow.psn.is_some()).map(|flow| (flow.src, flow.dst)).collect();
     let unseen = |flow: &&Flow| !passes.contains(&(flow.dst, flow.src)) && flow.ack.rnr_naks == 0;
     let all: Vec<&Flow> = once(facts.flows.iter().filter(unseen), |flow| facts.nak_causes(flow).unknown)
@@ -194,7 +193,7 @@ fn asked_from_afar(input: &Input<'_>, found: &mut Vec<Finding>) {
     let Some(judged) = latest(&spans, run(all.iter().copied()), judge) else { return };
     let (flows, naks) = &judged.what;
     let Some((most, _)) = flows.first() else { return };
-    let hosts = flows.iter().map(|(flow, _)| (flow.src, flow.dst)).collect::<HashSet<_>>().len();
+    let hosts = flows.iter().map(|(flow, _)| (flow.src, flow.dst)).collect::<Set<_>>().len();
     let (requester, responder) = ends::of_answers(input, flows.iter().map(|(flow, _)| *flow));
     let diagnosis = format!("{} for requests not visible here", plural(*naks, "sequence-error NAK"));
     let parts = [pair(most.src, most.dst), more(hosts as u64 - 1, "host pair")];

@@ -372,8 +372,7 @@ mod tests {
     use crate::analysis::{Options, fixtures, nccl_example};
     use crate::findings::tests::found;
     use crate::sample::Sample;
-    use crate::source::devices::lives::{Lives, QpEvent, QpLife, TO_ERROR};
-    use crate::source::devices::{Devices, PortSample};
+    use crate::source::devices::lives::{Lives, TO_ERROR};
     use fixtures::{SECOND, START};
 
     /// A job in which rank 1, of process 4,711 here, has been behind for this long.
@@ -461,36 +460,11 @@ mod tests {
     fn a_dead_queue_pair_of_the_same_process_owns_it() {
         let with_death = |pid: u32| {
             let mut sample = behind(60);
-            let (src, dst) = ("10.0.0.1".parse().ok(), "10.0.0.2".parse().ok());
-            let device = || "mlx5_0".to_owned();
-            let event = QpEvent {
-                time_ns: START + 350 * SECOND,
-                device: device(),
-                lqpn: Some(17),
-                event: TO_ERROR.to_owned(),
-                pid: Some(pid),
-                comm: Some("train".into()),
-                src,
-                dst,
-                ..QpEvent::default()
-            };
-            let qp = QpLife {
-                device: device(),
-                lqpn: 17,
-                rqpn: Some(29),
-                pid: Some(pid),
-                src,
-                dst,
-                ..QpLife::default()
-            };
-            let lives = Arc::new(Lives { events: vec![event], qps: vec![qp], ..Lives::default() });
-            let port = PortSample {
-                device: device(),
-                port: 1,
-                interface: Some("eth0".into()),
-                ..PortSample::default()
-            };
-            sample.devices = Arc::new(Devices { ports: vec![port], lives, ..Devices::default() });
+            let mut event = fixtures::qp_event(17, TO_ERROR, START + 350 * SECOND);
+            let mut qp = fixtures::qp_life(17, 29);
+            (event.pid, qp.pid) = (Some(pid), Some(pid));
+            let lives = Lives { events: vec![event], qps: vec![qp], ..Lives::default() };
+            sample.devices = fixtures::with_lives(fixtures::port(), lives).devices;
             let all = found(&sample, &Options::default());
             let effects = all.iter().find(|one| one.id == OWNER).unwrap().effects.clone();
             (all.into_iter().find(|one| one.id == LAGGING.id).unwrap(), effects)

@@ -4,10 +4,11 @@
 //! pair and not by link, so that a second tap on the way changes no number of a finding.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
 use super::Input;
 use crate::analysis::{Flow, related};
+use crate::util::map::{Map, Set};
 
 /// A direction of a queue pair, wherever it is seen.
 pub(super) use super::index::Name;
@@ -37,7 +38,7 @@ pub(super) fn once<'a>(
 
 /// How many flows these are, whatever the number of links.
 pub(super) fn count<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> u64 {
-    flows.into_iter().map(name).collect::<HashSet<Name>>().len() as u64
+    flows.into_iter().map(name).collect::<Set<Name>>().len() as u64
 }
 
 /// A tap that shows this much of its own besides is reported by itself.
@@ -48,14 +49,14 @@ pub(super) struct Seen<T> {
     /// Number of the link.
     pub(super) link: usize,
     pub(super) what: T,
-    flows: HashMap<Name, u64>,
+    flows: Map<Name, u64>,
     /// Other taps that show the same.
     others: u64,
 }
 
 impl<T> Seen<T> {
     pub(super) fn new<'a>(link: usize, what: T, flows: impl IntoIterator<Item = (&'a Flow, u64)>) -> Self {
-        let mut own: HashMap<Name, u64> = HashMap::new();
+        let mut own: Map<Name, u64> = Map::default();
         for (flow, much) in flows {
             *own.entry(name(flow)).or_default() += much;
         }

@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::command::Commands;
+use super::span::{Span, latest, run, spans};
 use super::title::{short, title};
 use super::{Entry, Episode, Family, Impact, Input, Measure, Place, Raise, Unit, label};
 use crate::analysis::ways::{Sides, sides};
 use crate::analysis::{Flow, Imbalance, Latency, TapFlow};
 use crate::findings::{Finding, Severity};
+use crate::metrics::loss::spells::Signal;
 use crate::sample::Address;
 use crate::util::units;
 
@@ -20,6 +23,7 @@ pub(super) const FAMILY: Family = Family {
         label("peers_ratio", "ratio on the parallel links", Unit::Ratio),
         label("link_latency_ns", "median latency on this link", Unit::Nanoseconds),
         label("peers_latency_ns", "median latency on the parallel links", Unit::Nanoseconds),
+        label("load_over_mean", "its load over the mean", Unit::Factor),
         label("host_pairs", "host pairs with flows on both", Unit::Count),
         label("ratio_since", "ratio since it began", Unit::Ratio),
     ],
@@ -38,13 +42,17 @@ const ONE_OF: Entry = Entry {
                  host does not count against a link. Raised when such data on this link amounts to at least parallel.packets packets, of at least two host pairs and three flows, and its CE \
                  ratio is at least parallel.ce_ratio, or its loss ratio (upstream and NAK episodes) parallel.loss_ratio, in both cases at least parallel.factor times that of the \
                  peers. For delay: the median request-to-ACK latency is at least parallel.slower times that of the peers and parallel.slower_ns longer, in three of four host pairs and at \
-                 least three, while no direction of the link carries more than parallel.load times the mean (or one direction does, less than links.max_over_mean, and the delay is 4 times its own spread from median to p99, or requests of both directions are slow: a queue varies, and holds up the ACKs of one direction alone): a queue there would be links.imbalance. Between fewer host pairs than that, three of four flows on the link, \
-                 of at least four there and four on its peers, must agree instead.",
+                 least three, while no direction of the link carries more than parallel.load times the mean (or one direction does, less than links.max_over_mean, and the delay is 4 times its own spread from median to p99, or requests of both directions are slow: a queue varies, and holds up the ACKs of one direction alone): a queue there would be links.imbalance. Where a direction has over 1.05 times the mean and neither holds, the title says that the link may only be busier. Between fewer host pairs than that, three of four flows on the link, \
+                 of at least four there and four on its peers, must agree instead. CE and loss ratios are those of the latest episode (10 s without a mark or loss end one), over 10 s at least.",
     advice: "Check that link and the switch ports at its ends: speed, lanes and FEC errors, egress queue, ECN thresholds and PFC pauses against its peers, and what else is routed over it. \
                Take it out of the ECMP group to confirm.",
     caveat: "The fault may be on the path beyond this link, which its flows share. Latency covers the way of the request and of the ACK that passes the same link.",
     ..Entry::EMPTY
 };
+
+/// Caveat of a delay on a link that has more load.
+const MORE_LOAD: &str = "One direction of this link carries more than its peers: near saturation that alone fills a queue. If the fabric is \
+     that busy, spread the load first (links.imbalance).";
 
 limits! {
     /// Thresholds of this family.
@@ -84,6 +92,8 @@ const MIN_FLOWS_ALONE: usize = 4;
 /// A delay is no queue when it is this many times the distance from median to p99: a queue is empty at times, and even one that a
 /// window keeps filled varies by a third.
 const STEADY: u64 = 4;
+/// More load than this over the mean may be why a link is slower: near saturation a queue grows with every per cent.
+const EVEN_LOAD: f64 = 1.05;
 /// Samples of a flow's latency for a median.
 const MIN_SAMPLES: u64 = 20;
 
@@ -114,6 +124,10 @@ struct Found<'a> {
     host_pairs: usize,
     /// Of latencies: they are longer by far more than they vary, as those of a queue are not.
     steady: bool,
+    /// Of latencies that load may explain: that of the direction with more of it, over the mean.
+    load: Option<f64>,
+    /// When it showed, where that is known of all of it: the figures are those of the latest of them.
+    episodes: Option<Vec<Episode>>,
     flows: Vec<&'a Flow>,
 }
 
@@ -154,7 +168,11 @@ fn known<'a>(flows: &'a [&Flow]) -> impl Iterator<Item = Latency> + 'a {
 }
 
 fn lost(flow: &Flow) -> u64 {
-    flow.loss.get().map_or(0, |loss| loss.lost + loss.after_tap.episodes)
+    flow.loss.get().map_or(0, |loss| loss.lost) + after_tap(flow)
+}
+
+fn after_tap(flow: &Flow) -> u64 {
+    flow.loss.get().map_or(0, |loss| loss.after_tap.episodes)
 }
 
 impl<'a> Direction<'a> {
@@ -187,10 +205,25 @@ impl<'a> Direction<'a> {
 
     fn worse(&self, input: &Input<'_>, link: &'a str, all: &[Self]) -> Option<Found<'a>> {
         let limits = &input.limits.parallel;
-        let ce = |flow: &Flow| flow.ecn_data.ce;
-        let marks =
-            self.more(limits, link, ce, |flow| flow.ecn_data.capable(), limits.ce_ratio, Worse::Marks);
-        let loss = self.more(limits, link, lost, |flow| flow.packets, limits.loss_ratio, Worse::Loss);
+        let marks = self.in_latest_span(
+            link,
+            &[Signal::CeMarked],
+            |flow| flow.ecn_data.ce,
+            |span| {
+                let part = |flow: &Flow| span.count(flow, Signal::CeMarked, flow.ecn_data.ce);
+                let of = |flow: &Flow| span.capable(input.facts, flow);
+                self.more(limits, link, part, of, limits.ce_ratio, Worse::Marks)
+            },
+        );
+        let loss = self.in_latest_span(link, &[Signal::Lost, Signal::LossDownstream], lost, |span| {
+            let part = |flow: &Flow| {
+                let (lost, after) = (flow.loss.get().map_or(0, |loss| loss.lost), after_tap(flow));
+                span.count(flow, Signal::Lost, lost) + span.count(flow, Signal::LossDownstream, after)
+            };
+            let of =
+                |flow: &Flow| if span.is_whole() { flow.packets } else { span.packets(input.facts, flow) };
+            self.more(limits, link, part, of, limits.loss_ratio, Worse::Loss)
+        });
         marks.or(loss).or_else(|| {
             let slower = self.slower(limits, link)?;
             // What queues one way holds up the ACKs of the other way's requests, and not those of its own: they wait before
@@ -204,8 +237,37 @@ impl<'a> Direction<'a> {
                 least <= limits.load && all.len() > 1 && all.iter().all(slow)
             };
             let no_queue = || most < input.limits.links.max_over_mean && (slower.steady || both());
-            (most <= limits.load || no_queue()).then_some(slower)
+            let queue = most > EVEN_LOAD && !no_queue();
+            (most <= limits.load || !queue).then_some(Found { load: queue.then_some(most), ..slower })
         })
+    }
+
+    /// What `judge` finds in the latest span in which any of these signals showed on a link and in which it finds anything.
+    /// `counted`: how often they showed in a flow, of which some may have no time.
+    fn in_latest_span(
+        &self,
+        link: &'a str,
+        signals: &[Signal],
+        counted: impl Fn(&Flow) -> u64,
+        judge: impl Fn(&Span) -> Option<Found<'a>>,
+    ) -> Option<Found<'a>> {
+        let flows: Vec<&Flow> = self.split(link).flat_map(|(here, _)| here).collect();
+        let known = |flow: &&Flow| {
+            let spells = signals.iter().flat_map(|signal| flow.spells.of(*signal));
+            spells.map(|spell| spell.count).sum::<u64>() >= counted(flow)
+        };
+        let timed = flows.iter().all(known);
+        let spans = if timed { spans(flows.iter().copied(), signals) } else { Vec::new() };
+        let judged = latest(&spans, run(flows.iter().copied()), |span| {
+            let found = judge(span)?;
+            let peak = match found.worse {
+                Worse::Marks(here, _) | Worse::Loss(here, _) => Some(here),
+                Worse::Delay(..) => None,
+            };
+            Some((found, peak))
+        })?;
+        let episodes = (!spans.is_empty()).then_some(judged.episodes);
+        Some(Found { episodes, ..judged.what })
     }
 
     /// Marks or loss far beyond those of the peers.
@@ -246,6 +308,8 @@ impl<'a> Direction<'a> {
             times,
             host_pairs: pairs,
             steady: false,
+            load: None,
+            episodes: None,
             flows,
         })
     }
@@ -282,6 +346,8 @@ impl<'a> Direction<'a> {
             times: mine as f64 / theirs.max(1) as f64,
             host_pairs: all,
             steady: median(spreads).is_some_and(|spread| mine.saturating_sub(theirs) >= STEADY * spread),
+            load: None,
+            episodes: None,
             flows,
         })
     }
@@ -309,10 +375,10 @@ impl<'a> Direction<'a> {
     }
 }
 
-fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Vec<Finding>) {
-    let (name, count) = (short(worst.link), group.links.len());
+/// The sentence about a link, one of `count`, and the word for what is worse on it.
+fn diagnosis(worst: &Found<'_>, name: &str, count: usize) -> (String, &'static str) {
     let ratio = |ratio| units::ratio(Some(ratio));
-    let (diagnosis, kind) = match worst.worse {
+    match worst.worse {
         Worse::Marks(here, there) => (
             format!(
                 "Congestion on {name}, one of {count} links: {} CE-marked, peers {}",
@@ -326,20 +392,26 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Ve
         }
         Worse::Delay(here, there) => (
             format!(
-                "Slow link {name}, one of {count}: median latency {}, peers {}",
+                "{} {name}, one of {count}: median latency {}, peers {}",
+                if worst.load.is_some() { "Slow or busier link" } else { "Slow link" },
                 units::duration(here),
                 units::duration(there)
             ),
             "delay",
         ),
-    };
+    }
+}
+
+fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Vec<Finding>) {
+    let name = short(worst.link);
+    let (diagnosis, kind) = diagnosis(worst, &name, group.links.len());
     let place = Place::link(input, worst.link, group.direction);
     let port = place.switch_port.as_ref().map_or_else(String::new, |port| format!(" ({port})"));
     let share = match worst.worse {
         Worse::Marks(here, _) | Worse::Loss(here, _) => Some(here),
         Worse::Delay(..) => None,
     };
-    let began = began(input, worst);
+    let here = Commands::on(input, worst.link);
     let mut raise = Raise::new(&ONE_OF, Severity::Warning, title(diagnosis, []))
         .evidence("kind", kind)
         .evidence("links", group.links.clone())
@@ -347,10 +419,14 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Ve
         .flows(worst.flows.iter().copied())
         .place(place)
         .impact(Impact { packets_ratio: share, ..Impact::default() })
-        .step(format!("Check speed, lanes, FEC errors and discards at both ends of {name}{port}."), None)
+        .step(format!("Check speed, lanes and FEC errors at both ends of {name}{port}."), here.link())
         .step(
-            format!("Compare the egress queues, ECN thresholds and PFC pauses of {name} and its peers."),
-            None,
+            format!("Compare discards, errors and pauses of {name} with those of its peers."),
+            here.nic_counters(),
+        )
+        .step(
+            format!("Compare the egress queues, ECN thresholds and PFC of {name} and its peers."),
+            here.pfc(),
         )
         .step("Take the link out of the ECMP group for a test.", None);
     raise = match worst.worse {
@@ -358,16 +434,31 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Ve
             raise.evidence("link_ratio", here).evidence("peers_ratio", there)
         }
         Worse::Delay(here, there) => {
-            raise.evidence("link_latency_ns", here).evidence("peers_latency_ns", there)
+            let raise = raise.evidence("link_latency_ns", here).evidence("peers_latency_ns", there);
+            match worst.load {
+                Some(load) => raise.evidence("load_over_mean", load).caveat(MORE_LOAD),
+                None => raise,
+            }
         }
     };
-    if let (Some((episode, part)), Worse::Marks(here, _)) = (began, worst.worse) {
-        raise = raise
-            .evidence("since_ns", episode.first_ns)
-            .evidence("ratio_since", part.map(|part| here / part))
-            .episodes(vec![Episode { peak: Some(here), ..episode }]);
+    dated(raise, input, worst, share).into(found);
+}
+
+/// The same with its time, and the ratio since then.
+fn dated(raise: Raise, input: &Input<'_>, worst: &Found<'_>, share: Option<f64>) -> Raise {
+    if let Some(episodes) = &worst.episodes {
+        return raise
+            .evidence("since_ns", episodes.last().map(|episode| episode.first_ns))
+            .evidence("ratio_since", share)
+            .episodes(episodes.clone());
     }
-    raise.into(found);
+    let (Some((episode, part)), Worse::Marks(here, _)) = (began(input, worst), worst.worse) else {
+        return raise;
+    };
+    raise
+        .evidence("since_ns", episode.first_ns)
+        .evidence("ratio_since", part.map(|part| here / part))
+        .episodes(vec![Episode { peak: Some(here), ..episode }])
 }
 
 /// When marks were seen on the link, and the share of its data since the first.

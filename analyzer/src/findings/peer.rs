@@ -1,6 +1,6 @@
 //! Peers that do not answer.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
 use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::bth::MASK24;
@@ -12,6 +12,7 @@ use super::{Entry, Family, Input, Need, Raise, Unit, label, once};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
 use crate::sample::{Address, Direction, FlowSample, LinkSample, Sample, SourceKind};
+use crate::util::map::{Map, Set};
 use crate::util::units::plural;
 
 /// This family.
@@ -80,7 +81,7 @@ fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
         return;
     }
     // By who answers whom; what is not known may be an answer to anybody.
-    let mut answers: HashMap<(u8, Addr, Addr), Vec<Option<u32>>> = HashMap::new();
+    let mut answers: Map<(u8, Addr, Addr), Vec<Option<u32>>> = Map::default();
     for flow in &input.sample.flows {
         let dialogue = metrics.dialogue(flow.slot);
         let psn = dialogue.answer_psn.map(Some).or(dialogue.answered_something.then_some(None));
@@ -88,7 +89,7 @@ fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
             answers.entry((flow.key.family, flow.key.src, flow.key.dst)).or_default().push(psn);
         }
     }
-    let silent: HashMap<u32, u64> = stuck
+    let silent: Map<u32, u64> = stuck
         .into_iter()
         .filter(|sample| {
             let back = answers.get(&(sample.key.family, sample.key.dst, sample.key.src));
@@ -164,8 +165,8 @@ struct Asked<'a> {
 const LONGEST_TIMER_NS: u64 = 20_000_000_000;
 
 /// Links by which frames leave an interface while some that come in are seen.
-fn with_way_back(sample: &Sample) -> HashSet<u16> {
-    let mut hears: HashSet<(&str, Option<Direction>)> = HashSet::new();
+fn with_way_back(sample: &Sample) -> Set<u16> {
+    let mut hears: Set<(&str, Option<Direction>)> = Set::default();
     for link in &sample.links {
         if link.skipped.iter().any(|counter| counter.packets > 0) {
             hears.insert((link.name.as_str(), link.direction));
@@ -199,8 +200,8 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
     let wait_ns = input.limits.peer.wait_ms.saturating_mul(1_000_000);
     let mut asked: BTreeMap<(&str, Hosts), Asked<'_>> = BTreeMap::new();
-    let mut answered: HashSet<Hosts> = HashSet::new();
-    let mut receives: HashSet<(&str, u8, Addr)> = HashSet::new();
+    let mut answered: Set<Hosts> = Set::default();
+    let mut receives: Set<(&str, u8, Addr)> = Set::default();
     let two_ways = with_way_back(sample);
     for flow in &sample.flows {
         let (key, stats) = (&flow.key, &flow.stats);
@@ -222,7 +223,7 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
         }
     }
     // A mirror of one direction, or one of several paths, shows many that nobody seems to answer.
-    let mut at: HashMap<&str, (usize, usize)> = HashMap::new();
+    let mut at: Map<&str, (usize, usize)> = Map::default();
     for (link, hosts) in asked.keys() {
         let (all, open) = at.entry(link).or_default();
         *all += 1;
@@ -230,7 +231,7 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
     let two_way = |link: &str| at.get(link).is_some_and(|(all, open)| *open == 1 || open * 3 <= *all);
     // By slot: whether they were retransmitted.
-    let mut silent: HashMap<u32, bool> = HashMap::new();
+    let mut silent: Map<u32, bool> = Map::default();
     for ((link, hosts), pair) in &asked {
         let receives = receives.contains(&(*link, hosts.0, hosts.1));
         let visible = (receives || pair.way_back) && two_way(link);
@@ -271,7 +272,7 @@ fn is_of(psn: u32, flow: &FlowSample) -> bool {
 }
 
 /// The report's entries of flows by slot, in its order.
-fn named<'a, T: Copy>(input: &Input<'a>, by_slot: &HashMap<u32, T>) -> Vec<(&'a Flow, T)> {
+fn named<'a, T: Copy>(input: &Input<'a>, by_slot: &Map<u32, T>) -> Vec<(&'a Flow, T)> {
     let flows = input.facts.flows.iter();
     flows.filter_map(|flow| Some((flow, *by_slot.get(&flow.slot)?))).collect()
 }

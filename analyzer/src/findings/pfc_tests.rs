@@ -4,15 +4,13 @@ use super::*;
 use crate::analysis::fixtures;
 use crate::findings::tests::severity;
 use crate::sample::Sample;
-use crate::source::devices::{Devices, PauseSample, PortSample, QpSample};
+use crate::source::devices::lives::Lives;
+use crate::source::devices::{PauseSample, PortSample, QpSample};
 use crate::source::flows::owners::QpOwner;
 
 /// A sample with a port that has this pause, and PFC on for priority 3.
 fn paused(pause: PauseSample, stalled_ns: Option<u64>) -> Sample {
-    let mut sample = fixtures::sample(vec![fixtures::link("eth0", None)], Vec::new());
     let port = PortSample {
-        device: "mlx5_0".into(),
-        port: 1,
         lossless: Some(1 << 3),
         pause: vec![pause],
         pause_source: "ethtool",
@@ -21,10 +19,9 @@ fn paused(pause: PauseSample, stalled_ns: Option<u64>) -> Sample {
             stalled_ns,
             ..QpSample::default()
         }]),
-        ..PortSample::default()
+        ..fixtures::port()
     };
-    sample.devices = Arc::new(Devices { ports: vec![port], ..Devices::default() });
-    sample
+    fixtures::with_lives(port, Lives::default())
 }
 
 fn pause(priority: u8) -> PauseSample {

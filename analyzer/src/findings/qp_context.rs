@@ -140,7 +140,7 @@ limits! {
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     for device in &input.facts.devices {
-        let read = |qp: &&DeviceQp| qp.context_ns.is_some() && qp.ended_ns.is_none();
+        let read = |qp: &&DeviceQp| qp.context_ns.is_some() && qp.control.ended_ns.is_none();
         let qps: Vec<&DeviceQp> = device.qps.iter().filter(read).collect();
         if qps.is_empty() {
             continue;
@@ -234,7 +234,7 @@ fn receiver(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut V
         let mut raise = of_one(input, device, worst, raise)
             .evidence("qps", behind.len())
             .evidence("readings", worst.context_readings)
-            .evidence("rnr_retry", worst.rnr_retry)
+            .evidence("rnr_retry", worst.control.rnr_retry)
             .last_seen(worst.context_ns);
         if local {
             // Its peer sends the requests.
@@ -317,7 +317,8 @@ fn planes(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec
 
 /// The title with hosts and the other queue pairs, as far as there is room.
 fn with_hosts(diagnosis: String, worst: &DeviceQp, all: &[&DeviceQp], figure: String) -> String {
-    let hosts = worst.src.zip(worst.dst).map_or_else(String::new, |(src, dst)| pair(src, dst));
+    let hosts =
+        worst.control.src.zip(worst.control.dst).map_or_else(String::new, |(src, dst)| pair(src, dst));
     title(diagnosis, [figure, more(all.len() as u64 - 1, "QP"), hosts])
 }
 
@@ -329,10 +330,10 @@ fn of_one(input: &Input<'_>, device: &Device, qp: &DeviceQp, raise: Raise) -> Ra
     let mut raise = raise
         .evidence("lqpn", qp.lqpn)
         .evidence("rqpn", qp.rqpn)
-        .evidence("udp_port", qp.udp_port)
+        .evidence("udp_port", qp.control.udp_port)
         .evidence("process", ends::process(qp.comm.as_deref(), qp.pid))
-        .evidence("retry_cnt", qp.retry_cnt)
-        .evidence("timeout_ns", qp.timeout_ns)
+        .evidence("retry_cnt", qp.control.retry_cnt)
+        .evidence("timeout_ns", qp.control.timeout_ns)
         .evidence("timeouts", qp.timeouts)
         .evidence("sequence_errors", qp.sequence_errors)
         .evidence("attribution", qp.attribution)
@@ -342,7 +343,7 @@ fn of_one(input: &Input<'_>, device: &Device, qp: &DeviceQp, raise: Raise) -> Ra
             format!("Read state and owner of queue pair {}.", qp.lqpn),
             here.queue_pair(&device.name, device.port, qp.lqpn),
         );
-    if let Some(dst) = qp.dst {
+    if let Some(dst) = qp.control.dst {
         raise = raise.step(format!("Check that {dst} is reachable from {interface}."), here.ping(dst.into()));
     }
     raise

@@ -6,27 +6,15 @@ use crate::findings::tests::found;
 use crate::host::qp_context::QpContext;
 use crate::sample::{Sample, SourceKind};
 use crate::source::devices::context::{Blamed, ContextSample, Contexts};
-use crate::source::devices::lives::{Lives, QpLife};
+use crate::source::devices::lives::Lives;
 use crate::source::devices::{Devices, PortSample, SourceSample};
 
 const MS: u64 = 1_000_000;
 
 /// Queue pair 298 and those after it of mlx5_0/1, connected and with a context that `change` changes.
 fn sample(count: u32, change: impl Fn(u32, &mut ContextSample), more: impl Fn(&mut PortSample)) -> Sample {
-    let mut sample = fixtures::sample(vec![fixtures::link("eth0", None)], Vec::new());
     let numbers = 298..298 + count;
-    let life = |lqpn: u32| QpLife {
-        device: "mlx5_0".into(),
-        lqpn,
-        rqpn: Some(lqpn + 653),
-        kind: Some("RC"),
-        state: Some("RTS"),
-        pid: Some(4_711),
-        comm: Some("train".into()),
-        src: "10.0.0.1".parse().ok(),
-        dst: "10.0.0.2".parse().ok(),
-        ..QpLife::default()
-    };
+    let life = |lqpn: u32| fixtures::qp_life(lqpn, lqpn + 653);
     let context = |(at, lqpn): (u32, u32)| {
         let mut context = ContextSample {
             device: "mlx5_0".into(),
@@ -45,24 +33,13 @@ fn sample(count: u32, change: impl Fn(u32, &mut ContextSample), more: impl Fn(&m
         change(at, &mut context);
         context
     };
-    let mut port = PortSample {
-        device: "mlx5_0".into(),
-        port: 1,
-        interface: Some("eth0".into()),
-        driver: Some("mlx5_ib".into()),
-        ..PortSample::default()
-    };
+    let mut port = fixtures::port();
     more(&mut port);
+    let lives = Lives { qps: numbers.clone().map(life).collect(), ..Lives::default() };
+    let mut sample = fixtures::with_lives(port, lives);
     sample.kind = SourceKind::Live;
-    sample.devices = Arc::new(Devices {
-        ports: vec![port],
-        lives: Arc::new(Lives { qps: numbers.clone().map(life).collect(), ..Lives::default() }),
-        contexts: Arc::new(Contexts {
-            qps: (0..).zip(numbers).map(context).collect(),
-            ..Contexts::default()
-        }),
-        ..Devices::default()
-    });
+    let contexts = Contexts { qps: (0..).zip(numbers).map(context).collect(), ..Contexts::default() };
+    sample.devices = Arc::new(Devices { contexts: Arc::new(contexts), ..(*sample.devices).clone() });
     sample
 }
 

@@ -66,7 +66,10 @@ limits! {
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     for device in &input.facts.devices {
         let connected = |qp: &&DeviceQp| {
-            qp.kind == Some("RC") && qp.rqpn.is_some() && qp.ended_ns.is_none() && qp.dst.is_some()
+            qp.kind == Some("RC")
+                && qp.rqpn.is_some()
+                && qp.control.ended_ns.is_none()
+                && qp.control.dst.is_some()
         };
         let qps: Vec<&DeviceQp> = device.qps.iter().filter(connected).collect();
         let of = |port: &&PortSample| port.device == device.name && Some(port.port) == device.port;
@@ -105,7 +108,7 @@ fn dscp(
         .map(|priority| priority.to_string())
         .collect();
     let with_pfc = with_pfc.join(", ");
-    for (dscp, qps) in by(qps, |qp| qp.dscp) {
+    for (dscp, qps) in by(qps, |qp| qp.control.dscp) {
         let mapped = port.dscp_priorities.get(usize::from(dscp)).copied().flatten();
         let priority = mapped.unwrap_or(0).min(7);
         if lossless >> priority & 1 == 1 {
@@ -134,7 +137,8 @@ fn dscp(
 fn patience(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec<Finding>) {
     let flap_ns = input.limits.qp_settings.flap_ms.saturating_mul(1_000_000);
     // A timeout of 0 is none.
-    let set = |qp: &DeviceQp| Some((qp.timeout_ns.filter(|timeout| *timeout > 0)?, qp.retry_cnt?));
+    let set =
+        |qp: &DeviceQp| Some((qp.control.timeout_ns.filter(|timeout| *timeout > 0)?, qp.control.retry_cnt?));
     for ((timeout_ns, retry_cnt), qps) in by(qps, set) {
         let patience_ns = timeout_ns.saturating_mul(u64::from(retry_cnt) + 1);
         if patience_ns >= flap_ns {
@@ -179,46 +183,27 @@ fn of_all(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], raise: Raise) -
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::analysis::{Options, fixtures};
     use crate::findings::tests::found;
     use crate::sample::Sample;
-    use crate::source::devices::Devices;
-    use crate::source::devices::lives::{Lives, QpLife};
+    use crate::source::devices::lives::{Lives, timeout_ns};
 
     /// Queue pairs with these traffic classes, timeouts and retry counts on a port with PFC on these priorities, DSCP 26
     /// mapped to 3.
     fn sample(qps: &[(u8, u8, u8)], lossless: Option<u8>) -> Sample {
-        let mut sample = fixtures::sample(vec![fixtures::link("eth0", None)], Vec::new());
-        let life = |(at, (class, timeout, retries)): (u32, &(u8, u8, u8))| QpLife {
-            device: "mlx5_0".into(),
-            lqpn: 17 + at,
-            rqpn: Some(29 + at),
-            kind: Some("RC"),
-            pid: Some(4_711),
-            comm: Some("train".into()),
-            traffic_class: Some(*class),
-            timeout: Some(*timeout),
-            retry_cnt: Some(*retries),
-            src: "10.0.0.1".parse().ok(),
-            dst: "10.0.0.2".parse().ok(),
-            ..QpLife::default()
+        let life = |(at, (class, timeout, retries)): (u32, &(u8, u8, u8))| {
+            let mut life = fixtures::qp_life(17 + at, 29 + at);
+            life.control.dscp = Some(*class >> 2);
+            life.control.timeout_ns = Some(timeout_ns(*timeout));
+            life.control.retry_cnt = Some(*retries);
+            life
         };
         let lives = Lives { qps: (0..).zip(qps).map(life).collect(), ..Lives::default() };
         let priority = |dscp| (dscp == 26).then_some(3);
-        let port = PortSample {
-            device: "mlx5_0".into(),
-            port: 1,
-            interface: Some("eth0".into()),
-            lossless,
-            dscp_priorities: (0..64).map(priority).collect(),
-            ..PortSample::default()
-        };
-        sample.devices =
-            Arc::new(Devices { ports: vec![port], lives: Arc::new(lives), ..Devices::default() });
-        sample
+        let port =
+            PortSample { lossless, dscp_priorities: (0..64).map(priority).collect(), ..fixtures::port() };
+        fixtures::with_lives(port, lives)
     }
 
     fn titles(sample: &Sample, id: &str) -> Vec<String> {

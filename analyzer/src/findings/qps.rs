@@ -112,34 +112,21 @@ fn raise(input: &Input<'_>, failures: &Failures<'_>, found: &mut Vec<Finding>) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use crate::analysis::{Options, fixtures};
     use crate::findings::Severity;
     use crate::findings::tests::{found, severity};
     use crate::sample::Sample;
     use crate::source::devices::lives::{Lives, QpEvent};
-    use crate::source::devices::{Devices, PortSample};
 
     fn failed(calls: &[(&str, i32)]) -> Sample {
-        let mut sample = fixtures::sample(vec![fixtures::link("eth0", None)], Vec::new());
         let events = calls.iter().map(|(what, errno)| QpEvent {
-            time_ns: fixtures::START,
-            device: "mlx5_0".into(),
-            lqpn: Some(17),
-            event: (*what).to_owned(),
             errno: Some(*errno),
             duration_ns: Some(1_020_000_000),
-            pid: Some(4_711),
-            comm: Some("train".into()),
-            dst: "10.0.0.2".parse().ok(),
-            ..QpEvent::default()
+            src: None,
+            ..fixtures::qp_event(17, what, fixtures::START)
         });
         let lives = Lives { events: events.collect(), ..Lives::default() };
-        let port = PortSample { device: "mlx5_0".into(), port: 1, ..PortSample::default() };
-        sample.devices =
-            Arc::new(Devices { ports: vec![port], lives: Arc::new(lives), ..Devices::default() });
-        sample
+        fixtures::with_lives(fixtures::port(), lives)
     }
 
     #[test]

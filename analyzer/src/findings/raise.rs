@@ -1,7 +1,5 @@
 //! How a finding is put together.
 
-use std::collections::HashSet;
-
 use serde_json::Value;
 
 use super::catalog::family;
@@ -9,6 +7,7 @@ use super::labels::COMMON;
 use super::once::{Name, name};
 use super::{End, Entry, Episode, Evidence, Finding, Impact, Label, Place, Severity, Step};
 use crate::analysis::{Flow, FlowId};
+use crate::util::map::Set;
 
 /// Flows that a finding lists; how many there are is in its evidence as `flows`.
 pub(super) const MAX_FLOWS: usize = 16;
@@ -106,7 +105,7 @@ impl Raise {
 
     /// Names the flows, those that matter most first. One that several links see is one, named as the first of them has it.
     pub(super) fn flows<'a>(mut self, flows: impl IntoIterator<Item = &'a Flow>) -> Self {
-        let mut seen: HashSet<Name> = HashSet::new();
+        let mut seen: Set<Name> = Set::default();
         for flow in flows {
             self.flows_end_ns = self.flows_end_ns.max(Some(flow.last_ns));
             if seen.insert(name(flow)) && self.finding.flows.len() < MAX_FLOWS {

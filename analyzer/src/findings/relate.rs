@@ -1,11 +1,12 @@
 //! Causes and effects: ids of findings that name the same hosts at the same time, where the one can cause the other.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use super::catalog::entry;
 use super::{Episode, Evidence, Finding, Impact, Severity};
 use crate::metrics::loss::spells::SPELL_NS;
 use crate::sample::Address;
+use crate::util::map::Map;
 
 /// Fills in causes and effects of all findings, both ways.
 pub(super) fn relate(found: &mut [Finding]) {
@@ -38,7 +39,7 @@ pub(super) fn relate(found: &mut [Finding]) {
         let timeouts = found[*effect].evidence.get("timeouts").cloned();
         found[*owner].bear(&cost, timeouts);
     }
-    let owner_of: HashMap<usize, usize> = owned.iter().map(|(owner, effect)| (*effect, *owner)).collect();
+    let owner_of: Map<usize, usize> = owned.iter().map(|(owner, effect)| (*effect, *owner)).collect();
     for (mut owner, effect) in owned {
         // An effect of what another finding accounts for counts with that one.
         for _ in 0..found.len() {

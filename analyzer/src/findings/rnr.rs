@@ -1,7 +1,7 @@
 //! Receivers that are not ready.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::nak::{episodes_of, latest_nak};
 use super::not_evaluated::is_not_evaluated;
@@ -14,6 +14,7 @@ use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
 use crate::sample::Address;
+use crate::util::map::Map;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -156,7 +157,7 @@ fn raise(
         .impact(Impact { retransmissions: resent.and(cost.retransmissions), ..cost })
         .step(format!("Check CPU load, pinning and NUMA node of the receiving process: {who}."), None)
         .step(
-            "Count RNR events of the receiving NIC (out_of_buffer, rnr_nak_retry_err).",
+            "Count RNR events: out_of_buffer on the receiving NIC, rnr_nak_retry_err on the sending one.",
             here.rdma_counters(),
         )
         .step("Post more receive buffers in the application, or post them earlier.", None)
@@ -166,8 +167,8 @@ fn raise(
 }
 
 /// Retransmissions to each host after its RNR NAKs; `None` where some flow to it could not be followed.
-fn resent(flows: &[Flow]) -> HashMap<Address, Option<u64>> {
-    let mut resent: HashMap<Address, Option<u64>> = HashMap::new();
+fn resent(flows: &[Flow]) -> Map<Address, Option<u64>> {
+    let mut resent: Map<Address, Option<u64>> = Map::default();
     for (flow, packets) in once(flows, |flow| flow.loss.get().map_or(0, |loss| loss.rnr_resent)) {
         if let Some(sum) = resent.entry(flow.dst).or_insert(Some(0)) {
             *sum += packets;

@@ -1,7 +1,6 @@
 //! Time lost to transport timeouts.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
 
 use super::loss::Side;
 use super::loss_taps::Ends;
@@ -15,6 +14,7 @@ use crate::analysis::{Flow, Loss};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
 use crate::sample::{Address, SourceKind};
+use crate::util::map::{Map, Set};
 use crate::util::units::{self, plural};
 
 /// This family. Its thresholds are those of `retry`.
@@ -73,9 +73,9 @@ struct TimedOut<'a> {
 /// was lost did not reach this tap, and passes it for the first time when the timer has expired.
 fn stalled<'a>(input: &Input<'a>, timeouts: impl Fn(&Flow) -> u64) -> Vec<&'a Flow> {
     let flows = &input.facts.flows;
-    let timed_out: HashSet<Name> = flows.iter().filter(|flow| timeouts(flow) > 0).map(name).collect();
+    let timed_out: Set<Name> = flows.iter().filter(|flow| timeouts(flow) > 0).map(name).collect();
     let silent = |flow: &&Flow| !flow.spells.of(Signal::Stall).is_empty() && !timed_out.contains(&name(flow));
-    let mut hosts: HashMap<(Address, Address), Vec<&Flow>> = HashMap::new();
+    let mut hosts: Map<(Address, Address), Vec<&Flow>> = Map::default();
     for flow in flows.iter().filter(silent) {
         hosts.entry((flow.src, flow.dst)).or_default().push(flow);
     }
@@ -108,7 +108,7 @@ pub(super) fn nearest_sender(ends: &Ends<'_>, flow: &Flow) -> bool {
 /// are lost or late behind it, and the one at the sender none of them.
 fn acks_lost(input: &Input<'_>, flow: &Flow) -> u64 {
     let facts = input.facts;
-    let same = facts.between(flow.src, flow.dst).filter(|other| other.dest_qp == flow.dest_qp);
+    let same = facts.to_qp(flow.src, flow.dst, flow.dest_qp);
     let most = same.map(|other| total(other, |loss| loss.timeouts_acked)).max().unwrap_or(0);
     most.min(total(flow, |loss| loss.timeouts))
 }
@@ -117,7 +117,7 @@ fn acks_lost(input: &Input<'_>, flow: &Flow) -> u64 {
 /// nothing is known.
 fn known_acks_lost(input: &Input<'_>, flows: Vec<&Flow>) -> Option<u64> {
     let ordered = input.facts.taps.iter().filter(|tap| tap.from.is_some());
-    let at_two_places: HashSet<Name> = ordered.map(|tap| (tap.src, tap.dst, tap.dest_qp)).collect();
+    let at_two_places: Set<Name> = ordered.map(|tap| (tap.src, tap.dst, tap.dest_qp)).collect();
     let is_whole = flows.iter().all(|flow| at_two_places.contains(&name(flow)));
     let lost: u64 = flows.into_iter().map(|flow| acks_lost(input, flow)).sum();
     (input.sample.kind == SourceKind::Replay && (lost > 0 || is_whole)).then_some(lost)

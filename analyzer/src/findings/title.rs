@@ -35,6 +35,18 @@ pub(super) fn pair(src: impl Display, dst: impl Display) -> String {
     format!(", {src} → {dst}")
 }
 
+/// The hosts of several pairs: where some lose on the way to one, none of them is the one at fault.
+pub(super) fn hosts<T: Display + PartialEq>(mut pairs: impl Iterator<Item = (T, T)> + Clone) -> String {
+    let (all, Some((src, dst))) = (pairs.clone(), pairs.next()) else { return String::new() };
+    let others = pairs.clone().count() as u64;
+    match others {
+        0 => pair(src, dst),
+        _ if all.clone().all(|(_, other)| other == dst) => format!(", {} hosts → {dst}", others + 1),
+        _ if all.clone().all(|(other, _)| other == src) => format!(", {src} → {} hosts", others + 1),
+        _ => format!("{}{}", pair(src, dst), more(others, "host pair")),
+    }
+}
+
 /// ` (+2 more host pairs)`.
 pub(super) fn more(others: u64, of: &str) -> String {
     match others {

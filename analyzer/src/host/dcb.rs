@@ -37,9 +37,7 @@ const ETS_BANDWIDTH: usize = 3;
 const ETS_ALGORITHM: usize = 19;
 const ETS_PRIORITIES: usize = 27;
 
-/// Selectors of application priorities (IEEE 802.1Q table D-9).
-pub const SELECT_ETHERTYPE: u8 = 1;
-/// UDP port.
+/// Selector of an application priority by UDP port (IEEE 802.1Q table D-9).
 pub const SELECT_UDP: u8 = 3;
 /// TCP or UDP port.
 pub const SELECT_ANY_PORT: u8 = 4;

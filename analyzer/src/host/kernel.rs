@@ -60,6 +60,7 @@ pub const OLDEST: KernelVersion =
 pub enum Capability {
     NetAdmin = 12,
     NetRaw = 13,
+    SysPtrace = 19,
     SysAdmin = 21,
     Perfmon = 38,
     Bpf = 39,
@@ -72,6 +73,7 @@ impl Capability {
         match self {
             Self::NetAdmin => "CAP_NET_ADMIN",
             Self::NetRaw => "CAP_NET_RAW",
+            Self::SysPtrace => "CAP_SYS_PTRACE",
             Self::SysAdmin => "CAP_SYS_ADMIN",
             Self::Perfmon => "CAP_PERFMON",
             Self::Bpf => "CAP_BPF",

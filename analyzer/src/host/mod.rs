@@ -18,7 +18,8 @@
 //! | [`counters`], [`vocabulary`] | device counters in a common vocabulary, and their increase |
 //! | [`pci`] | PCIe topology and links of NICs and GPUs |
 //! | [`process`], [`nccl`], [`qp`] | names and pods of processes; NCCL settings; owners of queue pairs |
-//! | [`qp_context`] | decoders of the NIC's own context of a queue pair |
+//! | [`qp_context`], [`mlx5_command`] | decoders of the NIC's own context of a queue pair, and of commands to its firmware |
+//! | [`verbs_context`] | the `post_send` that a process calls for a device |
 //! | [`listen`] | LLDP frames of the switch |
 //! | [`local`] | addresses of this host; processes of containers by their numbers there |
 //! | [`clock`] | kernel timestamps as Unix time |
@@ -48,6 +49,7 @@ pub mod interface;
 pub mod kernel;
 pub mod listen;
 pub mod local;
+pub mod mlx5_command;
 pub mod nccl;
 pub mod netlink;
 pub mod netns;
@@ -67,6 +69,7 @@ pub mod select;
 pub mod settings;
 pub mod stack;
 pub mod sysfs;
+pub mod verbs_context;
 pub mod veth;
 pub mod vocabulary;
 pub mod watch;

@@ -134,14 +134,6 @@ impl AsFd for NetNs {
     }
 }
 
-/// Runs a closure inside a namespace on a thread of its own: see [`NetNs::run`].
-///
-/// # Errors
-/// When the namespace cannot be entered or the thread cannot be started.
-pub fn in_netns<T: Send>(netns: &NetNs, work: impl FnOnce() -> T + Send) -> Result<T> {
-    netns.run(work)
-}
-
 /// The file that stands for what the user named. A name that exists wins over a process id, as
 /// names made of digits are allowed.
 fn locate(root: &Path, what: &str) -> Result<PathBuf> {

@@ -58,9 +58,24 @@ impl Container {
         (self.name.clone().filter(|_| self.pod_uid.is_some()))
             .or_else(|| self.pod_uid.clone())
             .or_else(|| self.id.as_ref().map(short))
-            .or_else(|| self.slurm_job.as_ref().map(|job| format!("slurm job {job}")))
+            .or_else(|| self.slurm_job.as_ref().map(|job| format!("{SLURM}{job}")))
             .unwrap_or_default()
     }
+}
+
+/// What the label of a Slurm job begins with.
+const SLURM: &str = "slurm job ";
+
+/// The job that a [label](Container::label) belongs to: that of Slurm, or the name of the pod without the number that a
+/// job's controller gives its pods; `None` for other pods and containers.
+#[must_use]
+pub fn job(label: &str) -> Option<&str> {
+    if label.starts_with(SLURM) {
+        return Some(label);
+    }
+    // Longer ones are parts of ids.
+    let counted = |(name, number): &(&str, &str)| !name.is_empty() && number.len() <= 4 && is_number(number);
+    label.rsplit_once('-').filter(counted).map(|(name, _)| name)
 }
 
 /// The host name in a container's own file, as runtimes write it there; `None` when the file holds anything else.
@@ -126,6 +141,13 @@ pub fn by_name(processes: &[Unreadable]) -> String {
     named.join(", ")
 }
 
+/// The process that a thread belongs to: the kernel lists resources by the thread that made them.
+#[must_use]
+pub fn leader(root: &HostRoot, thread: u32) -> Option<u32> {
+    let status = root.text(&format!("/proc/{thread}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
 /// The name of a process's command.
 #[must_use]
 pub fn comm(root: &HostRoot, pid: u32) -> Option<String> {
@@ -138,6 +160,14 @@ mod tests {
     use super::*;
 
     const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    #[test]
+    fn a_thread_leads_to_its_process() {
+        let own = HostRoot::here().unwrap();
+        let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+        assert_ne!(thread, std::process::id(), "tests run on threads of their own");
+        assert_eq!(leader(&own, thread), Some(std::process::id()));
+    }
 
     #[test]
     fn containers_of_every_runtime_are_recognised() {
@@ -161,6 +191,16 @@ mod tests {
         }
         let job = Container::parse("0::/system.slice/slurmstepd.scope/job_77/step_0").unwrap();
         assert_eq!(job.label(), "slurm job 77");
+        let jobs = [
+            ("slurm job 77", Some("slurm job 77")),
+            ("llama-worker-12", Some("llama-worker")),
+            ("11111111-2222-3333-4444-555555555555", None),
+            ("0123456789ab", None),
+            ("-3", None),
+        ];
+        for (label, of) in jobs {
+            assert_eq!(super::job(label), of, "{label}");
+        }
         for none in ["0::/user.slice/user-0.slice/session-1.scope", "0::/podman", "", "x", "0::/job_x"] {
             assert_eq!(Container::parse(none), None, "{none}");
         }

@@ -77,15 +77,19 @@ pub fn read(
 
 /// Names of processes, each looked up once: a job has thousands of queue pairs and few processes.
 #[derive(Default)]
-struct Processes(HashMap<u32, (Option<String>, Option<String>)>);
+struct Processes(HashMap<u32, (u32, Option<String>, Option<String>)>);
 
 impl Processes {
     fn owner(&mut self, root: &HostRoot, qp: &QueuePair) -> QpOwner {
-        let of_process = qp.pid.map(|pid| {
-            let read = || (process::comm(root, pid), Container::of(root, pid).map(|c| c.label()));
-            self.0.entry(pid).or_insert_with(read).clone()
+        let of_process = qp.pid.map(|thread| {
+            let read = || {
+                let pid = process::leader(root, thread).unwrap_or(thread);
+                (pid, process::comm(root, thread), Container::of(root, pid).map(|c| c.label()))
+            };
+            self.0.entry(thread).or_insert_with(read).clone()
         });
-        let (comm, pod) = of_process.unwrap_or_default();
+        let (pid, comm, pod) =
+            of_process.map_or((None, None, None), |(pid, comm, pod)| (Some(pid), comm, pod));
         QpOwner {
             comm: comm.or_else(|| qp.kernel_name.clone()),
             pod,
@@ -94,7 +98,7 @@ impl Processes {
             rqpn: qp.rqpn,
             kind: qp.kind,
             state: qp.state,
-            pid: qp.pid,
+            pid,
         }
     }
 }

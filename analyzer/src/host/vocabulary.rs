@@ -2,7 +2,7 @@
 //!
 //! Names come from the drivers' sources in Linux: hw/mlx5/counters.c, hw/bnxt_re/hw_counters.c
 //! (older names, and those that newer releases took over from mlx5), hw/irdma/verbs.c,
-//! hw/ionic, hw/mana/counters.c, hw/erdma, sw/rxe/rxe_hw_counters.c; mlx5e, bnxt_en, ice and ionic
+//! hw/ionic, hw/mana/counters.c, hw/erdma, hw/efa/efa_verbs.c, sw/rxe/rxe_hw_counters.c; mlx5e, bnxt_en, ice and ionic
 //! for Ethernet.
 
 use serde::Serialize;
@@ -118,25 +118,33 @@ impl Meaning {
     }
 }
 
+/// Names that mean another thing in one driver than in all others.
+fn of_driver(driver: &str, name: &str) -> Option<Meaning> {
+    use Meaning as M;
+    Some(match (driver, name) {
+        // irdma counts UDP of RoCE alone (its other protocols have names of their own); bnxt_re the unicast packets of the
+        // function that does RoCE; EFA its own transport (SRD), which is no RoCE and resends by itself on other paths.
+        ("irdma", "RxUDP") | ("bnxt_re" | "efa", "rx_pkts") => M::RxPackets,
+        ("irdma", "TxUDP") | ("bnxt_re" | "efa", "tx_pkts") => M::TxPackets,
+        ("bnxt_re" | "efa", "rx_bytes") => M::RxBytes,
+        ("bnxt_re" | "efa", "tx_bytes") => M::TxBytes,
+        ("efa", "rx_drops") => M::RxDiscards,
+        // Assumed to count RoCE as it does iWARP: the source has one name for both.
+        ("irdma", "RetransSegs" | "tcpRetransSegs") | ("efa", "retrans_pkts") => M::Retransmissions,
+        ("irdma", "RTO") | ("efa", "retrans_timeout_events") => M::LocalAckTimeouts,
+        ("irdma", "CRC errors") => M::IcrcErrors,
+        _ => return None,
+    })
+}
+
 /// What a counter below `hw_counters`, or the same over netlink, means; `None` for those that only
 /// their driver knows. `driver` is that of the RDMA device ("mlx5_ib"); names that drivers use
 /// alike need none.
 #[must_use]
 pub fn hardware(driver: Option<&str>, name: &str) -> Option<Meaning> {
     use Meaning as M;
-    // Names that mean another thing in one driver than in all others.
-    match (driver, name) {
-        // irdma counts UDP of RoCE alone (its other protocols have names of their own); bnxt_re the
-        // unicast packets of the function that does RoCE.
-        (Some("irdma"), "RxUDP") | (Some("bnxt_re"), "rx_pkts") => return Some(M::RxPackets),
-        (Some("irdma"), "TxUDP") | (Some("bnxt_re"), "tx_pkts") => return Some(M::TxPackets),
-        (Some("bnxt_re"), "rx_bytes") => return Some(M::RxBytes),
-        (Some("bnxt_re"), "tx_bytes") => return Some(M::TxBytes),
-        // Assumed to count RoCE as it does iWARP: the source has one name for both.
-        (Some("irdma"), "RetransSegs" | "tcpRetransSegs") => return Some(M::Retransmissions),
-        (Some("irdma"), "RTO") => return Some(M::LocalAckTimeouts),
-        (Some("irdma"), "CRC errors") => return Some(M::IcrcErrors),
-        _ => {}
+    if let Some(own) = driver.and_then(|driver| of_driver(driver, name)) {
+        return Some(own);
     }
     Some(match name {
         "np_ecn_marked_roce_packets"
@@ -346,6 +354,11 @@ mod tests {
             ("irdma", "RNR sent", Some(M::RnrNaksSent)),
             ("irdma", "tcpRetransSegs", Some(M::Retransmissions)),
             ("hypothetical", "RTO", None),
+            ("efa", "tx_pkts", Some(M::TxPackets)),
+            ("efa", "retrans_timeout_events", Some(M::LocalAckTimeouts)),
+            ("efa", "unresponsive_remote_events", None),
+            ("mlx5_ib", "retrans_pkts", None),
+            ("ionic_rdma", "tx_rdma_ack_timeout", Some(M::LocalAckTimeouts)),
             ("rxe", "rcvd_seq_err", Some(M::PsnErrorNaks)),
             ("rxe", "send_rnr_err", Some(M::RnrNaksSent)),
             ("hypothetical", "out_of_sequence", Some(M::OutOfSequence)),

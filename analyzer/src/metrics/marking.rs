@@ -3,12 +3,11 @@
 //! A flow knows the DSCP of its first packet and counts by kind; packets with another DSCP are in the
 //! overflow table, by DSCP and kind. The two together are exact, unless that table was full.
 
-use hashbrown::HashMap;
 use rocescope_common::abi::maps::DscpKind;
 use rocescope_common::account::FlowStats;
 
-use super::State;
 use crate::sample::{Extra, Flows, LinkSample};
+use crate::util::map::Map;
 
 /// Packets with one DSCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +26,7 @@ pub struct Marked {
 pub type ByDscp = [Marked; 64];
 
 /// By index of the link. Two KiB for each.
-pub type ByLink = HashMap<u16, Box<ByDscp>, State>;
+pub type ByLink = Map<u16, Box<ByDscp>>;
 
 /// Adds the packets of one flow.
 pub fn add(link: &mut ByDscp, stats: &FlowStats, extra: Option<&Extra>) {
@@ -68,7 +67,7 @@ pub fn add(link: &mut ByDscp, stats: &FlowStats, extra: Option<&Extra>) {
 pub fn by_link(
     links: &[LinkSample],
     flows: &Flows,
-    extra: &HashMap<u32, Extra, State>,
+    extra: &Map<u32, Extra>,
     retired: impl IntoIterator<Item = (u16, ByDscp)>,
 ) -> Option<Vec<ByDscp>> {
     if links.iter().any(|link| link.extra_full + link.flow_table_full.packets > 0) {

@@ -4,6 +4,12 @@
 //! plain result that goes into the [`Sample`](crate::sample::Sample). A figure that a source cannot
 //! collect is `None` there.
 
+#![expect(
+    clippy::inline_always,
+    reason = "one loop over packets with all collectors in it, and another for the few packets with an aside: with two places to \
+              inline them into, the compiler would call them"
+)]
+
 pub mod control;
 pub mod duplicates;
 pub mod ecn;
@@ -24,14 +30,11 @@ mod wire;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hashbrown::HashMap;
-
+use crate::util::map::Map;
 use crate::util::time::nanos;
 use duplicates::Verdict;
 use marking::ByDscp;
 use packet::{Aside, Packet};
-
-type State = foldhash::fast::RandomState;
 
 /// What the user chose about figures.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,8 +87,14 @@ impl Collector {
         self.taps.expect(taps);
     }
 
+    /// Takes in one packet that [wants](Packet::wants_aside) an aside.
+    #[inline(never)]
+    pub fn packet_with(&mut self, packet: &Packet, aside: &Aside) {
+        self.packet(packet, Some(aside));
+    }
+
     /// Takes in one packet, with the additional facts of those that [want it](Packet::wants_aside).
-    #[inline]
+    #[inline(always)]
     pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) {
         if let Verdict::Copy { marked } = self.duplicates.packet(packet, aside) {
             return self.copy(packet, marked);
@@ -124,26 +133,58 @@ impl Collector {
     /// What is known so far.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
-        let duplicates = self.duplicates.metrics();
-        let mut loss = self.loss.metrics();
-        loss.mirrored(
-            duplicates.flows.iter().map(|(slot, copies)| (*slot, copies.requests, copies.responses)),
-        );
-        Metrics {
-            // The table of flows has it.
-            marking: None,
-            pairs: Some(self.pairing.pairs()),
-            setups: Some(self.pairing.setups()),
-            latency: Some(self.latency.metrics()),
-            ecn: Some(self.ecn.metrics()),
-            loss: Some(loss),
-            duplicates: Some(duplicates),
-            icrc: None,
-            taps: Some(self.taps.metrics()),
-            traffic: Some(Arc::new(self.traffic.metrics())),
-            timeline: Some(Arc::new(self.loss.timeline(self.traffic.points()))),
-            control: None,
-        }
+        let Self { duplicates, pairing, latency, ecn, loss, taps, traffic } = self;
+        metrics(
+            (duplicates.metrics(), loss.metrics(), loss.timeline(traffic.points())),
+            (pairing.pairs(), pairing.setups()),
+            (latency.metrics(), ecn.metrics()),
+            (taps.metrics(), traffic.metrics()),
+        )
+    }
+
+    /// The figures at the end. Each collector is freed as soon as its figures are made: with very many flows, all of both
+    /// together are half of the memory.
+    #[must_use]
+    pub fn finish(self) -> Metrics {
+        let Self { duplicates, pairing, latency, ecn, loss, taps, traffic } = self;
+        let timeline = loss.timeline(traffic.points());
+        metrics(
+            (last(duplicates, duplicates::Filter::metrics), last(loss, loss::Collector::metrics), timeline),
+            last(pairing, |pairing| (pairing.pairs(), pairing.setups())),
+            (last(latency, latency::Collector::metrics), last(ecn, ecn::Collector::metrics)),
+            (last(taps, taps::Collector::metrics), last(traffic, traffic::Collector::metrics)),
+        )
+    }
+}
+
+/// What a collector has at the end; it is dropped then.
+fn last<C, M>(collector: C, metrics: impl FnOnce(&C) -> M) -> M {
+    let metrics = metrics(&collector);
+    drop(collector);
+    metrics
+}
+
+fn metrics(
+    (duplicates, mut loss, timeline): (duplicates::Duplicates, loss::Loss, Vec<timeline::LinkPoints>),
+    (pairs, setups): (Map<u32, pairing::Pair>, setups::Setups),
+    (latency, ecn): (latency::BySlot, ecn::Metrics),
+    (taps, traffic): (Vec<taps::TapPair>, traffic::Traffic),
+) -> Metrics {
+    loss.mirrored(duplicates.flows.iter().map(|(slot, copies)| (*slot, copies.requests, copies.responses)));
+    Metrics {
+        // The table of flows has it.
+        marking: None,
+        pairs: Some(pairs),
+        setups: Some(setups),
+        latency: Some(latency),
+        ecn: Some(ecn),
+        loss: Some(loss),
+        duplicates: Some(duplicates),
+        icrc: None,
+        taps: Some(taps),
+        traffic: Some(Arc::new(traffic)),
+        timeline: Some(Arc::new(timeline)),
+        control: None,
     }
 }
 
@@ -153,7 +194,7 @@ pub struct Metrics {
     /// Packets by DSCP, by link.
     pub marking: Option<Vec<ByDscp>>,
     /// The other direction of flows, by slot, as far as it is known.
-    pub pairs: Option<HashMap<u32, pairing::Pair, State>>,
+    pub pairs: Option<Map<u32, pairing::Pair>>,
     /// Connections that were accepted, rejected or not answered.
     pub setups: Option<setups::Setups>,
     /// Times from request to answer, by slot of the flow of requests.

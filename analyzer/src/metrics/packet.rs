@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use rocescope_common::account::{Event, FlowKey, FlowStats, Outcome};
 use rocescope_common::wire::Frame;
+pub use rocescope_common::wire::frame::CE;
 use rocescope_common::wire::frame::PCP_NONE;
 use rocescope_common::wire::opcode::Op;
 
 /// ECN bits of the type of service, or traffic class.
 pub const ECT_MASK: u8 = 3;
-/// ECN bits of congestion experienced.
-pub const CE: u8 = 3;
 
 /// A counted RoCE packet, with the fields that collectors need of every packet. It borrows nothing, so that another thread
 /// can take it later, and it fills one cache line: handing data to another processor costs by the line.
@@ -204,11 +203,11 @@ fn flags(frame: &Frame, op: Op) -> u8 {
         (_, true) => Flag::ECN,
         (_, false) => Flag::ECN | frame.tos & Flag::DATA_ECN,
     };
-    // Without the tag nobody looks at its priority.
-    let priority = frame.pcp << Flag::PRIORITY_SHIFT & Flag::PRIORITY;
-    let tag = u8::from(frame.pcp != PCP_NONE) * Flag::TAGGED;
     let ack_req = u8::from(frame.ack_req) * Flag::ACK_REQ;
-    ack_req | ecn | tag | priority
+    if frame.pcp == PCP_NONE {
+        return ack_req | ecn;
+    }
+    ack_req | ecn | Flag::TAGGED | frame.pcp << Flag::PRIORITY_SHIFT & Flag::PRIORITY
 }
 
 /// The IPv4 identification, and the time to live or hop limit; 0 where there is none, or it is cut off.

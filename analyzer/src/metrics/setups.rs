@@ -5,11 +5,9 @@
 
 use std::collections::VecDeque;
 
-use hashbrown::HashMap;
+use crate::util::map::Map;
 use rocescope_common::wire::cm::{Message, Req};
 use rocescope_common::wire::frame::Addr;
-
-type State = foldhash::fast::RandomState;
 
 /// Set-ups that are followed at a time; a new one replaces the oldest.
 const MOST_OPEN: usize = 16_384;
@@ -107,10 +105,10 @@ struct Attempt {
 /// Follows connection set-ups.
 #[derive(Debug, Default)]
 pub struct Collector {
-    open: HashMap<Id, Attempt, State>,
+    open: Map<Id, Attempt>,
     order: VecDeque<Id>,
     /// Results of those that are followed no more.
-    done: HashMap<Between, Row, State>,
+    done: Map<Between, Row>,
     untracked: u64,
 }
 

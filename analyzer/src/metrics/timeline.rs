@@ -90,9 +90,7 @@ impl LinkPoints {
         if self.points.is_empty() {
             self.first = bin >> self.shift;
         }
-        while (bin >> self.shift).saturating_sub(self.first) >= POINTS as u64 && self.shift < MOST_SHIFT {
-            self.halve();
-        }
+        self.fit(self.first << self.shift, bin);
         let place = usize::try_from((bin >> self.shift).saturating_sub(self.first)).unwrap_or(POINTS - 1);
         if place >= self.points.len() {
             self.points.resize(place + 1, Point::default());
@@ -117,14 +115,20 @@ impl LinkPoints {
         if self.points.is_empty() || other.points.is_empty() {
             return;
         }
-        let end = |this: &Self| this.first.saturating_add(this.points.len() as u64);
-        while end(self).saturating_sub(begin(self)) > POINTS as u64 && self.shift < MOST_SHIFT {
-            self.halve();
-        }
+        let last = self.first.saturating_add(self.points.len() as u64 - 1);
+        self.fit(other.first << other.shift, last << self.shift);
         let earlier = self.first.saturating_sub(begin(self));
         if let Ok(earlier) = usize::try_from(earlier) {
             self.points.splice(..0, std::iter::repeat_n(Point::default(), earlier));
             self.first = begin(self).min(self.first);
+        }
+    }
+
+    /// Halves until there is a point for each bin from one to another.
+    fn fit(&mut self, first_bin: u64, last_bin: u64) {
+        let points = |this: &Self| (last_bin >> this.shift).saturating_sub(first_bin >> this.shift);
+        while points(self) >= POINTS as u64 && self.shift < MOST_SHIFT {
+            self.halve();
         }
     }
 

@@ -138,7 +138,13 @@ impl Counts {
 
     /// Adds `other`.
     pub fn add(&mut self, other: &Self) {
-        *self = self.zip(other, u64::saturating_add);
+        *self = self.plus(other);
+    }
+
+    /// The sum with `other`.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        self.zip(other, u64::saturating_add)
     }
 
     /// The growth since `earlier`; `None` when a counter decreased.
@@ -266,7 +272,7 @@ impl Delta {
 mod tests {
     use super::{Counts, Delta};
     use crate::metrics::loss::Loss;
-    use hashbrown::HashSet;
+    use crate::util::map::Set;
     use rocescope_common::account::FlowStats;
 
     #[test]
@@ -289,7 +295,7 @@ mod tests {
         // READs among SENDs: 28 PSNs that acknowledgements answered, and one that nothing did.
         let mut stats = FlowStats { response_holes: 0, ..FlowStats::default() };
         (stats.psn_responses.gaps, stats.psn_responses.missing) = (7, 28);
-        for losses in [None, Some(Loss { known: Some(HashSet::default()), ..Loss::default() })] {
+        for losses in [None, Some(Loss { known: Some(Set::default()), ..Loss::default() })] {
             let counts = Counts::of(&stats, 0, losses.as_ref());
             assert_eq!((counts.gaps, counts.missing, counts.lost, counts.loss()), (0, 0, 0, false));
             let counts = Counts::of(&FlowStats { response_holes: 1, ..stats }, 0, losses.as_ref());

@@ -3,12 +3,9 @@
 //! [`Overlap`] holds the flows that count the same packets. The one with most packets represents them; gaps and CE marks are,
 //! queue pair by queue pair, those of the tap that has most of them.
 
-use hashbrown::{HashMap, HashSet};
-
 use super::{Counts, Delta, Row};
 use crate::analysis::Overlap;
-
-type State = foldhash::fast::RandomState;
+use crate::util::map::{Map, Set};
 
 /// Sums over all links less what a link counted that another counts too.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -32,28 +29,61 @@ pub struct DedupSnapshot {
     pub flows: usize,
     /// All that was counted.
     pub total: Counts,
-    /// The sum of what was counted between snapshots: never goes back.
+    /// What was counted since the first snapshot, retired flows included. Goes back only where it turns out that packets
+    /// were counted twice, or that nothing was lost.
     pub grown: Counts,
+    /// The part of `total` that flows which are still there counted; `None` where no two of them count the same packets.
+    merged: Option<Counts>,
+}
+
+impl DedupSnapshot {
+    /// The growth since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Counts {
+        self.grown.less(&earlier.grown)
+    }
 }
 
 /// Flows of a sample as they come, to be counted once.
+///
+/// Taps see a packet one after the other, so between two snapshots each of them may be ahead: what a group of flows counted
+/// is the growth of the group, never the growth of the flow that is ahead now.
 pub(super) struct Sum<'a> {
     overlap: &'a Overlap,
-    /// The counts of each representative flow, in all and since the snapshot before, with the gaps of the others.
-    spoken: HashMap<usize, (Counts, Counts), State>,
-    /// The same of all of them added up.
-    all: (Counts, Counts),
+    /// Each group of flows that count the same packets, by the flow that speaks for it.
+    groups: Map<usize, Group>,
+    /// All flows added up.
+    all: Group,
     /// Flows of a queue pair that is on another link too.
     more: usize,
 }
 
+/// What flows count now, and what they had counted at the snapshot before.
+#[derive(Clone, Copy, Default)]
+struct Group {
+    now: Counts,
+    then: Counts,
+}
+
+/// The counts of all links together at a snapshot.
+pub(super) struct AllLinks<'a> {
+    /// All that was counted.
+    pub total: &'a Counts,
+    /// Since the first snapshot, and the same at the snapshot before.
+    pub grown: (&'a Counts, &'a Counts),
+    /// Flows that there are.
+    pub flows: usize,
+    /// True if flows of the snapshot before were retired.
+    pub retired: bool,
+}
+
 impl<'a> Sum<'a> {
     pub(super) fn new(overlap: &'a Overlap) -> Self {
-        Self { overlap, spoken: HashMap::default(), all: Default::default(), more: 0 }
+        Self { overlap, groups: Map::default(), all: Group::default(), more: 0 }
     }
 
-    /// Takes flow number `at` of the sample.
-    pub(super) fn add(&mut self, at: usize, counts: &Counts, since: Option<&Counts>) {
+    /// Takes flow number `at` of the sample; `then` is what it had counted at the snapshot before.
+    pub(super) fn add(&mut self, at: usize, counts: &Counts, then: &Counts) {
         if self.overlap.is_empty() {
             return;
         }
@@ -61,35 +91,46 @@ impl<'a> Sum<'a> {
         if self.overlap.taps < 2 {
             return;
         }
-        let since = since.copied().unwrap_or_default();
-        self.all.0.add(counts);
-        self.all.1.add(&since);
+        self.all.now.add(counts);
+        self.all.then.add(then);
         let speaker = self.overlap.speaker(at);
-        let told = self.spoken.entry(speaker).or_insert((*counts, since));
-        *told = if speaker == at {
-            (counts.with_holes_of(&told.0), since.with_holes_of(&told.1))
+        let group = self.groups.entry(speaker).or_insert(Group { now: *counts, then: *then });
+        group.now =
+            if speaker == at { counts.with_holes_of(&group.now) } else { group.now.with_holes_of(counts) };
+        // Another flow may have spoken for them then.
+        group.then = if then.bytes > group.then.bytes {
+            then.with_holes_of(&group.then)
         } else {
-            (told.0.with_holes_of(counts), told.1.with_holes_of(&since))
+            group.then.with_holes_of(then)
         };
     }
 
-    /// The snapshot: `total` and `since` are the sums over all links, `flows` their number.
-    pub(super) fn snapshot(
-        self,
-        total: &Counts,
-        since: &Counts,
-        flows: usize,
-        previous: Option<&DedupSnapshot>,
-    ) -> DedupSnapshot {
-        let (mut total, mut grown) = (total.less(&self.all.0), since.less(&self.all.1));
-        for (all, since) in self.spoken.values() {
-            total.add(all);
-            grown.add(since);
+    /// The snapshot.
+    pub(super) fn snapshot(self, links: &AllLinks<'_>, previous: Option<&DedupSnapshot>) -> DedupSnapshot {
+        let mut sums = Group::default();
+        for group in self.groups.values() {
+            sums.now.add(&group.now);
+            sums.then.add(&group.then);
         }
-        if let Some(previous) = previous {
-            grown.add(&previous.grown);
+        // As it was counted then. Of flows that are gone since nothing must be taken away.
+        let then = match previous {
+            Some(DedupSnapshot { merged: Some(merged), .. }) if !links.retired => merged,
+            Some(DedupSnapshot { merged: None, .. }) => &self.all.then,
+            _ => &sums.then,
+        };
+        let before = previous.map(|previous| previous.grown).unwrap_or_default();
+        let (grown, grown_before) = links.grown;
+        let more = [grown, &self.all.then, &sums.now].into_iter().fold(before, |sum, part| sum.plus(part));
+        let less = [&self.all.now, then].into_iter().fold(*grown_before, |sum, part| sum.plus(part));
+        let mut total = links.total.less(&self.all.now);
+        total.add(&sums.now);
+        DedupSnapshot {
+            taps: self.overlap.taps.max(1),
+            flows: links.flows.saturating_sub(self.more),
+            total,
+            grown: more.less(&less),
+            merged: (self.overlap.taps > 1).then_some(sums.now),
         }
-        DedupSnapshot { taps: self.overlap.taps.max(1), flows: flows.saturating_sub(self.more), total, grown }
     }
 }
 
@@ -121,8 +162,8 @@ pub fn each<'a>(rows: impl Iterator<Item = &'a Row>, overlap: &Overlap, mut with
     let few = most <= FEW;
     // With the speaker of each, and its queue pair.
     let mut merged: Vec<(usize, usize, RowShare<'a>)> = Vec::with_capacity(if few { most } else { 0 });
-    let mut places: HashMap<usize, usize, State> = HashMap::default();
-    let mut queue_pairs: HashSet<usize, State> = HashSet::default();
+    let mut places: Map<usize, usize> = Map::default();
+    let mut queue_pairs: Set<usize> = Set::default();
     for row in rows {
         let Some(at) = row.at else {
             with(&alone(row));
@@ -159,4 +200,80 @@ fn both<'a>(first: &RowShare<'a>, other: &RowShare<'a>) -> RowShare<'a> {
         (one, two) => one.or(two),
     };
     RowShare { delta, total: first.total.with_holes_of(&other.total), ..*first }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
+    use crate::model::{History, Model, TimeRange};
+    use crate::sample::Sample;
+
+    /// A queue pair at two taps that have seen so many packets of it, a tenth of them NAKs, and one on a third link.
+    fn at(second: u64, seen: [u64; 2]) -> Sample {
+        let flow = |link: u16, packets: u64| {
+            let mut stats = stats(7, packets, packets * 100);
+            stats.naks[0] = packets / 10;
+            (key(link, "10.0.0.1", "10.0.0.2", 1), stats)
+        };
+        let alone = (key(2, "10.0.0.3", "10.0.0.4", 2), stats(7, 1_000 * second, 50_000 * second));
+        let links = ["h0", "h1", "h2"].map(|name| link(name, None));
+        let mut sample = sample(links.into(), vec![flow(0, seen[0]), flow(1, seen[1]), alone]);
+        (sample.time_ns, sample.window) = (START + second * SECOND, Some((START, START + second * SECOND)));
+        sample
+    }
+
+    #[test]
+    fn a_packet_that_one_tap_sees_before_a_snapshot_and_the_other_after_it_counts_once() {
+        // Each of them is ahead at times; in the end both have seen all.
+        let seen = [[100, 0], [120, 130], [300, 280], [310, 400], [500, 500]];
+        for from in 0..seen.len() {
+            let mut history = History::new(1 << 20);
+            for (second, seen) in (1..).zip(seen).skip(from) {
+                let sample = at(second, seen);
+                history.push(&sample, false);
+                let model = Model::new(&history, history.len() - 1, TimeRange::All, Some(&sample)).unwrap();
+                let most = seen.into_iter().max().unwrap();
+                let counts = model.dedup.delta.unwrap().counts;
+                assert_eq!(counts.packets, most + 1_000 * second, "{seen:?} from {from}");
+                assert_eq!(counts.naks(), most / 10, "{seen:?} from {from}");
+                assert_eq!(counts, model.dedup.total);
+            }
+        }
+    }
+
+    #[test]
+    fn packets_that_turn_out_to_be_the_same_are_taken_back() {
+        let mut history = History::new(1 << 20);
+        for (second, seen) in [(1, [100, 100]), (2, [200, 200])] {
+            let mut sample = at(second, seen);
+            for flow in &mut sample.flows[..2] {
+                let track = &mut flow.stats.psn;
+                // Until the second snapshot the taps have no PSN in common.
+                let first = u32::from(flow.key.link) * 100;
+                (track.seen, track.first, track.expected) = (1, first, 100 * u32::try_from(second).unwrap());
+                if second == 1 {
+                    track.expected += first;
+                }
+            }
+            history.push(&sample, false);
+            let model = Model::new(&history, history.len() - 1, TimeRange::All, Some(&sample)).unwrap();
+            assert_eq!(model.dedup.delta.unwrap().counts, model.dedup.total, "{second}");
+            assert_eq!(model.dedup.taps, usize::try_from(second).unwrap());
+        }
+    }
+
+    #[test]
+    fn what_a_retired_flow_counted_stays() {
+        let mut history = History::new(1 << 20);
+        let first = at(1, [100, 90]);
+        history.push(&first, false);
+        let mut second = at(2, [150, 150]);
+        second.flows.truncate(2);
+        let retired = &mut second.links[2].retired;
+        (retired.flows, retired.packets, retired.bytes, retired.ecn_data[2]) = (1, 1_500, 75_000, 1_500);
+        history.push(&second, false);
+        let model = Model::new(&history, history.len() - 1, TimeRange::All, Some(&second)).unwrap();
+        let counts = model.dedup.delta.unwrap().counts;
+        assert_eq!((counts.packets, counts.naks()), (150 + 1_500, 15));
+    }
 }

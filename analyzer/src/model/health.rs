@@ -1,12 +1,12 @@
 //! The state of a row: the findings that name its flow. The findings decide; this module looks them up by flow.
 
-use hashbrown::HashMap;
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::frame::Addr;
 
 use super::Row;
 use crate::findings::{Finding, Severity};
 use crate::sample::{Address, address};
+use crate::util::map::Map;
 
 /// Severity of something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,7 +112,7 @@ const ABOUT: [About; 21] = [
     (Problem::Incast, &["burst."], "INCA", "INCAST", "incast: many senders to one receiver at the same time"),
     (
         Problem::Congestion,
-        &["ecn.congestion"],
+        &["ecn.congestion", "links.congested_one_of"],
         "CE",
         "CONGESTION",
         "CE-marked data: a queue on the path is above its ECN threshold",
@@ -157,6 +157,9 @@ impl Problem {
         let kind = ABOUT.iter().find(is).map(|(kind, ..)| *kind);
         match kind {
             Some(Self::Loss) if finding.evidence["or_reordering"] == true => Some(Self::LossOrReordering),
+            // One of several links is congested, slow or lossy.
+            Some(Self::Congestion) if finding.evidence["kind"] == "loss" => Some(Self::Loss),
+            Some(Self::Congestion) if finding.evidence["kind"] == "delay" => Some(Self::Latency),
             kind => kind,
         }
     }
@@ -294,7 +297,7 @@ type Name = (u8, Addr, Addr, u32);
 
 /// Findings by flow. Those of severity info are no problem of a flow.
 #[derive(Clone, Debug, Default)]
-pub struct FlowVerdicts(HashMap<Name, Judged, foldhash::fast::RandomState>);
+pub struct FlowVerdicts(Map<Name, Judged>);
 
 impl FlowVerdicts {
     /// The index of `findings`, which are in the order of the report.

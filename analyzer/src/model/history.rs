@@ -20,6 +20,10 @@ pub const KEPT_NS: u64 = 600 * SECOND;
 /// Memory for snapshots, unless the user says otherwise.
 pub const BUDGET: usize = 256 << 20;
 const SECOND: u64 = 1_000_000_000;
+/// What began within this time is new.
+const ONSET_NS: u64 = 4 * SECOND;
+/// What had not shown for this long begins anew.
+const QUIET_NS: u64 = 10 * SECOND;
 /// Age up to which snapshots keep all flows, and the spacing of those that do, in nanoseconds.
 const COMPLETE: [(u64, u64); 2] = [(25 * SECOND / 2, 5 * SECOND / 2), (75 * SECOND, 15 * SECOND)];
 /// A time range may be shorter than asked by this part of it.
@@ -298,6 +302,27 @@ impl History {
         }?;
         // A time range does not reach back behind a reset.
         Some(reset.filter(|reset| reset.time_ns > base.time_ns).unwrap_or(base))
+    }
+
+    /// True if something that may be a trouble has begun to show in the last four seconds: a counter of loss, retransmissions,
+    /// NAKs, CE marks, CNPs or own losses grows that had not in the ten seconds before.
+    #[must_use]
+    pub fn has_onset(&self) -> bool {
+        let Some(newest) = self.iter().next_back() else { return false };
+        let ago = |ns: u64| self.at_time(newest.time_ns.saturating_sub(ns)).and_then(|at| self.get(at));
+        let (Some(recent), Some(before)) =
+            (ago(ONSET_NS).or_else(|| self.get(0)), ago(ONSET_NS + QUIET_NS).or_else(|| self.get(0)))
+        else {
+            return false;
+        };
+        let grew = |now: &Snapshot, then: &Snapshot| {
+            let counts = now.dedup.since(&then.dedup);
+            let [.., marked] = counts.ecn_data;
+            let own = now.lost != then.lost;
+            [counts.lost, counts.retransmitted, counts.naks(), counts.rnr, marked, counts.cnp, own.into()]
+        };
+        let pairs = grew(newest, recent).into_iter().zip(grew(recent, before));
+        pairs.into_iter().any(|(now, before)| now > 0 && before == 0)
     }
 
     /// Memory in use, in bytes.

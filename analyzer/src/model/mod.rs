@@ -27,7 +27,7 @@ use rocescope_common::abi::Counter;
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::SkipReason;
 
-use crate::metrics::latency::{Histogram, Times};
+use crate::metrics::latency::{Histogram, P99_SAMPLES, Times};
 use crate::sample::{Direction, FlowSample, Sample, SourceKind};
 pub use conclusions::Conclusions;
 use counts::NS_PER_S;
@@ -175,6 +175,7 @@ impl Longest {
 
 /// Everything views show but history and details of single flows.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is something of its own")]
 pub struct Model {
     /// The snapshot, Unix time in nanoseconds.
     pub time_ns: u64,
@@ -213,6 +214,8 @@ pub struct Model {
     pub longest: Longest,
     /// True if requests are timed.
     pub has_latency: bool,
+    /// True if a flow has enough of them for a 99th percentile.
+    pub has_p99: bool,
     /// The snapshot, and the one before the time range.
     ends: (Arc<Snapshot>, Option<Arc<Snapshot>>),
 }
@@ -253,6 +256,10 @@ impl Model {
             window_ns: end.start_ns.map(|start| end.time_ns.saturating_sub(start)),
             basis,
             has_latency: end.flows.iter().any(|flow| flow.histogram.as_ref().is_some_and(|h| !h.is_empty())),
+            has_p99: end
+                .flows
+                .iter()
+                .any(|flow| flow.histogram.as_ref().is_some_and(|h| h.count() >= P99_SAMPLES)),
             longest: Longest::of(&rows),
             has_ipv6: rows.iter().any(|row| row.id.key.family == 6),
             rows,
@@ -263,7 +270,9 @@ impl Model {
             dedup: Dedup {
                 taps: end.dedup.taps,
                 flows: end.dedup.flows,
-                delta: since(&end.dedup.grown, base.map(|base| &base.dedup.grown)),
+                delta: base
+                    .zip(seconds)
+                    .map(|(base, seconds)| Delta { counts: end.dedup.since(&base.dedup), seconds }),
                 total: after_reset(&end.dedup.total, reset.map(|r| &r.dedup.total)),
             },
             retired_flows: end.retired_flows,
@@ -296,12 +305,6 @@ impl Model {
         for row in &mut self.rows {
             row.judged = verdicts.map_or_else(Judged::default, |verdicts| verdicts.get(&row.id.key));
         }
-    }
-
-    /// CE ratio in the time range.
-    #[must_use]
-    pub fn ce_now(&self) -> Option<f64> {
-        self.delta.and_then(|d| d.counts.ce_ratio())
     }
 
     /// Frames of any kind.

@@ -5,6 +5,7 @@
 
 use super::History;
 use super::counts::NS_PER_S;
+use crate::analysis::Overlap;
 use crate::metrics::timeline::{Kind, LinkPoints};
 use crate::model::Counts;
 use crate::sample::{Direction, Sample};
@@ -64,16 +65,18 @@ pub struct OverTime {
 }
 
 impl OverTime {
-    /// That of a replay's packets, or else of the history's snapshots.
+    /// That of a replay's packets, or else of the history's snapshots. `overlap`: what `sample` counts on several links.
     #[must_use]
-    pub fn new(history: &History, sample: &Sample) -> Self {
+    pub fn new(history: &History, sample: &Sample, overlap: &Overlap) -> Self {
         let links = sample.links.iter().take(LINKS).map(|link| (link.name.clone(), link.direction)).collect();
         let packets = sample.metrics.timeline.as_deref().filter(|links| !links.is_empty());
         let spans = match packets {
-            Some(points) => of_packets(points, history, sample),
+            Some(points) => of_packets(points, history, sample, overlap),
             None => of_snapshots(history),
         };
-        let least_ns = spans.iter().map(|span| span.to_ns - span.from_ns).min().unwrap_or(SECOND).max(1);
+        let lengths = spans.iter().map(|span| span.to_ns - span.from_ns);
+        // The first and the last point are cut where the capture begins and ends.
+        let least_ns = if packets.is_some() { lengths.max() } else { lengths.min() }.unwrap_or(SECOND).max(1);
         let pairs = history.iter().zip(history.iter().skip(1));
         let gauges = pairs.filter_map(|(a, b)| Gauge::between(a, b)).collect();
         Self { spans, gauges, links, least_ns, from_packets: packets.is_some() }
@@ -100,10 +103,11 @@ impl OverTime {
         self.least_ns
     }
 
-    /// Signals are counted over this long in columns of `column_ns`: a second, or less where columns are shorter.
+    /// Signals are counted over this long in columns of `column_ns`: a second, or less where columns are shorter, but
+    /// nothing shorter than a span.
     #[must_use]
     pub fn bucket_ns(&self, column_ns: u64) -> u64 {
-        if self.from_packets { column_ns.min(SECOND) } else { SECOND }
+        if self.from_packets { column_ns.max(self.least_ns).min(SECOND) } else { SECOND }
     }
 
     /// The values of `columns` columns of `column_ns` each from `from_ns` on; `None` where nothing is known.
@@ -127,6 +131,7 @@ impl OverTime {
             let gauges = self.gauges.get(first..)?.iter().take_while(|gauge| gauge.from_ns < to_ns);
             return gauges.map(|gauge| gauge.value(series)).fold(None, larger);
         }
+        let (from_ns, to_ns) = self.whole(from_ns, to_ns);
         let first = self.spans.partition_point(|span| span.to_ns <= from_ns);
         let rest = self.spans.get(first..)?;
         let spans = rest.iter().take_while(|span| span.from_ns < to_ns);
@@ -137,7 +142,8 @@ impl OverTime {
                 for span in spans {
                     let (share, shared_ns) = span.within(from_ns, to_ns);
                     bytes += share * span.bytes_of(series)?;
-                    ns += shared_ns;
+                    // The first and the last point are shorter than their packets took at the rate of the others.
+                    ns += if self.from_packets { self.least_ns as f64 } else { shared_ns };
                 }
                 (ns > 0.0).then(|| bytes * 8.0 * NS_PER_S / ns)
             }
@@ -159,6 +165,26 @@ impl OverTime {
                 larger(most, bucket.take(series, bucket_ns))
             }
         }
+    }
+}
+
+impl OverTime {
+    /// The whole points whose middles are between two times, or the point that they are within: a packet belongs to one
+    /// column, and is not cut in two.
+    fn whole(&self, from_ns: u64, to_ns: u64) -> (u64, u64) {
+        if !self.from_packets {
+            return (from_ns, to_ns);
+        }
+        let before =
+            |time_ns: u64| self.spans.partition_point(|span| span.from_ns.midpoint(span.to_ns) < time_ns);
+        let whole = self.spans.get(before(from_ns)..before(to_ns)).unwrap_or_default();
+        if let (Some(first), Some(last)) = (whole.first(), whole.last()) {
+            return (first.from_ns, last.to_ns);
+        }
+        let middle_ns = from_ns.midpoint(to_ns);
+        let around = self.spans.iter().skip(before(from_ns).saturating_sub(1)).take(2);
+        let around = around.filter(|span| (span.from_ns..span.to_ns).contains(&middle_ns));
+        around.map(|span| (span.from_ns, span.to_ns)).next().unwrap_or((from_ns, to_ns))
     }
 }
 
@@ -259,11 +285,11 @@ fn capable(counts: &Counts) -> f64 {
     counts.ecn_data[1..].iter().sum::<u64>() as f64
 }
 
-/// Growth between snapshots that follow one another; none where a counter decreased.
+/// Growth between snapshots that follow one another.
 fn of_snapshots(history: &History) -> Vec<Span> {
     let pairs = history.iter().zip(history.iter().skip(1));
     let span = |(a, b): (&super::Snapshot, &super::Snapshot)| {
-        let counts = b.dedup.grown.since(&a.dedup.grown)?;
+        let counts = b.dedup.since(&a.dedup);
         let links = b.links.iter().take(LINKS).enumerate().map(|(at, link)| {
             let before = a.links.get(at).map_or(0, |link| link.grown.bytes);
             link.grown.bytes.saturating_sub(before) as f64
@@ -281,14 +307,15 @@ fn of_snapshots(history: &History) -> Vec<Span> {
 }
 
 /// The points of all links together, scaled so that their sums are those of the counters: several taps see one packet.
-fn of_packets(links: &[LinkPoints], history: &History, sample: &Sample) -> Vec<Span> {
+fn of_packets(links: &[LinkPoints], history: &History, sample: &Sample, overlap: &Overlap) -> Vec<Span> {
+    let spoken = spoken_for(sample, overlap, links.len());
     let used = || links.iter().filter(|link| !link.points.is_empty());
     let length_ns = used().map(LinkPoints::length_ns).max().unwrap_or(1);
     let folded: Vec<LinkPoints> = links.iter().map(|link| link.folded(length_ns)).collect();
     let used = || folded.iter().filter(|link| !link.points.is_empty());
     let Some(first) = used().map(|link| link.first).min() else { return Vec::new() };
     let end = used().map(|link| link.first + link.points.len() as u64).max().unwrap_or(first);
-    let begin_ns = sample.window.map_or(0, |(first_ns, _)| first_ns);
+    let (begin_ns, last_ns) = sample.window.unwrap_or((0, u64::MAX - 1));
     let mut spans: Vec<Span> = (first..end)
         .map(|number| Span {
             from_ns: number.saturating_mul(length_ns),
@@ -303,7 +330,7 @@ fn of_packets(links: &[LinkPoints], history: &History, sample: &Sample) -> Vec<S
         for (number, point) in (link.first..).zip(&link.points) {
             let place = usize::try_from(number - first).ok();
             let Some(span) = place.and_then(|place| spans.get_mut(place)) else { continue };
-            span.bytes += point.bytes as f64;
+            span.bytes += point.bytes as f64 * spoken.get(at).copied().unwrap_or(1.0);
             span.capable += f64::from(point.capable);
             for (sum, one) in span.signals.iter_mut().zip(point.signals) {
                 *sum += f64::from(one);
@@ -313,15 +340,33 @@ fn of_packets(links: &[LinkPoints], history: &History, sample: &Sample) -> Vec<S
             }
         }
     }
-    // The first point begins before the first packet.
+    // The first point begins before the first packet, and the last ends after the last.
     if let Some(span) = spans.first_mut().filter(|span| (span.from_ns..span.to_ns).contains(&begin_ns)) {
         span.from_ns = begin_ns;
+    }
+    if let Some(span) = spans.last_mut().filter(|span| (span.from_ns..span.to_ns).contains(&last_ns)) {
+        span.to_ns = last_ns + 1;
     }
     if let Some(newest) = history.iter().next_back() {
         scale(&mut spans, &newest.dedup.grown);
     }
     spans.retain(|span| span.to_ns > span.from_ns);
     spans
+}
+
+/// The share of the bytes of each of `links` links that its flows speak for. A tap behind another, which sees the same
+/// packets a little later, adds nothing to a peak.
+fn spoken_for(sample: &Sample, overlap: &Overlap, links: usize) -> Vec<f64> {
+    let mut bytes = vec![(0.0, 0.0); links];
+    for (at, flow) in sample.flows.iter().enumerate() {
+        let place = usize::from(flow.key.link).min(links.saturating_sub(1));
+        let Some((spoken, all)) = bytes.get_mut(place) else { continue };
+        *all += flow.stats.bytes as f64;
+        if !overlap.is_duplicate(at) {
+            *spoken += flow.stats.bytes as f64;
+        }
+    }
+    bytes.into_iter().map(|(spoken, all)| if all > 0.0 { spoken / all } else { 1.0 }).collect()
 }
 
 fn scale(spans: &mut [Span], counted: &Counts) {
@@ -333,8 +378,7 @@ fn scale(spans: &mut [Span], counted: &Counts) {
         *factor = by(spans.iter().map(|span| span.signals[kind]).sum(), *factor);
     }
     for span in spans {
-        // Taps see a packet at different times: what one of them sees at a time is the least there was.
-        span.bytes = span.links.iter().copied().fold(span.bytes * bytes, f64::max);
+        span.bytes *= bytes;
         span.capable *= enabled;
         for (signal, factor) in span.signals.iter_mut().zip(factors) {
             *signal *= factor;
@@ -383,6 +427,27 @@ mod tests {
             let highest = of(Series::CeRatio).into_iter().flatten().fold(0.0, f64::max);
             assert!((highest - 0.5 * columns as f64 / 100.0).abs() < 1e-9, "{columns}: {highest}");
         }
+    }
+
+    /// A capture of four points on a screen of forty columns: each point has ten of them, and its packets are whole.
+    #[test]
+    fn a_point_longer_than_a_column_is_whole_in_each() {
+        let (mut series, ms) = (series(true), 1_000_000);
+        series.spans.drain(..48);
+        series.spans.truncate(4);
+        // The first point and the last are cut where the capture begins and ends.
+        (series.spans[0].from_ns, series.spans[3].to_ns) = (485 * ms, 512 * ms);
+        let columns = |one| series.columns(one, 485 * ms, 27 * ms / 40, 40);
+        let lost = columns(Series::Signal(Kind::Lost));
+        assert!(lost.iter().all(|value| matches!(value, Some(0.0 | 5.0))), "{lost:?}");
+        let with = lost.iter().filter(|value| **value == Some(5.0)).count();
+        assert!((14..=16).contains(&with), "10 of 27 ms: {with} columns");
+        // A short point at an end is no burst.
+        let rates = columns(Series::Throughput);
+        assert!(rates.iter().all(|rate| (rate.unwrap() - 8e5).abs() < 1.0), "{rates:?}");
+        // In a few columns each point is in one, and the sum is what was counted.
+        let lost = series.columns(Series::Signal(Kind::Lost), 485 * ms, 27 * ms / 3, 3);
+        assert!((lost.iter().flatten().sum::<f64>() - 5.0).abs() < 1e-9, "{lost:?}");
     }
 
     #[test]

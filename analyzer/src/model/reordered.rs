@@ -2,37 +2,30 @@
 //!
 //! A receiver sends a NAK for any gap, lost or reordered. The data flow that it acknowledges shows the cause.
 
-use hashbrown::{HashMap, HashSet};
-
 use super::Counts;
 use crate::analysis::Overlap;
 use crate::sample::Sample;
-
-type State = foldhash::fast::RandomState;
+use crate::util::map::{Map, Set};
 
 /// Slots of ACK flows with sequence-error NAKs whose data flow lost nothing on any link and was reordered on one.
 /// `between` are packets lost between taps.
-pub(super) fn reordering_only(
-    sample: &Sample,
-    overlap: &Overlap,
-    between: &HashMap<u32, u64, State>,
-) -> HashSet<u32, State> {
+pub(super) fn reordering_only(sample: &Sample, overlap: &Overlap, between: &Map<u32, u64>) -> Set<u32> {
     let metrics = &sample.metrics;
-    let (Some(losses), Some(pairs)) = (&metrics.loss, &metrics.pairs) else { return HashSet::default() };
+    let (Some(losses), Some(pairs)) = (&metrics.loss, &metrics.pairs) else { return Set::default() };
     let asking = sample.flows.iter().filter(|flow| flow.stats.naks.first().is_some_and(|naks| *naks > 0));
     let asking: Vec<(u32, u32)> =
         asking.filter_map(|flow| Some((flow.slot, pairs.get(&flow.slot)?.reverse?))).collect();
     if asking.is_empty() {
-        return HashSet::default();
+        return Set::default();
     }
-    let data: HashSet<u32, State> = asking.iter().map(|(_, data)| *data).collect();
+    let data: Set<u32> = asking.iter().map(|(_, data)| *data).collect();
     // Every link that sees the data counts: only those behind where it got out of order see that.
     let flows = || sample.flows.iter().enumerate();
-    let queue_pair: HashMap<u32, usize, State> = flows()
+    let queue_pair: Map<u32, usize> = flows()
         .filter(|(_, flow)| data.contains(&flow.slot))
         .map(|(at, flow)| (flow.slot, overlap.queue_pair(at)))
         .collect();
-    let mut found: HashMap<usize, (u64, u64), State> = queue_pair.values().map(|at| (*at, (0, 0))).collect();
+    let mut found: Map<usize, (u64, u64)> = queue_pair.values().map(|at| (*at, (0, 0))).collect();
     for (at, flow) in flows() {
         if let Some((lost, late)) = found.get_mut(&overlap.queue_pair(at)) {
             let counts = Counts::of(&flow.stats, flow.slot, Some(losses));
@@ -66,10 +59,10 @@ mod tests {
         let mut sample = sample(vec![link("eth0", None)], flows);
         let [data, asking] = [0, 1].map(|at: usize| sample.flows[at].slot);
         let lost = FlowLoss { requests: Some(found), ..FlowLoss::default() };
-        sample.metrics.loss = Some(Loss { flows: HashMap::from_iter([(data, lost)]), ..Loss::default() });
+        sample.metrics.loss = Some(Loss { flows: Map::from_iter([(data, lost)]), ..Loss::default() });
         let reverse = reverse.map(|_| data);
         let pair = Pair { peer_qp: Some(20), how: How::Cm, confidence: Confidence::Certain, reverse };
-        sample.metrics.pairs = Some(HashMap::from_iter([(asking, pair)]));
+        sample.metrics.pairs = Some(Map::from_iter([(asking, pair)]));
         sample
     }
 

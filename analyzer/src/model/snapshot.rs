@@ -4,11 +4,12 @@ use rocescope_common::abi::Counter;
 use rocescope_common::account::latency::BUCKETS;
 use rocescope_common::wire::SkipReason;
 
-use super::dedup::{DedupSnapshot, Sum};
+use super::dedup::{AllLinks, DedupSnapshot, Sum};
 use super::{Counts, Identity, Lost, lost, reordered, skipped};
 use crate::analysis::{Overlap, upstream};
 use crate::metrics::latency::{Bucket, Histogram};
 use crate::sample::{FlowSample, Sample};
+use crate::util::map::{Map, Set};
 
 /// Flows that an older snapshot keeps: those with most bytes since the snapshot before.
 pub const BUSIEST: usize = 1_000;
@@ -31,7 +32,8 @@ pub struct FlowSnapshot {
 pub struct LinkSnapshot {
     /// All that it had counted, retired flows included; what is not kept of these is of the present.
     pub total: Counts,
-    /// The sum of what it counted between snapshots: never goes back.
+    /// What it counted since the first snapshot, retired flows included. Goes back only where it turns out that nothing
+    /// was lost.
     pub grown: Counts,
     /// Flows on it.
     pub flows: usize,
@@ -164,6 +166,7 @@ pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Sna
     let mut weights: Vec<(u64, u32)> = Vec::with_capacity(sample.flows.len());
     let timed = sample.metrics.latency.as_ref();
     let (mut histogram_bytes, mut dedup) = (0, Sum::new(overlap));
+    let (mut before, mut known) = (vec![Counts::default(); links.len()], 0);
     let duplicates = sample.metrics.duplicates.as_ref();
     let between = upstream::lost(sample);
     let only_reordered = reordered::reordering_only(sample, overlap, &between);
@@ -173,11 +176,8 @@ pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Sna
         let counts = copies.map_or(whole, |copies| whole.once(copies));
         let id = Identity { key: flow.key, slot: flow.slot };
         let then = earlier.as_mut().map(|e| e.find(&id));
-        let since = match then {
-            Some(EarlierFlow::At(_, then)) => counts.since(&then.counts),
-            Some(EarlierFlow::New) => Some(counts),
-            Some(EarlierFlow::Unknown) | None => None,
-        };
+        let earlier = counted_before(&counts, then);
+        known += usize::from(matches!(then, Some(EarlierFlow::At(..))));
         let histogram = timed
             .map(|timed| timed.get(flow.slot).map(|figure| figure.histogram.clone()).unwrap_or_default());
         histogram_bytes += histogram.as_ref().map_or(0, Histogram::bytes);
@@ -185,23 +185,20 @@ pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Sna
         if let Some(link) = links.get_mut(usize::from(flow.key.link)) {
             link.total.add(&whole);
             link.flows += 1;
-            if let Some(since) = &since {
-                link.grown.add(since);
-            }
+            link.grown.add(&counts);
         }
-        dedup.add(flows.len(), &counts, since.as_ref());
-        weights.push((since.map_or(0, |s| s.bytes), at));
+        if let Some(before) = before.get_mut(usize::from(flow.key.link)) {
+            before.add(&earlier);
+        }
+        dedup.add(flows.len(), &counts, &earlier);
+        weights.push((counts.bytes - earlier.bytes, at));
         flows.push(FlowSnapshot { id, counts, histogram, latency });
     }
     for (link, on) in links.iter_mut().zip(duplicates.into_iter().flat_map(|found| &found.links)) {
         link.total = link.total.once(&on.copies);
     }
-    let total = total(&mut links, previous);
-    let grown = match previous {
-        Some(previous) => total.grown.less(&previous.total.grown),
-        None => total.grown,
-    };
-    let dedup = dedup.snapshot(&total.total, &grown, total.flows, previous.map(|previous| &previous.dedup));
+    let total = total(&mut links, &before, previous);
+    let dedup = once(dedup, &total, known, previous);
     Snapshot {
         time_ns: sample.time_ns,
         start_ns: sample.window.map(|(first, _)| first),
@@ -220,6 +217,26 @@ pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Sna
     }
 }
 
+/// The counts of all links, each packet once; `known` of the flows of the snapshot before are still there.
+fn once(sum: Sum<'_>, total: &LinkSnapshot, known: usize, previous: Option<&Snapshot>) -> DedupSnapshot {
+    let links = AllLinks {
+        total: &total.total,
+        grown: (&total.grown, &previous.map(|previous| previous.total.grown).unwrap_or_default()),
+        flows: total.flows,
+        retired: previous.is_some_and(|previous| known < previous.flows.len()),
+    };
+    sum.snapshot(&links, previous.map(|previous| &previous.dedup))
+}
+
+/// What a flow had counted at the snapshot before. Of one whose growth is not known nothing grew.
+fn counted_before(counts: &Counts, then: Option<EarlierFlow<'_>>) -> Counts {
+    match then {
+        Some(EarlierFlow::At(_, then)) => counts.since(&then.counts).map_or(*counts, |_| then.counts),
+        Some(EarlierFlow::New) => Counts::default(),
+        Some(EarlierFlow::Unknown) | None => *counts,
+    }
+}
+
 /// The latencies of all flows together.
 fn of_all(flows: &[FlowSnapshot]) -> Histogram {
     let mut counts = [0; BUCKETS];
@@ -234,12 +251,7 @@ fn paused(sample: &Sample) -> Vec<u64> {
 }
 
 /// The counters of a flow, with what is known of its losses from the other taps.
-fn judged(
-    sample: &Sample,
-    flow: &FlowSample,
-    between: &hashbrown::HashMap<u32, u64, foldhash::fast::RandomState>,
-    only_reordered: &hashbrown::HashSet<u32, foldhash::fast::RandomState>,
-) -> Counts {
+fn judged(sample: &Sample, flow: &FlowSample, between: &Map<u32, u64>, only_reordered: &Set<u32>) -> Counts {
     let mut counts = Counts::of(&flow.stats, flow.slot, sample.metrics.loss.as_ref());
     if let Some(lost) = between.get(&flow.slot) {
         counts.lost = *lost;
@@ -270,12 +282,18 @@ fn latency_since(
     (histogram, latency)
 }
 
-/// Adds to each link its growth before `previous`, and returns the sum of all links.
-fn total(links: &mut [LinkSnapshot], previous: Option<&Snapshot>) -> LinkSnapshot {
+/// Makes of what the flows of each link have counted their growth since `before`, adds that until then, and returns the sum
+/// of all links.
+fn total(links: &mut [LinkSnapshot], before: &[Counts], previous: Option<&Snapshot>) -> LinkSnapshot {
     let (mut total, none) = (LinkSnapshot::default(), LinkSnapshot::default());
-    for (at, link) in links.iter_mut().enumerate() {
-        if let Some(previous) = previous {
-            grow(link, previous.links.get(at).unwrap_or(&none));
+    for (at, (link, before)) in links.iter_mut().zip(before).enumerate() {
+        let earlier = previous.map(|previous| previous.links.get(at).unwrap_or(&none));
+        if let Some(earlier) = earlier {
+            link.grown.add(&earlier.grown);
+        }
+        link.grown = link.grown.less(before);
+        if let Some(earlier) = earlier {
+            grow(link, earlier);
         }
         total.total.add(&link.total);
         total.grown.add(&link.grown);
@@ -298,8 +316,7 @@ fn busiest(mut weights: Vec<(u64, u32)>) -> Vec<u32> {
     busiest
 }
 
-/// Adds what a link counted since `previous` to what had grown before. Packets, bytes, ECN and CNP come
-/// from totals, which include retired flows; the rest are sums over the present flows.
+/// Packets, bytes, ECN and CNP come from totals, which include retired flows; the rest are sums over the present flows.
 fn grow(link: &mut LinkSnapshot, previous: &LinkSnapshot) {
     let kept = |c: &Counts| Counts {
         packets: c.packets,
@@ -308,11 +325,11 @@ fn grow(link: &mut LinkSnapshot, previous: &LinkSnapshot) {
         cnp: c.cnp,
         ..Counts::default()
     };
-    if let Some(whole) = kept(&link.total).since(&kept(&previous.total)) {
+    if let Some(since) = kept(&link.total).since(&kept(&previous.total)) {
+        let whole = since.plus(&previous.grown);
         (link.grown.packets, link.grown.bytes, link.grown.ecn_data, link.grown.cnp) =
             (whole.packets, whole.bytes, whole.ecn_data, whole.cnp);
     }
-    link.grown.add(&previous.grown);
 }
 
 fn link(link: &crate::sample::LinkSample) -> LinkSnapshot {

@@ -10,11 +10,11 @@ mod flows;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hashbrown::HashMap;
 use rocescope_common::abi::Counter;
 use rocescope_common::account::{FlowKey, FlowStats};
 use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::frame::Addr;
+use rocescope_common::wire::opcode::TRANSPORT_UD;
 use serde::Serialize;
 
 use crate::metrics::Metrics;
@@ -22,13 +22,15 @@ use crate::metrics::duplicates::Copies;
 use crate::source::devices::Devices;
 use crate::source::flows::owners::{Owned, Owners};
 use crate::source::nccl::Nccl;
+use crate::util::map::Map;
 pub use address::{Address, MULTICAST_QP, address};
 pub use flows::{Flows, Spare};
 
 /// Where the figures come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SourceKind {
     /// Capture files or a stream of one.
+    #[default]
     Replay,
     /// Programs in the kernel.
     Live,
@@ -46,7 +48,7 @@ pub enum Direction {
 }
 
 /// Everything counted up to a moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Sample {
     /// The moment, Unix time in nanoseconds; in replay, of the data.
     pub time_ns: u64,
@@ -61,13 +63,13 @@ pub struct Sample {
     /// Flows that are not retired, in the order in which they appeared.
     pub flows: Flows,
     /// What some flows have besides, by [`FlowSample::slot`].
-    pub extra: HashMap<u32, Extra, foldhash::fast::RandomState>,
+    pub extra: Map<u32, Extra>,
     /// Bytes by 5-tuple of flows that were retired.
     pub retired_tuples: Vec<RetiredTuple>,
     /// Bytes of retired flows whose 5-tuples are not known any more, because too many were retired.
     pub retired_unattributed: u64,
     /// Queue pair at the sending end, where datagram headers or connection management state it.
-    pub peers: HashMap<PeerKey, u32, foldhash::fast::RandomState>,
+    pub peers: Map<PeerKey, u32>,
     /// Events that did not reach user space; `None` where there is no ring buffer.
     pub events_dropped: Option<u64>,
     /// Packets that the capture says it dropped.
@@ -83,9 +85,6 @@ pub struct Sample {
     /// Figures beyond counters.
     pub metrics: Metrics,
 }
-
-/// The upper three opcode bits of unreliable datagrams.
-pub(crate) const TRANSPORT_UD: u8 = 3;
 
 impl Sample {
     /// Copies among the packets of the flow in a slot: the capture shows them twice.
@@ -110,7 +109,7 @@ impl Sample {
 }
 
 /// One link.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct LinkSample {
     /// Name as reports show it.
     pub name: String,

@@ -11,51 +11,15 @@ use ratatui::style::Style;
 use rocescope_common::account::FlowStats;
 
 pub use fit::{Has, fit, fit_sums};
-pub use table::COLUMNS;
+pub use table::{COLUMNS, Id};
 pub use value::{SortKey, Value, ValueKind};
 
 use super::theme;
 use crate::model::{self, Level, LinkRow, Model, Row, State};
 use crate::sample::Sample;
 use crate::source::flows::owners::QpOwner;
+use crate::util::layout::tap_name;
 use crate::util::units;
-
-/// A column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "every column is described in the table of columns")]
-pub enum Id {
-    State,
-    Source,
-    Destination,
-    Qp,
-    Rate,
-    Share,
-    PacketRate,
-    CeNow,
-    CeAll,
-    CnpRate,
-    Cnps,
-    Lost,
-    Gaps,
-    Retransmissions,
-    Naks,
-    Rnr,
-    P50,
-    P99,
-    Bytes,
-    Packets,
-    Link,
-    Comm,
-    Pid,
-    Pod,
-    Transport,
-    Mtu,
-    Dscp,
-    SourcePort,
-    PeerQp,
-    Vlan,
-    Tunnel,
-}
 
 /// The declaration of a column.
 #[derive(Clone, Copy, Debug)]
@@ -247,6 +211,15 @@ pub fn link_name(link: &LinkRow) -> String {
         Some(crate::sample::Direction::Ingress) => format!("{} in", link.name),
         Some(crate::sample::Direction::Egress) => format!("{} out", link.name),
         None => link.name.clone(),
+    }
+}
+
+/// The same as it is shown: a capture file without its ending, as in the titles of findings.
+#[must_use]
+pub fn shown_link(link: &LinkRow) -> String {
+    match link.direction {
+        Some(_) => link_name(link),
+        None => tap_name(&link.name),
     }
 }
 

@@ -250,7 +250,7 @@ pub const KEYMAP: &[Binding] = &[
             "peers",
             &[Key::Char('o')],
             Input::Group,
-            "worst peers by host pair, queue pair, remote host, process, pod or link",
+            "worst peers by host pair, queue pair, remote host, process, pod, job or link",
         ),
     ),
     on(MATRIX, bind("left", &[Key::Char('h')], Input::Left, "column to the left")),
@@ -302,11 +302,11 @@ pub const KEYMAP: &[Binding] = &[
     ),
     on(
         EVENTS,
-        bind("older-event", &[Key::Char('n')], Input::Older, "in an open event: previous event of its row"),
+        bind("older-event", &[Key::Char('n')], Input::Older, "in an open event: earlier event of its row"),
     ),
     on(
         EVENTS,
-        bind("newer-event", &[Key::Char('N')], Input::Newer, "in an open event: next event of its row"),
+        bind("newer-event", &[Key::Char('N')], Input::Newer, "in an open event: later event of its row"),
     ),
     bind(
         "filter",

@@ -2,7 +2,7 @@
 
 use ratatui::layout::Rect;
 
-use super::widgets::panel::{BOXED, inner};
+use super::widgets::panel::{BOXED, frame_height, inner};
 
 /// The smallest terminal that shows screens; a smaller one shows a card.
 pub const SMALLEST: (u16, u16) = (60, 15);
@@ -76,7 +76,7 @@ impl Layout {
     /// Lines of the list of findings, which stands above the text of the selected one.
     #[must_use]
     pub fn findings(&self, count: usize) -> Rect {
-        let wanted = u16::try_from(count + 1).unwrap_or(u16::MAX);
+        let wanted = u16::try_from(count).unwrap_or(u16::MAX).saturating_add(frame_height(self.boxed()));
         let height = wanted.min((self.body.height * 2 / 5).max(3)).min(self.body.height);
         Rect { height, ..self.body }
     }
@@ -84,6 +84,6 @@ impl Layout {
     /// Findings that are visible.
     #[must_use]
     pub fn findings_page(&self) -> usize {
-        usize::from(self.findings(usize::from(u16::MAX) - 1).height.saturating_sub(1))
+        usize::from(inner(self.findings(usize::from(u16::MAX)), self.boxed()).height)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::mpsc::channel;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -13,6 +14,23 @@ pub(crate) fn stand_back() {
         const NICE: i32 = 5;
         // On Linux no process means the calling thread. A refusal changes nothing.
         let _ = rustix::process::setpriority_process(None, NICE);
+    }
+}
+
+/// Processor time that this thread has used: a busy machine makes work last longer, not more.
+pub(crate) fn processor_time() -> Duration {
+    #[cfg(target_os = "linux")]
+    {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
+        Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0))
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        use std::sync::OnceLock;
+        use std::time::Instant;
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed()
     }
 }
 

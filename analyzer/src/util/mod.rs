@@ -3,6 +3,7 @@
 pub(crate) mod background;
 pub mod deferred;
 pub(crate) mod layout;
+pub mod map;
 pub mod notice;
 pub mod style;
 pub mod time;

@@ -1,6 +1,6 @@
 //! Standard input while it is open, and the ends that a run may come to.
 
-use std::io::{BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, Stdio};
 use std::time::{Duration, Instant};
 
@@ -163,4 +163,24 @@ fn a_duration_ends_a_stream_that_is_silent() {
     let report: Value = serde_json::from_reader(child.stdout.take().unwrap()).unwrap();
     assert_eq!(report["totals"]["packets"], 3);
     drop(stdin);
+}
+
+/// Standard output takes nothing, so that the report is never out.
+#[test]
+fn an_end_that_takes_its_time_is_explained_and_a_second_signal_ends_at_once() {
+    let (mut child, mut stdin) = start(&["-", "--output", "json"]);
+    stdin.write_all(&pcap_header(1)).unwrap();
+    for qp in 1..300 {
+        stdin.write_all(&record(&send(u64::from(qp), qp, 1))).unwrap();
+    }
+    drop(stdin);
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut [0]).unwrap();
+    signal(&child, Signal::TERM);
+    let mut said = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("a second signal ends at once"), "{said}");
+    signal(&child, Signal::TERM);
+    assert_eq!(wait(&mut child), Some(143));
+    drop(stdout);
 }

@@ -1,12 +1,10 @@
 //! Made-up samples: counters as they would stand some seconds into a run.
 
 use bytes::Bytes;
-use hashbrown::HashMap;
 use rocescope::metrics::{Metrics, latency};
-use rocescope::sample::{
-    Direction, EventSample, Extra, FlowSample, LinkSample, PeerKey, Retired, Sample, SourceKind,
-};
+use rocescope::sample::{Direction, EventSample, Extra, FlowSample, LinkSample, PeerKey, Sample, SourceKind};
 use rocescope::source::flows::owners::{Owners, QpOwner};
+use rocescope::util::map::Map;
 use rocescope_common::abi::Counter;
 use rocescope_common::account::latency::{BUCKETS, bucket};
 use rocescope_common::account::{Event, FlowKey, FlowStats, PsnTrack};
@@ -308,8 +306,8 @@ impl World {
 
     /// The counters after so many seconds.
     pub fn at(&self, seconds: u64) -> Sample {
-        let mut extra = HashMap::default();
-        let mut peers = HashMap::default();
+        let mut extra = Map::default();
+        let mut peers = Map::default();
         let flows = (0u32..).zip(&self.flows).map(|(slot, spec)| {
             let (key, stats) = (spec.key(), spec.stats(seconds));
             extra.extend(spec.extra(&stats).map(|extra| (slot, extra)));
@@ -329,11 +327,7 @@ impl World {
                 direction: *direction,
                 skipped,
                 flow_table_full: Counter { packets: full, bytes: full * 4178 },
-                contended: Counter::default(),
-                mtu: None,
-                speed_mbps: None,
-                extra_full: 0,
-                retired: Retired::default(),
+                ..LinkSample::default()
             }
         });
         let times = (0u32..).zip(&self.flows).filter_map(|(slot, spec)| Some((slot, spec.times(seconds)?)));
@@ -349,16 +343,12 @@ impl World {
             links: links.collect(),
             flows,
             extra,
-            retired_tuples: Vec::new(),
-            retired_unattributed: 0,
             peers,
             events_dropped: (self.kind == SourceKind::Live).then_some(0),
             capture_drops: self.capture_drops,
-            interface_drops: None,
             owners: self.owners(),
-            devices: std::sync::Arc::default(),
-            nccl: None,
             metrics,
+            ..Sample::default()
         }
     }
 

@@ -1,7 +1,7 @@
 //! What `e` and `E` write: on each screen what it shows.
 
 use super::*;
-use rocescope::metrics::traffic::bins::{Bin, Binner};
+use rocescope::metrics::traffic::bins::Binner;
 use rocescope::metrics::traffic::flowlets::Flowlets;
 use rocescope::metrics::traffic::{LinkTraffic, Traffic};
 use rocescope::tui::export::Sheet;
@@ -117,7 +117,7 @@ fn with_bins() -> App {
     const BIN: u64 = 1_000_000;
     let mut binner = Binner::default();
     for (time, bytes) in [(0, 1_000), (2 * BIN, 3_000)] {
-        binner.packet(fake::START_NS + time, BIN, &Bin { bytes, packets: 1, ..Bin::default() });
+        binner.packet(fake::START_NS + time, BIN, bytes, 0);
     }
     let mut app = app(&World::sick(), USUAL);
     let mut sample = World::sick().at(4);

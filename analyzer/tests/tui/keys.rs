@@ -382,7 +382,7 @@ fn the_figure_of_the_matrix_and_the_uplinks_change() {
         assert_eq!(app.screens.matrix.metric, metric);
     }
     press(&mut app, &[Key::Char('5')]);
-    for (key, uplinks) in [('n', 4), ('n', 8), ('N', 4), ('N', 2), ('N', 2)] {
+    for (key, uplinks) in [('n', 2), ('n', 4), ('n', 8), ('N', 4), ('N', 2), ('N', 2)] {
         assert_eq!(press(&mut app, &[Key::Char(key)]), Action::Analyse);
         assert_eq!(app.scope().uplinks, Some(uplinks));
     }

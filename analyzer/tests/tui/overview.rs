@@ -133,6 +133,7 @@ fn the_list_of_peers_goes_by_what_the_data_knows() {
         "WORST REMOTE HOSTS",
         "WORST PROCESSES",
         "WORST PODS",
+        "WORST JOBS",
         "WORST LINKS",
         "WORST PEERS",
     ];

@@ -16,7 +16,8 @@ fn main() -> ExitCode {
 
 fn work() -> Result<()> {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut options = Options { rocescope: binary::path()?, seeds: 1, only: None, keep: None, jobs };
+    let mut options =
+        Options { rocescope: binary::path()?, seeds: 1, vary: false, only: None, keep: None, jobs };
     let mut require = false;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -25,6 +26,7 @@ fn work() -> Result<()> {
             "--seeds" => options.seeds = value()?.parse().context("--seeds needs a number")?,
             "--only" => options.only = Some(value()?),
             "--keep" => options.keep = Some(value()?.into()),
+            "--vary" => options.vary = true,
             "--require" => require = true,
             other => bail!("unknown argument {other}"),
         }

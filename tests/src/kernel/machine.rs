@@ -8,14 +8,13 @@ use aya::maps::{MapData, RingBuf};
 use rocescope::metrics::pairing::peers::Peers;
 use rocescope::metrics::traffic::BIN_NS;
 use rocescope::metrics::{Metrics, marking};
-use rocescope::sample::{EventSample, LinkSample, Retired, Sample, SourceKind};
+use rocescope::sample::{EventSample, LinkSample, Sample, SourceKind};
 use rocescope::source::live::bins::{self, Bins};
 use rocescope::source::live::load::names;
 use rocescope::source::live::tables::{fill_link, link_counters};
 use rocescope::source::live::{LoadOptions, Programs, Tables, event};
-use rocescope_common::abi::{Counter, EventRecord};
+use rocescope_common::abi::EventRecord;
 use rocescope_common::account::Event;
-use rocescope_common::wire::SkipReason;
 
 use super::frames::Frame;
 use super::replayed::LINK;
@@ -274,17 +273,7 @@ impl Machine {
             flow.key.link = 0;
         }
         let counters = link_counters(&self.programs, number)?;
-        let mut link = LinkSample {
-            name: LINK.to_owned(),
-            direction: None,
-            skipped: [Counter::default(); SkipReason::COUNT],
-            flow_table_full: Counter::default(),
-            contended: Counter::default(),
-            mtu: None,
-            speed_mbps: None,
-            extra_full: 0,
-            retired: Retired::default(),
-        };
+        let mut link = LinkSample { name: LINK.to_owned(), ..LinkSample::default() };
         fill_link(&mut link, &counters, self.tables.retired(kernel_link));
         let tuples = self.tables.tuples();
         let retired = tuples.marking().map(|(_, marked)| (0, marked));
@@ -313,12 +302,8 @@ impl Machine {
             retired_unattributed: tuples.unattributed(),
             peers: self.peers.peers().clone(),
             events_dropped: Some(counters.events_dropped),
-            capture_drops: None,
-            interface_drops: None,
-            owners: std::sync::Arc::default(),
-            devices: std::sync::Arc::default(),
-            nccl: None,
             metrics: Metrics { marking, traffic, ..Metrics::default() },
+            ..Sample::default()
         })
     }
 }

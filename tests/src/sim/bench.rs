@@ -25,6 +25,8 @@ pub struct Options {
     pub rocescope: PathBuf,
     /// Seeds of each scenario.
     pub seeds: u64,
+    /// Varies what scenarios leave open, and leaves out runs in which their fault does not happen then.
+    pub vary: bool,
     /// Only scenarios whose name or kind contains this.
     pub only: Option<String>,
     /// Keeps captures, truth and reports here.
@@ -71,6 +73,11 @@ pub fn run(scenarios: &[Scenario], options: &Options) -> Result<Vec<Outcome>> {
             scope.spawn(|| {
                 while let Some((scenario, seed)) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let outcome = one(scenario, *seed, options);
+                    // Other rates may be too slow for a queue to fill, or too fast for a timer.
+                    let of = |truth: &Truth| !truth.happened(scenario.kind, scenario.name);
+                    if options.vary && outcome.truth.as_ref().is_some_and(of) {
+                        continue;
+                    }
                     if let Ok(mut outcomes) = outcomes.lock() {
                         outcomes.push(outcome);
                     }
@@ -104,7 +111,7 @@ fn judgement(
         None => temporary.path().to_path_buf(),
     };
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let run = scenario.run(seed, &folder)?;
+    let run = if options.vary { scenario.run_varied(seed, &folder) } else { scenario.run(seed, &folder) }?;
     let known = truth.insert(run.truth.clone());
     let report = report(&options.rocescope, &run, &folder)?;
     Ok(judge(known, &report))

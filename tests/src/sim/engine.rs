@@ -11,6 +11,7 @@ use super::qp::Qp;
 use super::rng::Rng;
 use super::switch::Switch;
 use super::tap::Tap;
+use super::vary::Vary;
 
 /// Something that happens at a time.
 #[derive(Debug)]
@@ -84,6 +85,7 @@ pub(crate) struct World {
     pub(crate) end: u64,
     /// Bytes that taps keep of a frame.
     pub(crate) snap: u32,
+    pub(crate) vary: Vary,
     queue: BinaryHeap<Reverse<(u64, u64)>>,
     events: HashMap<u64, Event>,
     sequence: u64,
@@ -103,6 +105,7 @@ impl World {
             now: 0,
             end: u64::MAX,
             snap: 128,
+            vary: Vary::default(),
             queue: BinaryHeap::new(),
             events: HashMap::new(),
             sequence: 0,

@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result};
 
 use super::engine::World;
 use super::truth::{Expected, Figure, Place, Truth};
+use super::vary::Vary;
 
 /// Microseconds and milliseconds in nanoseconds.
 pub(crate) const US: u64 = 1_000;
@@ -119,7 +120,17 @@ impl Scenario {
     /// # Errors
     /// When a file cannot be written.
     pub fn run(&self, seed: u64, folder: &Path) -> Result<Run> {
-        self.run_with_snap(seed, folder, 128)
+        self.run_world(World::new(seed ^ hash(self.name)), seed, folder)
+    }
+
+    /// The same with other rates, delays, addresses, numbers and settings than those of the scenario, by the seed.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn run_varied(&self, seed: u64, folder: &Path) -> Result<Run> {
+        let mut world = World::new(seed ^ hash(self.name));
+        world.vary = Vary::of(seed ^ hash(self.name), self.kind);
+        self.run_world(world, seed, folder)
     }
 
     /// The same with captures that keep `snap` bytes of a frame.
@@ -129,6 +140,10 @@ impl Scenario {
     pub fn run_with_snap(&self, seed: u64, folder: &Path, snap: u32) -> Result<Run> {
         let mut world = World::new(seed ^ hash(self.name));
         world.snap = snap;
+        self.run_world(world, seed, folder)
+    }
+
+    fn run_world(&self, world: World, seed: u64, folder: &Path) -> Result<Run> {
         let mut lab = Lab { world, truth: Truth::default(), options: Vec::new() };
         (self.build)(&mut lab);
         let Lab { world, mut truth, options } = lab;

@@ -27,6 +27,7 @@ pub mod score;
 mod switch;
 mod tap;
 pub mod truth;
+mod vary;
 
 pub use lab::{Run, Scenario};
 pub use tap::Counted;

@@ -19,21 +19,22 @@ impl World {
         for _ in 0..count {
             let number = self.hosts.len() as u8 + 1;
             self.hosts.push(Host {
-                addr: Addr::V4([10, 0, 0, number]),
+                addr: self.vary.addr(number),
                 uplinks: Vec::new(),
                 qps: Vec::new(),
                 turn: 0,
                 left: 0,
                 quantum: 16,
                 ident: 0,
-                counts_ident: false,
-                reaction_ns: 800,
+                counts_ident: self.vary.idents,
+                reaction_ns: self.vary.reaction_ns,
             });
         }
     }
 
     /// Lays a cable; gives the channels of both directions.
     pub(crate) fn cable(&mut self, a: Node, b: Node, bits_per_s: u64, delay_ns: u64) -> (usize, usize) {
+        let (bits_per_s, delay_ns) = (self.vary.rate(bits_per_s), delay_ns * self.vary.delay);
         for (from, to) in [(a, b), (b, a)] {
             let channel = Channel::new(from, to, bits_per_s, delay_ns);
             if let Node::Host(host) = from {
@@ -109,8 +110,8 @@ impl World {
     /// Connects two hosts; gives the queue pairs at both ends. A port of `One(0)` is derived from both QP numbers.
     pub(crate) fn connect(&mut self, a: usize, b: usize, set: &Settings) -> (usize, usize) {
         let (first, second) = (self.qps.len(), self.qps.len() + 1);
-        let numbers = [0x100 + first as u32, 0x100 + second as u32];
-        let mut set = set.clone();
+        let numbers = [first, second].map(|qp| self.vary.first_qpn + qp as u32);
+        let mut set = self.vary.settings(set, first as u64);
         if set.ports == Ports::One(0) {
             let label = mix(u64::from(numbers[0]) * u64::from(numbers[1]));
             set.ports = Ports::One(0xC000 | label as u16 & 0x3FFF);

@@ -87,6 +87,23 @@ impl Expected {
 }
 
 impl Truth {
+    /// Whether what scenarios of a kind are about happened: packets were lost, timers expired, queue pairs died. True for kinds
+    /// of which this does not tell.
+    #[must_use]
+    pub fn happened(&self, kind: &str, name: &str) -> bool {
+        let Some((_, first)) = self.counted.first() else { return false };
+        match kind {
+            "loss" => self.lost >= 10 && self.died == 0,
+            "timeouts" => self.timeouts >= 5 && self.died == 0,
+            "died" if name != "died-stops-in-mid-message" => self.died > 0,
+            "nak" => self.died == 2 && first.other_naks == 1,
+            "incast" | "ecn" => self.marked + self.lost >= 100,
+            "rnr" => first.rnr_naks >= 20,
+            "control" => self.timeouts == 0 && self.died == 0 && self.lost <= 3,
+            _ => true,
+        }
+    }
+
     /// As written beside the captures.
     #[must_use]
     pub fn json(&self, name: &str, seed: u64) -> Value {

@@ -4,6 +4,7 @@
 //! These tests run in the virtual machine of `cargo xtask vm`, whose kernel has the driver.
 
 pub mod devices;
+pub mod hop;
 pub mod lab;
 pub mod lives;
 pub mod perftest;
@@ -11,3 +12,4 @@ pub mod qps;
 pub mod report;
 pub mod session;
 pub mod tool;
+pub mod verbs;

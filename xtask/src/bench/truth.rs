@@ -18,6 +18,9 @@ pub(crate) struct Wanted {
     /// Seeds of each scenario
     #[arg(long, default_value_t = 1)]
     seeds: u64,
+    /// Vary rates, delays, addresses, numbers and settings by the seed, where the truth does not depend on them
+    #[arg(long)]
+    vary: bool,
     /// Only scenarios whose name or kind contains this
     #[arg(long)]
     only: Option<String>,
@@ -52,6 +55,9 @@ pub(crate) fn truth(wanted: &Wanted) -> Result<()> {
     }
     if let Some(keep) = &wanted.keep {
         command.arg("--keep").arg(std::path::absolute(keep)?);
+    }
+    if wanted.vary {
+        command.arg("--vary");
     }
     if wanted.require {
         command.arg("--require");

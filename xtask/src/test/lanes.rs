@@ -1,11 +1,9 @@
 //! Running programs side by side, each with its output in one piece.
 
-use crate::run::{say, show};
-use anyhow::{Context as _, Result, bail};
+use crate::run::{into_file, print, say};
+use anyhow::Result;
 use std::collections::VecDeque;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Instant;
@@ -37,32 +35,18 @@ pub(super) fn run(jobs: Vec<Job>, lanes: usize, dir: &Path, mut ended: impl FnMu
         }
         drop(sender);
         for (name, file, time, result) in results {
-            let output = fs::read(&file).unwrap_or_default();
-            // Standard output that nobody reads any more is no reason to stop testing.
-            let _ = io::stdout().write_all(&output).and_then(|()| io::stdout().flush());
+            let output = print(&file);
             let end = if result.is_ok() { "ok" } else { "FAILED" };
             say(&format!("{name}: {end} ({:.1} s)", time.as_secs_f64()));
-            ended(&name, &String::from_utf8_lossy(&output), result);
+            ended(&name, &output, result);
         }
     });
-}
-
-/// Runs a command to its end with standard output and standard error in one file.
-fn into_file(command: &mut Command, path: &PathBuf) -> Result<()> {
-    let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
-    let shown = show(command);
-    let errors = file.try_clone().context("cannot share the file with standard error")?;
-    let status =
-        command.stdout(file).stderr(errors).status().with_context(|| format!("cannot start `{shown}`"))?;
-    if !status.success() {
-        bail!("`{shown}` failed: {status}; its output is in {}", path.display());
-    }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn each_output_is_in_one_piece_and_failures_are_named() {

@@ -15,9 +15,23 @@ const TOO_NEW: (u32, u32) = (6, 6);
 /// Modules of the interfaces that the tests create, and those that the kernel loads when a TC filter is added.
 const MODULES: [&str; 10] =
     ["veth", "8021q", "bridge", "bonding", "macvlan", "vxlan", "dummy", "tun", "sch_ingress", "cls_bpf"];
-/// Soft-RoCE and the checksum it asks for by name, what its users open, and what harms its traffic.
-const RDMA_MODULES: [&str; 7] =
-    ["rdma_rxe", "crc32_generic", "ib_uverbs", "rdma_ucm", "sch_netem", "sch_red", "sch_tbf"];
+/// Soft-RoCE, what its users open, and what harms its traffic; with the checksums asked for by name. And a
+/// driver whose hardware is not there.
+const RDMA_MODULES: [&str; 13] = [
+    "rdma_rxe",
+    "crc32_generic",
+    "crc32c_generic",
+    "ib_uverbs",
+    "rdma_ucm",
+    "sch_netem",
+    "sch_red",
+    "sch_tbf",
+    "cls_u32",
+    "act_gact",
+    "act_pedit",
+    "act_csum",
+    "mlx5_core",
+];
 /// The folder that guest and host share.
 const SHARE_MODULES: [&str; 3] = ["virtio_pci", "9pnet_virtio", "9p"];
 

@@ -24,7 +24,7 @@ while read -r program test arguments; do
     echo "guest: running $test $arguments"
     # One at a time: the tests look at what is loaded in the whole system.
     # shellcheck disable=SC2086
-    ROCESCOPE_BIN=/programs/$program timeout 600 "/tests/$test" --test-threads=1 --show-output $arguments </dev/null || {
+    ROCESCOPE_BIN=/programs/$program timeout 1200 "/tests/$test" --test-threads=1 --show-output $arguments </dev/null || {
         echo "guest: $test failed: $?"
         failed=1
     }

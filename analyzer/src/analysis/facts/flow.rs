@@ -4,12 +4,14 @@ use crate::metrics::duplicates::Copies;
 use crate::metrics::loss::spells::FlowSpells;
 use crate::sample::{Address, Direction};
 
+use rocescope_common::wire::opcode::Name;
 use serde::{Serialize, Serializer};
 
 use super::Ecn;
 #[cfg(test)]
 use crate::analysis::Loss;
 use crate::analysis::{Icrc, LastNaks, SequenceLoss, Unfollowed};
+pub use crate::metrics::latency::Summary as Latency;
 
 /// One direction of a queue pair on one link: link, direction, source, destination and destination QP
 /// identify it. The UDP source port is no part of it.
@@ -227,9 +229,16 @@ pub struct Opcode {
     pub code: u8,
     /// Name of the opcode, as in Linux' ib_pack.h without the prefix; `CNP`, `DC_OR_RD_0xNN` and
     /// `UNKNOWN_0xNN` besides.
-    pub name: String,
+    #[serde(serialize_with = "opcode_name")]
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub name: Name,
     /// Packets with it. Unit: packets.
     pub packets: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives the field as it is")]
+fn opcode_name<S: Serializer>(name: &Name, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(name)
 }
 
 /// Acknowledgements by the syndrome of their AETH.
@@ -309,23 +318,6 @@ pub struct Psn {
     pub missing: u64,
     /// Larger jumps: the QP number is in use again. Unit: jumps.
     pub restarts: u64,
-}
-
-/// Distribution of latencies. Percentiles are middles of histogram buckets, at most 6.25 % off; all values
-/// below 1.024 µs share a bucket, as do all above 17.2 s.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Latency {
-    /// Samples. Unit: samples.
-    pub count: u64,
-    /// Median. Unit: ns.
-    pub p50: u64,
-    /// 99th percentile. Unit: ns.
-    pub p99: u64,
-    /// 99.9th percentile. Unit: ns.
-    pub p999: u64,
-    /// Longest, exact to 16 ns. Unit: ns.
-    pub max: u64,
 }
 
 /// CE marks of a flow in at most 64 bins from the first mark on. Bins are 1.05 ms wide; the width doubles

@@ -17,7 +17,9 @@ use crate::metrics::loss::spells::Mark;
 use rocescope_common::wire::SkipReason;
 use serde::{Serialize, Serializer};
 
-use super::{CountedAgain, Coverage, Device, Ecmp, Imbalance, Nccl, QpContexts, QpLives, Rails, TapFlow};
+use super::{
+    CountedAgain, Coverage, Device, Ecmp, Imbalance, Nccl, PostSampling, QpContexts, QpLives, Rails, TapFlow,
+};
 use crate::sample::SourceKind;
 
 pub(super) use by_hosts::ByHosts;
@@ -81,6 +83,8 @@ pub struct Facts {
     /// Coverage of the NIC's own contexts of queue pairs (`devices[].qps[].context_ns` and the fields after it), and what
     /// the queries cost. Null: no RDMA device is watched, or `--qp-queries 0`.
     pub qp_context: Option<QpContexts>,
+    /// Coverage of the samples of work that processes post (`devices[].qps[].posts`). Null: no `--sample-posts`.
+    pub post_sampling: Option<PostSampling>,
     /// Packets of every flow at the marks that spells refer to.
     #[serde(skip)]
     pub marks: Vec<Arc<Mark>>,

@@ -2,42 +2,8 @@
 
 use serde::Serialize;
 
+pub use crate::metrics::steps::trend::{Parts as StepParts, Stretch as StepStretch};
 use crate::util::units;
-
-/// Where the time of a step goes, as far as packets show it. Mean of the middle half of the steps by period,
-/// so that the parts add up to `period_ns` and single long steps do not count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct StepParts {
-    /// From the start of a step to the start of the next. Unit: ns.
-    pub period_ns: u64,
-    /// Time with data on the port, silences up to 2 ms included: upper bound of the communication that the
-    /// job waits for (exposed). A part may overlap with computation, which packets do not show. Unit: ns.
-    pub transfer_ns: u64,
-    /// Silences of more than 2 ms between the first and the last data of a step: waiting for another host, a
-    /// retransmission, data in a queue downstream of this tap, or the next bucket. Unit: ns.
-    pub wait_ns: u64,
-    /// From the last data of a step to the next step: estimate of the computation that does not overlap with
-    /// communication on this port; traffic that bypasses it (`NVLink`, other rails) and the data loader are in
-    /// it. Unit: ns.
-    pub compute_ns: u64,
-}
-
-/// Some steps in a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct StepStretch {
-    /// Start of the first. Unit: Unix ns.
-    pub first_ns: u64,
-    /// Start of the step after the last. Unit: Unix ns.
-    pub last_ns: u64,
-    /// Steps. Unit: steps.
-    pub steps: u64,
-    /// Median period. Unit: ns.
-    pub period_ns: u64,
-    /// Where their time goes.
-    pub parts: StepParts,
-}
 
 /// Step time over the run, against its fastest steps in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

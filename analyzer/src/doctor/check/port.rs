@@ -8,7 +8,7 @@ use crate::host::port::MTU_FOR_4096;
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {
         id: "device.protocol",
-        about: "Protocol of an RDMA device. Info when it is not RoCE (InfiniBand, iWARP, EFA): rocescope cannot show its traffic.",
+        about: "Protocol of an RDMA device. Info when it is not RoCE (InfiniBand, iWARP, EFA): rocescope cannot show its traffic; of EFA it shows the counters (`live -i DEVICE`).",
     },
     Entry {
         id: "device.absent",

@@ -4,6 +4,7 @@ use super::lossless::set_pfc;
 use super::{Entry, Sheet, Status};
 use crate::doctor::facts::{HostFacts, InterfaceFacts};
 use crate::host::dcb::{AppPriority, Ets, Priorities, SELECT_ANY_PORT, SELECT_DSCP, SELECT_UDP};
+use rocescope_common::wire::PORT_ROCE;
 
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {
@@ -23,9 +24,6 @@ pub(super) const ENTRIES: &[Entry] = &[
         about: "DCBX mismatch reported by the switch (CEE). Warning when it reports one.",
     },
 ];
-
-/// RoCEv2.
-const ROCE_PORT: u16 = 4791;
 
 pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
     let concerned = facts.interfaces.iter().filter(|interface| {
@@ -192,7 +190,7 @@ fn apps(interface: &InterfaceFacts, sheet: &mut Sheet) {
                 let dscp = u8::try_from(app.protocol).unwrap_or(u8::MAX);
                 (format!("DSCP {dscp}"), dcb.priority_of_dscp(dscp))
             }
-            SELECT_UDP | SELECT_ANY_PORT if app.protocol == ROCE_PORT => {
+            SELECT_UDP | SELECT_ANY_PORT if app.protocol == PORT_ROCE => {
                 // The host has no such table for UDP ports: the priority must be lossless here too.
                 let fits = lossless.has(app.priority) || lossless.is_empty();
                 ("RoCE's UDP port".to_owned(), fits.then_some(app.priority))

@@ -7,6 +7,11 @@ use crate::doctor::layers::Layer;
 const PROBES: &str =
     "sys/bus/event_source/devices/kprobe/type = 8\nsys/kernel/btf/ib_core = x\nsys/module/ib_core/refcnt = 1";
 
+/// And with uprobes.
+const UPROBES: &str = "sys/bus/event_source/devices/uprobe/type = 9";
+/// CAP_BPF and CAP_PERFMON without CAP_SYS_PTRACE.
+const BPF_ALONE: &str = "proc/self/status = CapEff:\t000000c000000000";
+
 fn layer(text: &str, changes: &str, name: &str) -> Layer {
     let page = page(text, changes);
     page.layers.into_iter().find(|layer| layer.name == name).unwrap()
@@ -84,8 +89,25 @@ fn each_layer_says_what_it_would_need() {
             Availability::No,
             "rxe hands out no QP context (RES_QP_GET_RAW: EINVAL)",
         ),
-        (MLX5, with(""), "DEVX QPs", Availability::No, "not in this version"),
-        (MLX5, with(""), "message sizes", Availability::No, "not in this version"),
+        (MLX5, with(PROBES), "DEVX QPs", Availability::Perhaps, "kprobe of mlx5_cmd_do"),
+        (MLX5, with(user), "DEVX QPs", Availability::No, "it needs the QP lives"),
+        (BNXT_RE, with(PROBES), "DEVX QPs", Availability::No, "only mlx5 devices"),
+        (MLX5, with(""), "message sizes", Availability::No, "CONFIG_UPROBE_EVENTS=y"),
+        (MLX5, with(UPROBES), "message sizes", Availability::Yes, "--sample-posts"),
+        (
+            MLX5,
+            with(&format!("{UPROBES}\n{user}")),
+            "message sizes",
+            Availability::No,
+            "CAP_BPF is missing: run it as root",
+        ),
+        (
+            MLX5,
+            with(&format!("{UPROBES}\n{BPF_ALONE}")),
+            "message sizes",
+            Availability::No,
+            "CAP_SYS_PTRACE is missing",
+        ),
     ] {
         let layer = layer(text, &changes, name);
         assert_eq!(layer.works, works, "{layer:?} with {changes}");

@@ -47,7 +47,8 @@ pub(super) fn check(input: &Input<'_>, known: &[Dead<'_>], found: &mut Vec<Findi
 fn death<'a>(input: &Input<'a>, device: &'a Device, event: &'a QpEvent) -> Option<Death<'a>> {
     let lqpn = event.lqpn?;
     // A number is used again: the queue pair is the one that lived then.
-    let lived = |qp: &&DeviceQp| qp.lqpn == lqpn && qp.ended_ns.is_none_or(|ended| ended >= event.time_ns);
+    let lived =
+        |qp: &&DeviceQp| qp.lqpn == lqpn && qp.control.ended_ns.is_none_or(|ended| ended >= event.time_ns);
     let qp = device.qps.iter().find(lived);
     let named = EVENTS.iter().find(|(name, _)| *name == event.event);
     if let Some((name, meaning)) = named {
@@ -69,7 +70,7 @@ fn death<'a>(input: &Input<'a>, device: &'a Device, event: &'a QpEvent) -> Optio
 /// Whether packets have shown the same death.
 fn is_same(dead: &Dead<'_>, death: &Death<'_>) -> bool {
     let Some(qp) = death.qp else { return false };
-    let (src, dst) = (qp.src.map(Into::into), qp.dst.map(Into::into));
+    let (src, dst) = (qp.control.src.map(Into::into), qp.control.dst.map(Into::into));
     (src, dst, qp.rqpn) == (Some(dead.flow.src), Some(dead.flow.dst), Some(dead.flow.dest_qp))
 }
 
@@ -89,7 +90,7 @@ fn raise(input: &Input<'_>, deaths: &[Death<'_>], found: &mut Vec<Finding>) {
     let interface = device.interface.as_deref().unwrap_or("");
     let here = Commands::on(input, interface);
     let (requester, responder) = ends::of_event(event, *qp);
-    let process = ends::process(event.comm.as_deref(), event.pid);
+    let process = requester.as_ref().and_then(|end| ends::process(end.comm.as_deref(), end.pid));
     let log = match &process {
         Some(process) => format!("Read the log of {process} for a work completion with error."),
         None => "Read the log of the process for a work completion with error.".to_owned(),
@@ -100,9 +101,9 @@ fn raise(input: &Input<'_>, deaths: &[Death<'_>], found: &mut Vec<Finding>) {
             .evidence("lqpn", lqpn)
             .evidence("rqpn", qp.and_then(|qp| qp.rqpn))
             .evidence("process", process)
-            .evidence("timeout_ns", qp.and_then(|qp| qp.timeout_ns))
-            .evidence("retry_cnt", qp.and_then(|qp| qp.retry_cnt))
-            .evidence("rnr_retry", qp.and_then(|qp| qp.rnr_retry))
+            .evidence("timeout_ns", qp.and_then(|qp| qp.control.timeout_ns))
+            .evidence("retry_cnt", qp.and_then(|qp| qp.control.retry_cnt))
+            .evidence("rnr_retry", qp.and_then(|qp| qp.control.rnr_retry))
             .place(Place::link(input, interface, None))
             .ends(requester, responder)
             .episodes(vec![Episode { first_ns: event.time_ns, last_ns: last.event.time_ns, peak: None }])
@@ -129,45 +130,18 @@ mod tests {
     use crate::analysis::{Options, fixtures};
     use crate::findings::tests::found;
     use crate::sample::Sample;
-    use crate::source::devices::lives::{Lives, QpLife};
-    use crate::source::devices::{Devices, PortSample, SourceSample};
+    use crate::source::devices::lives::{Lives, timeout_ns};
+    use crate::source::devices::{PortSample, SourceSample};
 
     fn after(events: &[(u32, &str)], counters: &[(&str, u64)]) -> Sample {
-        let mut sample = fixtures::sample(vec![fixtures::link("eth0", None)], Vec::new());
-        let (src, dst) = ("10.0.0.1".parse().ok(), "10.0.0.2".parse().ok());
-        let events = (0..).zip(events).map(|(at, (lqpn, name))| QpEvent {
-            time_ns: fixtures::START + at,
-            device: "mlx5_0".into(),
-            lqpn: Some(*lqpn),
-            event: (*name).to_owned(),
-            pid: Some(4_711),
-            comm: Some("train".into()),
-            src,
-            dst,
-            ..QpEvent::default()
-        });
-        let life = QpLife {
-            device: "mlx5_0".into(),
-            lqpn: 17,
-            rqpn: Some(29),
-            timeout: Some(14),
-            retry_cnt: Some(7),
-            src,
-            dst,
-            ..QpLife::default()
-        };
+        let events = (0..).zip(events);
+        let events = events.map(|(at, (lqpn, name))| fixtures::qp_event(*lqpn, name, fixtures::START + at));
+        let mut life = fixtures::qp_life(17, 29);
+        (life.control.timeout_ns, life.control.retry_cnt) = (Some(timeout_ns(14)), Some(7));
         let lives = Lives { events: events.collect(), qps: vec![life], ..Lives::default() };
         let values = counters.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
-        let port = PortSample {
-            device: "mlx5_0".into(),
-            port: 1,
-            interface: Some("eth0".into()),
-            counters: vec![SourceSample { source: "sysfs hw_counters", values, resets: 0 }],
-            ..PortSample::default()
-        };
-        sample.devices =
-            Arc::new(Devices { ports: vec![port], lives: Arc::new(lives), ..Devices::default() });
-        sample
+        let counters = vec![SourceSample { source: "sysfs hw_counters", values, resets: 0 }];
+        fixtures::with_lives(PortSample { counters, ..fixtures::port() }, lives)
     }
 
     fn deaths(sample: &Sample) -> Vec<Finding> {
@@ -191,6 +165,20 @@ mod tests {
         for name in ["COMM_EST", "SQ_DRAINED", "PORT_ERR", "modify to RTR"] {
             assert_eq!(deaths(&after(&[(17, name)], &[])), [], "{name}");
         }
+    }
+
+    /// The control path does not know who made it; the kernel's list of queue pairs does.
+    #[test]
+    fn a_queue_pair_made_before_the_run_has_its_process() {
+        let mut sample = after(&[(17, TO_ERROR)], &[]);
+        let devices = Arc::make_mut(&mut sample.devices);
+        let lives = Arc::make_mut(&mut devices.lives);
+        (lives.events[0].pid, lives.events[0].comm) = (None, None);
+        (lives.qps[0].pid, lives.qps[0].comm) = (Some(4_711), Some("train".into()));
+        let [died] = &deaths(&sample)[..] else { panic!() };
+        assert_eq!(died.requester.as_ref().and_then(|end| end.pid), Some(4_711));
+        let process = died.evidence.get("process").and_then(|process| process.value.as_str());
+        assert_eq!(process, Some("train (4711)"));
     }
 
     #[test]

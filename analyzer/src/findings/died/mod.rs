@@ -2,6 +2,8 @@
 
 mod device;
 
+use std::cmp::Reverse;
+
 use rocescope_common::wire::bth::MASK24;
 
 use super::title::{more, pair, title};
@@ -10,6 +12,8 @@ use super::{ends, once};
 use crate::analysis::{Flow, Psn};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::Loss;
+use crate::sample::{Address, Direction, SourceKind};
+use crate::util::map::Map;
 use crate::util::units;
 
 /// This family.
@@ -53,7 +57,7 @@ const DIED: Entry = Entry {
     computed: "Over reliable flows whose requests had been answered; critical in either case. Retries exhausted: the sender retransmits from the same PSN `qp.retries` times in a row without an answer to it \
                (flows[].loss.stuck), and then sends nothing for `qp.silent_timeouts` times its longest timeout, or it retransmits `qp.retries_exhausted` times. Stopped in mid-message: the flow has one more \
                FIRST than LAST packets and neither lost nor retransmitted one, and sends nothing for the last `qp.silent_ms` of the data, while other flows of the same sender send `qp.siblings_packets` \
-               packets of requests. `last_acked_psn` is the latest PSN that the peer acknowledged; a fatal NAK of the same queue pair is named as the reason. \
+               packets of requests. `last_acked_psn` is the latest PSN that the peer acknowledged (not live); a fatal NAK of the same queue pair is named as the reason. \
                Live, for queue pairs whose packets bypass the kernel too: an asynchronous event QP_FATAL, QP_REQ_ERR, QP_ACCESS_ERR or WQ_FATAL (devices[].qp_events), or a query that finds a connected queue pair in the error \
                state although no verb took it there; the reason is then that of the retry counters of its port that grew (retries_exceeded, rnr_retries_exceeded), which is likely and not certain.",
     advice: "Read the log of the process on both ends (work completion with error: retry exceeded, remote access error, flush), `dmesg` and `rdma resource show qp` (state ERR), and what \
@@ -89,6 +93,7 @@ struct Dead<'a> {
     acked: Option<u32>,
     message: Option<&'static str>,
     retries: u64,
+    /// Of the first to stop in mid-message: packets of its siblings since.
     siblings: Option<u64>,
 }
 
@@ -106,13 +111,18 @@ pub(super) fn acked(input: &Input<'_>, loss: &Loss, flow: &Flow) -> Option<u32> 
     let psn = flow.psn?;
     let before = psn.first.wrapping_sub(BACK);
     let place = |psn: u32| psn.wrapping_sub(before) & MASK24;
-    let back = |other: &&Flow| flow.peer_qp.is_none_or(|qp| other.dest_qp == qp);
     let acked = |other: &Flow| {
         let dialogue = loss.dialogue(other.slot);
         Some(dialogue.answer_psn?.wrapping_sub(u32::from(dialogue.refused)) & MASK24)
     };
-    let answers = input.facts.between(flow.dst, flow.src).filter(back).filter_map(acked);
-    answers.filter(|answer| place(*answer) < place(psn.expected)).max_by_key(|answer| place(*answer))
+    let sent = |answer: &u32| place(*answer) < place(psn.expected);
+    let latest = |answers: &mut dyn Iterator<Item = &Flow>| {
+        answers.filter_map(acked).filter(sent).max_by_key(|answer| place(*answer))
+    };
+    match flow.peer_qp {
+        Some(qp) => latest(&mut input.facts.to_qp(flow.dst, flow.src, qp)),
+        None => latest(&mut input.facts.between(flow.dst, flow.src)),
+    }
 }
 
 /// The kind of the message that a flow has begun and not ended; `None` where there is none, or losses blur it.
@@ -133,8 +143,7 @@ fn open_message(flow: &Flow) -> Option<&'static str> {
 /// A fatal NAK for the requests of a flow.
 fn fatal_nak(input: &Input<'_>, flow: &Flow) -> Option<&'static str> {
     let peer = flow.peer_qp?;
-    let mut back = input.facts.between(flow.dst, flow.src).filter(|other| other.dest_qp == peer);
-    back.find_map(|other| {
+    input.facts.to_qp(flow.dst, flow.src, peer).find_map(|other| {
         let naks = &other.ack.naks;
         [
             (naks.remote_access_error, "remote access error NAK"),
@@ -146,29 +155,59 @@ fn fatal_nak(input: &Input<'_>, flow: &Flow) -> Option<&'static str> {
     })
 }
 
-/// Packets of requests that other flows of the sender carry after this one has stopped, at least: flows whose whole life is
-/// later, and one packet of each that ends later.
-fn siblings_since(input: &Input<'_>, flow: &Flow, silent_ns: u64) -> u64 {
-    let since = flow.last_ns.saturating_add(silent_ns / 2);
-    let other = |other: &&Flow| {
-        other.src == flow.src
-            && other.link == flow.link
-            && other.direction == flow.direction
-            && other.psn.is_some()
-            && other.last_ns > since
-            && (other.dst, other.dest_qp) != (flow.dst, flow.dest_qp)
-    };
-    // By the mean rate of each: when its packets passed is not known.
-    let later = |other: &Flow| {
-        let life = other.last_ns.saturating_sub(other.first_ns).max(1);
-        let after = other.last_ns.saturating_sub(flow.last_ns.max(other.first_ns));
-        crate::metrics::traffic::times(other.packets, after.min(life) as f64 / life as f64)
-    };
-    input.facts.flows.iter().filter(other).map(later).sum()
+/// A sender on a link.
+type Sender<'a> = (&'a str, Option<Direction>, Address);
+
+/// Flows of requests by their sender, the last to end first: each of many flows looks at few of the others.
+struct Siblings<'a>(Map<Sender<'a>, Vec<&'a Flow>>);
+
+impl<'a> Siblings<'a> {
+    fn of(flows: &'a [Flow]) -> Self {
+        let mut by_sender: Map<Sender<'_>, Vec<&Flow>> = Map::default();
+        for flow in flows.iter().filter(|flow| flow.psn.is_some()) {
+            by_sender.entry((&flow.link, flow.direction, flow.src)).or_default().push(flow);
+        }
+        for flows in by_sender.values_mut() {
+            flows.sort_by_key(|flow| Reverse(flow.last_ns));
+        }
+        Self(by_sender)
+    }
+
+    /// Packets of requests that other flows of the sender carry after this one has stopped, at least: flows whose whole life is
+    /// later, and one packet of each that ends later. Counts no further than `enough`.
+    fn since(&self, flow: &Flow, silent_ns: u64, enough: u64) -> u64 {
+        let since = flow.last_ns.saturating_add(silent_ns / 2);
+        // By the mean rate of each: when its packets passed is not known.
+        let later = |other: &Flow| {
+            let life = other.last_ns.saturating_sub(other.first_ns).max(1);
+            let after = other.last_ns.saturating_sub(flow.last_ns.max(other.first_ns));
+            crate::metrics::traffic::times(other.packets, after.min(life) as f64 / life as f64)
+        };
+        let of_sender = self.0.get(&(flow.link.as_str(), flow.direction, flow.src));
+        let others = of_sender
+            .into_iter()
+            .flatten()
+            .take_while(|other| other.last_ns > since)
+            .filter(|other| (other.dst, other.dest_qp) != (flow.dst, flow.dest_qp));
+        let mut packets = 0u64;
+        for other in others {
+            packets = packets.saturating_add(later(other));
+            if packets >= enough {
+                break;
+            }
+        }
+        packets
+    }
 }
 
 /// Whether and how a flow died.
-fn died<'a>(input: &Input<'a>, loss: &Loss, flow: &'a Flow, end_ns: u64) -> Option<Dead<'a>> {
+fn died<'a>(
+    input: &Input<'a>,
+    loss: &Loss,
+    siblings: &Siblings<'_>,
+    flow: &'a Flow,
+    end_ns: u64,
+) -> Option<Dead<'a>> {
     let limits = &input.limits.qp;
     let silent_ns = end_ns.saturating_sub(flow.last_ns);
     let acked = Some(acked(input, loss, flow)?);
@@ -182,12 +221,14 @@ fn died<'a>(input: &Input<'a>, loss: &Loss, flow: &'a Flow, end_ns: u64) -> Opti
         return Some(Dead { flow, cause, acked, message: None, retries, siblings: None });
     }
     let message = open_message(flow)?;
-    let siblings = siblings_since(input, flow, silent_ns);
-    let stopped =
-        silent_ns >= limits.silent_ms.saturating_mul(1_000_000) && siblings >= limits.siblings_packets;
+    let stopped = silent_ns >= limits.silent_ms.saturating_mul(1_000_000)
+        && siblings.since(flow, silent_ns, limits.siblings_packets) >= limits.siblings_packets;
+    if !stopped {
+        return None;
+    }
     let cause =
         fatal_nak(input, flow).map_or_else(|| format!("stopped in the middle of a {message}"), str::to_owned);
-    stopped.then_some(Dead { flow, cause, acked, message: Some(message), retries, siblings: Some(siblings) })
+    Some(Dead { flow, cause, acked, message: Some(message), retries, siblings: None })
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -202,7 +243,17 @@ fn by_packets<'a>(input: &Input<'a>) -> Vec<Dead<'a>> {
     };
     let reliable = |flow: &&Flow| flow.psn.is_some() && !flow.is_uc();
     let flows = input.facts.flows.iter().filter(reliable);
-    flows.filter_map(|flow| died(input, loss, flow, end_ns)).collect()
+    let siblings = Siblings::of(&input.facts.flows);
+    let mut dead: Vec<Dead<'_>> =
+        flows.filter_map(|flow| died(input, loss, &siblings, flow, end_ns)).collect();
+    // Only the first to stop has numbers: counting for each of many takes long.
+    if let Some(first) = dead.iter_mut().min_by_key(|one| one.flow.last_ns)
+        && first.message.is_some()
+    {
+        let silent_ns = end_ns.saturating_sub(first.flow.last_ns);
+        first.siblings = Some(siblings.since(first.flow, silent_ns, u64::MAX));
+    }
+    dead
 }
 
 fn raise(input: &Input<'_>, dead: &[Dead<'_>], found: &mut Vec<Finding>) {
@@ -219,7 +270,8 @@ fn raise(input: &Input<'_>, dead: &[Dead<'_>], found: &mut Vec<Finding>) {
     flows.sort_by_key(|flow| flow.last_ns);
     Raise::new(&DIED, Severity::Critical, title(diagnosis, parts))
         .evidence("cause", first.cause.as_str())
-        .evidence("last_acked_psn", first.acked)
+        // The kernel programs keep that there were answers, and of which requests no more than their time.
+        .evidence("last_acked_psn", first.acked.filter(|_| input.sample.kind == SourceKind::Replay))
         .evidence("last_sent_psn", first.flow.psn.map(|psn| psn.expected.wrapping_sub(1) & MASK24))
         .evidence("message", first.message)
         .evidence("retries", first.retries)

@@ -1,6 +1,6 @@
 //! Paths on which only packets up to a size arrive.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use super::BLACK_HOLE;
 use crate::analysis::{Flow, TapFlow};
@@ -12,6 +12,7 @@ use crate::metrics::loss::Loss;
 use crate::metrics::loss::spells::Signal;
 use crate::metrics::traffic::times;
 use crate::sample::Address;
+use crate::util::map::Map;
 use crate::util::units;
 
 /// Findings of a black hole's consequences.
@@ -97,7 +98,7 @@ fn between_taps<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
     for (from, to, tap) in facts.sections() {
         ways.entry((from, to, tap.src, tap.dst)).or_default().push(tap);
     }
-    let mut at: HashMap<(&str, Address, Address), Vec<&'a Flow>> = HashMap::new();
+    let mut at: Map<(&str, Address, Address), Vec<&'a Flow>> = Map::default();
     for flow in &facts.flows {
         at.entry((flow.link.as_str(), flow.src, flow.dst)).or_default().push(flow);
     }

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rocescope_common::wire::frame::CE;
+
 use super::REWRITTEN;
 use crate::analysis::{Facts, Field, FieldChange, Flow, TapFlow};
 use crate::findings::once::Name;
@@ -12,8 +14,6 @@ use crate::util::units::{self, plural};
 
 /// Findings about the DSCP, which a rewritten one explains.
 const ABOUT_DSCP: &[&str] = &["qos.dscp_unset", "qos.dscp_mixed"];
-/// ECN codepoint CE.
-const CE: u32 = 3;
 /// Changes that the evidence lists.
 const MAX_LISTED: usize = 8;
 
@@ -53,8 +53,9 @@ impl Section {
     /// Those that a hop makes, most packets first.
     fn real(&self, input: &Input<'_>) -> Vec<FieldChange> {
         let limits = &input.limits.path;
-        let cleared =
-            |change: &FieldChange| change.field == Field::Ecn && change.from == CE && change.to != 0;
+        let cleared = |change: &FieldChange| {
+            change.field == Field::Ecn && change.from == u32::from(CE) && change.to != 0
+        };
         let enough = |change: &&FieldChange| {
             change.packets >= limits.packets.max(1)
                 && (!cleared(change) || change.packets as f64 >= limits.cleared * change.of as f64)

@@ -8,7 +8,7 @@
 use super::{Field, QpContext, address, byte, field, fill, mtu, nonzero};
 
 /// Bytes of `mlx5_ifc_qpc_bits`.
-const LEN: usize = 0x740 / 8;
+pub(super) const LEN: usize = 0x740 / 8;
 /// Bytes of `mlx5_ifc_resource_dump_resource_segment_bits` before its payload: header, reserved, index1, index2.
 const SEGMENT_HEADER: usize = 16;
 /// Segment types from here on describe the dump itself (notice, command, terminate, error, reference, info, menu).
@@ -71,7 +71,7 @@ fn payload(dump: &[u8], lqpn: u32) -> Option<&[u8]> {
     }
 }
 
-fn context(qpc: &[u8]) -> QpContext {
+pub(super) fn context(qpc: &[u8]) -> QpContext {
     let value = |field: &Field| read(qpc, field.at, field.bits);
     let mut context = QpContext::default();
     fill(&mut context, FIELDS, value);

@@ -130,6 +130,15 @@ pub fn decode(driver: &str, bytes: &[u8], lqpn: u32, rqpn: Option<u32>) -> Resul
     candidates.into_iter().find(agrees).ok_or(Undecodable::Disagrees)
 }
 
+/// Bytes of mlx5's context of a queue pair.
+pub const MLX5_LEN: usize = mlx5::LEN;
+
+/// Reads mlx5's context of a queue pair, as commands to the firmware have it (`mlx5_ifc_qpc_bits`).
+#[must_use]
+pub fn of_mlx5(qpc: &[u8]) -> QpContext {
+    mlx5::context(qpc)
+}
+
 /// A field of a context: its place, and what its value says.
 struct Field {
     /// Name in the driver's source.

@@ -27,7 +27,7 @@ mod tests;
 
 use std::collections::VecDeque;
 
-use hashbrown::HashMap;
+use crate::util::map::Map;
 use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::frame::{Addr, UNKNOWN};
 use rocescope_common::wire::opcode::Op;
@@ -35,8 +35,6 @@ use rocescope_common::wire::opcode::Op;
 use super::packet::{Aside, CE, ECT_MASK, Packet};
 pub use copies::Copies;
 use judge::{Evidence, Judge};
-
-type State = foldhash::fast::RandomState;
 
 /// Longest time from a packet to its copy: clocks of two capturing hosts that PTP or NTP on a LAN keeps differ by up to
 /// some milliseconds.
@@ -124,7 +122,7 @@ impl OnLink {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Duplicates {
     /// Of flows, by slot.
-    pub flows: HashMap<u32, Copies, State>,
+    pub flows: Map<u32, Copies>,
     /// By link; links at the end without any are left out.
     pub links: Vec<OnLink>,
     /// Packets that were not compared since too many are remembered.
@@ -243,21 +241,21 @@ impl Pair {
 pub struct Filter {
     links: Vec<Link>,
     slots: Vec<Slot>,
-    numbers: HashMap<Hosts, u32, State>,
+    numbers: Map<Hosts, u32>,
     pairs: Vec<Pair>,
     remembered: usize,
     /// Number of restless links: where there are none, a packet at the expected PSN needs no look.
     restless: usize,
     found: Duplicates,
     /// Of flows whose pair is not decided: what are copies if it is found to be copied.
-    pending: HashMap<u32, OnLink, State>,
+    pending: Map<u32, OnLink>,
     /// Flows of a pair that was decided just now.
     decided: Vec<u32>,
 }
 
 impl Filter {
     /// Judges one packet.
-    #[inline]
+    #[inline(always)]
     pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) -> Verdict {
         if self.restless == 0 && aside.is_none() && !packet.outcome.duplicate_psn {
             return Verdict::Own;

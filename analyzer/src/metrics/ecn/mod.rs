@@ -5,20 +5,19 @@
 //! data (1.2 KB each) and as many with CNPs (0.9 KB), [`MAX_LINKS`] links (1.6 KB). Flows beyond are
 //! counted.
 
+mod cnps;
 pub mod series;
 pub mod speed;
 
-use hashbrown::HashMap;
-use rocescope_common::account::latency::{BUCKETS, bucket};
 use rocescope_common::wire::opcode::Op;
 
 use super::latency::Summary;
 use super::packet::{CE, Packet};
 use super::pairing::{NONE, Reverse};
+use crate::util::map::Map;
+pub(crate) use cnps::Cnps;
 use series::{Bin, Series};
 use speed::{Reaction, Speed};
-
-type State = foldhash::fast::RandomState;
 
 /// Flows of data that are followed at a time, and flows with CNPs.
 pub const MAX_FLOWS: usize = 16_384;
@@ -56,19 +55,6 @@ impl Data {
         self.marked_ns.get_or_insert(now);
         self.first_ce_ns.get_or_insert(now);
     }
-}
-
-/// What is known of the CNPs in a flow.
-#[derive(Clone, Debug)]
-struct Cnps {
-    count: u64,
-    first_ns: u64,
-    last_ns: u64,
-    min_gap_ns: Option<u64>,
-    delays: [u32; BUCKETS],
-    delay_max: u64,
-    /// CNPs while the flow that they answer is observed at this tap, but no mark since the CNP before.
-    without_mark: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -136,7 +122,7 @@ pub struct Collector {
 
 impl Collector {
     /// Takes in a packet; `reverse` is what is known of the other direction at it.
-    #[inline]
+    #[inline(always)]
     pub fn packet(&mut self, packet: &Packet, reverse: Reverse) {
         let op = Op::of(packet.opcode);
         let ecn = packet.data_ecn();
@@ -160,7 +146,7 @@ impl Collector {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn data(&mut self, packet: &Packet, ce: bool) {
         let now = packet.time_ns;
         if let Some(link) = link(&mut self.links, packet.link, now) {
@@ -211,37 +197,18 @@ impl Collector {
         let Some(slot) = place(&mut self.slots, packet.slot) else { return };
         slot.answers = reverse.slot;
         if slot.cnps == NONE {
-            slot.cnps = self.cnps.add(Cnps {
-                count: 0,
-                first_ns: now,
-                last_ns: now,
-                min_gap_ns: None,
-                delays: [0; BUCKETS],
-                delay_max: 0,
-                without_mark: 0,
-            });
+            slot.cnps = self.cnps.add(Cnps::new(now));
         }
         let Some(cnps) = self.cnps.get_mut(slot.cnps) else {
             self.untracked += 1;
             return;
         };
-        if cnps.count > 0
-            && let Some(gap) = now.checked_sub(cnps.last_ns)
-        {
-            cnps.min_gap_ns = Some(cnps.min_gap_ns.map_or(gap, |least| least.min(gap)));
-        }
-        cnps.count += 1;
-        cnps.first_ns = cnps.first_ns.min(now);
-        cnps.last_ns = cnps.last_ns.max(now);
+        cnps.add(now);
         let Some(data) = self.data.get_mut(answered) else { return };
         data.speed.notified(now);
         match data.marked_ns.take().map(|marked| now.checked_sub(marked)) {
-            None => cnps.without_mark += 1,
-            Some(Some(delay)) => {
-                let count = &mut cnps.delays[bucket(delay) % BUCKETS];
-                *count = count.saturating_add(1);
-                cnps.delay_max = cnps.delay_max.max(delay);
-            }
+            None => cnps.without_mark(),
+            Some(Some(delay)) => cnps.after_mark(delay),
             // The clock stepped backwards.
             Some(None) => {}
         }
@@ -269,19 +236,11 @@ impl Collector {
             if let Some(cnps) = self.cnps.get(slot.cnps) {
                 let answered = self.slots.get(slot.answers as usize).map_or(NONE, |slot| slot.data);
                 let answered = self.data.get(answered);
-                metrics.cnps.insert(
-                    number,
-                    CnpFigure {
-                        answers: (slot.answers != NONE).then_some(slot.answers),
-                        count: cnps.count,
-                        first_ns: cnps.first_ns,
-                        last_ns: cnps.last_ns,
-                        min_gap_ns: cnps.min_gap_ns,
-                        delay: Summary::of(&cnps.delays.map(u64::from), cnps.delay_max),
-                        without_mark: answered.map(|_| cnps.without_mark),
-                        reaction: answered.and_then(|data| data.speed.reaction()),
-                    },
-                );
+                let mut figure = cnps.figure();
+                figure.answers = (slot.answers != NONE).then_some(slot.answers);
+                figure.without_mark = figure.without_mark.filter(|_| answered.is_some());
+                figure.reaction = answered.and_then(|data| data.speed.reaction());
+                metrics.cnps.insert(number, figure);
             }
         }
         let links = self.links.iter().map(|link| link.as_ref().map(|link| OverTime::of(link.bins())));
@@ -326,11 +285,11 @@ pub struct OverTime {
 }
 
 impl OverTime {
-    fn of((start_ns, bin_ns, bins): (u64, u64, &[Bin])) -> Self {
+    pub(crate) fn of((start_ns, bin_ns, bins): (u64, u64, &[Bin])) -> Self {
         Self { start_ns, bin_ns, bins: bins.to_vec() }
     }
 
-    fn any_mark(&self) -> bool {
+    pub(crate) fn any_mark(&self) -> bool {
         self.bins.iter().any(|bin| bin.ce + bin.cnp > 0)
     }
 }
@@ -369,9 +328,9 @@ pub struct CnpFigure {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metrics {
     /// Flows with CE marks, by slot.
-    pub marks: HashMap<u32, Marks, State>,
+    pub marks: Map<u32, Marks>,
     /// Flows with CNPs, by slot.
-    pub cnps: HashMap<u32, CnpFigure, State>,
+    pub cnps: Map<u32, CnpFigure>,
     /// By link, where there was a mark or a CNP.
     pub links: Vec<Option<OverTime>>,
     /// Packets of flows beyond what is followed.

@@ -1,6 +1,6 @@
 //! Requests and answers that pass before it is known which flows belong together: timed backwards once it is.
 
-use hashbrown::HashMap;
+use crate::util::map::Map;
 use rocescope_common::account::latency::{LatencyMemory, on_request, on_response};
 
 /// Requests, and answers, that a flow keeps. Pairs are known after one to five requests.
@@ -36,7 +36,7 @@ impl Passed {
 /// Early requests and answers, by slot.
 #[derive(Debug, Default)]
 pub(super) struct Early {
-    flows: HashMap<u32, Vec<Passed>, foldhash::fast::RandomState>,
+    flows: Map<u32, Vec<Passed>>,
 }
 
 impl Early {

@@ -7,31 +7,93 @@ use rocescope_common::account::latency::{BUCKETS, CLASSES, LatencyMemory, RING};
 
 use super::Figure;
 
+/// Samples of one class by bucket. Most flows of a capture with very many have a few samples or none.
+#[derive(Clone, Debug)]
+enum Samples {
+    /// Buckets of the first `len` samples.
+    Few {
+        len: u8,
+        buckets: [u8; FEW],
+    },
+    Many(Box<[u32; BUCKETS]>),
+}
+
+/// Samples that need no memory of their own: as many as fit beside a length where the pointer to it is.
+const FEW: usize = 14;
+const _: () = assert!(size_of::<Samples>() == 16 && BUCKETS <= 256);
+
+impl Samples {
+    const NONE: Self = Self::Few { len: 0, buckets: [0; FEW] };
+
+    /// Samples by bucket; `None` without samples.
+    fn counts(&self) -> Option<[u32; BUCKETS]> {
+        match self {
+            Self::Few { len: 0, .. } => None,
+            Self::Few { len, buckets } => {
+                let mut counts = [0; BUCKETS];
+                for bucket in buckets.iter().take(usize::from(*len)) {
+                    counts[usize::from(*bucket) % BUCKETS] += 1;
+                }
+                Some(counts)
+            }
+            Self::Many(counts) => Some(**counts),
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, bucket: usize) {
+        match self {
+            Self::Many(counts) => {
+                let count = &mut counts[bucket % BUCKETS];
+                *count = count.saturating_add(1);
+            }
+            Self::Few { .. } => self.add_to_few(bucket),
+        }
+    }
+
+    #[cold]
+    fn add_to_few(&mut self, bucket: usize) {
+        if let Self::Few { len, buckets } = self
+            && let Some(place) = buckets.get_mut(usize::from(*len))
+        {
+            *place = u8::try_from(bucket % BUCKETS).unwrap_or(u8::MAX);
+            *len += 1;
+            return;
+        }
+        let mut counts = Box::new(self.counts().unwrap_or([0; BUCKETS]));
+        counts[bucket % BUCKETS] += 1;
+        *self = Self::Many(counts);
+    }
+}
+
 /// Outstanding requests and times of one flow.
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     head: u32,
     tail: u32,
+    /// Outstanding requests by position, modulo their number: a power of two, at most [`RING`], or none yet.
+    cells: Vec<u64>,
     /// Requests that cannot be timed.
     ambiguous: u64,
     /// Requests that found the ring full.
     full: u64,
     max_ns: [u64; CLASSES],
-    /// Samples by bucket, of classes that have any.
-    counts: [Option<Box<[u32; BUCKETS]>>; CLASSES],
-    cells: [u64; RING],
+    samples: [Samples; CLASSES],
 }
+
+/// Cells of a flow at its first request.
+const FIRST_CELLS: usize = 4;
 
 impl Default for Ring {
     fn default() -> Self {
         Self {
             head: 0,
             tail: 0,
+            cells: Vec::new(),
             ambiguous: 0,
             full: 0,
             max_ns: [0; CLASSES],
-            counts: [const { None }; CLASSES],
-            cells: [0; RING],
+            samples: [Samples::NONE; CLASSES],
         }
     }
 }
@@ -44,12 +106,35 @@ impl Ring {
 
     /// Its figures; `unpaired` and `untracked` are not its business.
     pub(super) fn figure(&self) -> Figure {
+        let counts = self.samples.each_ref().map(Samples::counts);
         Figure {
             ambiguous: self.ambiguous,
             ring_full: self.full,
             outstanding: self.outstanding(),
-            ..Figure::times(self.counts.each_ref().map(Option::as_deref), self.max_ns)
+            ..Figure::times(counts.each_ref().map(Option::as_ref), self.max_ns)
         }
+    }
+
+    #[inline]
+    fn cell_mut(&mut self, index: usize) -> Option<&mut u64> {
+        let mask = self.cells.len().wrapping_sub(1);
+        self.cells.get_mut(index & mask)
+    }
+
+    /// Doubles the cells, each request at its position; all cells that no position from the tail to the head has are empty.
+    #[cold]
+    fn grow(&mut self) {
+        let size = (self.cells.len() * 2).clamp(FIRST_CELLS, RING);
+        let mut cells = vec![0; size];
+        let mut at = self.tail;
+        while at != self.head {
+            let position = at as usize % RING;
+            if let (Some(cell), Some(old)) = (cells.get_mut(position % size), self.cell_mut(position)) {
+                *cell = *old;
+            }
+            at = at.wrapping_add(1);
+        }
+        self.cells = cells;
     }
 }
 
@@ -76,17 +161,23 @@ impl LatencyMemory for Ring {
 
     #[inline]
     fn cell(&self, index: usize) -> u64 {
-        self.cells[index % RING]
+        let mask = self.cells.len().wrapping_sub(1);
+        self.cells.get(index & mask).copied().unwrap_or(0)
     }
 
     #[inline]
     fn store(&mut self, index: usize, value: u64) {
-        self.cells[index % RING] = value;
+        if self.head.wrapping_sub(self.tail) as usize >= self.cells.len() {
+            self.grow();
+        }
+        if let Some(cell) = self.cell_mut(index) {
+            *cell = value;
+        }
     }
 
     #[inline]
     fn swap(&mut self, index: usize, value: u64) -> u64 {
-        std::mem::replace(&mut self.cells[index % RING], value)
+        self.cell_mut(index).map_or(0, |cell| std::mem::replace(cell, value))
     }
 
     #[inline]
@@ -107,9 +198,59 @@ impl LatencyMemory for Ring {
     #[inline]
     fn add_sample(&mut self, class: usize, bucket: usize, ns: u64) {
         let class = class % CLASSES;
-        let counts = self.counts[class].get_or_insert_with(|| Box::new([0; BUCKETS]));
-        let count = &mut counts[bucket % BUCKETS];
-        *count = count.saturating_add(1);
+        self.samples[class].add(bucket);
         self.max_ns[class] = self.max_ns[class].max(ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rocescope_common::account::latency::{Latency, on_request, on_response, on_restart};
+
+    use super::*;
+
+    /// Whatever happens, its figures are those of the kernel's ring, which has all its memory from the start.
+    #[test]
+    fn a_ring_that_grows_is_a_whole_one() {
+        let mut random = 7u64;
+        let mut next = |below: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) % below
+        };
+        for most in [1, 3, 20, 90] {
+            let (mut ring, mut whole) = (Ring::default(), Latency::EMPTY);
+            let (mut psn, mut acked) = (5u32, 5u32);
+            for now in (0..3_000u64).map(|i| i * 1_000) {
+                let ahead = psn - acked;
+                match next(40) {
+                    0 => {
+                        on_restart(&mut ring);
+                        on_restart(&mut whole);
+                    }
+                    1 => {
+                        let again = acked + u32::try_from(next(u64::from(ahead) + 1)).unwrap();
+                        on_request(&mut ring, again, 1, true, now);
+                        on_request(&mut whole, again, 1, true, now);
+                    }
+                    2..25 if ahead < most => {
+                        let class = u32::try_from(next(3) + 1).unwrap();
+                        on_request(&mut ring, psn, class, false, now);
+                        on_request(&mut whole, psn, class, false, now);
+                        psn += 1;
+                    }
+                    _ => {
+                        let up_to = acked + u32::try_from(next(3)).unwrap().min(ahead);
+                        on_response(&mut ring, up_to, true, now);
+                        on_response(&mut whole, up_to, true, now);
+                        acked = acked.max(up_to);
+                    }
+                }
+            }
+            let figure = ring.figure();
+            assert_eq!(figure, Figure::of(&whole), "{most} outstanding");
+            assert!(figure.all.is_some_and(|all| all.count > 20) && figure.ambiguous > 0);
+            assert_eq!(figure.ring_full > 0, most > 64, "{most} outstanding");
+            assert!(ring.cells.len() <= most.next_power_of_two().max(4) as usize);
+        }
     }
 }

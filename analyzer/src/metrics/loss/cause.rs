@@ -4,19 +4,20 @@
 //! this tap and whose packets have not passed before. A NAK *names* a run that starts at its PSN, or right behind a PSN gap that
 //! contains it: the first retransmissions are lost again upstream. A NAK is *used up* where the sender pauses and has gone back
 //! for it before, or takes longer than any stack to go back: the retransmission is lost, or the sender ignored the NAK, and the
-//! timer expires.
+//! timer expires. Where the sender restarts at one PSN for the third time, only a NAK that came since its last go-back-N counts.
+//! PSNs of a gap are counted as lost where a run with a cause fills the gap (`Sequence::fill`).
 //!
 //! | # | observation | cause | counted as |
 //! |---|---|---|---|
 //! | 1 | the number is known to be in use by another connection, which has not got beyond the PSNs of the one before | [`Reuse`](Cause::Reuse) | nothing |
 //! | 2 | an RNR NAK that is not used up names the PSN | [`ReceiverNotReady`](Cause::ReceiverNotReady) | RNR retransmission |
-//! | 3 | a sequence-error NAK names the PSN, and there is or was a PSN gap at it or right before it | [`Upstream`](Cause::Upstream) | loss upstream; a timeout if the NAK is used up |
+//! | 3 | a sequence-error NAK names the PSN, and there is or was a PSN gap at it or right before it | [`Upstream`](Cause::Upstream) | the gap's PSNs as lost upstream; a timeout if the NAK is used up |
 //! | 4 | a sequence-error NAK names the PSN, and nothing was missing there | [`Downstream`](Cause::Downstream) | loss, corruption or reordering downstream; a timeout if the NAK is used up |
 //! | 5 | no NAK, and farther back than any window of unacknowledged packets | [`Reuse`](Cause::Reuse) | nothing |
 //! | 6 | no NAK, back to the first PSN over a window, after a pause | [`Reuse`](Cause::Reuse) | nothing |
 //! | 7 | no NAK, back to the first PSN after a pause longer than any transport timer | [`Reuse`](Cause::Reuse) | nothing |
 //! | 8 | no NAK, and the service (UC) retransmits nothing | [`Reuse`](Cause::Reuse) | nothing |
-//! | 9 | no NAK, and a PSN gap at the PSN or between it and the expected one | [`Upstream`](Cause::Upstream) | loss upstream; a timeout if the sender paused and no NAK names a PSN shortly before |
+//! | 9 | no NAK, and a PSN gap at the PSN or between it and the expected one | [`Upstream`](Cause::Upstream) | the gap's PSNs as lost upstream; a timeout if the sender paused and no NAK names a PSN shortly before |
 //! | 10 | no NAK and no pause, right behind a run of one or two packets | [`Mirror`](Cause::Mirror) | duplicate |
 //! | 11 | no NAK, and the reverse direction is not captured | [`Downstream`](Cause::Downstream) | go-back-N, cause not observed |
 //! | 12 | no NAK in the captured reverse direction for this PSN or one shortly before, after a pause | [`Timeout`](Cause::Timeout) | transport timeout |

@@ -22,6 +22,8 @@ pub struct KernelEvent {
     pub slot: u32,
     /// Its link.
     pub link: u16,
+    /// Slot of the flow with its answers; `None` where that is not known.
+    pub answers: Option<u32>,
     /// The first PSN of its sequence, as far as it is known.
     pub first: u32,
     /// PSN of the packet that caused the event.
@@ -55,7 +57,7 @@ impl KernelEvent {
             ecn: 0,
             naks,
             reverse_captured,
-            answers_slot: UNKNOWN,
+            answers_slot: self.answers.unwrap_or(UNKNOWN),
             responded_ns: None,
             window_ns,
         }
@@ -148,7 +150,7 @@ impl Collector {
         let Self { slots, answers, window_ns, spells, .. } = self;
         let Some(slot) = slots.get_mut(event.slot as usize) else { return };
         let (mut naks, reverse_captured) = match answers.get(slot.reverse as usize) {
-            Some(answers) => (answers.on(event.link, false, None), !answers.links.is_empty()),
+            Some(answers) => (answers.on(event.link, false, event.answers), !answers.links.is_empty()),
             None => (Vec::new(), false),
         };
         naks.sort_unstable_by_key(|nak| nak.time_ns);
@@ -167,7 +169,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn event(psn: u32, time_ns: u64) -> KernelEvent {
-        KernelEvent { slot: 0, link: 0, first: 10, psn, time_ns }
+        KernelEvent { slot: 0, link: 0, answers: None, first: 10, psn, time_ns }
     }
 
     fn run(start: u32, packets: u32, expected: u32, at_ns: u64) -> RetxRun {
@@ -219,6 +221,17 @@ mod tests {
         collector.run(&event(103, 10 * MS + 4_000), &run(101, 1, 103, 10 * MS + 2_000), false);
         let metrics = collector.metrics().flow(0).requests.unwrap();
         assert_eq!((metrics.recovered, metrics.lost, metrics.retransmitted), (1, 0, 0));
+    }
+
+    #[test]
+    fn a_nak_in_a_flow_that_is_not_known_is_for_no_other() {
+        let mut collector = collector();
+        // Its slot is there, because a later one is in use.
+        collector.flow(9, &FlowKey { dest_qp: 7, ..FlowKey::default() });
+        collector.nak(&KernelEvent { slot: 5, ..event(101, 10 * MS) }, 0x60 << 24, Event::NAK);
+        collector.run(&event(120, 10 * MS + 200_000), &run(101, 19, 120, 10 * MS + 150_000), false);
+        let metrics = collector.metrics().flow(0).requests.unwrap();
+        assert_eq!((metrics.retransmitted, metrics.downstream.count), (19, 0));
     }
 
     #[test]

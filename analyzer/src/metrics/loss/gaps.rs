@@ -2,29 +2,10 @@
 
 use rocescope_common::wire::bth::MASK24;
 
+use super::arrival::ID_AHEAD;
+
 /// Gaps kept per sequence, open and filled ones apart; the oldest make room.
 pub(super) const MAX_GAPS: usize = 128;
-
-/// IPv4 identifications of the packets on both sides of a gap. An original packet of the gap has one between them; a
-/// retransmission has a later one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct IdRange {
-    pub(super) after: u16,
-    pub(super) before: u16,
-}
-
-impl IdRange {
-    /// The range between two packets; `None` where the second identification does not follow the first.
-    pub(super) fn between(after: u16, before: u16) -> Option<Self> {
-        (2..0x8000).contains(&before.wrapping_sub(after)).then_some(Self { after, before })
-    }
-
-    /// Whether a packet with this identification was sent between the two.
-    pub(super) fn contains(self, id: u16) -> bool {
-        let place = id.wrapping_sub(self.after);
-        place > 0 && place < self.before.wrapping_sub(self.after)
-    }
-}
 
 /// A range of PSNs that were skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +14,9 @@ pub(super) struct Gap {
     pub(super) len: u32,
     /// When the packet behind it passed, Unix nanoseconds.
     pub(super) opened_ns: u64,
-    /// Known where the sender counts its IPv4 identification up.
-    pub(super) ids: Option<IdRange>,
+    /// The latest IPv4 identification when it passed. Where the sender counts its identification up, a packet of the gap with an earlier
+    /// one was on its way then, original or retransmission: the gap is not why it was sent.
+    pub(super) before: u16,
     /// A gap among retransmissions: the PSNs have passed before.
     pub(super) retransmitted: bool,
 }
@@ -44,9 +26,9 @@ impl Gap {
         psn.wrapping_sub(self.start) & MASK24 < self.len
     }
 
-    /// Whether a packet with this identification is an original of the gap, not a retransmission.
-    fn sent_in_order(&self, id: u16) -> bool {
-        self.ids.is_some_and(|ids| ids.contains(id))
+    /// Whether a packet with this identification was sent before the gap showed.
+    fn sent_before(&self, id: u16) -> bool {
+        (1..ID_AHEAD).contains(&self.before.wrapping_sub(id))
     }
 }
 
@@ -54,8 +36,24 @@ impl Gap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Filled {
     pub(super) gap: Gap,
-    /// By retransmissions.
-    pub(super) by_retransmission: bool,
+    pub(super) by: By,
+}
+
+/// What fills a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// Its packets, out of order.
+    Original,
+    /// Retransmissions.
+    Retransmission,
+    /// It counts as retransmitted, but nobody had asked for it.
+    Either,
+}
+
+impl By {
+    pub(super) const fn retransmission(is: bool) -> Self {
+        if is { Self::Retransmission } else { Self::Original }
+    }
 }
 
 /// The gaps of a sequence.
@@ -86,24 +84,24 @@ impl Gaps {
         self.open.iter().rev().find(|gap| gap.contains(psn)).copied()
     }
 
-    /// The open gap of which a packet with this PSN and IPv4 identification is an original.
-    pub(super) fn sent_in_order(&self, psn: u32, id: u16) -> Option<Gap> {
-        self.open.iter().rev().find(|gap| gap.contains(psn) && gap.sent_in_order(id)).copied()
+    /// The open gap that showed after a packet with this PSN and IPv4 identification was sent.
+    pub(super) fn sent_before(&self, psn: u32, id: u16) -> Option<Gap> {
+        self.open.iter().rev().find(|gap| gap.contains(psn) && gap.sent_before(id)).copied()
     }
 
     /// Fills one PSN of the latest gap that contains it; the PSNs on both sides stay open.
-    pub(super) fn fill(&mut self, psn: u32, by_retransmission: bool) -> Option<Gap> {
+    pub(super) fn fill(&mut self, psn: u32, by: By) -> Option<Gap> {
         let at = self.open.iter().rposition(|gap| gap.contains(psn))?;
-        Some(self.fill_at(at, psn, by_retransmission))
+        Some(self.fill_at(at, psn, by))
     }
 
-    /// Fills one PSN of the gap of which the packet is an original.
+    /// Fills one PSN of the gap that showed after the packet was sent.
     pub(super) fn fill_original(&mut self, psn: u32, id: u16) -> Option<Gap> {
-        let at = self.open.iter().rposition(|gap| gap.contains(psn) && gap.sent_in_order(id))?;
-        Some(self.fill_at(at, psn, false))
+        let at = self.open.iter().rposition(|gap| gap.contains(psn) && gap.sent_before(id))?;
+        Some(self.fill_at(at, psn, By::Original))
     }
 
-    fn fill_at(&mut self, at: usize, psn: u32, by_retransmission: bool) -> Gap {
+    fn fill_at(&mut self, at: usize, psn: u32, by: By) -> Gap {
         let gap = self.open.remove(at);
         let before = psn.wrapping_sub(gap.start) & MASK24;
         let behind = gap.len - before - 1;
@@ -130,7 +128,7 @@ impl Gaps {
         }
         match self.filled.last_mut() {
             Some(last)
-                if last.by_retransmission == by_retransmission
+                if last.by == by
                     && last.gap.opened_ns == gap.opened_ns
                     && last.gap.start.wrapping_add(last.gap.len) & MASK24 == psn =>
             {
@@ -140,7 +138,7 @@ impl Gaps {
                 if self.filled.len() >= MAX_GAPS {
                     self.filled.remove(0);
                 }
-                self.filled.push(Filled { gap: Gap { start: psn, len: 1, ..gap }, by_retransmission });
+                self.filled.push(Filled { gap: Gap { start: psn, len: 1, ..gap }, by });
             }
         }
         gap
@@ -155,18 +153,18 @@ impl Gaps {
     /// the gap.
     pub(super) fn original_arrived(&mut self, psn: u32, id: u16) -> Option<Gap> {
         let of = |filled: &Filled| {
-            filled.by_retransmission && filled.gap.contains(psn) && filled.gap.sent_in_order(id)
+            filled.by != By::Original && filled.gap.contains(psn) && filled.gap.sent_before(id)
         };
         let at = self.filled.iter().rposition(of)?;
-        let Filled { gap, .. } = self.filled.remove(at);
+        let Filled { gap, by } = self.filled.remove(at);
         let before = psn.wrapping_sub(gap.start) & MASK24;
         let parts = [
-            (gap.start, before, true),
-            (psn, 1, false),
-            (psn.wrapping_add(1) & MASK24, gap.len - before - 1, true),
+            (gap.start, before, by),
+            (psn, 1, By::Original),
+            (psn.wrapping_add(1) & MASK24, gap.len - before - 1, by),
         ];
-        for (start, len, by_retransmission) in parts.into_iter().rev().filter(|(_, len, _)| *len > 0) {
-            self.filled.insert(at, Filled { gap: Gap { start, len, ..gap }, by_retransmission });
+        for (start, len, by) in parts.into_iter().rev().filter(|(_, len, _)| *len > 0) {
+            self.filled.insert(at, Filled { gap: Gap { start, len, ..gap }, by });
         }
         let over = self.filled.len().saturating_sub(MAX_GAPS);
         self.filled.drain(..over);
@@ -203,7 +201,7 @@ mod tests {
     use super::*;
 
     fn gap(start: u32, len: u32) -> Gap {
-        Gap { start, len, opened_ns: 1, ids: None, retransmitted: false }
+        Gap { start, len, opened_ns: 1, before: 0, retransmitted: false }
     }
 
     #[test]
@@ -211,10 +209,10 @@ mod tests {
         let mut gaps = Gaps::default();
         assert_eq!(gaps.add(gap(0xFF_FFFE, 5)), None);
         assert!(gaps.at(2).is_some() && gaps.at(3).is_none());
-        assert!(gaps.fill(0, false).is_some());
+        assert!(gaps.fill(0, By::Original).is_some());
         assert_eq!(gaps.missing(), 4);
         assert!(gaps.at(0).is_none() && gaps.at(0xFF_FFFF).is_some() && gaps.at(1).is_some());
-        assert!(gaps.fill(1, false).is_some());
+        assert!(gaps.fill(1, By::Original).is_some());
         assert_eq!(gaps.recently_filled(1).map(|filled| (filled.gap.start, filled.gap.len)), Some((0, 2)));
         assert!(gaps.any_between(0xFF_0000, 1) && !gaps.any_between(5, 9));
         assert_eq!(gaps.clear(), 3);
@@ -232,16 +230,16 @@ mod tests {
         }
         assert_eq!(dropped, 1000 - MAX_GAPS as u64);
         for psn in 0..10_000 {
-            gaps.fill(psn, psn % 3 == 0);
+            gaps.fill(psn, By::retransmission(psn % 3 == 0));
             gaps.original_arrived(psn.saturating_sub(5), 2);
         }
         assert!(gaps.open.len() <= MAX_GAPS && gaps.filled.len() <= MAX_GAPS);
     }
 
     #[test]
-    fn identifications_lie_between_those_of_the_neighbours() {
-        let ids = IdRange { after: 0xFFFE, before: 3 };
-        assert!(ids.contains(0xFFFF) && ids.contains(0) && ids.contains(2));
-        assert!(!ids.contains(3) && !ids.contains(0xFFFE) && !ids.contains(100));
+    fn an_identification_tells_what_was_sent_before_the_gap_showed() {
+        let gap = Gap { before: 3, ..gap(1, 1) };
+        assert!(gap.sent_before(2) && gap.sent_before(0xFFFF) && gap.sent_before(0xC004));
+        assert!(!gap.sent_before(3) && !gap.sent_before(4) && !gap.sent_before(0xC003));
     }
 }

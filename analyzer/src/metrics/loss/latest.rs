@@ -41,7 +41,7 @@ impl Latest {
         psn == self.psn.wrapping_add(1) & MASK24
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn passed(&mut self, psn: u32, id: u16, time_ns: u64, in_order: bool) {
         let step = id.wrapping_sub(self.high_id);
         // Packets whose PSNs follow one another were sent in this order, reordered ones and retransmissions too.

@@ -7,7 +7,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `sequence` | the states of a sequence, and what follows from each packet |
+//! | `sequence` | the states of a sequence, and what follows from each packet; `decide` has what is observed when it goes back |
 //! | `state` | those states, and the run of packets behind the expected PSN |
 //! | `cause` | why a sender goes back: the table "observation → cause" |
 //! | `gaps` | PSN gaps, open and filled |
@@ -35,12 +35,14 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use hashbrown::{HashMap, HashSet};
+use crate::util::map::{Map, Set};
 use rocescope_common::account::psn::{Span, WINDOW};
 use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::{Addr, UNKNOWN};
-use rocescope_common::wire::opcode::Op;
+use rocescope_common::wire::opcode::{Op, TRANSPORT_UC};
+
+use serde::Serialize;
 
 use super::packet::{Aside, CE, Packet};
 use super::pairing::Reverse;
@@ -70,7 +72,6 @@ const MAX_PAIRS: usize = 65_536;
 /// A silence of this length in mid-message is none of the sender's own: it has the message, and sends it at the rate of its link
 /// or of its congestion control, which at the lowest rate in use (10 Mb/s) is a packet of 4,096 bytes every 3.3 ms.
 const STALL_NS: u64 = 100_000_000;
-const UC: u8 = 1;
 
 /// Loss in one flow with a gap or a packet behind the expected PSN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,16 +85,17 @@ pub struct FlowLoss {
     pub unfollowed: Option<Unfollowed>,
 }
 
-/// Packets of a flow that its loss figures do not cover.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Packets of a flow before loss detection began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Unfollowed {
-    /// When following began, Unix nanoseconds.
+    /// Time at which loss detection began. Unit: Unix ns.
     pub until_ns: u64,
-    /// Packets of the flow.
+    /// Part of the flow's `packets`. Unit: packets.
     pub packets: u64,
-    /// PSNs in gaps.
+    /// Part of `psn.missing`: lost or out of order. Unit: PSNs.
     pub missing: u64,
-    /// Packets behind the expected PSN.
+    /// Part of `psn.repeats`. Unit: packets.
     pub repeats: u64,
 }
 
@@ -127,14 +129,14 @@ pub struct Sizes {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Loss {
     /// Those with a gap or a packet behind the expected PSN.
-    pub flows: HashMap<u32, FlowLoss, foldhash::fast::RandomState>,
+    pub flows: Map<u32, FlowLoss>,
     /// Those that carry NAKs.
-    pub naks: HashMap<u32, Naks, foldhash::fast::RandomState>,
+    pub naks: Map<u32, Naks>,
     /// Requests for acknowledgement and ACKs; the index is the slot.
     pub dialogues: Vec<Dialogue>,
     /// The flows whose requests were followed without interruption, where that is not every flow; responses are not followed
     /// then.
-    pub known: Option<HashSet<u32, foldhash::fast::RandomState>>,
+    pub known: Option<Set<u32>>,
     /// Requests with a PSN that belongs to a READ.
     pub overlaps: reads::BySlot,
     /// When trouble showed, congestion included.
@@ -193,9 +195,9 @@ impl Sizes {
 pub struct Collector {
     window_ns: u64,
     slots: Vec<Slot>,
-    pairs: HashMap<(u8, Addr, Addr), u32, foldhash::fast::RandomState>,
+    pairs: Map<(u8, Addr, Addr), u32>,
     answers: Vec<Answers>,
-    naks: HashMap<u32, Naks, foldhash::fast::RandomState>,
+    naks: Map<u32, Naks>,
     overlaps: reads::BySlot,
     spells: Recorder,
 }
@@ -212,7 +214,7 @@ struct Slot {
     /// It was that of a NAK.
     refused: bool,
     sizes: Sizes,
-    /// Index in `answers` of the flow's source and destination, and of the reverse.
+    /// Index in `answers` of the flow's source and destination, and of the reverse; [`UNKNOWN`] for none.
     pair: u32,
     reverse: u32,
     /// The latest READ request.
@@ -221,6 +223,13 @@ struct Slot {
     response_open: bool,
     request_loss: Option<Box<Sequence>>,
     response_loss: Option<Box<Sequence>>,
+}
+
+impl Slot {
+    /// Without a flow.
+    fn empty() -> Self {
+        Self { answer_psn: UNKNOWN, pair: UNKNOWN, reverse: UNKNOWN, ..Self::default() }
+    }
 }
 
 /// ACKs and NAKs from one host to another.
@@ -268,16 +277,16 @@ impl Collector {
         Self {
             window_ns,
             slots: Vec::new(),
-            pairs: HashMap::default(),
+            pairs: Map::default(),
             answers: Vec::new(),
-            naks: HashMap::default(),
-            overlaps: HashMap::default(),
+            naks: Map::default(),
+            overlaps: Map::default(),
             spells: Recorder::new(bin_ns),
         }
     }
 
     /// Takes in one packet; `reverse` is what is known of the other direction at it.
-    #[inline]
+    #[inline(always)]
     pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>, reverse: Reverse) {
         if let Some(aside) = aside
             && packet.outcome.events & Event::NEW_FLOW != 0
@@ -303,7 +312,7 @@ impl Collector {
     }
 
     /// A packet without a place in a sequence: an ACK or a CNP.
-    #[inline]
+    #[inline(always)]
     fn beside(&mut self, packet: &Packet, op: Op) {
         if let Some(slot) = self.slots.get_mut(packet.slot as usize) {
             slot.counts.add(packet);
@@ -316,7 +325,7 @@ impl Collector {
     /// The flow of a slot was retired.
     pub fn retired(&mut self, number: u32) {
         if let Some(slot) = self.slots.get_mut(number as usize) {
-            *slot = Slot { answer_psn: UNKNOWN, ..Slot::default() };
+            *slot = Slot::empty();
         }
         self.naks.remove(&number);
         self.overlaps.remove(&number);
@@ -379,10 +388,10 @@ impl Collector {
         let reverse = self.pair(key.family, key.dst, key.src);
         let at = slot as usize;
         if self.slots.len() <= at {
-            self.slots.resize_with(at + 1, Slot::default);
+            self.slots.resize_with(at + 1, Slot::empty);
         }
         if let Some(slot) = self.slots.get_mut(at) {
-            *slot = Slot { answer_psn: UNKNOWN, pair, reverse, ..Slot::default() };
+            *slot = Slot { pair, reverse, ..Slot::empty() };
         }
         self.naks.remove(&slot);
         self.overlaps.remove(&slot);
@@ -414,7 +423,7 @@ impl Collector {
         pair
     }
 
-    #[inline]
+    #[inline(always)]
     fn answer(&mut self, packet: &Packet, op: Op, reverse: Reverse) {
         let Some(slot) = self.slots.get_mut(packet.slot as usize) else { return };
         let first = slot.answer_psn == UNKNOWN;
@@ -445,7 +454,7 @@ impl Collector {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn sequence(&mut self, packet: &Packet, op: Op, reverse: Reverse) {
         let repeated_read = op.has(Op::READ_REQUEST) && self.is_repeated_read(packet, reverse);
         let Some(slot) = self.slots.get_mut(packet.slot as usize) else { return };
@@ -533,7 +542,7 @@ impl Collector {
         } else {
             (&mut slot.requests, &mut slot.request_loss)
         };
-        let reliable = packet.opcode >> 5 != UC;
+        let reliable = packet.opcode >> 5 != TRANSPORT_UC;
         let sequence = loss.get_or_insert_with(|| Box::new(Sequence::new(reliable, latest.psn, latest.id)));
         let arrival = Arrival {
             psn: packet.psn,

@@ -3,12 +3,12 @@
 //! A READ takes one PSN for each packet of its response, and the next request starts behind them. A request with a PSN within
 //! is a fault of the requester: the responder takes it for a duplicate, acknowledges it and does not execute it.
 
-use hashbrown::HashMap;
+use crate::util::map::Map;
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::UNKNOWN;
 
 /// By slot.
-pub type BySlot = HashMap<u32, Overlap, foldhash::fast::RandomState>;
+pub type BySlot = Map<u32, Overlap>;
 
 /// Request packets of a flow whose PSN belongs to the READ before them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -15,9 +15,9 @@
 //! | observation | conclusion |
 //! |---|---|
 //! | same PSN and identification as the packet before within 10 us, or as a recent one | duplicate made by a mirror |
-//! | fills a gap, its identification is one of the gap's | reordered, not lost |
+//! | fills a gap, its identification says that it was sent before the gap showed | reordered, not lost |
 //! | fills a gap within the reordering window, no NAK for the gap, no retransmission under way | reordered, until a packet of the run turns out to have passed before |
-//! | fills a gap otherwise | lost upstream and retransmitted |
+//! | fills a gap otherwise | lost upstream and retransmitted; doubtful in a run that nobody asked for: no NAK that asks for it alone, no timeout |
 //! | original of a gap that a retransmission has filled | reordered; the loss is taken back |
 //! | passed before | retransmission, counted by the cause of its run |
 //! | passed before, alone, and nobody asked: no NAK, no timeout, and the sender does not go on from it | duplicate made by the network or the capture |
@@ -29,18 +29,19 @@ mod decide;
 mod tally;
 
 use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::frame::CE;
 
 use super::DUPLICATE_NS;
 use super::arrival::{Arrival, ID_AHEAD, Nak};
 use super::cause::{Cause, TIMEOUT_PAUSE_NS};
 use super::episode::{Episodes, Tracker};
-use super::gaps::{Filled, Gap, Gaps, IdRange};
+use super::gaps::{By, Filled, Gap, Gaps};
 use super::result::{Metrics, Retransmission};
 use super::state::{Missing, Run, State};
 use tally::{SIGNALS, Tally};
 
-/// ECN bits of congestion experienced.
-const CE: u8 = 3;
+/// NAKs remembered that explain a run: those of a window of packets.
+const EXPLAINED: usize = 8;
 /// PSNs of which the last IPv4 identification is remembered, to recognize duplicates.
 const RECENT: u32 = 256;
 
@@ -62,8 +63,15 @@ pub(super) struct Sequence {
     /// Where the sender restarted last, and how often in a row.
     stuck_at: u32,
     stuck: u64,
+    /// Times of the last two restarts, the latest last, Unix nanoseconds.
+    restarts_ns: [u64; 2],
     /// The NAK of the latest go-back-N.
     answered: Option<Nak>,
+    /// NAKs that explain a run, the latest last: each asks once.
+    explained: [Option<Nak>; EXPLAINED],
+    /// Runs that a NAK or a timeout asked for, and others that filled a gap, where the order of sending is not known.
+    asked: u64,
+    unasked: u64,
     /// Another connection uses the number, and has not got beyond the PSNs of the one before.
     reused: bool,
     /// Signals that are recorded already.
@@ -95,7 +103,11 @@ impl Sequence {
             selective: 0,
             stuck_at: 0,
             stuck: 0,
+            restarts_ns: [0; 2],
             answered: None,
+            explained: [None; EXPLAINED],
+            asked: 0,
+            unasked: 0,
             reused: false,
             recorded: [0; SIGNALS.len()],
             recent,
@@ -138,7 +150,7 @@ impl Sequence {
         let mut at = start;
         for (len, retransmitted) in [(before, true), (certain, false), (behind, true)] {
             if len > 0 {
-                self.open(arrival, at, len, arrival.high_id, retransmitted);
+                self.open(arrival, at, len, retransmitted);
             }
             at = at.wrapping_add(len) & MASK24;
         }
@@ -188,7 +200,11 @@ impl Sequence {
             std::cmp::Ordering::Equal => None,
         };
         let missing = if self.reliable { self.gaps.missing() } else { 0 };
+        // Where gaps are filled by packets that are late more often than senders are asked to go back, and receivers drop what is out
+        // of order, a NAK is no evidence of loss.
+        let late = self.unasked > self.asked && go > selective;
         Metrics {
+            doubtful: if late { self.metrics.lost } else { self.metrics.doubtful },
             unfilled: self.metrics.unfilled + missing,
             // A loss that was taken back may belong to an episode that had ended.
             upstream: if self.metrics.lost == 0 { Episodes::default() } else { self.upstream.metrics() },
@@ -240,7 +256,7 @@ impl Sequence {
         if !arrival.numbered {
             return false;
         }
-        if let Some(gap) = self.gaps.sent_in_order(arrival.psn, arrival.id) {
+        if let Some(gap) = self.gaps.sent_before(arrival.psn, arrival.id) {
             self.fill_span(arrival, |gaps, psn| gaps.fill_original(psn, arrival.id));
             if gap.retransmitted {
                 // A retransmission that others of its run have overtaken.
@@ -281,7 +297,7 @@ impl Sequence {
         if let Some(run) = self.state.run_mut() {
             run.packets += 1;
             if run.is_onward(arrival.psn) {
-                (run.last, run.last_id) = (arrival.psn, arrival.id);
+                run.last = arrival.psn;
             }
         }
     }
@@ -296,11 +312,12 @@ impl Sequence {
         }
     }
 
-    /// Opens a gap between a packet with the IPv4 identification `after` and this one.
-    fn open(&mut self, arrival: &Arrival<'_>, start: u32, len: u32, after: u16, retransmitted: bool) {
+    /// Opens a gap before this packet.
+    fn open(&mut self, arrival: &Arrival<'_>, start: u32, len: u32, retransmitted: bool) {
         // Whether the sender counts its identification up may only be known when the missing packet arrives.
-        let ids = IdRange::between(after, arrival.id);
-        let gap = Gap { start, len, opened_ns: arrival.time_ns, ids, retransmitted };
+        let late = (1..ID_AHEAD).contains(&arrival.high_id.wrapping_sub(arrival.id));
+        let before = if late { arrival.high_id } else { arrival.id };
+        let gap = Gap { start, len, opened_ns: arrival.time_ns, before, retransmitted };
         if let Some(dropped) = self.gaps.add(gap)
             && !dropped.retransmitted
             && self.reliable
@@ -322,15 +339,21 @@ impl Sequence {
     fn fill(&mut self, arrival: &Arrival<'_>, gap: Gap) {
         let requested = || arrival.nak(|nak| gap.contains(nak.psn), gap.opened_ns).is_some();
         let in_window = arrival.time_ns.saturating_sub(gap.opened_ns) <= arrival.window_ns;
-        // An identification outside of the gap's was given to a retransmission.
-        let renumbered = gap.ids.is_some() && arrival.numbered;
+        // What was sent before the gap showed is known not to be lost already.
         let retransmitted =
-            self.reliable && (renumbered || !in_window || self.state.cause().is_some() || requested());
-        let psns = self.fill_span(arrival, |gaps, psn| gaps.fill(psn, retransmitted));
+            self.reliable && (arrival.numbered || !in_window || self.state.cause().is_some() || requested());
+        if !gap.retransmitted {
+            self.fills_gap(arrival, &gap);
+        }
+        // Late originals come back unasked, in any number of runs.
+        let doubted = retransmitted && !arrival.numbered && self.state.run().is_some_and(|run| run.unasked);
+        let by = if doubted { By::Either } else { By::retransmission(retransmitted) };
+        let psns = self.fill_span(arrival, |gaps, psn| gaps.fill(psn, by));
         if retransmitted {
             self.decide(arrival);
             if !self.reused {
                 self.lost(gap.opened_ns, arrival, psns);
+                self.doubted(if doubted { psns } else { 0 });
             }
         } else if gap.retransmitted {
             self.reordered_retransmission(arrival);
@@ -347,7 +370,7 @@ impl Sequence {
         self.decide(arrival);
         let State::GoingBack(run, cause) = &mut self.state else { return self.retransmission(arrival) };
         let (provisional, opened_ns) = (std::mem::take(&mut run.provisional), run.provisional_ns);
-        let cause = *cause;
+        let (cause, unasked) = (*cause, run.unasked);
         // The first that filled the gap may be the original, and this one its retransmission.
         let twice = !arrival.numbered && self.gaps.recently_filled(arrival.psn).is_some();
         match cause {
@@ -363,14 +386,20 @@ impl Sequence {
             // Reordering does not bring a packet that has passed already: the run was a retransmission from its begin.
             self.metrics.recovered = self.metrics.recovered.saturating_sub(provisional);
             self.lost(opened_ns, arrival, provisional);
+            self.doubted(if unasked && !arrival.numbered { provisional } else { 0 });
         }
+    }
+
+    /// This number of the PSNs lost may have been reordered.
+    fn doubted(&mut self, psns: u64) {
+        self.metrics.doubtful = (self.metrics.doubtful + psns).min(self.metrics.lost);
     }
 
     /// A packet passes again whose PSN a retransmission may have filled: the original, perhaps, which was not lost then.
     fn doubt(&mut self, arrival: &Arrival<'_>) {
-        let filled = |filled: Filled| filled.by_retransmission && !filled.gap.retransmitted;
+        let filled = |filled: Filled| filled.by == By::Retransmission && !filled.gap.retransmitted;
         if !arrival.numbered && self.gaps.recently_filled(arrival.psn).is_some_and(filled) {
-            self.metrics.doubtful = (self.metrics.doubtful + 1).min(self.metrics.lost);
+            self.doubted(1);
         }
     }
 
@@ -384,11 +413,11 @@ impl Sequence {
     /// requester still misses.
     fn retransmitted_read(&mut self, arrival: &Arrival<'_>) {
         self.end_run(arrival, arrival.expected, false);
-        self.restarted_at(arrival.psn);
+        self.restarted_at(arrival.psn, arrival.time_ns);
         self.read_timed_out(arrival);
         match self.gaps.at(arrival.psn) {
             Some(gap) if !gap.retransmitted => {
-                let psns = self.fill_span(arrival, |gaps, psn| gaps.fill(psn, true));
+                let psns = self.fill_span(arrival, |gaps, psn| gaps.fill(psn, By::Retransmission));
                 self.lost(gap.opened_ns, arrival, psns);
             }
             _ => {
@@ -399,7 +428,8 @@ impl Sequence {
     }
 
     /// Counts how often in a row the sender restarts at one PSN.
-    const fn restarted_at(&mut self, psn: u32) {
+    const fn restarted_at(&mut self, psn: u32, time_ns: u64) {
+        self.restarts_ns = [self.restarts_ns[1], time_ns];
         if self.stuck > 0 && self.stuck_at == psn {
             self.stuck += 1;
         } else {
@@ -419,8 +449,10 @@ impl Sequence {
             return;
         }
         self.end_run(arrival, arrival.expected, false);
-        self.restarted_at(arrival.psn);
-        self.state = State::Undecided(Run::begin(arrival, pause_ns));
+        self.restarted_at(arrival.psn, arrival.time_ns);
+        let unasked = self.is_unasked(arrival, pause_ns);
+        self.asked += u64::from(!unasked && !arrival.numbered);
+        self.state = State::Undecided(Run { unasked, ..Run::begin(arrival, pause_ns) });
     }
 
     /// Packets of a run may be reordered, too; and one that is late for longer than gaps are remembered begins no run.
@@ -447,24 +479,24 @@ impl Sequence {
         if !onward || step > 1 && pause_ns >= TIMEOUT_PAUSE_NS && requested() {
             return false;
         }
-        let (skipped, ids) = (run.last.wrapping_add(1) & MASK24, (run.last_id, run.start_id));
-        (run.last, run.last_id) = (arrival.psn, arrival.id);
+        let (skipped, since) = (run.last.wrapping_add(1) & MASK24, run.start_id);
+        run.last = arrival.psn;
         run.packets += 1;
         if step > 1 && retransmitting {
-            self.skipped_by_run(arrival, skipped, step - 1, ids);
+            self.skipped_by_run(arrival, skipped, step - 1, since);
         }
         true
     }
 
     /// PSNs that a run skips: lost again, or not requested. What follows decides. Those that arrived out of order since the
-    /// run began are not missing. `ids`: IPv4 identifications of the packet before them and of the run's first.
-    fn skipped_by_run(&mut self, arrival: &Arrival<'_>, start: u32, len: u32, (after, since): (u16, u16)) {
+    /// run began are not missing. `since`: IPv4 identification of the run's first packet.
+    fn skipped_by_run(&mut self, arrival: &Arrival<'_>, start: u32, len: u32, since: u16) {
         // Selective retransmission skips what is not missing.
         let selective = self.selective > self.go_back_n;
         if !self.reliable || selective || self.gaps.any_between(start, start.wrapping_add(len)) {
             return;
         }
-        self.open(arrival, start, len, after, true);
+        self.open(arrival, start, len, true);
         if !arrival.numbered {
             return;
         }
@@ -472,7 +504,7 @@ impl Sequence {
             let recent = self.recent[(psn % RECENT) as usize];
             let id = (recent & 0xFFFF) as u16;
             if recent == recent_word(psn, id) && id.wrapping_sub(since) < ID_AHEAD {
-                self.gaps.fill(psn, false);
+                self.gaps.fill(psn, By::Original);
             }
         }
     }
@@ -500,7 +532,7 @@ impl Sequence {
         let rest = frontier.wrapping_sub(run.last).wrapping_sub(1) & MASK24;
         if resumed && rest > 0 {
             let start = run.last.wrapping_add(1) & MASK24;
-            self.skipped_by_run(arrival, start, rest, (run.last_id, run.start_id));
+            self.skipped_by_run(arrival, start, rest, run.start_id);
         }
     }
 

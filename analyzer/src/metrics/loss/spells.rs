@@ -13,11 +13,11 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use rocescope_common::account::FlowStats;
 
 use crate::metrics::packet::Packet;
 use crate::metrics::timeline::{self, Kind, LinkPoints};
+use crate::util::map::Map;
 
 /// Silence after which trouble has ended, in nanoseconds. The steps of training jobs are seconds apart at most, so that what
 /// comes with each of them is seen again within it; it is also the time that screens average over.
@@ -26,8 +26,6 @@ pub const SPELL_NS: u64 = 10_000_000_000;
 const MOST: usize = 8;
 /// Marks kept, each of 8 bytes per flow; a spell whose mark is gone is compared with what is there.
 const MOST_MARKS: usize = 16;
-
-type State = foldhash::fast::RandomState;
 
 /// A kind of trouble in a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,36 +98,42 @@ pub struct Spell {
     pub after: Option<u32>,
 }
 
-/// The spells of one flow by signal, the oldest first.
+/// The spells of one flow by signal, the oldest first. Samples and facts share them with the recorder until they change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FlowSpells(Vec<(Signal, Vec<Spell>)>);
+pub struct FlowSpells(Option<Arc<BySignal>>);
+
+type BySignal = Vec<(Signal, Vec<Spell>)>;
 
 impl FlowSpells {
     /// Those of one signal.
     #[must_use]
     pub fn of(&self, signal: Signal) -> &[Spell] {
-        self.0.iter().find(|(own, _)| *own == signal).map_or(&[], |(_, spells)| spells)
+        let all = self.0.as_deref().map_or(&[][..], Vec::as_slice);
+        all.iter().find(|(own, _)| *own == signal).map_or(&[], |(_, spells)| spells)
     }
 
     /// Whether there is none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.is_none()
     }
 
     /// Those of one signal, made by hand.
     #[must_use]
     pub fn with(mut self, signal: Signal, spells: Vec<Spell>) -> Self {
-        self.0.push((signal, spells));
+        Arc::make_mut(self.0.get_or_insert_default()).push((signal, spells));
         self
     }
 
     fn of_mut(&mut self, signal: Signal) -> &mut Vec<Spell> {
-        let at = self.0.iter().position(|(own, _)| *own == signal).unwrap_or_else(|| {
-            self.0.push((signal, Vec::new()));
-            self.0.len() - 1
+        let all = Arc::make_mut(self.0.get_or_insert_default());
+        let at = all.iter().position(|(own, _)| *own == signal).unwrap_or_else(|| {
+            // Of many flows each has one or two.
+            all.reserve_exact(1);
+            all.push((signal, Vec::with_capacity(1)));
+            all.len() - 1
         });
-        &mut self.0[at].1
+        &mut all[at].1
     }
 }
 
@@ -147,7 +151,7 @@ pub struct Mark {
 }
 
 /// By slot.
-pub type BySlot = HashMap<u32, FlowSpells, State>;
+pub type BySlot = Map<u32, FlowSpells>;
 
 /// Spells, and the marks that they refer to.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -266,7 +270,8 @@ impl Recorder {
         self.number = mark.number;
         self.next_ns = self.next_ns.saturating_add(SPELL_NS.saturating_mul(missed + 1));
         let mut used: Vec<u32> = vec![mark.number];
-        for spell in self.flows.values_mut().flat_map(|flow| &mut flow.0).flat_map(|(_, spells)| spells) {
+        let all = self.flows.values_mut().filter_map(|flow| flow.0.as_mut());
+        for spell in all.flat_map(Arc::make_mut).flat_map(|(_, spells)| spells) {
             used.extend([spell.before, *spell.after.get_or_insert(mark.number)]);
         }
         used.sort_unstable();

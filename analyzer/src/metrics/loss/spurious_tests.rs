@@ -24,6 +24,54 @@ fn holes_whose_packet_passes_twice_may_be_reordering() {
     }
 }
 
+/// Losses, each with its NAK and a go-back, among packets that pass unasked: duplicates say nothing of the losses, but where more packets
+/// come late than are asked for, a NAK may be for one of these.
+#[test]
+fn duplicates_cast_no_doubt_on_losses_as_late_packets_do() {
+    for late in [false, true] {
+        let mut scene = Scene::new(false);
+        scene.answer(99, 0x1F);
+        scene.send(100..200, &[]);
+        for start in (200..1_000).step_by(100) {
+            scene.send(start..start + 20, &[start + 10]);
+            scene.nak(start + 10);
+            scene.send(start + 10..start + 40, &[]);
+            for psn in [start + 50, start + 60, start + 70] {
+                let behind = psn - 5;
+                scene.send((psn - 10..psn).filter(|at| !late || *at != behind), &[]);
+                scene.send([behind], &[]);
+            }
+            scene.send(start + 70..start + 100, &[]);
+        }
+        let loss = scene.metrics();
+        assert_eq!((loss.lost, loss.doubtful), (8, if late { 8 } else { 0 }), "{loss:?}");
+    }
+}
+
+/// A sender that goes back to the begin of the message, farther than the NAK asks; a duplicate on the way takes the NAK from nobody. Without
+/// a NAK, what the run brings may be late.
+#[test]
+fn a_nak_explains_a_run_from_before_its_psn() {
+    for (naks, duplicates) in [(true, false), (true, true), (false, false)] {
+        let mut scene = Scene::new(false);
+        scene.answer(99, 0x1F);
+        scene.send(100..200, &[]);
+        for start in (200..1_000).step_by(100) {
+            scene.send(start..start + 20, &[start + 10, start + 11]);
+            if naks {
+                scene.nak(start + 10);
+            }
+            if duplicates {
+                scene.send([start + 3], &[]);
+            }
+            scene.send(start + 20..start + 24, &[]);
+            scene.send(start + 5..start + 100, &[]);
+        }
+        let loss = scene.metrics();
+        assert_eq!((loss.lost, loss.doubtful), (16, if naks { 0 } else { 16 }), "{loss:?}");
+    }
+}
+
 /// After a NAK and the retransmission it asked for, the sender retries the same request after pauses: its timer expired.
 #[test]
 fn a_nak_is_the_reason_of_one_retransmission() {

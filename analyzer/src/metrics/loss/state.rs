@@ -10,15 +10,18 @@ use super::cause::Cause;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) start: u32,
-    /// The latest PSN, and its IPv4 identification.
+    /// The latest PSN.
     pub(super) last: u32,
-    pub(super) last_id: u16,
     pub(super) start_ns: u64,
     /// IPv4 identification of the first packet.
     pub(super) start_id: u16,
     /// Time since the packet before the run.
     pub(super) pause_ns: u64,
     pub(super) packets: u64,
+    /// Neither a NAK nor a timeout explains it.
+    pub(super) unasked: bool,
+    /// It has filled a gap of PSNs that had not passed before.
+    pub(super) filled: bool,
     /// The receiver turned out to have its packets already.
     pub(super) acked: bool,
     /// PSNs that filled a gap as if reordered. Once a packet follows that has passed before, they were retransmissions.
@@ -31,11 +34,12 @@ impl Run {
         Self {
             start: arrival.psn,
             last: arrival.psn,
-            last_id: arrival.id,
             start_ns: arrival.time_ns,
             start_id: arrival.id,
             pause_ns,
             packets: 1,
+            unasked: false,
+            filled: false,
             acked: false,
             provisional: 0,
             provisional_ns: 0,

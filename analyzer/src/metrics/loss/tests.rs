@@ -286,6 +286,22 @@ fn a_receiver_that_is_not_ready_loses_nothing() {
 }
 
 #[test]
+fn packets_that_were_under_way_when_the_receiver_was_not_ready_change_nothing() {
+    for mut scene in scenes() {
+        for _ in 0..4 {
+            scene.send(200..210, &[]);
+            scene.answer(200, 0x2C);
+            scene.nak(200);
+            scene.send(210..212, &[]);
+            scene.now_ns += 10 * MS;
+        }
+        scene.send(200..220, &[]);
+        let loss = scene.metrics();
+        assert_eq!((loss.retransmitted, loss.rnr_retransmitted, loss.timeouts), (48, 48, 0));
+    }
+}
+
+#[test]
 fn naks_are_known_by_kind_and_time_until_the_flow_is_another() {
     for mut scene in scenes() {
         let mut nak = |syndrome| {

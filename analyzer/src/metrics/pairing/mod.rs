@@ -15,7 +15,7 @@ pub mod rules;
 #[cfg(test)]
 mod tests;
 
-use hashbrown::HashMap;
+use crate::util::map::Map;
 use rocescope_common::account::{Event, FlowKey, latency};
 use rocescope_common::wire::cm;
 use rocescope_common::wire::frame::{Addr, UNKNOWN};
@@ -26,8 +26,6 @@ use super::setups::{self, Setups};
 use crate::sample::PeerKey;
 use outstanding::Outstanding;
 use peers::Peers;
-
-type State = foldhash::fast::RandomState;
 
 /// Directions that are kept at a time; flows beyond them stay unpaired.
 const MAX_DIRECTIONS: usize = 1 << 20;
@@ -219,8 +217,8 @@ pub struct Pairing {
     slots: Vec<Slot>,
     directions: Vec<Direction>,
     free: Vec<u32>,
-    index: HashMap<PeerKey, u32, State>,
-    ports: HashMap<PortKey, u32, State>,
+    index: Map<PeerKey, u32>,
+    ports: Map<PortKey, u32>,
     places: Vec<Option<Place>>,
     taps: Vec<String>,
     peers: Peers,
@@ -230,7 +228,7 @@ pub struct Pairing {
 
 impl Pairing {
     /// Takes in a packet and gives what is known at it of its flow's other direction.
-    #[inline]
+    #[inline(always)]
     pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) -> Reverse {
         const SELDOM: u16 = Event::NEW_FLOW | Event::RESTART | Event::GSI;
         if let Some(slot) = self.slots.get(packet.slot as usize)
@@ -272,7 +270,7 @@ impl Pairing {
 
     /// Everything known, by slot.
     #[must_use]
-    pub fn pairs(&self) -> HashMap<u32, Pair, State> {
+    pub fn pairs(&self) -> Map<u32, Pair> {
         let slots = (0u32..).zip(&self.slots).filter(|(_, slot)| slot.direction != NONE);
         slots.filter_map(|(number, _)| Some((number, self.pair(number)?))).collect()
     }

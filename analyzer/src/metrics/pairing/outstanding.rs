@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher as _, Hasher as _};
 
 use crate::sample::PeerKey;
+use crate::util::map::State;
 
 /// Places: requests of unpaired flows that are remembered at a time.
 const PLACES: usize = 1 << 14;
@@ -24,7 +25,7 @@ const SEVERAL: u32 = u32::MAX - 1;
 #[derive(Debug, Default)]
 pub(super) struct Outstanding {
     places: Vec<Waiting>,
-    hasher: foldhash::fast::RandomState,
+    hasher: State,
 }
 
 impl Outstanding {

@@ -5,13 +5,11 @@
 
 use std::collections::VecDeque;
 
-use hashbrown::HashMap;
 use rocescope_common::wire::cm::{self, Message, Req};
 use rocescope_common::wire::frame::Addr;
 
 use crate::sample::PeerKey;
-
-type State = foldhash::fast::RandomState;
+use crate::util::map::Map;
 
 /// Requests that may wait for their reply; a new one replaces the oldest.
 const MAX_REQUESTS: usize = 16_384;
@@ -30,11 +28,11 @@ struct Request {
 /// Follows connection establishment.
 #[derive(Debug, Default)]
 pub struct Peers {
-    requests: HashMap<Request, u32, State>,
+    requests: Map<Request, u32>,
     order: VecDeque<Request>,
-    known: HashMap<PeerKey, u32, State>,
+    known: Map<PeerKey, u32>,
     /// The latest queue pair of directions that had another one before.
-    ambiguous: HashMap<PeerKey, u32, State>,
+    ambiguous: Map<PeerKey, u32>,
 }
 
 /// The direction to a queue pair, and the queue pair that sends in it.
@@ -106,7 +104,7 @@ impl Peers {
 
     /// The source queue pair by direction. Queue pairs whose number was reused for another connection are left out.
     #[must_use]
-    pub fn peers(&self) -> &HashMap<PeerKey, u32, State> {
+    pub fn peers(&self) -> &Map<PeerKey, u32> {
         &self.known
     }
 

@@ -7,12 +7,11 @@
 //! rest for about the same time. All of this is asked for here, and what lacks one of them has no steps: a
 //! wrong alarm costs more than a job that is not recognized.
 
-use hashbrown::HashMap;
-
 use super::segment::{Block, Segments};
 use crate::metrics::traffic::flowlets::Record;
 use crate::metrics::traffic::hosts::{Host, Pair};
 use crate::metrics::traffic::times;
+use crate::util::map::Map;
 
 /// Steps that make a rhythm. The spread of fewer than seven periods says little: of seven pauses of random (exponential) length
 /// one draw in thirty looks as even as `SILENCE_SPREAD` asks, of four one in six.
@@ -20,6 +19,8 @@ pub const MIN_STEPS: usize = 8;
 /// Spread of the periods, as a share of their median, at most; see [`spread`]. Steps with jitter of a fifth have 0.14, random
 /// pauses as long as the sending between them 0.28.
 const PERIOD_SPREAD: f64 = 0.2;
+/// Periods of this many times their median or more may stand between groups of what are parts of steps.
+const GROUPED: f64 = 3.0;
 /// The same of the silences between steps. Pauses of random length have 0.69, those of any length up to a bound 0.5,
 /// computing with a jitter of a fifth 0.14.
 const SILENCE_SPREAD: f64 = 0.3;
@@ -123,7 +124,7 @@ fn most(verdicts: impl Iterator<Item = bool>) -> bool {
     all > 0 && f64::from(good) >= MOST * f64::from(all)
 }
 
-type Sums<Key> = HashMap<Key, u64, foldhash::fast::RandomState>;
+type Sums<Key> = Map<Key, u64>;
 
 /// Holds the steps of a port against what a job does; there must be `least` of them. `flowlets` are sorted by start, as for the cut.
 ///
@@ -149,6 +150,24 @@ pub fn is_job(segments: &Segments, flowlets: &[Record], pairs: &[Pair], least: u
     if shared as f64 >= SOME * steps.len() as f64 { Ok(()) } else { Err(NoJob::InTurn) }
 }
 
+/// Whether parts of steps were taken for steps: groups of the same size follow one another after long periods that are alike
+/// and in which most of the time passes. Before a job has made some steps its parts have the only rhythm.
+fn in_groups(periods: &[u64], period: u64) -> bool {
+    let long: Vec<(usize, u64)> =
+        periods.iter().copied().enumerate().filter(|(_, one)| *one >= times(period, GROUPED)).collect();
+    let sizes: Vec<usize> = long.windows(2).map(|two| two[1].0 - two[0].0).collect();
+    let (Some((first, _)), Some((last, _)), Some(size)) = (long.first(), long.last(), sizes.first()) else {
+        return false;
+    };
+    let sum: u64 = long.iter().map(|(_, one)| *one).sum();
+    let mean = sum / long.len() as u64;
+    sizes.iter().all(|other| other == size)
+        && first < size
+        && periods.len() - last <= *size
+        && long.iter().all(|(_, one)| one.abs_diff(mean) <= times(mean, PERIOD_SPREAD))
+        && 2 * sum >= periods.iter().sum::<u64>()
+}
+
 /// `part`: the steps are those of one of several parts of the run that were tried. A middle distance of random pauses is
 /// small in one of hundreds; most of the distances never are.
 fn rhythm(segments: &Segments, blocks: &[&[Block]], part: bool) -> Result<(), NoJob> {
@@ -163,6 +182,9 @@ fn rhythm(segments: &Segments, blocks: &[&[Block]], part: bool) -> Result<(), No
     else {
         return Err(NoJob::TooFew);
     };
+    if in_groups(&periods, period) {
+        return Err(NoJob::TooFew);
+    }
     if (silence as f64) < IDLE * period as f64 {
         return Err(NoJob::NoRest);
     }
@@ -210,7 +232,7 @@ fn alike(steps: &[&[Record]]) -> Result<(), NoJob> {
             sums
         })
         .collect();
-    let mut volumes: HashMap<u32, Vec<u64>, foldhash::fast::RandomState> = HashMap::default();
+    let mut volumes: Map<u32, Vec<u64>> = Map::default();
     for (pair, bytes) in sums.iter().flatten() {
         volumes.entry(*pair).or_default().push(*bytes);
     }
@@ -233,7 +255,7 @@ fn alike(steps: &[&[Record]]) -> Result<(), NoJob> {
 /// Whether hosts exchange data, over all steps: most of it begins or ends at hosts that both send and receive; or it has
 /// several sources and several other destinations, as where a ring crosses the link between two switches.
 fn both_ways(steps: &[&[Record]], pairs: &[Pair]) -> Result<(), NoJob> {
-    let mut hosts: HashMap<Host, [u64; 2], foldhash::fast::RandomState> = HashMap::default();
+    let mut hosts: Map<Host, [u64; 2]> = Map::default();
     let mut total = 0;
     for flowlet in steps.iter().copied().flatten() {
         let Some(pair) = pairs.get(flowlet.pair as usize) else { continue };
@@ -290,7 +312,7 @@ fn between(flowlet: &Record, pairs: &[Pair]) -> Option<[Host; 2]> {
 /// Whether three hosts or more exchange data at once: most of it in runs to which several pairs of them contribute, or by
 /// turns, so that each goes on before the other has ended.
 fn at_once(step: &[Record], pairs: &[Pair]) -> bool {
-    let mut spans: HashMap<[Host; 2], (u64, u64, u64), foldhash::fast::RandomState> = HashMap::default();
+    let mut spans: Map<[Host; 2], (u64, u64, u64)> = Map::default();
     for flowlet in step {
         let Some(hosts) = between(flowlet, pairs) else { continue };
         let (start, end, bytes) = spans.entry(hosts).or_insert((flowlet.start_ns, flowlet.end_ns, 0));
@@ -321,6 +343,24 @@ fn at_once(step: &[Record], pairs: &[Pair]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_of_a_few_steps_are_no_steps() {
+        // Three steps of eight parts, the capture beginning and ending in the midst of one.
+        let groups = |sizes: &[usize], waits: &[u64]| {
+            let mut periods = Vec::new();
+            for (at, size) in sizes.iter().enumerate() {
+                periods.extend(std::iter::repeat_n(44, size - 1));
+                periods.extend(waits.get(at));
+            }
+            in_groups(&periods, 44)
+        };
+        assert!(groups(&[8, 8, 8], &[690, 700]) && groups(&[3, 8, 8, 5], &[690, 700, 695]));
+        assert!(!groups(&[8, 8], &[690]), "one pause shows no rhythm");
+        assert!(!groups(&[8, 9, 8, 8], &[690, 700, 690]), "waits that come at any time");
+        assert!(!groups(&[8, 8, 8], &[690, 2_000]) && !groups(&[20, 20, 20], &[200, 200]));
+        assert!(!groups(&[24], &[]));
+    }
 
     #[test]
     fn a_trend_is_no_spread_and_chance_is() {

@@ -17,7 +17,7 @@ pub mod trend;
 #[cfg(test)]
 mod variants;
 
-use hashbrown::HashMap;
+use crate::util::map::Map;
 
 use super::traffic::Traffic;
 use super::traffic::flowlets::{Record, Standing};
@@ -143,7 +143,7 @@ fn port_of(ports: &[u16], link: u16) -> u16 {
 /// # Errors
 /// Why no port has any: the reason of the one with most data.
 pub fn steps(traffic: &Traffic, ports: &[u16]) -> Result<Steps, NoJob> {
-    let mut by_link: HashMap<u16, Vec<Record>, foldhash::fast::RandomState> = HashMap::default();
+    let mut by_link: Map<u16, Vec<Record>> = Map::default();
     let standing = traffic.flowlets.standing.iter().map(|standing| &standing.flowlet);
     for record in traffic.flowlets.ended.iter().chain(standing) {
         if let Some(pair) = traffic.pairs.get(record.pair as usize)
@@ -277,9 +277,9 @@ fn measure(flowlets: &[Record]) -> Option<Step> {
 
 /// The flow that finishes last most often.
 fn last(view: &View<'_>) -> Option<Last> {
-    let mut by_flow: HashMap<(u32, u32), Vec<u64>, foldhash::fast::RandomState> = HashMap::default();
+    let mut by_flow: Map<(u32, u32), Vec<u64>> = Map::default();
     for blocks in &view.segments.steps {
-        let mut ends: HashMap<(u32, u32), u64, foldhash::fast::RandomState> = HashMap::default();
+        let mut ends: Map<(u32, u32), u64> = Map::default();
         for flowlet in view.step(blocks) {
             let end = ends.entry((flowlet.pair, flowlet.dest_qp)).or_default();
             *end = flowlet.end_ns.max(*end);
@@ -320,7 +320,7 @@ fn ending(traffic: &Traffic, ports: &[u16], port: u16, segments: &Segments) -> O
 fn outstanding(traffic: &Traffic, ports: &[u16], port: u16) -> usize {
     const MASK: u32 = 0x00FF_FFFF;
     const WINDOW: u32 = 65_536;
-    let mut answers: HashMap<(Host, Host), Vec<(u32, u64)>, foldhash::fast::RandomState> = HashMap::default();
+    let mut answers: Map<(Host, Host), Vec<(u32, u64)>> = Map::default();
     let own = |standing: &&Standing| {
         traffic
             .pairs

@@ -14,11 +14,10 @@
 
 use std::ops::Range;
 
-use hashbrown::HashSet;
-
 use super::segment::{Block, MIN_STEPS, Segments};
 use crate::metrics::traffic::flowlets::Record;
 use crate::metrics::traffic::hosts::{Host, Pair};
+use crate::util::map::Set;
 
 /// A wait counts from this share of the median step on. Hosts of a healthy ring start one after the other: in the captures that this was
 /// tried on by up to 8 % of a step each.
@@ -79,7 +78,7 @@ pub struct Straggler {
 }
 
 /// Hosts that receive data on a link.
-pub type Receivers = HashSet<Host, foldhash::fast::RandomState>;
+pub type Receivers = Set<Host>;
 
 /// What is known of one link's steps.
 #[derive(Clone, Copy, Debug)]

@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use serde::Serialize;
+
 use super::straggler::densest;
 use super::{LinkSteps, Step};
 use crate::metrics::traffic::times;
@@ -36,16 +38,23 @@ const MISS: i64 = 2;
 /// A transfer must have grown by this share of a step for its growth to say how much of it the step waited for.
 const GROWN: f64 = 0.05;
 
-/// Where the time of a step goes. The parts add up to the period.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Where the time of a step goes, as far as packets show it. Of several steps, the mean of the middle half by period,
+/// so that the parts add up to `period_ns` and single long steps do not count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "StepParts"))]
 pub struct Parts {
-    /// From the start of a step to the start of the next.
+    /// From the start of a step to the start of the next. Unit: ns.
     pub period_ns: u64,
-    /// Time with data on the port.
+    /// Time with data on the port, silences up to 2 ms included: upper bound of the communication that the
+    /// job waits for (exposed). A part may overlap with computation, which packets do not show. Unit: ns.
     pub transfer_ns: u64,
-    /// Silences between the first and the last data of a step.
+    /// Silences of more than 2 ms between the first and the last data of a step: waiting for another host, a
+    /// retransmission, data in a queue downstream of this tap, or the next bucket. Unit: ns.
     pub wait_ns: u64,
-    /// From its last data to the next step.
+    /// From the last data of a step to the next step: estimate of the computation that does not overlap with
+    /// communication on this port; traffic that bypasses it (`NVLink`, other rails) and the data loader are in
+    /// it. Unit: ns.
     pub compute_ns: u64,
 }
 
@@ -78,15 +87,17 @@ impl Timed {
 }
 
 /// Some steps in a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "StepStretch"))]
 pub struct Stretch {
-    /// Start of the first, Unix time.
+    /// Start of the first. Unit: Unix ns.
     pub first_ns: u64,
-    /// End of the last: the start of the one behind it.
+    /// Start of the step after the last. Unit: Unix ns.
     pub last_ns: u64,
-    /// Their number.
-    pub steps: usize,
-    /// Median period.
+    /// Steps. Unit: steps.
+    pub steps: u64,
+    /// Median period. Unit: ns.
     pub period_ns: u64,
     /// Where their time goes.
     pub parts: Parts,
@@ -161,7 +172,7 @@ fn stretch(steps: &[Timed]) -> Option<Stretch> {
     Some(Stretch {
         first_ns: steps.first()?.start_ns,
         last_ns: steps.last()?.end_ns(),
-        steps: steps.len(),
+        steps: steps.len() as u64,
         period_ns: median(steps)?,
         parts: parts(steps)?,
     })

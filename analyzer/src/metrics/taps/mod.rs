@@ -10,7 +10,7 @@ mod series;
 #[cfg(test)]
 mod tests;
 
-use hashbrown::HashMap;
+use crate::util::map::Map;
 use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::frame::Addr;
 use rocescope_common::wire::opcode::Op;
@@ -20,8 +20,6 @@ pub use group::Gone;
 use group::{Arrived, Common, Group, MAX_TAPS};
 pub use header::{Header, Passed, Resized};
 pub use series::Series;
-
-type State = foldhash::fast::RandomState;
 
 /// Packets that wait, of all flows.
 const MAX_WAITING: usize = 1 << 20;
@@ -84,7 +82,7 @@ pub struct Collector {
     early: u32,
     /// Links seen so far, up to as many as a flow is followed on.
     links: Vec<u16>,
-    index: HashMap<FlowKey, u32, State>,
+    index: Map<FlowKey, u32>,
     groups: Vec<(FlowKey, Group)>,
     /// Flows that began while there was one tap, after the early packets: they become groups if there is a second one.
     alone: Vec<First>,
@@ -101,7 +99,7 @@ impl Collector {
     }
 
     /// Takes in one packet.
-    #[inline]
+    #[inline(always)]
     pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) {
         if let Some(aside) = aside
             && packet.outcome.events & Event::NEW_FLOW != 0
@@ -260,8 +258,8 @@ impl Collector {
 
     /// When the latest packet of any flow from one host to another passed that both of two links saw, by the clock of each; links
     /// in the order of their numbers.
-    fn latest(&self) -> HashMap<Way, [u64; 2], State> {
-        let mut latest: HashMap<Way, [u64; 2], State> = HashMap::default();
+    fn latest(&self) -> Map<Way, [u64; 2]> {
+        let mut latest: Map<Way, [u64; 2]> = Map::default();
         for (key, group) in &self.groups {
             for common in &group.common {
                 let Some(links) = group.links_of(common) else { continue };
@@ -283,7 +281,7 @@ fn in_order<T>(links: [u16; 2], [first, second]: [T; 2]) -> [T; 2] {
 type Way = (u8, Addr, Addr, [u16; 2]);
 
 /// Times between two links in one direction between two hosts, by the ends.
-type Delays = HashMap<Way, Vec<(u64, i64)>, State>;
+type Delays = Map<Way, Vec<(u64, i64)>>;
 
 /// The smallest differences of times that any flow from one host to another shows.
 fn delays(several: &[(&FlowKey, &Group, Vec<Common>)]) -> Delays {

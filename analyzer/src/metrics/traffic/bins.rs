@@ -254,10 +254,40 @@ pub struct Bursts {
 const OPEN: u64 = 8;
 const PLACES: usize = 8;
 
+/// Classes of packets in a bin: data by its two ECN bits (0 also for what is no data), then CNPs.
+const CLASSES: usize = 5;
+/// The class of CNPs.
+pub const CLASS_CNP: usize = 4;
+
+/// A bin that is being filled: a packet is in one class, and so changes two numbers.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
+struct Open {
+    index: u64,
+    bytes: u64,
+    packets: [u64; CLASSES],
+}
+
+impl Open {
+    #[inline]
+    fn add(&mut self, wire_len: u32, class: usize) {
+        self.bytes += u64::from(wire_len);
+        if let Some(packets) = self.packets.get_mut(class) {
+            *packets += 1;
+        }
+    }
+
+    fn bin(&self) -> Bin {
+        let Self { index, bytes, packets: [none, ect1, ect0, ce, cnp] } = *self;
+        let capable = ect1 + ect0 + ce;
+        Bin { index, bytes, packets: none + capable + cnp, capable, ce, cnp }
+    }
+}
+
 /// Puts packets into bins and folds those that have passed.
 #[derive(Clone, Debug, Default)]
 pub struct Binner {
-    open: [Bin; PLACES],
+    open: [Open; PLACES],
     /// The newest bin.
     newest: u64,
     /// Its start and end; both 0 before the first packet.
@@ -267,22 +297,23 @@ pub struct Binner {
 }
 
 impl Binner {
-    /// Takes in a packet and gives the number of the newest bin. `bin_ns` must always be the same, and not 0.
-    #[inline]
-    pub fn packet(&mut self, time_ns: u64, bin_ns: u64, one: &Bin) -> u64 {
+    /// Takes in a packet and gives the number of the newest bin. `bin_ns` must always be the same, and not 0; `class` is the ECN
+    /// bits of data, or [`CLASS_CNP`].
+    #[inline(always)]
+    pub fn packet(&mut self, time_ns: u64, bin_ns: u64, wire_len: u32, class: usize) -> u64 {
         if time_ns >= self.start_ns && time_ns < self.end_ns {
             if let Some(bin) = self.open.get_mut(place(self.newest)) {
-                bin.add(one);
+                bin.add(wire_len, class);
             }
         } else {
-            self.other(time_ns, bin_ns, one);
+            self.other(time_ns, bin_ns, wire_len, class);
         }
         self.newest
     }
 
     /// A packet that is not in the newest bin.
     #[inline(never)]
-    fn other(&mut self, time_ns: u64, bin_ns: u64, one: &Bin) {
+    fn other(&mut self, time_ns: u64, bin_ns: u64, wire_len: u32, class: usize) {
         let index = time_ns / bin_ns.max(1);
         if self.end_ns == 0 || index > self.newest {
             let oldest = index.saturating_sub(OPEN - 1);
@@ -293,7 +324,7 @@ impl Binner {
                 if let Some(bin) = self.open.get_mut(place(at))
                     && bin.index != at
                 {
-                    *bin = Bin { index: at, ..Bin::default() };
+                    *bin = Open { index: at, ..Open::default() };
                 }
             }
             self.newest = index;
@@ -301,14 +332,18 @@ impl Binner {
             self.end_ns = self.start_ns.saturating_add(bin_ns);
         }
         match self.open.get_mut(place(index)) {
-            Some(bin) if bin.index == index => bin.add(one),
-            _ => self.folded.fold(&Bin { index, ..*one }),
+            Some(bin) if bin.index == index => bin.add(wire_len, class),
+            _ => {
+                let mut late = Open { index, ..Open::default() };
+                late.add(wire_len, class);
+                self.folded.fold(&late.bin());
+            }
         }
     }
 
     /// The open bins, the oldest first.
     fn in_order(&self) -> [Bin; PLACES] {
-        let mut open = self.open;
+        let mut open = self.open.map(|open| open.bin());
         open.sort_unstable_by_key(|bin| bin.index);
         open
     }
@@ -350,11 +385,6 @@ fn place(index: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// One packet.
-    fn bin(bytes: u64) -> Bin {
-        Bin { bytes, packets: 1, ..Bin::default() }
-    }
 
     fn fold(bins: &[(u64, u64)]) -> Bursts {
         let mut folded = Folded::default();
@@ -404,11 +434,11 @@ mod tests {
     fn packets_find_their_bins_in_disorder() {
         let mut binner = Binner::default();
         for time in [10_000, 10_999, 12_500, 10_500, 30_000, 12_001, 5, 29_999] {
-            binner.packet(time, 1000, &Bin { ce: u64::from(time == 12_500), ..bin(100) });
+            binner.packet(time, 1000, 100, if time == 12_500 { 3 } else { 2 });
         }
         let b = binner.bursts(1000).unwrap();
         // 10: three packets; 12: one, and one that came when its bin had passed; 29 and 30; 5 is far too late.
-        assert_eq!((b.total.packets, b.total.bytes, b.total.ce), (8, 800, 1));
+        assert_eq!((b.total.packets, b.total.bytes, b.total.capable, b.total.ce), (8, 800, 8, 1));
         assert_eq!((b.peak.index, b.peak.bytes), (10, 300));
         assert_eq!((b.late_packets, b.active_bins, b.bins), (2, 4, 21));
     }
@@ -418,7 +448,7 @@ mod tests {
     fn bins_before_a_silence_are_not_late() {
         let mut binner = Binner::default();
         for index in (0..13).chain(40..53).chain(100..101) {
-            binner.packet(index * 1000, 1000, &bin(100));
+            binner.packet(index * 1000, 1000, 100, 0);
         }
         let b = binner.bursts(1000).unwrap();
         assert_eq!((b.late_packets, b.active_bins, b.bursts, b.length_max_ns), (0, 27, 3, 13_000));
@@ -428,7 +458,7 @@ mod tests {
     fn a_clock_that_jumps_costs_nothing() {
         let mut binner = Binner::default();
         for time in [0, 1, u64::MAX, 5, u64::MAX - 1, 1 << 62] {
-            binner.packet(time, 100_000, &bin(1500));
+            binner.packet(time, 100_000, 1500, CLASS_CNP);
         }
         let b = binner.bursts(100_000).unwrap();
         assert_eq!(b.total.packets, 6);

@@ -1,6 +1,6 @@
 //! Hosts, who sends to whom, and how many at once.
 
-use hashbrown::HashMap;
+use crate::util::map::Map;
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::frame::Addr;
 
@@ -38,6 +38,8 @@ pub struct Pair {
     /// Time to live, or hop limit, of its first packet; 0 where that is not known.
     pub hops: u8,
     target: u32,
+    /// The target's turn at the latest packet with data.
+    turn: u64,
     /// The last bin with data, to count a sender once.
     bin: u64,
     /// The same of bins of data, by their number.
@@ -102,6 +104,8 @@ pub struct Target {
     pub peak_bytes: u64,
     /// Senders in that bin.
     pub peak_senders: u32,
+    /// Goes up whenever a bin of time or of data begins: in a turn, a sender is counted at its first packet.
+    turn: u64,
     bin: u64,
     open: Degree,
     open_senders: u32,
@@ -117,8 +121,8 @@ struct Overlap {
     sum: Degree,
     /// What the open bin of time had when it began.
     before: Degree,
-    /// Bytes so far.
-    bytes: u64,
+    /// Bytes of the open bin of time with which it is full.
+    full_at: u64,
     first_ns: u64,
     last_ns: u64,
 }
@@ -146,7 +150,9 @@ impl Target {
 
     /// Ends the open bin of time.
     fn fold(&mut self) {
+        self.turn += 1;
         self.overlap.sum = self.overlap();
+        self.overlap.full_at = self.overlap.full_at.saturating_sub(self.open.bytes);
         self.overlap.before = Degree::default();
         let open = Degree { bins: 1, ..std::mem::take(&mut self.open) };
         if open.packets == 0 {
@@ -159,12 +165,43 @@ impl Target {
         self.open_senders = 0;
     }
 
+    /// Another bin begins with a packet at `now_ns`: of time, unless `bin` is the open one, or of data.
+    #[inline(never)]
+    fn another_bin(&mut self, bin: u64, now_ns: u64) {
+        if self.bin != bin {
+            self.fold();
+            self.bin = bin;
+        }
+        if now_ns > self.overlap.last_ns.saturating_add(SILENCE_NS) || self.open.bytes >= self.overlap.full_at
+        {
+            self.fold_overlap();
+            self.overlap.first_ns = now_ns;
+        }
+    }
+
+    /// Counts a sender at its first data packet in a turn; `first`: in the whole run.
+    #[inline(never)]
+    fn sender(&mut self, pair: &mut Pair, first: bool) {
+        pair.turn = self.turn;
+        if pair.bin != self.bin {
+            pair.bin = self.bin;
+            self.open_senders += 1;
+        }
+        if pair.overlap != self.overlap.number {
+            pair.overlap = self.overlap.number;
+            self.overlap.senders += 1;
+        }
+        self.senders += u64::from(first);
+    }
+
     /// Ends the open bin of data.
     #[cold]
     fn fold_overlap(&mut self) {
+        self.turn += 1;
         let mut bin = Degree { bins: 1, ..self.overlap() };
         let Overlap { number, senders, first_ns, last_ns, .. } = self.overlap;
-        self.overlap = Overlap { number: number + 1, before: self.open, ..Overlap::default() };
+        let full_at = self.open.bytes.saturating_add(BIN_BYTES);
+        self.overlap = Overlap { number: number + 1, before: self.open, full_at, ..Overlap::default() };
         if bin.packets == 0 {
             return;
         }
@@ -205,8 +242,8 @@ pub struct Pairs {
     by_flow: bool,
     list: Vec<Pair>,
     targets: Vec<Target>,
-    index: HashMap<(u16, Host, Host), u32, foldhash::fast::RandomState>,
-    target_index: HashMap<(u16, Host), u32, foldhash::fast::RandomState>,
+    index: Map<(u16, Host, Host), u32>,
+    target_index: Map<(u16, Host), u32>,
     left_out: u64,
 }
 
@@ -238,6 +275,7 @@ impl Pairs {
                 overlaps: Vec::new(),
                 peak_bytes: 0,
                 peak_senders: 0,
+                turn: 0,
                 bin: u64::MAX,
                 open: Degree::default(),
                 open_senders: 0,
@@ -256,6 +294,7 @@ impl Pairs {
             data_bytes: 0,
             hops,
             target,
+            turn: none,
             bin: none,
             overlap: none,
         });
@@ -264,7 +303,7 @@ impl Pairs {
     }
 
     /// Counts packets between the hosts of a pair.
-    #[inline]
+    #[inline(always)]
     pub fn packets(&mut self, number: u32, seen: Seen) {
         let Some(pair) = self.list.get_mut(number as usize) else {
             self.left_out += seen.packets;
@@ -275,36 +314,26 @@ impl Pairs {
         if seen.data_packets == 0 {
             return;
         }
-        let first = pair.data_bytes == 0;
         pair.data_bytes += seen.data_bytes;
         let Some(target) = self.targets.get_mut(pair.target as usize) else { return };
         let another = target.bin != seen.bin;
-        if another {
-            target.fold();
-            target.bin = seen.bin;
-        }
-        if (another || !self.by_flow)
-            && (seen.first_ns > target.overlap.last_ns.saturating_add(SILENCE_NS)
-                || target.overlap.bytes >= BIN_BYTES)
+        if another
+            || !self.by_flow
+                && (seen.first_ns > target.overlap.last_ns.saturating_add(SILENCE_NS)
+                    || target.open.bytes >= target.overlap.full_at)
         {
-            target.fold_overlap();
-            target.overlap.first_ns = seen.first_ns;
+            target.another_bin(seen.bin, seen.first_ns);
+        }
+        if pair.turn != target.turn {
+            target.sender(pair, pair.data_bytes == seen.data_bytes);
         }
         target.overlap.last_ns = target.overlap.last_ns.max(seen.last_ns);
-        target.overlap.bytes += seen.data_bytes;
-        if pair.bin != seen.bin {
-            pair.bin = seen.bin;
-            target.open_senders += 1;
-        }
-        if pair.overlap != target.overlap.number {
-            pair.overlap = target.overlap.number;
-            target.overlap.senders += 1;
-        }
-        target.senders += u64::from(first);
         target.open.packets += seen.data_packets;
         target.open.bytes += seen.data_bytes;
         target.open.ce += seen.ce;
-        target.open.gaps += seen.gaps;
+        if seen.gaps != 0 {
+            target.open.gaps += seen.gaps;
+        }
     }
 
     /// The pairs by number.

@@ -28,7 +28,7 @@ use rocescope_common::wire::opcode::Op;
 
 use super::packet::{Aside, CE, Packet};
 use super::timeline::LinkPoints;
-use bins::{Bin, Binner, Bursts};
+use bins::{Binner, Bursts, CLASS_CNP};
 use flowlets::{Flowlets, Record, Standing};
 use hosts::{NO_PAIR, Pair, Pairs, Seen, Target};
 
@@ -123,13 +123,19 @@ impl Collector {
     }
 
     /// Takes in one RoCE packet.
-    #[inline]
+    #[inline(always)]
     pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) {
         let Packet { link, slot, time_ns, outcome, wire_len, psn, .. } = *packet;
         let op = Op::of(packet.opcode);
-        let (data, cnp) = (Flowlet::is_data(op), op.has(Op::CNP));
+        let data = Flowlet::is_data(op);
         let ecn = packet.data_ecn();
         let ce = data && ecn == CE;
+        let class = match (data, op.has(Op::CNP)) {
+            (true, _) => usize::from(ecn),
+            (false, true) => CLASS_CNP,
+            // Of an opcode that is not known, a mark is no mark on data.
+            (false, false) => usize::from(ecn != 0),
+        };
         let mut bin = 0;
         if let Some(Aside { key, .. }) = aside
             && outcome.events & Event::NEW_FLOW != 0
@@ -137,15 +143,7 @@ impl Collector {
             self.open(slot, key, packet.hops);
         }
         if let Some(link) = self.links.get_mut(usize::from(link)) {
-            let one = Bin {
-                index: 0,
-                bytes: u64::from(wire_len),
-                packets: 1,
-                capable: u64::from(ecn != 0),
-                ce: u64::from(ce),
-                cnp: u64::from(cnp),
-            };
-            bin = link.bins.packet(time_ns, self.bin_ns, &one);
+            bin = link.bins.packet(time_ns, self.bin_ns, wire_len, class);
             if let Some(count) = link.frame_sizes.get_mut(frame_bucket(wire_len)) {
                 *count += 1;
             }

@@ -8,8 +8,9 @@ use crate::analysis::fixtures::everything;
 use crate::analysis::{
     CeOverTime, Cnp, Communicator, Coverage, DelayChange, DelayPoint, Device, DeviceQp, DeviceQpCounters,
     EcnOverTime, Episodes, Field, FieldChange, Flow, FlowId, Icrc, LastNaks, Latency, LatencyByClass, Link,
-    Loss, LostLarge, Nccl, NcclEvent, NcclRank, Options, Pause, QpContexts, QpEvent, QpLives, RankQp,
-    RankState, TapFlow, Unfollowed, Untimed,
+    Loss, LostLarge, Nccl, NcclEvent, NcclProcess, NcclRank, Options, Pause, PostOpcode, PostSampling,
+    PostSize, QpContexts, QpControl, QpEvent, QpLives, QpPosts, QpSources, RankQp, RankState, TapFlow,
+    Unfollowed, Untimed,
 };
 use crate::findings::{End, Episode, Evidence, Finding, Impact, Place, Severity, Step};
 use crate::metrics::duplicates::Copies;
@@ -42,15 +43,7 @@ pub(super) fn full() -> Report {
         (copies.clone(), copies.clone(), copies);
     facts.taps = vec![tap_flow(&id)];
     facts.devices.push(device());
-    facts.qp_lives = Some(QpLives {
-        unavailable: Some("no kprobes".into()),
-        calls: 3,
-        missed_returns: 1,
-        dropped: 1,
-        qps_left_out: 1,
-        events_left_out: 1,
-        absent: vec!["ib_query_qp".into()],
-    });
+    facts.qp_lives = Some(qp_lives());
     facts.nccl = Some(nccl());
     facts.qp_context = Some(QpContexts {
         how: Some("RES_QP_GET_RAW"),
@@ -63,6 +56,7 @@ pub(super) fn full() -> Report {
         longest_ns: Some(1),
         refused: vec!["rxe0: no context".into()],
     });
+    facts.post_sampling = Some(post_sampling());
     facts.coverage = vec![Coverage {
         device: "mlx5_0".into(),
         port: 1,
@@ -231,8 +225,53 @@ fn tap_flow(id: &FlowId) -> TapFlow {
     }
 }
 
+fn post_sampling() -> PostSampling {
+    PostSampling {
+        unavailable: Some("no uprobes".into()),
+        files: vec!["librxe-rdmav34.so".into()],
+        absent: vec!["train (1): no device".into()],
+        ..PostSampling::default()
+    }
+}
+
+fn qp_lives() -> QpLives {
+    QpLives {
+        unavailable: Some("no kprobes".into()),
+        calls: 3,
+        missed_returns: 1,
+        dropped: 1,
+        qps_left_out: 1,
+        events_left_out: 1,
+        absent: vec!["ib_query_qp".into()],
+        devx_unavailable: Some("the module mlx5_core is not loaded".into()),
+        commands: 2,
+        missed_commands: 1,
+        sources: QpSources { netlink: 1, control_path: 1, devx: 1, context: 1 },
+    }
+}
+
+fn qp_posts() -> QpPosts {
+    QpPosts {
+        source: "post_send",
+        sampled_ns: 1,
+        calls: 1,
+        requests: 2,
+        bytes: 3,
+        requests_per_s: Some(1),
+        bytes_per_s: Some(1),
+        shortest: Some(1),
+        longest: Some(2),
+        sizes: vec![PostSize { up_to: 2, messages: 2 }],
+        opcodes: vec![PostOpcode { name: "SEND", requests: 2 }],
+        long_chains: 1,
+        long_lists: 1,
+        unreadable: 1,
+    }
+}
+
 fn device_qp() -> DeviceQp {
     DeviceQp {
+        origin: Some("verbs"),
         lqpn: 17,
         rqpn: Some(18),
         kind: Some("RC"),
@@ -245,16 +284,18 @@ fn device_qp() -> DeviceQp {
         sent_packets: Some(1),
         received_packets: Some(1),
         pause_stall_ns: Some(1),
-        src: Some(Ipv4Addr::new(10, 0, 0, 1).into()),
-        dst: Some(Ipv4Addr::new(10, 0, 0, 2).into()),
-        udp_port: Some(49_152),
-        dscp: Some(26),
-        path_mtu: Some(4_096),
-        timeout_ns: Some(67_108_864),
-        retry_cnt: Some(7),
-        rnr_retry: Some(7),
-        created_ns: Some(1),
-        ended_ns: Some(2),
+        control: QpControl {
+            src: Some(Ipv4Addr::new(10, 0, 0, 1).into()),
+            dst: Some(Ipv4Addr::new(10, 0, 0, 2).into()),
+            udp_port: Some(49_152),
+            dscp: Some(26),
+            path_mtu: Some(4_096),
+            timeout_ns: Some(67_108_864),
+            retry_cnt: Some(7),
+            rnr_retry: Some(7),
+            created_ns: Some(1),
+            ended_ns: Some(2),
+        },
         context_ns: Some(1),
         context_readings: Some(2),
         priority: Some(3),
@@ -273,6 +314,7 @@ fn device_qp() -> DeviceQp {
         timeouts: Some(1),
         sequence_errors: Some(1),
         attribution: Some("likely"),
+        posts: Some(Box::new(qp_posts())),
     }
 }
 
@@ -404,7 +446,11 @@ fn nccl() -> Nccl {
         communicators_count: 1,
         communicators: vec![communicator],
         ranks_left_out: 1,
-        events: vec![NcclEvent { time_ns: 1, event: "PEER_DEAD".into(), host, pid: Some(17) }],
+        events: vec![NcclEvent {
+            time_ns: 1,
+            event: "PEER_DEAD".into(),
+            process: NcclProcess { host, pid: Some(17) },
+        }],
         events_left_out: 1,
     }
 }

@@ -1,6 +1,6 @@
 //! Counters of devices, PAUSE and PFC frames, and LLDP neighbours.
 
-use crate::analysis::{Device, DeviceQp, Pause, QpContexts, QpEvent, QpLives};
+use crate::analysis::{DEVX, Device, DeviceQp, Pause, PostSampling, QpContexts, QpEvent, QpLives, QpPosts};
 use crate::report::Report;
 use crate::report::text::flows::link_name;
 use crate::source::net::lldp::Dialect;
@@ -35,7 +35,10 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     }
     let missed = report.facts.qp_lives.as_ref().and_then(missed);
     let contexts = report.facts.qp_context.as_ref().and_then(contexts);
-    lines.extend(missed.into_iter().chain(contexts).flat_map(|text| labelled("", 0, &text, room)));
+    let sampling = report.facts.post_sampling.as_ref().map(sampling);
+    lines.extend(
+        missed.into_iter().chain(contexts).chain(sampling).flat_map(|text| labelled("", 0, &text, room)),
+    );
     lines
 }
 
@@ -49,6 +52,7 @@ fn missed(lives: &QpLives) -> Option<String> {
         (lives.dropped, "record", "dropped"),
         (lives.qps_left_out, "QP", "without room"),
         (lives.events_left_out, "event", "without room"),
+        (lives.missed_commands, "DEVX command", "without its result"),
     ];
     let counted = counts.into_iter().filter(|(n, ..)| *n > 0);
     let counted = counted.map(|(n, what, lack)| format!("{} {lack}", plural(n, what)));
@@ -86,6 +90,58 @@ fn contexts(of: &QpContexts) -> Option<String> {
     let parts: Vec<String> = read.into_iter().chain(refused).collect();
     let parts = if parts.is_empty() { "none read yet".to_owned() } else { parts.join("; ") };
     Some(format!("QP context of the NIC: {parts}"))
+}
+
+/// Coverage of the samples of posted work.
+fn sampling(of: &PostSampling) -> String {
+    if let Some(why) = &of.unavailable {
+        return format!("Posted work not sampled: {}", plain(why));
+    }
+    let counts = [
+        (of.stopped, "window", "stopped at the limit"),
+        (of.unreadable, "call", "without a readable QP"),
+        (of.without_room, "call", "without room"),
+        (of.without_device, "call", "without a device"),
+        (of.qps_left_out, "QP", "without room"),
+    ];
+    let counted = counts.into_iter().filter(|(n, ..)| *n > 0);
+    let counted = counted.map(|(n, what, lack)| format!("{} {lack}", plural(n, what)));
+    let absent = of.absent.iter().map(|who| format!("not {}", plain(who)));
+    let none = of.files.is_empty().then(|| "no process with queue pairs is sampled".to_owned());
+    let parts: Vec<String> = counted.chain(absent).chain(none).collect();
+    let lack = if parts.is_empty() { String::new() } else { format!("; {}", parts.join(", ")) };
+    format!(
+        "Posted work (post_send): {} in {} of {}{lack}",
+        plural(of.calls, "call"),
+        plural(of.windows, "window"),
+        units::duration(of.window_ns)
+    )
+}
+
+/// Work posted to a queue pair in the samples.
+fn posted(qp: &DeviceQp) -> Option<String> {
+    let of: &QpPosts = qp.posts.as_deref()?;
+    let opcodes: Vec<&str> = of.opcodes.iter().map(|opcode| opcode.name).collect();
+    let size = match (of.shortest, of.longest) {
+        (Some(shortest), Some(longest)) if shortest == longest => format!(" of {}", units::bytes(shortest)),
+        (Some(shortest), Some(longest)) => {
+            format!(" of {} to {}", units::bytes(shortest), units::bytes(longest))
+        }
+        _ => String::new(),
+    };
+    let per_s = of.requests_per_s.zip(of.bytes_per_s).map_or_else(String::new, |(requests, bytes)| {
+        format!(", about {}/s and {}", units::count(requests), units::bit_rate(bytes as f64 * 8.0))
+    });
+    let unread = of.long_chains + of.long_lists + of.unreadable;
+    let unread =
+        if unread == 0 { String::new() } else { format!(", {} not read to the end", units::count(unread)) };
+    Some(format!(
+        "QP {} posts {}{size}: {} in {} sampled{per_s}{unread}",
+        qp.lqpn,
+        opcodes.join(", "),
+        plural(of.requests, "work request"),
+        units::duration(of.sampled_ns)
+    ))
 }
 
 /// Whether any pause was counted.
@@ -168,7 +224,7 @@ fn qps(device: &Device, room: usize) -> Vec<String> {
         return Vec::new();
     }
     // The control path is seen with the right to probe the kernel only.
-    let has_paths = device.qps.iter().any(|qp| qp.dst.is_some());
+    let has_paths = device.qps.iter().any(|qp| qp.control.dst.is_some());
     let path_columns = if has_paths { PATH.as_slice() } else { &[] };
     let mut columns = vec![("    QP", Align::Right), ("PEER QP", Align::Right)];
     columns.extend(path_columns);
@@ -198,13 +254,13 @@ fn qps(device: &Device, room: usize) -> Vec<String> {
         };
         let mut cells = vec![qp.lqpn.to_string(), small(qp.rqpn)];
         if has_paths {
-            cells.push(qp.dst.map_or_else(|| units::UNKNOWN.into(), |dst| dst.to_string()));
-            cells.push(small(qp.udp_port.map(u32::from)));
-            cells.push(small(qp.dscp.map(u32::from)));
+            cells.push(qp.control.dst.map_or_else(|| units::UNKNOWN.into(), |dst| dst.to_string()));
+            cells.push(small(qp.control.udp_port.map(u32::from)));
+            cells.push(small(qp.control.dscp.map(u32::from)));
         }
         cells.extend([
             text(qp.kind),
-            if qp.ended_ns.is_some() { "ended".into() } else { text(qp.state) },
+            if qp.control.ended_ns.is_some() { "ended".into() } else { text(qp.state) },
             number(qp.sent_packets),
             number(qp.received_packets),
             source(qp).into(),
@@ -214,9 +270,8 @@ fn qps(device: &Device, room: usize) -> Vec<String> {
         table.row(cells);
     }
     let mut lines = table.lines(room);
-    for text in busiest.iter().take(MAX_QPS).filter_map(|qp| trouble(qp)) {
-        lines.extend(labelled("", LABEL, &text, room));
-    }
+    let notes = busiest.iter().take(MAX_QPS).flat_map(|qp| [trouble(qp), posted(qp)]).flatten();
+    lines.extend(notes.flat_map(|text| labelled("", LABEL, &text, room)));
     for event in device.qp_events.iter().rev().take(MAX_EVENTS).rev() {
         lines.extend(labelled("", LABEL, &qp_event(event), room));
     }
@@ -230,9 +285,11 @@ fn qps(device: &Device, room: usize) -> Vec<String> {
 
 /// The source of most that is known of a queue pair.
 fn source(qp: &DeviceQp) -> &'static str {
-    if qp.context_ns.is_some() {
+    if qp.origin == Some(DEVX) {
+        "DEVX"
+    } else if qp.context_ns.is_some() {
         "context"
-    } else if qp.dst.is_some() || qp.created_ns.is_some() {
+    } else if qp.control.dst.is_some() || qp.control.created_ns.is_some() {
         "kernel"
     } else {
         "netlink"
@@ -246,8 +303,8 @@ fn trouble(qp: &DeviceQp) -> Option<String> {
         let used = used.filter(|used| *used > 0)?;
         Some(format!("{used} of {} {kind} used", of.map_or_else(|| units::UNKNOWN.into(), |n| n.to_string())))
     };
-    let retries = used(qp.retries_used, qp.retry_cnt, "retries");
-    let rnr = used(qp.rnr_retries_used, qp.rnr_retry, "RNR retries");
+    let retries = used(qp.retries_used, qp.control.retry_cnt, "retries");
+    let rnr = used(qp.rnr_retries_used, qp.control.rnr_retry, "RNR retries");
     let timeouts = qp.timeouts.filter(|n| *n > 0);
     let timeouts =
         timeouts.map(|n| format!("{} ({})", plural(n, "timeout"), qp.attribution.unwrap_or("likely")));

@@ -320,7 +320,7 @@ pub(super) fn taps(report: &Report, room: usize) -> Vec<String> {
             ),
         };
         let text = format!(
-            "{first} {arrow} {second}, {src} → {dst}: {} matched, {lost}{copies}{rest}; one-way delay variation {} to {}",
+            "{first} {arrow} {second}, {src} → {dst}: {} matched, {lost}{copies}{rest}; one-way delay {} to {} against the start",
             plural(sum.matched, "packet"),
             signed(sum.change.0),
             signed(sum.change.1)

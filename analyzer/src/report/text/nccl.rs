@@ -32,8 +32,8 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
         lines.push(format!("… and {} more", plural(nccl.ranks_left_out, "rank")));
     }
     for event in nccl.events.iter().rev().take(MAX_EVENTS).rev() {
-        let host = event.host.map_or_else(String::new, |host| format!(" {host}"));
-        let pid = event.pid.map_or_else(String::new, |pid| format!(" PID {pid}"));
+        let host = event.process.host.map_or_else(String::new, |host| format!(" {host}"));
+        let pid = event.process.pid.map_or_else(String::new, |pid| format!(" PID {pid}"));
         lines.push(format!("{} {}{host}{pid}", units::clock_utc(event.time_ns), plain(&event.event)));
     }
     lines

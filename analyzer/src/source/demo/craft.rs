@@ -7,16 +7,15 @@ use etherparse::{
     EtherType, Ethernet2Header, IpDscp, IpEcn, IpNumber, Ipv4Header, Ipv6Header, SingleVlanHeader, UdpHeader,
     VlanId, VlanPcp,
 };
+use rocescope_common::wire::PORT_ROCE;
+use rocescope_common::wire::bth::MASK24;
 
-/// UDP destination port of RoCEv2, in both directions.
-pub const ROCE_PORT: u16 = 4791;
 /// The largest path MTU that InfiniBand knows, in bytes.
 pub const MAX_PAYLOAD: usize = 4096;
 
 const BTH_LEN: usize = 12;
 const ICRC_LEN: usize = 4;
 const UDP_LEN: usize = 8;
-const MASK24: u32 = 0x00FF_FFFF;
 const DEFAULT_PKEY: [u8; 2] = [0xFF, 0xFF];
 const BECN: u8 = 0x40;
 
@@ -191,7 +190,7 @@ pub fn roce(packet: &Packet<'_>) -> Vec<u8> {
     let udp_len = u16::try_from(UDP_LEN + transport.len() + ICRC_LEN).unwrap_or(u16::MAX);
     let udp = UdpHeader {
         source_port: packet.route.src_port,
-        destination_port: ROCE_PORT,
+        destination_port: PORT_ROCE,
         length: udp_len,
         checksum: 0,
     }

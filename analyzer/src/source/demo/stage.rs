@@ -4,7 +4,7 @@
 //! ends.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use super::play::{Player, Port, Ports, bind};
@@ -50,12 +50,6 @@ impl Stage {
         };
         let links = [link(Uplink::Rail0)?, link(Uplink::Rail1)?];
         Ok(Self { observed, far, links })
-    }
-
-    /// The namespace of the observed host.
-    #[must_use]
-    pub fn observed_netns(&self) -> BorrowedFd<'_> {
-        self.observed.as_fd()
     }
 
     /// The namespace of the observed host, to run code in.

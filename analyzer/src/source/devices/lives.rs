@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use serde::Serialize;
 
 use crate::metrics::pairing::rules;
+use crate::util::map::Map;
 
 /// Queue pairs that ended and are kept for the report.
 const MOST_ENDED: usize = 4_096;
@@ -20,6 +20,13 @@ const MOST_EVENTS: usize = 4_096;
 /// Name of the event of a queue pair that is found in the error state although nobody asked for it.
 pub const TO_ERROR: &str = "RTS to ERR";
 
+/// Origin of a queue pair: a process, by the verbs.
+pub const VERBS: &str = "verbs";
+/// Origin of a queue pair: a kernel module.
+pub const KERNEL: &str = "kernel";
+/// Origin of a queue pair: a process, by commands to the firmware past the verbs.
+pub const DEVX: &str = "devx";
+
 /// A queue pair on the control path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QpLife {
@@ -27,38 +34,59 @@ pub struct QpLife {
     pub device: String,
     /// Number.
     pub lqpn: u32,
+    /// What made it: [`VERBS`], [`KERNEL`] or [`DEVX`]; `None` for one made before the run.
+    pub origin: Option<&'static str>,
     /// Port, from 1; `None` when not chosen yet.
     pub port: Option<u32>,
     /// Transport: `RC`, `UC`, `UD` …
     pub kind: Option<&'static str>,
     /// State: `RTS`, `ERR` …
     pub state: Option<&'static str>,
-    /// Process that made it; `None` for one made before the run.
+    /// Process that made it; `None` for one made before the run that was not listed yet.
     pub pid: Option<u32>,
     /// Name of the thread that made it.
     pub comm: Option<String>,
-    /// Address that it sends from.
-    pub src: Option<IpAddr>,
-    /// Address of its peer.
-    pub dst: Option<IpAddr>,
     /// Number of the queue pair at the other end.
     pub rqpn: Option<u32>,
-    /// UDP source port of its packets; `None` where the driver leaves it to the firmware.
+    /// Its packets' path, its settings, its beginning and end.
+    pub control: QpControl,
+}
+
+/// Path, settings, beginning and end of a queue pair on the kernel's control path, as sample and report have them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct QpControl {
+    /// Address that it sends from. This and the following fields up to `ended_ns` come from the kernel's control path
+    /// (`qp_lives`), some of them else from the NIC's own context (`qp_context`). Null: not seen there.
+    pub src: Option<IpAddr>,
+    /// Address of the other end. Null: not connected, or neither of the two shows it.
+    pub dst: Option<IpAddr>,
+    /// UDP source port of its packets: that of the NIC's own context, else computed as the kernel does
+    /// (`rdma_get_udp_sport`). Null: not connected, not seen, or the driver leaves it to the firmware (bnxt_re, ionic, EFA).
     pub udp_port: Option<u16>,
-    /// Traffic class: DSCP in the upper six bits.
-    pub traffic_class: Option<u8>,
-    /// Unit: bytes.
+    /// DSCP of its packets. Null: as `dst`.
+    pub dscp: Option<u8>,
+    /// Path MTU. Unit: bytes. Null: as `dst`.
     pub path_mtu: Option<u32>,
-    /// Exponent of the transport timeout: 4.096 µs · 2^timeout; 0 for never.
-    pub timeout: Option<u8>,
-    /// Retries after a timeout or a sequence error.
+    /// Transport timeout, 4.096 µs · 2^n; 0 for never. Unit: ns. Null: as `dst`.
+    pub timeout_ns: Option<u64>,
+    /// Retries after a timeout or a sequence error. Unit: retries. Null: as `dst`.
     pub retry_cnt: Option<u8>,
-    /// Retries after an RNR NAK; 7 for ever.
+    /// Retries after an RNR NAK; 7 for ever. Unit: retries. Null: as `dst`.
     pub rnr_retry: Option<u8>,
-    /// Unix time of its creation; `None` for one made before the run.
+    /// Creation. Unit: Unix ns. Null: before the run, or not seen there.
     pub created_ns: Option<u64>,
-    /// Unix time of its end.
+    /// Destruction. Unit: Unix ns. Null: it exists, or its end was not seen.
     pub ended_ns: Option<u64>,
+}
+
+/// The transport timeout of this exponent. Unit: ns.
+#[must_use]
+pub fn timeout_ns(exponent: u8) -> u64 {
+    match exponent {
+        0 => 0,
+        _ => 4_096_u64 << exponent.min(31),
+    }
 }
 
 /// An event of a queue pair or port, or a verb that failed, on the kernel's control path.
@@ -104,6 +132,12 @@ pub struct Calls {
     pub dropped: u64,
     /// Probes that could not be attached, each with the reason.
     pub absent: Vec<(String, String)>,
+    /// Commands about queue pairs that were given to the firmware past the verbs (DEVX).
+    pub commands: u64,
+    /// Those whose end was not seen.
+    pub missed_commands: u64,
+    /// Reason for which such commands are not followed; `None` when they are.
+    pub devx_unavailable: Option<String>,
 }
 
 /// Everything known from the control path.
@@ -151,7 +185,7 @@ pub enum Change {
 /// Follows queue pairs from change to change.
 #[derive(Debug, Default)]
 pub struct Follower {
-    alive: HashMap<(String, u32), QpLife>,
+    alive: Map<(String, u32), QpLife>,
     ended: VecDeque<QpLife>,
     events: VecDeque<QpEvent>,
     events_left_out: u64,
@@ -167,7 +201,7 @@ impl Follower {
         match change {
             Change::Is(new) => {
                 let key = (new.device.clone(), new.lqpn);
-                if new.created_ns.is_some()
+                if new.control.created_ns.is_some()
                     && let Some(before) = self.alive.remove(&key)
                 {
                     // Its end was missed: the number is in use again.
@@ -194,13 +228,13 @@ impl Follower {
             Change::Ended { device, lqpn, time_ns } => {
                 let known = self.alive.remove(&(device.clone(), lqpn));
                 let mut life = known.unwrap_or(QpLife { device, lqpn, ..QpLife::default() });
-                life.ended_ns = Some(time_ns);
+                life.control.ended_ns = Some(time_ns);
                 self.end(life);
             }
             Change::Event(mut event) => {
                 if let Some(life) = event.lqpn.and_then(|lqpn| self.alive.get(&(event.device.clone(), lqpn)))
                 {
-                    (event.src, event.dst) = (event.src.or(life.src), event.dst.or(life.dst));
+                    (event.src, event.dst) = (event.src.or(life.control.src), event.dst.or(life.control.dst));
                     event.pid = event.pid.or(life.pid);
                     event.comm = event.comm.or_else(|| life.comm.clone());
                 }
@@ -210,6 +244,15 @@ impl Follower {
                 }
                 self.events.push_back(event);
             }
+        }
+    }
+
+    /// The kernel lists this process as the one that made a queue pair: for those made before the run.
+    pub fn owned(&mut self, device: &str, lqpn: u32, pid: u32, comm: Option<&str>) {
+        let key = (device.to_owned(), lqpn);
+        if let Some(life) = self.alive.get_mut(&key).filter(|life| life.pid.is_none()) {
+            (life.pid, life.comm) = (Some(pid), comm.map(str::to_owned));
+            self.changed = true;
         }
     }
 
@@ -233,7 +276,9 @@ impl Follower {
         let same = self.sampled.calls == *calls && self.sampled.unavailable.as_deref() == unavailable;
         if self.changed || !same {
             let mut qps: Vec<QpLife> = self.ended.iter().chain(self.alive.values()).cloned().collect();
-            qps.sort_by(|a, b| (&a.device, a.lqpn, a.created_ns).cmp(&(&b.device, b.lqpn, b.created_ns)));
+            qps.sort_by(|a, b| {
+                (&a.device, a.lqpn, a.control.created_ns).cmp(&(&b.device, b.lqpn, b.control.created_ns))
+            });
             self.sampled = Arc::new(Lives {
                 qps,
                 events: self.events.iter().cloned().collect(),
@@ -257,22 +302,24 @@ impl QpLife {
             }
         }
         (self.device, self.lqpn) = (new.device, new.lqpn);
+        set(&mut self.origin, new.origin);
         set(&mut self.port, new.port);
         set(&mut self.kind, new.kind);
         set(&mut self.state, new.state);
         // The process that made it stays the owner, whoever modifies or queries it.
         self.pid = self.pid.or(new.pid);
         self.comm = self.comm.take().or(new.comm);
-        set(&mut self.src, new.src);
-        set(&mut self.dst, new.dst);
         set(&mut self.rqpn, new.rqpn);
-        set(&mut self.udp_port, new.udp_port);
-        set(&mut self.traffic_class, new.traffic_class);
-        set(&mut self.path_mtu, new.path_mtu);
-        set(&mut self.timeout, new.timeout);
-        set(&mut self.retry_cnt, new.retry_cnt);
-        set(&mut self.rnr_retry, new.rnr_retry);
-        set(&mut self.created_ns, new.created_ns);
+        let (known, new) = (&mut self.control, new.control);
+        set(&mut known.src, new.src);
+        set(&mut known.dst, new.dst);
+        set(&mut known.udp_port, new.udp_port);
+        set(&mut known.dscp, new.dscp);
+        set(&mut known.path_mtu, new.path_mtu);
+        set(&mut known.timeout_ns, new.timeout_ns);
+        set(&mut known.retry_cnt, new.retry_cnt);
+        set(&mut known.rnr_retry, new.rnr_retry);
+        set(&mut known.created_ns, new.created_ns);
     }
 }
 
@@ -302,30 +349,35 @@ mod tests {
     #[test]
     fn a_life_is_put_together_from_its_calls() {
         let mut follower = Follower::default();
+        let made = |ns| QpControl { created_ns: Some(ns), ..QpControl::default() };
         follower.take(Change::Is(QpLife {
-            created_ns: Some(10),
             pid: Some(1),
             state: Some("RESET"),
+            control: made(10),
             ..life(17)
         }));
         follower.take(Change::Is(QpLife { state: Some("RTR"), rqpn: Some(29), pid: Some(2), ..life(17) }));
-        follower.take(Change::Is(QpLife { state: Some("RTS"), timeout: Some(14), ..life(17) }));
+        follower.take(Change::Is(QpLife {
+            state: Some("RTS"),
+            control: QpControl { retry_cnt: Some(7), ..QpControl::default() },
+            ..life(17)
+        }));
         let event =
             QpEvent { device: "rxe0".into(), lqpn: Some(17), event: "QP_FATAL".into(), ..QpEvent::default() };
         follower.take(Change::Event(event));
         let seen = all(&mut follower);
         let known = &seen.qps[0];
-        assert_eq!((known.state, known.rqpn, known.timeout), (Some("RTS"), Some(29), Some(14)));
-        assert_eq!((known.pid, known.created_ns, known.ended_ns), (Some(1), Some(10), None));
+        assert_eq!((known.state, known.rqpn, known.control.retry_cnt), (Some("RTS"), Some(29), Some(7)));
+        assert_eq!((known.pid, known.control.created_ns, known.control.ended_ns), (Some(1), Some(10), None));
         assert_eq!(seen.events[0].pid, Some(1));
         assert!(Arc::ptr_eq(&seen, &all(&mut follower)));
 
         follower.take(Change::Ended { device: "rxe0".into(), lqpn: 17, time_ns: 99 });
-        assert_eq!(all(&mut follower).qps[0].ended_ns, Some(99));
+        assert_eq!(all(&mut follower).qps[0].control.ended_ns, Some(99));
         // The number in use again is another queue pair.
-        follower.take(Change::Is(QpLife { created_ns: Some(120), ..life(17) }));
+        follower.take(Change::Is(QpLife { control: made(120), ..life(17) }));
         let qps = all(&mut follower).qps.clone();
-        assert_eq!(qps.iter().map(|qp| qp.ended_ns).collect::<Vec<_>>(), [Some(99), None]);
+        assert_eq!(qps.iter().map(|qp| qp.control.ended_ns).collect::<Vec<_>>(), [Some(99), None]);
     }
 
     #[test]
@@ -345,6 +397,14 @@ mod tests {
         assert_eq!(deaths(vec![is("RTS"), is("ERR"), found("ERR")]), []);
         // It was dead before the run.
         assert_eq!(deaths(vec![found("ERR"), found("ERR")]), []);
+
+        // Made before the run, and listed with its process before it died.
+        let mut follower = Follower::default();
+        follower.take(found("RTS"));
+        follower.owned("rxe0", 17, 4_711, Some("train"));
+        follower.take(found("ERR"));
+        let event = &all(&mut follower).events[0];
+        assert_eq!((event.pid, event.comm.as_deref()), (Some(4_711), Some("train")));
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! | `port`, `follow`, `ethernet` | one port; its queue pairs; the NIC ports below it |
 //! | [`lives`] | queue pairs on the kernel's control path |
 //! | [`context`] | the NIC's own context of queue pairs, within a budget of queries |
+//! | [`posts`] | work requests that processes post, sampled |
 //! | `tally` | cumulative values from readings that wrap and are reset |
 //! | `watch` | the devices of watched interfaces, read again and again |
 
@@ -21,6 +22,7 @@ mod follow;
 pub mod lives;
 #[cfg(target_os = "linux")]
 mod port;
+pub mod posts;
 pub mod psn;
 #[cfg(target_os = "linux")]
 pub mod tally;
@@ -45,6 +47,8 @@ pub struct Devices {
     pub lives: Arc<lives::Lives>,
     /// The NIC's own contexts of queue pairs, likewise.
     pub contexts: Arc<context::Contexts>,
+    /// Work that processes posted, likewise.
+    pub posts: Arc<posts::Posts>,
 }
 
 /// A port of an RDMA device, and what it counted since the run began.

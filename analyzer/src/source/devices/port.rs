@@ -145,6 +145,13 @@ impl PortWatch {
         }
     }
 
+    /// Queue pairs that the port has given up on, as its counters have it.
+    pub(super) fn given_up(&self) -> u64 {
+        let sample = PortSample { counters: self.counters(), ..PortSample::default() };
+        let value = |name| sample.value(name).map_or(0, |(value, _)| value);
+        value("retries_exceeded").saturating_add(value("rnr_retries_exceeded"))
+    }
+
     /// All counters by source.
     fn counters(&self) -> Vec<SourceSample> {
         let mut counters = self.tally.sources(self.driver());

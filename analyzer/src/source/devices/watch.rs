@@ -38,7 +38,7 @@ pub struct Watch {
 
 impl Watch {
     /// The ports that do RoCE over these interfaces, or over what they lie on or are part of, and all
-    /// ports of these `devices`, which may have no interface here.
+    /// ports of these `devices` (EFA among them), which may have no interface here.
     #[must_use]
     pub fn new(root: &HostRoot, kernel: &dyn Queries, interfaces: &[String], devices: &[String]) -> Self {
         let present = rdma::list(root.sys());
@@ -52,7 +52,9 @@ impl Watch {
         for device in &present {
             let known = known.iter().find(|known| known.name == device.name);
             let identity = Identity::of(root, device, known);
-            if identity.protocol != Protocol::Roce {
+            // EFA is no RoCE, but counts much the same: for those who ask for it by name.
+            let is_named = devices.contains(&device.name);
+            if identity.protocol != Protocol::Roce && !(is_named && identity.protocol == Protocol::Efa) {
                 continue;
             }
             let pci = pci::address_behind(root, &format!("/sys/class/infiniband/{}/device", device.name));
@@ -61,9 +63,8 @@ impl Watch {
                 Some(!device::is_on(&answer)?)
             };
             let hidden = !identity.software && off() != Some(true);
-            let watched = |name: &Option<String>| {
-                devices.contains(&device.name) || name.as_ref().is_some_and(|name| related.contains(name))
-            };
+            let watched =
+                |name: &Option<String>| is_named || name.as_ref().is_some_and(|name| related.contains(name));
             ports.extend(device.ports.iter().filter(|port| watched(&port.interface)).map(|port| {
                 let bottoms = port.interface.iter().flat_map(|name| stack::bottoms(name, &all));
                 let index = known.map(|known| known.index);
@@ -126,6 +127,12 @@ impl Watch {
         let hidden = self.ports.iter().filter(|port| port.hidden);
         hidden
             .map(|port| {
+                if port.driver() == Some("efa") {
+                    return format!(
+                        "{} is an Elastic Fabric Adapter, whose transport (SRD) is no RoCE: showing its counters",
+                        port.device
+                    );
+                }
                 format!(
                     "{} handles RoCE in hardware, so its packets bypass {}: showing its \
                      counters (DEVICES in the report, screen 5); `rocescope doctor` lists ways to capture its packets",
@@ -147,6 +154,11 @@ impl Watch {
     pub fn take_qps(&mut self, found: &QueuePairs, time_ns: u64) {
         for port in &mut self.ports {
             port.take_qps(found, time_ns);
+        }
+        for (qp, owner) in &found.list {
+            if let Some(pid) = owner.pid {
+                self.follower.owned(&qp.device, qp.lqpn, pid, owner.comm.as_deref());
+            }
         }
         let ports: Vec<Port> = self.ports.iter().filter_map(PortWatch::asked).collect();
         self.asker.take_qps(&ports, found.list.iter().map(|(qp, _)| qp));
@@ -173,6 +185,12 @@ impl Watch {
         for port in &self.ports {
             self.asker.take_counters(&port.device, port.number, port.counted(), monotonic_ns);
         }
+    }
+
+    /// Queue pairs that the ports have given up on, as their counters have it.
+    #[must_use]
+    pub fn given_up(&self) -> u64 {
+        self.ports.iter().map(PortWatch::given_up).fold(0, u64::saturating_add)
     }
 
     /// Lets samples show the contexts that were read.
@@ -279,6 +297,7 @@ impl Watch {
             neighbours: self.heard.iter().map(|(name, heard)| (name.clone(), heard.clone())).collect(),
             lives: Arc::clone(&self.lives),
             contexts: Arc::clone(&self.contexts),
+            posts: Arc::default(),
         }
     }
 }

@@ -15,6 +15,7 @@ const BUSY: &str = include_str!("../../../../tests/data/host/mlx5_busy.txt");
 const LATER: &str = include_str!("../../../../tests/data/host/mlx5_busy_later.txt");
 const BNXT_RE: &str = include_str!("../../../../tests/data/host/bnxt_re.txt");
 const IRDMA: &str = include_str!("../../../../tests/data/host/irdma.txt");
+const NOT_ROCE: &str = include_str!("../../../../tests/data/host/not_roce.txt");
 const RXE: &str = include_str!("../../../../tests/data/host/rxe.txt");
 const IFACE: &str = "enp59s0np0";
 const SECOND: u64 = 1_000_000_000;
@@ -53,6 +54,26 @@ fn sample(devices: Devices, interface: &str) -> Sample {
     (sample.kind, sample.inputs) = (SourceKind::Live, vec![interface.to_owned()]);
     sample.devices = Arc::new(devices);
     sample
+}
+
+#[test]
+fn efa_is_read_when_it_is_named_and_is_no_roce_otherwise() {
+    let counters = |packets: u32, timeouts: u32| {
+        format!(
+            "{NOT_ROCE}\n[sys/class/infiniband/rdmap0s6/ports/1/hw_counters]\n\
+             tx_pkts = {packets}\nretrans_timeout_events = {timeouts}"
+        )
+    };
+    let before = Recorded::unpack(&counters(1_000, 2));
+    assert!(Watch::new(&before.root(), &before.kernel(), &["ens6".to_owned()], &[]).is_empty());
+    let mut watch = Watch::new(&before.root(), &before.kernel(), &[], &["rdmap0s6".to_owned()]);
+    read(&mut watch, &before, fixtures::START);
+    read(&mut watch, &Recorded::unpack(&counters(5_000, 5)), fixtures::START + 10 * SECOND);
+    let devices = watch.sample();
+    let [port] = &devices.ports[..] else { panic!("{devices:?}") };
+    assert_eq!(port.value("tx_packets"), Some((4_000, "sysfs hw_counters")));
+    assert_eq!(port.value("local_ack_timeouts"), Some((3, "sysfs hw_counters")));
+    assert!(watch.notes()[0].contains("Elastic Fabric Adapter"), "{:?}", watch.notes());
 }
 
 #[test]
@@ -408,7 +429,7 @@ fn contexts_of_queue_pairs_reach_the_report_with_their_coverage() {
     let qp = last.facts.devices.iter().flat_map(|device| &device.qps).find(|qp| qp.lqpn == 298).unwrap();
     assert_eq!((qp.in_flight, qp.stuck_ns, qp.retries_used), (Some(20), Some(3 * SECOND), Some(0)));
     assert_eq!(
-        (qp.udp_port, qp.dscp, qp.context_ns),
+        (qp.control.udp_port, qp.control.dscp, qp.context_ns),
         (Some(50_000), Some(26), Some(fixtures::START + 5 * SECOND))
     );
     let coverage = last.facts.qp_context.clone().unwrap();

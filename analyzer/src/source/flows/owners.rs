@@ -7,12 +7,12 @@
 
 use std::net::Ipv6Addr;
 
-use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use rocescope_common::account::FlowKey;
 use serde::Serialize;
 
 use crate::sample::{Address, Direction, address};
+use crate::util::map::Map;
 
 /// A queue pair of this host, and whose it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
@@ -35,6 +35,14 @@ pub struct QpOwner {
     pub pod: Option<String>,
 }
 
+impl QpOwner {
+    /// The job that it works for: that of Slurm, or that of its pod; `None` where it is not known.
+    #[must_use]
+    pub fn job(&self) -> Option<&str> {
+        crate::host::process::job(self.pod.as_deref()?)
+    }
+}
+
 /// The local end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owned<'a> {
@@ -55,11 +63,11 @@ type End = (Address, u32);
 pub struct Owners {
     all: Vec<QpOwner>,
     /// Addresses by device.
-    addresses: HashMap<String, Vec<Address>, foldhash::fast::RandomState>,
+    addresses: Map<String, Vec<Address>>,
     /// By own address and own number; `None` where several share them.
-    by_local: HashMap<End, Option<usize>, foldhash::fast::RandomState>,
+    by_local: Map<End, Option<usize>>,
     /// By own address and the number at the other end.
-    by_remote: HashMap<End, Option<usize>, foldhash::fast::RandomState>,
+    by_remote: Map<End, Option<usize>>,
 }
 
 impl Owners {
@@ -140,12 +148,7 @@ impl Owners {
         }
     }
 
-    fn get(
-        &self,
-        map: &HashMap<End, Option<usize>, foldhash::fast::RandomState>,
-        address: Address,
-        qpn: u32,
-    ) -> Option<&QpOwner> {
+    fn get(&self, map: &Map<End, Option<usize>>, address: Address, qpn: u32) -> Option<&QpOwner> {
         self.all.get((*map.get(&(address, qpn))?)?)
     }
 }
@@ -155,7 +158,7 @@ fn forms(gid: Ipv6Addr) -> impl Iterator<Item = Address> {
     [Some(gid.into()), gid.to_ipv4_mapped().map(Address::from)].into_iter().flatten()
 }
 
-fn insert(map: &mut HashMap<End, Option<usize>, foldhash::fast::RandomState>, end: End, index: usize) {
+fn insert(map: &mut Map<End, Option<usize>>, end: End, index: usize) {
     match map.entry(end) {
         Entry::Vacant(entry) => {
             entry.insert(Some(index));

@@ -11,6 +11,7 @@ use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
 
 use crate::metrics::marking::{self, ByDscp, Marked};
 use crate::sample::{Extra, Retired, RetiredTuple, Tuple};
+use crate::util::map::State;
 
 /// Retired 5-tuples that are kept, at most; the bytes of further ones are summed up.
 pub const MAX_TUPLES: usize = 1 << 20;
@@ -20,7 +21,7 @@ pub const MAX_TUPLES: usize = 1 << 20;
 pub struct RetiredTuples {
     list: Vec<RetiredTuple>,
     index: HashTable<u32>,
-    hasher: foldhash::fast::RandomState,
+    hasher: State,
     unattributed: u64,
     max: usize,
     marking: marking::ByLink,
@@ -39,7 +40,7 @@ impl RetiredTuples {
         Self {
             list: Vec::new(),
             index: HashTable::new(),
-            hasher: foldhash::fast::RandomState::default(),
+            hasher: State::default(),
             unattributed: 0,
             max: max.min(u32::MAX as usize),
             marking: marking::ByLink::default(),
@@ -114,7 +115,7 @@ impl RetiredTuples {
     }
 }
 
-fn hash_of(hasher: &foldhash::fast::RandomState, tuple: &Tuple, link: u16) -> u64 {
+fn hash_of(hasher: &State, tuple: &Tuple, link: u16) -> u64 {
     let mut state = hasher.build_hasher();
     tuple.hash(&mut state);
     state.write_u16(link);

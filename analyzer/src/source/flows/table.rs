@@ -3,7 +3,7 @@
 //! A flow has a slot, as in the kernel; slots of retired flows are used again. All sizes are
 //! bounded, and packets that find no room are counted. Nothing is allocated per packet.
 
-use hashbrown::{HashMap, HashTable};
+use hashbrown::HashTable;
 use rocescope_common::abi::maps::{ExtraKind, dscp_value};
 use rocescope_common::abi::{Counter, ExtraKey};
 use rocescope_common::account::{FlowKey, FlowStats, Outcome, observe};
@@ -11,19 +11,19 @@ use rocescope_common::wire::{Frame, SkipReason};
 use std::hash::{BuildHasher as _, Hasher as _};
 
 use crate::metrics::marking::{self, ByDscp};
-use crate::sample::{Direction, Extra, FlowSample, Flows, LinkSample, Retired, RetiredTuple};
+use crate::sample::{Direction, Extra, FlowSample, Flows, LinkSample, RetiredTuple};
 use crate::source::flows::retire::RetiredTuples;
-
-type State = foldhash::fast::RandomState;
+use crate::util::map::{Map, State};
 
 /// Entries of the overflow table, as in the kernel.
 pub const MAX_EXTRA: usize = 65_536;
 /// Links of a table, at most.
 pub const MAX_LINKS: usize = u16::MAX as usize + 1;
 
-/// Recent flows that are found without the index, initially and at most; powers of two. The number grows with the flows,
-/// so that few flows need few cache lines.
-const RECENT: usize = 256;
+/// Recent flows that are found without the index, initially and at most; powers of two. Two flows in one place cost a lookup
+/// in the index whenever they take turns: few flows have places enough that this is rare. Places that no flow has stay out of
+/// the caches.
+const RECENT: usize = 2048;
 const MAX_RECENT: usize = 1 << 18;
 
 #[derive(Debug)]
@@ -89,17 +89,7 @@ impl FlowTable {
     /// Adds a link and gives its index; `None` when there are [`MAX_LINKS`] already.
     pub fn add_link(&mut self, name: String, direction: Option<Direction>) -> Option<u16> {
         let index = u16::try_from(self.links.len()).ok()?;
-        self.links.push(LinkSample {
-            name,
-            direction,
-            skipped: [Counter::default(); SkipReason::COUNT],
-            flow_table_full: Counter::default(),
-            contended: Counter::default(),
-            mtu: None,
-            speed_mbps: None,
-            extra_full: 0,
-            retired: Retired::default(),
-        });
+        self.links.push(LinkSample { name, direction, ..LinkSample::default() });
         Some(index)
     }
 
@@ -276,8 +266,8 @@ impl FlowTable {
 
     /// Overflow entries of flows, by slot.
     #[must_use]
-    pub fn extra(&self) -> HashMap<u32, Extra, State> {
-        let mut by_slot = HashMap::with_hasher(State::default());
+    pub fn extra(&self) -> Map<u32, Extra> {
+        let mut by_slot = Map::default();
         group(&self.extra.list, &mut by_slot);
         by_slot
     }
@@ -290,7 +280,7 @@ impl FlowTable {
 
     /// Packets by DSCP, by link; `None` when some found no room.
     #[must_use]
-    pub fn marking(&self, flows: &Flows, extra: &HashMap<u32, Extra, State>) -> Option<Vec<ByDscp>> {
+    pub fn marking(&self, flows: &Flows, extra: &Map<u32, Extra>) -> Option<Vec<ByDscp>> {
         marking::by_link(&self.links, flows, extra, self.retired.marking())
     }
 
@@ -336,7 +326,7 @@ fn hash_of(hasher: &State, key: &FlowKey) -> u64 {
     state.finish()
 }
 
-fn group(list: &[(ExtraKey, Counter)], by_slot: &mut HashMap<u32, Extra, State>) {
+fn group(list: &[(ExtraKey, Counter)], by_slot: &mut Map<u32, Extra>) {
     for (key, counter) in list {
         let extra = by_slot.entry(key.slot).or_default();
         if key.kind == ExtraKind::PORT {
@@ -353,17 +343,13 @@ fn group(list: &[(ExtraKey, Counter)], by_slot: &mut HashMap<u32, Extra, State>)
 #[derive(Debug)]
 struct ExtraTable {
     list: Vec<(ExtraKey, Counter)>,
-    index: HashMap<ExtraKey, u32, State>,
+    index: Map<ExtraKey, u32>,
     max: usize,
 }
 
 impl ExtraTable {
     fn new(max: usize) -> Self {
-        Self {
-            list: Vec::new(),
-            index: HashMap::with_hasher(State::default()),
-            max: max.min(u32::MAX as usize),
-        }
+        Self { list: Vec::new(), index: Map::default(), max: max.min(u32::MAX as usize) }
     }
 
     /// Counts a packet; false when there is no room.
@@ -384,8 +370,8 @@ impl ExtraTable {
     }
 
     /// Removes the entries of `slots` (in ascending order) and returns them by slot.
-    fn take(&mut self, slots: &[u32]) -> HashMap<u32, Extra, State> {
-        let mut taken = HashMap::with_hasher(State::default());
+    fn take(&mut self, slots: &[u32]) -> Map<u32, Extra> {
+        let mut taken = Map::default();
         if self.list.iter().all(|(key, _)| slots.binary_search(&key.slot).is_err()) {
             return taken;
         }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::posts::PostSampler;
 use super::qp_probes::QpProbes;
 use crate::host::clock::{WallClock, monotonic_ns};
 use crate::host::listen::LldpSocket;
@@ -15,6 +16,7 @@ use crate::host::queries::Host;
 use crate::host::read::Unread;
 use crate::source::devices::Devices;
 use crate::source::devices::context::ask::Clock;
+use crate::source::devices::posts::Plan;
 use crate::source::devices::watch::Watch;
 use crate::source::flows::owners::Owners;
 
@@ -84,11 +86,15 @@ impl Reader {
         watch: Watch,
         interfaces: &[(String, u32)],
         interval: Duration,
+        sample_posts: Option<Plan>,
     ) -> Option<Self> {
         // Without the right to listen, nothing is heard.
         let sockets = interfaces.iter().filter_map(|(name, index)| LldpSocket::open(name, *index).ok());
         let known = Arc::new(Mutex::new(Known::default()));
         let (stop, stopped) = mpsc::channel();
+        // A recorded host has no processes.
+        let plan = sample_posts.filter(|_| !watch.is_empty() && host.is_running());
+        let posts = plan.and_then(PostSampler::start);
         let work = Work {
             host,
             watch,
@@ -97,6 +103,7 @@ impl Reader {
             qps_due: Instant::now(),
             addresses: None,
             probes: None,
+            posts,
         };
         let interval = interval.max(SHORTEST);
         let read = move || work.run(interval, &stopped);
@@ -133,6 +140,8 @@ struct Work {
     addresses: Option<(Instant, qp::Addresses)>,
     /// `None` before the start; then probes, or the reason for having none.
     probes: Option<Result<QpProbes, String>>,
+    /// `None` when posts are not sampled.
+    posts: Option<PostSampler>,
 }
 
 impl Work {
@@ -161,6 +170,9 @@ impl Work {
         // As late as the figures of packets, which stand still by now.
         self.counters();
         self.lives();
+        if let Some(posts) = &mut self.posts {
+            posts.finish();
+        }
         self.publish(None);
     }
 
@@ -192,6 +204,9 @@ impl Work {
             self.lives();
             self.probes = Some(QpProbes::start(&root).map_err(|error| format!("{error:#}")));
         }
+        if let Some(Ok(probes)) = &mut self.probes {
+            probes.learn(&root);
+        }
     }
 
     /// Reads what happened to queue pairs on the kernel's control path.
@@ -208,8 +223,13 @@ impl Work {
         }
         // Mounted anew each time: a mount that stays would keep the namespace alive.
         if let Ok(root) = self.host.root() {
+            let before = self.watch.given_up();
             self.watch.read_counters(&root, self.host.ask(), now_ns());
             self.watch.note_counters(monotonic_ns());
+            if self.watch.given_up() > before {
+                // Which one it is shows in its state, for as long as its process keeps it.
+                self.qps_due = Instant::now();
+            }
         }
     }
 
@@ -227,6 +247,9 @@ impl Work {
         let start = Instant::now();
         let found = qp::read(&root, self.host.ask(), addresses, &mut unread);
         self.watch.take_qps(&found, now_ns());
+        if let Some(posts) = &self.posts {
+            posts.follow(found.list.iter().map(|(_, owner)| owner.clone()).collect());
+        }
         self.qps_due = Instant::now() + (start.elapsed() * QP_REST).clamp(QP_SHORTEST, QP_LONGEST);
         Some(found.owners)
     }
@@ -245,7 +268,11 @@ impl Work {
             self.watch.share_lives(probes.as_ref().map(QpProbes::calls).map_err(String::as_str));
         }
         self.watch.share_contexts();
-        let devices = Arc::new(self.watch.sample());
+        let mut devices = self.watch.sample();
+        if let Some(posts) = &self.posts {
+            devices.posts = posts.known();
+        }
+        let devices = Arc::new(devices);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.devices = devices;
         if let Some(owners) = owners {

@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use anyhow::{Result, anyhow};
-use hashbrown::HashMap;
 
 use super::Config;
 use super::control::{CHECK_INTERVAL, Notices, stop_requested};
@@ -12,8 +11,7 @@ use super::ras::RasReader;
 use crate::host::clock::{WallClock, monotonic_ns};
 use crate::host::queries::Kernel;
 use crate::host::select::Target;
-use crate::metrics::Metrics;
-use crate::sample::{Flows, Sample, SourceKind};
+use crate::sample::{Sample, SourceKind};
 use crate::source::devices::watch::Watch;
 use crate::source::feed::{SourceEnd, Update};
 
@@ -52,7 +50,7 @@ impl CountersOnly {
             targets.iter().map(|target| (target.interface.name.clone(), target.interface.index)).collect();
         let nccl = config.nccl_ras.take().and_then(RasReader::start);
         let host = std::mem::replace(&mut config.host, Box::new(Kernel));
-        let reader = Reader::start(host, watch, &interfaces, config.interval)
+        let reader = Reader::start(host, watch, &interfaces, config.interval, config.sample_posts)
             .ok_or_else(|| anyhow!("cannot start the device reader thread"))?;
         Ok(Self { reader, config, inputs, labels, start_ns, departed: Departed::default(), nccl })
     }
@@ -114,19 +112,10 @@ impl CountersOnly {
             kind: SourceKind::Live,
             inputs: self.inputs.clone(),
             window: Some((clock.unix_ns(self.start_ns), now)),
-            links: Vec::new(),
-            flows: Flows::default(),
-            extra: HashMap::default(),
-            retired_tuples: Vec::new(),
-            retired_unattributed: 0,
-            peers: HashMap::default(),
-            events_dropped: None,
-            capture_drops: None,
-            interface_drops: None,
             owners,
             devices,
             nccl: self.nccl.as_ref().map(RasReader::known),
-            metrics: Metrics::default(),
+            ..Sample::default()
         }
     }
 }

@@ -6,31 +6,19 @@
 //! readings. A sender's rate around a notification would need its bytes in fractions of a millisecond,
 //! and is not collected.
 
-use hashbrown::HashMap;
 use rocescope_common::abi::event::mark_age;
-use rocescope_common::account::latency::{BUCKETS, bucket};
 
 use crate::metrics::ecn::series::Series;
-use crate::metrics::ecn::{CnpFigure, FLOW_BINS, LINK_BINS, MAX_FLOWS, Marks, Metrics, OverTime};
-use crate::metrics::latency::Summary;
+use crate::metrics::ecn::{Cnps, FLOW_BINS, LINK_BINS, MAX_FLOWS, Marks, Metrics, OverTime};
 use crate::sample::FlowSample;
-
-type State = foldhash::fast::RandomState;
+use crate::util::map::Map;
 
 /// CNPs of one flow.
 #[derive(Clone, Debug)]
-struct Cnps {
-    /// Of the flow's counter, at the last reading.
-    count: u64,
-    first_ns: u64,
-    last_ns: u64,
-    min_gap_ns: Option<u64>,
-    delays: [u32; BUCKETS],
-    delay_max: u64,
+struct Notified {
+    cnps: Cnps,
     /// CNPs about a flow whose marks are known.
     watched: u64,
-    /// Those of them without a mark since the one before.
-    without_mark: u64,
 }
 
 /// CE marks of one flow over time.
@@ -70,9 +58,9 @@ pub struct Ecn {
     shift: u32,
     read_ns: u64,
     counted: Vec<Counted>,
-    cnps: HashMap<u32, Box<Cnps>, State>,
-    marked: HashMap<u32, Box<Marked>, State>,
-    links: HashMap<u16, Box<Series<LINK_BINS>>, State>,
+    cnps: Map<u32, Box<Notified>>,
+    marked: Map<u32, Box<Marked>>,
+    links: Map<u16, Box<Series<LINK_BINS>>>,
     untracked: u64,
 }
 
@@ -85,9 +73,9 @@ impl Ecn {
             shift: shift.clamp(20, 40),
             read_ns: now_ns,
             counted: Vec::new(),
-            cnps: HashMap::default(),
-            marked: HashMap::default(),
-            links: HashMap::default(),
+            cnps: Map::default(),
+            marked: Map::default(),
+            links: Map::default(),
             untracked: 0,
         }
     }
@@ -109,31 +97,15 @@ impl Ecn {
             self.untracked += 1;
             return;
         }
-        let cnps = self.cnps.entry(slot).or_insert_with(|| {
-            Box::new(Cnps {
-                count: 0,
-                first_ns: time_ns,
-                last_ns: time_ns,
-                min_gap_ns: None,
-                delays: [0; BUCKETS],
-                delay_max: 0,
-                watched: 0,
-                without_mark: 0,
-            })
-        });
-        let gap = time_ns.checked_sub(cnps.last_ns).filter(|_| cnps.count > 0);
-        if let Some(gap) = gap {
-            cnps.min_gap_ns = Some(cnps.min_gap_ns.map_or(gap, |least| least.min(gap)));
+        let new = || Box::new(Notified { cnps: Cnps::new(time_ns), watched: 0 });
+        let Notified { cnps, watched } = &mut **self.cnps.entry(slot).or_insert_with(new);
+        cnps.add(time_ns);
+        *watched += u64::from(age != mark_age::UNKNOWN);
+        if age == mark_age::NONE {
+            cnps.without_mark();
         }
-        cnps.count += 1;
-        cnps.first_ns = cnps.first_ns.min(time_ns);
-        cnps.last_ns = cnps.last_ns.max(time_ns);
-        cnps.watched += u64::from(age != mark_age::UNKNOWN);
-        cnps.without_mark += u64::from(age == mark_age::NONE);
         if let Some(delay) = mark_age::decode(age) {
-            let count = &mut cnps.delays[bucket(delay) % BUCKETS];
-            *count = count.saturating_add(1);
-            cnps.delay_max = cnps.delay_max.max(delay);
+            cnps.after_mark(delay);
         }
     }
 
@@ -196,37 +168,26 @@ impl Ecn {
         complete: bool,
     ) -> Metrics {
         let mut metrics = Metrics { untracked: self.untracked, ..Metrics::default() };
-        for (slot, cnps) in &self.cnps {
+        for (slot, Notified { cnps, watched }) in self.cnps.iter().map(|(slot, notified)| (slot, &**notified))
+        {
             let counted = self.counted.get(*slot as usize).map_or(0, |counted| counted.cnp);
-            let figure = CnpFigure {
-                answers: answers(*slot),
-                count: counted.max(cnps.count),
-                first_ns: cnps.first_ns,
-                last_ns: cnps.last_ns,
-                // An unreported one may have come sooner.
-                min_gap_ns: cnps.min_gap_ns.filter(|_| complete),
-                delay: Summary::of(&cnps.delays.map(u64::from), cnps.delay_max),
-                without_mark: (cnps.watched > 0 && complete).then_some(cnps.without_mark),
-                reaction: None,
-            };
+            let mut figure = cnps.figure();
+            figure.answers = answers(*slot);
+            figure.count = figure.count.max(counted);
+            // An unreported one may have come sooner.
+            figure.min_gap_ns = figure.min_gap_ns.filter(|_| complete);
+            figure.without_mark = figure.without_mark.filter(|_| *watched > 0 && complete);
             metrics.cnps.insert(*slot, figure);
         }
         for (slot, marked) in &self.marked {
-            let series = over_time(marked.series.bins());
+            let series = OverTime::of(marked.series.bins());
             metrics.marks.insert(*slot, Marks { first_ce_ns: marked.first_ns, series });
         }
         metrics.links = places
-            .map(|link| {
-                let series = over_time(self.links.get(&link)?.bins());
-                series.bins.iter().any(|bin| bin.ce + bin.cnp > 0).then_some(series)
-            })
+            .map(|link| Some(OverTime::of(self.links.get(&link)?.bins())).filter(OverTime::any_mark))
             .collect();
         metrics
     }
-}
-
-fn over_time((start_ns, bin_ns, bins): (u64, u64, &[crate::metrics::ecn::series::Bin])) -> OverTime {
-    OverTime { start_ns, bin_ns, bins: bins.to_vec() }
 }
 
 fn short(count: u64) -> u32 {

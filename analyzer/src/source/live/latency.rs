@@ -11,7 +11,6 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use aya::maps::MapData;
-use hashbrown::HashMap;
 use rocescope_common::abi::Timing;
 use rocescope_common::account::latency::{CLASSES, Latency, RING, RetxRun};
 
@@ -19,8 +18,7 @@ use super::bpf;
 use super::loss::Base;
 use super::slots::Slots;
 use crate::host::clock::monotonic_ns;
-
-type State = foldhash::fast::RandomState;
+use crate::util::map::Map;
 
 /// The entry of a flow of requests.
 #[derive(Clone, Copy, Debug)]
@@ -53,13 +51,13 @@ pub(crate) struct Times {
     map: Option<Entries>,
     free: Vec<u16>,
     /// By slot of the flow of requests.
-    timed: HashMap<u32, Timed, State>,
+    timed: Map<u32, Timed>,
     /// By slot of the flow of answers: slot of the flow of requests.
-    answering: HashMap<u32, u32, State>,
+    answering: Map<u32, u32>,
     /// Measurements of flows whose entries were reassigned, by slot.
-    kept: HashMap<u32, Box<Latency>, State>,
+    kept: Map<u32, Box<Latency>>,
     /// Requests of flows that had an entry while nobody was known to answer them, by slot.
-    unpaired: HashMap<u32, u64, State>,
+    unpaired: Map<u32, u64>,
     changes: Vec<Change>,
 }
 
@@ -74,10 +72,10 @@ impl Times {
         Ok(Self {
             map,
             free: (1..=most).rev().collect(),
-            timed: HashMap::default(),
-            answering: HashMap::default(),
-            kept: HashMap::default(),
-            unpaired: HashMap::default(),
+            timed: Map::default(),
+            answering: Map::default(),
+            kept: Map::default(),
+            unpaired: Map::default(),
             changes: Vec::new(),
         })
     }

@@ -7,6 +7,8 @@ use aya::maps::{HashMap, Map, MapData, PerCpuArray, RingBuf, Stack};
 use aya::programs::{Program, ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod};
 use rocescope_common::abi::maps::MAX_LINKS;
+use rocescope_common::abi::post::{PostCounts, PostKey, PostWindow};
+use rocescope_common::abi::qp::{CommandRecord, QpRecord};
 use rocescope_common::abi::{
     BenchStep, CpuState, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters, TIMED_FLOWS, TickClock, maps,
 };
@@ -127,6 +129,16 @@ unsafe impl Pod for Data<CpuStateWords> {}
 unsafe impl Pod for Data<BenchStep> {}
 // SAFETY: as above.
 unsafe impl Pod for Data<TickClock> {}
+// SAFETY: as above.
+unsafe impl Pod for Data<PostKey> {}
+// SAFETY: as above.
+unsafe impl Pod for Data<PostCounts> {}
+// SAFETY: as above.
+unsafe impl Pod for Data<PostWindow> {}
+// SAFETY: as above.
+unsafe impl Pod for Data<QpRecord> {}
+// SAFETY: as above.
+unsafe impl Pod for Data<CommandRecord> {}
 
 /// A [`CpuState`] as words, of which the first are its counts: the rest is the kernel's alone.
 pub(crate) type CpuStateWords = [u64; size_of::<CpuState>() / 8];

@@ -4,7 +4,6 @@
 //! Completeness is checked flow by flow against the counters, which are exact: when a record was dropped on
 //! the way, the loss figures of that flow become unknown.
 
-use hashbrown::{HashMap, HashSet};
 use rocescope_common::abi::EventRecord;
 use rocescope_common::account::latency::RetxRun;
 use rocescope_common::account::psn::WINDOW;
@@ -21,8 +20,7 @@ use crate::metrics::loss::from_kernel::KernelEvent;
 use crate::metrics::loss::{Collector, Dialogue, Loss, REORDER_WINDOW_NS, Unfollowed};
 use crate::metrics::traffic::BIN_NS;
 use crate::sample::FlowSample;
-
-type State = foldhash::fast::RandomState;
+use crate::util::map::{Map, Set};
 
 /// The counters of a sequence of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,8 +67,8 @@ struct Watched {
     base: Option<Base>,
     /// PSNs had been skipped before: retransmissions below this PSN may repair gaps that were not reported.
     behind: Option<u32>,
-    /// Its reverse direction is visible.
-    answered: bool,
+    /// Slot of its reverse direction, where that is visible.
+    answers: Option<u32>,
     /// The sums of all reports.
     reported: Trouble,
     /// The counters at the last reading.
@@ -90,7 +88,7 @@ impl Watched {
         }
         // The rest may fill reported holes. Without the reverse direction, it could as well be an unneeded
         // retransmission.
-        let packets = run.packets.checked_sub(before).filter(|rest| *rest > 0 && self.answered)?;
+        let packets = run.packets.checked_sub(before).filter(|rest| *rest > 0 && self.answers.is_some())?;
         Some(RetxRun { first: behind | run.first & !MASK24, packets, ..run })
     }
 
@@ -109,20 +107,20 @@ impl Watched {
 #[derive(Debug)]
 pub struct Losses {
     collector: Collector,
-    watched: HashMap<u32, Watched, State>,
+    watched: Map<u32, Watched>,
     /// Flows whose reports were interrupted.
-    interrupted: HashSet<u32, State>,
+    interrupted: Set<u32>,
     /// Flows known to the collector, by slot.
-    opened: HashMap<u32, FlowKey, State>,
+    opened: Map<u32, FlowKey>,
 }
 
 impl Default for Losses {
     fn default() -> Self {
         Self {
             collector: Collector::new(REORDER_WINDOW_NS, BIN_NS),
-            watched: HashMap::default(),
-            interrupted: HashSet::default(),
-            opened: HashMap::default(),
+            watched: Map::default(),
+            interrupted: Set::default(),
+            opened: Map::default(),
         }
     }
 }
@@ -146,7 +144,7 @@ impl Losses {
                         since_ns,
                         base,
                         behind: base.filter(|base| base.trouble.gaps > 0).map(|base| base.expected),
-                        answered: answers.is_some(),
+                        answers,
                         reported: Trouble::default(),
                         last,
                         // The interval between two periods of tracking is unknown.
@@ -175,22 +173,23 @@ impl Losses {
     /// Takes in an event of a flow in a slot.
     pub fn event(&mut self, slot: u32, record: &EventRecord, pairs: &Pairs, clock: &WallClock) {
         let op = Op::of(record.opcode);
-        let event = |first: u32| KernelEvent {
+        let event = |first: u32, answers: Option<u32>| KernelEvent {
             slot,
             link: record.key.link,
+            answers,
             first,
             psn: record.psn,
             time_ns: clock.unix_ns(record.time_ns),
         };
         if record.events & (Event::NAK | Event::RNR) != 0 {
             self.open(slot, pairs);
-            self.collector.nak(&event(UNKNOWN), record.aeth, record.events);
+            self.collector.nak(&event(UNKNOWN, None), record.aeth, record.events);
         }
         let Some(watched) = self.watched.get_mut(&slot).filter(|watched| record.time_ns >= watched.since_ns)
         else {
             return;
         };
-        let event = event(watched.first);
+        let event = event(watched.first, watched.answers);
         if let Some(run) = record.retx_run() {
             watched.reported.repeats += packets(&run);
             if let Some(run) = watched.judged(run) {
@@ -220,6 +219,7 @@ impl Losses {
                     let told = KernelEvent {
                         slot: flow.slot,
                         link: flow.key.link,
+                        answers: watched.answers,
                         first: watched.first,
                         psn: run.expected,
                         time_ns: clock.unix_ns(run.end_ns),

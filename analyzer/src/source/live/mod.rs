@@ -12,6 +12,7 @@
 //! | [`pairing`], `latency` | the two directions of a flow; latency measured by the programs |
 //! | [`ecn`], [`loss`] | CE marks and CNPs; loss episodes |
 //! | `counters` | device counters |
+//! | `qp_probes`, `devx`, [`posts`] | queue pairs on the control path, and past the verbs; samples of `post_send` |
 //! | `ras` | what NCCL says of its job |
 //! | [`bpf`], `ticks` | system calls that aya lacks; the clock of the kernel programs |
 
@@ -21,12 +22,14 @@ pub mod bpf;
 mod control;
 mod counters;
 mod counters_only;
+mod devx;
 pub mod ecn;
 pub mod event;
 mod latency;
 pub mod load;
 pub mod loss;
 pub mod pairing;
+pub mod posts;
 mod qp_probes;
 mod ras;
 mod setup;
@@ -49,6 +52,7 @@ use crate::filter::Filter;
 use crate::host::hook::{HookChoice, XdpModeChoice};
 use crate::host::netns::NetNs;
 use crate::host::queries::{Host, Kernel};
+use crate::source::devices::posts::Plan;
 use crate::source::feed::{self, Feed};
 use crate::source::nccl::address::RasAddress;
 
@@ -96,6 +100,8 @@ pub struct Config {
     pub nccl_ras: Option<RasAddress>,
     /// Most queries a second for the NIC's own contexts of queue pairs; 0 for none.
     pub qp_queries: u32,
+    /// When calls of `post_send` are sampled; `None` for never.
+    pub sample_posts: Option<Plan>,
     /// Host whose RDMA devices and settings are read: this one, or a recorded one in tests.
     pub host: Box<dyn Host>,
 }
@@ -122,6 +128,7 @@ impl Default for Config {
             qp_queries: crate::source::devices::context::DEFAULT_PER_SECOND,
             log_level: 0,
             nccl_ras: None,
+            sample_posts: None,
             host: Box::new(Kernel),
         }
     }

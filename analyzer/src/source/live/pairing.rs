@@ -11,7 +11,6 @@
 use std::io;
 
 use anyhow::{Context as _, Result};
-use hashbrown::HashMap;
 use rocescope_common::abi::{EventRecord, Timing};
 use rocescope_common::account::flow::TRANSPORT_NONE;
 use rocescope_common::account::{Event, FlowKey, FlowStats};
@@ -25,8 +24,7 @@ use crate::metrics::pairing::peers::Peers;
 use crate::metrics::pairing::{NONE, Pair, Pairing, Place};
 use crate::metrics::setups::Setups;
 use crate::sample::{Extra, FlowSample};
-
-type State = foldhash::fast::RandomState;
+use crate::util::map::Map;
 
 /// New flows that are looked at between two readings of the counters, each of which takes a system call;
 /// the rest waits for the next reading.
@@ -69,7 +67,7 @@ struct Known {
 pub struct Pairs {
     pairing: Pairing,
     known: Vec<Option<Known>>,
-    slots: HashMap<FlowKey, u32, State>,
+    slots: Map<FlowKey, u32>,
     /// Looked at since the last reading.
     eager: usize,
 }
@@ -198,14 +196,14 @@ impl Pairs {
 
     /// Pairs, by slot.
     #[must_use]
-    pub fn pairs(&self) -> HashMap<u32, Pair, State> {
+    pub fn pairs(&self) -> Map<u32, Pair> {
         self.pairing.pairs()
     }
 
     /// Times from request to answer, by slot of the flow of requests.
     #[must_use]
     pub fn latency(&self, programs: &Programs) -> BySlot {
-        let mut metrics: HashMap<u32, Figure, State> = HashMap::default();
+        let mut metrics: Map<u32, Figure> = Map::default();
         for slot in programs.times.slots() {
             if let Some(times) = programs.times.read(slot) {
                 metrics.insert(slot, Figure::of(&times));

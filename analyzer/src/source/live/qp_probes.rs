@@ -7,15 +7,19 @@ use std::path::Path;
 use anyhow::{Context as _, Result, anyhow};
 use aya::maps::{MapData, PerCpuArray, RingBuf};
 use aya::programs::KProbe;
-use aya::{Ebpf, EbpfLoader};
-use rocescope_common::abi::qp::{QP_COUNTS, QP_RECORDS, QpRecord, count, kind};
+use aya::{Ebpf, EbpfLoader, Pod};
+use rocescope_common::abi::qp::{BY_PROCESS, QP_COUNTS, QP_RECORDS, QpRecord, count, kind};
 
+use super::devx::{self, Devx};
+use super::load::Data;
 use crate::host::btf::Btf;
 use crate::host::clock::WallClock;
 use crate::host::nldev::{kind_name, state_name};
 use crate::host::qp_layout::{Attributes, Layout, address, mask};
 use crate::host::read::HostRoot;
-use crate::source::devices::lives::{Calls, Change, QpEvent, QpLife, udp_source_port};
+use crate::source::devices::lives::{
+    Calls, Change, KERNEL, QpControl, QpEvent, QpLife, VERBS, timeout_ns, udp_source_port,
+};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-qps"));
 
@@ -43,6 +47,8 @@ pub(super) struct QpProbes {
     counts: PerCpuArray<MapData, u64>,
     layout: Layout,
     absent: Vec<(String, String)>,
+    /// Commands past the verbs, or the reason for which they are not followed.
+    devx: Result<Devx, String>,
     /// Identity of the modules that the probes are in.
     modules: Vec<Option<u64>>,
 }
@@ -64,11 +70,16 @@ impl QpProbes {
         let btf = |name: &str| std::fs::read(root.path(&format!("/sys/kernel/btf/{name}")));
         let base = btf("vmlinux").context("the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)")?;
         // A module that is built in has no file of its own.
+        let offsets = devx::Offsets::read(root, &base);
         let btf = Btf::parse(base, btf("ib_core").ok()).context("cannot read the kernel's BTF")?;
         let layout = Layout::of(&btf).map_err(|absent| anyhow!("the kernel's BTF has no {absent}"))?;
         let of = layout.programs;
         let pid = std::process::id();
-        let mut ebpf = EbpfLoader::new()
+        let mut loader = EbpfLoader::new();
+        if let Ok(offsets) = &offsets {
+            offsets.set(&mut loader);
+        }
+        let mut ebpf = loader
             .override_global("QP_SIZE", &of.qp_size, true)
             .override_global("ATTR_SIZE", &of.attr_size, true)
             .override_global("QP_DEVICE", &of.qp_device, true)
@@ -102,9 +113,15 @@ impl QpProbes {
             let why = absent.first().map_or("", |(_, why)| why);
             return Err(anyhow!("no kprobe can be attached: {why}"));
         }
+        // Without the verbs' probes all commands would look like ones past the verbs.
+        let devx = match offsets {
+            Ok(_) if !absent.is_empty() => Err("not all verbs can be probed".to_owned()),
+            Ok(_) => Devx::attach(&mut ebpf).map_err(|error| format!("{error:#}")),
+            Err(error) => Err(format!("{error:#}")),
+        };
         let records = ebpf.take_map(QP_RECORDS).context("the kernel object has no records")?.try_into()?;
         let counts = ebpf.take_map(QP_COUNTS).context("the kernel object has no counts")?.try_into()?;
-        Ok(Self { _ebpf: ebpf, records, counts, layout, absent, modules })
+        Ok(Self { _ebpf: ebpf, records, counts, layout, absent, devx, modules })
     }
 
     /// True when a module was loaded again, which removes its probes silently.
@@ -112,18 +129,20 @@ impl QpProbes {
         modules(root) != self.modules
     }
 
+    /// Learns what may have changed at the host since the last time.
+    pub(super) fn learn(&mut self, root: &HostRoot) {
+        if let Ok(devx) = &mut self.devx {
+            devx.learn(root);
+        }
+    }
+
     /// The changes since the last time. `driver` gives the driver of a device.
     pub(super) fn read(&mut self, driver: &dyn Fn(&str) -> Option<String>) -> Vec<Change> {
         let clock = WallClock::sample();
         let mut changes = Vec::new();
-        for _ in 0..MOST_RECORDS {
-            let Some(item) = self.records.next() else { break };
-            if item.len() == size_of::<QpRecord>() {
-                // SAFETY: a record is integers and arrays of them without padding, so any bytes are
-                // one, and there are as many as it has.
-                let record = unsafe { item.as_ptr().cast::<QpRecord>().read_unaligned() };
-                changes.extend(change(&self.layout, &record, clock, driver));
-            }
+        each(&mut self.records, |record| changes.extend(change(&self.layout, record, clock, driver)));
+        if let Ok(devx) = &mut self.devx {
+            changes.extend(devx.read());
         }
         changes
     }
@@ -140,6 +159,24 @@ impl QpProbes {
             missed_returns: entered.saturating_sub(returned),
             dropped: sum(count::DROPPED),
             absent: self.absent.clone(),
+            commands: sum(count::COMMANDS),
+            missed_commands: sum(count::COMMANDS).saturating_sub(sum(count::COMMANDS_ENDED)),
+            devx_unavailable: self.devx.as_ref().err().cloned(),
+        }
+    }
+}
+
+/// Takes records from a ring buffer, as many as there are or [`MOST_RECORDS`].
+pub(super) fn each<T>(ring: &mut RingBuf<MapData>, mut take: impl FnMut(&T))
+where
+    Data<T>: Pod,
+{
+    for _ in 0..MOST_RECORDS {
+        let Some(item) = ring.next() else { break };
+        if item.len() == size_of::<T>() {
+            // SAFETY: any bytes are a `Pod`, and there are as many as it has.
+            let Data(record) = unsafe { item.as_ptr().cast::<Data<T>>().read_unaligned() };
+            take(&record);
         }
     }
 }
@@ -151,7 +188,7 @@ fn modules(root: &HostRoot) -> Vec<Option<u64>> {
         let path = root.path(&format!("/sys/module/{name}"));
         std::fs::metadata(Path::new(&path)).ok().map(|found| found.ino())
     };
-    ["ib_core", "ib_uverbs"].map(inode).to_vec()
+    ["ib_core", "ib_uverbs", "mlx5_core"].map(inode).to_vec()
 }
 
 /// A record with what all its parts need to be read.
@@ -180,10 +217,11 @@ fn change(
     match record.kind {
         kind::CREATED if record.result == 0 => of.life(Attributes::default(), driver).map(|life| {
             Change::Is(QpLife {
+                origin: Some(if record.mask & BY_PROCESS == 0 { KERNEL } else { VERBS }),
                 state: Some("RESET"),
                 pid: Some(record.pid).filter(|pid| *pid != 0),
                 comm: text(&record.comm),
-                created_ns: Some(of.time_ns),
+                control: QpControl { created_ns: Some(of.time_ns), ..life.control },
                 ..life
             })
         }),
@@ -224,15 +262,18 @@ impl Reader<'_> {
             port: self.layout.port(self.record),
             kind: self.layout.qp_type(self.record).and_then(kind_name),
             state: set.state.and_then(state_name),
-            src: self.src(),
-            dst: set.peer,
             rqpn: set.dest_qp.filter(|qpn| *qpn != 0),
-            udp_port: set.flow_label.zip(set.dest_qp).and_then(|(label, rqpn)| port(label, rqpn)),
-            traffic_class: set.traffic_class,
-            path_mtu: set.path_mtu,
-            timeout: set.timeout,
-            retry_cnt: set.retry_cnt,
-            rnr_retry: set.rnr_retry,
+            control: QpControl {
+                src: self.src(),
+                dst: set.peer,
+                udp_port: set.flow_label.zip(set.dest_qp).and_then(|(label, rqpn)| port(label, rqpn)),
+                dscp: set.traffic_class.map(|class| class >> 2),
+                path_mtu: set.path_mtu,
+                timeout_ns: set.timeout.map(timeout_ns),
+                retry_cnt: set.retry_cnt,
+                rnr_retry: set.rnr_retry,
+                ..QpControl::default()
+            },
             ..QpLife::default()
         })
     }
@@ -266,7 +307,7 @@ impl Reader<'_> {
     }
 }
 
-fn text(bytes: &[u8]) -> Option<String> {
+pub(super) fn text(bytes: &[u8]) -> Option<String> {
     let text = CStr::from_bytes_until_nul(bytes).ok()?.to_string_lossy();
     (!text.is_empty()).then(|| text.into_owned())
 }
@@ -315,6 +356,11 @@ mod tests {
         let created = record(kind::CREATED, 17, 0, &|_| {});
         let Some(Change::Is(life)) = of(&created) else { panic!() };
         assert_eq!((life.lqpn, life.kind, life.state), (17, Some("RC"), Some("RESET")));
+        assert_eq!(life.origin, Some(KERNEL));
+        let Some(Change::Is(of_process)) = of(&record(kind::CREATED, 17, BY_PROCESS, &|_| {})) else {
+            panic!()
+        };
+        assert_eq!(of_process.origin, Some(VERBS));
         assert_eq!((life.pid, life.comm.as_deref()), (Some(4_711), Some("train")));
 
         let to_rtr = mask::STATE | mask::AV | mask::DEST_QPN;
@@ -323,11 +369,11 @@ mod tests {
             attr[16..20].copy_from_slice(&29u32.to_ne_bytes());
         };
         let Some(Change::Is(life)) = of(&record(kind::MODIFIED, 17, to_rtr, &set)) else { panic!() };
-        assert_eq!((life.state, life.rqpn, life.udp_port), (Some("RTR"), Some(29), Some(0xc1ed)));
+        assert_eq!((life.state, life.rqpn, life.control.udp_port), (Some("RTR"), Some(29), Some(0xc1ed)));
 
         // A query in RTR: what is set on the way to RTS is 0, which is no value.
         let Some(Change::Found { life, .. }) = of(&record(kind::QUERIED, 17, 0, &set)) else { panic!() };
-        assert_eq!((life.rqpn, life.timeout, life.retry_cnt), (Some(29), None, None));
+        assert_eq!((life.rqpn, life.control.timeout_ns, life.control.retry_cnt), (Some(29), None, None));
 
         let mut failed = record(kind::MODIFIED, 17, to_rtr, &set);
         (failed.result, failed.duration_ns) = (-110, 1_020_000_000);

@@ -177,7 +177,8 @@ impl Source {
         let (bin_ns, filter) = (source.config.bin_ns, source.config.filter.clone());
         source.bins =
             Bins::take(&mut source.programs, options.bins, bin_ns, clock.offset_ns(), links, filter);
-        source.devices = Reader::start(host, watch, &indices, source.config.interval);
+        source.devices =
+            Reader::start(host, watch, &indices, source.config.interval, source.config.sample_posts);
         source
     }
 

@@ -7,7 +7,6 @@
 //! link, and the slot is cleared and free again. Not one packet is lost or counted twice.
 
 use anyhow::{Context as _, Result};
-use hashbrown::HashMap;
 use rocescope_common::abi::maps::ExtraKind;
 use rocescope_common::abi::{Counter, ExtraKey, ExtraValue, LinkCounters};
 use rocescope_common::account::{FlowKey, FlowStats, Mixed};
@@ -17,6 +16,7 @@ use super::load::{Data, Programs};
 use super::slots::{Hand, Place};
 use crate::sample::{Extra, FlowSample, Flows, LinkSample, Retired, Spare};
 use crate::source::flows::retire::RetiredTuples;
+use crate::util::map::Map;
 
 /// This number of slots that were never in use, one after the other, is the end of those that were:
 /// programs on several processors may be entering flows out of order, but fewer than these.
@@ -30,9 +30,9 @@ pub struct Tables {
     /// Flows at the last reading.
     flows: usize,
     /// Sums of retired flows, by kernel link index.
-    retired: HashMap<u16, Retired>,
+    retired: Map<u16, Retired>,
     /// Retired flows that the filter excludes, by kernel link index.
-    filtered: HashMap<u16, Counter>,
+    filtered: Map<u16, Counter>,
     tuples: RetiredTuples,
     spare: Spare,
 }
@@ -43,7 +43,7 @@ pub struct Reading {
     /// Flows in use, by slot.
     pub flows: Flows,
     /// Additional values of some flows, by slot.
-    pub extra: HashMap<u32, Extra, foldhash::fast::RandomState>,
+    pub extra: Map<u32, Extra>,
     /// Requests with an answer to come that were not timed, by slot where there were any, modulo 2^32.
     pub untimed: Vec<(u32, u32)>,
     /// The unreported bin of each flow, in their order; empty without bins.
@@ -216,10 +216,10 @@ fn extra_keys(slot: u32, extra: &Extra) -> impl Iterator<Item = ExtraKey> {
     ports.chain(opcodes).chain(dscps).map(move |(kind, value)| ExtraKey { slot, kind, value })
 }
 
-fn extra(programs: &Programs) -> Result<HashMap<u32, Extra, foldhash::fast::RandomState>> {
+fn extra(programs: &Programs) -> Result<Map<u32, Extra>> {
     let entries: Vec<(ExtraKey, ExtraValue)> =
         bpf::hash_entries(programs.extra_fd()).context("cannot read the overflow table")?;
-    let mut all: HashMap<u32, Extra, foldhash::fast::RandomState> = HashMap::default();
+    let mut all: Map<u32, Extra> = Map::default();
     for (key, value) in entries {
         let extra = all.entry(key.slot).or_default();
         if key.kind == ExtraKind::PORT {

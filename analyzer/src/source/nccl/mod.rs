@@ -128,11 +128,13 @@ fn error_named(text: &str) -> &'static str {
 }
 
 /// A process of the job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Process {
-    /// Address of its host, of the interface that NCCL bootstraps over: rarely that of its queue pairs.
+    /// Address of its host, of the interface that NCCL bootstraps over: rarely that of its queue pairs. Null: not known to
+    /// NCCL.
     pub host: Option<IpAddr>,
-    /// Its number in its own PID namespace.
+    /// The process, by the number in its own PID namespace. Null: as `host`.
     pub pid: Option<u32>,
 }
 
@@ -229,13 +231,16 @@ pub struct Answer {
 }
 
 /// An event of NCCL's monitor (2.29 and newer).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "NcclEvent"))]
 pub struct Event {
-    /// When it was received, Unix nanoseconds.
+    /// Time at which it was received. Unit: Unix ns.
     pub time_ns: u64,
     /// `PEER_NEW`, `PEER_DEAD` …
     pub event: String,
     /// The process that it is about.
+    #[serde(flatten)]
     pub process: Process,
 }
 

@@ -50,9 +50,16 @@ impl Counts {
         self.from_ns <= ts_ns && ts_ns <= self.to_ns
     }
 
-    /// Counts one frame.
+    /// Counts one frame. `frame` is room for its headers, whatever it has: filling it anew for each would cost.
     #[inline]
-    pub fn frame(&mut self, links: &mut TapLinks, interface: u32, ts_ns: u64, wire_len: u32, data: &[u8]) {
+    pub fn frame(
+        &mut self,
+        links: &mut TapLinks,
+        at: (u32, u64),
+        (wire_len, data): (u32, &[u8]),
+        frame: &mut Frame,
+    ) {
+        let (interface, ts_ns) = at;
         if !self.in_range(ts_ns) {
             return widen(&mut self.out_of_range, ts_ns);
         }
@@ -60,9 +67,8 @@ impl Counts {
         let (link, start) = links.resolve(interface, data, wire_len, &mut self.table);
         self.metrics.frame(link, ts_ns);
         // In place: returning the frame by value would copy it.
-        let mut frame = Frame::EMPTY;
-        match start.and_then(|meta| parse_into::<Full>(&data, meta, &mut (), &mut frame)) {
-            Ok(()) => self.packet(links, link, ts_ns, &frame, data),
+        match start.and_then(|meta| parse_into::<Full>(&data, meta, &mut (), frame)) {
+            Ok(()) => self.packet(links, link, ts_ns, frame, data),
             Err(reason) => {
                 if matches!(reason, SkipReason::MacControl | SkipReason::Lldp) {
                     self.metrics.control(link, ts_ns, data);

@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use rocescope_common::wire::cooked::{self, PacketDirection};
 use rocescope_common::wire::frame::Tag;
 use rocescope_common::wire::{Entry, Meta, SkipReason, infiniband};
 
 use crate::source::capture::{self, Interface};
 use crate::source::flows::table::{FlowTable, MAX_LINKS};
-
-type State = foldhash::fast::RandomState;
+use crate::util::map::Map;
 
 /// The first header of frames of a link type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +69,7 @@ pub struct TapLinks {
     /// Interfaces by name, or by number in their section.
     labels: Vec<String>,
     known: Vec<KnownInterface>,
-    links: HashMap<LinkKey, u16, State>,
+    links: Map<LinkKey, u16>,
     latest: Option<(LinkKey, u16)>,
     /// Unsupported link types, to be reported once each.
     refused: Vec<u16>,
@@ -88,7 +86,7 @@ impl TapLinks {
             name: name.into(),
             labels: Vec::new(),
             known: Vec::new(),
-            links: HashMap::with_hasher(State::default()),
+            links: Map::default(),
             latest: None,
             refused: Vec::new(),
         }

@@ -74,8 +74,8 @@ pub struct Options {
     pub events: bool,
 }
 
-/// Default size of the flow table of a replay: a flow takes about 2.5 kB of memory and 3 kB of a JSON report, so that
-/// these are less than half a gigabyte. Packets of further flows are counted in their link and in `flow_table_full`.
+/// Default size of the flow table of a replay: a flow takes about 3.2 kB of memory at the peak and 3 kB of a JSON report: each
+/// of these is less than half a gigabyte. Packets of further flows are counted in their link and in `flow_table_full`.
 pub const MAX_FLOWS: usize = 1 << 17;
 
 impl Default for Options {

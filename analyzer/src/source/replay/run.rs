@@ -11,6 +11,7 @@ use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
 use anyhow::Result;
+use rocescope_common::wire::Frame;
 
 use super::count::Counts;
 use super::pace::Pace;
@@ -28,6 +29,13 @@ const FRAMES_PER_CHECK: u32 = 4096;
 const MAX_EVENTS: usize = 1024;
 /// Clock time between two samples for a view that someone watches, when data time runs faster.
 const REFRESH: Duration = Duration::from_millis(50);
+
+/// Flows up to which a sample costs so little that a view has as many of a fast replay as of a slow one.
+const FEW_FLOWS: usize = 1_024;
+/// Time between two samples of a fast replay: this part of what is read of the capture, and in nanoseconds at least. A
+/// capture of a second has some 130 samples, one of three seconds 180; each takes the time of some hundred packets or more.
+const PARTS: u64 = 48;
+const CLOSEST_NS: u64 = 4_000_000;
 
 /// A replay that ends before its data does: the view is gone or wants no more, or a limit is reached.
 struct Stopped;
@@ -154,8 +162,8 @@ impl Replay {
             let now_ns = self.clock.now_ns.unwrap_or(0);
             // A view may rewind; a report at the end is the end.
             let sample = if matches!(self.options.emit, Emit::AtEnd) {
-                let flows = self.counts.table.take_flows();
-                self.sample_of(now_ns, flows)
+                let (flows, metrics) = (self.counts.table.take_flows(), self.counts.metrics.finish());
+                self.sample_of(now_ns, flows, metrics)
             } else {
                 self.sample(now_ns)
             };
@@ -176,6 +184,10 @@ impl Replay {
                 Ok(Progress::FrameWaits) => self.order.waiting.push(Reverse((self.pending_ns(at), at))),
                 Ok(Progress::Ended | Progress::PartWanted) => {}
                 Err(stopped) => return Ok(Err(stopped)),
+            }
+            // Links are numbered, and so listed everywhere, as their taps were given, not by their first frames.
+            if let Some(tap) = self.taps.get_mut(at) {
+                tap.learn(&mut self.counts.table, &mut self.messages)?;
             }
         }
         if let Some(Reverse((first_ns, _))) = self.order.waiting.peek() {
@@ -243,7 +255,9 @@ impl Replay {
         if let Some(tap) = self.taps.get_mut(at) {
             tap.learn(&mut self.counts.table, &mut self.messages)?;
             let frame = &tap.pending;
-            self.counts.frame(&mut tap.links, frame.interface, ts_ns, frame.wire_len, &frame.data);
+            let (at, bytes) = ((frame.interface, ts_ns), (frame.wire_len, frame.data.as_slice()));
+            let mut headers = Frame::EMPTY;
+            self.counts.frame(&mut tap.links, at, bytes, &mut headers);
         }
         self.advance(at, Some(until))
     }
@@ -256,6 +270,7 @@ impl Replay {
             let counts = &mut self.counts;
             let mut left = FRAMES_PER_CHECK;
             let mut latest = 0;
+            let mut headers = Frame::EMPTY;
             let halt = tap.frames(
                 &mut self.messages,
                 |ts_ns| {
@@ -264,7 +279,8 @@ impl Replay {
                 },
                 |links, record| {
                     latest = record.ts_ns.max(latest);
-                    counts.frame(links, record.interface, record.ts_ns, record.wire_len, record.data);
+                    let at = (record.interface, record.ts_ns);
+                    counts.frame(links, at, (record.wire_len, record.data), &mut headers);
                 },
             )?;
             if latest > 0 && self.counts.in_range(latest) {
@@ -369,7 +385,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Time from a sample to the next. A view gets more of them at first, so that a capture of a second has a trend.
+    /// Time from a sample to the next. A view gets more of them at first, so that a capture of a second has a trend:
+    /// while someone watches it being played, as many as can be seen, else as many as trends have columns.
     fn interval_ns(&self) -> Option<u64> {
         /// Samples in the first interval.
         const FIRST: u64 = 20;
@@ -379,7 +396,11 @@ impl Replay {
             Emit::Watch(interval) => {
                 let most = nanos(interval).max(1);
                 let length = self.counts.window.map_or(0, |(first, last)| last.saturating_sub(first));
-                Some((length / FIRST).clamp(most.div_ceil(FIRST), most))
+                Some(if self.pace.unlimited() {
+                    (length / PARTS).clamp(CLOSEST_NS.min(most), most)
+                } else {
+                    (length / FIRST).clamp(most.div_ceil(FIRST), most)
+                })
             }
         }
     }
@@ -388,6 +409,8 @@ impl Replay {
     fn sample_due(&mut self, sample_ns: u64, ts_ns: u64, interval: u64) -> Step {
         let fast = self.pace.unlimited();
         let wanted = match self.options.emit {
+            // Those of a long capture would take longer than its packets.
+            Emit::Watch(most) if interval < nanos(most) && self.counts.table.len() <= FEW_FLOWS => true,
             Emit::Watch(_) => self.pace.refresh(REFRESH),
             _ => true,
         };
@@ -514,11 +537,11 @@ impl Replay {
 
     fn sample(&mut self, time_ns: u64) -> Sample {
         let flows = self.counts.table.flows();
-        self.sample_of(time_ns, flows)
+        let metrics = self.counts.metrics.metrics();
+        self.sample_of(time_ns, flows, metrics)
     }
 
-    fn sample_of(&mut self, time_ns: u64, flows: Flows) -> Sample {
-        let metrics = self.counts.metrics.metrics();
+    fn sample_of(&self, time_ns: u64, flows: Flows, metrics: Metrics) -> Sample {
         let table = &self.counts.table;
         let drops = self.taps.iter().filter_map(TapReader::drops);
         let extra = table.extra();
@@ -535,13 +558,9 @@ impl Replay {
             retired_tuples: table.retired_tuples().to_vec(),
             retired_unattributed: table.retired_unattributed(),
             peers: self.counts.peers.peers().clone(),
-            events_dropped: None,
             capture_drops: drops.reduce(|sum, n| sum + n),
-            interface_drops: None,
-            owners: std::sync::Arc::default(),
-            devices: std::sync::Arc::default(),
-            nccl: None,
             metrics: Metrics { marking, ..metrics },
+            ..Sample::default()
         }
     }
 }

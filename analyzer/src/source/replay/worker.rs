@@ -47,17 +47,16 @@ impl Batch {
 
     /// Shows all packets to the collectors, then empties itself.
     fn collect(&mut self, collector: &mut Collector) {
-        let mut asides = self.asides.iter();
-        let mut next = asides.next();
-        for (at, packet) in self.packets.get(..self.len).unwrap_or_default().iter().enumerate() {
-            let mut own = None;
-            if let Some((of, aside)) = next
-                && *of == at
-            {
-                (own, next) = (Some(aside), asides.next());
+        let packets = self.packets.get(..self.len).unwrap_or_default();
+        let mut done = 0;
+        for (at, aside) in &self.asides {
+            collect(packets.get(done..*at), collector);
+            if let Some(packet) = packets.get(*at) {
+                collector.packet_with(packet, aside);
             }
-            collector.packet(packet, own);
+            done = at + 1;
         }
+        collect(packets.get(done..), collector);
         self.clear();
     }
 
@@ -67,11 +66,21 @@ impl Batch {
     }
 }
 
+/// Packets without asides: nearly all. What collectors do with an aside is left out of this loop.
+#[inline(never)]
+fn collect(packets: Option<&[Packet]>, collector: &mut Collector) {
+    for packet in packets.unwrap_or_default() {
+        collector.packet(packet, None);
+    }
+}
+
 /// A message to the metrics thread; messages are handled in order.
 enum Message {
     Packets(Batch),
     Retired(Vec<u32>),
     Report(Sender<Metrics>),
+    /// The last.
+    Finish(Sender<Metrics>),
 }
 
 /// Where the collectors run.
@@ -189,15 +198,29 @@ impl MetricsWorker {
     #[must_use]
     pub fn metrics(&mut self) -> Metrics {
         self.hand_over();
-        let mut metrics = match &self.runner {
+        let metrics = match &self.runner {
             Runner::Inline(collector) => collector.metrics(),
-            Runner::Thread { messages, .. } => {
-                let (reply, replied) = channel();
-                let sent = messages.send(Message::Report(reply));
-                sent.ok().and_then(|()| replied.recv().ok()).unwrap_or_default()
-            }
+            Runner::Thread { messages, .. } => ask(messages, Message::Report),
             Runner::Gone => Metrics::default(),
         };
+        self.with_those_of_bytes(metrics)
+    }
+
+    /// All metrics; the collectors are freed.
+    #[must_use]
+    pub fn finish(&mut self) -> Metrics {
+        self.hand_over();
+        let metrics = match std::mem::replace(&mut self.runner, Runner::Gone) {
+            Runner::Inline(collector) => collector.finish(),
+            Runner::Thread { messages, .. } => ask(&messages, Message::Finish),
+            Runner::Gone => Metrics::default(),
+        };
+        let metrics = self.with_those_of_bytes(metrics);
+        self.icrc = icrc::Collector::default();
+        metrics
+    }
+
+    fn with_those_of_bytes(&self, mut metrics: Metrics) -> Metrics {
         metrics.icrc = Some(self.icrc.metrics());
         metrics.control = Some(self.control.metrics());
         if let Some(traffic) = &mut metrics.traffic {
@@ -253,7 +276,14 @@ impl MetricsWorker {
     }
 }
 
-/// The metrics thread: runs until no sender of messages is left.
+/// What the metrics thread answers; nothing when it ended unexpectedly.
+fn ask(messages: &SyncSender<Message>, question: fn(Sender<Metrics>) -> Message) -> Metrics {
+    let (reply, replied) = channel();
+    let sent = messages.send(question(reply));
+    sent.ok().and_then(|()| replied.recv().ok()).unwrap_or_default()
+}
+
+/// The metrics thread: runs until no sender of messages is left, or to the last report.
 fn work(mut collector: Box<Collector>, messages: &Receiver<Message>, used: &Sender<Batch>) {
     for message in messages {
         match message {
@@ -265,6 +295,10 @@ fn work(mut collector: Box<Collector>, messages: &Receiver<Message>, used: &Send
             Message::Retired(slots) => slots.into_iter().for_each(|slot| collector.retired(slot)),
             Message::Report(to) => {
                 let _ = to.send(collector.metrics());
+            }
+            Message::Finish(to) => {
+                let _ = to.send(collector.finish());
+                return;
             }
         }
     }

@@ -4,6 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::text::Line;
 
 use crate::findings::{Finding, Health, Severity, Verdict};
+use crate::model::over_time::Series;
 use crate::model::{Basis, Counts, Level, Problem};
 use crate::sample::SourceKind;
 use crate::tui::app::App;
@@ -12,13 +13,14 @@ use crate::tui::data::Data;
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::screen::Screen;
-use crate::tui::screens::{findings, overview, own_losses, time_range, trends};
+use crate::tui::screens::{findings, overview, own_losses, time_range};
 use crate::tui::table::Group;
 use crate::tui::timeline::End;
 use crate::tui::view::{AsOf, Concluded};
 use crate::tui::widgets::{Spans, cut, join, line, spark};
 use crate::tui::{names, theme};
 use crate::util::units;
+use crate::util::wrap::wrap;
 
 /// Cells of the sparkline among the counters.
 const SPARK: usize = 10;
@@ -29,9 +31,10 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
         schedule(buffer, at, app);
     }
     if let Some(data) = &app.view.data {
-        verdict(buffer, at, app, data);
-        match impact(app) {
-            Some(text) => below_verdict(buffer, at, app, &text),
+        let impact = impact(app);
+        let rest = verdict(buffer, at, app, data, impact.is_some());
+        match impact {
+            Some(text) => below_verdict(buffer, at, app, &rest, &text),
             None => metrics(buffer, at, app, data),
         }
         warning(buffer, at, data);
@@ -95,8 +98,10 @@ fn schedule(buffer: &mut Buffer, at: &Layout, app: &App) {
             let left = now.left_ns.div_ceil(1_000_000_000);
             spans.push(format!("{}/{} ", now.number, all.titles.len()), theme::DIM);
             spans.push(now.title, theme::BOLD).push(format!(", {left} s left"), theme::PLAIN);
-            let next = now.next.split(':').next().unwrap_or_default();
-            spans.push(format!(" · next: {next}"), theme::DIM);
+            let next = format!(" · next: {}", now.next.split(':').next().unwrap_or_default());
+            if spans.width + next.chars().count() <= usize::from(at.schedule.width) {
+                spans.push(next, theme::DIM);
+            }
         }
         _ => {
             spans.push("begins", theme::DIM);
@@ -105,6 +110,8 @@ fn schedule(buffer: &mut Buffer, at: &Layout, app: &App) {
     line(buffer, at.schedule, 0, &spans.into_line());
 }
 
+/// A verdict older than this says how old it is.
+const LATE_NS: u64 = 5_000_000_000;
 /// Below this width only what matters most is in the title.
 const NARROW: u16 = 72;
 
@@ -159,14 +166,16 @@ fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     let unknown = || units::UNKNOWN.to_owned();
     let rate = delta.map_or_else(unknown, |d| units::bit_rate(d.bits_per_s()));
     let mut first = part(format!(" {rate:>9} "), theme::BOLD);
-    let values = trends::values(&app.view, SPARK, |point| point.per_second(|c| c.bytes));
+    // Over the same time as the rate before it.
+    let length_ns = delta.map_or(0.0, |delta| delta.seconds * 1e9 / SPARK as f64);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length of time")]
+    let column_ns = (length_ns as u64).max(1);
+    let from_ns = data.model.time_ns.saturating_sub(column_ns.saturating_mul(SPARK as u64));
+    let values = data.over_time.columns(Series::Throughput, from_ns, column_ns, SPARK);
     let max = values.iter().flatten().copied().fold(0.0, f64::max);
     first.push(format!("{:>SPARK$}", spark(&values, max)), theme::BAR);
     let mut packet_rate = part(delta.map_or_else(unknown, |d| compact(d.packets_per_s())), theme::BOLD);
     packet_rate.push(" pkt/s", theme::DIM);
-    if dedup.taps > 1 {
-        packet_rate.push(format!(", deduplicated (up to {} taps)", dedup.taps), theme::DIM);
-    }
 
     let now = delta.and_then(|d| d.counts.ce_ratio());
     let ce_off = delta.is_some_and(|d| d.counts.packets > 0) && now.is_none();
@@ -176,32 +185,38 @@ fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     let count = |name, of: fn(&Counts) -> u64| {
         figure(name, delta.map_or_else(unknown, |d| compact(of(&d.counts) as f64)))
     };
-    let mut parts = vec![
-        first,
-        packet_rate,
-        ce,
-        cnp,
-        count("lost", |c| c.lost),
-        count("RNR", |c| c.rnr),
-        count("NAK", Counts::naks),
-        count("RETX", |c| c.retransmitted),
-        count("gaps", |c| c.gaps),
-        figure("total: RoCE", units::bytes(dedup.total.bytes)),
+    // What was counted comes before what was not: the line may have no room for all.
+    let counted = |of: fn(&Counts) -> u64| delta.is_some_and(|d| of(&d.counts) > 0);
+    let mut signals = vec![
+        (counted(|c| c.lost), count("lost", |c| c.lost)),
+        (counted(|c| c.retransmitted), count("RETX", |c| c.retransmitted)),
+        (counted(Counts::naks), count("NAK", Counts::naks)),
+        (counted(|c| c.rnr), count("RNR", |c| c.rnr)),
+        (counted(|c| c.ecn_data[3]), ce),
+        (counted(|c| c.cnp), cnp),
+        (counted(|c| c.gaps), count("PSN gaps", |c| c.gaps)),
     ];
+    if dedup.total.late > 0 {
+        // Beside the loss that it is not.
+        signals.insert(1, (counted(|c| c.late), count("reordered", |c| c.late)));
+    }
+    signals.sort_by_key(|(counted, _)| !counted);
+    let mut parts = vec![first, packet_rate];
+    if let Some(seen) = coverage(app, at.metrics.width >= WIDE) {
+        // Right behind the rates: everything else is of what was seen.
+        parts.push(seen);
+    }
+    parts.extend(signals.into_iter().map(|(_, part)| part));
+    if dedup.taps > 1 {
+        parts.push(part(format!("each packet once, at up to {} taps", dedup.taps), theme::DIM));
+    }
+    parts.push(figure("total: RoCE", units::bytes(dedup.total.bytes)));
     // The time range has the same figure where it covers all of the data.
     let others = |of: fn(&Counts) -> u64| delta.is_none_or(|d| of(&d.counts) != of(&dedup.total));
     if others(|c| c.lost) {
         parts.push(figure("total lost", compact(dedup.total.lost as f64)));
     }
     parts.push(figure("CNPs", compact(dedup.total.cnp as f64)));
-    if dedup.total.late > 0 {
-        // Beside the loss that it is not.
-        parts.insert(5, count("reordered", |c| c.late));
-    }
-    if let Some(seen) = coverage(app, at.metrics.width >= WIDE) {
-        // Right behind the rates: everything else is of what was seen.
-        parts.insert(2, seen);
-    }
     let (spans, _) = join(parts, usize::from(at.metrics.width), " │ ");
     line(buffer, at.metrics, 0, &spans.into_line());
 }
@@ -227,12 +242,25 @@ fn impact(app: &App) -> Option<String> {
     (app.view.screen == Screen::Overview).then(|| overview::problems::impact(&app.view)).flatten()
 }
 
-fn below_verdict(buffer: &mut Buffer, at: &Layout, app: &App, text: &str) {
+/// `rest`: the end of the sentence above, which found no room there.
+fn below_verdict(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, text: &str) {
     let width = usize::from(at.metrics.width);
     let key = format!("{} ", app.view.options.keys.first(Input::Open));
     let hint = "why + fix ";
     let room = width.saturating_sub(4 + key.chars().count() + hint.len() + 2);
-    let mut spans = part(format!("   {}", cut(text, room, false)), theme::PLAIN);
+    let mut spans = part("   ", theme::PLAIN);
+    if !rest.is_empty() {
+        spans.push(cut(rest, room, false), theme::BOLD);
+    }
+    let between = if rest.is_empty() { "" } else { " · " };
+    // Whole parts: half a figure says nothing.
+    for (at, part) in text.split(" · ").enumerate() {
+        let gap = if at == 0 { between } else { " · " };
+        if spans.width + gap.chars().count() + part.chars().count() > room + 3 {
+            break;
+        }
+        spans.push(format!("{gap}{part}"), theme::PLAIN);
+    }
     if let Some(seen) = coverage(app, false)
         && spans.width + seen.width + 3 <= room
     {
@@ -243,31 +271,42 @@ fn below_verdict(buffer: &mut Buffer, at: &Layout, app: &App, text: &str) {
     line(buffer, at.metrics, 0, &spans.into_line());
 }
 
-/// The line that says how it is: badges of the active findings, and the title of the worst.
-fn verdict(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
+/// The line that says how it is: badges of the active findings, and the title of the worst. Returns what finds no room if
+/// it `continues` in the next line.
+fn verdict(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data, continues: bool) -> String {
     let width = usize::from(at.verdict.width);
-    line(buffer, at.verdict, 0, &headline(app, data, width).into_line());
+    let (spans, rest) = sentence(app, data, width, continues);
+    line(buffer, at.verdict, 0, &spans.into_line());
+    rest
 }
 
 pub(super) fn headline(app: &App, data: &Data, width: usize) -> Spans {
+    sentence(app, data, width, false).0
+}
+
+/// Badges and sentence; second what is left of the sentence, where it `continues` in another line.
+fn sentence(app: &App, data: &Data, width: usize, continues: bool) -> (Spans, String) {
+    let whole = |spans| (spans, String::new());
     // Findings need no packets: counters, queue pairs and jobs of offloaded NICs have theirs.
     let is_problem = |health| matches!(health, Health::Degraded | Health::Critical);
     let known = app.view.concluded().map(|concluded| Verdict::of(concluded.findings, false).health);
     if let Some(spans) = nothing(data).filter(|_| !known.is_some_and(is_problem)) {
-        return spans;
+        return whole(spans);
     }
     let Some(concluded) = app.view.concluded() else {
-        return part(" analysing…", theme::DIM);
+        return whole(part(" analysing…", theme::DIM));
     };
     if let AsOf::Later(_) = concluded.as_of {
-        return part(" no findings are kept of this time", theme::DIM);
+        return whole(part(" no findings are kept of this time", theme::DIM));
     }
     let verdict = Verdict::of(concluded.findings, false);
     let stale = stale(app, &concluded);
     let width = width.saturating_sub(stale.chars().count());
-    let mut spans = match (verdict.health, verdict.worst) {
-        (Health::Degraded | Health::Critical, Some(worst)) => badges(concluded.findings, worst, width),
-        (Health::Recovered, Some(worst)) => recovered(concluded.findings, &verdict, worst, width),
+    let (mut spans, rest) = match (verdict.health, verdict.worst) {
+        (Health::Degraded | Health::Critical, Some(worst)) => {
+            badges(concluded.findings, worst, width, continues)
+        }
+        (Health::Recovered, Some(worst)) => whole(recovered(concluded.findings, &verdict, worst, width)),
         _ => {
             // Of a capture that is still read, the rest is not known.
             let reading = data.model.kind == SourceKind::Replay && app.view.timeline.end.is_none();
@@ -278,16 +317,20 @@ pub(super) fn headline(app: &App, data: &Data, width: usize) -> Spans {
                 let flows = units::plural(data.model.dedup.flows as u64, "flow");
                 spans.push(format!(" · {flows}"), theme::PLAIN);
             }
-            spans
+            whole(spans)
         }
     };
     spans.push(stale, theme::text(Level::Warning));
-    spans
+    (spans, rest)
 }
 
-/// A verdict that the analysis reached some time ago says so: on a busy host it may come late.
+/// A verdict of another time than the snapshot shown says so: on a busy host the analysis comes late, and of a past snapshot
+/// that was not analysed the one before it counts.
 fn stale(app: &App, concluded: &Concluded<'_>) -> String {
-    const LATE_NS: u64 = 5_000_000_000;
+    if let (AsOf::Earlier(time_ns), Some(data)) = (concluded.as_of, &app.view.data) {
+        let same = time_ns == data.model.time_ns;
+        return if same { String::new() } else { format!("  as of {}", units::clock_utc(time_ns)) };
+    }
     let (Some(analysis), Some(newest)) = (&app.view.analysis, &app.view.newest) else { return String::new() };
     let late = newest.time_ns.saturating_sub(analysis.time_ns) >= LATE_NS;
     if !late || concluded.as_of != AsOf::Now || app.view.timeline.still() {
@@ -326,8 +369,9 @@ fn recovered(all: &[Finding], verdict: &Verdict<'_>, worst: &Finding, width: usi
     spans
 }
 
-/// Active kinds, each once; then the title of the worst finding, and ended kinds as far as there is room.
-fn badges(all: &[Finding], worst: &Finding, width: usize) -> Spans {
+/// Active kinds, each once; then the title of the worst finding, and ended kinds as far as there is room. What is left of
+/// the title comes second, if it `continues` in another line, else it is cut.
+fn badges(all: &[Finding], worst: &Finding, width: usize, continues: bool) -> (Spans, String) {
     /// Columns of a title that are worth their room.
     const TITLE: usize = 24;
     let mut kinds: Vec<(Problem, Level)> = Vec::new();
@@ -338,31 +382,41 @@ fn badges(all: &[Finding], worst: &Finding, width: usize) -> Spans {
             kinds.push((kind, finding.severity.into()));
         }
     }
-    let parts = |long: bool| -> Vec<Spans> {
+    // Whole names where they leave room for the title, else words, else fewer with the number of the others: the title
+    // says more than the word of a second kind, which the problems list.
+    let form = |long: bool, count: usize| {
         let word = |kind: Problem| if long { kind.badge() } else { kind.word() };
-        kinds.iter().map(|(kind, level)| badge(*level, word(*kind))).collect()
+        let parts = kinds.iter().take(count).map(|(kind, level)| badge(*level, word(*kind))).collect();
+        let (mut spans, _) = join(parts, usize::MAX, " ");
+        if count < kinds.len() {
+            spans.push(format!(" +{}", kinds.len() - count), theme::BOLD);
+        }
+        spans
     };
-    // Whole names where they leave room for the title, else words, so that none is hidden.
-    let title = worst.title.chars().count().max(TITLE);
-    let (mut spans, mut left_out) = join(parts(true), width.saturating_sub(TITLE), " ");
-    if left_out > 0 || spans.width + 2 + title > width {
-        (spans, left_out) = join(parts(false), width.saturating_sub(4), " ");
-    }
-    if left_out > 0 {
-        spans.push(format!("  +{left_out}"), theme::BOLD);
-        return spans;
-    }
+    let every = kinds.len();
+    let room_of = |spans: &Spans| width.saturating_sub(spans.width + 2);
+    let title = worst.title.chars().count();
+    let whole = [form(true, every), form(false, every)].into_iter().find(|spans| room_of(spans) >= title);
+    // In two lines a title that has half of it in the first can be read.
+    let least = if continues { TITLE.max(title / 2) } else { title };
+    let mut fewer = (1..=every).rev().map(|count| form(false, count));
+    let spans = whole.or_else(|| fewer.find(|spans| room_of(spans) >= least));
+    let mut spans = spans.unwrap_or_else(|| form(false, 1));
     let room = width.saturating_sub(spans.width + 2);
+    let mut rest = String::new();
     if room >= TITLE {
-        spans.push(format!("  {}", cut(&worst.title, room, false)), theme::PLAIN);
+        let mut lines = wrap(&worst.title, room).into_iter();
+        let first = if continues { lines.next().unwrap_or_default() } else { cut(&worst.title, room, false) };
+        rest = if continues { lines.collect::<Vec<_>>().join(" ") } else { rest };
+        spans.push(format!("  {first}"), theme::BOLD);
     }
     for text in findings::ended(all) {
-        if spans.width + 3 + text.chars().count() > width {
+        if !rest.is_empty() || spans.width + 3 + text.chars().count() > width {
             break;
         }
         spans.push(format!(" · {text}"), theme::DIM);
     }
-    spans
+    (spans, rest)
 }
 
 fn badge(level: Level, word: &str) -> Spans {

@@ -30,7 +30,7 @@ pub use super::data::Data;
 pub use super::export::File;
 use super::log::{Again, EntryAt, Log};
 pub use super::overlay::{Opened, Overlay};
-use super::preparation::{Preparation, Prepared};
+use super::preparation::{Preparation, Prepared, Step};
 use super::prompt::Prompt;
 use super::screen::Screen;
 use super::screens::{Screens, packet};
@@ -105,6 +105,12 @@ impl App {
         Scope { range: self.view.range, uplinks: self.screens.links.uplinks }
     }
 
+    /// True if the newest sample should be analysed at once: there is no verdict yet, or a trouble has begun to show.
+    #[must_use]
+    pub fn is_news(&self) -> bool {
+        self.view.analysis.is_none() || self.view.timeline.history.has_onset()
+    }
+
     /// The opened event, and its entry; `None` when none is open, or it is not kept any more.
     #[must_use]
     pub fn opened(&self) -> Option<(&EventSample, EntryAt<'_>)> {
@@ -124,6 +130,7 @@ impl App {
         let wanted = last || self.view.moves();
         let range = if last { TimeRange::All } else { self.view.range };
         Preparation {
+            earlier: Vec::new(),
             sample,
             last,
             history: self.view.timeline.history.clone(),
@@ -143,29 +150,19 @@ impl App {
 
     /// Takes a sample that is prepared.
     pub fn on_prepared(&mut self, prepared: Prepared) {
-        let Prepared { sample, last, next, values, texts, idle } = prepared;
+        let Prepared { steps, sample, last, values, texts } = prepared;
         self.view.filter.texts = texts;
         if self.view.newest.as_ref().is_some_and(|newest| newest.time_ns > sample.time_ns) {
             // A replay restarted.
             self.forget_events();
             self.view.analysis = None;
         }
-        self.on_events(&idle);
-        let gaps = self.view.log.unsettled();
-        if !gaps.is_empty() {
-            let earlier = self.view.newest.as_ref();
-            let before = earlier.map(|earlier| (earlier.time_ns, Again::of(earlier, &gaps)));
-            let (before_ns, before) = before.unwrap_or_default();
-            self.view.log.retransmitted((before_ns, &before), (sample.time_ns, &Again::of(&sample, &gaps)));
+        let newest = steps.len().saturating_sub(1);
+        for (at, step) in steps.into_iter().enumerate() {
+            self.remember(step, last && at == newest);
         }
-        if let Some(next) = next {
-            self.view.timeline.history.append(next, &sample, last);
-            self.view.log.settle(sample.time_ns);
-        }
-        self.view.timeline.trail.push(&sample.devices);
         let seeking = self.view.timeline.seek_ns.is_some();
         self.view.timeline.seek_ns = self.view.timeline.seek_ns.filter(|to| sample.time_ns < *to);
-        self.view.newest = Some(Deferred::new(sample));
         if !self.view.timeline.paused {
             self.recompute_from(values, true);
         } else if seeking {
@@ -180,6 +177,25 @@ impl App {
             self.recompute_from(values, true);
             self.pin();
         }
+    }
+
+    /// Adds a sample to the history, and what follows from it to the events.
+    fn remember(&mut self, step: Step, last: bool) {
+        let Step { sample, next, idle } = step;
+        self.on_events(&idle);
+        let gaps = self.view.log.unsettled();
+        if !gaps.is_empty() {
+            let earlier = self.view.newest.as_ref();
+            let before = earlier.map(|earlier| (earlier.time_ns, Again::of(earlier, &gaps)));
+            let (before_ns, before) = before.unwrap_or_default();
+            self.view.log.retransmitted((before_ns, &before), (sample.time_ns, &Again::of(&sample, &gaps)));
+        }
+        if let Some(next) = next {
+            self.view.timeline.history.append(next, &sample, last);
+            self.view.log.settle(sample.time_ns);
+        }
+        self.view.timeline.trail.push(&sample.devices);
+        self.view.newest = Some(Deferred::new(sample));
     }
 
     /// Takes new events, in order.

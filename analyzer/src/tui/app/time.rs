@@ -15,6 +15,8 @@ const SPEEDS: [f64; 10] = [0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1000.0, f
 /// Distance of the jumps of `<` and `>`, in nanoseconds.
 const JUMP_NS: u64 = 10 * SECOND;
 const SECOND: u64 = 1_000_000_000;
+/// Steps through a short capture.
+const STEPS: u64 = 20;
 
 impl App {
     pub(in crate::tui) fn pause(&mut self) -> Action {
@@ -80,7 +82,7 @@ impl App {
         }
         let timeline = &self.view.timeline;
         let Some(at) = timeline.snapshot().filter(|_| timeline.seek_ns.is_none()) else { return };
-        let to = if later { at + 1 } else { at.saturating_sub(1) };
+        let to = self.a_step_from(at, later);
         // The snapshot of the start has no values.
         let empty =
             timeline.history.get(to).is_some_and(|snapshot| snapshot.start_ns == Some(snapshot.time_ns));
@@ -92,6 +94,28 @@ impl App {
             let text = self.nothing_older();
             self.view.messages.say(text);
         }
+    }
+
+    /// The snapshot a step from this one. Those of a replay are not evenly spaced: there it is the one nearest to a second away, in
+    /// a short capture to a twentieth of it.
+    fn a_step_from(&self, at: usize, later: bool) -> usize {
+        let history = &self.view.timeline.history;
+        let time_ns = |at: usize| history.get(at).map(|snapshot| snapshot.time_ns);
+        let next = |at: usize| if later { Some(at + 1) } else { at.checked_sub(1) };
+        if self.view.kind() == Some(SourceKind::Live) {
+            return next(at).unwrap_or(at);
+        }
+        let window = self.view.newest.as_ref().and_then(|sample| sample.window);
+        let length_ns = window.map_or(0, |(first, last)| last.saturating_sub(first));
+        let step_ns = (length_ns / STEPS).min(SECOND);
+        let (Some(from_ns), Some(mut to)) = (time_ns(at), next(at)) else { return at };
+        let off = |at: usize| Some(time_ns(at)?.abs_diff(from_ns).abs_diff(step_ns));
+        while let Some(further) =
+            next(to).filter(|further| off(*further) < off(to) && off(*further).is_some())
+        {
+            to = further;
+        }
+        to
     }
 
     /// There is no older snapshot, and what helps.

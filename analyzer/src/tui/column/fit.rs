@@ -1,6 +1,6 @@
 //! The columns that fit on the screen, and their widths.
 
-use super::{COLUMNS, Column, Context, Fitted, Id, Needs, ValueKind, column, link_name};
+use super::{COLUMNS, Column, Context, Fitted, Id, Needs, ValueKind, column, shown_link};
 use crate::model::{Counts, Longest};
 
 /// Room for the longest IPv4 address, and for most of the IPv6 ones.
@@ -21,6 +21,8 @@ pub struct Has {
     pub ipv6: bool,
     /// Latencies.
     pub latency: bool,
+    /// Latencies of which there are enough for a 99th percentile.
+    pub p99: bool,
     /// Processes of queue pairs.
     pub owners: bool,
     /// Letters of the longest name of a link, its direction included.
@@ -61,12 +63,45 @@ impl Has {
     #[must_use]
     pub fn of(cx: Context<'_>) -> Self {
         let owners = !cx.sample.owners.all().is_empty();
-        let names = cx.model.links.iter().map(|link| link_name(link).chars().count());
+        let names = cx.model.links.iter().map(|link| shown_link(link).chars().count());
         let link = names.max().and_then(|longest| u16::try_from(longest).ok()).unwrap_or(0);
         let Longest { ipv4, qp } = cx.model.longest;
         let twins = cx.model.dedup.taps > 1;
         let quiet = quiet(&cx.model.total);
-        Self { ipv6: cx.model.has_ipv6, latency: cx.model.has_latency, owners, link, ipv4, qp, twins, quiet }
+        Self {
+            ipv6: cx.model.has_ipv6,
+            latency: cx.model.has_latency,
+            p99: cx.model.has_p99,
+            owners,
+            link,
+            ipv4,
+            qp,
+            twins,
+            quiet,
+        }
+    }
+
+    /// Columns of problems of which something was counted.
+    #[must_use]
+    pub fn troubles(self) -> u16 {
+        let quiet = u16::try_from(self.quiet.count_ones()).unwrap_or(0);
+        u16::try_from(PROBLEMS.len()).unwrap_or(0).saturating_sub(quiet)
+    }
+
+    /// True for a column of problems of which nothing was counted, or the same since the start.
+    fn is_quiet(self, id: Id) -> bool {
+        let same = match id {
+            Id::CeAll => Id::CeNow,
+            Id::Cnps => Id::CnpRate,
+            id => id,
+        };
+        PROBLEMS.iter().position(|(problem, _)| *problem == same).is_some_and(|at| self.quiet & 1 << at != 0)
+    }
+
+    /// True if packets were lost.
+    #[must_use]
+    pub const fn lossy(self) -> bool {
+        self.quiet & 1 == 0
     }
 
     /// The width of a column: on narrow screens no more than it needs.
@@ -135,10 +170,12 @@ fn rank(column: &Column, has: Has, narrow: bool) -> u8 {
     const QUIET: u8 = 100;
     let problem = PROBLEMS.iter().zip(0u8..).find(|((id, _), _)| *id == column.id).map(|(_, at)| at);
     match (column.id, problem) {
+        _ if has.is_quiet(column.id) => QUIET + problem.unwrap_or(u8::try_from(PROBLEMS.len()).unwrap_or(0)),
         // It alone differs between two rows of one flow.
         (Id::Link, _) if has.twins && !narrow => 1,
-        (_, Some(at)) if has.quiet & 1 << at == 0 => FIRST + 2 * at,
-        (_, Some(at)) => QUIET + at,
+        (_, Some(at)) => FIRST + 2 * at,
+        // Behind the median, which is known earlier.
+        (Id::P99, None) if !has.p99 => QUIET - 1,
         (Id::Rate, _) if narrow => FIRST + 3,
         (_, None) if column.rank == 0 => 0,
         (_, None) => 20 + column.rank,
@@ -170,13 +207,14 @@ fn ranked(
     let used = COLUMNS.iter().filter(shows).filter(|column| rank(column) < limit);
     let mut used: Vec<Fitted> =
         used.map(|column| Fitted { column, width: has.width(column, narrow) }).collect();
-    // What there is trouble with stands right of the load, what costs most first.
+    // What there is trouble with stands right of the load, what costs most first; what is zero everywhere behind all.
     let load = COLUMNS.iter().position(|column| column.id == Id::Rate).unwrap_or(0);
     used.sort_by_cached_key(|fitted| {
         let id = fitted.column.id;
         let trouble = PROBLEMS.iter().position(|(problem, _)| *problem == id);
         let own = COLUMNS.iter().position(|column| column.id == id).unwrap_or(0);
-        match trouble.filter(|at| has.quiet & 1 << at == 0) {
+        match trouble {
+            _ if has.is_quiet(id) => (COLUMNS.len(), own),
             Some(at) => (load, 1 + at),
             None => (own, 0),
         }
@@ -215,7 +253,7 @@ mod tests {
         let at = |of: &dyn Fn(&mut Counts)| {
             let mut total = Counts::default();
             of(&mut total);
-            let has = Has { quiet: quiet(&total), latency: true, ..Has::default() };
+            let has = Has { quiet: quiet(&total), latency: true, p99: true, ..Has::default() };
             let fitted = fit(79, has, &[], None);
             fitted.iter().map(|fitted| fitted.column.id).collect::<Vec<_>>()
         };
@@ -233,6 +271,14 @@ mod tests {
             (total.ecn_data[3], total.cnp) = (1, 1);
         });
         assert_eq!(&all[5..], [Id::Lost, Id::Retransmissions, Id::Naks, Id::Rnr]);
+        // On a wide screen the columns of zeros come last, those of the totals among them.
+        let mut total = Counts::default();
+        (total.lost, total.missing, total.gaps) = (3, 3, 3);
+        let wide = fit(300, Has { quiet: quiet(&total), ..Has::default() }, &[], None);
+        let places = |id: Id| wide.iter().position(|fitted| fitted.column.id == id);
+        for zero in [Id::CeNow, Id::CeAll, Id::CnpRate, Id::Cnps, Id::Rnr] {
+            assert!(places(zero) > places(Id::Gaps) && places(zero) > places(Id::Packets), "{zero:?}");
+        }
         let congested = at(&|total| (total.ecn_data[3], total.cnp) = (1, 1));
         assert_eq!(&congested[5..7], [Id::CeNow, Id::CnpRate]);
     }
@@ -254,7 +300,7 @@ mod tests {
             assert!(narrow.contains(&id), "{id:?}");
         }
         assert!(ids(120, false).len() > narrow.len());
-        let all = Has { latency: true, owners: true, ..Has::default() };
+        let all = Has { latency: true, p99: true, owners: true, ..Has::default() };
         assert_eq!(fit(300, all, &[], None).len(), COLUMNS.len());
         for empty in [Id::P50, Id::P99, Id::Comm, Id::Pid, Id::Pod] {
             assert!(!ids(300, false).contains(&empty), "{empty:?} has nothing to show");

@@ -5,9 +5,46 @@ use rocescope_common::account::flow::{DSCP_NONE, TRANSPORT_NONE};
 use rocescope_common::wire::opcode;
 
 use super::value::{LinkName, Value, ValueKind};
-use super::{COLUMN, Column, Context, Id, Needs};
+use super::{COLUMN, Column, Context, Needs};
 use crate::model::{Counts, Delta, Level, Model, Row, State, detail};
 use crate::sample::address;
+
+/// A column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "every column is described in the table of columns")]
+pub enum Id {
+    State,
+    Source,
+    Destination,
+    Qp,
+    Rate,
+    Share,
+    PacketRate,
+    CeNow,
+    CeAll,
+    CnpRate,
+    Cnps,
+    Lost,
+    Gaps,
+    Retransmissions,
+    Naks,
+    Rnr,
+    P50,
+    P99,
+    Bytes,
+    Packets,
+    Link,
+    Comm,
+    Pid,
+    Pod,
+    Transport,
+    Mtu,
+    Dscp,
+    SourcePort,
+    PeerQp,
+    Vlan,
+    Tunnel,
+}
 
 /// Every column, from left to right.
 pub const COLUMNS: &[Column] = &[

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use ratatui::style::Style;
 use serde_json::json;
 
-use super::{Column, Context, bar, compact, link_name, state_cell};
+use super::{Column, Context, bar, compact, link_name, shown_link, state_cell};
 use crate::filter::Unit;
 use crate::model::{self, Delta, Level, LinkRow, Row, State};
 use crate::sample::Address;
@@ -209,7 +209,7 @@ impl<'a> Value<'a> {
             Self::Special(_, word) => ((*word).to_owned(), theme::DIM),
             Self::First(n) => (format!("{n}+"), theme::PLAIN),
             Self::Address(address) => (address.to_string(), theme::PLAIN),
-            Self::Link(_, link) => (link_name(link.0), theme::PLAIN),
+            Self::Link(_, link) => (shown_link(link.0), theme::PLAIN),
             Self::Text(text) => (text.clone().into_owned(), theme::PLAIN),
         }
     }

@@ -23,7 +23,7 @@ use crate::tui::preparation::{Preparation, Prepared};
 use crate::util::background;
 use crate::util::deferred::{self, discard};
 
-/// An analysis is followed by this many times its duration without one, so that it takes a small part of a processor.
+/// An analysis is followed by this many times its processor time without one, so that it takes a small part of a processor.
 const REST: u32 = 24;
 /// The longest such pause.
 const LONGEST_REST: Duration = Duration::from_secs(60);
@@ -55,7 +55,7 @@ enum Work {
 struct Request {
     sample: Arc<Sample>,
     scope: Scope,
-    /// True if the user waits for it.
+    /// True if the user waits for it, or something new shows.
     urgent: bool,
 }
 
@@ -269,11 +269,12 @@ fn serve_analyses(shared: &Shared, results: &Results, options: report::Options) 
     let mut analyst = Analyst::new(options);
     let mut rested = Instant::now();
     while let Some(Request { sample, scope, .. }) = shared.next_analysis(rested) {
-        let start = Instant::now();
+        let before = background::processor_time();
         let analysis = analyst.analyse(&sample, scope);
         drop(sample);
         results.send(Done::Analysis(Box::new(analysis)));
-        rested = Instant::now() + (start.elapsed() * REST).min(LONGEST_REST);
+        let used = background::processor_time().saturating_sub(before);
+        rested = Instant::now() + (used * REST).min(LONGEST_REST);
     }
 }
 

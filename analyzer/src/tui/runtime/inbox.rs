@@ -12,14 +12,17 @@ use crate::source::feed::Update;
 const EVENTS: usize = 8_192;
 /// Notices that wait at most.
 const NOTICES: usize = 256;
+/// Samples that wait at most, of so few flows that all of them have a place in the history.
+const SAMPLES: usize = 512;
+const FEW_FLOWS: usize = 1_024;
 
 /// Updates since the last call.
 #[derive(Debug, Default)]
 pub(in crate::tui) struct News {
     /// The source restarted; everything else here followed that.
     pub(in crate::tui) restarted: bool,
-    /// The newest sample.
-    pub(in crate::tui) sample: Option<Box<Sample>>,
+    /// The newest sample, and before it those that came meanwhile, as far as they are small.
+    pub(in crate::tui) samples: Vec<Arc<Sample>>,
     /// Events, in order.
     pub(in crate::tui) events: Vec<EventSample>,
     /// Events that were too many.
@@ -33,7 +36,18 @@ pub(in crate::tui) struct News {
 impl News {
     fn add(&mut self, update: Update) {
         match update {
-            Update::Sample(sample) => self.sample = Some(sample),
+            Update::Sample(sample) => {
+                self.samples.pop_if(|last| last.flows.len() > FEW_FLOWS);
+                if self.samples.len() >= SAMPLES {
+                    // Those that stay are as evenly spread as before.
+                    let mut place = 0;
+                    self.samples.retain(|_| {
+                        place += 1;
+                        place % 2 == 0
+                    });
+                }
+                self.samples.push(Arc::from(sample));
+            }
             Update::Events(events) => {
                 self.events.extend(events);
                 let over = self.events.len().saturating_sub(EVENTS);
@@ -56,7 +70,7 @@ impl News {
     /// True if there is anything.
     pub(in crate::tui) fn any(&self) -> bool {
         self.restarted
-            || self.sample.is_some()
+            || !self.samples.is_empty()
             || !self.events.is_empty()
             || !self.notices.is_empty()
             || self.end.is_some()

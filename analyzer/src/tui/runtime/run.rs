@@ -15,18 +15,19 @@ use super::background::{Background, Done};
 use super::inbox::{Inbox, News};
 use super::terminal::{GONE, Guard};
 use super::wait::{Waiter, Woken};
-use crate::sample::Sample;
 use crate::source::feed::{Command, Feed};
 use crate::tui::app::{Action, App, End};
 use crate::tui::key::Key;
 use crate::tui::mouse::Mouse;
-use crate::tui::preparation::Prepared;
+use crate::tui::preparation::{Preparation, Prepared};
 use crate::tui::{Options, draw};
 
 /// Signals that end the program, with the terminal given back.
 pub(super) const ENDING: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
 /// Longest time that the loop waits for a key before it takes updates, and draws what they changed.
 const TICK: Duration = Duration::from_millis(200);
+/// Time between two samples that are taken, at least.
+const APART: Duration = Duration::from_millis(100);
 /// Enough for the terminal library to look once; its waiting spins.
 const LOOK: Duration = Duration::from_micros(100);
 /// Keys taken before the screen is drawn again, when many wait: as many as the terminal library reads at once.
@@ -79,6 +80,7 @@ fn show(feed: Feed, options: Options, guard: &mut Guard, stopped: &AtomicBool) -
         commands,
         end: None,
         ending: false,
+        taken: None,
         failed: None,
     };
     let result = session.run(guard, &mut waiter, stopped);
@@ -101,6 +103,8 @@ struct Session {
     end: Option<Result<()>>,
     /// True if that is under way.
     ending: bool,
+    /// Clock time at which the latest sample was taken.
+    taken: Option<Instant>,
     /// The source's error, for the caller.
     failed: Option<anyhow::Error>,
 }
@@ -179,8 +183,9 @@ impl Session {
         {
             self.background.values(wanted);
         }
-        // Updates after a sample wait for it, so that all stays in order.
-        if !self.background.busy() {
+        // Updates after a sample wait for it, so that all stays in order. Those of a fast replay come by the hundred: several
+        // are one picture and one analysis.
+        if !self.background.busy() && self.taken.is_none_or(|taken| taken.elapsed() >= APART) {
             let news = self.inbox.take();
             if news.any() {
                 // A paused view adds samples to its history alone.
@@ -200,7 +205,7 @@ impl Session {
 
     /// Gives updates to the state; samples to the background first.
     fn receive(&mut self, news: News) {
-        let News { restarted, sample, events, too_many, notices, end } = news;
+        let News { restarted, mut samples, events, too_many, notices, end } = news;
         if restarted {
             self.app.on_restart();
             (self.end, self.ending) = (None, false);
@@ -219,9 +224,10 @@ impl Session {
         if end.is_some() {
             (self.end, self.ending) = (end, false);
         }
-        if let Some(sample) = sample {
-            let sample: Arc<Sample> = Arc::from(sample);
-            self.background.sample(self.app.preparation(sample, false));
+        if let Some(sample) = samples.pop() {
+            self.taken = Some(Instant::now());
+            let preparation = self.app.preparation(sample, false);
+            self.background.sample(Preparation { earlier: samples, ..preparation });
         }
     }
 
@@ -232,7 +238,7 @@ impl Session {
             Done::Sample(prepared) => {
                 let changed = self.app.view.moves();
                 self.app.on_prepared(*prepared);
-                self.analyse(self.app.view.analysis.is_none());
+                self.analyse(self.app.is_news());
                 return Ok(changed);
             }
             Done::Values(data) => return Ok(self.app.on_values(data.map(|data| *data))),

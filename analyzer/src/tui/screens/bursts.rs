@@ -3,9 +3,11 @@
 use std::rc::Rc;
 
 use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
 use ratatui::text::Line;
 use serde_json::{Value, json};
 
+use super::overview::chart;
 use super::{Lines, Page, Spans, counted, empty, sheet};
 use crate::metrics::traffic::bins::Bursts;
 use crate::model::Level;
@@ -18,11 +20,13 @@ use crate::tui::layout::Layout;
 use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::{Title, panel, section};
+use crate::util::layout::tap_name;
 use crate::util::units;
 use crate::util::wrap::{hanging, wrap};
 
-/// Lines of a strip chart, and columns of its scale.
+/// Lines of a strip chart at least and at most, and columns of its scale.
 const TALL: usize = 3;
+const TALLEST: usize = 12;
 const AXIS: usize = 10;
 /// Receivers listed.
 const RECEIVERS: usize = 5;
@@ -36,8 +40,14 @@ pub struct BurstsScreen {
 }
 
 impl BurstsScreen {
-    fn lines_at(&self, view: &View, width: usize) -> Rc<[Line<'static>]> {
-        self.lines.at(width, || lines(view, width))
+    fn lines_at(&self, view: &View, area: Rect) -> Rc<[Line<'static>]> {
+        let (width, height) = (usize::from(area.width), usize::from(area.height));
+        self.lines.at(width | height << 16, || {
+            let least = lines(view, width, TALL);
+            // Charts grow into the room that is left.
+            let spare = height.saturating_sub(least.len()).checked_div(charts(view, width)).unwrap_or(0);
+            if spare == 0 { least } else { lines(view, width, (TALL + spare).min(TALLEST)) }
+        })
     }
 }
 
@@ -48,7 +58,7 @@ impl Page for BurstsScreen {
 
     fn step(&mut self, view: &mut View, step: Move) {
         let area = view.layout().inner();
-        let lines = self.lines_at(view, usize::from(area.width)).len();
+        let lines = self.lines_at(view, area).len();
         self.scroll.scroll(step, lines, usize::from(area.height));
     }
 
@@ -102,7 +112,7 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &BurstsScreen) 
     if empty::nothing_at_all(buffer, at.body, view) {
         return;
     }
-    let lines = screen.lines_at(view, usize::from(area.width));
+    let lines = screen.lines_at(view, area);
     if lines.is_empty() {
         let help = match view.kind() {
             Some(SourceKind::Live) => "Bins start with the first RoCE packets; `--no-timing` disables them.",
@@ -116,7 +126,16 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &BurstsScreen) 
     super::scrolled(buffer, area, &lines, screen.scroll.offset);
 }
 
-fn lines(view: &View, width: usize) -> Vec<Line<'static>> {
+/// Charts of all links.
+fn charts(view: &View, width: usize) -> usize {
+    let traffic = view.data.as_ref().and_then(|data| data.sample.metrics.traffic.as_ref());
+    let links = traffic.iter().flat_map(|traffic| &traffic.links).filter_map(|link| link.bursts.as_ref());
+    let cells = width.saturating_sub(AXIS + 3);
+    links.map(|bursts| 1 + usize::from(run(bursts, cells).is_some())).sum()
+}
+
+/// Everything, with charts of `tall` lines each.
+fn lines(view: &View, width: usize, tall: usize) -> Vec<Line<'static>> {
     let Some(data) = &view.data else { return Vec::new() };
     let Some(traffic) = &data.sample.metrics.traffic else { return Vec::new() };
     let report = view.analysis.as_deref().map(|analysis| &analysis.report);
@@ -135,7 +154,7 @@ fn lines(view: &View, width: usize) -> Vec<Line<'static>> {
     });
     for (at, bursts) in links {
         let lost = traffic.links.get(at).map_or(0, |link| link.lost.packets);
-        all.extend(link(&data.sample, (at, lost), bursts, (starts, most), width));
+        all.extend(link(&data.sample, (at, lost), bursts, (starts, most), (width, tall)));
     }
     if view.past() && !all.is_empty() {
         let until = units::clock_utc(data.sample.time_ns);
@@ -157,15 +176,16 @@ fn link(
     (at, lost): (usize, u64),
     bursts: &Bursts,
     (starts, most): (&[u64], [f64; 2]),
-    width: usize,
+    (width, tall): (usize, usize),
 ) -> Vec<Line<'static>> {
     let name = sample.links.get(at).map_or_else(String::new, |link| {
-        format!("{} {}", link.name, super::links::direction(link.direction)).trim_end_matches(" -").to_owned()
+        let name = tap_name(&link.name);
+        format!("{name} {}", super::links::direction(link.direction)).trim_end_matches(" -").to_owned()
     });
     let mut lines = vec![link_title(&name, bursts, width)];
     let cells = width.saturating_sub(AXIS + 3);
     for (strip, most) in [Some(recent(bursts, cells)), run(bursts, cells)].into_iter().zip(most) {
-        lines.extend(strip.into_iter().flat_map(|strip| strip.lines(most, starts, cells)));
+        lines.extend(strip.into_iter().flat_map(|strip| strip.lines(most, starts, (cells, tall))));
     }
     let without_flow = sample.links.get(at).map_or(0, |link| link.without_flow().packets);
     for (packets, why) in [(lost, "ring buffer full"), (without_flow, "without a flow")] {
@@ -196,9 +216,10 @@ fn link_title(name: &str, bursts: &Bursts, width: usize) -> Line<'static> {
     let times = if mean > 0.0 { bursts.peak.bytes as f64 / mean } else { 0.0 };
     let busy = units::ratio(Some(bursts.active_bins as f64 / bursts.bins.max(1) as f64));
     let metrics = format!("{peak} · mean {} · peak/mean {times:.1} · duty cycle {busy}", rate(mean));
-    let fits = name.chars().count() + metrics.chars().count() + 6 <= width;
-    let metrics = if fits { metrics } else { format!("{peak} · peak/mean {times:.1} · duty {busy}") };
-    section(name, &metrics, width)
+    let forms =
+        [metrics, format!("{peak} · {times:.1}× mean · duty {busy}"), format!("{peak} · {times:.1}× mean")];
+    let fits = |form: &&String| name.chars().count() + form.chars().count() + 6 <= width;
+    section(name, forms.iter().find(fits).unwrap_or(&forms[2]), width)
 }
 
 /// Bins that have a column each.
@@ -257,17 +278,17 @@ impl Strip {
     }
 
     /// A chart of some lines on a scale that ends at `most`, with a line of marks below where steps begin.
-    fn lines(&self, most: f64, starts: &[u64], cells: usize) -> Vec<Line<'static>> {
+    fn lines(&self, most: f64, starts: &[u64], (cells, tall): (usize, usize)) -> Vec<Line<'static>> {
         let mut lines = Vec::new();
-        for row in (0..TALL).rev() {
+        for row in (0..tall).rev() {
             let scale = match row {
                 0 => "0".to_owned(),
-                row if row + 1 == TALL => units::bit_rate(most),
+                row if row + 1 == tall => units::bit_rate(most),
                 _ => String::new(),
             };
             let mut spans = Spans::default();
             spans.push(format!("{scale:>AXIS$} "), theme::DIM).push("│", theme::FRAME);
-            let blocks: String = self.values.iter().map(|value| block(*value, most, row)).collect();
+            let blocks: String = self.values.iter().map(|value| block(*value, most, (row, tall))).collect();
             lines.push({
                 spans.push(blocks, theme::BAR);
                 spans.into_line()
@@ -298,13 +319,13 @@ impl Strip {
     }
 }
 
-/// The part of a bar that lies in line `row` from below, of [`TALL`] lines.
-fn block(value: f64, max: f64, row: usize) -> char {
+/// The part of a bar that lies in line `row` from below, of `tall` lines.
+fn block(value: f64, max: f64, (row, tall): (usize, usize)) -> char {
     const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     if max <= 0.0 || value <= 0.0 {
         return ' ';
     }
-    let eighths = (value / max * (TALL * 8) as f64).ceil() - (row * 8) as f64;
+    let eighths = (value / max * (tall * 8) as f64).ceil() - (row * 8) as f64;
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -314,6 +335,24 @@ fn block(value: f64, max: f64, row: usize) -> char {
     BLOCKS.get(at).copied().unwrap_or(' ')
 }
 
+/// The time of each step as a bar, the latest right; `None` where there are none.
+fn step_times(starts_ns: &[u64], width: usize) -> Option<Line<'static>> {
+    let pairs = starts_ns.iter().zip(starts_ns.iter().skip(1));
+    let times: Vec<u64> = pairs.map(|(one, next)| next.saturating_sub(*one)).collect();
+    let (least, most) = (times.iter().min()?, times.iter().max()?);
+    let scale = format!(" {} to {}", units::duration(*least), units::duration(*most));
+    let room = width.saturating_sub(STEP_TIMES.len() + scale.chars().count() + 1);
+    let latest = times.iter().skip(times.len().saturating_sub(room));
+    let blocks: String = latest.map(|time| chart::block(Some(*time as f64), *most as f64)).collect();
+    let mut spans = Spans::default();
+    spans.push(STEP_TIMES, theme::PLAIN).push(blocks, theme::BAR).push(scale, theme::DIM);
+    Some(spans.into_line())
+}
+
+/// What stands before them.
+const STEP_TIMES: &str = " step times ";
+
+/// The steps of the job: their times, and what is known of them.
 pub(super) fn steps(report: &Report, width: usize) -> Vec<Line<'static>> {
     let mut lines = vec![section("STEPS", "of the job", width)];
     let Some(steps) = &report.facts.steps else {
@@ -321,12 +360,13 @@ pub(super) fn steps(report: &Report, width: usize) -> Vec<Line<'static>> {
         lines.push(Line::styled(format!(" none: {why}"), theme::DIM));
         return lines;
     };
+    lines.extend(step_times(&steps.starts_ns, width));
     let over = if steps.are_over() { ", other traffic since" } else { "" };
     let rhythm = format!(
         "{} steps, period {}, on {}, {} to {}{over} · {} per step · busy {} · communicating {}",
         steps.count,
         units::duration(steps.period_ns),
-        steps.link,
+        tap_name(&steps.link),
         units::second_utc(steps.first_ns),
         units::second_utc(steps.last_ns),
         units::bytes(steps.step_bytes),

@@ -6,8 +6,10 @@ use ratatui::text::Line;
 
 use super::{Spans, cut};
 use crate::model::Level;
-use crate::source::devices::context::{ContextSample, Contexts};
-use crate::source::devices::{PortSample, QpSample};
+use crate::source::devices::context::ContextSample;
+use crate::source::devices::lives::{DEVX, QpLife};
+use crate::source::devices::posts::PostSample;
+use crate::source::devices::{Devices, PortSample, QpSample};
 use crate::tui::column::compact;
 use crate::tui::theme;
 use crate::tui::trail::PortRates;
@@ -51,7 +53,7 @@ pub(super) fn lines(view: &View, width: usize) -> Vec<Line<'static>> {
         lines.push(head(port, step.as_ref(), width));
         lines.extend(counters(port, step.as_ref(), width));
         lines.extend(pauses(port, step.as_ref()));
-        lines.extend(queue_pairs(port, &data.sample.devices.contexts, step.as_ref(), width));
+        lines.extend(queue_pairs(port, &data.sample.devices, step.as_ref(), width));
     }
     if !lines.is_empty() {
         lines.insert(
@@ -158,14 +160,55 @@ fn in_context(of: &ContextSample) -> Line<'static> {
     spans.into_line()
 }
 
+/// Work that its process posts, extrapolated from samples.
+fn posted(of: &PostSample) -> Line<'static> {
+    let rate = |n: u64, unit: fn(f64) -> String| {
+        of.per_s(n).map_or_else(|| units::UNKNOWN.into(), |n| unit(n as f64))
+    };
+    let mut spans = Spans::default();
+    spans.push("      posts about ", theme::DIM);
+    spans.push(rate(of.counts.requests, compact), theme::PLAIN).push("/s  ", theme::DIM);
+    spans.push(rate(of.counts.bytes * 8, units::bit_rate), theme::PLAIN).push("  of ", theme::DIM);
+    let sizes = match (of.counts.shortest, of.counts.longest) {
+        (shortest, longest) if shortest > longest => units::UNKNOWN.to_owned(),
+        (shortest, longest) if shortest == longest => units::bytes(shortest),
+        (shortest, longest) => format!("{} to {}", units::bytes(shortest), units::bytes(longest)),
+    };
+    spans.push(sizes, theme::PLAIN).push(" [post_send, sampled]", theme::DIM);
+    spans.into_line()
+}
+
+/// Queue pairs that no list of the kernel has.
+fn past_the_verbs<'a>(port: &'a PortSample, devices: &'a Devices) -> impl Iterator<Item = &'a QpLife> {
+    devices.lives.qps.iter().filter(move |life| {
+        let here = life.device == port.device && life.port.is_none_or(|number| number == port.port);
+        life.origin == Some(DEVX) && life.control.ended_ns.is_none() && here
+    })
+}
+
+/// A queue pair made past the verbs: its packets are not known, its path is.
+fn of_devx(life: &QpLife, width: usize) -> Line<'static> {
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| units::UNKNOWN.into());
+    let mut spans = Spans::default();
+    let (peer, kind) = (or_dash(life.rqpn.map(|qpn| qpn.to_string())), life.kind.unwrap_or(units::UNKNOWN));
+    let state = life.state.unwrap_or(units::UNKNOWN);
+    spans.push(format!("   QP {:<8} → {peer:<8} {kind:<4} {state:<5}", life.lqpn), theme::PLAIN);
+    let dst = or_dash(life.control.dst.map(|dst| dst.to_string()));
+    let dscp = or_dash(life.control.dscp.map(|dscp| dscp.to_string()));
+    spans.push(format!(" to {dst} DSCP {dscp}"), theme::PLAIN).push(" [DEVX] ", theme::DIM);
+    let room = width.saturating_sub(spans.width);
+    spans.push(cut(life.comm.as_deref().unwrap_or_default(), room, false), theme::DIM);
+    spans.into_line()
+}
+
 /// The queue pairs that stand still or retry, then the busiest.
 fn queue_pairs(
     port: &PortSample,
-    contexts: &Contexts,
+    devices: &Devices,
     step: Option<&PortRates<'_>>,
     width: usize,
 ) -> Vec<Line<'static>> {
-    let of_port = contexts.qps.iter().filter(|qp| qp.device == port.device && qp.port == port.port);
+    let of_port = devices.contexts.qps.iter().filter(|qp| qp.device == port.device && qp.port == port.port);
     let contexts: BTreeMap<u32, &ContextSample> = of_port.map(|qp| (qp.lqpn, qp)).collect();
     let worst = |qp: &QpSample| {
         contexts
@@ -203,8 +246,12 @@ fn queue_pairs(
         spans.push(cut(&whose, room, false), theme::DIM);
         lines.push(spans.into_line());
         lines.extend(context.map(|of| in_context(of)));
+        lines.extend(devices.posts.of(&port.device, &qp.owner).map(posted));
     }
-    let more = port.qps.len().saturating_sub(QPS) as u64 + port.qps_left_out;
+    let past: Vec<&QpLife> = past_the_verbs(port, devices).collect();
+    lines.extend(past.iter().take(QPS).map(|life| of_devx(life, width)));
+    let unshown = port.qps.len().saturating_sub(QPS) + past.len().saturating_sub(QPS);
+    let more = unshown as u64 + port.qps_left_out;
     if more > 0 {
         lines.push(Line::styled(format!("   +{more} more queue pairs"), theme::DIM));
     }

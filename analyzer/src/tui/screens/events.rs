@@ -6,24 +6,24 @@ use ratatui::text::Line;
 use rocescope_common::account::{Event, FlowKey};
 use serde_json::json;
 
-use super::{Effect, Hints, Page, Spans, click_list, line, sheet};
+use super::{Effect, Hints, Page, Spans, click_list, cut, line, sheet};
 use crate::model::Level;
 use crate::sample::address;
-use crate::tui::column::compact;
+use crate::tui::column::{self, compact};
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::export::Sheet;
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
-use crate::tui::log::{EntryAt, Log, route};
+use crate::tui::log::{Entry, EntryAt, Log, route};
 use crate::tui::overlay::Opened;
 use crate::tui::screen::Screen;
-use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::{BOXED, Title, frame_height, inner, panel};
+use crate::tui::{names, theme};
 use crate::util::units;
 
-/// Room for the name of a tap.
-const TAP: usize = 12;
+/// Room for the names of taps.
+const TAPS: usize = 24;
 /// Notices shown, at most.
 const NOTICES: u16 = 2;
 
@@ -89,6 +89,7 @@ impl Page for EventsScreen {
     fn sheet(&self, view: &View) -> Sheet {
         let mut table = Sheet::new(&[
             "link",
+            "also_at",
             "direction",
             "first_ns",
             "last_ns",
@@ -102,6 +103,10 @@ impl Page for EventsScreen {
             "text",
         ]);
         let links = view.data.as_ref().map_or(&[][..], |data| &data.sample.links);
+        let also = |entry: &Entry| {
+            let names = entry.also.iter().filter_map(|at| links.get(usize::from(*at)));
+            names.map(|link| link.name.as_str()).collect::<Vec<_>>().join(" ")
+        };
         table.rows = view
             .shown_events()
             .map(|listed| {
@@ -110,6 +115,7 @@ impl Page for EventsScreen {
                 let link = links.get(usize::from(key.link));
                 vec![
                     json!(link.map(|link| &link.name)),
+                    json!(also(entry)),
                     sheet::direction(link.and_then(|link| link.direction)),
                     json!(entry.first_ns),
                     json!(state.time_ns),
@@ -203,11 +209,14 @@ fn aligned(listed: EntryAt<'_>, view: &View, flow: usize) -> Line<'static> {
         };
         spans.push(since, theme::DIM);
     }
-    // Several taps that see the same packets each report them.
-    if let Some(data) = view.data.as_ref().filter(|data| data.model.dedup.taps > 1)
-        && let Some(link) = data.model.links.get(usize::from(entry.key.link))
-    {
-        spans.push(format!("  at {}", super::links::short(&data.model, link, TAP)), theme::DIM);
+    // What several taps see of a packet is one event.
+    if let Some(data) = view.data.as_ref().filter(|data| data.model.dedup.taps > 1) {
+        let names = names::distinct(&data.model.links.iter().map(column::shown_link).collect::<Vec<_>>());
+        let mut links: Vec<u16> = entry.also.iter().copied().chain([entry.key.link]).collect();
+        links.sort_unstable();
+        let at: Vec<&str> =
+            links.iter().filter_map(|link| names.get(usize::from(*link))).map(String::as_str).collect();
+        spans.push(format!("  at {}", cut(&at.join(" "), TAPS, false)), theme::DIM);
     }
     spans.push(format!("  {}", listed.text(view.timeline.shown_ns)), theme::PLAIN);
     spans.into_line()

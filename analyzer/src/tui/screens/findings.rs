@@ -1,10 +1,13 @@
 //! Findings with evidence and steps, and what rocescope dropped or cannot see.
 
+use std::fmt::Write as _;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 use serde_json::json;
 
+use super::overview::problems;
 use super::{Effect, Hints, Page, Spans, click_list, cut, empty, line};
 use crate::findings::{DataEnd, Finding, Severity};
 use crate::model::{Level, Model, Problem};
@@ -17,6 +20,7 @@ use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::theme;
 use crate::tui::view::{AsOf, Concluded, View};
+use crate::tui::widgets::panel::{BOXED, Title, frame_height, panel};
 use crate::util::units;
 use crate::util::wrap::wrap;
 
@@ -25,13 +29,6 @@ use crate::util::wrap::wrap;
 pub struct FindingsScreen {
     /// Place in the list.
     pub cursor: Cursor,
-}
-
-impl FindingsScreen {
-    /// The selected finding; without a selection the first.
-    fn finding<'a>(&self, concluded: &Concluded<'a>) -> Option<&'a Finding> {
-        concluded.findings.get(self.cursor.selected.unwrap_or(0))
-    }
 }
 
 impl Page for FindingsScreen {
@@ -49,7 +46,10 @@ impl Page for FindingsScreen {
 
     fn click(&mut self, view: &mut View, at: Position) -> Effect {
         let rows = view.finding_count();
-        let list = view.layout().findings(rows);
+        let layout = view.layout();
+        let list = layout.findings(rows);
+        // Below the rows is a border, or nothing.
+        let list = Rect { height: list.height.saturating_sub(frame_height(layout.boxed()) - 1), ..list };
         if click_list(&mut self.cursor, list, rows, at) { self.open(view) } else { Effect::None }
     }
 
@@ -77,35 +77,87 @@ impl Page for FindingsScreen {
             nothing_yet(buffer, at.body, view);
             return;
         };
-        let width = usize::from(at.body.width);
-        let mut blind = vec![Line::styled(" BLIND SPOTS AND DROPS", theme::HEAD)];
-        blind.extend(blind_spots(view, width));
-        let mut lines = vec![Line::default()];
+        let boxed = at.boxed();
+        let width = usize::from(at.inner().width);
+        let blind = blind_spots(view, width);
         if concluded.findings.is_empty() {
-            let text = format!("  No findings {}.", since(concluded.as_of));
-            lines.extend([Line::styled(text, theme::BOLD), Line::default()]);
-            lines.extend(blind);
-            put(buffer, at.body, lines);
+            let why = format!("No findings {}.", since(concluded.as_of));
+            empty::because(buffer, at.body, &why, "");
+            let used = at.body.height.min(4);
+            let below = Rect { y: at.body.y + used, height: at.body.height - used, ..at.body };
+            part(buffer, below, boxed, BLIND, &blind);
             return;
         }
         let list = at.findings(concluded.findings.len());
-        titles(buffer, list, &concluded, self.cursor, at.findings_page());
-        if let Some(finding) = self.finding(&concluded) {
-            lines.extend(text(finding, end(&concluded), width));
-            lines.push(Line::default());
-        }
-        lines.extend(blind);
+        let about = counted(view, &concluded);
+        let hint = format!("{} opens", view.options.keys.first(Input::Open));
+        let inside = panel(buffer, list, boxed, Title { name: "FINDINGS", about: &about, hint: &hint });
+        titles(buffer, inside, &concluded, self.cursor, at.findings_page());
         let below = Rect { y: list.bottom(), height: at.body.height - list.height, ..at.body };
-        let room = usize::from(below.height);
-        let more = (lines.len() + 1).saturating_sub(room);
-        if lines.len() > room && room > 0 {
-            lines.truncate(room - 1);
+        let first = self.cursor.selected.unwrap_or(0);
+        texts(buffer, below, boxed, (&concluded, first), &blind, view);
+    }
+}
+
+const BLIND: &str = "BLIND SPOTS AND DROPS";
+
+/// The text of the selected finding, those of the next ones as far as there is room, and what cannot be seen.
+fn texts(
+    buffer: &mut Buffer,
+    mut area: Rect,
+    boxed: bool,
+    (concluded, first): (&Concluded<'_>, usize),
+    blind: &[Line<'_>],
+    view: &View,
+) {
+    let height = |lines: &[Line<'_>]| {
+        u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(frame_height(boxed))
+    };
+    let width = usize::from(if boxed { area.width.saturating_sub(2) } else { area.width });
+    for (place, finding) in concluded.findings.iter().enumerate().skip(first) {
+        let mut lines = text(finding, end(concluded), width);
+        let fits = height(&lines).saturating_add(height(blind)) <= area.height;
+        if !fits && place > first {
+            break;
+        }
+        if !fits {
+            let room = usize::from(area.height.saturating_sub(frame_height(boxed)));
+            let more = (lines.len() + blind.len() + 1).saturating_sub(room);
+            lines.truncate(room.saturating_sub(1));
             let key = view.options.keys.first(Input::Open);
             let text = format!(" {more} more lines, blind spots and drops included: {key} opens all");
             lines.push(Line::styled(cut(&text, width, false), theme::DIM));
+            part(buffer, area, boxed, finding.id, &lines);
+            return;
         }
-        put(buffer, below, lines);
+        let own = Rect { height: height(&lines), ..area };
+        part(buffer, own, boxed, finding.id, &lines);
+        area = Rect { y: own.bottom(), height: area.height - own.height, ..area };
     }
+    part(buffer, Rect { height: height(blind).min(area.height), ..area }, boxed, BLIND, blind);
+}
+
+/// A panel with these lines.
+fn part(buffer: &mut Buffer, area: Rect, boxed: bool, name: &str, lines: &[Line<'_>]) {
+    let area = panel(buffer, area, boxed, Title { name, ..Title::default() });
+    for (y, text) in (0..area.height).zip(lines) {
+        line(buffer, area, y, text);
+    }
+}
+
+/// How many findings there are of each kind, and the time that they cover.
+fn counted(view: &View, concluded: &Concluded<'_>) -> String {
+    let findings = concluded.findings;
+    let info = findings.iter().filter(|one| one.severity == Severity::Info).count();
+    let owned = findings.iter().filter(|one| one.severity > Severity::Info && one.owner.is_some()).count();
+    let mut about = problems::about(view);
+    if owned > 0 {
+        let _ = write!(about, ", {}", units::plural(owned as u64, "consequence"));
+    }
+    if info > 0 {
+        let _ = write!(about, ", {info} for information");
+    }
+    format!("{about}, {}", since(concluded.as_of))
 }
 
 fn nothing_yet(buffer: &mut Buffer, area: Rect, view: &View) {
@@ -124,13 +176,8 @@ fn nothing_yet(buffer: &mut Buffer, area: Rect, view: &View) {
 /// The list of findings.
 fn titles(buffer: &mut Buffer, list: Rect, concluded: &Concluded<'_>, cursor: Cursor, page: usize) {
     let findings = concluded.findings;
-    let active = findings.iter().filter(|finding| finding.active).count();
-    let ended = findings.len() - active;
-    let ended = if ended > 0 { format!(", {ended} ended") } else { String::new() };
-    let head = format!(" FINDINGS {}: {active} active{ended}", since(concluded.as_of));
-    line(buffer, list, 0, &Line::styled(head, theme::HEAD));
     let rows = findings.iter().enumerate().skip(cursor.offset).take(page);
-    for (y, (place, finding)) in (1..).zip(rows) {
+    for (y, (place, finding)) in (0..).zip(rows) {
         line(buffer, list, y, &title(finding, usize::from(list.width)));
         if cursor.selected == Some(place) {
             super::select(buffer, Rect { y: list.y + y, height: 1, ..list });
@@ -146,12 +193,6 @@ pub(in crate::tui) fn since(as_of: AsOf) -> String {
         AsOf::Later(time_ns) => {
             format!("of {}, later than the snapshot shown", units::clock_utc(time_ns))
         }
-    }
-}
-
-fn put(buffer: &mut Buffer, area: Rect, lines: Vec<Line<'_>>) {
-    for (y, text) in (0..area.height).zip(lines) {
-        line(buffer, area, y, &text);
     }
 }
 
@@ -186,10 +227,18 @@ pub(super) fn table<'a>(findings: impl Iterator<Item = &'a Finding>) -> Sheet {
 /// Severity and title in a line, and when it ended where it did.
 pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
     let level = Level::from(finding.severity);
-    let word = word(finding.severity);
     let mut spans = Spans::default();
-    let (symbol, style) = theme::mark(level, finding.active);
-    spans.push(format!(" {symbol} {word:<8} "), style);
+    // What is for information is no level: it has neither colour nor alarm.
+    let (symbol, style) = match finding.severity {
+        Severity::Info => ("·", theme::DIM),
+        _ => theme::mark(level, finding.active),
+    };
+    // Where there is little room the sentence needs it; the symbols differ.
+    if width < BOXED.into() {
+        spans.push(format!(" {symbol} "), style);
+    } else {
+        spans.push(format!(" {symbol} {:<8} ", word(finding.severity)), style);
+    }
     let ended = finding.last_seen_ns.filter(|_| !finding.active);
     let until = ended.map_or_else(String::new, |ns| format!("  ended {} UTC", units::second_utc(ns)));
     let room = width.saturating_sub(spans.width + until.chars().count());
@@ -232,7 +281,7 @@ pub(super) fn labelled(name: &str, text: &str, width: usize) -> Vec<Line<'static
 
 /// Everything about one finding.
 fn text(finding: &Finding, end: DataEnd, width: usize) -> Vec<Line<'static>> {
-    let mut lines = vec![Line::styled(format!(" {}", finding.id), theme::HEAD)];
+    let mut lines = Vec::new();
     let mut part = |name: &str, text: String| lines.extend(labelled(name, &text, width));
     part("Finding", finding.title.clone());
     for (name, text) in finding.fields(end) {

@@ -15,7 +15,8 @@ use crate::tui::export::Sheet;
 use crate::tui::focus::{Focus, Only};
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
-use crate::tui::matrix::{Cell, Metric};
+use crate::tui::matrix::{Cell, Matrix, Metric};
+use crate::tui::table::Table;
 use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::{Title, panel};
@@ -27,6 +28,8 @@ const SHADES: u16 = 3;
 /// Columns that a list of pairs needs beside the map, and columns between.
 const LIST: u16 = 72;
 const GAP: u16 = 3;
+/// Lines from which on the queue pairs of the selected cell are shown.
+const MEMBERS: u16 = 6;
 
 /// The screen.
 #[derive(Debug, Default)]
@@ -43,6 +46,22 @@ impl MatrixScreen {
         let hottest = view.data.as_ref().and_then(|data| data.matrix.hottest(self.metric));
         self.cell = hottest.unwrap_or(self.cell);
     }
+
+    /// Source and destination of the selected cell.
+    fn pair(&self, data: &Data) -> Option<(Address, Address)> {
+        let matrix = &data.matrix;
+        Some((*matrix.sources.get(self.cell.0)?, *matrix.destinations.get(self.cell.1)?))
+    }
+
+    /// The queue pairs of the selected cell; `None` where there are none, or too many to look for them in each picture.
+    fn members(&self, view: &View, data: &Data) -> Option<Table> {
+        let (src, dst) = self.pair(data).filter(|_| data.at_once())?;
+        let focus = Focus { about: format!("{src} → {dst}"), on: Only::Hosts(src, dst) };
+        let mut table = Table { focus: Some(focus), ..Table::default() };
+        table.arrange(view, data, None);
+        table.cursor = Cursor::default();
+        Some(table).filter(|table| !table.order.is_empty())
+    }
 }
 
 impl Page for MatrixScreen {
@@ -55,10 +74,7 @@ impl Page for MatrixScreen {
     }
 
     fn open(&mut self, view: &mut View) -> Effect {
-        let pair = view.data.as_ref().and_then(|data| {
-            let matrix = &data.matrix;
-            Some((*matrix.sources.get(self.cell.0)?, *matrix.destinations.get(self.cell.1)?))
-        });
+        let pair = view.data.as_ref().and_then(|data| self.pair(data));
         pair.map_or(Effect::None, |(src, dst)| {
             Effect::Focus(Focus { about: format!("{src} → {dst}"), on: Only::Hosts(src, dst) })
         })
@@ -190,6 +206,14 @@ impl Grid {
         (row < self.shown.0 && column < self.shown.1).then_some((self.from.0 + row, self.from.1 + column))
     }
 
+    /// The line below the map and the list.
+    fn used(&self, matrix: &Matrix) -> u16 {
+        let lines = |count: usize| u16::try_from(count).unwrap_or(u16::MAX).saturating_add(1);
+        let map = self.area.y.saturating_add(lines(self.shown.0));
+        let list = self.list.height.min(lines(matrix.iter().count()));
+        map.max(self.list.y.saturating_add(list))
+    }
+
     const fn numbered(&self) -> bool {
         self.cell == SHADES
     }
@@ -208,7 +232,15 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &MatrixScreen) 
     let name = format!("MATRIX: {}", metric.title());
     let room = usize::from(at.body.width).saturating_sub(name.chars().count() + hint.chars().count() + 10);
     let about = if rows > 0 { size(rows, columns, room) } else { String::new() };
-    panel(buffer, at.body, at.boxed(), Title { name: &name, about: &about, hint: &hint });
+    let title = Title { name: &name, about: &about, hint: &hint };
+    let known = matrix.iter().any(|(.., cell)| cell.value(metric).is_some());
+    // Where the map leaves room, the queue pairs of the selected cell are below it.
+    let frame = at.body.bottom() - area.bottom();
+    let below = at.body.bottom().saturating_sub(grid.used(matrix) + 1 + frame);
+    let members = screen.members(view, data).filter(|_| known && below >= MEMBERS);
+    let below = if members.is_some() { below } else { 0 };
+    let whole = at.body;
+    panel(buffer, Rect { height: whole.height - below, ..whole }, at.boxed(), title);
     if rows == 0 {
         let flows = units::count(data.model.rows.len() as u64);
         let why = format!("summing {flows} flows by host…");
@@ -216,7 +248,6 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &MatrixScreen) 
         return;
     }
     let most = matrix.most(metric);
-    let known = matrix.iter().any(|(.., cell)| cell.value(metric).is_some());
     if !known {
         let (why, help) = unknown(metric);
         empty::because(buffer, area, why, help);
@@ -226,7 +257,12 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &MatrixScreen) 
     heads(buffer, &grid, screen.cell.1, data);
     cells(buffer, &grid, data, screen, most);
     pairs(buffer, grid.list, data, metric);
-    selected(buffer, Rect { y: area.bottom().saturating_sub(1), height: 1, ..area }, data, screen);
+    let y = area.bottom().saturating_sub(below + 1);
+    selected(buffer, Rect { y, height: 1, ..area }, data, screen);
+    if let Some(table) = members {
+        let hint = format!("{} opens", key(Input::Open));
+        table.draw(buffer, Rect { y: whole.bottom() - below, height: below, ..whole }, view, data, &hint);
+    }
 }
 
 /// The shades, each with the largest value that it stands for, and what is left out; `most` is the largest value.

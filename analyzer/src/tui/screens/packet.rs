@@ -81,7 +81,8 @@ pub(in crate::tui) fn lines(view: &View, opened: Opened) -> Vec<Line<'static>> {
         let key = |input| view.options.keys.first(input);
         if kept > 1 {
             let (older, newer, kept) = (key(Input::Older), key(Input::Newer), units::count(kept));
-            let text = format!("{older} previous · {newer} next · headers of {kept} events stored");
+            let text =
+                format!("{older} earlier, {newer} later event of this row · headers of {kept} events stored");
             lines.extend(sentence(&text).map(|part| Line::styled(part, theme::DIM)));
         }
     }

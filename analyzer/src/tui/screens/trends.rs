@@ -1,18 +1,23 @@
-//! Counters over the last minutes as sparklines.
+//! Counters over the time that snapshots cover, in columns of equal time.
 
 use ratatui::text::Line;
 
-use super::{Spans, spark};
+use super::overview::chart::{axis, block};
+use super::overview::grid::{Chart, Grid};
+use super::{Spans, cut, time_range};
 use crate::metrics::latency::Bucket;
-use crate::model::{Counts, Identity, Level, Snapshot};
+use crate::model::{Counts, Identity, Level, Row, Snapshot};
 use crate::tui::column::compact;
+use crate::tui::data::Data;
 use crate::tui::theme;
 use crate::tui::view::View;
 use crate::util::units;
 
-/// The growth of counters between a snapshot and the one before.
+/// The growth of counters between a snapshot and the one before, or of several such.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::tui) struct Point {
+    /// Time of the snapshot before, Unix time in nanoseconds.
+    pub(in crate::tui) from_ns: u64,
     /// Time of the snapshot, Unix time in nanoseconds.
     pub(in crate::tui) time_ns: u64,
     /// `None` when that is not known.
@@ -26,6 +31,31 @@ pub(in crate::tui) struct Point {
 }
 
 impl Point {
+    /// Both together. What is unknown of one is that of the other; of latencies the highest.
+    fn with(self, later: &Self) -> Self {
+        let counts = match (self.counts, later.counts) {
+            (Some(mut sum), Some(other)) => {
+                sum.add(&other);
+                Some(sum)
+            }
+            (one, other) => one.or(other),
+        };
+        // The time of a point whose counts are unknown is no time without packets.
+        let seconds = |point: &Self| if point.counts.is_some() { point.seconds } else { 0.0 };
+        let (p50, p99) = match (self.latency, later.latency) {
+            (Some(one), Some(other)) => (Some(one.0.max(other.0)), one.1.max(other.1)),
+            (one, other) => one.or(other).map_or((None, None), |(p50, p99)| (Some(p50), p99)),
+        };
+        Self {
+            time_ns: later.time_ns,
+            counts,
+            total: later.total.or(self.total),
+            latency: p50.map(|p50| (p50, p99)),
+            seconds: seconds(&self) + seconds(later),
+            ..self
+        }
+    }
+
     /// A counter per second; `None` when it is not known.
     pub(in crate::tui) fn per_second(&self, figure: impl Fn(&Counts) -> u64) -> Option<f64> {
         self.counts.as_ref().filter(|_| self.seconds > 0.0).map(|c| figure(c) as f64 / self.seconds)
@@ -91,8 +121,10 @@ pub(in crate::tui) const LATENCY: &[Trend] = &[
     ),
 ];
 
-/// Columns before and behind a sparkline.
-pub(in crate::tui) const AROUND: usize = 23 + 16;
+/// Columns of names, values and peaks.
+const NAME: usize = 11;
+const VALUE: usize = 10;
+const PEAK: usize = 11;
 
 /// Pairs of snapshots that follow one another, the latest `n` up to the one shown, the oldest first.
 fn pairs(view: &View, n: usize) -> Vec<(&Snapshot, &Snapshot)> {
@@ -113,8 +145,9 @@ fn seconds(earlier: &Snapshot, later: &Snapshot) -> f64 {
 /// Points of everything, each packet once, as the header counts.
 pub(in crate::tui) fn points(view: &View, n: usize) -> Vec<Point> {
     let point = |(a, b): (&Snapshot, &Snapshot)| Point {
+        from_ns: a.time_ns,
         time_ns: b.time_ns,
-        counts: b.dedup.grown.since(&a.dedup.grown),
+        counts: Some(b.dedup.since(&a.dedup)),
         total: Some(b.dedup.total),
         latency: None,
         seconds: seconds(a, b),
@@ -125,6 +158,7 @@ pub(in crate::tui) fn points(view: &View, n: usize) -> Vec<Point> {
 /// Points of one link.
 pub(in crate::tui) fn link_points(view: &View, link: usize, n: usize) -> Vec<Point> {
     let point = |(a, b): (&Snapshot, &Snapshot)| Point {
+        from_ns: a.time_ns,
         time_ns: b.time_ns,
         total: b.links.get(link).map(|link| link.total),
         counts: b.links.get(link).zip(a.links.get(link)).and_then(|(b, a)| b.grown.since(&a.grown)),
@@ -156,36 +190,74 @@ pub(in crate::tui) fn flow_points(view: &View, id: &Identity, n: usize) -> Vec<P
             (Some(now), None) if new => Some(now),
             _ => None,
         };
-        points.push(Point { time_ns: b.time_ns, counts, total: now, latency, seconds: seconds(a, b) });
+        let (from_ns, time_ns) = (a.time_ns, b.time_ns);
+        points.push(Point { from_ns, time_ns, counts, total: now, latency, seconds: seconds(a, b) });
         before = Some(now);
     }
     points
 }
 
-/// One metric of all traffic over the latest `n` snapshots.
-pub(in crate::tui) fn values(view: &View, n: usize, value: fn(&Point) -> Option<f64>) -> Vec<Option<f64>> {
-    points(view, n).iter().map(value).collect()
+/// The columns of charts that are `width` columns of the screen wide; `None` where there is nothing to show.
+pub(super) fn grid(data: &Data, width: usize) -> Option<Grid> {
+    Chart::default().grid(data, width.saturating_sub(NAME + VALUE + PEAK + 4))
 }
 
-/// Time that the latest `n` points cover, in nanoseconds.
-pub(in crate::tui) fn covered(view: &View, n: usize) -> u64 {
-    let pairs = pairs(view, n);
-    pairs.first().zip(pairs.last()).map_or(0, |((a, _), (_, b))| b.time_ns.saturating_sub(a.time_ns))
+/// Points in the columns of a grid: of each what grew between the snapshots in it and around it. `None` where nothing is
+/// known of a time.
+pub(super) fn columns(points: &[Point], grid: Grid) -> Vec<Option<Point>> {
+    let column = |at: usize| {
+        let (from_ns, to_ns) = (grid.start(at), grid.start(at + 1));
+        let first = points.partition_point(|point| point.time_ns <= from_ns);
+        let end = points.partition_point(|point| point.from_ns < to_ns);
+        let [one, rest @ ..] = points.get(first..end)? else { return None };
+        Some(rest.iter().fold(*one, Point::with))
+    };
+    (0..grid.columns).map(column).collect()
 }
 
-/// A metric in a line: name, latest value, sparkline of `width` columns, peak.
-pub(in crate::tui) fn row(trend: &Trend, points: &[Point], width: usize) -> Line<'static> {
-    let values: Vec<Option<f64>> = points.iter().map(|point| (trend.value)(point)).collect();
+/// What a row counted in the time range.
+pub(in crate::tui) fn of_range(data: &Data, row: &Row) -> Option<Point> {
+    let delta = row.delta.as_ref()?;
+    let times = data.model.latency(row);
+    Some(Point {
+        from_ns: data.model.time_ns,
+        time_ns: data.model.time_ns,
+        counts: Some(delta.counts),
+        total: Some(row.total),
+        latency: times.map(|times| (times.p50, times.tail())),
+        seconds: delta.seconds,
+    })
+}
+
+/// A metric in a line: name, value in the time range, columns, peak.
+pub(in crate::tui) fn row(trend: &Trend, now: Option<&Point>, columns: &[Option<Point>]) -> Line<'static> {
+    let values: Vec<Option<f64>> = columns.iter().map(|point| (trend.value)(point.as_ref()?)).collect();
     let peak = values.iter().flatten().copied().fold(0.0, f64::max);
-    let now = values.last().copied().flatten();
+    let now = now.and_then(trend.value);
     let style = if now.is_some_and(|now| now > 0.0) { theme::BOLD } else { theme::DIM };
+    let unknown = || units::UNKNOWN.to_owned();
     let mut spans = Spans::default();
-    spans.push(format!(" {:<11}", trend.name), theme::DIM);
-    spans.push(format!("{:>10} ", now.map_or_else(|| units::UNKNOWN.into(), trend.format)), style);
-    let bars = if peak > 0.0 { theme::bar(trend.level) } else { theme::DIM };
-    spans.push(format!("{:>width$}", spark(&values, peak)), bars);
+    spans.push(format!(" {:<NAME$}", trend.name), theme::DIM);
+    spans.push(format!("{:>VALUE$} ", now.map_or_else(unknown, trend.format)), style);
+    for value in &values {
+        match value {
+            Some(value) if *value > 0.0 => {
+                spans.push(block(Some(*value), peak).to_string(), theme::bar(trend.level))
+            }
+            Some(_) => spans.push("·", theme::FRAME),
+            None => spans.push(" ", theme::PLAIN),
+        };
+    }
     let known = values.iter().any(Option::is_some);
-    let peak = if known { (trend.format)(peak) } else { units::UNKNOWN.to_owned() };
-    spans.push(format!(" peak {peak:>9}"), theme::DIM);
+    let peak = if known { (trend.format)(peak) } else { unknown() };
+    spans.push(format!(" {peak:>PEAK$}"), theme::DIM);
     spans.into_line()
+}
+
+/// The clock below such lines, with the name of the time range that their values are of.
+pub(super) fn clock(data: &Data, grid: Grid) -> Line<'static> {
+    let range = cut(&time_range(data.model.basis), NAME + VALUE, false);
+    let ticks: String = axis::ticks(grid, None, &[]).0.into_iter().collect();
+    let text = format!(" {range:>width$} {ticks} {:>PEAK$}", "peak", width = NAME + VALUE);
+    Line::styled(text, theme::DIM)
 }

@@ -105,7 +105,7 @@ impl Data {
         let reset_ns = history.reset_point().map(|reset| reset.time_ns);
         let busiest = busiest(&model);
         let peers = peers::of(Context { model: &model, sample: &sample }, by, &paths.overlap);
-        let over_time = Arc::new(OverTime::new(history, &sample));
+        let over_time = Arc::new(OverTime::new(history, &sample, &paths.overlap));
         let matrix = Matrix::default();
         Some(Self { range, reset_ns, sample, model, paths, imbalance, busiest, by, peers, over_time, matrix })
     }

@@ -1,14 +1,12 @@
 //! The filter of table and events.
 
-use hashbrown::{HashMap, HashSet};
 use rocescope_common::account::FlowKey;
 
 use super::data::Data;
 use super::log::Log;
 use super::texts::Texts;
 use crate::tui::query::Query;
-
-type State = foldhash::fast::RandomState;
+use crate::util::map::{Map, Set};
 
 /// The filter, and the indexes that make it fast.
 #[derive(Debug)]
@@ -18,7 +16,7 @@ pub struct Filter {
     /// The same, parsed.
     pub query: Query,
     /// Places of the rows of flows that have events; empty where the filter has no condition on flows.
-    pub(in crate::tui) rows: HashMap<FlowKey, usize, State>,
+    pub(in crate::tui) rows: Map<FlowKey, usize>,
     /// The texts that words are searched in.
     pub(in crate::tui) texts: Texts,
 }
@@ -27,7 +25,7 @@ impl Filter {
     /// The filter of this text.
     #[must_use]
     pub fn new(text: &str) -> Self {
-        let (rows, texts) = (HashMap::default(), Texts::default());
+        let (rows, texts) = (Map::default(), Texts::default());
         Self { text: text.to_owned(), query: Query::new(text), rows, texts }
     }
 
@@ -41,7 +39,7 @@ impl Filter {
     pub(in crate::tui) fn find_rows(&mut self, data: Option<&Data>, log: &Log) {
         self.rows.clear();
         let Some(data) = data.filter(|_| self.query.is_of_flows()) else { return };
-        let flows: HashSet<FlowKey, State> = log.latest().map(|entry| entry.key).collect();
+        let flows: Set<FlowKey> = log.latest().map(|entry| entry.key).collect();
         let rows = data.model.rows.iter().enumerate().filter(|(_, row)| flows.contains(&row.id.key));
         self.rows.extend(rows.map(|(at, row)| (row.id.key, at)));
     }

@@ -23,6 +23,8 @@ pub enum Only {
     Host(Address),
     /// Those of the processes of a pod; `None` for those without.
     Pod(Option<String>),
+    /// Those of the processes of a job; `None` for those without.
+    Job(Option<String>),
     /// Those on these links: the directions of one.
     Links(Vec<u16>),
     /// Those of a process; `None` for those whose process is not known.

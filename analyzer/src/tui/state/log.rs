@@ -21,6 +21,8 @@ pub const CAPACITY: usize = 2_000;
 const PACKETS: usize = 8_192;
 /// Entries in which a repetition is looked for.
 const JOIN_AMONG: usize = 64;
+/// Packets in which the same one at another tap is looked for.
+const RECENT: usize = 256;
 /// Events further apart than this are not joined, in nanoseconds.
 const JOIN_WITHIN_NS: u64 = 1_000_000_000;
 /// Earlier states kept of an entry, at most: those of ten minutes, a second apart.
@@ -78,6 +80,31 @@ pub struct EntryState {
     pub number: u64,
 }
 
+/// What no other packet of its class has: its flow, whatever the link, and its headers.
+type PacketKey = (u16, FlowKey, u8, u32, u32, u32);
+
+fn packet_key(event: &EventSample, class: &Class) -> PacketKey {
+    let flow = FlowKey { link: 0, ..event.key };
+    (class.bit, flow, event.opcode, event.psn, event.aeth, event.missing)
+}
+
+/// A packet of an event, and the taps that reported it.
+#[derive(Clone, Debug)]
+struct Seen {
+    packet: PacketKey,
+    time_ns: u64,
+    links: Vec<u16>,
+    /// The number of the entry that it is in.
+    entry: u64,
+}
+
+impl Seen {
+    fn new(event: &EventSample, class: &Class, entry: u64) -> Self {
+        let packet = packet_key(event, class);
+        Self { packet, time_ns: event.time_ns, links: vec![event.key.link], entry }
+    }
+}
+
 /// One entry: events of one class and flow, each within a second of the one before.
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -91,6 +118,8 @@ pub struct Entry {
     pub latest: EntryState,
     /// Its states at earlier snapshots, the oldest first.
     before: Vec<EntryState>,
+    /// Links other than its flow's on which the same packets showed.
+    pub also: Vec<u16>,
     /// Of an entry of PSN gaps: what belongs to them.
     joined: Joined,
     /// Unique and growing, so that a view can stay where it is while entries come.
@@ -159,6 +188,8 @@ pub struct EntryAt<'a> {
 pub struct Log {
     entries: VecDeque<Entry>,
     packets: VecDeque<(u64, EventSample)>,
+    /// The latest packets, to know them again at other taps.
+    recent: VecDeque<Seen>,
     next: u64,
     seen: u64,
     /// Stands of the past in all entries.
@@ -190,6 +221,50 @@ impl Log {
             }
             self.packets.push_back((self.seen, event.clone()));
         }
+        if self.seen_elsewhere(event, class) {
+            return;
+        }
+        self.place(event, class, snapshot_ns, peer);
+        // Whatever entry took it is the latest.
+        if let Some(number) = self.entries.back().map(|entry| entry.number) {
+            if self.recent.len() == RECENT {
+                self.recent.pop_front();
+            }
+            self.recent.push_back(Seen::new(event, class, number));
+        }
+    }
+
+    /// Takes the packet of an event that another tap reported already: it is the same one.
+    fn seen_elsewhere(&mut self, event: &EventSample, class: &Class) -> bool {
+        let link = event.key.link;
+        let same = |seen: &&mut Seen| {
+            seen.packet == packet_key(event, class)
+                && !seen.links.contains(&link)
+                && event.time_ns.abs_diff(seen.time_ns) < JOIN_WITHIN_NS
+        };
+        let Some(seen) = self.recent.iter_mut().find(same) else { return false };
+        seen.links.push(link);
+        let number = seen.entry;
+        let entry = self.entries.iter_mut().rev().find(|entry| entry.number == number);
+        // A NAK that belongs to a gap says nothing of where the gap showed.
+        let told = |entry: &&mut Entry| {
+            entry.class.bit == class.bit && entry.key.link != link && !entry.also.contains(&link)
+        };
+        if let Some(entry) = entry.filter(told) {
+            entry.also.push(link);
+            entry.also.sort_unstable();
+        }
+        true
+    }
+
+    /// Adds an event to the entry that it belongs to, or as a new one.
+    fn place(
+        &mut self,
+        event: &EventSample,
+        class: &'static Class,
+        snapshot_ns: u64,
+        peer: impl Fn(&FlowKey) -> Option<u32>,
+    ) {
         // Between two snapshots there is nothing to go back to; but events come before the snapshot that follows them.
         let open = event.time_ns > self.snapshot_ns;
         let kept = |before: &EntryState| open || before.time_ns <= snapshot_ns;
@@ -228,6 +303,7 @@ impl Log {
                 number: self.seen,
             },
             before: Vec::new(),
+            also: Vec::new(),
             joined: Joined::default(),
             number: self.next,
         };

@@ -1,6 +1,5 @@
 //! Host matrix: a cell for each pair of source and destination.
 
-use hashbrown::HashMap;
 use rocescope_common::wire::frame::Addr;
 
 use crate::analysis::Overlap;
@@ -8,6 +7,7 @@ use crate::metrics::latency::Bucket;
 use crate::model::{Counts, FlowVerdicts, Judged, dedup};
 use crate::sample::{Address, MULTICAST_QP, address};
 use crate::tui::column::Context;
+use crate::util::map::Map;
 
 /// The metric that cells show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,8 +82,6 @@ impl Cell {
     }
 }
 
-type State = foldhash::fast::RandomState;
-
 /// Places of a source and a destination in a list of hosts.
 type Pair = (u32, u32);
 
@@ -91,7 +89,7 @@ type Pair = (u32, u32);
 #[derive(Default)]
 struct Hosts {
     all: Vec<Address>,
-    places: HashMap<(u8, Addr), u32, State>,
+    places: Map<(u8, Addr), u32>,
 }
 
 impl Hosts {
@@ -138,7 +136,7 @@ impl Matrix {
     pub fn new(cx: Context<'_>, overlap: &Overlap) -> Self {
         let model = cx.model;
         let mut cells: Vec<Cell> = Vec::new();
-        let mut numbers: HashMap<Pair, u32, State> = HashMap::default();
+        let mut numbers: Map<Pair, u32> = Map::default();
         let mut hosts = Hosts::default();
         dedup::each(model.rows.iter(), overlap, |seen| {
             let key = &seen.row.id.key;

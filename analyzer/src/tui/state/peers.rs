@@ -1,14 +1,11 @@
 //! Flows that share hosts, a process or a link, with what they lost, for the overview: those with most trouble, and those
 //! with most traffic.
 
-use hashbrown::HashMap;
-
 use crate::analysis::Overlap;
 use crate::model::{Counts, Delta, Judged, Row, dedup};
 use crate::sample::{Address, Direction, Sample, address};
 use crate::tui::column::{self, Context};
-
-type State = foldhash::fast::RandomState;
+use crate::util::map::Map;
 
 /// Rows kept for each of trouble and traffic.
 const KEPT: usize = 64;
@@ -27,13 +24,15 @@ pub enum By {
     Process,
     /// Pods of these processes.
     Pod,
+    /// Jobs of these pods, or of Slurm.
+    Job,
     /// Links.
     Link,
 }
 
 impl By {
-    const ALL: [Self; 6] =
-        [Self::Hosts, Self::QueuePairs, Self::Remote, Self::Process, Self::Pod, Self::Link];
+    const ALL: [Self; 7] =
+        [Self::Hosts, Self::QueuePairs, Self::Remote, Self::Process, Self::Pod, Self::Job, Self::Link];
 
     /// The next one that this data has, in a circle.
     #[must_use]
@@ -52,6 +51,7 @@ impl By {
             Self::Remote => sample.links.iter().any(|link| link.direction.is_some()),
             Self::Process => owners.any(|owner| column::process(owner).is_some()),
             Self::Pod => owners.any(|owner| owner.pod.is_some()),
+            Self::Job => owners.any(|owner| owner.job().is_some()),
             Self::Link => sample.links.len() > 1,
         }
     }
@@ -65,6 +65,7 @@ impl By {
             Self::Remote => "remote host",
             Self::Process => "process",
             Self::Pod => "pod",
+            Self::Job => "job",
             Self::Link => "link",
         }
     }
@@ -81,6 +82,8 @@ pub enum Shared {
     Process(Option<String>),
     /// The pod; `None` where there is none, or it is not known.
     Pod(Option<String>),
+    /// The job; `None` where there is none, or it is not known.
+    Job(Option<String>),
     /// The number of the link.
     Link(u16),
 }
@@ -100,6 +103,7 @@ impl Shared {
             }
             By::Process => Self::Process(cx.owner(row).and_then(column::process)),
             By::Pod => Self::Pod(cx.owner(row).and_then(|owner| owner.pod.clone())),
+            By::Job => Self::Job(cx.owner(row).and_then(|owner| Some(owner.job()?.to_owned()))),
             By::Link => Self::Link(key.link),
         }
     }
@@ -136,7 +140,7 @@ impl Peer {
 
 /// The rows of the list, in no order.
 pub(in crate::tui) fn of(cx: Context<'_>, by: By, overlap: &Overlap) -> Vec<Peer> {
-    let mut places: HashMap<Shared, usize, State> = HashMap::default();
+    let mut places: Map<Shared, usize> = Map::default();
     let mut peers: Vec<Peer> = Vec::new();
     let rows: &[Row] = &cx.model.rows;
     let mut number = 0;
@@ -144,7 +148,7 @@ pub(in crate::tui) fn of(cx: Context<'_>, by: By, overlap: &Overlap) -> Vec<Peer
     let none = Overlap::default();
     let overlap = if by == By::Link { &none } else { overlap };
     // Rows come in their order, or where they are merged in any.
-    let mut index: HashMap<crate::model::Identity, usize, State> = HashMap::default();
+    let mut index: Map<crate::model::Identity, usize> = Map::default();
     if !overlap.is_empty() {
         index = rows.iter().enumerate().map(|(at, row)| (row.id, at)).collect();
     }
@@ -185,17 +189,19 @@ pub(in crate::tui) fn of(cx: Context<'_>, by: By, overlap: &Overlap) -> Vec<Peer
     peers
 }
 
-/// The worst first: by what findings say, then by what was counted, then by traffic.
+/// The worst first: by what findings say, then by what was counted, then by traffic. A finding stays active for a while
+/// after its last signal: what goes on now comes before it.
 fn sort(peers: &mut [Peer]) {
     peers.sort_by_key(|peer| {
-        std::cmp::Reverse((peer.judged.active, peer.judged.rank(), peer.trouble(), peer.counts.bytes))
+        let (active, trouble) = (peer.judged.active, peer.trouble());
+        std::cmp::Reverse((active && trouble > 0, active, peer.judged.rank(), trouble, peer.counts.bytes))
     });
 }
 
 /// Looks up the findings that name the flows of each, and sorts again. The rows of `cx` are judged already.
 pub(in crate::tui) fn judge(peers: &mut [Peer], cx: Context<'_>, by: By, known: bool) {
     let none = if known { Judged::FINE } else { Judged::default() };
-    let mut judged: HashMap<Shared, Judged, State> = HashMap::default();
+    let mut judged: Map<Shared, Judged> = Map::default();
     for row in cx.model.rows.iter().filter(|row| row.judged.worst.is_some()) {
         let worst = judged.entry(Shared::of(by, row, cx)).or_insert(Judged::FINE);
         *worst = worst.join(row.judged);

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashSet;
-
 use super::analysis::Analysis;
 use super::data::Data;
 use super::filter::Filter;
@@ -17,8 +15,11 @@ use crate::findings::{Finding, Severity, Verdict};
 use crate::model::{Identity, Level, Problem, TimeRange};
 use crate::sample::{Sample, SourceKind};
 use crate::tui::layout::Layout;
+use crate::tui::theme;
+use crate::tui::widgets::Spans;
 use crate::tui::{Options, column};
 use crate::util::deferred::Deferred;
+use crate::util::map::Set;
 
 /// Snapshots before the one shown in which entropy is searched, since not every sample is analysed.
 const NEAR: usize = 30;
@@ -47,7 +48,7 @@ pub struct View {
     /// The selected queue pair, wherever it is in the table.
     pub selected: Option<Identity>,
     /// Marked queue pairs.
-    pub marked: HashSet<Identity, foldhash::fast::RandomState>,
+    pub marked: Set<Identity>,
     /// The newest sample.
     pub newest: Option<Deferred<Arc<Sample>>>,
     /// The latest conclusions.
@@ -94,7 +95,7 @@ impl View {
             log: Log::default(),
             messages: Messages::default(),
             selected: None,
-            marked: HashSet::default(),
+            marked: Set::default(),
             newest: None,
             analysis: None,
             data: None,
@@ -172,18 +173,50 @@ impl View {
     #[must_use]
     pub fn is_uneven(&self, imbalance: &Imbalance) -> bool {
         self.active(Problem::Imbalance).any(|finding| {
-            finding.evidence["links"] == serde_json::json!(imbalance.links)
+            finding.id == "links.imbalance"
+                && finding.evidence["links"] == serde_json::json!(imbalance.links)
                 && finding.place.direction == imbalance.direction
         })
     }
 
     /// Active findings of this kind above info, at the snapshot shown.
     fn active(&self, kind: Problem) -> impl Iterator<Item = &Finding> {
+        self.problems().filter(move |one| Problem::of(one) == Some(kind))
+    }
+
+    /// Active findings above info, at the snapshot shown.
+    fn problems(&self) -> impl Iterator<Item = &Finding> {
         let concluded = self.concluded().filter(|concluded| !matches!(concluded.as_of, AsOf::Later(_)));
         let findings = concluded.map_or(&[][..], |concluded| concluded.findings);
-        findings
-            .iter()
-            .filter(move |one| one.active && one.severity > Severity::Info && Problem::of(one) == Some(kind))
+        findings.iter().filter(|one| one.active && one.severity > Severity::Info)
+    }
+
+    /// The level of the worst active finding about this link at the snapshot shown, and whether it is its place rather
+    /// than one of the links compared.
+    #[must_use]
+    pub fn level_of_link(&self, name: &str) -> (Level, bool) {
+        let about = self.problems().filter_map(|finding| {
+            let here = finding.place.link.as_deref() == Some(name);
+            let compared =
+                || finding.evidence["links"].as_array().is_some_and(|all| all.iter().any(|one| one == name));
+            (here || compared()).then(|| (Level::from(finding.severity), here))
+        });
+        about.max().unwrap_or_default()
+    }
+
+    /// The sign before the name of a link that an active finding is about, else a blank.
+    pub(in crate::tui) fn sign_of_link(&self, name: &str) -> Spans {
+        let mut spans = Spans::default();
+        match self.level_of_link(name) {
+            (level, true) if level > Level::Fine => {
+                let (symbol, style) = theme::mark(level, true);
+                spans.push(symbol, style);
+            }
+            _ => {
+                spans.push(" ", theme::PLAIN);
+            }
+        }
+        spans
     }
 
     /// The time shown: that of the values, or of an event that came after them. `None` before the first sample.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::{Modifier, Style};
+use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Widget as _};
 
@@ -23,7 +23,7 @@ pub(in crate::tui) const WIDEST: u16 = 100;
 pub(in crate::tui) struct Lines(RefCell<Option<(usize, Rc<[Line<'static>]>)>>);
 
 impl Lines {
-    /// The lines at this width, which `make` makes unless they are known.
+    /// The lines at this width (or whatever else of the area they depend on), which `make` makes unless they are known.
     pub(in crate::tui) fn at(
         &self,
         width: usize,
@@ -94,6 +94,10 @@ pub(in crate::tui) fn select(buffer: &mut Buffer, area: Rect) {
     for place in area.positions() {
         if let Some(cell) = buffer.cell_mut(place) {
             cell.modifier.remove(Modifier::DIM);
+            // A reversed bar would be full.
+            if Some(cell.fg) == theme::BAR.fg {
+                cell.fg = Color::Reset;
+            }
         }
     }
 }

@@ -26,6 +26,9 @@ pub(super) const ALL: &[Entry] = &[
     ("control", "clean-routed-subnets", routed_subnets),
     ("control", "clean-selective-reads", selective_reads),
     ("control", "clean-spines-of-eight-hosts", spines),
+    ("reordering", "reordering-hop-go-back-n", |lab| overtaking(lab, false, &[1])),
+    ("reordering", "reordering-hop-go-back-n-two-taps", |lab| overtaking(lab, false, &[0, 1])),
+    ("reordering", "reordering-hop-identified", |lab| overtaking(lab, true, &[1])),
 ];
 
 /// Rails with a subnet each, of one switch: hosts talk within their rail, one rail has fewer that do.
@@ -118,6 +121,24 @@ fn reordered(lab: &mut Lab, ppm: u32, ns: u64, taps: &[usize]) {
     for tap in taps {
         lab.world.tap_host(*tap, NAMES[*tap]);
     }
+    lab.world.run();
+}
+
+/// Most packets take a way that is 4 ms longer, and receivers that place nothing out of order NAK the gaps.
+fn overtaking(lab: &mut Lab, idents: bool, taps: &[usize]) {
+    lab.world.line(10 * GBIT);
+    for host in &mut lab.world.hosts {
+        host.counts_ident = idents;
+    }
+    let data = Match { data: Some(true), ..Match::default() };
+    let way = Fault::always(data, Effect::Delay { ppm: 900_000, ns: 4 * MS, jitter_ns: 0 });
+    lab.world.fault(Node::Switch(0), Node::Switch(1), way);
+    let ends = connections(lab, 0, 1, 2, &Settings { timeout_ns: 67 * MS, ..super::mtu(1024) });
+    lab.world.start(Stream::new(&ends, Verb::Write, 32 * KB, 12).depth(4), 0);
+    for tap in taps {
+        lab.world.tap_host(*tap, NAMES[*tap]);
+    }
+    lab.also(&["retry.storm", "latency.tail"]).never(&["loss.between_taps"]);
     lab.world.run();
 }
 

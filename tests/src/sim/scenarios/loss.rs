@@ -76,7 +76,7 @@ fn many_senders(lab: &mut Lab, at_receiver: bool, effect: Effect) {
     let set = Settings { timeout_ns: 4 * MS, ..Settings::default() };
     let ends: Vec<usize> = (1..7).map(|host| lab.world.connect(host, 0, &set).0).collect();
     lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 150).depth(1).gap(MS, MS / 2), 0);
-    let receiver = Place::Host("10.0.0.1".into());
+    let receiver = lab.host(0);
     if at_receiver {
         lab.world.tap_host(0, "h0.pcap");
         lab.expect(&["loss.before_tap"], receiver);

@@ -89,14 +89,11 @@ fn with_marks(lab: &mut Lab) {
     lab.world.start(Stream::new(&ends, Verb::Write, MB / 2, 24), 0);
     lab.world.tap_both_ways(0, "mirror.pcap");
     lab.expect_info(&["capture.duplicates"], crate::sim::truth::Place::Link("mirror.pcap".into()));
-    lab.expect(&["ecn.congestion", "burst.incast"], lab_host(2))
+    let receiver = lab.host(2);
+    lab.expect(&["ecn.congestion", "burst.incast"], receiver)
         .never(WRONG)
         .also(&["ecn.congestion", "burst.incast"]);
     lab.world.run();
-}
-
-fn lab_host(host: u8) -> crate::sim::truth::Place {
-    crate::sim::truth::Place::Host(format!("10.0.0.{}", host + 1))
 }
 
 fn corruption(lab: &mut Lab, ppm: u32) {

@@ -80,7 +80,8 @@ fn one_host(lab: &mut Lab) {
     let data = Match { data: Some(true), ..Match::default() };
     lab.world.fault(Node::Host(1), Node::Switch(0), Fault::always(data, Effect::Drop { ppm: 8_000 }));
     traffic(lab, 12, 20);
-    lab.expect(&["loss.before_tap"], Place::Host("10.0.0.2".into()));
+    let sender = lab.host(1);
+    lab.expect(&["loss.before_tap"], sender);
     lab.also(&["retry.timeouts", "retry.storm", "latency.tail"]).never(&["links.congested_one_of"]);
     lab.world.run();
 }

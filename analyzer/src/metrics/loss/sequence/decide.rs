@@ -5,6 +5,7 @@ use rocescope_common::wire::frame::UNKNOWN;
 
 use super::super::arrival::{Arrival, Nak};
 use super::super::cause::{Cause, NAK_REACTION_NS, NakKind, Observation, TIMEOUT_PAUSE_NS};
+use super::super::gaps::Gap;
 use super::super::state::{Run, State};
 use super::Sequence;
 
@@ -27,6 +28,50 @@ impl Sequence {
         self.state = State::GoingBack(run, cause);
     }
 
+    /// Whether nothing explains that the sender goes back: no pause for a timer, and no NAK but for those that explain an
+    /// earlier run. Such a packet is a late original, or one of a sender that asks by other means than NAKs.
+    pub(super) fn is_unasked(&mut self, arrival: &Arrival<'_>, pause_ns: u64) -> bool {
+        if !arrival.reverse_captured || pause_ns >= TIMEOUT_PAUSE_NS {
+            return false;
+        }
+        let right_before = arrival.psn.wrapping_sub(1) & MASK24;
+        let gap = self.gaps.at(right_before);
+        !self.explains(arrival, |psn| psn == arrival.psn || gap.is_some_and(|gap| gap.contains(psn)))
+    }
+
+    /// The run fills a gap: counts it then, if nothing asked for it. One that began with packets that had passed before is a
+    /// retransmission, and a NAK asks for it whose PSN it has come to: senders may go back to the begin of the message. Duplicates
+    /// fill no gap, and say nothing of what does.
+    pub(super) fn fills_gap(&mut self, arrival: &Arrival<'_>, gap: &Gap) {
+        let passed_before = self.state.cause().is_some();
+        let Some(run) = self.state.run_mut() else { return };
+        if std::mem::replace(&mut run.filled, true) || !run.unasked || arrival.numbered {
+            return;
+        }
+        let start = run.start;
+        let reach = arrival.psn.wrapping_sub(start) & MASK24;
+        let comes_to = |psn: u32| psn.wrapping_sub(start) & MASK24 <= reach || gap.contains(psn);
+        if passed_before && self.explains(arrival, comes_to) {
+            self.asked += 1;
+            if let Some(run) = self.state.run_mut() {
+                run.unasked = false;
+            }
+        } else {
+            self.unasked += 1;
+        }
+    }
+
+    /// Whether a NAK for one of these PSNs explains the run, and none before; uses it up.
+    fn explains(&mut self, arrival: &Arrival<'_>, names: impl Fn(u32) -> bool) -> bool {
+        let explained = self.explained;
+        let nak = arrival.nak(|nak| names(nak.psn) && !explained.contains(&Some(*nak)), 0);
+        if nak.is_some() {
+            self.explained.rotate_left(1);
+            self.explained[explained.len() - 1] = nak;
+        }
+        nak.is_some()
+    }
+
     fn timed_out(&mut self, silence_ns: u64) {
         let metrics = &mut self.metrics;
         let (shortest, longest) = metrics.timeout_range_ns;
@@ -36,14 +81,14 @@ impl Sequence {
         metrics.timeout_wait_ns += silence_ns;
     }
 
-    /// What is observed around the first packet of a run, which uses up the NAK that it is for.
+    /// What is observed around the first packet of a run. Uses up the NAK that it is for: called once for each run.
     fn observe_begin(&mut self, arrival: &Arrival<'_>, run: &Run) -> Observation {
         /// PSNs between a NAK and the first retransmission to arrive: those of a window.
         const SHORTLY: u32 = 1_024;
         let right_before = run.start.wrapping_sub(1) & MASK24;
         let paused = run.pause_ns >= TIMEOUT_PAUSE_NS;
-        // A NAK may show a loss once more; a third time in a row, the peer says nothing any more.
-        let since_ns = if self.stuck > 2 && paused { run.start_ns.saturating_sub(run.pause_ns) } else { 0 };
+        // A NAK may show a loss once more; a third time in a row, only one that came since the last go-back-N.
+        let since_ns = if self.stuck > 2 && paused { self.restarts_ns[0] } else { 0 };
         let gap_before = self.gaps.at(right_before);
         let names = |nak: &Nak| nak.psn == run.start || gap_before.is_some_and(|gap| gap.contains(nak.psn));
         let is_used_up = |nak: &Nak| {

@@ -75,8 +75,9 @@ pub struct Scheduled {
     pub frame: Vec<u8>,
 }
 
-/// Length of a cycle for people who watch: eight steps of one second per episode.
-pub const WATCHED: Duration = Duration::from_secs(40);
+/// Length of a cycle for people who watch: eight steps of two seconds per episode. A finding counts as active for ten
+/// seconds after its signal, so that the last seconds of an episode show its own alone.
+pub const WATCHED: Duration = Duration::from_secs(80);
 /// Length of a cycle for a run that only prints its result.
 pub const BRIEF: Duration = Duration::from_secs(12);
 /// The shortest cycle: below this, episodes would be shorter than their own steps.

@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use rocescope_common::wire::bth::MASK24;
+
 use super::ambient;
 use super::fabric::{Connection, Job, Role, SLOW_PEER, Uplink};
 use super::truth::SequencePosition;
@@ -65,8 +67,6 @@ struct Sequence {
     /// Messages completed by the other end.
     msn: u32,
 }
-
-const MASK24: u32 = 0x00FF_FFFF;
 
 impl Sequence {
     fn complete(&mut self) -> u32 {

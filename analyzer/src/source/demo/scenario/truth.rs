@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::AddAssign;
 
+use rocescope_common::wire::frame::CE;
+
 use super::super::craft::{Operation, Syndrome};
 use super::fabric::Uplink;
 use crate::sample::Direction;
@@ -91,7 +93,6 @@ pub struct Truth {
 
 const HEADERS: u64 = 14 + 20 + 8 + 12;
 const ICRC: u64 = 4;
-const CE: u8 = 3;
 
 impl Truth {
     /// Adds a RoCE packet over IPv4 without a tag.

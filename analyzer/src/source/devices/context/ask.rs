@@ -4,8 +4,6 @@ use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
-
 use super::blame::{Blame, Errors};
 use super::progress::{Moment, Most, Progress, Rules};
 use super::{ContextSample, Contexts, Queries as Cost};
@@ -13,6 +11,7 @@ use crate::host::HostError;
 use crate::host::nldev::{self, Query, QueuePair};
 use crate::host::qp_context::{self, QpContext, Undecodable};
 use crate::host::queries::Queries;
+use crate::util::map::Map;
 
 /// Queue pairs that are asked about.
 const MOST_QPS: usize = 16_384;
@@ -71,9 +70,9 @@ pub struct Counted {
 #[derive(Debug, Default)]
 pub struct Asker {
     per_second: u32,
-    ports: HashMap<Key, PortState>,
-    devices: HashMap<String, DeviceState>,
-    qps: HashMap<Key, Qp>,
+    ports: Map<Key, PortState>,
+    devices: Map<String, DeviceState>,
+    qps: Map<Key, Qp>,
     /// Monotonic time of the next query.
     due_ns: u64,
     /// What is due, those not asked about for longest first: ordinary queue pairs, suspects. They take turns.

@@ -1,9 +1,8 @@
 //! Errors that a port counts for all its queue pairs, attributed to those whose contexts moved at that time.
 
-use hashbrown::HashMap;
-
 use super::Blamed;
 use super::progress::Progress;
+use crate::util::map::Map;
 
 /// How long contexts are waited for after a counter has moved.
 const WAIT_NS: u64 = 3_000_000_000;
@@ -43,7 +42,7 @@ struct Case {
 pub(super) struct Blame {
     last: Option<(u64, Errors)>,
     open: Vec<Case>,
-    pub(super) of: HashMap<u32, Blamed>,
+    pub(super) of: Map<u32, Blamed>,
 }
 
 impl Blame {

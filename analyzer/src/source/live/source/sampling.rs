@@ -6,14 +6,13 @@ use std::sync::Arc;
 use anyhow::Result;
 use rocescope_common::abi::LinkCounters;
 use rocescope_common::wire::SkipReason;
+use rocescope_common::wire::opcode::TRANSPORT_UD;
 
 use super::Source;
 use crate::filter::Filter;
 use crate::host::clock::{WallClock, monotonic_ns};
 use crate::metrics::{Metrics, marking};
-use crate::sample::{
-    Direction, Extra, FlowSample, LinkSample, Retired, RetiredTuple, Sample, SourceKind, TRANSPORT_UD,
-};
+use crate::sample::{Direction, Extra, FlowSample, LinkSample, RetiredTuple, Sample, SourceKind};
 use crate::source::flows::owners::Owners;
 use crate::source::live::counters::{Known, Reader};
 use crate::source::live::load::Programs;
@@ -127,7 +126,6 @@ impl Source {
             retired_unattributed,
             peers: self.pairs.peers().peers().clone(),
             events_dropped: Some(events_dropped),
-            capture_drops: None,
             interface_drops: self.interface_drops(&unhandled),
             owners,
             devices,
@@ -146,6 +144,7 @@ impl Source {
                 latency: self.config.precise_clock.then(|| self.pairs.latency(&self.programs)),
                 ..Metrics::default()
             },
+            ..Sample::default()
         })
     }
 
@@ -157,13 +156,9 @@ impl Source {
             let mut link = LinkSample {
                 name: watched.interface.name.clone(),
                 direction: Some(direction),
-                skipped: counters.skipped(),
-                flow_table_full: counters.flow_table_full,
-                contended: counters.contended,
                 mtu: Some(watched.interface.mtu),
                 speed_mbps: watched.interface.speed_mbps.map(u64::from),
-                extra_full: 0,
-                retired: Retired::default(),
+                ..LinkSample::default()
             };
             fill_link(&mut link, &counters, self.tables.retired(kernel));
             let retired = self.tables.filtered(kernel);

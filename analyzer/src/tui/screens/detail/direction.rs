@@ -12,6 +12,7 @@ use crate::tui::column::{self, Context, bar, compact};
 use crate::tui::view::View;
 use crate::tui::widgets::{Spans, cut};
 use crate::tui::{log, theme};
+use crate::util::layout::tap_name;
 use crate::util::units;
 
 const NAME: usize = 9;
@@ -91,10 +92,11 @@ fn then(row: Option<&Row>, view: &View) -> Vec<Line<'static>> {
 /// Packets lost, as in the table: more than the PSNs skipped where retransmissions are lost again, fewer where
 /// some were reordered.
 fn lost(row: &Row) -> Option<Line<'static>> {
-    let Counts { lost, late, .. } = row.total;
+    let Counts { lost, late, missing, .. } = row.total;
     let mut found = Vec::new();
     if lost > 0 {
-        found.push(format!("{} upstream", compact(lost as f64)));
+        let again = if lost > missing { " with retransmissions" } else { "" };
+        found.push(format!("{} upstream{again}", compact(lost as f64)));
     }
     if late > 0 {
         found.push(format!("{} reordered", compact(late as f64)));
@@ -115,9 +117,13 @@ fn total(bytes: u64, packets: u64) -> String {
     format!("{}, {} packet{s}", units::bytes(bytes), units::count(packets))
 }
 
+/// What the packets of this direction acknowledge.
 fn acks(acks: u64, rnr: u64, naks: u64, row: Option<&Row>) -> Line<'static> {
+    if acks + rnr + naks == 0 {
+        return entry("acks out", "none");
+    }
     styled(
-        "acks",
+        "acks out",
         // Problems come first, so that they are never the part that does not fit.
         format!("{naks} NAK · {rnr} RNR NAK · {} ACK", compact(acks as f64)),
         level(if naks > 0 { Level::Critical } else { bad(rnr > 0, Level::Warning) }, row),
@@ -157,10 +163,10 @@ fn main(detail: &Detail, row: Option<&Row>, view: &View, other: Option<&Detail>)
     }
     lines.extend(row.and_then(lost));
     lines.push(acks(stats.acks, stats.rnr_naks, stats.naks.iter().sum(), row));
+    lines.extend(asked_for(row, other));
     lines.extend(marks(&Counts::counted(stats), stats.ecn(), row));
     lines.extend(nak_codes(stats, row));
     lines.extend(asks_for(detail, row, other));
-    lines.extend(asked_for(row, other));
     lines.extend(latency(detail, row, view));
     lines
 }
@@ -191,8 +197,8 @@ fn asked_for(row: Option<&Row>, other: Option<&Detail>) -> Vec<Line<'static>> {
         return Vec::new();
     }
     let s = if naks == 1 { "" } else { "s" };
-    let text = format!("{} sequence-error NAK{s} received", compact(naks as f64));
-    vec![styled("", text, level(Level::Critical, row))]
+    let text = format!("{} sequence-error NAK{s}", compact(naks as f64));
+    vec![styled("acks in", text, level(Level::Critical, row))]
 }
 
 /// Owner, path and packet properties.
@@ -202,7 +208,7 @@ fn properties(detail: &Detail, row: Option<&Row>, view: &View, sender: Option<u3
     lines.push(entry("peer QP", peer(detail, sender)));
     let (path, tags) = path(detail);
     lines.extend([entry("path", path), entry("tags", tags)]);
-    lines.push(entry("link", detail.link.clone()));
+    lines.push(entry("link", tap_name(&detail.link)));
     let then = view.data.as_ref().map(|data| data.model.time_ns).filter(|then| *then < stats.last_ns);
     let last = match then.filter(|_| view.past()) {
         Some(_) => "after this snapshot".to_owned(),
@@ -227,12 +233,9 @@ fn latency(detail: &Detail, row: Option<&Row>, view: &View) -> Vec<Line<'static>
     let p999 = enough(all.p999, all.count, P999_SAMPLES);
     vec![
         entry("latency", latency_now(row, view)),
-        entry("", format!("total: p50 {p50}, p99 {p99}")),
-        entry("", format!("       p99.9 {p999}, max {max}")),
-        entry(
-            "",
-            format!("       {} sample{}", compact(all.count as f64), if all.count == 1 { "" } else { "s" }),
-        ),
+        entry("  total", format!("p50 {p50}, p99 {p99}")),
+        entry("", format!("p99.9 {p999}, max {max}")),
+        entry("", format!("{} sample{}", compact(all.count as f64), if all.count == 1 { "" } else { "s" })),
     ]
 }
 

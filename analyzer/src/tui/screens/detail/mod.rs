@@ -11,7 +11,7 @@ use ratatui::text::{Line, Span};
 use rocescope_common::account::FlowKey;
 use serde_json::json;
 
-use super::trends::{self, LATENCY, TRENDS};
+use super::trends::{self, LATENCY, Point, TRENDS};
 use super::{Effect, Hints, Lines, Page, Spans, cut, empty, reverse, sheet};
 use crate::model::{Detail, Identity, Row};
 use crate::sample::address;
@@ -23,10 +23,10 @@ use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::log::{self, EntryAt};
 use crate::tui::overlay::Opened;
-use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::{Title, panel, section};
-use crate::util::units;
+use crate::tui::{names, theme};
+use crate::util::layout::tap_name;
 use crate::util::wrap::wrap;
 
 /// Below this width the directions stand one below the other.
@@ -200,7 +200,7 @@ impl Page for DetailScreen {
         };
         let key = |input| view.options.keys.first(input);
         let hint = format!("{} headers · {} back", key(Input::Open), key(Input::Back));
-        let about = format!("{} at {}", log::route(&this.id.key), this.link);
+        let about = format!("{} at {}", log::route(&this.id.key), tap_name(&this.link));
         let area =
             panel(buffer, at.body, at.boxed(), Title { name: "QUEUE PAIR", about: &about, hint: &hint });
         let lines = self.lines_at(view, usize::from(area.width));
@@ -212,6 +212,22 @@ impl Page for DetailScreen {
             super::select(buffer, Rect { y: area.y + y, height: 1, ..area });
         }
     }
+}
+
+/// What there is to say of a flow in `height` lines, how it went first.
+pub(super) fn preview(view: &View, id: Identity, width: usize, height: usize) -> Vec<Line<'static>> {
+    let mut screen = DetailScreen::default();
+    if let Some(data) = &view.data {
+        screen.look_up(data, Some(id));
+    }
+    let [head, charts, tail] = parts(&screen, view, width);
+    let mut lines = charts;
+    lines.push(Line::default());
+    lines.extend(head);
+    lines.push(Line::default());
+    lines.extend(tail);
+    lines.truncate(height);
+    lines
 }
 
 /// The line of the first of `events` events, which stand at the end of `lines` lines with a line below them.
@@ -233,7 +249,19 @@ fn not_shown(view: &View) -> (&'static str, &'static str) {
 
 /// Both directions side by side, charts over time, the latest events.
 fn lines(screen: &DetailScreen, view: &View, width: usize) -> Vec<Line<'static>> {
-    let Some((this, other)) = &screen.shown else { return Vec::new() };
+    let [mut lines, charts, tail] = parts(screen, view, width);
+    if !lines.is_empty() {
+        lines.push(Line::default());
+        lines.extend(charts);
+        lines.push(Line::default());
+        lines.extend(tail);
+    }
+    lines
+}
+
+/// The figures of both directions, the charts, and what else there is with the events.
+fn parts(screen: &DetailScreen, view: &View, width: usize) -> [Vec<Line<'static>>; 3] {
+    let Some((this, other)) = &screen.shown else { return Default::default() };
     // Half of a narrow screen would cut values: one direction stands below the other.
     let stacked = width < STACKED;
     let half = if stacked { 0 } else { width / 2 };
@@ -252,15 +280,12 @@ fn lines(screen: &DetailScreen, view: &View, width: usize) -> Vec<Line<'static>>
     let both = |first: Vec<Line<'static>>, second: Vec<Line<'static>>| {
         if stacked { first.into_iter().chain(second).collect() } else { beside(first, second, half) }
     };
-    let mut lines = both(left.0, right);
-    lines.extend(at_taps(view, this, width));
-    lines.push(Line::default());
-    lines.extend(charts(view, this, other.as_ref(), width));
-    lines.push(Line::default());
-    lines.extend(both(left.1, more));
-    lines.push(Line::default());
-    lines.extend(event_lines(screen, view, width));
-    lines
+    let mut head = both(left.0, right);
+    head.extend(at_taps(view, this, width));
+    let mut tail = both(left.1, more);
+    tail.push(Line::default());
+    tail.extend(event_lines(screen, view, width));
+    [head, charts(view, this, other.as_ref(), width), tail]
 }
 
 /// Two lists of lines, the second from column `at` on.
@@ -291,7 +316,9 @@ fn beside(left: Vec<Line<'static>>, right: Vec<Line<'static>>, at: usize) -> Vec
 fn at_taps(view: &View, this: &Detail, width: usize) -> Vec<Line<'static>> {
     const SHOWN: [Id; 7] =
         [Id::Rate, Id::PacketRate, Id::Packets, Id::Lost, Id::Retransmissions, Id::Gaps, Id::CeNow];
-    const NAME: usize = 24;
+    /// Columns of a name at most, and of each figure.
+    const NAME: usize = 40;
+    const FIGURE: usize = 7;
     let Some(data) = view.data.as_ref().filter(|data| data.model.dedup.taps > 1) else { return Vec::new() };
     let key = &this.id.key;
     let same = |row: &&Row| {
@@ -302,20 +329,24 @@ fn at_taps(view: &View, this: &Detail, width: usize) -> Vec<Line<'static>> {
     if rows.len() < 2 {
         return Vec::new();
     }
-    let mut head = format!(" {:<NAME$}", "TAP");
+    let shown: Vec<String> = data.model.links.iter().map(column::shown_link).collect();
+    let longest = shown.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let most = width.saturating_sub(2 + SHOWN.len() * (FIGURE + 1)).min(NAME);
+    let name_width = longest.min(most).max(8);
+    let mut head = format!(" {:<name_width$}", "TAP");
     for id in SHOWN {
-        let _ = write!(head, " {:>7}", column::column(id).title);
+        let _ = write!(head, " {:>FIGURE$}", column::column(id).title);
     }
     let mut lines = vec![Line::default(), section("TAPS", "the same packets at each of them", width)];
     lines.push(Line::styled(head, theme::DIM));
     lines.extend(rows.into_iter().map(|row| {
-        let name =
-            data.model.links.get(usize::from(row.id.key.link)).map(column::link_name).unwrap_or_default();
+        let name = shown.get(usize::from(row.id.key.link)).map_or("", String::as_str);
+        let name = names::apart(name, shown.iter().map(String::as_str), name_width);
         let mut spans = Spans::default();
-        spans.push(format!(" {:<NAME$}", cut(&name, NAME, true)), theme::PLAIN);
+        spans.push(format!(" {name:<name_width$}"), theme::PLAIN);
         for id in SHOWN {
             let (text, style) = column::column(id).cell(row, data.context());
-            spans.push(format!(" {text:>7}"), style);
+            spans.push(format!(" {text:>FIGURE$}"), style);
         }
         spans.into_line()
     }));
@@ -324,24 +355,29 @@ fn at_taps(view: &View, this: &Detail, width: usize) -> Vec<Line<'static>> {
 
 /// Rate, CE, CNP, retransmissions and latency over time.
 fn charts(view: &View, detail: &Detail, other: Option<&Detail>, width: usize) -> Vec<Line<'static>> {
-    let cells = width.saturating_sub(trends::AROUND + 1);
-    let points = trends::flow_points(view, &detail.id, cells);
-    let covered = units::duration(trends::covered(view, cells));
-    let about = format!("{}, last {covered}, newest right", log::route(&detail.id.key));
-    let mut lines = vec![section("OVER TIME", &about, width)];
-    lines.extend(TRENDS.iter().map(|trend| trends::row(trend, &points, cells)));
+    let mut lines = vec![section("OVER TIME", &log::route(&detail.id.key), width)];
+    let Some((data, grid)) = view.data.as_ref().and_then(|data| Some((data, trends::grid(data, width)?)))
+    else {
+        return lines;
+    };
+    // The values in the time range, and the columns.
+    let of = |detail: &Detail| {
+        let row = data.model.rows.iter().find(|row| row.id == detail.id);
+        let points = trends::flow_points(view, &detail.id, usize::MAX);
+        (row.and_then(|row| trends::of_range(data, row)), trends::columns(&points, grid))
+    };
+    let own = of(detail);
+    lines.extend(TRENDS.iter().map(|trend| trends::row(trend, own.0.as_ref(), &own.1)));
     // Requests are timed; of a flow of answers, those that it answers.
-    let timed = |points: &[trends::Point]| points.iter().any(|point| point.latency.is_some());
-    let others = other.map(|other| trends::flow_points(view, &other.id, cells));
-    let own = timed(&points);
-    let shown = if own { Some(points) } else { others.filter(|others| timed(others)) };
-    if let Some(points) = shown {
-        if let (false, Some(other)) = (own, other) {
-            let title = format!(" requests it acknowledges, {}", log::route(&other.id.key));
-            lines.push(Line::styled(title, theme::DIM));
-        }
-        lines.extend(LATENCY.iter().map(|trend| trends::row(trend, &points, cells)));
+    let timed = |columns: &[Option<Point>]| columns.iter().flatten().any(|point| point.latency.is_some());
+    if timed(&own.1) {
+        lines.extend(LATENCY.iter().map(|trend| trends::row(trend, own.0.as_ref(), &own.1)));
+    } else if let Some((other, others)) = other.map(|other| (other, of(other))).filter(|(_, o)| timed(&o.1)) {
+        let title = format!(" requests it acknowledges, {}", log::route(&other.id.key));
+        lines.push(Line::styled(title, theme::DIM));
+        lines.extend(LATENCY.iter().map(|trend| trends::row(trend, others.0.as_ref(), &others.1)));
     }
+    lines.push(trends::clock(data, grid));
     lines
 }
 

@@ -5,15 +5,13 @@
 
 use std::fmt;
 
-use hashbrown::HashMap;
 use rocescope_common::wire::frame::Addr;
 
 use crate::analysis::Overlap;
 use crate::model::{Counts, Delta, Identity, Row, dedup};
 use crate::sample::{Address, address};
 use crate::tui::column::{self, Context};
-
-type State = foldhash::fast::RandomState;
+use crate::util::map::Map;
 
 /// Of groups with more rows than this the sum is kept.
 const LARGE: usize = 64;
@@ -127,6 +125,12 @@ struct Members {
     kept: Option<u32>,
 }
 
+/// How much a tap saw of what went wrong: what was lost upstream says more than what was retransmitted.
+fn trouble(counts: &Counts) -> (u64, u64, u64) {
+    let signals = counts.retransmitted + counts.naks() + counts.rnr + counts.cnp;
+    (counts.lost, counts.gaps, signals + counts.ecn_data[3])
+}
+
 impl Groups {
     /// No groups.
     pub(in crate::tui) fn clear(&mut self) {
@@ -169,7 +173,7 @@ impl Groups {
     /// Finds out which rows belong together; returns the number of groups.
     fn place(&mut self, shown: &[usize], cx: Context<'_>) -> usize {
         let rows = &cx.model.rows;
-        let mut numbers: HashMap<Key<'_>, u32, State> = HashMap::default();
+        let mut numbers: Map<Key<'_>, u32> = Map::default();
         let mut of: Vec<(u32, u32)> = Vec::with_capacity(shown.len());
         self.all.clear();
         for at in shown {
@@ -284,10 +288,17 @@ impl Groups {
         }
     }
 
-    /// The first queue pair of group number `at`.
+    /// The first queue pair of group number `at`; of taps, at that one which saw most of what went wrong.
     pub(in crate::tui) fn id(&self, at: usize, rows: &[Row]) -> Option<Identity> {
-        let first = self.all.get(at)?.first as usize;
-        rows.get(*self.members.get(first)? as usize).map(|row| row.id)
+        let group = self.all.get(at)?;
+        let first = group.first as usize;
+        let members = self.members.get(first..first + group.rows as usize)?;
+        let mut rows = members.iter().filter_map(|at| rows.get(*at as usize));
+        if self.by != Group::Taps {
+            return rows.next().map(|row| row.id);
+        }
+        // Of several that are equal the first.
+        rows.rev().max_by_key(|row| (row.judged.rank(), trouble(&row.total))).map(|row| row.id)
     }
 
     /// The group whose first queue pair this is; of taps, the group that it is in.

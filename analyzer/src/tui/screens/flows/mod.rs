@@ -12,7 +12,7 @@ use ratatui::text::Line;
 use serde_json::json;
 
 use self::table::{Group, Table};
-use super::{Effect, Hints, Page, cut, empty, line};
+use super::{Effect, Hints, Page, cut, detail, empty, line};
 use crate::model::Row;
 use crate::sample::address;
 use crate::tui::column::{self, Column, Context, Fitted, Id, Sort, ValueKind};
@@ -23,10 +23,14 @@ use crate::tui::focus::{Focus, Only};
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::overlay::Overlay;
+use crate::tui::screen::Screen;
 use crate::tui::view::View;
-use crate::tui::widgets::panel::{Title, panel};
-use crate::tui::{names, theme};
+use crate::tui::widgets::panel::{Title, frame_height, panel};
+use crate::tui::{log, names, theme};
 use crate::util::units::Scale;
+
+/// Lines below the table from which on they show the selected queue pair.
+const PREVIEW: u16 = 13;
 
 /// Columns at the left for marks.
 pub(in crate::tui) const GUTTER: u16 = 1;
@@ -247,15 +251,45 @@ impl Page for Table {
             return;
         };
         let key = |input| view.options.keys.first(input);
+        let hint = format!("{} groups · {} columns", key(Input::Group), key(Input::Columns));
+        self.draw(buffer, at.body, view, data, &hint);
+    }
+}
+
+impl Table {
+    /// The table in its frame, and below it the selected queue pair, where there is room.
+    pub(super) fn draw(&self, buffer: &mut Buffer, area: Rect, view: &View, data: &Data, hint: &str) {
+        let boxed = view.layout().boxed();
+        let used = u16::try_from(self.order.len()).unwrap_or(u16::MAX).saturating_add(1);
+        let below = area.height.saturating_sub(used.saturating_add(frame_height(boxed)));
+        let id = match self.group {
+            Group::None | Group::Taps => self.id_at(self.cursor.selected.unwrap_or(0), &data.model),
+            _ => None,
+        };
+        let below = if id.is_some() && below >= PREVIEW { below } else { 0 };
+        let (above, below) = (
+            Rect { height: area.height - below, ..area },
+            Rect { y: area.bottom() - below, height: below, ..area },
+        );
         let name = format!("{}S", self.group.title().to_uppercase().replace("PROCESS", "PROCESSE"));
+        let focused = self.focus.as_ref().map(|focus| format!("of {}", focus.about));
         let about = match self.group {
+            _ if focused.is_some() => focused.as_deref().unwrap_or_default(),
             Group::None if data.model.dedup.taps > 1 => "a row for each tap",
             Group::None => "a row for each direction",
-            Group::Taps => "the taps that see one are columns",
+            Group::Taps => "each once, whatever taps see it",
             Group::Hosts | Group::Link | Group::Process => "sums",
         };
-        let hint = format!("{} groups · {} columns", key(Input::Group), key(Input::Columns));
-        let table = panel(buffer, at.body, at.boxed(), Title { name: &name, about, hint: &hint });
+        let table = panel(buffer, above, boxed, Title { name: &name, about, hint });
+        if let Some(id) = id.filter(|_| below.height > 0) {
+            let about = log::route(&id.key);
+            let hint = format!("{} opens", view.options.keys.first(Input::Open));
+            let hint = if view.screen == Screen::Qps { hint.as_str() } else { "" };
+            let name = if self.cursor.selected.is_some() { "SELECTED" } else { "FIRST ROW" };
+            let area = panel(buffer, below, boxed, Title { name, about: &about, hint });
+            let lines = detail::preview(view, id, usize::from(area.width), usize::from(area.height));
+            super::scrolled(buffer, area, &lines, 0);
+        }
         if self.group != Group::None {
             self.render_groups(buffer, table, view, data);
             return;
@@ -286,14 +320,13 @@ impl Table {
     /// One row for each group.
     fn render_groups(&self, buffer: &mut Buffer, table: Rect, view: &View, data: &Data) {
         let cx = data.context();
-        let GroupAreas { name: width, rest, columns, taps } = GroupAreas::new(table, view, self.group);
+        let GroupAreas { name: width, rest, columns, taps, seen_at } =
+            GroupAreas::new(table, view, self.group);
         let counted = if self.group == Group::Taps { "TAPS" } else { "QPs" };
         let title = format!("{:<1$}", self.group.title().to_uppercase(), usize::from(width));
         line(buffer, table, 0, &Line::styled(format!(" {title} {counted:>5}"), theme::HEAD));
         titles(buffer, rest, &columns, Some(self.sort.by));
-        let figure =
-            if columns.iter().any(|fitted| fitted.column.id == Id::Lost) { Id::Lost } else { Id::Rate };
-        let figure = column::column(figure);
+        let figure = column::column(if view.has().lossy() { Id::Lost } else { Id::Rate });
         let used: u16 = columns.iter().map(|fitted| fitted.width + 1).sum();
         let right = Rect { x: rest.x + GUTTER + used, ..rest };
         for (at, tap) in (0u16..).zip(names::distinct(&taps)) {
@@ -302,6 +335,10 @@ impl Table {
             let x = right.x + at * (TAP_WIDTH + 1);
             buffer.set_stringn(x, table.y, format!("{name:>room$}"), room, theme::HEAD);
         }
+        if seen_at > 0 {
+            buffer.set_stringn(right.x, table.y, "SEEN AT", usize::from(seen_at), theme::HEAD);
+        }
+        let short = names::distinct(&data.model.links.iter().map(column::shown_link).collect::<Vec<_>>());
         let page = usize::from(table.height.saturating_sub(1));
         let rows = self.order.iter().enumerate().skip(self.cursor.offset).take(page);
         let sums: Vec<_> =
@@ -327,6 +364,14 @@ impl Table {
                 let (x, room) = (right.x + at * (TAP_WIDTH + 1), usize::from(TAP_WIDTH));
                 buffer.set_stringn(x, y, format!("{text:>room$}"), room, style);
             }
+            if seen_at > 0 {
+                let mut at: Vec<u16> = self.groups.members(*index, cx).map(|row| row.id.key.link).collect();
+                at.sort_unstable();
+                let at: Vec<&str> =
+                    at.iter().filter_map(|link| short.get(usize::from(*link))).map(String::as_str).collect();
+                let room = usize::from(seen_at);
+                buffer.set_stringn(right.x, y, cut(&at.join(" "), room, false), room, theme::PLAIN);
+            }
             if self.cursor.selected == Some(*place) {
                 super::select(buffer, Rect { y, height: 1, ..table });
             }
@@ -346,7 +391,7 @@ pub(super) fn list<'a>(
 ) {
     let cx = data.context();
     let rows: Vec<(usize, &Row)> = rows.take(usize::from(table.height.saturating_sub(1))).collect();
-    let links: Vec<String> = data.model.links.iter().map(column::link_name).collect();
+    let links: Vec<String> = data.model.links.iter().map(column::shown_link).collect();
     let units = Units::new(columns, &rows.iter().map(|(_, row)| *row).collect::<Vec<_>>(), cx);
     units.name(buffer, table, columns);
     for (y, (place, row)) in (table.y + 1..).zip(rows) {
@@ -369,7 +414,11 @@ impl Units {
         const TIMES: [(&str, &str); 4] = [("", "ns"), ("k", "µs"), ("M", "ms"), ("G", "s")];
         let unit = |fitted: &Fitted| {
             let column = fitted.column;
-            let scale = Scale::of(rows.iter().filter_map(|row| column.value(row, cx).number()));
+            let known: Vec<f64> = rows.iter().filter_map(|row| column.value(row, cx).number()).collect();
+            if known.is_empty() {
+                return None;
+            }
+            let scale = Scale::of(known);
             let prefix = scale.prefix();
             let title = match column.kind {
                 ValueKind::BitRate => format!("{prefix}b/s"),
@@ -426,9 +475,10 @@ impl Units {
     }
 }
 
-/// Columns of a tap's figure, and taps with one of their own, at most.
+/// Columns of a tap's figure, of the names of taps, and of a sum with the blank before it.
 const TAP_WIDTH: u16 = 9;
-const TAPS: usize = 4;
+const SEEN_AT: u16 = 14;
+const SUM_WIDTH: u16 = 6;
 
 /// Areas of the table of groups.
 struct GroupAreas {
@@ -440,6 +490,8 @@ struct GroupAreas {
     columns: Vec<Fitted>,
     /// Links with a figure of their own, right of all.
     taps: Vec<String>,
+    /// Columns for the names of the taps instead, where there are too many for that.
+    seen_at: u16,
 }
 
 impl GroupAreas {
@@ -454,13 +506,25 @@ impl GroupAreas {
             name = name.min(if view.has().ipv6 { 96 } else { 2 * view.has().ipv4 + 14 });
             let links = data.model.links.iter().filter(|link| link.flows > 0).map(column::link_name);
             taps = links.collect();
-            taps.truncate(TAPS);
         }
         let used = GUTTER + name + 1 + FLOWS;
         let rest = Rect { x: table.x + used, width: table.width.saturating_sub(used), ..table };
-        let own = u16::try_from(taps.len()).unwrap_or(0) * (TAP_WIDTH + 1);
+        let has = view.has();
+        // State, rate and what there is trouble with come before taps, and taps are all there or none.
+        let count = u16::try_from(taps.len()).unwrap_or(u16::MAX);
+        let spare = rest.width.saturating_sub(GUTTER + SUM_WIDTH * (2 + has.troubles()));
+        let own = count.saturating_mul(TAP_WIDTH + 1);
+        let (own, seen_at) = match group {
+            Group::Taps if own <= spare => (own, 0),
+            Group::Taps => {
+                taps.clear();
+                let seen_at = if spare > SEEN_AT { SEEN_AT } else { 0 };
+                (seen_at + seen_at.min(1), seen_at)
+            }
+            _ => (0, 0),
+        };
         let width = rest.width.saturating_sub(GUTTER + own);
-        Self { name, rest, columns: column::fit_sums(width, view.has()), taps }
+        Self { name, rest, columns: column::fit_sums(width, has), taps, seen_at }
     }
 }
 

@@ -119,6 +119,7 @@ impl Table {
                 [key.src, key.dst].into_iter().any(|end| address(key.family, end) == *host)
             }
             Some(Only::Pod(pod)) => cx.owner(row).and_then(|owner| owner.pod.as_ref()) == pod.as_ref(),
+            Some(Only::Job(job)) => cx.owner(row).and_then(|owner| owner.job()) == job.as_deref(),
             Some(Only::Links(links)) => links.contains(&row.id.key.link),
             Some(Only::Process(name)) => cx.owner(row).and_then(column::process) == *name,
         };

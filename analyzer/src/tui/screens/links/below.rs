@@ -97,7 +97,8 @@ pub(in crate::tui::screens) fn balance_of(imbalance: &Imbalance, view: &View) ->
     let level = if view.is_uneven(imbalance) { Level::Warning } else { Level::Fine };
     let mut spans = Spans::default();
     spans.push(format!(" {} ", theme::symbol(level)), theme::text(level));
-    spans.push(format!("max/mean {}  ", number(imbalance.max_over_mean)), theme::text(level));
+    // The symbol is that of the finding, which may be about a part of the time that the number is of.
+    spans.push(format!("max/mean {}  ", number(imbalance.max_over_mean)), theme::PLAIN);
     spans.push(format!("Jain {}  ", number(imbalance.jain)), theme::PLAIN);
     let names = imbalance.links.join(", ");
     // Of captures that tell no directions apart the names say all.

@@ -25,15 +25,16 @@ use crate::tui::names;
 use crate::tui::screen::Screen;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::{Title, frame_height, inner, panel};
+use crate::util::layout::tap_name;
 use crate::util::units;
 
 /// Lines of the part below, at least, where the load over time is shown.
 const LEAST_BELOW: u16 = 4;
 /// Lines of a link's load over time, at most.
-const HIGHEST: u16 = 4;
+const HIGHEST: u16 = 8;
 
 /// Uplinks that the what-if begins with, the fewest and the most.
-const UPLINKS: (u32, u32, u32) = (4, 2, 1_024);
+const UPLINKS: (u32, u32, u32) = (2, 2, 1_024);
 
 /// The screen.
 #[derive(Debug, Default)]
@@ -142,7 +143,7 @@ impl Page for LinksScreen {
 
     fn open(&mut self, view: &mut View) -> Effect {
         let Some(data) = &view.data else { return Effect::None };
-        let pairs = pair::pairs(&data.model, &data.sample);
+        let pairs = pair::listed(view, data);
         pairs.get(self.cursor.selected.unwrap_or(0)).map_or(Effect::None, |pair| {
             let links = pair.at.iter().filter_map(|at| u16::try_from(*at).ok()).collect();
             Effect::Focus(Focus { about: pair.name.to_owned(), on: Only::Links(links) })
@@ -246,7 +247,7 @@ fn trend(buffer: &mut Buffer, areas: Areas, boxed: bool, view: &View, data: &Dat
     let shown = overview::links_over_time(view, data, usize::from(area.width), tracks, areas.high);
     let (lines, peak) = shown.unwrap_or_default();
     let scale = format!("one scale: 0 to {}", units::bit_rate(peak));
-    let hint = if tracks < all { format!("the {tracks} busiest of {all}") } else { String::new() };
+    let hint = if tracks < all { format!("{tracks} of {all} links") } else { String::new() };
     panel(buffer, areas.trend, boxed, Title { name: "LOAD OVER TIME", about: &scale, hint: &hint });
     for (y, text) in (0..area.height).zip(&lines) {
         line(buffer, area, y, text);
@@ -255,7 +256,8 @@ fn trend(buffer: &mut Buffer, areas: Areas, boxed: bool, view: &View, data: &Dat
 
 /// The name of a link in so much room.
 pub(super) fn short(model: &Model, link: &LinkRow, width: usize) -> String {
-    names::apart(&link.name, model.links.iter().map(|link| link.name.as_str()), width)
+    let all: Vec<String> = model.links.iter().map(|link| tap_name(&link.name)).collect();
+    names::apart(&tap_name(&link.name), all.iter().map(String::as_str), width)
 }
 
 pub(super) fn direction(direction: Option<Direction>) -> &'static str {

@@ -1,7 +1,11 @@
 //! Links with both of their directions.
 
+use std::cmp::Reverse;
+
 use crate::model::{LinkRow, Model};
 use crate::sample::{Direction, Sample};
+use crate::tui::data::Data;
+use crate::tui::view::View;
 
 /// A link with both directions, or a tap, whose direction is unknown.
 pub(in crate::tui::screens) struct Pair<'a> {
@@ -56,6 +60,13 @@ pub(in crate::tui::screens) fn pairs<'a>(model: &'a Model, sample: &Sample) -> V
             None => pair.both = Some(link),
         }
     }
+    pairs
+}
+
+/// The links that active findings are about, the worst first, then all others in the order of the model.
+pub(in crate::tui::screens) fn listed<'a>(view: &View, data: &'a Data) -> Vec<Pair<'a>> {
+    let mut pairs = pairs(&data.model, &data.sample);
+    pairs.sort_by_cached_key(|pair| Reverse(view.level_of_link(pair.name)));
     pairs
 }
 

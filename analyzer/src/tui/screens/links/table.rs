@@ -7,7 +7,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::Line;
 
-use super::pair::{Pair, length, load, pairs};
+use super::pair::{Pair, length, listed, load, pairs};
 use super::short;
 use crate::model::{Delta, LinkRow, Problem};
 use crate::tui::column::compact;
@@ -84,7 +84,7 @@ pub(super) fn scale(data: &Data) -> String {
 
 /// Draws the list of links.
 pub(super) fn render(buffer: &mut Buffer, area: Rect, view: &View, data: &Data, cursor: Cursor, page: usize) {
-    let pairs = pairs(&data.model, &data.sample);
+    let pairs = listed(view, data);
     let width = usize::from(area.width);
     let longest = data.model.links.iter().map(|link| link.name.chars().count()).max().unwrap_or(0);
     let name = longest.clamp(4, (width / 4).max(10));
@@ -109,9 +109,9 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, view: &View, data: &Data, 
     let full = Full::of(&pairs);
     let visible = pairs.iter().enumerate().skip(cursor.offset).take(page);
     for (y, (place, pair)) in (1..).zip(visible) {
-        let mut spans = Spans::default();
+        let mut spans = view.sign_of_link(pair.name);
         let shown = pair.directions().next().map_or_else(String::new, |link| short(&data.model, link, name));
-        spans.push(format!(" {shown:<name$}"), theme::BOLD);
+        spans.push(format!("{shown:<name$}"), theme::BOLD);
         if speeds {
             let speed =
                 pair.speed.map_or_else(|| units::UNKNOWN.to_owned(), |speed| format!("{}G", speed / 1e9));

@@ -9,6 +9,8 @@ use crate::tui::widgets::panel::{BOXED, frame_height};
 pub(super) struct Wanted {
     pub(super) timeline: u16,
     pub(super) problems: u16,
+    /// The problems' sentences alone.
+    pub(super) sentences: u16,
     pub(super) peers: u16,
     pub(super) links: u16,
     pub(super) events: u16,
@@ -31,6 +33,14 @@ pub(super) struct Areas {
 const TIMELINE: u16 = 8;
 /// From this height on the timeline has a line for each signal.
 const HIGH: u16 = 34;
+/// Columns of a timeline that can be read.
+const LEAST_TIMELINE: u16 = 58;
+
+/// Columns of the problems beside a timeline, with their frame: sentences need more of narrow screens.
+pub(super) fn beside_width(width: u16) -> u16 {
+    (width * 9 / 20).clamp(40, 90).min(width.saturating_sub(LEAST_TIMELINE).max(40))
+}
+
 /// Least lines of the steps below the problems.
 const STEPS: u16 = 5;
 /// Least lines of a table with its titles.
@@ -89,10 +99,12 @@ impl Areas {
     /// Wide screens: problems beside the timeline, steps beside the links.
     fn beside(body: Rect, wanted: Wanted) -> Self {
         let frame = frame_height(true);
-        let right = (body.width * 2 / 5).clamp(40, 90);
+        let right = beside_width(body.width);
         let height = body.height;
         let timeline = if height >= HIGH { wanted.timeline.max(TIMELINE) } else { TIMELINE };
-        let top_least = (frame + timeline).min(height);
+        // Whole sentences come before events.
+        let sentences = wanted.sentences.min(height * 9 / 20);
+        let top_least = (frame + timeline.max(sentences)).min(height);
         let mut left = height - top_least;
         let mut part = |lines: u16, least: u16| {
             let lines = (frame + lines).min(left);
@@ -153,7 +165,14 @@ mod tests {
             for height in 1..120 {
                 for n in [0, 1, 3, 8, 40, 200] {
                     let body = Rect::new(0, 4, width, height);
-                    let wanted = Wanted { timeline: 8 + n % 3, problems: n, peers: n, links: n, events: n };
+                    let wanted = Wanted {
+                        timeline: 8 + n % 3,
+                        problems: n,
+                        sentences: n / 2,
+                        peers: n,
+                        links: n,
+                        events: n,
+                    };
                     let areas = Areas::new(body, wanted);
                     let Areas { timeline, problems, peers, links, steps, events, boxed } = areas;
                     let all = [timeline, problems, peers, links, steps, events];
@@ -174,7 +193,7 @@ mod tests {
     fn at_80x24_every_part_that_answers_a_question_is_there() {
         let areas = Areas::new(
             Rect::new(0, 4, 80, 19),
-            Wanted { timeline: 10, problems: 4, peers: 9, links: 3, events: 9 },
+            Wanted { timeline: 10, problems: 4, sentences: 4, peers: 9, links: 3, events: 9 },
         );
         assert!(
             areas.timeline.height >= 7 && areas.problems.height >= 4 && areas.peers.height >= 4,

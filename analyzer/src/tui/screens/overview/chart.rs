@@ -1,6 +1,6 @@
 //! The timeline: every signal on one clock axis, with the values of now or of the cursor, and the peaks.
 
-mod axis;
+pub(in crate::tui::screens) mod axis;
 
 use ratatui::style::Style;
 use ratatui::text::Line;
@@ -12,14 +12,14 @@ use crate::metrics::timeline::Kind;
 use crate::model::over_time::Series;
 use crate::model::{Basis, Counts, Level, Model, Problem};
 use crate::sample::SourceKind;
-use crate::tui::column::compact;
+use crate::tui::column::{compact, shown_link};
 use crate::tui::data::Data;
 use crate::tui::theme;
 use crate::tui::view::{AsOf, View};
 use crate::util::units;
 
 const SECOND: u64 = 1_000_000_000;
-/// Columns of names, of values and of peaks.
+/// Columns of names at least, of values and of peaks.
 const NAME: usize = 12;
 const VALUE: usize = 10;
 const PEAK: usize = 13;
@@ -110,6 +110,8 @@ pub(in crate::tui::screens) struct Picture<'a> {
     at_ns: Option<u64>,
     /// Times that the axis names first.
     marks: Vec<u64>,
+    /// Columns of names.
+    name: usize,
 }
 
 impl<'a> Picture<'a> {
@@ -120,11 +122,12 @@ impl<'a> Picture<'a> {
         chart: Chart,
         width: usize,
     ) -> Option<Self> {
-        let grid = chart.grid(data, width.saturating_sub(AROUND))?;
+        let name = name_width(data, width);
+        let grid = chart.grid(data, width.saturating_sub(name + AROUND))?;
         let concluded = view.concluded().filter(|concluded| !matches!(concluded.as_of, AsOf::Later(_)));
         let findings = concluded.map_or(&[][..], |concluded| concluded.findings);
         let at_ns = chart.cursor_ns.or_else(|| Some(data.model.time_ns).filter(|_| view.past()));
-        Some(Self { view, data, chart, grid, findings, at_ns, marks: Vec::new() })
+        Some(Self { view, data, chart, grid, findings, at_ns, marks: Vec::new(), name })
     }
 
     /// The time of one finding, with what was before and after it; `None` where nothing of it is known.
@@ -141,10 +144,11 @@ impl<'a> Picture<'a> {
         marks.dedup();
         let (first, last) = (*marks.first()?, *marks.last()?);
         let last = if finding.active { data.over_time.range()?.1 } else { last };
-        let grid = Grid::around(data, first, last, width.saturating_sub(AROUND))?;
+        let name = name_width(data, width);
+        let grid = Grid::around(data, first, last, width.saturating_sub(name + AROUND))?;
         let at_ns = Some(data.model.time_ns).filter(|_| view.past());
         let findings = std::slice::from_ref(finding);
-        Some(Self { view, data, chart: Chart::default(), grid, findings, at_ns, marks })
+        Some(Self { view, data, chart: Chart::default(), grid, findings, at_ns, marks, name })
     }
 
     /// The rows that are about the finding, its episodes and the axis: at most `height` lines.
@@ -217,7 +221,7 @@ impl<'a> Picture<'a> {
             true => "active",
             false => "ended",
         };
-        head(&mut spans, "episodes", state, theme::BOLD);
+        self.head(&mut spans, "episodes", state, theme::BOLD);
         self.cells(&mut spans, cells);
         let length = finding.episodes.last().map(|one| {
             let last_ns = if finding.active { end_ns.max(one.last_ns) } else { one.last_ns };
@@ -236,21 +240,32 @@ impl<'a> Picture<'a> {
         let axis = usize::from(height >= 3);
         let room = height.saturating_sub(axis);
         let known: Vec<&Row> = rows(self.data).collect();
+        let quiet = |row: &&Row| self.values(row.series).iter().flatten().all(|value| *value <= 0.0);
+        let links = self.data.over_time.links.len();
+        // All links where there is room, else those that findings are about, which take the place of signals that show
+        // nothing.
+        let own = if links > 1 && room >= known.len() + links + 2 {
+            links
+        } else {
+            let named = (0..links).filter(|at| self.level_of(*at).0 > Level::Fine).count();
+            let signals = room.saturating_sub(1);
+            let free = signals.saturating_sub(known.iter().filter(|row| !quiet(row)).count());
+            if links > 1 && signals > LEAST_SIGNALS { named.min(free).min(NAMED_LINKS) } else { 0 }
+        };
         let mut shown = known.clone();
-        if room <= known.len() {
+        if room <= known.len() + own {
             // Stable: those that show something first, and the order stays.
-            let quiet = |row: &&Row| self.values(row.series).iter().flatten().all(|value| *value <= 0.0);
             let mut order = known;
             order.sort_by_key(quiet);
-            order.truncate(room.saturating_sub(1));
+            order.truncate(room.saturating_sub(1 + own));
             shown.retain(|row| order.iter().any(|one| std::ptr::eq(*one, *row)));
         }
         let left = room.saturating_sub(shown.len());
-        let own = self.data.over_time.links.len();
-        let own = if own > 1 && left >= own + 2 { own } else { 0 };
         let high = left.saturating_sub(own).clamp(1, MOST_AREA);
+        // What is left makes the links higher.
+        let spare = left.saturating_sub(own + high).checked_div(own).unwrap_or(0);
         let mut all = self.throughput(high);
-        all.extend(self.links(&self.busiest(own), 1).0);
+        all.extend(self.links(&self.busiest(own), (1 + spare).min(MOST_LINK)).0);
         all.extend(shown.iter().map(|row| self.row(row)));
         all.truncate(room);
         if axis > 0 {
@@ -293,7 +308,7 @@ impl<'a> Picture<'a> {
             } else {
                 ("", String::new())
             };
-            head(&mut spans, name, &value, theme::BOLD);
+            self.head(&mut spans, name, &value, theme::BOLD);
             let cells: Vec<(char, Style)> = blocks.into_iter().map(|block| (block, theme::BAR)).collect();
             self.cells(&mut spans, cells);
             let scale = match at {
@@ -307,12 +322,21 @@ impl<'a> Picture<'a> {
         all
     }
 
-    /// The busiest links, in their usual order.
+    /// The level of the worst active finding about a link, and whether it is its place.
+    fn level_of(&self, link: usize) -> (Level, bool) {
+        self.data
+            .over_time
+            .links
+            .get(link)
+            .map_or_else(Default::default, |(name, _)| self.view.level_of_link(name))
+    }
+
+    /// The links that findings are about, then the busiest, in their usual order.
     fn busiest(&self, count: usize) -> Vec<usize> {
         let most = |at: usize| self.values(Series::Link(at)).into_iter().flatten().fold(0.0, f64::max);
         let mut links: Vec<(usize, f64)> =
             (0..self.data.over_time.links.len()).map(|at| (at, most(at))).collect();
-        links.sort_by(|a, b| b.1.total_cmp(&a.1));
+        links.sort_by(|a, b| self.level_of(b.0).cmp(&self.level_of(a.0)).then(b.1.total_cmp(&a.1)));
         links.truncate(count);
         let mut links: Vec<usize> = links.into_iter().map(|(at, _)| at).collect();
         links.sort_unstable();
@@ -333,7 +357,7 @@ impl<'a> Picture<'a> {
                     crate::sample::Direction::Ingress => " in",
                     crate::sample::Direction::Egress => " out",
                 });
-                let name = super::super::links::short(model, link, NAME - 2 - direction.len());
+                let name = super::super::links::short(model, link, self.name - 2 - direction.len());
                 format!(" {name}{direction}")
             });
             let delta = link.and_then(|link| link.delta);
@@ -348,7 +372,7 @@ impl<'a> Picture<'a> {
             let rows = blocks.map(|(line, blocks)| {
                 let (name, now, own) = if line == 0 { (&*name, &*now, &*own) } else { ("", "", "") };
                 let mut spans = Spans::default();
-                head(&mut spans, name, now, theme::PLAIN);
+                self.head(&mut spans, name, now, theme::PLAIN);
                 // So that one that is full ends below the next.
                 let apart = |block| if line == 0 && block == '█' { '▇' } else { block };
                 self.cells(&mut spans, blocks.into_iter().map(|block| (apart(block), theme::BAR)).collect());
@@ -379,7 +403,7 @@ impl<'a> Picture<'a> {
             _ => theme::DIM,
         };
         let mut spans = Spans::default();
-        head(&mut spans, row.name, &text, style);
+        self.head(&mut spans, row.name, &text, style);
         let cells = values.iter().enumerate().map(|(at, value)| match value {
             Some(value) if *value > 0.0 => {
                 let (from, to) = (self.grid.start(at), self.grid.start(at + 1));
@@ -418,6 +442,7 @@ impl<'a> Picture<'a> {
             () if peak <= 0.0 => "0".to_owned(),
             () if !matches!(series, Series::Signal(_)) => figure(series, peak),
             () if bucket_ns >= SECOND => format!("{}/s", compact(peak)),
+            () if peak < 0.5 => format!("<1 in {}", short(bucket_ns)),
             () => format!("{} in {}", compact(peak.round()), short(bucket_ns)),
         }
     }
@@ -445,6 +470,12 @@ impl<'a> Picture<'a> {
             run.0.push(symbol);
         }
         spans.push(run.0, run.1);
+    }
+
+    /// Name and value before the chart.
+    fn head(&self, spans: &mut Spans, name: &str, value: &str, style: Style) {
+        spans.push(format!(" {name:<width$}", width = self.name), theme::DIM);
+        spans.push(format!("{value:>VALUE$} "), style);
     }
 
     /// Length of the window in words, and the keys that change it.
@@ -484,15 +515,24 @@ pub(in crate::tui::screens) fn load_of(data: &Data, link: usize, columns: usize)
     known.then(|| data.over_time.columns(Series::Link(link), from_ns, column_ns, columns))
 }
 
-/// Columns beside the chart.
-const AROUND: usize = 1 + NAME + VALUE + 1 + PEAK;
-/// Lines of the throughput, at most.
+/// Columns beside the chart besides names.
+const AROUND: usize = 1 + VALUE + 1 + PEAK;
+/// Links that findings are about, where there is no room for all.
+const NAMED_LINKS: usize = 2;
+/// Signals that have lines before links have.
+const LEAST_SIGNALS: usize = 3;
+/// Lines of the throughput and of a link, at most.
 const MOST_AREA: usize = 12;
+const MOST_LINK: usize = 4;
 
-/// Name and value before the chart.
-fn head(spans: &mut Spans, name: &str, value: &str, style: Style) {
-    spans.push(format!(" {name:<NAME$}"), theme::DIM);
-    spans.push(format!("{value:>VALUE$} "), style);
+/// Columns for names: the longest of a link where the width allows, so that it is not cut.
+fn name_width(data: &Data, width: usize) -> usize {
+    let letters = |link: &crate::model::LinkRow| shown_link(link).chars().count() + 2;
+    // One alone has no line of its own.
+    let several = data.model.links.len() > 1;
+    let longest = data.model.links.iter().filter(|_| several).map(letters).max().unwrap_or(0);
+    // A quarter of what a chart does not need.
+    longest.min(NAME + width.saturating_sub(60) / 4).max(NAME)
 }
 
 /// A length of time with few digits.
@@ -506,7 +546,7 @@ fn short(ns: u64) -> String {
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// A block of seven heights, so that lines below one another stay apart; blank where nothing is known.
-fn block(value: Option<f64>, peak: f64) -> char {
+pub(in crate::tui::screens) fn block(value: Option<f64>, peak: f64) -> char {
     let Some(value) = value else { return ' ' };
     if value <= 0.0 || peak <= 0.0 {
         return '▁';

@@ -82,10 +82,7 @@ impl Grid {
         let margin_ns = ((to_ns - from_ns) / 3).max(over_time.least_ns().saturating_mul(MARGIN));
         let from_ns = from_ns.saturating_sub(margin_ns).max(first_ns);
         let to_ns = to_ns.saturating_add(margin_ns).min(last_ns);
-        let mut column_ns = (to_ns - from_ns).div_ceil(columns as u64).max(1);
-        if over_time.from_packets {
-            column_ns = column_ns.next_multiple_of(over_time.least_ns());
-        }
+        let column_ns = (to_ns - from_ns).div_ceil(columns as u64).max(1);
         let length_ns = column_ns.saturating_mul(columns as u64);
         let from_ns = from_ns.min(last_ns.saturating_sub(length_ns).max(first_ns));
         Some(Self { from_ns, column_ns, columns })
@@ -110,10 +107,7 @@ impl Chart {
             SourceKind::Replay => all_ns,
         };
         let window_ns = self.window_ns.unwrap_or(whole_ns).min(whole_ns);
-        let mut column_ns = window_ns.div_ceil(columns as u64).max(1);
-        if over_time.from_packets {
-            column_ns = column_ns.next_multiple_of(over_time.least_ns());
-        }
+        let column_ns = window_ns.div_ceil(columns as u64).max(1);
         let length_ns = column_ns.saturating_mul(columns as u64);
         let whole = window_ns >= whole_ns;
         let from_ns = match self.cursor_ns.filter(|_| !whole) {

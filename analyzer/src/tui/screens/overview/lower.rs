@@ -2,8 +2,8 @@
 
 use ratatui::text::Line;
 
-use super::super::links::pair::{Pair, length, load, pairs};
-use super::super::{Spans, bursts, events, links};
+use super::super::links::pair::{Pair, length, listed, load, pairs};
+use super::super::{bursts, events, links};
 use crate::analysis::NcclRank;
 use crate::model::{LinkRow, Problem};
 use crate::report::text::nccl_summary;
@@ -16,11 +16,18 @@ use crate::util::wrap::hanging;
 /// Lines of what NCCL says.
 const NCCL_LINES: usize = 2;
 
-/// The links, the busiest first.
-fn busiest(data: &Data) -> Vec<Pair<'_>> {
-    let mut pairs = pairs(&data.model, &data.sample);
-    pairs.sort_by(|a, b| b.load().total_cmp(&a.load()));
-    pairs
+/// As many links as there is room for: those that findings are about and the busiest, in the order of the list of links.
+fn chosen<'a>(view: &View, data: &'a Data, room: usize) -> Vec<Pair<'a>> {
+    let mut pairs: Vec<(usize, Pair<'a>)> = listed(view, data).into_iter().enumerate().collect();
+    if pairs.len() > room {
+        pairs.sort_by(|(_, a), (_, b)| {
+            let level = |pair: &Pair<'_>| view.level_of_link(pair.name);
+            level(b).cmp(&level(a)).then(b.load().total_cmp(&a.load()))
+        });
+        pairs.truncate(room);
+        pairs.sort_by_key(|(place, _)| *place);
+    }
+    pairs.into_iter().map(|(_, pair)| pair).collect()
 }
 
 /// The one scale of all bars, in words.
@@ -40,11 +47,15 @@ pub(super) fn link_height(data: &Data) -> usize {
     1 + pairs(&data.model, &data.sample).len() + data.imbalance.len() + 1
 }
 
-/// The links, the busiest first: received to the left, sent to the right, all on the scale of the busiest.
+/// The links: received to the left, sent to the right, all on the scale of the busiest.
 pub(super) fn link_lines(view: &View, data: &Data, width: usize, room: usize) -> Vec<Line<'static>> {
     let name = (width / 5).clamp(8, 24);
-    let pairs = busiest(data);
-    let most = pairs.iter().map(Pair::load).fold(0.0, f64::max);
+    let left = room.saturating_sub(1);
+    let count = pairs(&data.model, &data.sample).len();
+    let fit = if count <= left { count } else { left.saturating_sub(1) };
+    let pairs = chosen(view, data, fit);
+    // Of all links, so that what is left out does not change the scale.
+    let most = data.model.links.iter().map(load).fold(0.0, f64::max);
     // Two rates, two bars, loss and CE.
     let cells = width.saturating_sub(1 + name + 2 * 11 + 3 + 2 * 8).min(64) / 2;
     let directed = pairs.iter().any(|pair| pair.both.is_none());
@@ -62,11 +73,9 @@ pub(super) fn link_lines(view: &View, data: &Data, width: usize, room: usize) ->
         .map(|imbalance| links::balance_of(imbalance, view))
         .chain([super::gauge(view, width)])
         .collect();
-    let left = room.saturating_sub(1);
-    let fit = if pairs.len() <= left { pairs.len() } else { left.saturating_sub(1) };
-    lines.extend(pairs.iter().take(fit).map(|pair| link_line(data, pair, (name, cells), most, view)));
-    if fit < pairs.len() && room > 1 {
-        lines.push(Line::styled(format!(" +{} more: screen 5", pairs.len() - fit), theme::DIM));
+    lines.extend(pairs.iter().map(|pair| link_line(data, pair, (name, cells), most, view)));
+    if fit < count && room > 1 {
+        lines.push(Line::styled(format!(" +{} more: screen 5", count - fit), theme::DIM));
     }
     let left = room.saturating_sub(lines.len());
     lines.extend(foot.into_iter().take(left));
@@ -86,10 +95,10 @@ fn link_line(
         let delta = link.and_then(|link| link.delta);
         delta.map_or_else(|| units::UNKNOWN.to_owned(), |delta| units::bit_rate(delta.bits_per_s()))
     };
-    let mut spans = Spans::default();
+    let mut spans = view.sign_of_link(pair.name);
     let shown =
         pair.directions().next().map_or_else(String::new, |link| links::short(&data.model, link, name));
-    spans.push(format!(" {shown:<name$} "), theme::PLAIN);
+    spans.push(format!("{shown:<name$} "), theme::PLAIN);
     if pair.both.is_some() {
         let width = 2 * cells + 12;
         spans.push(format!("{:>10} ", rate(pair.both)), theme::BOLD);

@@ -10,7 +10,7 @@
 
 mod areas;
 pub(in crate::tui::screens) mod chart;
-mod grid;
+pub(in crate::tui::screens) mod grid;
 mod lower;
 mod peers;
 pub(in crate::tui) mod problems;
@@ -20,7 +20,7 @@ use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 use serde_json::{Value, json};
 
-use self::areas::{Areas, Wanted};
+use self::areas::{Areas, Wanted, beside_width};
 use self::chart::Picture;
 pub(super) use self::chart::{links_over_time, load_of};
 pub use self::grid::Chart;
@@ -101,7 +101,7 @@ impl OverviewScreen {
         let Some(data) = &view.data else { return Areas::default() };
         let boxed = body.width >= BOXED;
         let lines = |n: usize| u16::try_from(n).unwrap_or(u16::MAX / 4).min(u16::MAX / 4);
-        let beside = if boxed { (body.width * 2 / 5).clamp(40, 90) - SIDES } else { body.width };
+        let beside = if boxed { beside_width(body.width) - SIDES } else { body.width };
         let room = usize::from(body.height);
         let problems = problems::lines(view, usize::from(beside), room, detail(view)).len();
         Areas::new(
@@ -109,6 +109,7 @@ impl OverviewScreen {
             Wanted {
                 timeline: lines(chart::full_height(data)),
                 problems: lines(problems),
+                sentences: lines(problems::sentences(view, usize::from(beside))),
                 peers: lines(Self::peer_count(view) + 1),
                 links: lines(lower::link_height(data)),
                 events: lines(view.log.len().min(usize::from(body.height))),
@@ -146,6 +147,7 @@ impl OverviewScreen {
             Shared::Remote(None) => return Effect::None,
             Shared::Process(name) => Only::Process(name),
             Shared::Pod(name) => Only::Pod(name),
+            Shared::Job(name) => Only::Job(name),
             Shared::Link(link) => Only::Links(vec![link]),
         };
         Effect::Focus(Focus { about: peers::name(&peer.shared, data), on })
@@ -342,8 +344,9 @@ impl OverviewScreen {
 
     fn problems(&self, buffer: &mut Buffer, areas: Areas, view: &View) {
         let about = problems::about(view);
+        let some = view.verdict().is_some_and(|verdict| verdict.worst.is_some());
         let hint = format!("{} opens", view.options.keys.first(Input::Open));
-        let title = Title { name: "PROBLEMS", about: &about, hint: &hint };
+        let title = Title { name: "PROBLEMS", about: &about, hint: if some { &hint } else { "" } };
         let area = panel(buffer, areas.problems, areas.boxed, title);
         let lines = problems::lines(view, usize::from(area.width), usize::from(area.height), detail(view));
         let selected = match self.item(view) {
@@ -369,6 +372,7 @@ impl OverviewScreen {
             By::Remote => "WORST REMOTE HOSTS",
             By::Process => "WORST PROCESSES",
             By::Pod => "WORST PODS",
+            By::Job => "WORST JOBS",
             By::Link => "WORST LINKS",
         };
         let queue_pairs = data.by == By::QueuePairs;

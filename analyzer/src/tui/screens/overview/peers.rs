@@ -41,9 +41,10 @@ const FIGURES: [Figure; 6] = [
 
 /// Columns of an address without IPv6, and with it.
 const ADDRESSES: [usize; 2] = [15, 39];
-/// Columns of the bar of a row's share, which grows where there is room, and of a pod.
-const SHARE: usize = 10;
-const LONGEST: usize = 80;
+/// Columns of the bar of a row's share with its number, and of a pod. A bar grows where there is room.
+const SHARE: usize = 14;
+const PERCENT: usize = 5;
+const LONGEST: usize = 40;
 const POD: usize = 24;
 
 /// The name of what the flows of a row share.
@@ -54,8 +55,9 @@ pub(super) fn name(shared: &Shared, data: &Data) -> String {
         Shared::Remote(None) => "on a tap: no host is remote".to_owned(),
         Shared::Process(name) => name.clone().unwrap_or_else(|| "process unknown".to_owned()),
         Shared::Pod(name) => name.clone().unwrap_or_else(|| "no pod, or unknown".to_owned()),
+        Shared::Job(name) => name.clone().unwrap_or_else(|| "no job, or unknown".to_owned()),
         Shared::Link(link) => {
-            data.model.links.get(usize::from(*link)).map_or_else(String::new, column::link_name)
+            data.model.links.get(usize::from(*link)).map_or_else(String::new, column::shown_link)
         }
     }
 }
@@ -114,8 +116,7 @@ impl Columns {
         let owned = data.by == By::Hosts && !data.sample.owners.all().is_empty();
         let process = if owned && take(17) { 16 } else { 0 };
         used.extend(none.into_iter().filter(|figure| take(figure.width + 1)));
-        let figures =
-            FIGURES.iter().filter(|one| used.iter().any(|figure| std::ptr::eq(*figure, *one))).collect();
+        let figures = used;
         let share = take(SHARE + 1);
         let packets = take(8);
         let several = data.model.links.len() > 1 && data.by != By::Link;
@@ -153,7 +154,7 @@ impl Columns {
         Line::styled(text, theme::DIM)
     }
 
-    fn row(&self, peer: &Peer, data: &Data, most: f64) -> Line<'static> {
+    fn row(&self, peer: &Peer, data: &Data, all: f64) -> Line<'static> {
         let level = peer.judged.level();
         let (symbol, style) = match peer.judged.worst {
             Some(_) => theme::mark(level, peer.judged.active),
@@ -179,8 +180,13 @@ impl Columns {
         let shown = |n: Option<f64>| n.map_or_else(|| units::UNKNOWN.to_owned(), compact);
         spans.push(format!("{:>7}", shown(per_second(peer.counts.bytes as f64 * 8.0))), theme::BOLD);
         if self.share > 0 {
-            let share = if most > 0.0 { peer.counts.bytes as f64 / most } else { 0.0 };
-            spans.push(format!(" {}", line_bar(share, self.share)), theme::BAR);
+            let share = if all > 0.0 { peer.counts.bytes as f64 / all } else { 0.0 };
+            let percent = match share * 100.0 {
+                percent if percent > 0.0 && percent < 0.5 => "<1 %".to_owned(),
+                percent => format!("{percent:.0} %"),
+            };
+            spans.push(format!(" {percent:>PERCENT$} "), theme::PLAIN);
+            spans.push(line_bar(share, self.share - PERCENT - 1), theme::BAR);
         }
         if self.packets {
             spans.push(format!(" {:>7}", shown(per_second(peer.counts.packets as f64))), theme::PLAIN);
@@ -252,9 +258,15 @@ fn line_bar(share: f64, width: usize) -> String {
 pub(super) fn render(buffer: &mut Buffer, area: Rect, data: &Data, cursor: Cursor) {
     let columns = Columns::new(data, usize::from(area.width));
     line(buffer, area, 0, &columns.titles(data.by));
-    let most = data.peers.iter().map(|peer| peer.counts.bytes).max().unwrap_or(0) as f64;
+    // Of what all rows carry: links count each packet on each of them.
+    let all = data.peers.iter().map(|peer| peer.counts.bytes as f64).sum::<f64>();
+    let all = if data.by == By::Link {
+        all
+    } else {
+        all.max(data.model.dedup.delta.map_or(0.0, |d| d.counts.bytes as f64))
+    };
     for (y, (place, peer)) in (1..area.height).zip(data.peers.iter().enumerate().skip(cursor.offset)) {
-        line(buffer, area, y, &columns.row(peer, data, most));
+        line(buffer, area, y, &columns.row(peer, data, all));
         if cursor.selected == Some(place) {
             select(buffer, Rect { y: area.y + y, height: 1, ..area });
         }

@@ -23,15 +23,15 @@ fn known(view: &View) -> Option<Concluded<'_>> {
     view.concluded().filter(|concluded| !matches!(concluded.as_of, AsOf::Later(_)))
 }
 
-/// How many are active and how many have ended.
-pub(super) fn about(view: &View) -> String {
+/// How many are active and how many have ended: without information, and without what others cause.
+pub(in crate::tui) fn about(view: &View) -> String {
     let Some(concluded) = known(view) else { return String::new() };
     let problems =
         || concluded.findings.iter().filter(|one| one.severity > Severity::Info && one.owner.is_none());
     let active = problems().filter(|one| one.active).count();
     let ended = problems().count() - active;
     // Nothing is active at the end of a capture.
-    let lasts = if view.kind() == Some(SourceKind::Replay) { "until the end" } else { "active" };
+    let lasts = if view.kind() == Some(SourceKind::Replay) { "lasting to the end" } else { "active" };
     match (active, ended) {
         (0, 0) => "none".to_owned(),
         (active, 0) => format!("{active} {lasts}"),
@@ -64,9 +64,9 @@ pub(in crate::tui) fn lines(view: &View, width: usize, room: usize, detail: bool
         let one = if wide {
             detailed(finding, end, width)
         } else {
-            // As long as the rest has a line each, a title that does not fit takes two.
+            // As long as the rest has a line each, a title that does not fit takes several.
             let rest = problems.saturating_sub(shown + 1);
-            brief(finding, end, width, room.saturating_sub(lines.len() + rest) >= 2)
+            brief(finding, end, width, room.saturating_sub(lines.len() + rest).max(1))
         };
         shown += 1;
         lines.extend(one.into_iter().map(|line| (Some(at), line)));
@@ -97,6 +97,14 @@ pub(in crate::tui) fn lines(view: &View, width: usize, room: usize, detail: bool
         lines.extend(notes(all, width, left));
     }
     lines
+}
+
+/// Lines of the sentences of all problems, without place, cost and steps.
+pub(super) fn sentences(view: &View, width: usize) -> usize {
+    let Some(concluded) = known(view) else { return 0 };
+    let end = DataEnd { ns: concluded.end_ns, recorded: view.kind() == Some(SourceKind::Replay) };
+    let problems = concluded.findings.iter().filter(|one| one.severity > Severity::Info);
+    problems.map(|finding| brief(finding, end, width, usize::MAX).len()).sum()
 }
 
 fn nothing(concluded: &Concluded<'_>) -> Entry {
@@ -132,7 +140,7 @@ fn style(finding: &Finding) -> ratatui::style::Style {
 /// When it began, or ended and after how long.
 fn when(finding: &Finding, end: DataEnd) -> String {
     let at = |ns: u64| units::recent_utc(ns, end.ns);
-    match (finding.active, finding.first_seen_ns, finding.last_seen_ns) {
+    match (finding.active, finding.since_ns(), finding.last_seen_ns) {
         (true, Some(first), _) => format!("since {}", at(first)),
         (false, _, Some(_)) => {
             let last =
@@ -145,8 +153,8 @@ fn when(finding: &Finding, end: DataEnd) -> String {
     }
 }
 
-/// One line, or two: the diagnosis, which has the figure and the place, and the time.
-fn brief(finding: &Finding, end: DataEnd, width: usize, two: bool) -> Vec<Line<'static>> {
+/// The diagnosis, which has the figure and the place, in as many of `most` lines as it takes, and the time.
+fn brief(finding: &Finding, end: DataEnd, width: usize, most: usize) -> Vec<Line<'static>> {
     let mut spans = lead(finding);
     let indent = spans.width;
     let mut when = when(finding, end);
@@ -158,14 +166,22 @@ fn brief(finding: &Finding, end: DataEnd, width: usize, two: bool) -> Vec<Line<'
     }
     let left = room.saturating_sub(when.chars().count() + 2);
     let mut parts = wrap(&finding.title, left).into_iter();
-    let first = if two { parts.next().unwrap_or_default() } else { cut(&finding.title, left, false) };
+    let several = most > 1;
+    let first = if several { parts.next().unwrap_or_default() } else { cut(&finding.title, left, false) };
     let gap = room.saturating_sub(first.chars().count() + when.chars().count());
     spans.push(first, style(finding)).push(" ".repeat(gap), theme::PLAIN).push(when, theme::DIM);
     let mut lines = vec![spans.into_line()];
-    let rest = parts.collect::<Vec<_>>().join(" ");
-    if two && !rest.is_empty() {
-        let text = cut(&rest, room, false);
-        lines.push(Line::from(vec![Span::raw(" ".repeat(indent)), Span::styled(text, style(finding))]));
+    if several {
+        let rest = wrap(&parts.collect::<Vec<_>>().join(" "), room);
+        for (at, text) in rest.iter().filter(|text| !text.is_empty()).enumerate().take(most - 1) {
+            let last = at + 2 == most && at + 1 < rest.len();
+            let text = if last {
+                cut(&rest.iter().skip(at).cloned().collect::<Vec<_>>().join(" "), room, false)
+            } else {
+                text.clone()
+            };
+            lines.push(Line::from(vec![Span::raw(" ".repeat(indent)), Span::styled(text, style(finding))]));
+        }
     }
     lines
 }
@@ -226,7 +242,18 @@ pub(in crate::tui) fn impact(view: &View) -> Option<String> {
     let fields = worst.fields(end);
     let field = |name: &str| fields.iter().find(|(label, _)| *label == name).map(|(_, text)| text.clone());
     let time = Some(when(worst, end)).filter(|text| !text.is_empty());
-    let parts = [time, field("Impact"), field("Where")].into_iter().flatten();
+    // What the title says already is not said again.
+    let impact = field("Impact").map(|text| {
+        let new = |part: &&str| {
+            let figure =
+                part.strip_suffix(" of packets").map(|figure| figure.trim_start_matches("at least "));
+            figure.is_none_or(|figure| !worst.title.contains(figure))
+        };
+        text.split(" · ").filter(new).collect::<Vec<_>>().join(" · ")
+    });
+    let bare = |text: &String| !text.contains(' ');
+    let place = field("Where").map(|text| if bare(&text) { format!("at {text}") } else { text });
+    let parts = [time, impact.filter(|text| !text.is_empty()), place].into_iter().flatten();
     let text = parts.collect::<Vec<_>>().join(" · ");
     (!text.is_empty()).then_some(text)
 }

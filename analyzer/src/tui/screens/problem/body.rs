@@ -6,14 +6,15 @@ use super::super::findings::{self, labelled};
 use super::super::overview::chart::Picture;
 use crate::analysis::{FlowId, link_name};
 use crate::findings::{DataEnd, End, Finding};
-use crate::model::{Counts, Level, Row, detail};
+use crate::model::{Counts, Level, LinkRow, Row, detail};
 use crate::sample::SourceKind;
 use crate::tui::column::{compact, process};
 use crate::tui::data::Data;
 use crate::tui::key::Input;
-use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::{Spans, cut};
+use crate::tui::{log, theme};
+use crate::util::layout::tap_name;
 use crate::util::units;
 use crate::util::wrap::wrap;
 
@@ -34,6 +35,8 @@ pub(super) enum Item {
     Table,
     /// One of its flows.
     Flow(usize),
+    /// All flows on the link that it is about, where it names none.
+    Link,
 }
 
 /// A line, and what is selected by it.
@@ -84,6 +87,18 @@ pub(super) fn row_of<'a>(view: &'a View, flow: &FlowId) -> Option<&'a Row> {
     rows_of(data, std::slice::from_ref(flow)).into_iter().next()?
 }
 
+/// The links of the finding's place, by number.
+pub(super) fn links_of(data: &Data, finding: &Finding) -> Vec<u16> {
+    let links = (0..).zip(&data.model.links);
+    let place = &finding.place;
+    let on = |link: &LinkRow| {
+        Some(&link.name) == place.link.as_ref()
+            && (place.direction.is_none() || link.direction == place.direction)
+    };
+    links.filter(|(_, link)| on(link)).map(|(at, _)| at).collect()
+}
+
+/// The rows of flows, in their order.
 fn rows_of<'a>(data: &'a Data, flows: &[FlowId]) -> Vec<Option<&'a Row>> {
     use crate::sample::address;
     let mut found = vec![None; flows.len()];
@@ -197,9 +212,13 @@ impl<'a> Subject<'a> {
                 let mut spans = Spans::default();
                 spans.push(format!(" {:<9} ", if line == 0 { name } else { "" }), theme::DIM);
                 spans.push(format!("{symbol} "), style);
-                let room = width.saturating_sub(spans.width + 1);
-                spans.push(cut(&other.title, room, false), theme::PLAIN);
+                let indent = spans.width;
+                let mut lines = wrap(&other.title, width.saturating_sub(indent + 1)).into_iter();
+                spans.push(lines.next().unwrap_or_default(), theme::PLAIN);
                 entries.push(Entry { line: spans.into_line(), item: Some(Item::Finding(at)) });
+                entries.extend(
+                    lines.map(|text| Entry::text(Line::raw(format!("{}{text}", " ".repeat(indent))))),
+                );
             }
         }
         let key = self.view.options.keys.first(Input::Open);
@@ -208,13 +227,15 @@ impl<'a> Subject<'a> {
 
     /// Both ends, and the flows with both queue pairs, their counters, process and pod.
     pub(super) fn flows(&self, width: usize) -> Option<Section> {
+        let opens = format!("{} opens", self.view.options.keys.first(Input::Open));
         let finding = self.finding;
         let mut entries: Vec<Entry> = Vec::new();
         let who = finding.fields(self.end).into_iter().find(|(label, _)| *label == "Who");
         let lines = who.into_iter().flat_map(|(_, text)| wrap(&text, width.saturating_sub(2)));
         entries.extend(lines.map(|text| Entry::text(Line::raw(format!(" {text}")))));
         if finding.flows.is_empty() {
-            return Section::new("FLOWS", "", entries);
+            entries.extend(self.on_its_link(width));
+            return Section::new("FLOWS", if entries.is_empty() { "" } else { &opens }, entries);
         }
         let known = finding.flows.len();
         let all = finding.evidence["flows"].as_u64().unwrap_or(known as u64).max(known as u64);
@@ -225,8 +246,36 @@ impl<'a> Subject<'a> {
         for (at, (flow, row)) in finding.flows.iter().zip(rows).enumerate() {
             entries.extend(self.flow(at, flow, row, width));
         }
-        let key = self.view.options.keys.first(Input::Open);
-        Section::new("FLOWS", format!("{key} opens"), entries)
+        Section::new("FLOWS", &*opens, entries)
+    }
+
+    /// The flows on the link that the finding is about, those with most traffic.
+    fn on_its_link(&self, width: usize) -> Vec<Entry> {
+        /// Flows listed.
+        const BUSIEST: usize = 6;
+        let links = links_of(self.data, self.finding);
+        let on = self.data.model.rows.iter().filter(|row| links.contains(&row.id.key.link));
+        let mut rows: Vec<(u64, &Row)> =
+            on.map(|row| (row.delta.map_or(row.total, |delta| delta.counts).bytes, row)).collect();
+        if rows.is_empty() {
+            return Vec::new();
+        }
+        rows.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        let count = units::plural(rows.len() as u64, "flow");
+        let place = self.finding.place.link.as_deref().unwrap_or_default();
+        let text = cut(&format!(" {count} on {}: the table of queue pairs", tap_name(place)), width, false);
+        let mut entries = vec![Entry { line: Line::styled(text, theme::DIM), item: Some(Item::Link) }];
+        for (_, row) in rows.into_iter().take(BUSIEST) {
+            let mut spans = Spans::default();
+            spans.push(format!(" {}", log::route(&row.id.key)), theme::BOLD);
+            if let Some(delta) = row.delta {
+                spans.push(format!("  {}", units::bit_rate(delta.bits_per_s())), theme::DIM);
+            }
+            let owner = self.data.context().owner(row).and_then(process);
+            spans.push(owner.map_or_else(String::new, |owner| format!("  {owner}")), theme::DIM);
+            entries.push(Entry::text(spans.into_line()));
+        }
+        entries
     }
 
     /// One flow: source and destination with both queue pairs, what it counted, and who owns it.
@@ -268,7 +317,7 @@ impl<'a> Subject<'a> {
     /// The measurements, and what they cannot tell.
     pub(super) fn evidence(&self, width: usize) -> Option<Section> {
         let all = self.finding.measurements();
-        let name = all.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).min(width / 2);
+        let name = all.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).min(width * 2 / 3);
         let mut entries = Vec::new();
         for (label, value) in all {
             for (at, text) in wrap(&value, width.saturating_sub(name + 4)).into_iter().enumerate() {
@@ -289,7 +338,10 @@ impl<'a> Subject<'a> {
     pub(super) fn explanation(&self, width: usize) -> Option<Section> {
         let entry = crate::findings::entry(self.finding.id)?;
         let mut entries = Vec::new();
-        for paragraph in entry.text().lines() {
+        let infiniband =
+            self.view.analysis.as_ref().is_some_and(|analysis| analysis.report.facts.is_infiniband());
+        let text = if infiniband { entry.text_on_infiniband() } else { entry.text() };
+        for paragraph in text.lines() {
             let lines = wrap(paragraph, width.saturating_sub(2)).into_iter();
             entries
                 .extend(lines.map(|text| Entry::text(Line::raw(format!(" {text}").trim_end().to_owned()))));

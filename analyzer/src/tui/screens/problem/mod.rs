@@ -105,6 +105,7 @@ impl ProblemScreen {
             }
             Item::Finding(at) => findings.get(*at)?.title.clone(),
             Item::Flow(at) => body::route(finding.flows.get(*at)?),
+            Item::Link => finding.place.link.clone()?,
             Item::Table => finding.flows.iter().map(body::route).collect::<Vec<_>>().join(", "),
         })
     }
@@ -189,6 +190,11 @@ impl Page for ProblemScreen {
                     view.messages.say(format!("showing the first {kept} flows kept for that time"));
                 }
                 Effect::Focus(Focus { about: finding.id.to_owned(), on: Only::Flows(finding.flows) })
+            }
+            Item::Link => {
+                let Some(data) = &view.data else { return Effect::None };
+                let about = finding.place.link.clone().unwrap_or_default();
+                Effect::Focus(Focus { about, on: Only::Links(body::links_of(data, &finding)) })
             }
             Item::Flow(at) => {
                 let row = finding.flows.get(at).and_then(|flow| body::row_of(view, flow));

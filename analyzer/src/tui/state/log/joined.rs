@@ -5,7 +5,6 @@
 
 use std::collections::VecDeque;
 
-use hashbrown::{HashMap, HashSet};
 use rocescope_common::account::{Event, FlowKey};
 
 use super::{Entry, EntryAt, EntryState, JOIN_AMONG, JOIN_WITHIN_NS, Log, gap, packet_of};
@@ -13,6 +12,7 @@ use crate::metrics::loss::Retransmission;
 use crate::model::Counts;
 use crate::sample::{EventSample, Sample};
 use crate::tui::column::compact;
+use crate::util::map::{Map, Set};
 
 /// Gaps of an entry that wait for their NAK, and events of others that it keeps by number, at most.
 const KEPT: usize = 256;
@@ -44,21 +44,22 @@ struct Resent {
     settled: bool,
 }
 
-/// Packets behind the expected PSN of some flows, and how their senders retransmit.
+/// Retransmissions of some flows, and how their senders retransmit.
 #[derive(Clone, Debug, Default)]
-pub struct Again(HashMap<FlowKey, (u64, Option<Retransmission>), foldhash::fast::RandomState>);
+pub struct Again(Map<FlowKey, (u64, Option<Retransmission>)>);
 
 impl Again {
     /// Those of these flows.
     #[must_use]
     pub fn of(sample: &Sample, flows: &[FlowKey]) -> Self {
         let loss = sample.metrics.loss.as_ref();
-        let flows: HashSet<&FlowKey, foldhash::fast::RandomState> = flows.iter().collect();
+        let flows: Set<&FlowKey> = flows.iter().collect();
         let wanted = sample.flows.iter().filter(|flow| flows.contains(&flow.key));
         let figures = wanted.map(|flow| {
             let how =
                 loss.and_then(|loss| loss.flow(flow.slot).requests).and_then(|found| found.retransmission);
-            (flow.key, (Counts::counted(&flow.stats).repeats, how))
+            // The same as RETX elsewhere: a packet that fills a gap is no retransmission seen here.
+            (flow.key, (Counts::of(&flow.stats, flow.slot, loss).retransmitted, how))
         });
         Self(figures.collect())
     }
@@ -158,6 +159,8 @@ impl Log {
             let ended = time_ns >= entry.latest.time_ns.saturating_add(JOIN_WITHIN_NS);
             match &mut entry.joined.resent {
                 Some(known) if known.settled => {}
+                // A sample of before: the next one may still be.
+                None if time_ns < first_ns => {}
                 // Later retransmissions may be for the next gap.
                 Some(known) if followed => known.settled = true,
                 known => {
@@ -303,11 +306,17 @@ mod tests {
             rows(&log(&[gap_at(1, 104, 0), nak_at(2, 100, 0), nak_at(3, 100, 0)])),
             [("NAK", 1, 0), ("GAP", 1, 1)]
         );
-        // Two taps; the NAK passes the second first.
+        // What two taps see of a gap and its NAK is one gap and one NAK, whichever tap the NAK passes first.
         let taps = log(&[gap_at(1, 104, 0), gap_at(2, 104, 1), nak_at(3, 100, 1), nak_at(4, 100, 0)]);
-        assert_eq!(rows(&taps), [("GAP", 1, 1), ("GAP", 1, 1)]);
-        let links: Vec<u16> = taps.listed(None).map(|row| row.entry.key.link).collect();
-        assert_eq!(links, [0, 1]);
+        assert_eq!((rows(&taps), taps.seen()), (vec![("GAP", 1, 1)], 4));
+        let entry = taps.listed(None).next().unwrap().entry;
+        assert_eq!((entry.key.link, &entry.also[..]), (0, &[1][..]));
+        // A NAK that another tap sees says nothing of where the gap is; a second one is another event.
+        let one = log(&[gap_at(1, 104, 1), nak_at(2, 100, 1), nak_at(3, 100, 0), nak_at(4, 100, 1)]);
+        assert_eq!(rows(&one), [("NAK", 1, 0), ("GAP", 1, 1)]);
+        assert!(one.listed(None).all(|row| row.entry.also.is_empty()));
+        let late = log(&[nak_at(1, 100, 0), nak_at(1_002, 100, 1)]);
+        assert_eq!(rows(&late), [("NAK", 1, 0), ("NAK", 1, 0)], "not the same packet");
         // Several gaps, some answered.
         let some = log(&[gap_at(1, 104, 0), gap_at(2, 204, 0), nak_at(3, 200, 0), gap_at(4, 304, 0)]);
         assert_eq!(rows(&some), [("GAP", 3, 1)]);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use ratatui::text::Line;
 
-use super::{NAME, PEAK, Picture, SECOND, VALUE};
+use super::{PEAK, Picture, SECOND, VALUE};
 use crate::tui::screens::overview::grid::Grid;
 use crate::tui::screens::{Spans, cut, time_range};
 use crate::tui::theme;
@@ -13,11 +13,11 @@ use crate::util::units;
 impl Picture<'_> {
     /// Clock times below the columns, and the time of the cursor.
     pub(super) fn axis(&self) -> Line<'static> {
-        let (text, cursor) = self.ticks();
+        let (text, cursor) = ticks(self.grid, self.marked().zip(self.at_ns), &self.marks);
         let mut spans = Spans::default();
         let range = time_range(self.data.model.basis);
         let what = if self.chart.cursor_ns.is_some() { "at the cursor".to_owned() } else { range };
-        let width = NAME + VALUE;
+        let width = self.name + VALUE;
         spans.push(format!(" {:>width$} ", cut(&what, width, false)), theme::DIM);
         let part = |from: usize, to: usize| text.iter().skip(from).take(to - from).collect::<String>();
         spans.push(part(0, cursor.start), theme::DIM);
@@ -26,37 +26,40 @@ impl Picture<'_> {
         spans.push(format!(" {:>width$}", "peak", width = PEAK - 1), theme::DIM);
         spans.into_line()
     }
+}
 
-    /// The text of the axis, and the part of it that is the time of the cursor.
-    fn ticks(&self) -> (Vec<char>, Range<usize>) {
-        let Grid { from_ns, column_ns, columns } = self.grid;
-        let least = column_ns.saturating_mul(APART);
-        let step = STEPS.into_iter().find(|step| *step >= least).unwrap_or(least.max(1));
-        let letters = match step {
-            0..10_000_000 => 12,
-            10_000_000..SECOND => 11,
-            _ => 8,
-        };
-        let mut text: Vec<char> = vec![' '; columns];
-        let cursor = self
-            .marked()
-            .zip(self.at_ns)
-            .map_or(0..0, |(column, at)| write(&mut text, column, at, if step < SECOND { 12 } else { 8 }));
-        for at in &self.marks {
-            if let Some(column) = self.grid.column(*at) {
-                write(&mut text, column, *at, if column_ns < SECOND / 10 { 12 } else { 8 });
-            }
+/// Clock times below the columns of a grid, those of `marks` first; and the part that is the time of the cursor, which
+/// stands in a column at a time.
+pub(in crate::tui::screens) fn ticks(
+    grid: Grid,
+    cursor: Option<(usize, u64)>,
+    marks: &[u64],
+) -> (Vec<char>, Range<usize>) {
+    let Grid { from_ns, column_ns, columns } = grid;
+    let least = column_ns.saturating_mul(APART);
+    let step = STEPS.into_iter().find(|step| *step >= least).unwrap_or(least.max(1));
+    let letters = match step {
+        0..10_000_000 => 12,
+        10_000_000..SECOND => 11,
+        _ => 8,
+    };
+    let mut text: Vec<char> = vec![' '; columns];
+    let cursor =
+        cursor.map_or(0..0, |(column, at)| write(&mut text, column, at, if step < SECOND { 12 } else { 8 }));
+    for at in marks {
+        if let Some(column) = grid.column(*at) {
+            write(&mut text, column, *at, if column_ns < SECOND / 10 { 12 } else { 8 });
         }
-        let mut at = from_ns.next_multiple_of(step);
-        while at < self.grid.end_ns() {
-            if let Some(column) = self.grid.column(at) {
-                write(&mut text, column, at, letters);
-            }
-            let Some(next) = at.checked_add(step) else { break };
-            at = next;
-        }
-        (text, cursor)
     }
+    let mut at = from_ns.next_multiple_of(step);
+    while at < grid.end_ns() {
+        if let Some(column) = grid.column(at) {
+            write(&mut text, column, at, letters);
+        }
+        let Some(next) = at.checked_add(step) else { break };
+        at = next;
+    }
+    (text, cursor)
 }
 
 /// Writes the first letters of a clock time around a column, where nothing is written yet; returns where it stands.

@@ -7,6 +7,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
+mod faults;
+mod queue_pairs;
+
 use std::net::Ipv6Addr;
 use std::str::FromStr as _;
 

@@ -1,0 +1,217 @@
+//! Commands about queue pairs to mlx5's firmware, as processes give them past the verbs (DEVX).
+//!
+//! Source: Linux 6.12, include/linux/mlx5/mlx5_ifc.h: `mlx5_ifc_create_qp_in_bits`, `mlx5_ifc_rst2init_qp_in_bits` and
+//! their like, which have the same places: opcode, user, number of the queue pair, and its context at byte 24;
+//! `mlx5_ifc_create_qp_out_bits`; service types: include/linux/mlx5/qp.h. All integers are big-endian. Nothing here has
+//! been compared with hardware.
+
+use rocescope_common::abi::qp::{CommandRecord, command};
+
+use super::qp_context::{self, MLX5_LEN, QpContext};
+
+/// Of the number of the queue pair, of 24 bits, in input and output.
+const QPN: usize = 9;
+/// Of the firmware's reason for an error, in the output.
+const SYNDROME: usize = 4;
+/// Of the context, in the input.
+const CONTEXT: usize = 24;
+/// `st` of the context: service type, of 8 bits.
+const SERVICE: usize = 1;
+/// `vhca_port_num` of the context's primary path, of 8 bits.
+const PORT: usize = 0x1e8 / 8;
+
+/// A command about a queue pair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// One of [`command`].
+    pub opcode: u16,
+    /// Number of the queue pair; `None`: none was made.
+    pub lqpn: Option<u32>,
+    /// Transport: `RC`, `UC`, `UD` …; `None`: not in this command, or another.
+    pub kind: Option<&'static str>,
+    /// Port of the device, from 1; `None`: not in this command.
+    pub port: Option<u32>,
+    /// What the command sets; the other fields are `None`.
+    pub set: QpContext,
+    /// The firmware's reason for an error; 0 when it gave none.
+    pub syndrome: u32,
+}
+
+/// Reads a recorded command. `None`: not about a queue pair, or it was not copied whole.
+#[must_use]
+pub fn decode(record: &CommandRecord) -> Option<Command> {
+    let valid = |bytes: &'_ [u8], len: u32| bytes.len().min(len as usize);
+    let input = record.input.get(..valid(&record.input, record.input_len))?;
+    let output = record.output.get(..valid(&record.output, record.output_len))?;
+    let opcode = u16::from_be_bytes(*input.first_chunk()?);
+    if !command::is_followed(opcode) {
+        return None;
+    }
+    // A new queue pair's number is in the answer, and there is none in the answer to a command that failed.
+    let numbered = if opcode == command::CREATE { output } else { input };
+    let lqpn = number(numbered, QPN).filter(|_| opcode != command::CREATE || record.result == 0);
+    let qpc = input.get(CONTEXT..CONTEXT + MLX5_LEN);
+    let has_path = matches!(opcode, command::RST2INIT | command::INIT2RTR);
+    Some(Command {
+        opcode,
+        lqpn,
+        kind: qpc.filter(|_| opcode == command::CREATE).and_then(|qpc| service(*qpc.get(SERVICE)?)),
+        port: qpc
+            .filter(|_| has_path)
+            .and_then(|qpc| qpc.get(PORT))
+            .map(|port| u32::from(*port))
+            .filter(|port| *port != 0),
+        set: set_by(opcode, &qpc.map(qp_context::of_mlx5).unwrap_or_default()),
+        syndrome: output
+            .get(SYNDROME..)
+            .and_then(<[u8]>::first_chunk)
+            .map_or(0, |bytes| u32::from_be_bytes(*bytes)),
+    })
+}
+
+/// The fields that a command sets: the others are 0, which is no value.
+fn set_by(opcode: u16, given: &QpContext) -> QpContext {
+    let state = Some(match opcode {
+        command::RST2INIT => "INIT",
+        command::INIT2RTR => "RTR",
+        command::RTR2RTS => "RTS",
+        command::TO_ERR => "ERR",
+        _ => "RESET",
+    });
+    match opcode {
+        command::INIT2RTR => QpContext {
+            state,
+            rqpn: given.rqpn.filter(|qpn| *qpn != 0),
+            dst: given.dst,
+            udp_port: given.udp_port,
+            dscp: given.dscp,
+            priority: given.priority,
+            path_mtu: given.path_mtu,
+            adaptive_routing: given.adaptive_routing,
+            plane: given.plane,
+            ..QpContext::default()
+        },
+        command::RTR2RTS => QpContext {
+            state,
+            timeout: given.timeout,
+            retry_cnt: given.retry_cnt,
+            rnr_retry: given.rnr_retry,
+            ..QpContext::default()
+        },
+        _ => QpContext { state, bond_port: given.bond_port, ..QpContext::default() },
+    }
+}
+
+/// `MLX5_QP_ST_*` of include/linux/mlx5/qp.h.
+fn service(value: u8) -> Option<&'static str> {
+    Some(match value {
+        0 => "RC",
+        1 => "UC",
+        2 => "UD",
+        3 => "XRC",
+        5 => "DCI",
+        6 => "DCT",
+        _ => return None,
+    })
+}
+
+/// A number of 24 bits.
+fn number(bytes: &[u8], at: usize) -> Option<u32> {
+    let [a, b, c] = *bytes.get(at..)?.first_chunk()?;
+    Some(u32::from_be_bytes([0, a, b, c]))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::net::Ipv6Addr;
+
+    use rocescope_common::abi::qp::{COMM, COMMAND_INPUT, COMMAND_OUTPUT, DEVICE_NAME};
+
+    use super::*;
+
+    /// Writes `bits` bits from bit `at`, as `MLX5_SET` of include/linux/mlx5/device.h does.
+    fn put(bytes: &mut [u8], at: usize, bits: usize, value: u32) {
+        for bit in 0..bits {
+            let (place, set) = (at + bits - 1 - bit, value >> bit & 1 == 1);
+            if set {
+                bytes[place / 8] |= 0x80 >> (place % 8);
+            }
+        }
+    }
+
+    /// A command of `opcode` for queue pair `lqpn` of the device `0000:17:00.0`.
+    pub(crate) fn record(opcode: u16, lqpn: u32, fields: &[(usize, usize, u32)]) -> CommandRecord {
+        let mut record = CommandRecord {
+            time_ns: 1_000,
+            pid: 4_711,
+            result: 0,
+            input_len: 272,
+            output_len: 16,
+            comm: [0; COMM],
+            device: [0; DEVICE_NAME],
+            input: [0; COMMAND_INPUT],
+            output: [0; COMMAND_OUTPUT],
+        };
+        record.comm[..5].copy_from_slice(b"train");
+        record.device[..12].copy_from_slice(b"0000:17:00.0");
+        put(&mut record.input, 0, 16, opcode.into());
+        put(&mut record.input, 16, 16, 7);
+        if opcode == command::CREATE {
+            put(&mut record.output, 0x48, 24, lqpn);
+        } else {
+            put(&mut record.input, 0x48, 24, lqpn);
+        }
+        for (at, bits, value) in fields {
+            put(&mut record.input[CONTEXT..], *at, *bits, *value);
+        }
+        record
+    }
+
+    #[test]
+    fn commands_set_what_their_transition_sets() {
+        let made = decode(&record(command::CREATE, 0x1a2, &[(0x8, 8, 2)])).unwrap();
+        assert_eq!((made.lqpn, made.kind, made.set.state), (Some(0x1a2), Some("UD"), Some("RESET")));
+        let init = decode(&record(command::RST2INIT, 0x1a2, &[(0x1e8, 8, 2), (0x4, 4, 1)])).unwrap();
+        assert_eq!((init.port, init.set.state, init.set.bond_port), (Some(2), Some("INIT"), Some(1)));
+
+        let mut to_rtr = record(
+            command::INIT2RTR,
+            0x1a2,
+            &[(0x40, 3, 5), (0xa8, 24, 0x2b3), (0x1ca, 6, 26), (0x1d0, 16, 0xc1ed), (0x38d, 3, 7)],
+        );
+        let peer: Ipv6Addr = "::ffff:10.0.0.2".parse().unwrap();
+        to_rtr.input[CONTEXT + 0x28..CONTEXT + 0x38].copy_from_slice(&peer.octets());
+        let rtr = decode(&to_rtr).unwrap();
+        let set = &rtr.set;
+        assert_eq!((rtr.lqpn, set.rqpn, set.dst), (Some(0x1a2), Some(0x2b3), "10.0.0.2".parse().ok()));
+        assert_eq!((set.path_mtu, set.dscp, set.udp_port), (Some(4096), Some(26), Some(0xc1ed)));
+        // Set by the next one alone.
+        assert_eq!((set.retry_cnt, set.timeout), (None, None));
+
+        let rts = decode(&record(command::RTR2RTS, 0x1a2, &[(0x38d, 3, 6), (0x390, 3, 7), (0x100, 5, 20)]))
+            .unwrap();
+        assert_eq!((rts.set.retry_cnt, rts.set.rnr_retry, rts.set.timeout), (Some(6), Some(7), Some(20)));
+        assert_eq!((rts.set.dst, rts.set.dscp), (None, None));
+        assert_eq!(decode(&record(command::TO_ERR, 0x1a2, &[])).unwrap().set.state, Some("ERR"));
+    }
+
+    #[test]
+    fn what_was_refused_or_cut_short_is_not_read() {
+        let mut refused = record(command::CREATE, 0x1a2, &[]);
+        refused.result = -121;
+        put(&mut refused.output, 32, 32, 0x005a_82ce);
+        let command = decode(&refused).unwrap();
+        assert_eq!((command.lqpn, command.syndrome), (None, 0x005a_82ce));
+        let mut short = record(command::INIT2RTR, 0x1a2, &[(0xa8, 24, 5)]);
+        short.input_len = 100;
+        assert_eq!(decode(&short).unwrap().set, QpContext { state: Some("RTR"), ..QpContext::default() });
+        for len in 0..12 {
+            short.input_len = len;
+            assert_eq!(decode(&short).and_then(|command| command.lqpn), None);
+        }
+        short.input_len = u32::MAX;
+        short.output_len = u32::MAX;
+        assert!(decode(&short).is_some());
+        assert_eq!(decode(&record(0x100, 1, &[])), None);
+    }
+}

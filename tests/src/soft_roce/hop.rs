@@ -1,0 +1,73 @@
+//! What the hop between the ends does to packets: behind one tap and before the other.
+
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use super::lab::End;
+use super::tool::run;
+
+/// A fault of the hop, mended when dropped.
+#[derive(Debug)]
+pub struct Hop {
+    port: &'static str,
+    /// Commands that mend it.
+    mend: Vec<Vec<&'static str>>,
+}
+
+impl Hop {
+    /// Filters what an end sends: `words` are those of `tc filter` after the protocol, which is IPv4.
+    ///
+    /// # Errors
+    /// Fails if the kernel refuses.
+    pub fn filter(from: End, words: &str) -> Result<Self> {
+        let port = from.hop;
+        let hop = Self { port, mend: vec![vec!["tc", "qdisc", "del", "dev", port, "clsact"]] };
+        run("tc", &["qdisc", "add", "dev", port, "clsact"])?;
+        let words: Vec<&str> = words.split_whitespace().collect();
+        run("tc", &[&["filter", "add", "dev", port, "ingress", "protocol", "ip"][..], &words].concat())?;
+        Ok(hop)
+    }
+
+    /// Queues what goes to an end: `words` are those of `tc qdisc` after the interface.
+    ///
+    /// # Errors
+    /// Fails if the kernel refuses.
+    pub fn queue(to: End, words: &str) -> Result<Self> {
+        let hop = Self { port: to.hop, mend: vec![vec!["tc", "qdisc", "del", "dev", to.hop, "root"]] };
+        let words: Vec<&str> = words.split_whitespace().collect();
+        run("tc", &[&["qdisc", "add", "dev", to.hop][..], &words].concat())?;
+        Ok(hop)
+    }
+
+    /// Gives the port towards an end another MTU: what is larger is dropped without a word, as a bridge does.
+    ///
+    /// # Errors
+    /// Fails if the kernel refuses.
+    pub fn small(to: End, mtu: &'static str, before: &'static str) -> Result<Self> {
+        let set = |mtu| vec!["ip", "link", "set", to.hop, "mtu", mtu];
+        let hop = Self { port: to.hop, mend: vec![set(before)] };
+        run("ip", &set(mtu)[1..])?;
+        Ok(hop)
+    }
+
+    /// Packets that its filter dropped, as `tc -s` shows them.
+    ///
+    /// # Errors
+    /// Fails if it shows none.
+    pub fn dropped(&self) -> Result<u64> {
+        let shown = run("tc", &["-s", "filter", "show", "dev", self.port, "ingress"])?;
+        let after = shown.split("(dropped ").nth(1).and_then(|text| text.split(',').next());
+        let count = after.with_context(|| format!("`tc -s filter` shows no drops: {shown}"))?;
+        Ok(count.trim().parse()?)
+    }
+}
+
+impl Drop for Hop {
+    fn drop(&mut self) {
+        for command in &self.mend {
+            // What fails here is only what is already gone.
+            let _ = Command::new(command[0]).args(&command[1..]).status();
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Faults of the path and of peers: each must be called what it is, live and in a replay of tcpdump's
+//! captures of both ends.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rocescope_tests::oracle::binary;
+use rocescope_tests::soft_roce::hop::Hop;
+use rocescope_tests::soft_roce::lab::{self, End, FAR, NEAR, PATH_MTU};
+use rocescope_tests::soft_roce::report::{count, on_link, sum};
+use rocescope_tests::soft_roce::session::{Seen, Session};
+use rocescope_tests::soft_roce::tool::{LIMIT, Tool};
+use rocescope_tests::soft_roce::verbs::{Port, QueuePair, RETRY_EXCEEDED, SUCCESS, Settings};
+use serde_json::Value;
+
+/// Both devices, open.
+pub(crate) struct Ends {
+    pub(crate) near: Port,
+    pub(crate) far: Port,
+}
+
+impl Ends {
+    pub(crate) fn open() -> Self {
+        lab::up().unwrap();
+        Self { near: Port::open(NEAR).unwrap(), far: Port::open(FAR).unwrap() }
+    }
+
+    /// A connection with these settings instead of those of [`Settings::to`].
+    pub(crate) fn connection(&self, with: impl Fn(Settings) -> Settings) -> (QueuePair<'_>, QueuePair<'_>) {
+        let (near, far) = (self.near.queue_pair().unwrap(), self.far.queue_pair().unwrap());
+        near.connect(&far, with).unwrap();
+        (near, far)
+    }
+}
+
+/// Of [`Settings::to`].
+const TIMEOUT_NS: u64 = 4_096 << 14;
+/// All IPv4 packets.
+const ALL: &str = "u32 match u8 0 0";
+
+/// Retries for ever: Soft-RoCE never counts the seventh.
+fn patient(to: Settings) -> Settings {
+    Settings { retries: 7, ..to }
+}
+
+/// What was seen live, and in a replay of both captures.
+struct Told {
+    seen: Seen,
+    replayed: Value,
+}
+
+impl Told {
+    /// Of everything that happens in `traffic`.
+    fn about(name: &'static str, traffic: impl FnOnce()) -> Self {
+        let session = Session::start(name, &["-i", NEAR.interface, "-i", FAR.interface]).unwrap();
+        traffic();
+        let seen = session.finish(&[]).unwrap();
+        let replayed = binary::replay(&seen.captures, [] as [&str; 0]).unwrap();
+        let told = Self { seen, replayed };
+        for (way, report) in told.both() {
+            for finding in findings(report) {
+                println!("{name}, {way}: {} {} {}", finding["severity"], finding["id"], finding["title"]);
+            }
+        }
+        told
+    }
+
+    /// The finding of this id; `None` for a report without it.
+    fn finding(&self, way: &str, id: &str) -> Option<&Value> {
+        let (_, report) = self.both().into_iter().find(|(one, _)| *one == way)?;
+        findings(report).find(|one| one["id"] == id)
+    }
+
+    /// The evidence of the finding of this id.
+    #[track_caller]
+    fn evidence(&self, way: &str, id: &str) -> &Value {
+        &self.finding(way, id).unwrap_or_else(|| panic!("{way} does not find {id}"))["evidence"]
+    }
+
+    fn both(&self) -> [(&'static str, &Value); 2] {
+        [("live", &self.seen.report), ("replay", &self.replayed)]
+    }
+}
+
+pub(crate) fn findings(report: &Value) -> impl Iterator<Item = &Value> {
+    report["findings"].as_array().into_iter().flatten()
+}
+
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn nothing_is_wrong_with_clean_traffic() {
+    let ends = Ends::open();
+    let told = Told::about("clean", || {
+        let (near, _far) = ends.connection(|to| to);
+        near.write_all(&ends.far, 100, 8192).unwrap();
+    });
+    for (way, report) in told.both() {
+        let wrong: Vec<&Value> = findings(report).filter(|one| one["severity"] != "info").collect();
+        assert!(wrong.is_empty(), "{way}: {wrong:?}");
+    }
+}
+
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn lost_acks_are_timeouts() {
+    let ends = Ends::open();
+    let mut dropped = 0;
+    let told = Told::about("acks", || {
+        let (near, _far) = ends.connection(|to| to);
+        // RC ACKNOWLEDGE in the BTH, behind headers of 28 bytes; every tenth.
+        let hop = Hop::filter(FAR, "u32 match u8 0x11 0xff at 28 action ok random determ drop 10").unwrap();
+        near.write_all(&ends.far, 80, 4096).unwrap();
+        dropped = hop.dropped().unwrap();
+    });
+    assert!(dropped >= 8, "{dropped} ACKs were dropped");
+    for (way, _) in told.both() {
+        let timeouts = told.evidence(way, "retry.timeouts");
+        assert_eq!(
+            count(&timeouts["timeouts"]),
+            dropped,
+            "{way}, one for each ACK that was dropped: {timeouts}"
+        );
+        // Soft-RoCE's timer of 67 ms runs on from one message to the next, so that a timeout costs up to that.
+        let most = dropped * 2 * TIMEOUT_NS;
+        assert!((dropped * 1_000_000..most).contains(&count(&timeouts["waited_ns"])), "{way}: {timeouts}");
+    }
+    let timeouts = told.evidence("replay", "retry.timeouts");
+    // Of an ACK that a retransmission crosses, a capture does not show what it was for.
+    assert!(count(&timeouts["acks_lost"]) * 4 >= dropped * 3, "the packets had arrived: {timeouts}");
+    assert_eq!(told.evidence("replay", "loss.between_taps")["vanished"], dropped);
+    // What was lost is the way back alone.
+    let sent = on_link(&told.seen.report, NEAR, "egress").unwrap();
+    assert_eq!(on_link(&told.seen.report, FAR, "ingress").unwrap(), sent);
+}
+
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn a_path_dead_for_a_while_is_timeouts() {
+    let ends = Ends::open();
+    let (mut least, mut most) = (Duration::ZERO, Duration::ZERO);
+    let told = Told::about("dead", || {
+        let pairs = [ends.connection(patient), ends.connection(patient)];
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for (near, _) in &pairs {
+                scope.spawn(|| {
+                    while !ended.load(Ordering::Relaxed) {
+                        near.write_all(&ends.far, 1, 4096).unwrap();
+                    }
+                });
+            }
+            std::thread::sleep(Duration::from_millis(200));
+            let began = Instant::now();
+            let hop = Hop::filter(NEAR, &format!("{ALL} action drop")).unwrap();
+            let dead = Instant::now();
+            std::thread::sleep(Duration::from_millis(600));
+            least = dead.elapsed();
+            drop(hop);
+            most = began.elapsed();
+            std::thread::sleep(Duration::from_millis(200));
+            ended.store(true, Ordering::Relaxed);
+        });
+    });
+    for (way, _) in told.both() {
+        assert_eq!(told.finding(way, "qp.died"), None, "{way}: both went on");
+        let timeouts = told.evidence(way, "retry.timeouts");
+        assert_eq!(timeouts["queue_pairs"], 2, "{way}: {timeouts}");
+        // Each waits as long as the path is dead, and then for its timer.
+        let waited = Duration::from_nanos(count(&timeouts["waited_ns"]));
+        let late = Duration::from_nanos(4 * TIMEOUT_NS);
+        assert!(
+            (least..2 * most + late).contains(&waited),
+            "{way}: {waited:?} of {least:?} to {most:?}: {timeouts}"
+        );
+    }
+}
+
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn a_peer_killed_in_a_message_is_a_death() {
+    let ends = Ends::open();
+    let mut numbers = (0, 0);
+    let told = Told::about("killed", || {
+        let (near, far) = ends.connection(|to| to);
+        let (sibling, _far) = ends.connection(|to| to);
+        numbers = (near.number(), far.number());
+        near.write_all(&ends.far, 5, 4096).unwrap();
+        for _ in 0..8 {
+            near.write(&ends.far, 1 << 20, None).unwrap();
+        }
+        assert_eq!(near.completion(LIMIT).unwrap(), Some(SUCCESS));
+        // As the kernel does for a process that was killed, with seven messages to come.
+        drop(far);
+        sibling.write_all(&ends.far, 20, 4096).unwrap();
+        let ended = std::iter::from_fn(|| near.completion(LIMIT).unwrap()).find(|status| *status != SUCCESS);
+        assert_eq!(ended, Some(RETRY_EXCEEDED));
+        std::thread::sleep(Duration::from_millis(500));
+        sibling.write_all(&ends.far, 20, 4096).unwrap();
+    });
+    for (way, _) in told.both() {
+        let died = told.finding(way, "qp.died").unwrap_or_else(|| panic!("{way} finds no death"));
+        let evidence = &died["evidence"];
+        assert_eq!(
+            (&evidence["cause"], count(&evidence["retries"])),
+            (&"retries exhausted".into(), 3),
+            "{died}"
+        );
+        let [requester, responder] = [&died["requester"], &died["responder"]];
+        assert_eq!(
+            (&requester["addr"], &responder["addr"]),
+            (&NEAR.address.into(), &FAR.address.into()),
+            "{died}"
+        );
+        assert_eq!(responder["qpn"], numbers.1, "{died}");
+    }
+}
+
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn a_hop_with_a_small_mtu_is_a_black_hole() {
+    let ends = Ends::open();
+    let told = Told::about("mtu", || {
+        let (near, _far) = ends.connection(|to| to);
+        let (small, _small) = ends.connection(|to| to);
+        let _hop = Hop::small(FAR, "600", "1500").unwrap();
+        near.write_all(&ends.far, 5, 256).unwrap();
+        near.write(&ends.far, 16384, None).unwrap();
+        small.write_all(&ends.far, 100, 256).unwrap();
+        assert_eq!(near.completion(LIMIT).unwrap(), Some(RETRY_EXCEEDED));
+        std::thread::sleep(Duration::from_millis(500));
+        small.write_all(&ends.far, 20, 256).unwrap();
+    });
+    let hole = told.evidence("replay", "path.mtu_black_hole");
+    let sizes = ["largest_passed", "smallest_vanished", "largest_vanished"].map(|name| count(&hole[name]));
+    assert_eq!(sizes, [256, PATH_MTU, PATH_MTU], "{hole}");
+    let sent = flow_sum(&told.seen.report, NEAR, "egress");
+    assert_eq!(count(&hole["large"]), sent - flow_sum(&told.seen.report, FAR, "ingress"), "{hole}");
+    // One tap at the sender shows it as well.
+    let at_sender = binary::replay(&told.seen.captures[..1], [] as [&str; 0]).unwrap();
+    assert!(findings(&at_sender).any(|one| one["id"] == "path.mtu_black_hole"), "{}", at_sender["findings"]);
+}
+
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn reordering_is_no_loss() {
+    let ends = Ends::open();
+    let told = Told::about("reordered", || {
+        let (near, _far) = ends.connection(patient);
+        let _hop = Hop::queue(FAR, "root netem limit 10000 delay 4ms reorder 10% 0%").unwrap();
+        near.write_all(&ends.far, 8, 32768).unwrap();
+    });
+    let (sent, arrived) = (
+        on_link(&told.seen.report, NEAR, "egress").unwrap(),
+        on_link(&told.seen.report, FAR, "ingress").unwrap(),
+    );
+    assert_eq!(sent, arrived, "nothing was lost, else this shows nothing");
+    let naks = |report: &Value| {
+        let flows = report["flows"].as_array().into_iter().flatten();
+        flows.map(|flow| count(&flow["ack"]["naks"]["psn_sequence_error"])).sum::<u64>()
+    };
+    assert!(naks(&told.seen.report) > 0, "nothing was reordered, so that this shows nothing");
+    for (way, report) in told.both() {
+        // Live knows no IPv4 identification: what came late may be called that or a loss, and nothing a loss alone.
+        let said: Vec<&str> = findings(report).filter_map(|one| one["title"].as_str()).collect();
+        let lost: Vec<_> = said
+            .iter()
+            .filter(|title| title.to_lowercase().contains("los") && !title.to_lowercase().contains("reorder"))
+            .collect();
+        assert!(lost.is_empty(), "{way}: {lost:?}");
+    }
+}
+
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn a_hop_that_rewrites_is_named() {
+    let ends = Ends::open();
+    let told = Told::about("rewritten", || {
+        let (near, _far) = ends.connection(|to| to);
+        let rewrite = format!("{ALL} action pedit ex munge ip tos set 0x00 pipe csum ip");
+        let _hop = Hop::filter(NEAR, &rewrite).unwrap();
+        near.write_all(&ends.far, 50, 4096).unwrap();
+    });
+    let rewritten = told.evidence("replay", "path.rewritten");
+    let sent = flow_sum(&told.seen.report, NEAR, "egress");
+    assert_eq!(
+        (count(&rewritten["packets"]), count(&rewritten["compared"]) >= sent),
+        (sent, true),
+        "{rewritten}"
+    );
+    let changed = rewritten["changed"].to_string();
+    for change in ["DSCP 26 → 0", "ECN"] {
+        assert!(changed.contains(change), "{change}: {rewritten}");
+    }
+    let title = told.finding("replay", "path.rewritten").unwrap()["title"].as_str().unwrap().to_owned();
+    assert!(title.contains("between rewritten.h0 and rewritten.h1"), "{title}");
+}
+
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn a_rejected_connection_has_its_reason() {
+    lab::up().unwrap();
+    let told = Told::about("rejected", || {
+        let near = ["-c", "-a", FAR.address, "-I", NEAR.address, "-p", "7777", "-C", "1"];
+        Tool::start("rping", &near).unwrap().finish().unwrap_err();
+    });
+    for (way, _) in told.both() {
+        let rejected = told.evidence(way, "cm.rejected");
+        // Invalid service ID (IBTA volume 1, table of reject reasons): nobody listens.
+        assert_eq!(
+            (&rejected["reason_code"], &rejected["setups"]),
+            (&8.into(), &1.into()),
+            "{way}: {rejected}"
+        );
+        assert!(rejected["service"].as_str().unwrap().contains("7777"), "{way}: {rejected}");
+    }
+}
+
+/// Packets of a link in one direction, without those of the connection manager and of other programs.
+fn flow_sum(report: &Value, end: End, direction: &str) -> u64 {
+    sum(report, end, direction, |flow| if count(&flow["dest_qp"]) > 1 { count(&flow["packets"]) } else { 0 })
+}

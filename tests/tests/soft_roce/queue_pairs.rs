@@ -1,0 +1,380 @@
+//! Queue pairs on the kernel's control path: as a program of our own makes, sets and breaks them, where
+//! perftest and rping do not.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rocescope_tests::live::program::{Program, Start};
+use rocescope_tests::soft_roce::lab::{self, ENDS, End, FAR, NEAR};
+use rocescope_tests::soft_roce::qps;
+use rocescope_tests::soft_roce::report::{count, flow};
+use rocescope_tests::soft_roce::tool::{self, LIMIT};
+use rocescope_tests::soft_roce::verbs::{
+    Port, QueuePair, REMOTE_ACCESS_ERROR, RETRY_EXCEEDED, SQ_DRAINED, Settings, errno,
+};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::faults::{Ends, findings};
+
+/// On the interfaces of both ends, once the probes have seen a verb: those of its own listing.
+fn live(arguments: &[&str]) -> Program {
+    let ends = ["live", "-i", NEAR.interface, "-i", FAR.interface, "--output", "jsonl"];
+    let program = Program::watching(Start::default(), &[&ends, arguments].concat()).unwrap();
+    program.reported(|report| report["qp_lives"]["calls"].as_u64() > Some(0)).unwrap();
+    program
+}
+
+/// The last report of a run, and the ones before.
+fn ended(program: Program) -> (Value, Vec<Value>) {
+    // All that happened is in the reading of the end.
+    std::thread::sleep(Duration::from_millis(200));
+    let ended = program.interrupt().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    let mut reports = ended.lines().unwrap();
+    let last = reports.pop().unwrap();
+    assert_eq!(last["qp_lives"]["unavailable"], Value::Null, "{}", last["qp_lives"]);
+    (last, reports)
+}
+
+fn listed<'a>(report: &'a Value, end: End, list: &'static str) -> impl Iterator<Item = &'a Value> {
+    let devices = report["devices"].as_array().into_iter().flatten();
+    let own = devices.filter(move |device| device["name"] == end.device);
+    own.flat_map(move |device| device[list].as_array().into_iter().flatten())
+}
+
+/// The life of a queue pair.
+#[track_caller]
+fn life(report: &Value, end: End, qpn: u32) -> &Value {
+    let found = listed(report, end, "qps").find(|qp| qp["lqpn"] == qpn);
+    found.unwrap_or_else(|| panic!("QP {qpn} of {} is not followed: {}", end.device, report["qp_lives"]))
+}
+
+/// Events and failed verbs of this name.
+fn events<'a>(report: &'a Value, end: End, name: &'a str) -> Vec<&'a Value> {
+    listed(report, end, "qp_events").filter(|event| event["event"] == name).collect()
+}
+
+/// Unix time in nanoseconds.
+fn now_ns() -> u64 {
+    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap()
+}
+
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn settings_are_those_that_were_asked_for() {
+    let ends = Ends::open();
+    let program = live(&[]);
+    let wanted = (0_u8..6).map(|number| {
+        move |to: Settings| Settings {
+            // 256, 512 and 1,024 bytes.
+            mtu: u32::from(1 + number % 3),
+            timeout: 14 + number,
+            retries: 1 + number,
+            rnr_retries: 7 - number,
+            traffic_class: number * 40 + 2,
+            flow_label: if number < 3 { 0 } else { 0x1_2345 * u32::from(number) },
+            psn: 1 << (4 * number),
+            ..to
+        }
+    });
+    let mut made = Vec::new();
+    for with in wanted {
+        let (near, far) = ends.connection(with);
+        near.write_all(&ends.far, 3, 2048).unwrap();
+        made.push((with(Settings::to(FAR, far.number()).unwrap()), near, far));
+    }
+    let shown = qps::shown().unwrap();
+    let numbers: Vec<_> = made.iter().map(|(to, near, far)| (*to, near.number(), far.number())).collect();
+    drop(made);
+    let (report, _) = ended(program);
+    for (to, near, far) in numbers {
+        for (end, other, own, peer) in [(NEAR, FAR, near, far), (FAR, NEAR, far, near)] {
+            let shown = shown.iter().find(|qp| qp.device == end.device && qp.lqpn == own).unwrap();
+            let life = life(&report, end, own);
+            // The kernel lists the thread that made a queue pair: here one that the tests run on.
+            let thread = rustix::thread::gettid().as_raw_nonzero().get();
+            assert_eq!((shown.rqpn, shown.pid), (Some(peer), u32::try_from(thread).ok()), "{shown:?}");
+            let pid = std::process::id();
+            assert_eq!((&life["rqpn"], &life["pid"]), (&peer.into(), &pid.into()), "{life}");
+            assert_eq!(life["state"], "RTS", "{life}");
+            assert_eq!(life["comm"].as_str(), shown.comm.as_deref(), "{life}");
+            assert_eq!((&life["src"], &life["dst"]), (&end.address.into(), &other.address.into()), "{life}");
+            assert_eq!(life["path_mtu"], 128_u32 << to.mtu, "{life}");
+            assert_eq!(life["timeout_ns"], 4_096_u64 << to.timeout, "{life}");
+            assert_eq!(
+                (&life["retry_cnt"], &life["rnr_retry"]),
+                (&to.retries.into(), &to.rnr_retries.into()),
+                "{life}"
+            );
+            assert_eq!(life["dscp"], to.traffic_class >> 2, "{life}");
+            assert!(count(&life["created_ns"]) < count(&life["ended_ns"]), "{life}");
+            let sent = flow(&report, end, "egress", other, peer.into()).unwrap();
+            let ports = sent["src_ports"].as_array().unwrap();
+            assert_eq!(ports.len(), 1, "{sent}");
+            assert_eq!(
+                (&ports[0]["port"], &ports[0]["packets"]),
+                (&life["udp_port"], &sent["packets"]),
+                "{sent}"
+            );
+        }
+    }
+}
+
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn verbs_that_fail_and_sleep_are_told_or_counted() {
+    let ends = Ends::open();
+    let program = live(&[]);
+    let fresh = || {
+        let qp = ends.near.queue_pair().unwrap();
+        qp.init().unwrap();
+        qp
+    };
+    // Attributes are missing.
+    let bare = fresh();
+    assert_eq!(errno(&bare.bare("RTR").unwrap_err()), Some(libc::EINVAL));
+    // Nobody has this address: more calls sleep at once than the kernel keeps places for their returns.
+    let nobody = Settings { peer: Ipv4Addr::new(10, 0, 0, 77), ..Settings::to(FAR, 5).unwrap() };
+    let sleepers: Vec<QueuePair<'_>> = (0..24).map(|_| fresh()).collect();
+    let errors: BTreeSet<Option<i32>> = std::thread::scope(|scope| {
+        let calls: Vec<_> =
+            sleepers.iter().map(|qp| scope.spawn(|| errno(&qp.receive(&nobody).unwrap_err()))).collect();
+        calls.into_iter().map(|call| call.join().unwrap()).collect()
+    });
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    let bare = bare.number();
+    let (report, _) = ended(program);
+    let failed = events(&report, NEAR, "modify to RTR");
+    let of = |errno: i32| failed.iter().filter(move |event| event["errno"] == errno).collect::<Vec<_>>();
+    let invalid = of(libc::EINVAL);
+    assert_eq!(invalid.len(), 1, "{failed:?}");
+    assert_eq!(
+        (&invalid[0]["lqpn"], &invalid[0]["pid"]),
+        (&bare.into(), &std::process::id().into()),
+        "{failed:?}"
+    );
+    let unresolved = of(errors.first().unwrap().unwrap());
+    let missed = count(&report["qp_lives"]["missed_returns"]);
+    println!("{} of 24 told, {missed} missed", unresolved.len());
+    assert_eq!(unresolved.len() as u64 + missed, 24, "told or counted as missed: {failed:?}");
+    assert!(unresolved.iter().all(|event| event["dst"] == "10.0.0.77"), "{failed:?}");
+    assert!(unresolved.iter().all(|event| count(&event["duration_ns"]) > 500_000_000), "{failed:?}");
+    assert!(findings(&report).any(|one| one["id"] == "qp.setup_failed"), "{}", report["findings"]);
+}
+
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn events_of_queue_pairs_and_ports_are_told() {
+    let ends = Ends::open();
+    let program = live(&[]);
+    // Queue pairs drained. Soft-RoCE says so in an interrupt: the kernel skips its probe when that falls into
+    // another probe on the same processor.
+    let drained: Vec<_> = (0..8).map(|_| ends.connection(|to| to)).collect();
+    for (near, _) in &drained {
+        near.write_all(&ends.far, 1, 256).unwrap();
+        near.drain().unwrap();
+        assert_eq!(ends.near.event().unwrap(), SQ_DRAINED);
+    }
+    // A wrong rkey.
+    let (wrong, refused) = ends.connection(|to| to);
+    wrong.write_all(&ends.far, 1, 256).unwrap();
+    wrong.write(&ends.far, 256, Some(0x00ab_cdef)).unwrap();
+    assert_eq!(wrong.completion(LIMIT).unwrap(), Some(REMOTE_ACCESS_ERROR));
+    // The cable of one end.
+    for (state, shown) in [("down", "DOWN"), ("up", "ACTIVE")] {
+        tool::run("ip", &["link", "set", NEAR.hop, state]).unwrap();
+        tool::wait_for(&format!("port {shown}"), || {
+            let links = tool::json("rdma", &["-j", "link", "show", &format!("{}/1", NEAR.device)])?;
+            Ok((links[0]["state"] == shown).then_some(()))
+        })
+        .unwrap();
+    }
+    // Long enough for the queue pairs to be listed.
+    program
+        .reported(|report| ENDS.into_iter().all(|end| !events(report, end, "RTS to ERR").is_empty()))
+        .unwrap();
+    let drained: Vec<u32> = drained.iter().map(|(near, _)| near.number()).collect();
+    let [wrong, refused] = [wrong.number(), refused.number()];
+    let (report, _) = ended(program);
+    let events_of = |end, name, qpn: u32| {
+        let all = events(&report, end, name);
+        assert!(
+            all.iter().any(|event| event["lqpn"] == qpn),
+            "no {name} of QP {qpn} of {}: {all:?}",
+            end.device
+        );
+    };
+    let told = events(&report, NEAR, "SQ_DRAINED");
+    println!("{} of {} told", told.len(), drained.len());
+    assert!(told.iter().all(|event| drained.iter().any(|qpn| event["lqpn"] == *qpn)), "{told:?}");
+    assert!(told.len() > drained.len() / 2, "{told:?} of {drained:?}");
+    assert!(drained.iter().all(|qpn| life(&report, NEAR, *qpn)["state"] == "SQD"));
+    // Both ends of a refused access are in the error state, and packets say why.
+    events_of(NEAR, "RTS to ERR", wrong);
+    events_of(FAR, "RTS to ERR", refused);
+    let nak = findings(&report).find(|one| one["id"] == "nak.remote_access_error").unwrap();
+    assert_eq!(
+        (&nak["requester"]["addr"], &nak["responder"]["addr"]),
+        (&NEAR.address.into(), &FAR.address.into()),
+        "{nak}"
+    );
+    assert!(
+        !events(&report, NEAR, "PORT_ERR").is_empty() && !events(&report, NEAR, "PORT_ACTIVE").is_empty()
+    );
+    assert!(events(&report, FAR, "PORT_ERR").is_empty(), "the other end's cable stayed");
+}
+
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn a_death_is_known_without_a_packet() {
+    let ends = Ends::open();
+    // No packet is between these hosts.
+    let program = live(&["--filter", "host 192.0.2.1", "--interval", "500ms"]);
+    let (near, far) = ends.connection(|to| to);
+    near.write_all(&ends.far, 3, 4096).unwrap();
+    let numbers = [near.number(), far.number()];
+    // Both are known before one dies.
+    program
+        .reported(|report| {
+            listed(report, NEAR, "qps").any(|qp| qp["lqpn"] == numbers[0] && qp["state"] == "RTS")
+        })
+        .unwrap();
+    drop(far);
+    near.write(&ends.far, 4096, None).unwrap();
+    assert_eq!(near.completion(LIMIT).unwrap(), Some(RETRY_EXCEEDED));
+    let given_up_ns = now_ns();
+    let report = program.reported(|report| findings(report).any(|one| one["id"] == "qp.died")).unwrap();
+    println!("reported after {} ms", (now_ns() - given_up_ns) / 1_000_000);
+    ended(program);
+    assert_eq!(report["flows"], serde_json::json!([]), "no packet was counted");
+    let died = findings(&report).find(|one| one["id"] == "qp.died").unwrap();
+    let evidence = &died["evidence"];
+    assert_eq!(evidence["cause"], "retry count exceeded", "{died}");
+    assert_eq!(
+        (&evidence["retry_cnt"], &evidence["timeout_ns"]),
+        (&3.into(), &(4_096_u64 << 14).into()),
+        "{died}"
+    );
+    let [requester, responder] = [&died["requester"], &died["responder"]];
+    assert_eq!(
+        (&requester["addr"], &responder["addr"]),
+        (&NEAR.address.into(), &FAR.address.into()),
+        "{died}"
+    );
+    assert_eq!((&requester["qpn"], &responder["qpn"]), (&numbers[0].into(), &numbers[1].into()), "{died}");
+    assert_eq!(requester["pid"], std::process::id(), "{died}");
+    let [event] = events(&report, NEAR, "RTS to ERR")[..] else { panic!("{report}") };
+    let after = count(&event["time_ns"]).saturating_sub(given_up_ns);
+    println!("found {} ms after the last retry", after / 1_000_000);
+    assert!(after < 1_000_000_000, "{after} ns after the last retry");
+}
+
+/// Makes, sets and destroys this many, one after the other; gives the time of each of the three per queue pair.
+fn churn(port: &Port, count: u32) -> [Duration; 3] {
+    let mut spent = [Duration::ZERO; 3];
+    for _ in 0..count {
+        let began = Instant::now();
+        let qp = port.queue_pair().unwrap();
+        let made = Instant::now();
+        qp.init().unwrap();
+        let set = Instant::now();
+        drop(qp);
+        for (sum, time) in spent.iter_mut().zip([made - began, set - made, set.elapsed()]) {
+            *sum += time / count;
+        }
+    }
+    spent
+}
+
+/// Programs of ours that the kernel has loaded.
+fn loaded() -> Vec<String> {
+    let all = aya::programs::loaded_programs().filter_map(Result::ok);
+    all.filter_map(|program| program.name_as_str().map(str::to_owned))
+        .filter(|name| name.starts_with("rocescope"))
+        .collect()
+}
+
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn a_thousand_short_lives_are_whole_or_counted_and_a_kill_leaves_no_probe() {
+    const LIVES: u32 = 1_000;
+    let ends = Ends::open();
+    churn(&ends.near, 50);
+    let without = churn(&ends.near, LIVES);
+    assert_eq!(loaded(), [] as [&str; 0]);
+    let program = live(&[]);
+    assert!(loaded().iter().any(|name| name.starts_with("rocescope_qp")), "{:?}", loaded());
+    let before = program.reported(|_| true).unwrap();
+    let began = Instant::now();
+    let with = churn(&ends.near, LIVES);
+    let took = began.elapsed();
+    println!("{LIVES} in {took:?}: make, set, destroy {without:?} without, {with:?} with probes");
+    let calls = |report: &Value| count(&report["qp_lives"]["calls"]);
+    let all = |report: &Value| calls(report) >= calls(&before) + u64::from(LIVES) * 3;
+    let report = program.reported(all).unwrap();
+    let lives = &report["qp_lives"];
+    let whole = listed(&report, NEAR, "qps")
+        .filter(|qp| qp["created_ns"].is_u64() && qp["ended_ns"].is_u64() && qp["state"] == "INIT")
+        .count();
+    println!("{whole} whole lives: {lives}");
+    let missed = count(&lives["missed_returns"]) + count(&lives["dropped"]) + count(&lives["qps_left_out"]);
+    assert!(whole as u64 + missed >= u64::from(LIVES), "{whole} whole lives: {lives}");
+    assert!(missed == 0 || took < Duration::from_secs(1), "missed without haste ({took:?}): {lives}");
+
+    program.signal(Signal::KILL).unwrap();
+    assert_eq!(program.end().unwrap().status.code(), None);
+    tool::wait_for("the end of the probes", || {
+        Ok(loaded().iter().all(|name| !name.starts_with("rocescope_qp")).then_some(()))
+    })
+    .unwrap();
+    // What the kill left at TC is another test's business.
+    Program::run(Start::default(), &["doctor", "--clean"]).unwrap();
+}
+
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn modules_that_are_loaded_again_are_followed() {
+    lab::up().unwrap();
+    let program = live(&[]);
+    let made = |message: u64| {
+        let ends = Ends::open();
+        let (near, _far) = ends.connection(|to| to);
+        near.write_all(&ends.far, message, 256).unwrap();
+        near.number()
+    };
+    let followed = |qpn: u32, name: &str| {
+        let wanted = |report: &Value| {
+            listed(report, NEAR, "qps")
+                .any(|qp| qp["lqpn"] == qpn && qp["created_ns"].is_u64() && qp["ended_ns"].is_u64())
+        };
+        program.reported(wanted).unwrap_or_else(|why| panic!("QP {qpn}, {name}: {why:#}"));
+    };
+    followed(made(1), "first");
+    // The driver alone, and the modules in which the probes are.
+    for modules in [&["rdma_rxe"][..], &["rdma_rxe", "rdma_ucm", "ib_uverbs"]] {
+        for end in ENDS {
+            tool::run("rdma", &["link", "delete", end.device]).unwrap();
+        }
+        for module in modules {
+            tool::run("rmmod", &[module]).unwrap();
+        }
+        for module in modules.iter().rev() {
+            tool::run("modprobe", &[module]).unwrap();
+        }
+        lab::add_devices().unwrap();
+        // A look at what is loaded is due every half second.
+        std::thread::sleep(Duration::from_secs(3));
+        followed(made(2), &modules.join(", "));
+    }
+    // A driver that comes later: without its hardware it makes nothing, but its commands can be probed.
+    let why = |report: &Value| report["qp_lives"]["devx_unavailable"].clone();
+    let before = program.reported(|_| true).unwrap();
+    assert_eq!(why(&before), "the module mlx5_core is not loaded");
+    tool::run("modprobe", &["mlx5_core"]).unwrap();
+    program.reported(|report| why(report).is_null()).unwrap();
+    assert!(loaded().iter().any(|name| name == "rocescope_qp_co"), "{:?}", loaded());
+    ended(program);
+    tool::run("rmmod", &["mlx5_core"]).unwrap();
+}
