@@ -1,11 +1,13 @@
 //! What the hop between the ends does to packets: behind one tap and before the other.
 
 use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use super::lab::End;
-use super::tool::run;
+use super::tool::{LIMIT, json, run};
 
 /// A fault of the hop, mended when dropped.
 #[derive(Debug)]
@@ -60,6 +62,24 @@ impl Hop {
         let after = shown.split("(dropped ").nth(1).and_then(|text| text.split(',').next());
         let count = after.with_context(|| format!("`tc -s filter` shows no drops: {shown}"))?;
         Ok(count.trim().parse()?)
+    }
+
+    /// Waits until its queue is empty and stays so: what waits in it is lost with it.
+    ///
+    /// # Errors
+    /// Fails if `tc` shows no length, or the queue does not become empty.
+    pub fn drained(&self) -> Result<()> {
+        let began = Instant::now();
+        let mut empty = 0;
+        while empty < 5 {
+            ensure!(began.elapsed() < LIMIT, "the queue of {} does not become empty", self.port);
+            sleep(Duration::from_millis(20));
+            let shown = json("tc", &["-s", "-j", "qdisc", "show", "dev", self.port, "root"])?;
+            let waiting = shown[0]["qlen"].as_u64();
+            let waiting = waiting.with_context(|| format!("`tc -s qdisc` shows no qlen: {shown}"))?;
+            empty = if waiting == 0 { empty + 1 } else { 0 };
+        }
+        Ok(())
     }
 }
 
