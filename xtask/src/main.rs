@@ -52,6 +52,9 @@ enum Task {
     Vm {
         /// Run the tests whose names contain one of these alone
         names: Vec<String>,
+        /// Build program and tests without optimisation: a minute instead of ten, for work on one test
+        #[arg(long)]
+        debug: bool,
     },
     /// Measure performance, compared with other programs
     #[command(subcommand)]
@@ -83,7 +86,7 @@ fn work(task: &Task) -> Result<()> {
         Task::Demo { args } => demo::demo(args),
         Task::Test { vm: false } => test::test(),
         Task::Test { vm: true } => vm::test(),
-        Task::Vm { names } => vm::vm(names),
+        Task::Vm { names, debug } => vm::vm(names, *debug),
         Task::Bench(wanted) => bench::bench(wanted),
         Task::Mutate(wanted) => mutate::mutate(wanted),
         Task::GenCapture(wanted) => gen_capture::generate(wanted),

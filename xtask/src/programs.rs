@@ -11,8 +11,10 @@ use anyhow::{Context as _, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The profile of all of them: optimised, and arithmetic is checked.
-const PROFILE: &str = "checked";
+/// The profile of all that tests run on: optimised, and arithmetic is checked.
+pub(crate) const CHECKED: &str = "checked";
+/// The profile of what a developer waits for: built in a minute, and slow.
+pub(crate) const DEBUG: &str = "dev";
 const PACKAGES: [&str; 4] = ["rocescope", "rocescope-common", "rocescope-tests", "xtask"];
 const FEATURES: &str = "rocescope/live,rocescope/test-clock,rocescope-tests/live";
 
@@ -47,13 +49,14 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Builds rocescope and the test programs that `selection`, arguments of cargo, names. Without `toolchain`
-    /// the tests of the kernel programs are left out.
+    /// Builds rocescope and the test programs that `selection`, arguments of cargo, names, in this profile. Without
+    /// `toolchain` the tests of the kernel programs are left out.
     ///
     /// # Errors
     /// The command that failed.
     pub(crate) fn build<'a>(
         toolchain: Option<&EbpfToolchain>,
+        profile: &str,
         selection: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self> {
         let mut command = cargo();
@@ -61,7 +64,7 @@ impl Programs {
             "test",
             "--no-run",
             "--profile",
-            PROFILE,
+            profile,
             "--message-format",
             "json-render-diagnostics",
         ]);

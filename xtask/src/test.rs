@@ -5,7 +5,7 @@ mod lanes;
 use crate::build::with_ebpf;
 use crate::check::ensure_target;
 use crate::ebpf_toolchain::EbpfToolchain;
-use crate::programs::{INTEGRATION, Programs, TestProgram};
+use crate::programs::{CHECKED, INTEGRATION, Programs, TestProgram};
 use crate::run::{cargo, has_program, is_ci, root_prefix, run, run_watched, say, step, target_dir};
 use crate::setup;
 use anyhow::{Context as _, Result, bail};
@@ -103,7 +103,7 @@ pub(crate) fn test() -> Result<()> {
     };
     let arm = arm(&mut tally, toolchain.as_ref());
     let built = step("building rocescope and the tests", || {
-        Programs::build(toolchain.as_ref(), ["--lib", "--bins", "--tests"])
+        Programs::build(toolchain.as_ref(), CHECKED, ["--lib", "--bins", "--tests"])
     });
     match built.and_then(|programs| all(&mut tally, &programs, arm)) {
         Ok(()) => tally.finish(),

@@ -12,7 +12,7 @@ mod userland;
 
 use crate::dist::{self, Target};
 use crate::ebpf_toolchain::{EbpfToolchain, cache_dir};
-use crate::programs::Programs;
+use crate::programs::{CHECKED, DEBUG, Programs};
 use crate::run::{into_file, output_of, print, run, run_watched, say, step, target_dir, workspace_root};
 use crate::setup;
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -60,7 +60,7 @@ const DONE: &str = "guest: done";
 /// # Errors
 /// Names missing prerequisites, or failed tests.
 pub(crate) fn test() -> Result<()> {
-    let prepared = Prepared::new(&OLDER_KERNEL)?;
+    let prepared = Prepared::new(CHECKED, &OLDER_KERNEL)?;
     let older = prepared.guest("older-kernel", &OLDER_KERNEL, &[], "checked/rocescope")?;
     let checked = stripped(&prepared.programs.rocescope, &older.dir);
     thread::scope(|scope| {
@@ -75,12 +75,18 @@ pub(crate) fn test() -> Result<()> {
     })
 }
 
-/// The tests with Soft-RoCE devices alone: those whose names contain one of `names`, or all.
+/// The tests with Soft-RoCE devices alone: those whose names contain one of `names`, or all. `debug`: of the program and
+/// the tests without optimisation.
 ///
 /// # Errors
 /// Names missing prerequisites, or failed tests.
-pub(crate) fn vm(names: &[String]) -> Result<()> {
-    soft_roce(&Prepared::new(&[])?, names)
+pub(crate) fn vm(names: &[String], debug: bool) -> Result<()> {
+    if !debug {
+        return soft_roce(&Prepared::new(CHECKED, &[])?, names);
+    }
+    let prepared = Prepared::new(DEBUG, &[])?;
+    let guest = prepared.guest("soft-roce", &SOFT_ROCE, names, "debug/rocescope")?;
+    guest.run(&prepared.parts, &stripped(&prepared.programs.rocescope, &guest.dir), false)
 }
 
 /// Runs the tests with Soft-RoCE that `names` select in a guest, and compares what they leave with tshark.
@@ -108,9 +114,9 @@ struct Prepared {
 }
 
 impl Prepared {
-    /// With `tests` and those with Soft-RoCE, from the build that `cargo xtask test` makes: this costs nothing after it.
-    /// Their C library is the guest's too: it is made of the same distribution's packages.
-    fn new(tests: &[(&str, &str)]) -> Result<Self> {
+    /// With `tests` and those with Soft-RoCE. In [`CHECKED`] they are from the build that `cargo xtask test` makes: this costs
+    /// nothing after it. Their C library is the guest's too: it is made of the same distribution's packages.
+    fn new(profile: &str, tests: &[(&str, &str)]) -> Result<Self> {
         if !cfg!(target_arch = "x86_64") {
             bail!("the guest is an x86_64 machine: run this on one");
         }
@@ -124,7 +130,7 @@ impl Prepared {
         // `--bin rocescope` would select the program's unit tests instead.
         let selection = [PROGRAMS_TEST].into_iter().chain(names).flat_map(|name| ["--test", name]);
         let programs =
-            step("building the tests for the guest", || Programs::build(Some(&toolchain), selection))?;
+            step("building the tests for the guest", || Programs::build(Some(&toolchain), profile, selection))?;
         Ok(Self { toolchain, parts, programs })
     }
 
