@@ -129,8 +129,9 @@ impl Prepared {
         let names = tests.iter().chain(&SOFT_ROCE).map(|(name, _)| *name).chain([AFTERWARDS]);
         // `--bin rocescope` would select the program's unit tests instead.
         let selection = [PROGRAMS_TEST].into_iter().chain(names).flat_map(|name| ["--test", name]);
-        let programs =
-            step("building the tests for the guest", || Programs::build(Some(&toolchain), profile, selection))?;
+        let programs = step("building the tests for the guest", || {
+            Programs::build(Some(&toolchain), profile, selection)
+        })?;
         Ok(Self { toolchain, parts, programs })
     }
 

@@ -397,7 +397,7 @@ impl Sequence {
 
     /// A packet passes again whose PSN a retransmission may have filled: the original, perhaps, which was not lost then.
     fn doubt(&mut self, arrival: &Arrival<'_>) {
-        let filled = |filled: Filled| filled.by == By::Retransmission && !filled.gap.retransmitted;
+        let filled = |filled: Filled| filled.by == By::Retransmission;
         if !arrival.numbered && self.gaps.recently_filled(arrival.psn).is_some_and(filled) {
             self.doubted(1);
         }

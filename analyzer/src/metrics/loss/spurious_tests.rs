@@ -24,6 +24,29 @@ fn holes_whose_packet_passes_twice_may_be_reordering() {
     }
 }
 
+/// The retransmissions are reordered as well: of those that a gap among them left out, and that pass again, the same holds.
+#[test]
+fn retransmissions_that_pass_twice_may_be_reordering() {
+    for again in [false, true] {
+        let mut scene = Scene::new(false);
+        scene.answer(99, 0x1F);
+        scene.send(100..200, &[]);
+        for start in (200..1_000).step_by(100) {
+            scene.send(start..start + 20, &[start + 10]);
+            scene.nak(start + 10);
+            scene.send([start + 10, start + 11, start + 13], &[]);
+            scene.nak(start + 12);
+            scene.send([start + 12], &[]);
+            if again {
+                scene.send([start + 12], &[]);
+            }
+            scene.send(start + 13..start + 100, &[]);
+        }
+        let loss = scene.metrics();
+        assert_eq!((loss.lost, loss.doubtful), (16, if again { 8 } else { 0 }), "{loss:?}");
+    }
+}
+
 /// Losses, each with its NAK and a go-back, among packets that pass unasked: duplicates say nothing of the losses, but where more packets
 /// come late than are asked for, a NAK may be for one of these.
 #[test]
