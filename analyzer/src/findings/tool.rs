@@ -31,7 +31,7 @@ limits! {
     pub struct Limits = "tool";
     lost_ratio: f64 = 0.001,
         "maximum share of frames missed for a warning; above it the finding is critical",
-        "Loss findings start at one packet in a thousand; with as many packets missed by the capture they are unreliable";
+        "Findings of loss start at one packet in ten thousand: with ten times as many missed by the capture they are unreliable";
 }
 
 /// Packets that rocescope, the capture or the interface dropped, as far as that is known.
