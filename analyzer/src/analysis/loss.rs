@@ -21,9 +21,10 @@ pub struct Loss {
     /// Lost upstream of this tap: PSNs skipped here and retransmitted, or lost again when retransmitted. UC,
     /// which does not retransmit: skipped and not seen since. Unit: PSNs.
     pub lost: u64,
-    /// Part of `lost` that passed once more, or in a run that neither a NAK nor a timeout explains; all of it where such
-    /// runs fill gaps of a go-back-N sender more often than NAKs and timeouts ask it for any. Without IPv4 identifications
-    /// that count up, the packet that filled the gap may have been the original, out of order. Unit: PSNs.
+    /// Part of `lost` that may have been reordered: the packet passed twice, or neither a NAK nor a timeout explains the run
+    /// in which it came; all of `lost` where more gaps of a go-back-N sender are filled by such runs than by runs that are
+    /// explained. Without IPv4 identifications that count up, the packet that filled the gap may have been the original,
+    /// out of order. Unit: PSNs.
     pub lost_or_reordered: u64,
     /// PSNs skipped here and never seen, although the sender did not retransmit them: they took another path,
     /// or the capture missed them; or the loss was not repaired by the end. Unit: PSNs.

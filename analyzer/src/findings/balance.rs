@@ -41,11 +41,17 @@ const LINKS_IMBALANCE: Entry = Entry {
     measure: Some(Measure::ratio("max_over_mean")),
     title: "Uneven load on parallel links",
     meaning: "One uplink, port or rail is much busier than its peers, so its traffic queues while others idle.",
-    computed: "For each group of links (imbalance) and for rails: a warning when the busiest carries at least links.max_over_mean times the mean, and the group \
-                 carried at least links.min_packets packets. Where captures of cables hold both directions, each direction is compared by itself too. Where the whole run is even, also a warning for a part of the run in which one link carries \
-                 links.stretch_max_over_mean times the mean: at least links.stretch_windows windows of about 100 ms (longer in long runs) and links.stretch_ratio of \
-                 those of the minute from its start (at most the last one of the run), two of three of them uneven by at least half as much; only windows with at least half the bytes of the mean window count. In a live run \
-                 only parallel interfaces are compared: two that see the same packets (both ends of a cable, both sides of a router) share no load.",
+    computed: "For each group of links (imbalance) and for rails. In a live run only parallel interfaces are compared: \
+               two that see the same packets (both ends of a cable, both sides of a router) share no load. A warning in \
+               these cases:\n\
+               - The busiest carries at least links.max_over_mean times the mean, and the group carried at least \
+               links.min_packets packets. Where captures of cables hold both directions, each direction is compared by \
+               itself too.\n\
+               - The whole run is even, but in a part of it one link carries links.stretch_max_over_mean times the \
+               mean: at least links.stretch_windows windows of about 100 ms (longer in long runs) and \
+               links.stretch_ratio of those of the minute from its start (at most the last one of the run), two of \
+               three of them uneven by at least half as much. Only windows with at least half the bytes of the mean \
+               window count.",
     advice: "With few 5-tuples hashing cannot do better. With many, compare the hash fields of the switches (L4 ports, destination QP) and check for hash \
                polarisation between tiers. For rails, check NCCL_IB_HCA, NCCL_CROSS_NIC and the GPU to NIC assignment.",
     caveat: "Groups that share no load by design (--group of unrelated links) are uneven by design, and so are links that a job uses alternately for seconds. Rails \

@@ -30,15 +30,24 @@ const INCAST: Entry = Entry {
     meaning: "Data of several hosts converges on the switch port towards one host. What exceeds the speed of that port queues in the switch; when the queue fills, \
                 packets are CE-marked, paused by PFC or dropped, and the rate of all these flows drops. All-to-all and parameter servers cause incast by nature; it is \
                 a problem when CE marks or loss accompany it.",
-    computed: "Data to each receiver is divided into bins of data: up to 2 MiB (what a switch buffers for one port) without a silence of 200 µs, in live of 1 ms at least. Senders in one \
-                 such bin overlap, also where a FIFO sends them in runs. Raised when there are at least burst.incast_bins bins with at least burst.incast_senders senders, these carry at \
-                 least burst.incast_share of the receiver's data, and of their packets more than burst.incast_ce_ratio are CE-marked or at least burst.incast_gap_ratio have a PSN gap, in \
-                 both cases at least twice the ratio in bins with fewer senders. Without such bins to compare with, CE marks count; PSN gaps count where burst.incast_senders hosts lose \
-                 packets in runs of two or more on average while the receiver gets at least burst.incast_line_ratio of its peak rate, as from a full queue. At a tap upstream of the queue, where \
-                 nothing is lost yet, NAK episodes count like gaps: of burst.incast_senders hosts, at least twice the ratio towards other receivers, while the median request-to-ACK latency is at least \
-                 burst.incast_latency_ns. Hosts that send less than a tenth of the busiest sender's data (credits, small messages) do not count as senders. Incast without CE marks or loss \
-                 raises nothing, nor where a parallel link (imbalance) has as many senders to the receiver and at most half the ratio: links.congested_one_of names that link. \
-                 Its impact is the ratio in these bins, not in all data. Congestion, loss, timeouts and retransmissions of the same hosts at that time belong to this finding. Taps that see the same packets raise one finding.",
+    computed: "Data to each receiver is divided into bins: up to 2 MiB (what a switch buffers for one port) without a \
+               silence of 200 µs; live, of 1 ms at least. Senders in one bin overlap, also where a FIFO serialises them \
+               into bursts. Raised when at least burst.incast_bins bins have at least burst.incast_senders senders and \
+               carry at least burst.incast_share of the receiver's data, and one of these holds:\n\
+               - More than burst.incast_ce_ratio of their packets are CE-marked, or at least burst.incast_gap_ratio \
+               have a PSN gap: at least twice the ratio in bins with fewer senders.\n\
+               - There are no such bins to compare with, and there are CE marks; or burst.incast_senders hosts lose \
+               packets in runs of two or more on average while the receiver gets at least burst.incast_line_ratio of \
+               its peak rate, as from a full queue.\n\
+               - The tap is upstream of the queue, where nothing is lost yet: burst.incast_senders hosts have NAK \
+               episodes, at least twice the ratio towards other receivers, while the median request-to-ACK latency is \
+               at least burst.incast_latency_ns.\n\
+               \n\
+               Hosts that send less than a tenth of the busiest sender's data (credits, small messages) do not count as \
+               senders. Incast without CE marks or loss raises nothing, nor where a parallel link (imbalance) has as \
+               many senders to the receiver and at most half the ratio: links.congested_one_of names that link. Its \
+               impact is the ratio in these bins, not in all data. Congestion, loss, timeouts and retransmissions of \
+               the same hosts at that time belong to this finding. Taps that see the same packets raise one finding.",
     advice: "Spread the senders over time or over receivers: a hierarchical or pipelined collective (NCCL_ALGO, NCCL_PXN_DISABLE=0), fewer concurrent channels \
                (NCCL_MAX_NCHANNELS). On the switch, check the egress queue of the receiver's port, ECN thresholds (Kmin, Kmax), PFC on the priority of the data, and \
                buffer shares. On the senders, check that DCQCN is enabled (roce_rp, roce_np).",

@@ -15,11 +15,11 @@ pub(super) const FAMILY: Family = Family {
     entries: &[DUPLICATES],
     limits: &[Limits::META],
     evidence: &[
-        label("copies", "packets shown a second time", Unit::Count),
+        label("copies", "duplicate packets", Unit::Count),
         label("copies_ratio", "share of all packets", Unit::Ratio),
         label("delay_mean_ns", "mean time to the copy", Unit::Nanoseconds),
         label("delay_max_ns", "longest time to the copy", Unit::Nanoseconds),
-        label("marked_between", "copies CE-marked after the first had passed", Unit::Count),
+        label("marked_between", "packets CE-marked between the copies", Unit::Count),
     ],
     check,
 };

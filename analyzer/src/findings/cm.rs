@@ -18,7 +18,7 @@ pub(super) const FAMILY: Family = Family {
         label("reason", "reason", Unit::Text),
         label("reason_code", "reason code of the REJ", Unit::Id),
         label("service", "service", Unit::Text),
-        label("setups", "set-ups that failed so", Unit::Count),
+        label("setups", "failed set-ups with this reason", Unit::Count),
         label("accepted", "set-ups accepted, same hosts and service", Unit::Count),
         label("requests", "requests sent for one set-up", Unit::Count),
         label("host_pairs", "host pairs", Unit::Count),

@@ -94,9 +94,22 @@ const BEFORE: Entry = Entry {
     measure: Some(Measure::ratio("loss_ratio")),
     title: "Loss upstream of this tap",
     meaning: "Packets are lost between the sender and this tap. Each loss makes a go-back-N sender retransmit all that is in flight.",
-    computed: "Per link and host pair: PSNs skipped here and retransmitted later, as a share of the packets that should have passed (flows[].loss.lost). Reordered PSNs do not count, nor PSNs that are never retransmitted: these reached the receiver. Info where at least half of these PSNs may have been late (flows[].loss.lost_or_reordered): they passed twice, or nothing asked for their run, or more packets fill gaps unasked than NAKs and timeouts ask for; or where the receiver's ACKs are captured and neither a NAK nor a timeout asked for a retransmission: without IPv4 identifications that count up, reordering and loss cannot be distinguished then. \
-               Raised when all that passes the tap (live: all interfaces; each queue pair once) shows `loss.episodes` loss episodes and the share `loss.ratio`, or one host pair does; it names every host pair with `loss.pair_episodes` and that share; critical from `loss.critical_ratio`. For UC, which retransmits nothing, skipped PSNs count as lost, and the finding is info. \
-               With two taps on the path, only the one nearer the sender is evaluated. Queue pairs that could not be followed (live) are left out: `flows_unjudged`. The title says \"at least\" where the sender also had timeouts: packets lost at the end of what was in flight leave no gap and are not counted. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
+    computed: "Per link and host pair: PSNs skipped here and retransmitted later, as a share of the packets that should \
+               have passed (flows[].loss.lost). Reordered PSNs do not count, nor PSNs that are never retransmitted: \
+               these reached the receiver. For UC, which retransmits nothing, skipped PSNs count as lost, and the \
+               finding is info. Raised when all that passes the tap (live: all interfaces; each queue pair once) shows \
+               `loss.episodes` loss episodes and the share `loss.ratio`, or one host pair does; it names every host \
+               pair with `loss.pair_episodes` and that share; critical from `loss.critical_ratio`. Info where loss and \
+               reordering cannot be told apart, because IPv4 identifications do not count up:\n\
+               - At least half of these PSNs may have been late (flows[].loss.lost_or_reordered): they passed twice, or \
+               neither a NAK nor a timeout explains their run, or more gaps are filled without a NAK or timeout than \
+               after one.\n\
+               - The receiver's ACKs are captured, and neither a NAK nor a timeout triggered any retransmission.\n\
+               \n\
+               With two taps on the path, only the one nearer the sender is evaluated. Queue pairs that could not be \
+               followed (live) are left out: `flows_unjudged`. The title says \"at least\" where the sender also had \
+               timeouts: packets lost at the end of what was in flight leave no gap and are not counted. Figures are \
+               those of the latest episode (10 s without the signal end one), over 10 s at least.",
     advice: concat!(upstream!(), " ", lossless!()),
     caveat: "Packets dropped before rocescope saw them look the same where the sender retransmits for another reason; with any of those, the title ends with \"may be capture loss\".",
     ..Entry::EMPTY

@@ -49,9 +49,9 @@ const FAILED: Entry = Entry {
     id: "nccl.rank_failed",
     rank: 167,
     title: "NCCL rank reports an error",
-    meaning: "NCCL reports an error in a rank's initialization, or an asynchronous one, as of a work completion with error: its communicator is of no use any more, and the other ranks follow with \
+    meaning: "NCCL reports an error in a rank's initialization, or an asynchronous one, as of a work completion with error: its communicator is unusable, and the other ranks follow with \
               `Remote process error`.",
-    computed: "From nccl.communicators[].ranks (`--nccl-ras`): `error`, at once; critical. Of several ranks, one is named whose error is not that of another. A queue pair of the same process that died \
+    computed: "From nccl.communicators[].ranks (`--nccl-ras`): `error`, at once; critical. Of several ranks, the one whose error does not follow from another's is named. A queue pair of the same process that died \
                (qp.died) owns it.",
     advice: "Read the log of that rank (NCCL_DEBUG=WARN): System error is a failed call or a work completion with error, Unhandled CUDA error a GPU fault (`dmesg`: Xid). The other ranks' errors follow \
              from it.",
@@ -81,7 +81,7 @@ limits! {
         "Three answers in a row; collectives outrun the query by one or two operations all the time";
     lagging_part: f64 = 0.5,
         "largest share of a communicator's ranks that lag",
-        "Where more than half are behind, one has run ahead, and which of the others is waited for is not known; RAS itself names groups below half";
+        "Where more than half are behind, one rank is ahead, and the rank waited for is unknown; RAS itself names groups below half";
     hang_ns: u64 = 300_000_000_000,
         "time from which a lagging rank is critical, in nanoseconds",
         "Checkpoints take minutes; PyTorch's watchdog ends a job after 10 minutes";

@@ -38,12 +38,23 @@ const ONE_OF: Entry = Entry {
     title: "One of several parallel links is congested, slow or lossy",
     meaning: "Flows that hash onto one of several parallel links are CE-marked, lose packets or wait longer for their ACKs, while flows between the same hosts on the \
                 other links do not. A collective waits for its slowest flow, so a fault that touches a small share of the data slows all of it.",
-    computed: "For each group of links that share a load (imbalance), by direction: only pairs of hosts with flows on this link and on its peers are compared, so that a slow \
-                 host does not count against a link. Raised when such data on this link amounts to at least parallel.packets packets, of at least two host pairs and three flows, and its CE \
-                 ratio is at least parallel.ce_ratio, or its loss ratio (upstream and NAK episodes) parallel.loss_ratio, in both cases at least parallel.factor times that of the \
-                 peers. For delay: the median request-to-ACK latency is at least parallel.slower times that of the peers and parallel.slower_ns longer, in three of four host pairs and at \
-                 least three, while no direction of the link carries more than parallel.load times the mean (or one direction does, less than links.max_over_mean, and the delay is 4 times its own spread from median to p99, or requests of both directions are slow: a queue varies, and holds up the ACKs of one direction alone): a queue there would be links.imbalance. Where a direction has over 1.05 times the mean and neither holds, the title says that the link may only be busier. Between fewer host pairs than that, three of four flows on the link, \
-                 of at least four there and four on its peers, must agree instead. CE and loss ratios are those of the latest episode (10 s without a mark or loss end one), over 10 s at least.",
+    computed: "For each group of links that share a load (imbalance), by direction. Only pairs of hosts with flows on \
+               this link and on its peers are compared, so that a slow host does not count against a link: their data \
+               on this link must amount to at least parallel.packets packets, of at least two host pairs and three \
+               flows. Raised when one of these holds:\n\
+               - The CE ratio is at least parallel.ce_ratio and at least parallel.factor times that of the peers.\n\
+               - The loss ratio (upstream and NAK episodes) is at least parallel.loss_ratio and at least \
+               parallel.factor times that of the peers.\n\
+               - The median request-to-ACK latency is at least parallel.slower times that of the peers and \
+               parallel.slower_ns longer, in three of four host pairs and at least three (with fewer host pairs: in \
+               three of four flows, of at least four here and four on the peers), and no direction of the link carries \
+               more than parallel.load times the mean: a queue there would be links.imbalance.\n\
+               \n\
+               The load may be higher, but less than links.max_over_mean, where the delay is 4 times its own spread \
+               from median to p99 or requests of both directions are slow: the delay of a queue varies, and holds up \
+               the ACKs of one direction alone. From 1.05 times the mean, where neither holds, the title says that the \
+               link may only be busier. CE and loss ratios are those of the latest episode (10 s without a mark or loss \
+               end one), over 10 s at least.",
     advice: "Check that link and the switch ports at its ends: speed, lanes and FEC errors, egress queue, ECN thresholds and PFC pauses against its peers, and what else is routed over it. \
                Take it out of the ECMP group to confirm.",
     caveat: "The fault may be on the path beyond this link, which its flows share. Latency covers the way of the request and of the ACK that passes the same link.",

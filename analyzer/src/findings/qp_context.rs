@@ -129,7 +129,7 @@ limits! {
         "A queue that is empty for a moment at the start of a step is normal";
     bond_qps: u64 = 4,
         "minimum queue pairs on one port of a bond",
-        "The driver deals ports out in turn: four on one port are no accident of order";
+        "The driver deals ports out in turn: four on one port are not explained by the order";
     plane_qps: u64 = 8,
         "minimum queue pairs with a plane",
         "With fewer, an uneven count of queue pairs is all there is to see";

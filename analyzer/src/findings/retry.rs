@@ -88,10 +88,10 @@ limits! {
         "A short exchange that is retransmitted once is no storm";
     timeouts: u64 = 3,
         "minimum transport timeouts",
-        "One lost last packet now and then is repaired by a timer; three in ten seconds are no accident";
+        "An occasional tail loss is recovered by a timeout; three in ten seconds are not occasional";
     timeout_wait_ms: u64 = 100,
         "minimum silence before transport timeouts in all, in milliseconds",
-        "The length of a training step or two: the job feels it, be it one timeout only";
+        "The length of a training step or two: the job feels it, even with a single timeout";
 }
 
 fn again(flow: &Flow) -> u64 {
@@ -177,9 +177,9 @@ fn advice(late: u64, hosts: (Address, Address), found: &[Finding]) -> String {
         parts.push(REORDERED.to_owned());
     }
     if !ids.is_empty() {
-        parts.push(format!("See why first: {}.", ids.join(", ")));
+        parts.push(format!("Likely cause: {}.", ids.join(", ")));
     } else if late == 0 {
-        parts.push(format!("No finding says why. {}", timers!()));
+        parts.push(format!("No finding explains it. {}", timers!()));
     }
     parts.push(selective!().to_owned());
     parts.join(" ")

@@ -39,14 +39,21 @@ const STRAGGLER: Entry = Entry {
     title: "Persistent straggler: one host delays every step",
     meaning: "A step of a collective ends when the slowest of its hosts is done. One host starts late, pauses within the step, or transfers data much more slowly \
                 than the others; all other hosts wait.",
-    computed: "From steps.straggler: the idle periods of a link within its steps, and the host that ends each of them. A host that sent nothing in the previous step \
-                 starts late; a transfer is slow when it takes three times as long as others of its size. It must cost at least step.straggler_ratio of the median step, in \
-                 at least 5 steps and two of three of a part of the run. A warning when other steps of the run are free of it, or when more than two hosts send data \
-                 and only one of them is the straggler; else info, because a pipeline stage starts late by nature. Where hosts alternate, one must be last more often \
-                 in a row than chance explains. A host that starts late is named only if its own time, from the last data in to the first data out, grew by at least half of the delay: else \
-                 its inbound transfer is slow. A path is slow also when the median request-to-ACK latency of its WRITEs and SENDs is at least three times that of the other host pairs, and \
-                 its 99th percentile at least step.straggler_ratio of the median step. When only the upstream neighbour of a host is visible at this tap, the finding states so and names no culprit. Only \
-                 traffic that clearly belongs to a job has steps (see steps.link in the report's fields).",
+    computed: "From steps.straggler: the idle periods of a link within its steps, and the host that ends each of them. \
+               A host that sent nothing in the previous step starts late; a transfer is slow when it takes three times \
+               as long as others of its size. It must cost at least step.straggler_ratio of the median step, in at \
+               least 5 steps and two of three of a part of the run.\n\
+               - A warning when other steps of the run are free of it, or when more than two hosts send data and only \
+               one of them is the straggler; else info, because a pipeline stage starts late by nature.\n\
+               - Where hosts alternate, one must be last more often in a row than chance explains.\n\
+               - A host that starts late is named only if its own time, from the last data in to the first data out, \
+               grew by at least half of the delay: else its inbound transfer is slow.\n\
+               - A path is slow also when the median request-to-ACK latency of its WRITEs and SENDs is at least three \
+               times that of the other host pairs, and its 99th percentile at least step.straggler_ratio of the median \
+               step.\n\
+               \n\
+               When only the upstream neighbour of a host is visible at this tap, the finding states so and names no \
+               culprit. Only traffic that clearly belongs to a job has steps (see steps.link in the report's fields).",
     advice: "Check that host first, not the network: GPU clocks and throttling (nvidia-smi -q -d PERFORMANCE), ECC and Xid errors (dmesg), CPU and NUMA placement \
                of its process, storage or data loader, other jobs. For slow_transfer check its link: speed and lanes (ethtool, lspci -vv), CE marks, PFC pauses, loss \
                on the path to the receiver. NCCL_DEBUG=INFO and the job's own timings confirm it.",

@@ -127,7 +127,7 @@ fn refused(told: Option<crate::metrics::loss::Naks>) -> Vec<Finding> {
 fn advice_names_only_what_was_found() {
     let advice = |all: &[Finding], id: &str| all.iter().find(|one| one.id == id).unwrap().advice.clone();
     let all = refused(None);
-    assert!(advice(&all, "retry.storm").starts_with("See why first: rnr.slow_receiver. Selective"));
+    assert!(advice(&all, "retry.storm").starts_with("Likely cause: rnr.slow_receiver. Selective"));
     let mut sample = fixtures::everything();
     let all = found(&sample, &Options { imbalance_all_links: true, ..Options::default() });
     assert!(!all.iter().any(|one| one.id == "entropy.low"));

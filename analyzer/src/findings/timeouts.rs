@@ -51,10 +51,20 @@ const TIMEOUTS: Entry = Entry {
     title: "Transport timeouts",
     meaning: "Requests, their last packets or the ACKs are lost, or a path is dead for a while, and no NAK says so: the sender waits for its transport timer in silence and then \
               retransmits. A timer is thousands of times longer than the recovery after a NAK, so that a few timeouts cost a job more than many lost packets.",
-    computed: "From flows[].loss.timeouts (go-back-N or a repeated READ after a pause of at least 1 ms that no NAK ended, in flows whose reverse direction is captured; a NAK that the sender has gone back for before, or 50 ms of silence after it, ends none; of several taps, at the one nearest the sender) and the silence before each (timeout_wait_ns). \
-               A warning from retry.timeouts timeouts on, or from retry.timeout_wait_ms of silence in all. Where packets that a loss finding names were repaired that way, or the peer does not answer \
-               at all, the timeouts belong to that finding (`owner`). ACKs are what was lost where an ACK shows, for most timeouts, that the packets had arrived, at any tap: it passed before the retransmission, or answers its first packets with \
-               a PSN beyond them. Where the path between the sender and the tap dies, nothing need pass the tap twice: silences of at least 100 ms in mid-message, which no gap and no retransmission ends, count where two QPs of the same hosts show them at the same time (`stalls`; not live); a pause between messages is the job's own. Figures are those of the latest episode (10 s without a timeout end one).",
+    computed: "From flows[].loss.timeouts and the silence before each (timeout_wait_ns). A timeout is a go-back-N or a \
+               repeated READ after a pause of at least 1 ms that no NAK ended, in flows whose reverse direction is \
+               captured; of several taps, at the one nearest the sender. A NAK explains one go-back, and none after 50 \
+               ms of silence. A warning from retry.timeouts timeouts on, or from retry.timeout_wait_ms of silence in \
+               all.\n\
+               - Where the retransmissions repaired packets that a loss finding names, or the peer does not answer at \
+               all, the timeouts belong to that finding (`owner`).\n\
+               - Lost ACKs are named as the reason where most retransmissions carried what had arrived already: an ACK \
+               for it passed a tap before, or the first ACK after the retransmission covers more than it.\n\
+               - Where the path dies between the sender and the tap, no retransmission need pass the tap: silences of \
+               at least 100 ms in mid-message, which no gap and no retransmission ends, count where two QPs of the same \
+               hosts show them at the same time (`stalls`; not live). A pause between messages is the job's own.\n\
+               \n\
+               Figures are those of the latest episode (10 s without a timeout end one).",
     advice: "Find where ACKs or the last packets of messages are lost: compare the drop counters of both directions, ACKs included, which often travel in another class. Look for paths that fail over or pause \
              (link flaps, PFC storms). The ACK timeout is 4.096 us * 2^NCCL_IB_TIMEOUT, at most NCCL_IB_RETRY_CNT times; shorter timers recover earlier, but fail earlier too.",
     caveat: "Live, READ requests that are repeated after a timeout are counted as rereads alone, and their silence is not known: responses may have come meanwhile.",

@@ -65,13 +65,13 @@ limits! {
     pub struct Limits = "path";
     packets: u64 = 10,
         "minimum packets with the same change of a header field",
-        "A hop that rewrites meets every packet of its path; single ones may be matched wrongly";
+        "A hop that rewrites affects every packet of its path; single ones may be matched wrongly";
     cleared: f64 = 0.5,
         "minimum share of CE-marked packets that lose their mark",
         "Where IPv4 identifications are constant, a lost marked packet and its unmarked retransmission are the same packet to the comparison; that is rare, while a hop that clears marks clears all of them";
     large: u64 = 10,
         "minimum large packets lost",
-        "A lossy path spares none of ten packets in a row only when it loses most; then small ones are lost as well";
+        "Ten consecutive losses of large packets alone are not random: a path that loses so many loses small ones as well";
     small: u64 = 20,
         "minimum smaller packets that arrive meanwhile",
         "Shows that the path works: by chance alone, a path that loses half would not let twenty pass";

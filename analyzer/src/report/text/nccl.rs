@@ -22,8 +22,11 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
             .filter(|(_, n)| **n > 0)
             .map(|(name, n)| format!("{name} {}", units::count(*n)))
             .collect();
-        let launched =
-            if launched.is_empty() { String::new() } else { format!(", furthest: {}", launched.join(", ")) };
+        let launched = if launched.is_empty() {
+            String::new()
+        } else {
+            format!(", highest operation count: {}", launched.join(", "))
+        };
         let text = format!("Communicator {}{size}{launched}", plain(&one.hash));
         lines.extend(labelled("", 0, &text, room));
         lines.extend(ranks(&one.ranks, nccl, room));
@@ -130,7 +133,7 @@ mod tests {
     fn ranks_that_differ_are_listed() {
         let text = text_of(|_| {});
         assert!(text.starts_with("NCCL 2.29.1: 1 communicator, 1 rank behind\n"), "{text}");
-        assert!(text.contains("Communicator 000000000000001a of 2 ranks, furthest: AllReduce 9"), "{text}");
+        assert!(text.contains("Communicator 000000000000001a of 2 ranks, highest operation count: AllReduce 9"), "{text}");
         let row: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
         assert_eq!(row, ["1", "192.0.2.2", "1", "4711", "running", "2", "40.0", "s", "0"], "{text}");
     }

@@ -94,7 +94,7 @@ fn lost_of(trend: &StepTrend) -> String {
         n => format!(", {} of it in {}", units::duration(*long_ns), plural(*n, "single long step")),
     };
     if *lost_ns == 0 {
-        return format!("none against the fastest {} steps in a row", units::count(fastest.steps));
+        return format!("none, compared with the fastest {} consecutive steps", units::count(fastest.steps));
     }
     format!(
         "{} ({}) against {} in the fastest {} steps in a row{long}",

@@ -277,7 +277,7 @@ impl Table {
             _ if focused.is_some() => focused.as_deref().unwrap_or_default(),
             Group::None if data.model.dedup.taps > 1 => "a row for each tap",
             Group::None => "a row for each direction",
-            Group::Taps => "each once, whatever taps see it",
+            Group::Taps => "deduplicated across taps",
             Group::Hosts | Group::Link | Group::Process => "sums",
         };
         let table = panel(buffer, above, boxed, Title { name: &name, about, hint });

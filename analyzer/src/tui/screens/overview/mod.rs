@@ -230,9 +230,9 @@ impl Page for OverviewScreen {
                 let zoomed = view.data.as_ref().is_some_and(|data| self.chart.zoom(data, closer));
                 if !zoomed {
                     view.messages.say(if closer {
-                        "the timeline shows no shorter time"
+                        "the timeline is at its closest zoom"
                     } else {
-                        "the timeline shows everything"
+                        "the timeline shows the whole range already"
                     });
                 }
             }

@@ -16,7 +16,7 @@ use crate::tui::widgets::{Spans, cut};
 use crate::tui::{log, theme};
 use crate::util::layout::tap_name;
 use crate::util::units;
-use crate::util::wrap::wrap;
+use crate::util::wrap::{hanging, wrap};
 
 /// Findings named for each cause or effect, at most.
 const RELATED: usize = 3;
@@ -342,7 +342,8 @@ impl<'a> Subject<'a> {
             self.view.analysis.as_ref().is_some_and(|analysis| analysis.report.facts.is_infiniband());
         let text = if infiniband { entry.text_on_infiniband() } else { entry.text() };
         for paragraph in text.lines() {
-            let lines = wrap(paragraph, width.saturating_sub(2)).into_iter();
+            let indent = if paragraph.starts_with("- ") { 2 } else { 0 };
+            let lines = hanging(paragraph, width.saturating_sub(2), indent).into_iter();
             entries
                 .extend(lines.map(|text| Entry::text(Line::raw(format!(" {text}").trim_end().to_owned()))));
         }

@@ -263,7 +263,7 @@ impl Page for ProblemScreen {
             let back = view.options.keys.first(Input::Back);
             let help =
                 format!("{back} goes back to the list. In an earlier snapshot it may not have begun yet.");
-            empty::because(buffer, at.body, "This problem is none of those at the time shown.", &help);
+            empty::because(buffer, at.body, "This problem is not present at the time shown.", &help);
             return;
         };
         scrolled(buffer, at.body, &body.lines, self.cursor.offset);
