@@ -1,17 +1,22 @@
 //! From a sample to facts: sums, order, links.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::analysis::facts::ByHosts;
 use crate::analysis::flow::less;
 use crate::analysis::{
-    CountedAgain, Dscp, Ecn, Facts, Flow, Imbalance, Link, Lost, Options, Overlap, Skipped, Source, Totals,
-    Window, device, ecmp, ecn, entropy, flow, imbalance, nccl, qp_context, taps, traffic, upstream, ways,
+    CountedAgain, Dscp, Ecn, Facts, Flow, FlowId, Imbalance, Link, Lost, Options, Overlap, Skipped, Source,
+    Totals, Window, device, ecmp, ecn, entropy, flow, imbalance, nccl, paths, qp_context, taps, traffic,
+    upstream, ways,
 };
 use crate::metrics::duplicates::Copies;
 use crate::metrics::marking::{ByDscp, Marked};
-use crate::sample::{FlowSample, LinkSample, Sample, Tuple, address};
+use crate::metrics::traffic::flowlets::Flowlets;
+use crate::sample::{Address, FlowSample, LinkSample, Sample, Tuple, address};
 use crate::util::map::Map;
+use crate::util::shared::Shared;
 
 impl Facts {
     /// The facts of everything counted up to `sample`.
@@ -19,6 +24,25 @@ impl Facts {
     /// The same counts give the same facts, whatever the order of the sample's flows.
     #[must_use]
     pub fn of(sample: &Sample, options: &Options) -> Self {
+        let mut facts = Self::but_flows(sample, options);
+        facts.flows = flows(sample);
+        facts
+    }
+
+    /// The same of a sample that nobody needs afterwards. Its flows give way one by one to those of the facts, which take as much
+    /// memory: never is there room for both.
+    #[must_use]
+    pub fn of_last(sample: &mut Sample, options: &Options) -> Self {
+        let mut facts = Self::but_flows(sample, options);
+        if let Some(traffic) = &mut sample.metrics.traffic {
+            // Steps alone follow from them.
+            Arc::make_mut(traffic).flowlets = Flowlets::default();
+        }
+        facts.flows = take_flows(sample);
+        facts
+    }
+
+    fn but_flows(sample: &Sample, options: &Options) -> Self {
         let sums = sums(sample);
         let (steps, steps_absent) = super::steps::steps(sample);
         let mut facts = Self {
@@ -32,7 +56,7 @@ impl Facts {
                 last_ns: sample.window.map(|(_, last)| last),
             },
             totals: totals(sample, &sums),
-            flows: flows(sample),
+            flows: Vec::new(),
             entropy: entropy::entropy(sample),
             links: links(sample, &sums),
             imbalance: with_time(sample, imbalances(sample, &sums, options)),
@@ -50,6 +74,8 @@ impl Facts {
             devices: device::devices(&sample.devices),
             nccl: None,
             coverage: Vec::new(),
+            spreads: entropy::QpSpread::by_sender(sample),
+            related: paths::related(sample),
             by_hosts: ByHosts::default(),
             marks: sample.metrics.loss.as_ref().map(|loss| loss.spells.marks.clone()).unwrap_or_default(),
         };
@@ -211,20 +237,63 @@ fn skipped(sample: &Sample) -> Skipped {
     Skipped(by_reason.filter(|(_, n)| *n > 0).collect())
 }
 
+/// What flows are sorted by.
+fn place(flow: &FlowSample) -> (u16, Address, Address, u32) {
+    let key = &flow.key;
+    (key.link, address(key.family, key.src), address(key.family, key.dst), key.dest_qp)
+}
+
 fn flows(sample: &Sample) -> Vec<Flow> {
     let mut order: Vec<&FlowSample> = sample.flows.iter().collect();
-    order.sort_by_cached_key(|flow| {
-        let key = &flow.key;
-        (key.link, address(key.family, key.src), address(key.family, key.dst), key.dest_qp)
-    });
-    let by_slot = ecn::by_slot(sample);
-    let upstream = upstream::lost(sample);
-    let build = |flow: &&FlowSample| Flow {
-        cnp: ecn::cnp(sample, flow, &by_slot).map(Box::new),
-        lost_upstream: upstream.get(&flow.slot).copied(),
-        ..flow::build(sample, flow)
-    };
-    order.iter().map(build).collect()
+    order.sort_by_cached_key(|flow| place(flow));
+    let others = Others::of(sample);
+    order.iter().map(|flow| others.flow(sample, flow)).collect()
+}
+
+/// The same, and the sample has none any more.
+fn take_flows(sample: &mut Sample) -> Vec<Flow> {
+    /// Flows after which memory goes back.
+    const FEW: usize = 4096;
+    let others = Others::of(sample);
+    let mut left = std::mem::take(&mut sample.flows).into_vec();
+    left.sort_by_cached_key(|flow| Reverse(place(flow)));
+    // Memory that is not written to yet is none.
+    let mut flows = Vec::with_capacity(left.len());
+    while let Some(flow) = left.pop() {
+        flows.push(others.flow(sample, &flow));
+        if left.len().is_multiple_of(FEW) {
+            left.shrink_to_fit();
+        }
+    }
+    flows
+}
+
+/// What flows need of other flows.
+struct Others {
+    /// Names of the links.
+    links: Vec<Shared>,
+    /// Flows that CNPs answer, by slot.
+    answered: Map<u32, FlowId>,
+    /// Packets lost upstream, by slot.
+    upstream: Map<u32, u64>,
+}
+
+impl Others {
+    fn of(sample: &Sample) -> Self {
+        Self {
+            links: sample.links.iter().map(|link| link.name.as_str().into()).collect(),
+            answered: ecn::answered(sample),
+            upstream: upstream::lost(sample),
+        }
+    }
+
+    fn flow(&self, sample: &Sample, flow: &FlowSample) -> Flow {
+        Flow {
+            cnp: ecn::cnp(sample, flow.slot, &self.answered).map(Box::new),
+            lost_upstream: self.upstream.get(&flow.slot).copied(),
+            ..flow::build(sample, flow, &self.links)
+        }
+    }
 }
 
 fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {

@@ -4,12 +4,14 @@ use crate::analysis::{CeOverTime, Cnp, EcnOverTime, FlowId};
 use crate::metrics::ecn::OverTime;
 use crate::metrics::ecn::series::Bin;
 use crate::sample::{FlowSample, Sample, address};
-use crate::util::map::Map;
+use crate::util::map::{Map, Set};
 
-/// The flows by their slot, where a flow has to name another one.
-pub(super) fn by_slot(sample: &Sample) -> Map<u32, &FlowSample> {
-    let wanted = sample.metrics.ecn.as_ref().is_some_and(|ecn| !ecn.cnps.is_empty());
-    sample.flows.iter().filter(|_| wanted).map(|flow| (flow.slot, flow)).collect()
+/// The flows that CNPs answer, by slot.
+pub(super) fn answered(sample: &Sample) -> Map<u32, FlowId> {
+    let Some(ecn) = &sample.metrics.ecn else { return Map::default() };
+    let wanted: Set<u32> = ecn.cnps.values().filter_map(|figure| figure.answers).collect();
+    let flows = sample.flows.iter().filter(|flow| wanted.contains(&flow.slot));
+    flows.map(|flow| (flow.slot, id(sample, flow))).collect()
 }
 
 fn column(over_time: &OverTime, of: fn(&Bin) -> u32) -> Vec<u32> {
@@ -37,9 +39,9 @@ pub(super) fn link(sample: &Sample, number: u16) -> Option<EcnOverTime> {
     })
 }
 
-pub(super) fn cnp(sample: &Sample, flow: &FlowSample, by_slot: &Map<u32, &FlowSample>) -> Option<Cnp> {
-    let figure = sample.metrics.ecn.as_ref()?.cnps.get(&flow.slot)?;
-    let answers = figure.answers.and_then(|slot| by_slot.get(&slot)).map(|flow| id(sample, flow));
+pub(super) fn cnp(sample: &Sample, slot: u32, answered: &Map<u32, FlowId>) -> Option<Cnp> {
+    let figure = sample.metrics.ecn.as_ref()?.cnps.get(&slot)?;
+    let answers = figure.answers.and_then(|slot| answered.get(&slot)).cloned();
     let time_ns = figure.last_ns.saturating_sub(figure.first_ns);
     let intervals = figure.count.saturating_sub(1);
     Some(Cnp {
@@ -59,7 +61,7 @@ fn id(sample: &Sample, flow: &FlowSample) -> FlowId {
     let key = &flow.key;
     let link = sample.links.get(usize::from(key.link));
     FlowId {
-        link: link.map(|link| link.name.clone()).unwrap_or_default(),
+        link: link.map(|link| link.name.as_str().into()).unwrap_or_default(),
         direction: link.and_then(|link| link.direction),
         src: address(key.family, key.src),
         dst: address(key.family, key.dst),

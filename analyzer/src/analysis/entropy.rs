@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use crate::analysis::flow::Ports;
 use crate::analysis::{DataEntropy, Entropy, ecmp};
 use crate::sample::{Address, Direction, FlowSample, RetiredTuple, Sample, Tuple, address};
-use crate::util::map::Map;
 
 /// Entropy over 5-tuples of everything that `sample` has counted.
 #[must_use]
@@ -110,6 +109,15 @@ pub(super) struct Weight {
     pub(super) bytes: u64,
 }
 
+/// Bytes of one [`Unit`] on one link.
+#[derive(Clone, Copy, Debug)]
+struct Sum {
+    tuple: Tuple,
+    dest_qp: u32,
+    link: u16,
+    bytes: u64,
+}
+
 /// Bytes by 5-tuple or queue pair, in a fixed order so that sums of floats are the same in every
 /// run, and the bytes that have no 5-tuple (`None`: not even how many). Bytes of
 /// retired flows are known by 5-tuple only and stay so.
@@ -124,7 +132,8 @@ fn weights_of(
     is_counted: fn(&FlowSample) -> bool,
     retired: &[RetiredTuple],
 ) -> (Vec<Weight>, Option<u64>) {
-    let mut by_link: Map<(Tuple, u32, u16), u64> = Map::default();
+    let mut sums: Vec<Sum> = Vec::with_capacity(sample.flows.len());
+    let mut add = |tuple, dest_qp, link, bytes| sums.push(Sum { tuple, dest_qp, link, bytes });
     let without_flow = sample.links.iter().map(|link| link.without_flow().bytes).sum::<u64>();
     let mut unattributed = Some(sample.retired_unattributed + without_flow);
     for flow in sample.flows.iter().filter(|flow| is_counted(flow)) {
@@ -132,8 +141,7 @@ fn weights_of(
         let tuple = |src_port| Tuple { family: key.family, src: key.src, dst: key.dst, src_port };
         let copies = sample.copies(flow.slot).bytes;
         if unit == Unit::QueuePair {
-            *by_link.entry((tuple(0), key.dest_qp, key.link)).or_default() +=
-                flow.stats.bytes.saturating_sub(copies);
+            add(tuple(0), key.dest_qp, key.link, flow.stats.bytes.saturating_sub(copies));
             continue;
         }
         let ports = Ports::of(&flow.stats, sample.extra.get(&flow.slot));
@@ -143,27 +151,33 @@ fn weights_of(
         for port in ports.seen {
             // Copies have the port of their packets, and are spread over the flow's ports as those are.
             let once = port.bytes - share(copies, port.bytes, flow.stats.bytes);
-            *by_link.entry((tuple(port.port), 0, key.link)).or_default() += once;
+            add(tuple(port.port), 0, key.link, once);
         }
     }
     for retired in retired {
-        *by_link.entry((retired.tuple, 0, retired.link)).or_default() += retired.bytes;
+        add(retired.tuple, 0, retired.link, retired.bytes);
     }
-    // The same packet passes several links: the link that saw most of the tuple speaks for it.
-    let mut most: Map<(Tuple, u32), (u64, u16)> = Map::default();
-    for ((tuple, dest_qp, link), bytes) in by_link {
-        let best = most.entry((tuple, dest_qp)).or_insert((bytes, link));
-        // Of links that saw the same, the first.
-        if bytes > best.0 || (bytes == best.0 && link < best.1) {
-            *best = (bytes, link);
+    sums.sort_unstable_by_key(|sum| (sum.tuple, sum.dest_qp, sum.link));
+    sums.dedup_by(|more, sum| {
+        let same = (more.tuple, more.dest_qp, more.link) == (sum.tuple, sum.dest_qp, sum.link);
+        sum.bytes += if same { more.bytes } else { 0 };
+        same
+    });
+    // The same packet passes several links: the link that saw most of the tuple speaks for it, of those that saw the same the
+    // first.
+    sums.dedup_by(|other, best| {
+        let same = (other.tuple, other.dest_qp) == (best.tuple, best.dest_qp);
+        if same && other.bytes > best.bytes {
+            *best = *other;
         }
-    }
+        same
+    });
     let direction = |link: u16| sample.links.get(usize::from(link)).and_then(|link| link.direction);
-    let mut weights: Vec<_> = most
-        .into_iter()
-        .map(|((tuple, dest_qp), (bytes, link))| Weight { tuple, dest_qp, direction: direction(link), bytes })
-        .collect();
-    weights.sort_unstable();
+    // Of one size: collected in place.
+    const { assert!(size_of::<Sum>() == size_of::<Weight>()) };
+    let weight =
+        |Sum { tuple, dest_qp, link, bytes }| Weight { tuple, dest_qp, direction: direction(link), bytes };
+    let weights = sums.into_iter().map(weight).collect();
     (weights, unattributed)
 }
 

@@ -11,6 +11,7 @@ use crate::analysis::{
 };
 use crate::metrics::duplicates::Copies;
 use crate::sample::{Extra, FlowSample, Sample, address};
+use crate::util::shared::Shared;
 
 impl Flow {
     /// Whether it is of an unreliable connection, which sends nothing again.
@@ -77,7 +78,7 @@ impl Flow {
         // Those of requests and responses are among them.
         let copies = self.copies();
         let copies = mirrored + copies.packets - (copies.requests + copies.responses).min(copies.packets);
-        self.packets.saturating_sub(self.loss_unfollowed.map_or(0, |before| before.packets) + copies)
+        self.packets.saturating_sub(self.loss_unfollowed.as_ref().map_or(0, |before| before.packets) + copies)
     }
 }
 
@@ -87,7 +88,7 @@ pub(super) fn less<const N: usize>(counts: [u64; N], copies: [u64; N]) -> [u64; 
 }
 
 #[expect(clippy::too_many_lines, reason = "a literal with all fields of a flow")]
-pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
+pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flow {
     let FlowSample { key, stats, .. } = flow;
     let extra = sample.extra.get(&flow.slot);
     let copies = sample.copies(flow.slot);
@@ -98,7 +99,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
     let link = sample.links.get(usize::from(key.link));
     let loss = sample.metrics.loss.as_ref();
     let (requests_known, responses_known) = loss.map_or((false, false), |loss| loss.is_known(flow.slot));
-    let last_naks_ns = loss.map(|loss| LastNaks::of(&loss.naks(flow.slot), stats));
+    let last_naks_ns = loss.map(|loss| LastNaks::of(&loss.naks(flow.slot), stats)).into();
     let spells = loss.and_then(|loss| loss.spells.flows.get(&flow.slot));
     let loss = loss.map(|loss| loss.flow(flow.slot));
     let mut ports = Ports::of(stats, extra);
@@ -106,16 +107,15 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
     let src_port_count = (!lost_ports).then_some(ports.seen.len() as u64);
     ports.seen.sort_by_key(|port| (std::cmp::Reverse(port.bytes), port.port));
     ports.seen.truncate(MAX_PORTS);
-    ports.seen.shrink_to_fit();
     Flow {
-        link: link.map(|link| link.name.clone()).unwrap_or_default(),
+        link: names.get(usize::from(key.link)).cloned().unwrap_or_default(),
         direction: link.and_then(|link| link.direction),
         src: address(key.family, key.src),
         dst: address(key.family, key.dst),
         dest_qp: key.dest_qp,
         roce_version: (stats.roce_version != 0).then_some(stats.roce_version),
         src_port_count,
-        src_ports: ports.seen,
+        src_ports: ports.seen.into(),
         vlan: stats.vlan_id(),
         inner_vlan: stats.inner_vlan_id(),
         pcp: stats.priority(),
@@ -154,12 +154,12 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
         },
         last_naks_ns,
         psn: psn(&stats.psn),
-        psn_responses: psn(&stats.psn_responses),
+        psn_responses: psn(&stats.psn_responses).map(Box::new),
         responses_missing: (stats.psn_responses.seen != 0).then_some(stats.response_holes),
         latency_ns: latency.and_then(|figure| figure.all),
         latency_by_class: latency.and_then(latency::by_class).map(Box::new),
         latency_unpaired: latency.map(|figure| figure.unpaired),
-        latency_untimed: latency.map(latency::untimed),
+        latency_untimed: latency.map(latency::untimed).into(),
         pause_stall_ns: device::stalled(sample, flow),
         peer_qp,
         pairing,
@@ -171,13 +171,14 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample) -> Flow {
             .filter(|_| responses_known && stats.psn_responses.seen != 0)
             .map(|loss| Loss::of(loss.responses))
             .into(),
-        loss_unfollowed: loss.filter(|_| requests_known).and_then(|loss| loss.unfollowed),
+        loss_unfollowed: loss.filter(|_| requests_known).and_then(|loss| loss.unfollowed).map(Box::new),
         // Made where all flows are known.
         lost_upstream: None,
         icrc: sample.metrics.icrc.as_ref().map(|icrc| icrc.flow(flow.slot).into()),
         pid: owned.and_then(|owned| owned.owner.pid),
-        comm: owned.and_then(|owned| owned.owner.comm.clone()),
-        pod: owned.and_then(|owned| owned.owner.pod.clone()),
+        comm: owned.and_then(|owned| owned.owner.comm.as_deref().map(Into::into)),
+        pod: owned.and_then(|owned| owned.owner.pod.as_deref().map(Into::into)),
+        transport: stats.transport,
         slot: flow.slot,
         spells: spells.cloned().unwrap_or_default(),
     }
@@ -226,13 +227,13 @@ impl Ports {
 }
 
 /// The tunnels around the first packet, outermost first.
-fn encapsulation(encap: u32) -> Option<String> {
+fn encapsulation(encap: u32) -> Option<Box<str>> {
     let names: Vec<&str> =
         encap.to_le_bytes().into_iter().filter_map(Encap::from_byte).map(Encap::name).collect();
-    (!names.is_empty()).then(|| names.join("+"))
+    (!names.is_empty()).then(|| names.join("+").into())
 }
 
-fn opcodes(stats: &FlowStats, extra: Option<&Extra>) -> Vec<Opcode> {
+fn opcodes(stats: &FlowStats, extra: Option<&Extra>) -> Box<[Opcode]> {
     let counted = if stats.transport == TRANSPORT_NONE { &[][..] } else { &stats.opcodes };
     let own = (0..).zip(counted).map(|(low, packets)| (stats.transport << 5 | low, *packets));
     let further = extra.into_iter().flat_map(|extra| extra.opcodes.iter().copied());

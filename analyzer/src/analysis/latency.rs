@@ -22,8 +22,7 @@ pub(super) fn untimed(figure: &Figure) -> Untimed {
 
 /// The queue pair that sends in this direction, and what says so.
 pub(super) fn peer(sample: &Sample, flow: &FlowSample) -> (Option<u32>, Option<Pairing>) {
-    let named =
-        |how: How, confidence: Confidence| Some(Pairing { how: how.name(), confidence: confidence.name() });
+    let named = |how: How, confidence: Confidence| Some(Pairing { how, confidence });
     if let Some(qp) = sample.owned(flow).and_then(|owned| owned.peer_qp) {
         return (Some(qp), named(How::Device, Confidence::Certain));
     }

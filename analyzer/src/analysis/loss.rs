@@ -1,12 +1,13 @@
 //! Loss, reordering, retransmissions and corrupt packets, as the report has them.
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::analysis::{Facts, Flow, Psn, TapFlow};
 use crate::metrics::icrc::Checked;
 use crate::metrics::loss::{Episodes as Counted, Metrics, NakTally, Naks, Retransmission};
 use crate::sample::{Address, Direction};
 use crate::util::map::{Map, Set};
+use crate::util::seldom::Seldom;
 use crate::util::units::plural;
 use rocescope_common::account::FlowStats;
 
@@ -76,45 +77,8 @@ pub struct Loss {
     pub after_tap: Episodes,
 }
 
-/// The loss of one sequence of a flow. Most sequences have none, and take 16 bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum SequenceLoss {
-    /// Not known.
-    #[default]
-    Unknown,
-    /// Every packet arrived once and in order.
-    InOrder,
-    /// Packets were lost, reordered or retransmitted.
-    Disturbed(Box<Loss>),
-}
-
-impl SequenceLoss {
-    /// The figures; `None` where they are not known.
-    #[must_use]
-    pub fn get(&self) -> Option<Loss> {
-        match self {
-            Self::Unknown => None,
-            Self::InOrder => Some(Loss::default()),
-            Self::Disturbed(loss) => Some(**loss),
-        }
-    }
-}
-
-impl From<Option<Loss>> for SequenceLoss {
-    fn from(loss: Option<Loss>) -> Self {
-        match loss {
-            None => Self::Unknown,
-            Some(loss) if loss == Loss::default() => Self::InOrder,
-            Some(loss) => Self::Disturbed(Box::new(loss)),
-        }
-    }
-}
-
-impl Serialize for SequenceLoss {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.get().serialize(serializer)
-    }
-}
+/// The loss of one sequence of a flow. Nearly all arrive once and in order.
+pub type SequenceLoss = Seldom<Loss>;
 
 /// Episodes of loss. A loss before the repair of the previous one is complete belongs to the same episode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -459,7 +423,7 @@ pub(crate) fn by_link(facts: &Facts) -> Vec<AtLink<'_>> {
 /// A flow at a tap.
 type AtTap<'a> = (&'a str, Address, Address, u32);
 
-const fn at_tap(flow: &Flow) -> AtTap<'_> {
+fn at_tap(flow: &Flow) -> AtTap<'_> {
     (flow.link.as_str(), flow.src, flow.dst, flow.dest_qp)
 }
 
@@ -503,7 +467,7 @@ impl AtLink<'_> {
                 (None, None) => {}
             }
         }
-        if let Some(before) = flow.loss_unfollowed {
+        if let Some(before) = &flow.loss_unfollowed {
             self.missing = self.missing.saturating_sub(before.missing);
             self.undecided += before.missing;
             self.repeats += before.repeats;
@@ -533,5 +497,5 @@ impl AtLink<'_> {
 /// answered by ACKNOWLEDGEs, and the jumps over them are no loss.
 pub(crate) fn counted_responses(flow: &Flow) -> Option<Psn> {
     let missing = flow.responses_missing?;
-    flow.psn_responses.map(|psn| Psn { missing, gaps: psn.gaps.min(missing), ..psn })
+    flow.psn_responses.as_deref().map(|psn| Psn { missing, gaps: psn.gaps.min(missing), ..*psn })
 }

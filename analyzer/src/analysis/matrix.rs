@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::paths;
 use super::traffic::Cell;
 use crate::metrics::traffic::Traffic;
-use crate::metrics::traffic::hosts::Host;
+use crate::metrics::traffic::hosts::{Host, Pair};
 use crate::sample::{FlowSample, Sample, address};
 use crate::util::map::Map;
 
@@ -15,48 +15,52 @@ use crate::util::map::Map;
 /// Links with different queue pairs, or with different packets of them, are rails, and add up.
 pub(super) fn matrix(sample: &Sample, traffic: &Traffic) -> Vec<Cell> {
     let same = links_with_the_same(sample);
-    let mut links: Map<(Host, Host), Vec<(u16, Cell)>> = Map::default();
-    for pair in &traffic.pairs {
-        let cell = Cell {
-            src: address(pair.src.0, pair.src.1),
-            dst: address(pair.dst.0, pair.dst.1),
-            packets: pair.packets,
-            bytes: pair.bytes,
-            data_bytes: pair.data_bytes,
-        };
-        links.entry((pair.src, pair.dst)).or_default().push((pair.link, cell));
-    }
-    let mut cells: Vec<Cell> = links
-        .into_iter()
-        .filter_map(|(pair, mut links)| {
-            links.sort_unstable_by_key(|(link, cell)| (Reverse(cell.bytes), *link));
-            let groups = same.get(&pair);
-            let group_of = |link: u16| groups.and_then(|groups| groups.get(&link)).copied();
-            let (first, mut sum) = links.first().copied()?;
-            let mut counted = vec![group_of(first)];
-            for (link, cell) in links.into_iter().skip(1) {
-                let group = group_of(link);
-                // Of a link whose queue pairs have all retired it is not known any more.
-                if group.is_none() || counted.contains(&group) {
-                    continue;
-                }
-                counted.push(group);
-                sum.packets += cell.packets;
-                sum.bytes += cell.bytes;
-                sum.data_bytes += cell.data_bytes;
-            }
-            Some(sum)
-        })
-        .collect();
+    let mut pairs: Vec<&Pair> = traffic.pairs.iter().collect();
+    pairs.sort_unstable_by_key(|pair| (pair.src, pair.dst, Reverse(pair.bytes), pair.link));
+    let hosts = pairs.chunk_by(|a, b| (a.src, a.dst) == (b.src, b.dst));
+    let mut cells: Vec<Cell> = hosts.filter_map(|links| sum(links, &same)).collect();
     cells.sort_unstable_by_key(|cell| (Reverse(cell.data_bytes), cell.src, cell.dst));
     cells
 }
 
+/// Traffic between two hosts, from what links that have any saw of it, the one that saw most first.
+fn sum(links: &[&Pair], same: &Map<(Host, Host), Map<u16, u16>>) -> Option<Cell> {
+    let (first, others) = links.split_first()?;
+    let mut sum = Cell {
+        src: address(first.src.0, first.src.1),
+        dst: address(first.dst.0, first.dst.1),
+        packets: first.packets,
+        bytes: first.bytes,
+        data_bytes: first.data_bytes,
+    };
+    if others.is_empty() {
+        return Some(sum);
+    }
+    let groups = same.get(&(first.src, first.dst));
+    let group_of = |link: u16| groups.and_then(|groups| groups.get(&link)).copied();
+    let mut counted = vec![group_of(first.link)];
+    for pair in others {
+        let group = group_of(pair.link);
+        // Of a link whose queue pairs have all retired it is not known any more.
+        if group.is_none() || counted.contains(&group) {
+            continue;
+        }
+        counted.push(group);
+        sum.packets += pair.packets;
+        sum.bytes += pair.bytes;
+        sum.data_bytes += pair.data_bytes;
+    }
+    Some(sum)
+}
+
 /// For each pair of hosts, the links it uses, by a number that links have in common which see the same packets
-/// of a queue pair.
+/// of a queue pair. Nothing where there is one link.
 fn links_with_the_same(sample: &Sample) -> Map<(Host, Host), Map<u16, u16>> {
     let mut seen_on: Map<(Host, Host, u32), Vec<&FlowSample>> = Map::default();
     let mut same: Map<(Host, Host), Map<u16, u16>> = Map::default();
+    if sample.links.len() < 2 {
+        return same;
+    }
     for flow in &sample.flows {
         let key = &flow.key;
         let (src, dst) = ((key.family, key.src), (key.family, key.dst));

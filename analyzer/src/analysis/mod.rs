@@ -62,7 +62,6 @@ pub use naks::{NakCauses, Requests};
 #[cfg(test)]
 pub(crate) use nccl::example as nccl_example;
 pub use nccl::{Communicator, Nccl, NcclRank, RankQp};
-pub(crate) use paths::related;
 pub use paths::{CountedAgain, Overlap, Paths};
 pub use posts::{PostOpcode, PostSize, QpPosts};
 pub use qp_context::QpContexts;

@@ -151,10 +151,10 @@ fn print_all(
         }
         let printed = match format {
             Format::Text(color) => {
-                let report = Report::build(&sample, options);
+                let report = Report::of_last(*sample, options);
                 out.write_all(text::painted(&report, width(), Paint::of_stdout(color)).as_bytes())
             }
-            Format::Json => json::write(&Report::build(&sample, options), &mut out),
+            Format::Json => json::write(&Report::of_last(*sample, options), &mut out),
             Format::JsonLines => Ok(()),
         };
         written(printed.and_then(|()| out.flush()))?;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::title::{short, title};
 use super::{End, Entry, Episode, Family, Input, Measure, Place, Raise, ends};
-use crate::analysis::{Flow, Imbalance, QpSpread, direction_name, hashing_case, uneven};
+use crate::analysis::{Flow, Imbalance, direction_name, hashing_case, uneven};
 use crate::findings::{Finding, Severity};
 use crate::sample::{Address, Direction};
 use crate::util::units::{self, plural};
@@ -120,8 +120,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 /// Queue pairs of one host that share source ports.
 fn shared_ports(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.entropy;
-    let spreads = QpSpread::by_sender(input.sample);
-    for spread in spreads {
+    for spread in &input.facts.spreads {
         let (Some(pairs), Some(tuples)) = (spread.effective_queue_pairs, spread.effective_tuples) else {
             continue;
         };

@@ -101,7 +101,9 @@ fn both(input: &Input<'_>, flow: &Flow) -> (End, End) {
         let sends = (other.direction == Some(Direction::Egress)) == forth;
         let end = if sends { &mut sender } else { &mut receiver };
         if end.pid.is_none() {
-            (end.pid, end.comm, end.pod) = (other.pid, other.comm.clone(), other.pod.clone());
+            end.pid = other.pid;
+            (end.comm, end.pod) =
+                (other.comm.as_deref().map(Into::into), other.pod.as_deref().map(Into::into));
         }
     }
     (sender, receiver)

@@ -10,7 +10,7 @@ const GROWING: [Growing; 5] = [
     ("nak.invalid_request", |flow| flow.ack.naks.invalid_request),
     ("nak.remote_access_error", |flow| flow.ack.naks.remote_access_error),
     ("nak.remote_operational_error", |flow| flow.ack.naks.remote_operational_error),
-    ("retry.storm", |flow| [flow.psn, flow.psn_responses].iter().flatten().map(|psn| psn.repeats).sum()),
+    ("retry.storm", |flow| flow.psn.iter().chain(flow.psn_responses.as_deref()).map(|psn| psn.repeats).sum()),
     ("rnr.slow_receiver", |flow| flow.ack.rnr_naks),
 ];
 

@@ -173,7 +173,7 @@ fn rewritten(
 
 #[cfg(test)]
 mod tests {
-    use crate::analysis::{Episodes, Facts, Icrc, Loss, Options, SequenceLoss, fixtures::everything};
+    use crate::analysis::{Episodes, Facts, Icrc, Loss, Options, fixtures::everything};
     use crate::findings::tests::found_on;
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
             let after_tap = Episodes { episodes: 2, ..Episodes::default() };
             for flow in &mut facts.flows {
                 flow.icrc = Some(icrc);
-                flow.loss = SequenceLoss::Disturbed(Box::new(Loss { after_tap, ..Loss::default() }));
+                flow.loss = Some(Loss { after_tap, ..Loss::default() }).into();
             }
             let (name, direction) = (facts.flows[0].link.clone(), facts.flows[0].direction);
             for link in &mut facts.links {

@@ -230,6 +230,6 @@ pub(super) fn episodes_of<T>(
 
 /// When the latest NAK in any of these flows came; `None` when that of one is not known.
 pub(super) fn latest_nak(flows: &[&Flow], last: fn(&LastNaks) -> Option<u64>) -> Option<u64> {
-    let each = flows.iter().map(|flow| flow.last_naks_ns.as_ref().and_then(last));
+    let each = flows.iter().map(|flow| flow.last_naks_ns.get().as_ref().and_then(last));
     each.collect::<Option<Vec<u64>>>()?.into_iter().max()
 }

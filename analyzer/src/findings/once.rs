@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::Input;
-use crate::analysis::{Flow, related};
+use crate::analysis::Flow;
 use crate::util::map::{Map, Set};
 
 /// A direction of a queue pair, wherever it is seen.
@@ -82,7 +82,7 @@ pub(super) fn seen_once<T>(input: &Input<'_>, mut seen: Vec<Seen<T>>) -> Vec<See
     if seen.len() < 2 {
         return seen;
     }
-    let related = related(input.sample);
+    let related = &input.facts.related;
     let same_path = |a: usize, b: usize| {
         let number = |link: usize| u16::try_from(link).unwrap_or(u16::MAX);
         related.contains(&(number(a.min(b)), number(a.max(b))))

@@ -192,7 +192,7 @@ impl<'a> Direction<'a> {
         let own = input.facts.flows.iter().filter(|flow| {
             flow.direction == group.direction
                 && flow.payload_bytes > 0
-                && group.links.contains(&flow.link)
+                && group.links.iter().any(|link| flow.link == *link)
                 && sides.is_none_or(|sides| sides.get(&flow.src).copied() == way)
         });
         for flow in own {

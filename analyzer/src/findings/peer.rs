@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::bth::MASK24;
-use rocescope_common::wire::frame::Addr;
 
 use super::title::{more, title};
 use super::{Commands, Place, ends};
 use super::{Entry, Family, Input, Need, Raise, Unit, label, once};
-use crate::analysis::Flow;
+use crate::analysis::{Facts, Flow};
 use crate::findings::{Finding, Severity};
-use crate::sample::{Address, Direction, FlowSample, LinkSample, Sample, SourceKind};
+use crate::sample::{Address, Direction, LinkSample, Sample, SourceKind};
 use crate::util::map::{Map, Set};
 use crate::util::units::plural;
 
@@ -77,9 +76,9 @@ const BACK: u32 = 16_384;
 /// Senders that began again and again.
 fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
     let Some(metrics) = &input.sample.metrics.loss else { return };
-    let stuck_for = |flow: &FlowSample| metrics.flow(flow.slot).requests.map_or(0, |loss| loss.stuck);
-    let stuck: Vec<&FlowSample> = input
-        .sample
+    let stuck_for = |flow: &Flow| metrics.flow(flow.slot).requests.map_or(0, |loss| loss.stuck);
+    let stuck: Vec<&Flow> = input
+        .facts
         .flows
         .iter()
         .filter(|flow| stuck_for(flow) >= input.limits.peer.retries.max(1))
@@ -89,21 +88,21 @@ fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
         return;
     }
     // By who answers whom; what is not known may be an answer to anybody.
-    let mut answers: Map<(u8, Addr, Addr), Vec<Option<u32>>> = Map::default();
-    for flow in &input.sample.flows {
+    let mut answers: Map<(Address, Address), Vec<Option<u32>>> = Map::default();
+    for flow in &input.facts.flows {
         let dialogue = metrics.dialogue(flow.slot);
         let psn = dialogue.answer_psn.map(Some).or(dialogue.answered_something.then_some(None));
         if let Some(psn) = psn {
-            answers.entry((flow.key.family, flow.key.src, flow.key.dst)).or_default().push(psn);
+            answers.entry((flow.src, flow.dst)).or_default().push(psn);
         }
     }
     let silent: Map<u32, u64> = stuck
         .into_iter()
-        .filter(|sample| {
-            let back = answers.get(&(sample.key.family, sample.key.dst, sample.key.src));
-            !back.into_iter().flatten().any(|psn| psn.is_none_or(|psn| is_of(psn, sample)))
+        .filter(|flow| {
+            let back = answers.get(&(flow.dst, flow.src));
+            !back.into_iter().flatten().any(|psn| psn.is_none_or(|psn| is_of(psn, flow)))
         })
-        .map(|sample| (sample.slot, stuck_for(sample)))
+        .map(|flow| (flow.slot, stuck_for(flow)))
         .collect();
     let mut silent = named(input, &silent);
     silent.sort_by_key(|(_, stuck)| std::cmp::Reverse(*stuck));
@@ -155,12 +154,12 @@ fn steps(input: &Input<'_>, raise: Raise, worst: &Flow) -> Raise {
 const UNANSWERED: [u8; 2] = [1, 3];
 
 /// Hosts on a link, in the direction of the requests.
-type Hosts = (u8, Addr, Addr);
+type Hosts = (Address, Address);
 
 /// What one host asked another on one link.
 #[derive(Default)]
 struct Asked<'a> {
-    flows: Vec<&'a FlowSample>,
+    flows: Vec<&'a Flow>,
     /// They left by an interface whose incoming frames are seen, where answers would come in, and did not go on for so
     /// long that there must have been some.
     way_back: bool,
@@ -172,24 +171,27 @@ struct Asked<'a> {
 /// longest timer in use, NCCL's `NCCL_IB_TIMEOUT=22` (4.096 µs · 2^22), is over by then.
 const LONGEST_TIMER_NS: u64 = 20_000_000_000;
 
-/// Links by which frames leave an interface while some that come in are seen.
-fn with_way_back(sample: &Sample) -> Set<u16> {
+/// Links by which frames leave an interface while some that come in are seen: their names and directions.
+fn with_way_back<'a>(sample: &'a Sample, facts: &'a Facts) -> Set<(&'a str, Option<Direction>)> {
     let mut hears: Set<(&str, Option<Direction>)> = Set::default();
     for link in &sample.links {
         if link.skipped.iter().any(|counter| counter.packets > 0) {
             hears.insert((link.name.as_str(), link.direction));
         }
     }
-    for link in sample.flows.iter().filter_map(|flow| sample.links.get(usize::from(flow.key.link))) {
-        hears.insert((link.name.as_str(), link.direction));
-    }
+    hears.extend(facts.flows.iter().map(|flow| (&*flow.link, flow.direction)));
     // Captures of a host's interfaces have the direction in the link's name.
     let comes_in = |link: &LinkSample| match (link.direction, link.name.strip_suffix(":out")) {
         (Some(Direction::Egress), _) => hears.contains(&(link.name.as_str(), Some(Direction::Ingress))),
         (None, Some(interface)) => hears.contains(&(format!("{interface}:in").as_str(), None)),
         _ => false,
     };
-    (0u16..).zip(&sample.links).filter(|(_, link)| comes_in(link)).map(|(number, _)| number).collect()
+    sample
+        .links
+        .iter()
+        .filter(|link| comes_in(link))
+        .map(|link| (link.name.as_str(), link.direction))
+        .collect()
 }
 
 /// Senders that asked and got no answer, whether they noticed or not.
@@ -209,24 +211,24 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
     let wait_ns = input.limits.peer.wait_ms.saturating_mul(1_000_000);
     let mut asked: BTreeMap<(&str, Hosts), Asked<'_>> = BTreeMap::new();
     let mut answered: Set<Hosts> = Set::default();
-    let mut receives: Set<(&str, u8, Addr)> = Set::default();
-    let two_ways = with_way_back(sample);
-    for flow in &sample.flows {
-        let (key, stats) = (&flow.key, &flow.stats);
-        let Some(link) = sample.links.get(usize::from(key.link)) else { continue };
-        receives.insert((link.name.as_str(), key.family, key.dst));
+    let mut receives: Set<(&str, Address)> = Set::default();
+    let two_ways = with_way_back(sample, input.facts);
+    for flow in &input.facts.flows {
+        let link = &*flow.link;
+        receives.insert((link, flow.dst));
         let dialogue = metrics.dialogue(flow.slot);
-        let answers = stats.acks + stats.rnr_naks + stats.naks.iter().sum::<u64>();
-        if answers > 0 || stats.psn_responses.seen != 0 || dialogue.answer_psn.is_some() {
-            answered.insert((key.family, key.dst, key.src));
+        let answers = flow.ack.acks + flow.ack.rnr_naks + flow.ack.naks.total();
+        if answers > 0 || flow.psn_responses.is_some() || dialogue.answer_psn.is_some() {
+            answered.insert((flow.dst, flow.src));
         }
-        if let Some(first_ns) = dialogue.asked_ns.filter(|_| !UNANSWERED.contains(&stats.transport)) {
+        if let Some(first_ns) = dialogue.asked_ns.filter(|_| !UNANSWERED.contains(&flow.transport)) {
             // Live it is not known when a flow first asked.
-            let since = if sample.kind == SourceKind::Live { stats.last_ns } else { first_ns };
-            let pair = asked.entry((link.name.as_str(), (key.family, key.src, key.dst))).or_default();
+            let since = if sample.kind == SourceKind::Live { flow.last_ns } else { first_ns };
+            let pair = asked.entry((link, (flow.src, flow.dst))).or_default();
             pair.waited |= end.saturating_sub(since) >= wait_ns;
-            let short = stats.last_ns.saturating_sub(first_ns) < LONGEST_TIMER_NS;
-            pair.way_back = two_ways.contains(&key.link) && short && (pair.way_back || pair.flows.is_empty());
+            let short = flow.last_ns.saturating_sub(first_ns) < LONGEST_TIMER_NS;
+            let two_way = two_ways.contains(&(link, flow.direction));
+            pair.way_back = two_way && short && (pair.way_back || pair.flows.is_empty());
             pair.flows.push(flow);
         }
     }
@@ -241,13 +243,13 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
     // By slot: whether they were retransmitted.
     let mut silent: Map<u32, bool> = Map::default();
     for ((link, hosts), pair) in &asked {
-        let receives = receives.contains(&(*link, hosts.0, hosts.1));
+        let receives = receives.contains(&(*link, hosts.0));
         let visible = (receives || pair.way_back) && two_way(link);
         if answered.contains(hosts) || !pair.waited || !visible {
             continue;
         }
         // Where answers may take another interface, a loss repaired is no sign that there are none.
-        let again = |flow: &FlowSample| {
+        let again = |flow: &&Flow| {
             receives
                 && metrics
                     .flow(flow.slot)
@@ -274,9 +276,10 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
 
 /// Whether an answer's PSN lies in what a flow sent, or before that: a capture that begins in the middle does not show all
 /// that a sender goes back to, and a re-acknowledgement is of what was before.
-fn is_of(psn: u32, flow: &FlowSample) -> bool {
-    let before = flow.stats.psn.first.wrapping_sub(BACK);
-    psn.wrapping_sub(before) & MASK24 < flow.stats.psn.expected.wrapping_sub(before) & MASK24
+fn is_of(psn: u32, flow: &Flow) -> bool {
+    let own = flow.psn.unwrap_or_default();
+    let before = own.first.wrapping_sub(BACK);
+    psn.wrapping_sub(before) & MASK24 < own.expected.wrapping_sub(before) & MASK24
 }
 
 /// The report's entries of flows by slot, in its order.

@@ -50,7 +50,7 @@ impl Span {
         if self.whole {
             return all;
         }
-        let unfollowed = flow.loss_unfollowed.map_or(0, |before| before.packets);
+        let unfollowed = flow.loss_unfollowed.as_ref().map_or(0, |before| before.packets);
         let begin = self.at_begin(facts, flow, |mark| &mark.packets).max(unfollowed);
         let end = self.at_end(facts, flow, |mark| &mark.packets, flow.packets);
         // What a mirror shows twice counts once.

@@ -57,7 +57,18 @@ impl Report {
     /// The same counts give the same report, whatever the order of the sample's flows.
     #[must_use]
     pub fn build(sample: &Sample, options: &Options) -> Self {
-        let facts = Facts::of(sample, &options.analysis);
+        Self::with(sample, Facts::of(sample, &options.analysis), options)
+    }
+
+    /// The same report of a sample that nobody needs afterwards, in less memory.
+    #[must_use]
+    pub fn of_last(mut sample: Sample, options: &Options) -> Self {
+        let facts = Facts::of_last(&mut sample, &options.analysis);
+        Self::with(&sample, facts, options)
+    }
+
+    /// The report of these facts and what follows from them. Findings have flows from facts alone.
+    fn with(sample: &Sample, facts: Facts, options: &Options) -> Self {
         let not_evaluated = findings::not_evaluated(sample, &facts.flows);
         let findings = findings::check(&findings::Input { sample, facts: &facts, limits: &options.limits });
         Self { schema: SCHEMA, facts, findings, not_evaluated }

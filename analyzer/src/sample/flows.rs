@@ -31,6 +31,14 @@ impl Spare {
     }
 }
 
+impl Flows {
+    /// The list alone: its memory is no spare any more.
+    #[must_use]
+    pub fn into_vec(mut self) -> Vec<FlowSample> {
+        std::mem::take(&mut self.list)
+    }
+}
+
 impl Drop for Flows {
     fn drop(&mut self) {
         let Some(Spare(kept)) = &self.spare else { return };
@@ -78,8 +86,8 @@ impl IntoIterator for Flows {
     type Item = FlowSample;
     type IntoIter = std::vec::IntoIter<FlowSample>;
 
-    fn into_iter(mut self) -> Self::IntoIter {
-        std::mem::take(&mut self.list).into_iter()
+    fn into_iter(self) -> Self::IntoIter {
+        self.into_vec().into_iter()
     }
 }
 

@@ -5,6 +5,8 @@ pub mod deferred;
 pub(crate) mod layout;
 pub mod map;
 pub mod notice;
+pub mod seldom;
+pub mod shared;
 pub mod style;
 pub mod time;
 pub mod units;

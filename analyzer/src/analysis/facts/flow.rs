@@ -2,7 +2,10 @@
 
 use crate::metrics::duplicates::Copies;
 use crate::metrics::loss::spells::FlowSpells;
+use crate::metrics::pairing::{Confidence, How};
 use crate::sample::{Address, Direction};
+use crate::util::seldom::Seldom;
+use crate::util::shared::Shared;
 
 use rocescope_common::wire::opcode::Name;
 use serde::{Serialize, Serializer};
@@ -19,7 +22,7 @@ pub use crate::metrics::latency::Summary as Latency;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Flow {
     /// Name of the link, as in `links[].name`.
-    pub link: String,
+    pub link: Shared,
     /// Direction of the link. Null: replay.
     pub direction: Option<Direction>,
     /// Source address: of the innermost IP header, or of the GRH of RoCEv1 and InfiniBand; without a GRH the
@@ -35,7 +38,7 @@ pub struct Flow {
     /// overflow table full.
     pub src_port_count: Option<u64>,
     /// UDP source ports: the 16 with the most bytes, in descending order.
-    pub src_ports: Vec<Port>,
+    pub src_ports: Box<[Port]>,
     /// Outermost VLAN id of the first packet; 0: untagged. Null: not known: XDP may not see the tag, raw IP
     /// has no link layer; InfiniBand has none.
     pub vlan: Option<u16>,
@@ -51,10 +54,10 @@ pub struct Flow {
     pub dscp: Option<u8>,
     /// Tunnels of the first packet, outermost first, joined by `+`: `vxlan`, `vxlan-gpe`, `geneve`, `gre`,
     /// `erspan1`, `erspan2`, `erspan3`, `mpls`, `ipip`. Null: none.
-    pub encapsulation: Option<String>,
+    pub encapsulation: Option<Box<str>>,
     /// Properties in which a later packet differs from the first: `vlan`, `inner_vlan`, `pcp`, `dscp`,
     /// `encapsulation`, `roce_version`; `lane` (service level or virtual lane) of InfiniBand.
-    pub mixed: Vec<&'static str>,
+    pub mixed: Box<[&'static str]>,
     /// Path MTU in use: payload of the latest FIRST or MIDDLE packet of a SEND or WRITE. Unit: bytes. Null:
     /// no message of several packets was seen.
     pub path_mtu: Option<u32>,
@@ -95,15 +98,16 @@ pub struct Flow {
     /// (`totals.lost.events_dropped`).
     pub cnp: Option<Box<Cnp>>,
     /// Packets by opcode, in ascending order.
-    pub opcodes: Vec<Opcode>,
+    pub opcodes: Box<[Opcode]>,
     /// Acknowledgements by the syndrome of their AETH.
     pub ack: Ack,
     /// Time of the latest NAK of each kind. Null: live with `--no-timing`.
-    pub last_naks_ns: Option<LastNaks>,
+    #[cfg_attr(test, schemars(with = "Option<LastNaks>"))]
+    pub last_naks_ns: Seldom<LastNaks>,
     /// PSNs of the requests. Null: no request of RC, UC or XRC was seen.
     pub psn: Option<Psn>,
     /// PSNs of READ responses and atomic acknowledgements. Null: none was seen.
-    pub psn_responses: Option<Psn>,
+    pub psn_responses: Option<Box<Psn>>,
     /// Part of `psn_responses.missing` that is certainly missing: PSNs skipped within a response message, and
     /// one for each message without a beginning, or whose predecessor has no end. PSNs skipped between two
     /// messages may belong to requests that an ACK answers. Unit: PSNs. Null: no response was seen.
@@ -121,7 +125,7 @@ pub struct Flow {
     /// Packets before loss detection began, which are not in `loss`. Pairing the two directions of a
     /// connection takes some milliseconds when rocescope starts during a run. Null: requests were followed
     /// from the first packet on, or no PSN had been skipped or repeated before.
-    pub loss_unfollowed: Option<Unfollowed>,
+    pub loss_unfollowed: Option<Box<Unfollowed>>,
     /// Packets lost upstream of this link, where a tap further upstream saw what was sent; `None`: PSNs at this link alone tell.
     #[serde(skip)]
     pub lost_upstream: Option<u64>,
@@ -141,7 +145,8 @@ pub struct Flow {
     /// Null: the flow has no request to be timed, or live with `--no-timing`.
     pub latency_unpaired: Option<u64>,
     /// Other requests without a sample. Null: as `latency_unpaired`.
-    pub latency_untimed: Option<Untimed>,
+    #[cfg_attr(test, schemars(with = "Option<Untimed>"))]
+    pub latency_untimed: Seldom<Untimed>,
     /// Sum of silences of at least 1 ms during at least half of which the priority of the flow was paused by
     /// MAC control frames on the link. The priority is the PCP of the tag, without a tag DSCP / 8. Unit: ns.
     /// Null: live, no pause frame on the link, or `--link-speed` is not given.
@@ -155,10 +160,14 @@ pub struct Flow {
     /// (egress). Null: not live, no RDMA device, owned by the kernel, or two queue pairs match.
     pub pid: Option<u32>,
     /// Command name of the process, or name of the kernel module. Null: not known.
-    pub comm: Option<String>,
+    pub comm: Option<Box<str>>,
     /// Kubernetes pod (name or id) of the process, else its container, else its Slurm job. Null: not known,
     /// or it runs directly on the host.
-    pub pod: Option<String>,
+    pub pod: Option<Box<str>>,
+    /// Upper bits of the opcodes of its first packet other than a CNP, as in
+    /// [`FlowStats::transport`](rocescope_common::account::FlowStats::transport).
+    #[serde(skip)]
+    pub transport: u8,
     /// Its place in [`Mark::packets`](crate::metrics::loss::spells::Mark::packets).
     #[serde(skip)]
     pub slot: u32,
@@ -406,10 +415,24 @@ pub struct Pairing {
     /// from both queue pair numbers. `port_is_qp`: the UDP source port is the sender's queue pair number.
     /// `shared_port`: only one flow in each direction uses this port. `psn`: only one flow of requests was
     /// waiting for the PSNs of the answers, eight times (replay: for every packet).
-    pub how: &'static str,
+    #[serde(serialize_with = "how")]
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub how: How,
     /// `certain` (device, cm, datagram), `strong` (port_rule, port_is_qp; in replay also shared_port once
     /// ACKs match the PSNs of the requests) or `likely`.
-    pub confidence: &'static str,
+    #[serde(serialize_with = "confidence")]
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub confidence: Confidence,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives the field as it is")]
+fn how<S: Serializer>(how: &How, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(how.name())
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives the field as it is")]
+fn confidence<S: Serializer>(confidence: &Confidence, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(confidence.name())
 }
 
 /// Identity of a flow, as in `flows`.
@@ -417,7 +440,7 @@ pub struct Pairing {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FlowId {
     /// Name of its link.
-    pub link: String,
+    pub link: Shared,
     /// Direction of the link. Null: replay.
     pub direction: Option<Direction>,
     /// Source address.

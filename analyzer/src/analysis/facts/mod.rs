@@ -10,6 +10,7 @@ mod link;
 pub(super) mod steps;
 pub(super) mod traffic;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::metrics::duplicates::Copies;
@@ -18,7 +19,8 @@ use rocescope_common::wire::SkipReason;
 use serde::{Serialize, Serializer};
 
 use super::{
-    CountedAgain, Coverage, Device, Ecmp, Imbalance, Nccl, PostSampling, QpContexts, QpLives, Rails, TapFlow,
+    CountedAgain, Coverage, Device, Ecmp, Imbalance, Nccl, PostSampling, QpContexts, QpLives, QpSpread,
+    Rails, TapFlow,
 };
 use crate::sample::SourceKind;
 
@@ -85,6 +87,12 @@ pub struct Facts {
     pub qp_context: Option<QpContexts>,
     /// Coverage of the samples of work that processes post (`devices[].qps[].posts`). Null: no `--sample-posts`.
     pub post_sampling: Option<PostSampling>,
+    /// How the bytes of each host that sends spread over queue pairs and 5-tuples.
+    #[serde(skip)]
+    pub spreads: Vec<QpSpread>,
+    /// Pairs of links, the smaller number first, that see packets of the same sequence.
+    #[serde(skip)]
+    pub(crate) related: BTreeSet<(u16, u16)>,
     /// Packets of every flow at the marks that spells refer to.
     #[serde(skip)]
     pub marks: Vec<Arc<Mark>>,

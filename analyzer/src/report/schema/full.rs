@@ -80,7 +80,7 @@ fn fill_flow(flow: &mut Flow, id: &FlowId) {
     flow.latency_by_class =
         Some(Box::new(LatencyByClass { write_send: latency, read: latency, atomic: latency }));
     flow.latency_unpaired = Some(1);
-    flow.latency_untimed = Some(Untimed { ambiguous: 1, ring_full: 1, untracked: 1, outstanding: 1 });
+    flow.latency_untimed = Some(Untimed { ambiguous: 1, ring_full: 1, untracked: 1, outstanding: 1 }).into();
     flow.pause_stall_ns = Some(1);
     (flow.pid, flow.comm, flow.pod) = (Some(1), Some("train".into()), Some("trainer-0".into()));
     flow.ce_over_time = Some(Box::new(CeOverTime { start_ns: 1, bin_ns: 1, capable: vec![1], ce: vec![1] }));
@@ -131,15 +131,16 @@ fn fill_loss(flow: &mut Flow) {
         after_tap: episodes,
     };
     (flow.loss, flow.loss_responses) = (Some(loss).into(), Some(loss).into());
-    flow.loss_unfollowed = Some(Unfollowed { until_ns: 1, packets: 1, missing: 1, repeats: 1 });
+    flow.loss_unfollowed = Some(Unfollowed { until_ns: 1, packets: 1, missing: 1, repeats: 1 }.into());
     flow.icrc = Some(Icrc { checked: 2, bad: 1, bad_first_ns: Some(1), bad_last_ns: Some(1), unchecked: 1 });
-    flow.last_naks_ns = Some(LastNaks {
+    let last = LastNaks {
         rnr: known,
         psn_sequence_error: known,
         invalid_request: known,
         remote_access_error: known,
         remote_operational_error: known,
-    });
+    };
+    flow.last_naks_ns = Some(last).into();
 }
 
 fn fill_link(link: &mut Link) {

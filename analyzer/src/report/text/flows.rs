@@ -47,7 +47,8 @@ pub(super) fn missing(flow: &Flow) -> Option<u64> {
 /// Retransmissions in either sequence of a flow, repeated READ requests included; `None` where a
 /// sequence with packets behind the expected PSN was not followed.
 fn retransmissions(flow: &Flow) -> Option<u64> {
-    let both = [(flow.psn, flow.loss.get()), (flow.psn_responses, flow.loss_responses.get())];
+    let both =
+        [(flow.psn, flow.loss.get()), (flow.psn_responses.as_deref().copied(), flow.loss_responses.get())];
     let mut present = both.iter().filter(|(psn, _)| psn.is_some()).peekable();
     present.peek()?;
     present.try_fold(0, |sum, (psn, loss)| match loss {

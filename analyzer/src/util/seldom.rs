@@ -1,0 +1,56 @@
+//! Values that are nearly always the default.
+
+use serde::{Serialize, Serializer};
+
+/// A value that may not be known and is nearly always the default one; it takes 16 bytes then.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Seldom<T> {
+    /// Not known.
+    #[default]
+    Unknown,
+    /// The default.
+    Default,
+    /// Any other.
+    Other(Box<T>),
+}
+
+impl<T: Copy + Default> Seldom<T> {
+    /// The value; `None` where it is not known.
+    #[must_use]
+    pub fn get(&self) -> Option<T> {
+        match self {
+            Self::Unknown => None,
+            Self::Default => Some(T::default()),
+            Self::Other(value) => Some(**value),
+        }
+    }
+}
+
+impl<T: Default + PartialEq> From<Option<T>> for Seldom<T> {
+    fn from(value: Option<T>) -> Self {
+        match value {
+            None => Self::Unknown,
+            Some(value) if value == T::default() => Self::Default,
+            Some(value) => Self::Other(Box::new(value)),
+        }
+    }
+}
+
+impl<T: Copy + Default + Serialize> Serialize for Seldom<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.get().serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Seldom;
+
+    #[test]
+    fn what_goes_in_comes_out() {
+        for value in [None, Some(0), Some(7)] {
+            assert_eq!(Seldom::from(value).get(), value);
+        }
+        assert_eq!(size_of::<Seldom<[u64; 9]>>(), 16);
+    }
+}
