@@ -2,7 +2,7 @@
 //! are.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 
@@ -81,6 +81,31 @@ fn a_long_stream_needs_no_more_memory_than_a_short_one() -> Result<()> {
         println!("{title}: {gigabytes} GB, {expected} packets, peak {} KiB", peak / 1024);
         assert!(peak < LIMIT, "{title}: peak memory of {peak} bytes");
     }
+    Ok(())
+}
+
+/// Memory that a replay takes for each flow at its peak, when the report is made: 20,000 flows more take so much more.
+#[test]
+fn a_flow_takes_little_memory() -> Result<()> {
+    const LIMIT: u64 = 1_800;
+    let folder = tempfile::tempdir()?;
+    let mut peaks = [0; 2];
+    for (peak, flows) in peaks.iter_mut().zip([20_000, 40_000]) {
+        let path = folder.path().join("flows.pcap");
+        fs::write(&path, capture(flows * 5, flows, 1024, 96))?;
+        let mut command = Command::new(binary::path()?);
+        command.arg("replay").arg(&path).args(JSON).stdout(Stdio::piped());
+        let mut child = command.spawn().context("rocescope could not be started")?;
+        let mut pipe = child.stdout.take().context("no pipe")?;
+        // The report is made before any of it is written, and does not fit into the pipe: the program waits here.
+        pipe.read_exact(&mut [0])?;
+        *peak = peak_memory(child.id())?;
+        io::copy(&mut pipe, &mut io::sink())?;
+        ensure!(child.wait()?.success(), "{flows} flows: it failed");
+    }
+    let per_flow = peaks[1].saturating_sub(peaks[0]) / 20_000;
+    println!("{per_flow} bytes a flow at the peak, {} KiB in all", peaks[1] / 1024);
+    assert!(per_flow < LIMIT, "{per_flow} bytes a flow");
     Ok(())
 }
 

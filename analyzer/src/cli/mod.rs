@@ -30,6 +30,7 @@ use crate::source::replay::{self, Emit};
 use crate::tui;
 use crate::util::background;
 use crate::util::layout::plain;
+use crate::util::memory;
 use crate::util::notice::lines;
 use crate::util::style::{Color, Paint};
 use crate::util::time::nanos;
@@ -184,8 +185,13 @@ fn replay(args: ReplayArgs, color: Color) -> Result<()> {
         emit,
         events: output == Output::Tui,
     };
-    let feed =
-        if tui.is_some() { background::behind(|| replay::start(options))? } else { replay::start(options)? };
+    let feed = if tui.is_some() {
+        background::behind(|| replay::start(options))?
+    } else {
+        // What grows with the flows is as large from some thousands of them on.
+        memory::give_back(1 << 20);
+        replay::start(options)?
+    };
     match interrupt {
         None => tui::run(feed, tui::Options { report, ..tui.unwrap_or_default() }),
         Some(interrupt) => output::print(&feed, format(output, color), &report, &interrupt, None),

@@ -74,3 +74,16 @@ impl Report {
         Self { schema: SCHEMA, facts, findings, not_evaluated }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::fixtures::everything;
+
+    /// No finding takes from the sample what its flows told.
+    #[test]
+    fn the_last_report_is_as_any_other() {
+        let options = Options::default();
+        assert_eq!(Report::of_last(everything(), &options), Report::build(&everything(), &options));
+    }
+}

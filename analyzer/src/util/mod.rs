@@ -2,8 +2,10 @@
 
 pub(crate) mod background;
 pub mod deferred;
+pub mod index;
 pub(crate) mod layout;
 pub mod map;
+pub(crate) mod memory;
 pub mod notice;
 pub mod seldom;
 pub mod shared;

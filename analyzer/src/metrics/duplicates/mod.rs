@@ -27,6 +27,7 @@ mod tests;
 
 use std::collections::VecDeque;
 
+use crate::util::index::Index;
 use crate::util::map::Map;
 use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::frame::{Addr, UNKNOWN};
@@ -221,6 +222,7 @@ type Hosts = (u16, u8, Addr, Addr);
 
 #[derive(Debug, Default)]
 struct Pair {
+    hosts: Hosts,
     judge: Judge,
     /// The link's, at its latest packet.
     watches: u32,
@@ -241,7 +243,7 @@ impl Pair {
 pub struct Filter {
     links: Vec<Link>,
     slots: Vec<Slot>,
-    numbers: Map<Hosts, u32>,
+    numbers: Index,
     pairs: Vec<Pair>,
     remembered: usize,
     /// Number of restless links: where there are none, a packet at the expected PSN needs no look.
@@ -315,16 +317,18 @@ impl Filter {
         let direction = key.src <= key.dst;
         let (low, high) = if direction { (key.src, key.dst) } else { (key.dst, key.src) };
         let hosts = (key.link, key.family, low, high);
-        let pair = match self.numbers.get(&hosts) {
-            Some(pair) => *pair,
+        let known = self.numbers.get(&hosts, |number| Some(self.pairs.get(number as usize)?.hosts));
+        let pair = match known {
+            Some(pair) => pair,
             None if self.pairs.len() >= MOST_PAIRS => UNKNOWN,
             None => {
                 let link = &self.links[at];
                 // Of a link on which others are copied so are these, until their packets say otherwise.
                 let judge = Judge::new(link.copied > 0 && link.single == 0);
-                self.pairs.push(Pair { judge, watches: link.watches, ..Pair::default() });
+                self.pairs.push(Pair { hosts, judge, watches: link.watches, ..Pair::default() });
                 let number = u32::try_from(self.pairs.len() - 1).unwrap_or(UNKNOWN);
-                self.numbers.insert(hosts, number);
+                let pairs = &self.pairs;
+                self.numbers.insert(&hosts, number, |number| Some(pairs.get(number as usize)?.hosts));
                 number
             }
         };

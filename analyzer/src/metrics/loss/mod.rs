@@ -35,6 +35,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+use crate::util::index::Index;
 use crate::util::map::{Map, Set};
 use rocescope_common::account::psn::{Span, WINDOW};
 use rocescope_common::account::{Event, FlowKey};
@@ -195,7 +196,8 @@ impl Sizes {
 pub struct Collector {
     window_ns: u64,
     slots: Vec<Slot>,
-    pairs: Map<(u8, Addr, Addr), u32>,
+    /// Places in `answers`.
+    pairs: Index,
     answers: Vec<Answers>,
     naks: Map<u32, Naks>,
     overlaps: reads::BySlot,
@@ -235,6 +237,7 @@ impl Slot {
 /// ACKs and NAKs from one host to another.
 #[derive(Debug, Default)]
 struct Answers {
+    hosts: (u8, Addr, Addr),
     naks: Vec<(u16, Nak)>,
     next: usize,
     /// Links on which they were captured.
@@ -277,7 +280,7 @@ impl Collector {
         Self {
             window_ns,
             slots: Vec::new(),
-            pairs: Map::default(),
+            pairs: Index::default(),
             answers: Vec::new(),
             naks: Map::default(),
             overlaps: Map::default(),
@@ -411,15 +414,17 @@ impl Collector {
     }
 
     fn pair(&mut self, family: u8, src: Addr, dst: Addr) -> u32 {
-        if let Some(pair) = self.pairs.get(&(family, src, dst)) {
-            return *pair;
+        let hosts = (family, src, dst);
+        if let Some(pair) = self.pairs.get(&hosts, |pair| Some(self.answers.get(pair as usize)?.hosts)) {
+            return pair;
         }
         if self.answers.len() >= MAX_PAIRS {
             return UNKNOWN;
         }
         let Ok(pair) = u32::try_from(self.answers.len()) else { return UNKNOWN };
-        self.answers.push(Answers::default());
-        self.pairs.insert((family, src, dst), pair);
+        self.answers.push(Answers { hosts, ..Answers::default() });
+        let answers = &self.answers;
+        self.pairs.insert(&hosts, pair, |pair| Some(answers.get(pair as usize)?.hosts));
         pair
     }
 

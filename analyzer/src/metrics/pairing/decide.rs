@@ -13,11 +13,16 @@ use crate::metrics::Packet;
 use crate::metrics::pairing::peers::Stated;
 use crate::sample::PeerKey;
 
+fn port_key(directions: &[Direction], number: u32) -> Option<PortKey> {
+    let direction = directions.get(number as usize)?;
+    Some(PortKey::of(&direction.key, direction.port?))
+}
+
 impl Pairing {
     /// Connection management named the ends of a connection.
     pub(super) fn stated(&mut self, stated: &[Stated; 2]) {
         for (key, _) in stated {
-            if let Some(direction) = self.index.get(key).copied() {
+            if let Some(direction) = self.with_key(key) {
                 self.decide(direction);
             }
         }
@@ -72,7 +77,7 @@ impl Pairing {
 
     /// Connection management or the device named the queue pair at the other end.
     pub(super) fn by_name(&mut self, number: u32, key: &PeerKey, qp: u32, sure: bool, how: How) {
-        let other = self.index.get(&reversed(key, qp)).copied().filter(|other| *other != number);
+        let other = self.with_key(&reversed(key, qp)).filter(|other| *other != number);
         let now = self.directions.get(number as usize);
         let pair = now.map_or(NONE, |direction| direction.pair);
         if pair != NONE && Some(pair) != other {
@@ -98,8 +103,8 @@ impl Pairing {
         if both.is_some() {
             return both;
         }
-        if mine_says && let Some(other) = self.index.get(&reversed(key, u32::from(port))) {
-            return Some(*other).filter(|other| *other != number && self.open(*other, x));
+        if mine_says && let Some(other) = self.with_key(&reversed(key, u32::from(port))) {
+            return Some(other).filter(|other| *other != number && self.open(*other, x));
         }
         // Their port is my destination, whatever mine is.
         if x < u32::from(rules::FIRST_HASHED_PORT) { one(from_them.iter()) } else { None }
@@ -123,7 +128,7 @@ impl Pairing {
 
     fn with_port(&self, hosts: &PeerKey, port: u16) -> Vec<u32> {
         let mut found = Vec::new();
-        let mut next = self.ports.get(&PortKey::of(hosts, port)).copied().unwrap_or(NONE);
+        let mut next = self.first_with(&PortKey::of(hosts, port));
         while let Some(direction) = self.directions.get(next as usize)
             && found.len() < MAX_CANDIDATES
         {
@@ -136,26 +141,36 @@ impl Pairing {
     pub(super) fn set_port(&mut self, number: u32, port: Option<u16>) {
         let Some(direction) = self.directions.get_mut(number as usize) else { return };
         let (key, old, next) = (direction.key, direction.port, direction.next);
-        direction.port = port;
-        direction.next = NONE;
         if let Some(old) = old {
-            self.unchain(PortKey::of(&key, old), number, next);
+            self.unchain(&PortKey::of(&key, old), number, next);
+        }
+        let head = port.map_or(NONE, |port| self.first_with(&PortKey::of(&key, port)));
+        if let Some(direction) = self.directions.get_mut(number as usize) {
+            (direction.port, direction.next) = (port, head);
         }
         if let Some(port) = port {
-            let head = self.ports.insert(PortKey::of(&key, port), number).unwrap_or(NONE);
-            if let Some(direction) = self.directions.get_mut(number as usize) {
-                direction.next = head;
+            let key = PortKey::of(&key, port);
+            if head == NONE {
+                let directions = &self.directions;
+                self.ports.insert(&key, number, |number| port_key(directions, number));
+            } else {
+                self.ports.replace(&key, head, number);
             }
         }
     }
 
-    fn unchain(&mut self, key: PortKey, number: u32, next: u32) {
-        let head = self.ports.get(&key).copied().unwrap_or(NONE);
+    /// The latest direction with these hosts and this port, or [`NONE`].
+    fn first_with(&self, key: &PortKey) -> u32 {
+        self.ports.get(key, |number| port_key(&self.directions, number)).unwrap_or(NONE)
+    }
+
+    fn unchain(&mut self, key: &PortKey, number: u32, next: u32) {
+        let head = self.first_with(key);
         if head == number {
             if next == NONE {
-                self.ports.remove(&key);
+                self.ports.remove(key, number);
             } else {
-                self.ports.insert(key, next);
+                self.ports.replace(key, number, next);
             }
             return;
         }
@@ -210,7 +225,7 @@ impl Pairing {
             direction.peer_qp = UNKNOWN;
             direction.votes = 0;
             direction.vote_for = NONE;
-            for slot in &direction.slots {
+            for slot in direction.slots.iter() {
                 if let Some(slot) = self.slots.get_mut(*slot as usize) {
                     slot.reverse = NONE;
                     slot.paired = false;
@@ -224,7 +239,7 @@ impl Pairing {
     pub(super) fn settle(&mut self, number: u32) {
         let Some(direction) = self.directions.get(number as usize) else { return };
         let (paired, settled) = (direction.how.is_some(), direction.settled());
-        for slot in &direction.slots {
+        for slot in direction.slots.iter() {
             if let Some(slot) = self.slots.get_mut(*slot as usize) {
                 slot.paired = paired;
                 slot.settled = settled;
@@ -238,7 +253,7 @@ impl Pairing {
         let Some(one) = self.directions.get(number as usize) else { return };
         let Some(other) = self.directions.get(one.pair as usize) else { return };
         for (from, to) in [(&one.slots, &other.slots), (&other.slots, &one.slots)] {
-            for slot in from {
+            for slot in from.iter() {
                 let link = self.slots.get(*slot as usize).map_or(0, |slot| slot.link);
                 let near = to.iter().filter_map(|other| {
                     let nearness = self.nearness(link, self.slots.get(*other as usize)?.link);

@@ -15,6 +15,7 @@ pub mod rules;
 #[cfg(test)]
 mod tests;
 
+use crate::util::index::Index;
 use crate::util::map::Map;
 use rocescope_common::account::{Event, FlowKey, latency};
 use rocescope_common::wire::cm;
@@ -121,12 +122,45 @@ pub struct Place {
     pub interface: u32,
 }
 
+/// Slots of the flows of a direction. Nearly all have one.
+#[derive(Clone, Debug, Default)]
+struct Slots {
+    first: Option<u32>,
+    others: Vec<u32>,
+}
+
+impl Slots {
+    fn push(&mut self, slot: u32) {
+        if self.first.is_none() {
+            self.first = Some(slot);
+        } else {
+            self.others.push(slot);
+        }
+    }
+
+    fn remove(&mut self, slot: u32) {
+        self.others.retain(|other| *other != slot);
+        if self.first == Some(slot) {
+            self.first = (!self.others.is_empty()).then(|| self.others.remove(0));
+        }
+    }
+
+    /// In the order in which they came.
+    fn iter(&self) -> impl Iterator<Item = &u32> {
+        self.first.iter().chain(&self.others)
+    }
+
+    fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.others.len()
+    }
+}
+
 /// One direction of a queue pair, on whatever links it was seen.
 #[derive(Clone, Debug)]
 struct Direction {
     key: PeerKey,
     /// Its flows.
-    slots: Vec<u32>,
+    slots: Slots,
     /// Source port, once a packet other than a CNP has passed.
     port: Option<u16>,
     /// Next direction with the same hosts and port.
@@ -217,8 +251,10 @@ pub struct Pairing {
     slots: Vec<Slot>,
     directions: Vec<Direction>,
     free: Vec<u32>,
-    index: Map<PeerKey, u32>,
-    ports: Map<PortKey, u32>,
+    /// Directions by key.
+    index: Index,
+    /// The latest direction with hosts and port; the others follow by [`Direction::next`].
+    ports: Index,
     places: Vec<Option<Place>>,
     taps: Vec<String>,
     peers: Peers,
@@ -406,8 +442,8 @@ impl Pairing {
     /// Adds a slot to its direction, which may be new.
     fn join(&mut self, number: u32, key: &FlowKey) -> Option<u32> {
         let peer_key = PeerKey::of(key);
-        let direction = match self.index.get(&peer_key) {
-            Some(direction) => *direction,
+        let direction = match self.with_key(&peer_key) {
+            Some(direction) => direction,
             None => self.add(peer_key)?,
         };
         *self.slots.get_mut(number as usize)? = Slot { direction, link: key.link, ..FREE };
@@ -421,13 +457,18 @@ impl Pairing {
         Some(direction)
     }
 
+    /// The direction with this key.
+    fn with_key(&self, key: &PeerKey) -> Option<u32> {
+        self.index.get(key, |number| Some(self.directions.get(number as usize)?.key))
+    }
+
     fn add(&mut self, key: PeerKey) -> Option<u32> {
         if self.index.len() >= MAX_DIRECTIONS {
             return None;
         }
         let direction = Direction {
             key,
-            slots: Vec::with_capacity(1),
+            slots: Slots::default(),
             port: None,
             next: NONE,
             pair: NONE,
@@ -449,7 +490,8 @@ impl Pairing {
             self.directions.push(direction);
             u32::try_from(self.directions.len() - 1).ok()?
         };
-        self.index.insert(key, number);
+        let directions = &self.directions;
+        self.index.insert(&key, number, |number| Some(directions.get(number as usize)?.key));
         Some(number)
     }
 
@@ -458,22 +500,22 @@ impl Pairing {
         let Some(slot) = self.slots.get_mut(number as usize) else { return };
         let direction = std::mem::replace(slot, FREE).direction;
         let Some(gone) = self.directions.get_mut(direction as usize) else { return };
-        gone.slots.retain(|slot| *slot != number);
-        let (empty, key, pair) = (gone.slots.is_empty(), gone.key, gone.pair);
+        gone.slots.remove(number);
+        let (empty, key, pair) = (gone.slots.len() == 0, gone.key, gone.pair);
         if let Some(pair) = self.directions.get_mut(pair as usize) {
             // The other direction still knows who it was.
             if empty {
                 pair.pair = NONE;
             }
-            for slot in pair.slots.clone() {
-                if let Some(slot) = self.slots.get_mut(slot as usize).filter(|s| s.reverse == number) {
+            for slot in pair.slots.iter() {
+                if let Some(slot) = self.slots.get_mut(*slot as usize).filter(|s| s.reverse == number) {
                     slot.reverse = NONE;
                 }
             }
         }
         if empty {
             self.set_port(direction, None);
-            self.index.remove(&key);
+            self.index.remove(&key, direction);
             self.free.push(direction);
         } else {
             self.resolve(direction);

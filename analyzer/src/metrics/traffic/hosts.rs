@@ -1,5 +1,6 @@
 //! Hosts, who sends to whom, and how many at once.
 
+use crate::util::index::Index;
 use crate::util::map::Map;
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::frame::Addr;
@@ -242,9 +243,15 @@ pub struct Pairs {
     by_flow: bool,
     list: Vec<Pair>,
     targets: Vec<Target>,
-    index: Map<(u16, Host, Host), u32>,
+    index: Index,
     target_index: Map<(u16, Host), u32>,
     left_out: u64,
+}
+
+/// What a pair is found by.
+fn hosts(list: &[Pair], number: u32) -> Option<(u16, Host, Host)> {
+    let pair = list.get(number as usize)?;
+    Some((pair.link, pair.src, pair.dst))
 }
 
 impl Pairs {
@@ -258,8 +265,9 @@ impl Pairs {
     pub fn number(&mut self, key: &FlowKey, hops: u8) -> u32 {
         let FlowKey { link, family, .. } = *key;
         let (src, dst) = ((family, key.src), (family, key.dst));
-        if let Some(number) = self.index.get(&(link, src, dst)) {
-            return *number;
+        let own = (link, src, dst);
+        if let Some(number) = self.index.get(&own, |number| hosts(&self.list, number)) {
+            return number;
         }
         if self.list.len() >= MAX_PAIRS {
             return NO_PAIR;
@@ -298,7 +306,8 @@ impl Pairs {
             bin: none,
             overlap: none,
         });
-        self.index.insert((link, src, dst), number);
+        let list = &self.list;
+        self.index.insert(&own, number, |number| hosts(list, number));
         number
     }
 

@@ -21,6 +21,7 @@ use crate::tui::key::Key;
 use crate::tui::mouse::Mouse;
 use crate::tui::preparation::{Preparation, Prepared};
 use crate::tui::{Options, draw};
+use crate::util::memory;
 
 /// Signals that end the program, with the terminal given back.
 pub(super) const ENDING: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
@@ -30,6 +31,8 @@ const TICK: Duration = Duration::from_millis(200);
 const APART: Duration = Duration::from_millis(100);
 /// Enough for the terminal library to look once; its waiting spins.
 const LOOK: Duration = Duration::from_micros(100);
+/// Lists of this size and more are freed at once: those of a sample of very many flows.
+const LARGE: i32 = 4 << 20;
 /// Keys taken before the screen is drawn again, when many wait: as many as the terminal library reads at once.
 const KEYS_PER_PICTURE: usize = 1024;
 
@@ -39,7 +42,7 @@ const KEYS_PER_PICTURE: usize = 1024;
 /// # Errors
 /// An error if the terminal cannot be set up, goes away, or the source failed.
 pub fn run(feed: Feed, options: Options) -> Result<()> {
-    give_memory_back();
+    memory::give_back(LARGE);
     let stopped = Arc::new(AtomicBool::new(false));
     let mut handlers = Vec::new();
     for signal in ENDING {
@@ -51,22 +54,6 @@ pub fn run(feed: Feed, options: Options) -> Result<()> {
         signal_hook::low_level::unregister(handler);
     }
     result
-}
-
-/// With 65,536 flows several threads hand each other tens of megabytes a second. The allocator's usual choices, a pool
-/// for each thread, and large lists in these pools as soon as one has been freed, keep twice the memory in use.
-fn give_memory_back() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    {
-        const POOLS: libc::c_int = 2;
-        // Lists of this size and more are the system's again as soon as they are freed.
-        const LARGE: libc::c_int = 4 << 20;
-        // SAFETY: takes two numbers and concerns later allocations alone; without effect when it fails.
-        unsafe {
-            libc::mallopt(libc::M_ARENA_MAX, POOLS);
-            libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
-        }
-    }
 }
 
 fn show(feed: Feed, options: Options, guard: &mut Guard, stopped: &AtomicBool) -> Result<()> {
