@@ -308,19 +308,42 @@ const fn indexed(number: u8) -> Rgb {
     }
 }
 
-/// The nearest of the fixed 240 colours.
+/// The nearest of the fixed 240 colours: the nearest step of the cube for each primary, or the grey nearest to their mean.
+/// Each coloured cell of a picture needs it, so it compares two colours and not 240.
 fn nearest((r, g, b): Rgb) -> u8 {
+    let step = |primary: u8| match primary {
+        0..48 => 0,
+        48..116 => 1,
+        _ => (primary - 36) / 40,
+    };
+    let cube = 16 + 36 * step(r) + 6 * step(g) + step(b);
+    let sum = u16::from(r) + u16::from(g) + u16::from(b);
+    let grey = 232 + u8::try_from(sum.saturating_sub(10) / 30).map_or(23, |n| n.min(23));
     let square = |a: u8, b: u8| u32::from(a.abs_diff(b)).pow(2);
-    let distance = |number: &u8| {
-        let (r2, g2, b2) = indexed(*number);
+    let distance = |number: u8| {
+        let (r2, g2, b2) = indexed(number);
         square(r, r2) + square(g, g2) + square(b, b2)
     };
-    (16..=255).min_by_key(distance).unwrap_or(16)
+    if distance(grey) < distance(cube) { grey } else { cube }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_nearest_colour_is_the_nearest_of_all() {
+        let square = |a: u8, b: u8| u32::from(a.abs_diff(b)).pow(2);
+        let steps = || (0..=u8::MAX).step_by(7).chain([47, 48, 115, 116, 155, 156, 255]);
+        for (r, g, b) in steps().flat_map(|r| steps().flat_map(move |g| steps().map(move |b| (r, g, b)))) {
+            let distance = |number: &u8| {
+                let (r2, g2, b2) = indexed(*number);
+                square(r, r2) + square(g, g2) + square(b, b2)
+            };
+            let (found, least) = (nearest((r, g, b)), (16..=255).min_by_key(distance).unwrap());
+            assert_eq!(distance(&found), distance(&least), "{r} {g} {b}: {found}, {least}");
+        }
+    }
 
     /// Linear light of the three primaries.
     fn linear((r, g, b): Rgb) -> [f64; 3] {
