@@ -361,20 +361,26 @@ fn a_resize_before_the_picture_is_drawn_in_the_new_size() {
         seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         u16::try_from((seed >> 8) % u32::from(below)).unwrap()
     };
-    let mut app = app(&World::sick(), USUAL);
+    let mut apps = [
+        after(&World::sick(), USUAL, 30),
+        app(&World::healthy(), USUAL),
+        App::new(options()),
+        overview::replayed("g_rnr.h0.pcap", USUAL),
+    ];
     let boxes = [&[][..], &[Key::Char('?')], &[Key::Char('c')], &[Key::Char('y')], &[Key::Enter]];
-    for round in 0..200 {
+    for round in 0..160 {
+        let app = &mut apps[usize::from(random(4))];
         let number = Key::Char(char::from(b'1' + u8::try_from(random(8)).unwrap()));
-        press(&mut app, &[number, Key::Down, Key::End]);
-        press(&mut app, boxes[usize::from(random(5))]);
-        app.on_resize(random(260), random(70));
-        let size = (random(260), random(70));
+        press(app, &[number, Key::Down, Key::End]);
+        press(app, boxes[usize::from(random(5))]);
+        app.on_resize(random(401), random(121));
+        let size = (random(401), random(121));
         let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
-        terminal.draw(|frame| rocescope::tui::draw(frame, &mut app)).unwrap();
+        terminal.draw(|frame| rocescope::tui::draw(frame, app)).unwrap();
         assert_eq!(app.view.size, size);
         let drawn = terminal.backend().buffer().clone();
-        assert_eq!(&drawn, draw(&app).backend().buffer(), "round {round}: {size:?} on {:?}", app.view.screen);
-        press(&mut app, &[Key::Esc]);
+        assert_eq!(&drawn, draw(app).backend().buffer(), "round {round}: {size:?} on {:?}", app.view.screen);
+        press(app, &[Key::Esc]);
     }
 }
 

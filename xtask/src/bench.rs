@@ -6,6 +6,7 @@ mod keys;
 mod load;
 mod machine;
 mod replay;
+mod screen;
 mod truth;
 
 use anyhow::Result;
@@ -22,6 +23,8 @@ pub(crate) enum Bench {
     Load(load::Wanted),
     /// Response time of the terminal UI to keys while it receives samples of 65,536 flows
     Keys(keys::Wanted),
+    /// What the terminal UI takes of a processor and writes, quiet and while it shows a replay at full speed
+    Screen(screen::Wanted),
     /// Findings of `rocescope replay` against simulated fabrics with a known truth
     Truth(truth::Wanted),
 }
@@ -36,6 +39,7 @@ pub(crate) fn bench(wanted: &Bench) -> Result<()> {
         Bench::Replay(wanted) => replay::replay(wanted),
         Bench::Load(wanted) => load::load(wanted),
         Bench::Keys(wanted) => keys::keys(wanted),
+        Bench::Screen(wanted) => screen::screen(wanted),
         Bench::Truth(wanted) => truth::truth(wanted),
     }
 }

@@ -23,10 +23,19 @@ use crate::tui::settings::{parse_screen, parse_sort, parse_view_filter};
 use crate::tui::table::Sort;
 use crate::util::style::Color;
 
+const START: &str = "\
+Start here:
+  sudo rocescope demo              generated traffic with problems to find: no NIC needed
+  sudo rocescope live              this host: all interfaces with an RDMA device
+  rocescope replay trace.pcap      a capture
+  sudo rocescope doctor            what this host can show, and whether RoCE is configured correctly
+
+Exit status: 0 success (also when interrupted), 1 failure, 2 invalid usage.";
+
 /// RoCE traffic of a host per queue pair, live or from captures, with a diagnosis of its problems.
 #[derive(Debug, Parser)]
 #[command(name = "rocescope", version, propagate_version = true, arg_required_else_help = true)]
-#[command(after_help = "Exit status: 0 success (also when interrupted), 1 failure, 2 invalid usage.")]
+#[command(after_help = START)]
 pub struct Args {
     /// The command.
     #[command(subcommand)]
@@ -140,8 +149,7 @@ pub struct LiveArgs {
 /// Options of attaching the kernel programs.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct AttachArgs {
-    /// Ingress hook: tc, or xdp, which may reset the NIC's queues and change its offloads and MTU; auto is tc, in the
-    /// demo xdp
+    /// Ingress hook: tc, or xdp, which may reset the NIC's queues and change its offloads and MTU
     #[arg(long, value_enum, default_value_t = HookChoice::Auto)]
     pub hook: HookChoice,
     /// XDP mode: in the driver (native) or in the network stack (generic)
@@ -164,6 +172,7 @@ pub struct AttachArgs {
 /// Options of `demo`.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = format!("{DEMO_EPISODES}\n\n{}", fields::source_help()))]
+#[command(mut_arg("hook", |arg| arg.help(DEMO_HOOK).hide_possible_values(true)))]
 pub struct DemoArgs {
     /// Options of attaching the kernel programs.
     #[command(flatten)]
@@ -172,6 +181,9 @@ pub struct DemoArgs {
     #[command(flatten)]
     pub view: ViewArgs,
 }
+
+/// The interfaces are its own, so that side effects of XDP concern nobody.
+const DEMO_HOOK: &str = "Ingress hook: xdp, tc, or auto, which is xdp on the interfaces of the demonstration";
 
 const DEMO_EPISODES: &str = "\
 Episodes, in this order, each of eight training steps:

@@ -225,7 +225,8 @@ fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
                     .step("Check NCCL_IB_HCA, NCCL_CROSS_NIC and the GPU to NIC assignment.", None)
                     .evidence("links", names)
                     .evidence("bytes", bytes)
-                    .evidence("max_over_mean", ratio),
+                    .evidence("max_over_mean", ratio)
+                    .episodes(whole_run(input, ratio)),
             )
         };
     for group in input.facts.imbalance.iter().filter(|group| !group.same_path) {
@@ -290,8 +291,16 @@ fn one_way(input: &Input<'_>, group: &Imbalance) -> Option<Raise> {
         .evidence("bytes", worst.bytes.clone())
         .evidence("max_over_mean", ratio)
         .evidence("run_max_over_mean", group.max_over_mean)
-        .evidence("sources", worst.sources.iter().map(ToString::to_string).collect::<Vec<_>>());
+        .evidence("sources", worst.sources.iter().map(ToString::to_string).collect::<Vec<_>>())
+        .episodes(whole_run(input, ratio));
     Some(raise)
+}
+
+/// The time of a figure that is of the whole run.
+fn whole_run(input: &Input<'_>, peak: f64) -> Vec<Episode> {
+    let window = &input.facts.window;
+    let times = window.first_ns.zip(window.last_ns);
+    times.map(|(first_ns, last_ns)| Episode { first_ns, last_ns, peak: Some(peak) }).into_iter().collect()
 }
 
 /// A part of the run in which a group was uneven that is even all in all.

@@ -80,6 +80,11 @@ fn links_and_rails() {
     };
     let group = Options { groups: vec![vec!["u0".into(), "u1".into()]], ..Options::default() };
     assert_eq!(seen(&[6_000_000, 853_000], &group), 1);
+    // A figure of the whole run has the time of the run.
+    let whole = found(&links(&[6_000_000, 853_000]), &group);
+    let whole = whole.iter().find(|f| f.id == "links.imbalance").unwrap();
+    let (first, last) = links(&[1, 1]).window.unwrap();
+    assert_eq!((whole.first_seen_ns, whole.last_seen_ns, whole.active), (Some(first), Some(last), true));
     assert_eq!(seen(&[4_000_000, 1_400_000], &group), 0, "1.48 times the mean");
     assert_eq!(seen(&[6_000_000, 853_000], &Options::default()), 0, "nobody says that they share a load");
     assert_eq!(seen(&[600_000, 85_000], &group), 0, "685 packets may fall as they like");

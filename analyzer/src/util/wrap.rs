@@ -2,7 +2,16 @@
 
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 
-/// Breaks `text` at spaces into lines of at most `width` columns; longer words stay whole. An empty text is one empty line.
+/// Units that follow a number after a space.
+const UNITS: [&str; 19] = [
+    "%", "×", "ns", "µs", "ms", "s", "min", "h", "B", "kB", "MB", "GB", "TB", "b/s", "kb/s", "Mb/s", "Gb/s",
+    "Tb/s", "MiB",
+];
+/// A space at which no line breaks.
+const HELD: char = '\u{a0}';
+
+/// Breaks `text` at spaces into lines of at most `width` columns; longer words stay whole, and so do a number and its unit.
+/// An empty text is one empty line.
 #[must_use]
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     hanging(text, width, 0)
@@ -18,7 +27,22 @@ pub fn hanging(text: &str, width: usize, indent: usize) -> Vec<String> {
         .word_splitter(WordSplitter::NoHyphenation)
         .wrap_algorithm(WrapAlgorithm::FirstFit)
         .subsequent_indent(&indent);
-    textwrap::wrap(text, options).into_iter().map(std::borrow::Cow::into_owned).collect()
+    let held = hold(text);
+    textwrap::wrap(&held, options).into_iter().map(|line| line.replace(HELD, " ")).collect()
+}
+
+/// The text with numbers held to their units.
+fn hold(text: &str) -> String {
+    let mut held = String::with_capacity(text.len());
+    for (at, word) in text.split(' ').enumerate() {
+        let unit = word.trim_end_matches([')', ',', '.', ';', ':']);
+        let follows = at > 0 && held.ends_with(|last: char| last.is_ascii_digit()) && UNITS.contains(&unit);
+        if at > 0 {
+            held.push(if follows { HELD } else { ' ' });
+        }
+        held.push_str(word);
+    }
+    held
 }
 
 #[cfg(test)]
@@ -32,6 +56,14 @@ mod tests {
         assert_eq!(wrap("", 4), [""]);
         assert_eq!(hanging("one two three", 7, 2), ["one two", "  three"]);
         assert_eq!(hanging("  one two three", 9, 4), ["  one two", "    three"]);
+    }
+
+    #[test]
+    fn a_number_stays_with_its_unit() {
+        assert_eq!(wrap("19 of 69 packets (27.5 %), 3.00 s", 23), ["19 of 69 packets", "(27.5 %), 3.00 s"]);
+        assert_eq!(wrap("1.67 × the mean", 8), ["1.67 ×", "the mean"]);
+        assert_eq!(wrap("QP 21 s is no unit", 5), ["QP", "21 s", "is no", "unit"]);
+        assert_eq!(hanging("  a 5 ms", 5, 2), ["  a", "  5 ms"]);
     }
 
     #[test]

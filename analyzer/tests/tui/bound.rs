@@ -49,27 +49,58 @@ fn every_key_of_the_table_does_what_the_table_says() {
     }
 }
 
-#[expect(clippy::too_many_lines, reason = "a case for each input")]
 fn check(input: Input, app: &mut App, key: Key) {
-    let press = |app: &mut App, keys: &[Key]| press(app, keys);
-    let rows = app.screens.flows.order.len();
-    assert!(rows > 4);
+    assert!(app.screens.flows.order.len() > 4);
     match input {
-        Input::ZoomIn | Input::ZoomOut => {
-            // Three seconds of samples: the shortest time is five.
-            let mut app = after(&World::sick(), USUAL, 30);
-            assert_eq!(app.screens.overview.chart.window_ns, None);
-            press(&mut app, &[Key::Char('+'), Key::Char('+')]);
-            assert_eq!(app.screens.overview.chart.window_ns, Some(5_000_000_000));
-            press(&mut app, &[key]);
-            let after = if input == Input::ZoomIn { 5_000_000_000 } else { 15_000_000_000 };
-            assert_eq!(app.screens.overview.chart.window_ns, Some(after));
+        Input::Up | Input::Down | Input::PageUp | Input::PageDown | Input::First | Input::Last => {
+            scrolls(input, app, key)
         }
-        Input::Theme => {
-            let before = app.view.options.theme;
-            press(app, &[key]);
-            assert_eq!(app.view.options.theme, before.next());
+        Input::Left
+        | Input::Right
+        | Input::Open
+        | Input::Screen(_)
+        | Input::NextScreen
+        | Input::PreviousScreen => goes(input, app, key),
+        Input::SortNext
+        | Input::SortPrevious
+        | Input::Reverse
+        | Input::Columns
+        | Input::Group
+        | Input::Mark
+        | Input::OnlyMarked
+        | Input::Follow
+        | Input::Filter => arranges(input, app, key),
+        Input::ZoomIn
+        | Input::ZoomOut
+        | Input::Theme
+        | Input::Metric
+        | Input::MoreUplinks
+        | Input::FewerUplinks
+        | Input::Help
+        | Input::Redraw
+        | Input::Suspend
+        | Input::Back
+        | Input::Quit => shows_otherwise(input, app, key),
+        Input::GoTo
+        | Input::Pause
+        | Input::Earlier
+        | Input::Later
+        | Input::JumpBack
+        | Input::JumpForward
+        | Input::Faster
+        | Input::Slower
+        | Input::TimeRange
+        | Input::Reset => moves_in_time(input, app, key),
+        Input::ExportCsv | Input::ExportJson | Input::Capture | Input::Older | Input::Newer | Input::Copy => {
+            takes_away(input, app, key)
         }
+    }
+}
+
+/// Keys that move within a list.
+fn scrolls(input: Input, app: &mut App, key: Key) {
+    let rows = app.screens.flows.order.len();
+    match input {
         Input::Up => {
             press(app, &[Key::Down, Key::Down, Key::Down, key]);
             assert_eq!(selected(app), Some(1));
@@ -95,6 +126,13 @@ fn check(input: Input, app: &mut App, key: Key) {
             press(app, &[key]);
             assert_eq!(selected(app), Some(rows - 1));
         }
+        _ => panic!("{input:?}"),
+    }
+}
+
+/// Keys that lead to another cell or screen.
+fn goes(input: Input, app: &mut App, key: Key) {
+    match input {
         Input::Left | Input::Right if app.view.screen == Screen::Overview => {
             press(app, &[Key::Left, Key::Left, Key::Left]);
             let before = app.screens.overview.chart.cursor_ns.unwrap();
@@ -102,10 +140,6 @@ fn check(input: Input, app: &mut App, key: Key) {
             let after = app.screens.overview.chart.cursor_ns.unwrap();
             assert!(if input == Input::Left { after < before } else { after > before });
             assert!(text(app).contains("at the cursor"));
-        }
-        Input::Group if app.view.screen == Screen::Overview => {
-            press(app, &[key]);
-            assert!(app.view.by == By::QueuePairs && text(app).contains("QUEUE PAIRS"));
         }
         Input::Left | Input::Right => {
             let columns = app.view.data.as_ref().unwrap().matrix.size().1;
@@ -131,6 +165,18 @@ fn check(input: Input, app: &mut App, key: Key) {
         Input::PreviousScreen => {
             press(app, &[key]);
             assert_eq!(app.view.screen, Screen::Overview);
+        }
+        _ => panic!("{input:?}"),
+    }
+}
+
+/// Keys that order, group and select rows.
+fn arranges(input: Input, app: &mut App, key: Key) {
+    let rows = app.screens.flows.order.len();
+    match input {
+        Input::Group if app.view.screen == Screen::Overview => {
+            press(app, &[key]);
+            assert!(app.view.by == By::QueuePairs && text(app).contains("QUEUE PAIRS"));
         }
         Input::SortNext | Input::SortPrevious => {
             let columns = app.screens.flows.columns(&app.view);
@@ -170,6 +216,33 @@ fn check(input: Input, app: &mut App, key: Key) {
             press(app, &[key]);
             assert!(!app.screens.flows.follow);
         }
+        Input::Filter => {
+            press(app, &[key, Key::Char('x')]);
+            assert_eq!(app.prompt.as_ref().map(|prompt| prompt.purpose), Some(Purpose::Filter));
+            assert_eq!(app.view.filter.text, "x");
+        }
+        _ => panic!("{input:?}"),
+    }
+}
+
+/// Keys of the picture as a whole, of the program, and of what a screen shows.
+fn shows_otherwise(input: Input, app: &mut App, key: Key) {
+    match input {
+        Input::ZoomIn | Input::ZoomOut => {
+            // Three seconds of samples: the shortest time is five.
+            let mut app = after(&World::sick(), USUAL, 30);
+            assert_eq!(app.screens.overview.chart.window_ns, None);
+            press(&mut app, &[Key::Char('+'), Key::Char('+')]);
+            assert_eq!(app.screens.overview.chart.window_ns, Some(5_000_000_000));
+            press(&mut app, &[key]);
+            let after = if input == Input::ZoomIn { 5_000_000_000 } else { 15_000_000_000 };
+            assert_eq!(app.screens.overview.chart.window_ns, Some(after));
+        }
+        Input::Theme => {
+            let before = app.view.options.theme;
+            press(app, &[key]);
+            assert_eq!(app.view.options.theme, before.next());
+        }
         Input::Metric => {
             press(app, &[key]);
             assert_eq!(app.screens.matrix.metric, Metric::Ce);
@@ -183,11 +256,28 @@ fn check(input: Input, app: &mut App, key: Key) {
             app.screens.links.uplinks = Some(8);
             assert_eq!((press(app, &[key]), app.screens.links.uplinks), (Action::Analyse, Some(4)));
         }
-        Input::Filter => {
-            press(app, &[key, Key::Char('x')]);
-            assert_eq!(app.prompt.as_ref().map(|prompt| prompt.purpose), Some(Purpose::Filter));
-            assert_eq!(app.view.filter.text, "x");
+        Input::Help => {
+            press(app, &[key]);
+            assert_eq!(app.overlay, Overlay::Help(0));
+            press(app, &[key]);
+            assert_eq!(app.overlay, Overlay::None);
         }
+        Input::Redraw => assert_eq!(press(app, &[key]), Action::Redraw),
+        Input::Suspend => assert_eq!(press(app, &[key]), Action::Suspend),
+        Input::Back => {
+            press(app, &[Key::Char('?'), key]);
+            assert_eq!(app.overlay, Overlay::None);
+            assert_eq!(press(app, &[key]), Action::Draw);
+            assert_eq!(app.view.messages.answer.as_deref(), Some("nothing to close (q quits)"));
+        }
+        Input::Quit => assert_eq!(press(app, &[key]), Action::Quit),
+        _ => panic!("{input:?}"),
+    }
+}
+
+/// Keys of the time shown.
+fn moves_in_time(input: Input, app: &mut App, key: Key) {
+    match input {
         Input::GoTo => {
             press(app, &[key]);
             assert_eq!(app.prompt.as_ref().map(|prompt| prompt.purpose), Some(Purpose::GoTo));
@@ -235,6 +325,13 @@ fn check(input: Input, app: &mut App, key: Key) {
             app.on_sample(next);
             assert!(app.view.messages.answer.is_some() && app.view.timeline.history.reset_point().is_some());
         }
+        _ => panic!("{input:?}"),
+    }
+}
+
+/// Keys that copy, write, or walk through packets.
+fn takes_away(input: Input, app: &mut App, key: Key) {
+    match input {
         Input::ExportCsv | Input::ExportJson => {
             let Action::Write(file) = press(app, &[key]) else { panic!("{key}") };
             assert_eq!(file.ending, if input == Input::ExportCsv { "csv" } else { "json" });
@@ -265,21 +362,7 @@ fn check(input: Input, app: &mut App, key: Key) {
             let Action::Copy(text) = press(app, &[Key::Down, key]) else { panic!("nothing copied") };
             assert!(text.contains(" → ") && app.view.messages.answer.as_ref().unwrap().contains(&text));
         }
-        Input::Help => {
-            press(app, &[key]);
-            assert_eq!(app.overlay, Overlay::Help(0));
-            press(app, &[key]);
-            assert_eq!(app.overlay, Overlay::None);
-        }
-        Input::Redraw => assert_eq!(press(app, &[key]), Action::Redraw),
-        Input::Suspend => assert_eq!(press(app, &[key]), Action::Suspend),
-        Input::Back => {
-            press(app, &[Key::Char('?'), key]);
-            assert_eq!(app.overlay, Overlay::None);
-            assert_eq!(press(app, &[key]), Action::Draw);
-            assert_eq!(app.view.messages.answer.as_deref(), Some("nothing to close (q quits)"));
-        }
-        Input::Quit => assert_eq!(press(app, &[key]), Action::Quit),
+        _ => panic!("{input:?}"),
     }
 }
 

@@ -9,9 +9,14 @@ const SIZES: [(u16, u16); 3] = [(100, 30), (160, 48), (300, 100)];
 
 /// The state at the end of a replay of a capture.
 pub(super) fn replayed(name: &str, size: (u16, u16)) -> App {
-    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(name);
+    replayed_together(&[name], size)
+}
+
+/// The same of several captures.
+fn replayed_together(names: &[&str], size: (u16, u16)) -> App {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data");
     let options = replay::Options {
-        files: vec![file],
+        files: names.iter().map(|name| folder.join(name)).collect(),
         emit: replay::Emit::Every(std::time::Duration::from_secs(1)),
         events: true,
         ..replay::Options::default()
@@ -45,6 +50,66 @@ fn every_part_has_its_place_at_every_size() {
         snapshot(&format!("loss_overview_{}x{}", size.0, size.1), &replayed("e1_loss1.h1.pcap.gz", size));
     }
     snapshot("loss_overview_80x24", &replayed("e1_loss1.h1.pcap.gz", USUAL));
+}
+
+/// The lines of the problems where parts stand below one another.
+fn problem_lines(app: &App) -> Vec<String> {
+    let screen = text(app);
+    let lines = screen.lines().skip_while(|line| !line.starts_with("─ PROBLEMS")).skip(1);
+    lines.take_while(|line| !line.starts_with('─')).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_problem_at_80x24_is_whole_or_counted() {
+    use rocescope::findings::Severity;
+    for app in [after(&World::sick(), USUAL, 30), replayed("e1_loss1.h1.pcap.gz", USUAL)] {
+        let lines = problem_lines(&app);
+        let findings = app.view.concluded().unwrap().findings;
+        let problems: Vec<_> = findings.iter().filter(|one| one.severity > Severity::Info).collect();
+        let is_note = |line: &&String| line.starts_with(" · ");
+        assert!(lines.iter().filter(|line| !is_note(line)).all(|line| !line.contains('…')), "{lines:#?}");
+        // Without the clocks at the right, which stand in the first line of each.
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let all = words(&lines.join(" "));
+        let shown = problems.iter().take_while(|one| words(&one.title).iter().all(|word| all.contains(word)));
+        let more =
+            lines.iter().find_map(|line| line.trim().strip_prefix('+')?.split(' ').next()?.parse().ok());
+        assert_eq!(shown.count() + more.unwrap_or(0usize), problems.len(), "{lines:#?}");
+    }
+}
+
+#[test]
+fn bars_of_links_fill_their_column_and_the_links_say_since_when_they_are_uneven() {
+    let app = replayed_together(&["k1_ecmp_ring.uA0.pcap.gz", "k1_ecmp_ring.uA1.pcap.gz"], (160, 48));
+    let screen = text(&app);
+    let head = screen.lines().find(|line| line.contains("RATE ") && line.contains("LOST")).unwrap();
+    let column = |text: &str, what: &str| text[..text.find(what).unwrap()].chars().count();
+    let busiest = screen.lines().find(|line| line.contains("uA0") && line.contains('━')).unwrap();
+    let end = busiest.chars().count() - busiest.chars().rev().position(|c| c == '━').unwrap();
+    assert!(end + 8 >= column(head, "LOST"), "{screen}");
+    let begin = rocescope::util::units::second_utc(app.view.newest.as_ref().unwrap().window.unwrap().0);
+    assert!(screen.lines().nth(2).unwrap().contains(&format!("since {begin}")), "{screen}");
+}
+
+#[test]
+fn what_finds_no_room_of_the_information_is_counted() {
+    let screen = text(&replayed("a1_write_mtu1024.h0.pcap", USUAL));
+    assert!(screen.contains("PROBLEMS none, 3 for information"), "{screen}");
+    let lines = problem_lines(&replayed("a1_write_mtu1024.h0.pcap", (80, 18)));
+    let shown = lines.iter().filter(|line| line.starts_with(" · ")).count();
+    let more = format!("+{} for information", 3 - shown);
+    assert!(shown < 3 && lines.iter().any(|line| line.contains(&more)), "{lines:#?}");
+}
+
+#[test]
+fn no_loss_upstream_is_said_so_beside_a_loss_downstream() {
+    for (name, downstream) in [("e1_loss1.h0.pcap.gz", true), ("e1_loss1.h1.pcap.gz", false)] {
+        let mut app = replayed(name, (160, 48));
+        press(&mut app, &[Key::Char('2')]);
+        let counters = text(&app).lines().nth(2).unwrap().to_owned();
+        assert_eq!(counters.contains("lost upstream 0"), downstream, "{counters}");
+        assert!(downstream || counters.contains("│ lost "), "{counters}");
+    }
 }
 
 /// The cells of a line of the timeline.

@@ -152,3 +152,17 @@ fn a_problem_that_is_not_there_at_the_time_shown_says_so() {
     press(&mut app, &[Key::Down, Key::Enter, Key::Char('y'), Key::Esc]);
     assert_eq!(app.view.screen, Screen::Overview);
 }
+
+#[test]
+fn the_list_of_findings_has_the_page_of_the_selected_one_below_where_there_is_room() {
+    let mut app = after(&World::sick(), (160, 48), 30);
+    press(&mut app, &[Key::Char('8')]);
+    let title = |app: &App, at: usize| app.view.concluded().unwrap().findings[at].title.clone();
+    let times = |app: &App, at: usize| text(app).matches(&title(app, at)).count();
+    assert!(text(&app).contains("╭ DO NEXT") && text(&app).contains("╭ TIMELINE"), "{}", text(&app));
+    assert_eq!(times(&app, 0), 3, "verdict, list and page: {}", text(&app));
+    press(&mut app, &[Key::Down, Key::Down]);
+    assert!(times(&app, 1) > 1, "{}", text(&app));
+    app.on_resize(120, 40);
+    assert!(!text(&app).contains("╭ DO NEXT"), "{}", text(&app));
+}

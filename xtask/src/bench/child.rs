@@ -35,7 +35,7 @@ pub(crate) fn time(command: &mut Command) -> Result<Spent> {
 }
 
 /// Processor time of all children that have ended.
-fn children() -> Duration {
+pub(super) fn children() -> Duration {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the pointer is to memory of the right size, and any bytes are a valid rusage; a call
     // that fails leaves the zeros that are there.

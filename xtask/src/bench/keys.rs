@@ -5,6 +5,7 @@
 //! one: on a machine with other work the three tell what is the program's.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -131,7 +132,9 @@ fn print(answers: &BTreeMap<&str, Vec<Answer>>) {
 }
 
 fn press(program: &Path, file: &Path, rounds: usize) -> Result<BTreeMap<&'static str, Vec<Answer>>> {
-    let mut session = Session::start(program, file)?;
+    let file = file.as_os_str();
+    let arguments = ["replay", "--speed", "1x", "--screen", "qps"].map(OsStr::new);
+    let mut session = Session::start(program, &[&arguments[..], &[file]].concat())?;
     session.drain(WARM_UP)?;
     let mut answers: BTreeMap<&'static str, Vec<Answer>> = BTreeMap::new();
     // Keys come at any time between two samples.
@@ -144,19 +147,20 @@ fn press(program: &Path, file: &Path, rounds: usize) -> Result<BTreeMap<&'static
             }
         }
     }
-    session.terminal.write_all(b"\x03")?;
+    session.press("\x03")?;
     // It ends now, and its terminal with it.
     let _ = session.drain(Duration::from_millis(500));
     Ok(answers)
 }
 
-struct Session {
+/// The program at the far end of a pseudo terminal.
+pub(super) struct Session {
     terminal: File,
     child: Child,
 }
 
 impl Session {
-    fn start(program: &Path, file: &Path) -> Result<Self> {
+    pub(super) fn start(program: &Path, arguments: &[&OsStr]) -> Result<Self> {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let (near, far) = openpt(flags)
             .and_then(|near| {
@@ -170,8 +174,7 @@ impl Session {
             .context("no pseudo terminal")?;
         let terminal = File::from(near);
         let mut command = Command::new(program);
-        command.arg("replay").args(["--speed", "1x", "--screen", "qps"]).arg(file);
-        command.env("TERM", "xterm-256color").stderr(Stdio::null());
+        command.args(arguments).env("TERM", "xterm-256color").stderr(Stdio::null());
         command.stdin(far.try_clone()?).stdout(far);
         // SAFETY: setsid and ioctl may be called between fork and exec; standard input is the terminal by then.
         unsafe {
@@ -184,16 +187,16 @@ impl Session {
         Ok(Self { terminal, child })
     }
 
-    /// True when the program wrote something within `most`; it is thrown away.
-    fn written(&mut self, most: Duration) -> Result<bool> {
+    /// Bytes that the program wrote within `most`, 0 for none; they are thrown away.
+    fn written(&mut self, most: Duration) -> Result<usize> {
         let mut terminal = [PollFd::new(&self.terminal, PollFlags::IN)];
         if !poll(&mut terminal, Timespec::try_from(most).ok().as_ref()).is_ok_and(|ready| ready > 0) {
-            return Ok(false);
+            return Ok(0);
         }
         match self.terminal.read(&mut [0; 1 << 13]) {
             Ok(0) => bail!("the program has ended"),
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            Ok(bytes) => Ok(bytes),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
             // The system's error for a closed far end.
             Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => {
                 bail!("the program has ended")
@@ -202,15 +205,32 @@ impl Session {
         }
     }
 
-    fn drain(&mut self, time: Duration) -> Result<()> {
+    /// Takes what the program writes for some time; the number of bytes.
+    pub(super) fn drain(&mut self, time: Duration) -> Result<usize> {
         let end = Instant::now() + time;
+        let mut bytes = 0;
         loop {
             let left = end.saturating_duration_since(Instant::now());
             if left < Duration::from_millis(1) {
-                return Ok(());
+                return Ok(bytes);
             }
-            self.written(left)?;
+            bytes += self.written(left)?;
         }
+    }
+
+    /// Presses keys.
+    pub(super) fn press(&mut self, keys: &str) -> Result<()> {
+        self.terminal.write_all(keys.as_bytes()).context("cannot write to the pseudo terminal")
+    }
+
+    /// True while the program has a thread of this name.
+    pub(super) fn has_thread(&self, name: &str) -> Result<bool> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id()))?;
+        let named = |task: std::io::Result<fs::DirEntry>| {
+            let name_of = task.ok().and_then(|task| fs::read_to_string(task.path().join("comm")).ok());
+            name_of.is_some_and(|text| text.trim_end() == name)
+        };
+        Ok(tasks.into_iter().any(named))
     }
 
     /// `None` when the key has no answer.
@@ -218,18 +238,18 @@ impl Session {
         let before = self.spent()?;
         let start = Instant::now();
         self.terminal.write_all(key.as_bytes())?;
-        if !self.written(PATIENCE)? {
+        if self.written(PATIENCE)? == 0 {
             return Ok(None);
         }
         let wall = start.elapsed().as_secs_f64() * 1e3;
         // The rest of the picture.
-        while self.written(Duration::from_millis(10))? {}
+        while self.written(Duration::from_millis(10))? > 0 {}
         let after = self.spent()?;
         Ok(Some(Answer { key, wall, cpu: after.0 - before.0, waited: after.1 - before.1 }))
     }
 
     /// Milliseconds that the screen's thread has had a processor, and has waited for one.
-    fn spent(&self) -> Result<(f64, f64)> {
+    pub(super) fn spent(&self) -> Result<(f64, f64)> {
         let pid = self.child.id();
         let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat"))
             .context("the kernel tells nothing of threads: CONFIG_SCHEDSTATS, CONFIG_SCHED_INFO")?;

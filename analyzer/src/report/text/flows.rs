@@ -7,6 +7,7 @@ pub(super) use crate::analysis::link_name;
 use crate::analysis::loss::counted_responses;
 use crate::analysis::{Flow, Psn};
 use crate::report::Report;
+use crate::report::text::summary::rate;
 use crate::util::layout::{Align, Table, labelled};
 use crate::util::units;
 
@@ -97,7 +98,7 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
         let unknown = |flow: &Flow| sequences(flow, |_| 0).is_some() && (figure.of)(flow).is_none();
         all().any(|n| n > Some(0)) || all().all(|n| n.is_none()) || report.facts.flows.iter().any(unknown)
     });
-    let (mut lines, left_out) = table(&shown, &metrics, report.facts.links.len() > 1, room);
+    let (mut lines, left_out) = table(report, &shown, &metrics, room);
     if !troubled.is_empty() {
         // The heading is first; a flow takes one line or two.
         let per_flow = (lines.len() - 1) / shown.len();
@@ -124,7 +125,13 @@ fn names(metrics: &[Figure]) -> String {
 
 /// One line per flow where that fits, else two: the flow's identity above its numbers. Also the
 /// headings of columns that do not fit.
-fn table(flows: &[&Flow], metrics: &[Figure], links: bool, room: usize) -> (Vec<String>, Vec<&'static str>) {
+fn table(
+    report: &Report,
+    flows: &[&Flow],
+    metrics: &[Figure],
+    room: usize,
+) -> (Vec<String>, Vec<&'static str>) {
+    let links = report.facts.links.len() > 1;
     let mut identity = vec![("FLOW", Align::Left), ("QP", Align::Right)];
     if links {
         identity.push(("LINK", Align::Left));
@@ -135,7 +142,7 @@ fn table(flows: &[&Flow], metrics: &[Figure], links: bool, room: usize) -> (Vec<
         if links {
             cells.push(link(flow));
         }
-        cells.extend(numbers(flow, metrics));
+        cells.extend(numbers(report, flow, metrics));
         one.row(cells);
     }
     if one.fits(room) {
@@ -147,7 +154,7 @@ fn table(flows: &[&Flow], metrics: &[Figure], links: bool, room: usize) -> (Vec<
         let (kept, out) = metrics.split_at(kept);
         let mut two = Table::new(headings(flows, kept).collect());
         for flow in flows {
-            two.row(numbers(flow, kept));
+            two.row(numbers(report, flow, kept));
         }
         if !two.fits(room) && !kept.is_empty() {
             continue;
@@ -171,10 +178,10 @@ fn headings(flows: &[&Flow], metrics: &[Figure]) -> impl Iterator<Item = (&'stat
     fixed.chain(metrics.iter().map(|figure| figure.heading)).map(|heading| (heading, Align::Right))
 }
 
-fn numbers(flow: &Flow, metrics: &[Figure]) -> Vec<String> {
+fn numbers(report: &Report, flow: &Flow, metrics: &[Figure]) -> Vec<String> {
     let mut cells = vec![
         units::bytes(flow.bytes_once()),
-        rate(flow).map_or_else(|| units::UNKNOWN.into(), units::bit_rate),
+        rate(flow.bytes_once(), report).map_or_else(|| units::UNKNOWN.into(), units::bit_rate),
         units::ratio(flow.ce_ratio),
         short(flow.src_port_count),
     ];
@@ -185,12 +192,6 @@ fn numbers(flow: &Flow, metrics: &[Figure]) -> Vec<String> {
 /// Heading of the share of marked packets.
 pub(super) const fn marked(infiniband: bool) -> &'static str {
     if infiniband { "FECN" } else { "CE" }
-}
-
-/// Bits per second over the flow's lifetime; `None` for a single packet.
-fn rate(flow: &Flow) -> Option<f64> {
-    let ns = flow.last_ns.checked_sub(flow.first_ns).filter(|ns| *ns > 0)?;
-    Some(flow.bytes_once() as f64 * 8e9 / ns as f64)
 }
 
 /// All digits up to five of them, then three and a prefix.

@@ -65,9 +65,10 @@ pub fn painted(report: &Report, width: usize, paint: Paint) -> String {
     let title = match report.facts.flows.len() {
         1 => "1 FLOW".to_owned(),
         n => format!(
-            "{} FLOWS{} by bytes; rates over each flow's lifetime{once}",
+            "{} FLOWS{} by bytes; rates over all {}{once}",
             units::count(n as u64),
-            flows::distinct(report)
+            flows::distinct(report),
+            report.facts.window.length_ns().map_or_else(|| units::UNKNOWN.into(), units::duration),
         ),
     };
     page.section(&title, flows);

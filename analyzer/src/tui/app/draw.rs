@@ -65,12 +65,7 @@ fn card(buffer: &mut Buffer, area: Rect, app: &App) {
     match &app.view.data {
         Some(data) => {
             lines.push(header::headline(app, data, width).into_line());
-            lines.extend(
-                overview::problems::lines(&app.view, width, 3, false)
-                    .into_iter()
-                    .take(3)
-                    .map(|(_, line)| line),
-            );
+            lines.extend(overview::problems::card(&app.view, width, 3));
         }
         None => lines.push(Line::styled(" waiting for the first sample…", theme::DIM)),
     }

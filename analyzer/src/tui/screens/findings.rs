@@ -8,7 +8,7 @@ use ratatui::text::Line;
 use serde_json::json;
 
 use super::overview::problems;
-use super::{Effect, Hints, Page, Spans, click_list, cut, empty, line};
+use super::{Effect, Hints, Page, Spans, click_list, cut, empty, line, problem};
 use crate::findings::{DataEnd, Finding, Severity};
 use crate::model::{Level, Model, Problem};
 use crate::sample::SourceKind;
@@ -95,11 +95,14 @@ impl Page for FindingsScreen {
         titles(buffer, inside, &concluded, self.cursor, at.findings_page());
         let below = Rect { y: list.bottom(), height: at.body.height - list.height, ..at.body };
         let first = self.cursor.selected.unwrap_or(0);
+        if problem::preview(buffer, below, view, first) {
+            return;
+        }
         texts(buffer, below, boxed, (&concluded, first), &blind, view);
     }
 }
 
-const BLIND: &str = "BLIND SPOTS AND DROPS";
+pub(super) const BLIND: &str = "BLIND SPOTS AND DROPS";
 
 /// The text of the selected finding, those of the next ones as far as there is room, and what cannot be seen.
 fn texts(

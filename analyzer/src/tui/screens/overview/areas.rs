@@ -9,6 +9,8 @@ use crate::tui::widgets::panel::{BOXED, frame_height};
 pub(super) struct Wanted {
     pub(super) timeline: u16,
     pub(super) problems: u16,
+    /// The same with evidence or blind spots.
+    pub(super) problems_and_rest: u16,
     /// The problems' sentences alone.
     pub(super) sentences: u16,
     pub(super) peers: u16,
@@ -31,6 +33,11 @@ pub(super) struct Areas {
 
 /// Lines of the timeline where there is little room: a line of throughput, six signals, the axis.
 const TIMELINE: u16 = 8;
+/// Lines of the timeline, and of a table with its titles, where there are more problems than the usual lines hold.
+const LEAST_TIMELINE_LINES: u16 = 6;
+const LEAST_TABLE: u16 = 3;
+/// Lines of problems in which others keep their usual ones.
+const USUAL_PROBLEMS: u16 = 5;
 /// From this height on the timeline has a line for each signal.
 const HIGH: u16 = 34;
 /// Columns of a timeline that can be read.
@@ -61,12 +68,19 @@ impl Areas {
             left -= lines;
             lines
         };
-        let least_problems = rule + wanted.problems.clamp(1, if body.height < 18 { 3 } else { 5 });
         // On the smallest screens each part has its title and two lines.
         let small = body.height < 14;
-        let least_peers = rule + if small { 2 } else { TABLE.min(wanted.peers) };
-        let least_problems = if small { rule + 2.min(wanted.problems.max(1)) } else { least_problems };
-        let mut timeline = take(rule + TIMELINE, least_problems + least_peers);
+        let many = body.height >= 18 && wanted.problems > USUAL_PROBLEMS;
+        let (timeline, table) = if many { (LEAST_TIMELINE_LINES, LEAST_TABLE) } else { (TIMELINE, TABLE) };
+        let least_peers = rule + if small { 2 } else { table.min(wanted.peers) };
+        let most = match () {
+            () if small => 2,
+            () if body.height < 18 => 3,
+            () if many => body.height.saturating_sub(rule + timeline + least_peers + rule),
+            () => USUAL_PROBLEMS,
+        };
+        let least_problems = rule + wanted.problems.clamp(1, most);
+        let mut timeline = take(rule + timeline, least_problems + least_peers);
         let mut problems = take(least_problems, least_peers.min(body.height / 3));
         let mut peers = take(least_peers, 0);
         // What is left: more problems, then peers, links and events, then a higher timeline.
@@ -143,7 +157,9 @@ impl Areas {
         let (wide_links, narrow_links, beside_links) = line(links);
         let (events, ..) = line(events);
         // Few problems leave room below them for the steps, and the links have all of their line.
-        let few = frame + wanted.problems.max(1);
+        let below = |lines: u16| beside.height >= frame + lines.max(1) + frame + STEPS;
+        let few = if below(wanted.problems_and_rest) { wanted.problems_and_rest } else { wanted.problems };
+        let few = frame + few.max(1);
         let (problems, links, steps) = if beside.height >= few + frame + STEPS {
             let problems = Rect { height: few, ..beside };
             let steps = Rect { y: beside.y + few, height: beside.height - few, ..beside };
@@ -168,6 +184,7 @@ mod tests {
                     let wanted = Wanted {
                         timeline: 8 + n % 3,
                         problems: n,
+                        problems_and_rest: n + n / 2,
                         sentences: n / 2,
                         peers: n,
                         links: n,
@@ -193,7 +210,15 @@ mod tests {
     fn at_80x24_every_part_that_answers_a_question_is_there() {
         let areas = Areas::new(
             Rect::new(0, 4, 80, 19),
-            Wanted { timeline: 10, problems: 4, sentences: 4, peers: 9, links: 3, events: 9 },
+            Wanted {
+                timeline: 10,
+                problems: 4,
+                problems_and_rest: 4,
+                sentences: 4,
+                peers: 9,
+                links: 3,
+                events: 9,
+            },
         );
         assert!(
             areas.timeline.height >= 7 && areas.problems.height >= 4 && areas.peers.height >= 4,

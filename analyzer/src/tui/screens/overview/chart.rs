@@ -171,7 +171,7 @@ impl<'a> Picture<'a> {
         let links = self.data.over_time.links.iter().enumerate().filter(|(_, link)| on(link));
         let links: Vec<usize> = links.map(|(at, _)| at).take(2).collect();
         let own = rows.len() + below;
-        let high = height.saturating_sub(own + links.len()).clamp(1, 4);
+        let high = height.saturating_sub(own + links.len()).clamp(1, USUAL_AREA);
         let mut all = self.throughput(high);
         // With one link its load is that of all.
         if self.data.over_time.links.len() > 1 {
@@ -241,6 +241,7 @@ impl<'a> Picture<'a> {
         let room = height.saturating_sub(axis);
         let known: Vec<&Row> = rows(self.data).collect();
         let quiet = |row: &&Row| self.values(row.series).iter().flatten().all(|value| *value <= 0.0);
+        let calm = |row: &&Row| self.level(row.about, |finding| finding.active) == Level::Fine;
         let links = self.data.over_time.links.len();
         // All links where there is room, else those that findings are about, which take the place of signals that show
         // nothing.
@@ -249,23 +250,27 @@ impl<'a> Picture<'a> {
         } else {
             let named = (0..links).filter(|at| self.level_of(*at).0 > Level::Fine).count();
             let signals = room.saturating_sub(1);
-            let free = signals.saturating_sub(known.iter().filter(|row| !quiet(row)).count());
+            // A comparison of links needs the links more than signals of what has ended.
+            let compared = self.view.active_level(Problem::Imbalance) > Level::Fine;
+            let needed = |row: &&&Row| if compared { !calm(row) } else { !quiet(row) };
+            let free = signals.saturating_sub(known.iter().filter(needed).count());
             if links > 1 && signals > LEAST_SIGNALS { named.min(free).min(NAMED_LINKS) } else { 0 }
         };
         let mut shown = known.clone();
         if room <= known.len() + own {
-            // Stable: those that show something first, and the order stays.
+            // Stable: those that active problems are about first, then those that show something, and the order stays.
             let mut order = known;
-            order.sort_by_key(quiet);
+            order.sort_by_key(|row| (calm(row), quiet(row)));
             order.truncate(room.saturating_sub(1 + own));
             shown.retain(|row| order.iter().any(|one| std::ptr::eq(*one, *row)));
         }
         let left = room.saturating_sub(shown.len());
-        let high = left.saturating_sub(own).clamp(1, MOST_AREA);
-        // What is left makes the links higher.
+        let high = left.saturating_sub(own).clamp(1, USUAL_AREA);
+        // What is left makes the links higher, then the throughput.
         let spare = left.saturating_sub(own + high).checked_div(own).unwrap_or(0);
-        let mut all = self.throughput(high);
-        all.extend(self.links(&self.busiest(own), (1 + spare).min(MOST_LINK)).0);
+        let each = (1 + spare).min(MOST_LINK);
+        let mut all = self.throughput(left.saturating_sub(own * each).clamp(1, MOST_AREA));
+        all.extend(self.links(&self.busiest(own), each).0);
         all.extend(shown.iter().map(|row| self.row(row)));
         all.truncate(room);
         if axis > 0 {
@@ -521,8 +526,9 @@ const AROUND: usize = 1 + VALUE + 1 + PEAK;
 const NAMED_LINKS: usize = 2;
 /// Signals that have lines before links have.
 const LEAST_SIGNALS: usize = 3;
-/// Lines of the throughput and of a link, at most.
-const MOST_AREA: usize = 12;
+/// Lines of the throughput before links become higher, and of the throughput and of a link, at most.
+const USUAL_AREA: usize = 12;
+const MOST_AREA: usize = 40;
 const MOST_LINK: usize = 4;
 
 /// Columns for names: the longest of a link where the width allows, so that it is not cut.

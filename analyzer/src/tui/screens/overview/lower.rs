@@ -57,7 +57,7 @@ pub(super) fn link_lines(view: &View, data: &Data, width: usize, room: usize) ->
     // Of all links, so that what is left out does not change the scale.
     let most = data.model.links.iter().map(load).fold(0.0, f64::max);
     // Two rates, two bars, loss and CE.
-    let cells = width.saturating_sub(1 + name + 2 * 11 + 3 + 2 * 8).min(64) / 2;
+    let cells = width.saturating_sub(1 + name + 2 * 11 + 3 + 2 * 8) / 2;
     let directed = pairs.iter().any(|pair| pair.both.is_none());
     let mut lines = Vec::new();
     let head = if directed {
@@ -102,7 +102,7 @@ fn link_line(
     if pair.both.is_some() {
         let width = 2 * cells + 12;
         spans.push(format!("{:>10} ", rate(pair.both)), theme::BOLD);
-        spans.push(format!("{:<width$}", "━".repeat(length(share(pair.both), 2 * cells))), theme::BAR);
+        spans.push(format!("{:<width$}", "━".repeat(length(share(pair.both), width - 1))), theme::BAR);
     } else {
         let bar = |link| "━".repeat(length(share(link), cells));
         spans.push(format!("{:>10} ", rate(pair.rx)), theme::BOLD);

@@ -103,12 +103,13 @@ impl OverviewScreen {
         let lines = |n: usize| u16::try_from(n).unwrap_or(u16::MAX / 4).min(u16::MAX / 4);
         let beside = if boxed { beside_width(body.width) - SIDES } else { body.width };
         let room = usize::from(body.height);
-        let problems = problems::lines(view, usize::from(beside), room, detail(view)).len();
+        let problems = |rest| problems::lines(view, usize::from(beside), room, detail(view), rest).len();
         Areas::new(
             body,
             Wanted {
                 timeline: lines(chart::full_height(data)),
-                problems: lines(problems),
+                problems: lines(problems(false)),
+                problems_and_rest: lines(problems(true)),
                 sentences: lines(problems::sentences(view, usize::from(beside))),
                 peers: lines(Self::peer_count(view) + 1),
                 links: lines(lower::link_height(data)),
@@ -205,6 +206,7 @@ impl Page for OverviewScreen {
                 usize::from(problems.width),
                 usize::from(problems.height),
                 detail(view),
+                true,
             );
             let Some((Some(finding), _)) = lines.get(usize::from(at.y - problems.y)) else {
                 return Effect::None;
@@ -343,12 +345,13 @@ impl OverviewScreen {
     }
 
     fn problems(&self, buffer: &mut Buffer, areas: Areas, view: &View) {
-        let about = problems::about(view);
+        let about = problems::about_all(view);
         let some = view.verdict().is_some_and(|verdict| verdict.worst.is_some());
         let hint = format!("{} opens", view.options.keys.first(Input::Open));
         let title = Title { name: "PROBLEMS", about: &about, hint: if some { &hint } else { "" } };
         let area = panel(buffer, areas.problems, areas.boxed, title);
-        let lines = problems::lines(view, usize::from(area.width), usize::from(area.height), detail(view));
+        let (width, height) = (usize::from(area.width), usize::from(area.height));
+        let lines = problems::lines(view, width, height, detail(view), true);
         let selected = match self.item(view) {
             Some(Item::Problem(at)) => Some(at),
             _ => None,

@@ -44,7 +44,7 @@ const ADDRESSES: [usize; 2] = [15, 39];
 /// Columns of the bar of a row's share with its number, and of a pod. A bar grows where there is room.
 const SHARE: usize = 14;
 const PERCENT: usize = 5;
-const LONGEST: usize = 40;
+const LONGEST: usize = 100;
 const POD: usize = 24;
 
 /// The name of what the flows of a row share.

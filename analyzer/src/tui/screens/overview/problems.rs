@@ -40,71 +40,157 @@ pub(in crate::tui) fn about(view: &View) -> String {
     }
 }
 
+/// The same, with the number of those for information.
+pub(super) fn about_all(view: &View) -> String {
+    let all = known(view).map_or(&[][..], |concluded| concluded.findings);
+    match all.iter().filter(|one| one.severity == Severity::Info).count() {
+        0 => about(view),
+        notes => format!("{}, {notes} for information", about(view)),
+    }
+}
+
 /// The lines within `width` columns. With `detail` and `room` for it, each has its place and cost below, and the steps of the
-/// worst follow.
-pub(in crate::tui) fn lines(view: &View, width: usize, room: usize, detail: bool) -> Vec<Entry> {
+/// worst follow, with `rest` its evidence too, or blind spots where there is no problem.
+pub(super) fn lines(view: &View, width: usize, room: usize, detail: bool, rest: bool) -> Vec<Entry> {
+    let concluded = match shown(view, width) {
+        Ok(concluded) => concluded,
+        Err(why) => return why,
+    };
+    let end = end(view, &concluded);
+    let all = concluded.findings;
+    let problems: Vec<(usize, &Finding)> = problems_of(all).collect();
+    if problems.is_empty() {
+        let mut lines = vec![nothing(&concluded)];
+        lines.extend(notes(all, width, room.saturating_sub(1)));
+        let left = room.saturating_sub(lines.len());
+        let blind = if rest { findings::blind_spots(view, width) } else { Vec::new() };
+        if detail && !blind.is_empty() && left >= blind.len() + 2 {
+            lines.push((None, Line::default()));
+            lines.push((None, Line::styled(format!(" {}", findings::BLIND), theme::BOLD)));
+            lines.extend(blind.into_iter().map(|line| (None, line)));
+        }
+        return lines;
+    }
+    if !detail || room < 3 * problems.len() {
+        let mut lines = whole(&problems, end, width, room);
+        lines.extend(notes(all, width, room.saturating_sub(lines.len())));
+        return lines;
+    }
+    let mut lines: Vec<Entry> = Vec::new();
+    for (at, finding) in &problems {
+        lines.extend(detailed(finding, end, width).into_iter().map(|line| (Some(*at), line)));
+    }
+    if lines.len() > room {
+        counted_out(&mut lines, problems.len(), room);
+        return lines;
+    }
+    let left = room - lines.len();
+    lines.extend(steps(all, width, left).into_iter().map(|line| (None, line)));
+    let notes = notes(all, width, room.saturating_sub(lines.len() + 1));
+    if !notes.is_empty() {
+        lines.push((None, Line::default()));
+        lines.extend(notes);
+    }
+    let left = room.saturating_sub(lines.len());
+    if let Some((_, worst)) = problems.first().filter(|_| rest) {
+        lines.extend(evidence(worst, end, width, left).into_iter().map(|line| (None, line)));
+    }
+    lines
+}
+
+/// Three problems for the smallest terminals, a line each.
+pub(in crate::tui) fn card(view: &View, width: usize, count: usize) -> Vec<Line<'static>> {
+    let concluded = match shown(view, width) {
+        Ok(concluded) => concluded,
+        Err(why) => return why.into_iter().map(|(_, line)| line).take(count).collect(),
+    };
+    let end = end(view, &concluded);
+    let lines: Vec<Line<'static>> =
+        problems_of(concluded.findings).take(count).map(|(_, one)| cut_off(one, end, width)).collect();
+    if lines.is_empty() { vec![nothing(&concluded).1] } else { lines }
+}
+
+/// The findings of the snapshot shown, or lines that say why there are none.
+fn shown(view: &View, width: usize) -> Result<Concluded<'_>, Vec<Entry>> {
     let Some(concluded) = view.concluded() else {
-        return vec![(None, Line::styled(" analysing…", theme::DIM))];
+        return Err(vec![(None, Line::styled(" analysing…", theme::DIM))]);
     };
     if matches!(concluded.as_of, AsOf::Later(_)) {
         let text = format!(" findings {}", findings::since(concluded.as_of));
-        return wrap(&text, width).into_iter().map(|text| (None, Line::styled(text, theme::DIM))).collect();
+        let lines = wrap(&text, width).into_iter().map(|text| (None, Line::styled(text, theme::DIM)));
+        return Err(lines.collect());
     }
-    let end = DataEnd { ns: concluded.end_ns, recorded: view.kind() == Some(SourceKind::Replay) };
-    let all = concluded.findings;
-    if all.iter().all(|one| one.severity == Severity::Info) {
-        let mut lines = vec![nothing(&concluded)];
-        lines.extend(notes(all, width, room.saturating_sub(1)));
-        return lines;
+    Ok(concluded)
+}
+
+fn end(view: &View, concluded: &Concluded<'_>) -> DataEnd {
+    DataEnd { ns: concluded.end_ns, recorded: view.kind() == Some(SourceKind::Replay) }
+}
+
+/// All but information, with their numbers.
+fn problems_of(all: &[Finding]) -> impl Iterator<Item = (usize, &Finding)> {
+    all.iter().enumerate().filter(|(_, one)| one.severity > Severity::Info)
+}
+
+/// Each problem whole, in as few lines as it takes; those that have room for more say when they began. The last line
+/// counts what finds no room.
+fn whole(problems: &[(usize, &Finding)], end: DataEnd, width: usize, room: usize) -> Vec<Entry> {
+    if room < 2 {
+        // A cut sentence says more than how many there are.
+        let first = problems.iter().take(room);
+        return first.map(|(at, one)| (Some(*at), cut_off(one, end, width))).collect();
     }
-    let problems = all.iter().filter(|one| one.severity > Severity::Info).count();
-    let wide = detail && room >= 3 * problems;
-    let (mut lines, mut shown): (Vec<Entry>, usize) = (Vec::new(), 0);
-    for (at, finding) in all.iter().enumerate().filter(|(_, one)| one.severity > Severity::Info) {
-        let one = if wide {
-            detailed(finding, end, width)
-        } else {
-            // As long as the rest has a line each, a title that does not fit takes several.
-            let rest = problems.saturating_sub(shown + 1);
-            brief(finding, end, width, room.saturating_sub(lines.len() + rest).max(1))
-        };
-        shown += 1;
-        lines.extend(one.into_iter().map(|line| (Some(at), line)));
-    }
-    let left = room.saturating_sub(lines.len());
-    if lines.len() > room && room > 0 {
-        // The last line says how many are left out.
-        lines.truncate(room);
-        let mut shown: Vec<usize> = lines.iter().take(room - 1).filter_map(|(at, _)| *at).collect();
-        shown.dedup();
-        if let Some(last) = lines.last_mut() {
-            let text = match problems.saturating_sub(shown.len()) {
-                0 => "   more of it: screen 8".to_owned(),
-                more => format!("   +{more} more: screen 8"),
-            };
-            *last = (None, Line::styled(text, theme::DIM));
+    let mut texts: Vec<Vec<Line<'static>>> = Vec::new();
+    let mut used = 0;
+    for (place, (_, finding)) in problems.iter().enumerate() {
+        let lines = brief(finding, end, width, false);
+        let counter = usize::from(place + 1 < problems.len());
+        if used + lines.len() + counter > room && place > 0 {
+            break;
         }
-    } else if wide && left > 3 {
-        let steps = steps(all, width, left);
-        lines.extend(steps.into_iter().map(|line| (None, line)));
-        let left = room.saturating_sub(lines.len() + 1);
-        let notes = notes(all, width, left);
-        if !notes.is_empty() {
-            lines.push((None, Line::default()));
-            lines.extend(notes);
-        }
-    } else {
-        lines.extend(notes(all, width, left));
+        used += lines.len();
+        texts.push(lines);
     }
+    let counter = usize::from(texts.len() < problems.len());
+    for (lines, (_, finding)) in texts.iter_mut().zip(problems) {
+        let timed = brief(finding, end, width, true);
+        if used + timed.len() - lines.len() + counter <= room {
+            used += timed.len() - lines.len();
+            *lines = timed;
+        }
+    }
+    let entry = |(lines, (at, _)): (Vec<Line<'static>>, &(usize, &Finding))| {
+        lines.into_iter().map(|line| (Some(*at), line)).collect::<Vec<_>>()
+    };
+    let count = texts.len();
+    let mut lines: Vec<Entry> = texts.into_iter().zip(problems).flat_map(entry).collect();
+    if count < problems.len() {
+        let text = format!("   +{} more: screen 8", problems.len() - count);
+        lines.push((None, Line::styled(text, theme::DIM)));
+    }
+    lines.truncate(room);
     lines
+}
+
+/// Leaves `room` lines, of which the last says how many of the `problems` are left out.
+fn counted_out(lines: &mut Vec<Entry>, problems: usize, room: usize) {
+    lines.truncate(room);
+    let mut shown: Vec<usize> = lines.iter().take(room.saturating_sub(1)).filter_map(|(at, _)| *at).collect();
+    shown.dedup();
+    if let Some(last) = lines.last_mut() {
+        let text = match problems.saturating_sub(shown.len()) {
+            0 => "   more of it: screen 8".to_owned(),
+            more => format!("   +{more} more: screen 8"),
+        };
+        *last = (None, Line::styled(text, theme::DIM));
+    }
 }
 
 /// Lines of the sentences of all problems, without place, cost and steps.
 pub(super) fn sentences(view: &View, width: usize) -> usize {
     let Some(concluded) = known(view) else { return 0 };
-    let end = DataEnd { ns: concluded.end_ns, recorded: view.kind() == Some(SourceKind::Replay) };
-    let problems = concluded.findings.iter().filter(|one| one.severity > Severity::Info);
-    problems.map(|finding| brief(finding, end, width, usize::MAX).len()).sum()
+    let end = end(view, &concluded);
+    problems_of(concluded.findings).map(|(_, finding)| brief(finding, end, width, true).len()).sum()
 }
 
 fn nothing(concluded: &Concluded<'_>) -> Entry {
@@ -114,14 +200,21 @@ fn nothing(concluded: &Concluded<'_>) -> Entry {
     (None, spans.into_line())
 }
 
-/// Information, in grey: no problem.
+/// Information, in grey: no problem. The last line counts what finds no room.
 fn notes(all: &[Finding], width: usize, room: usize) -> Vec<Entry> {
-    let infos = all.iter().enumerate().filter(|(_, one)| one.severity == Severity::Info);
-    let line = |(at, finding): (usize, &Finding)| {
+    let infos: Vec<(usize, &Finding)> =
+        all.iter().enumerate().filter(|(_, one)| one.severity == Severity::Info).collect();
+    let line = |(at, finding): &(usize, &Finding)| {
         let text = format!(" · {}", cut(&finding.title, width.saturating_sub(3), false));
-        (Some(at), Line::styled(text, theme::DIM))
+        (Some(*at), Line::styled(text, theme::DIM))
     };
-    infos.take(room).map(line).collect()
+    let fit = if infos.len() > room { room.saturating_sub(1) } else { infos.len() };
+    let mut lines: Vec<Entry> = infos.iter().take(fit).map(line).collect();
+    if fit < infos.len() && room > 0 {
+        let text = format!("   +{} for information: screen 8", infos.len() - fit);
+        lines.push((None, Line::styled(text, theme::DIM)));
+    }
+    lines
 }
 
 /// Symbol and indent of a finding: an effect stands below what owns it.
@@ -153,37 +246,51 @@ fn when(finding: &Finding, end: DataEnd) -> String {
     }
 }
 
-/// The diagnosis, which has the figure and the place, in as many of `most` lines as it takes, and the time.
-fn brief(finding: &Finding, end: DataEnd, width: usize, most: usize) -> Vec<Line<'static>> {
-    let mut spans = lead(finding);
-    let indent = spans.width;
-    let mut when = when(finding, end);
+/// The diagnosis, which has the figure and the place, and the time: in one line where both find room, else with a clock
+/// alone. A sentence that has a line for itself is `timed` in a second one.
+fn brief(finding: &Finding, end: DataEnd, width: usize, timed: bool) -> Vec<Line<'static>> {
+    let lead = lead(finding);
+    let indent = lead.width;
     let room = width.saturating_sub(indent + 1);
-    if finding.title.chars().count() + 2 + when.chars().count() > room {
-        // The clock says enough where the words do not fit.
-        let clock = when.replace("since ", "");
-        clock.split(", ").next().unwrap_or_default().clone_into(&mut when);
-    }
-    let left = room.saturating_sub(when.chars().count() + 2);
+    let long = when(finding, end);
+    let short = clock(&long);
+    let letters = |text: &str| text.chars().count();
+    let title = letters(&finding.title);
+    let fits = |when: &str| title + 2 + letters(when) <= room;
+    let when = match () {
+        () if fits(&long) => long,
+        () if fits(&short) || timed || title > room => short,
+        () => String::new(),
+    };
+    let left = if when.is_empty() { room } else { room.saturating_sub(letters(&when) + 2) };
     let mut parts = wrap(&finding.title, left).into_iter();
-    let several = most > 1;
-    let first = if several { parts.next().unwrap_or_default() } else { cut(&finding.title, left, false) };
-    let gap = room.saturating_sub(first.chars().count() + when.chars().count());
+    let first = parts.next().unwrap_or_default();
+    let gap = room.saturating_sub(letters(&first) + letters(&when));
+    let mut spans = lead;
     spans.push(first, style(finding)).push(" ".repeat(gap), theme::PLAIN).push(when, theme::DIM);
     let mut lines = vec![spans.into_line()];
-    if several {
-        let rest = wrap(&parts.collect::<Vec<_>>().join(" "), room);
-        for (at, text) in rest.iter().filter(|text| !text.is_empty()).enumerate().take(most - 1) {
-            let last = at + 2 == most && at + 1 < rest.len();
-            let text = if last {
-                cut(&rest.iter().skip(at).cloned().collect::<Vec<_>>().join(" "), room, false)
-            } else {
-                text.clone()
-            };
-            lines.push(Line::from(vec![Span::raw(" ".repeat(indent)), Span::styled(text, style(finding))]));
-        }
-    }
+    let rest = wrap(&parts.collect::<Vec<_>>().join(" "), room).into_iter();
+    let line = |text| Line::from(vec![Span::raw(" ".repeat(indent)), Span::styled(text, style(finding))]);
+    lines.extend(rest.filter(|text| !text.is_empty()).map(line));
     lines
+}
+
+/// The diagnosis in one line, cut where it has no room.
+fn cut_off(finding: &Finding, end: DataEnd, width: usize) -> Line<'static> {
+    let mut spans = lead(finding);
+    let room = width.saturating_sub(spans.width + 1);
+    let when = clock(&when(finding, end));
+    let left = room.saturating_sub(when.chars().count() + 2);
+    let text = cut(&finding.title, left, false);
+    let gap = room.saturating_sub(text.chars().count() + when.chars().count());
+    spans.push(text, style(finding)).push(" ".repeat(gap), theme::PLAIN).push(when, theme::DIM);
+    spans.into_line()
+}
+
+/// A time without its words, where these find no room: the symbol says whether it lasts.
+fn clock(when: &str) -> String {
+    let clock = when.trim_start_matches("since ");
+    clock.split(", ").next().unwrap_or_default().to_owned()
 }
 
 /// The diagnosis, and below it place, time and cost.
@@ -233,15 +340,30 @@ fn steps(all: &[Finding], width: usize, room: usize) -> Vec<Line<'static>> {
     if lines.len() > 2 { lines } else { Vec::new() }
 }
 
+/// Ends, flows and measurements of a problem, whole lines as far as there is room.
+fn evidence(finding: &Finding, end: DataEnd, width: usize, room: usize) -> Vec<Line<'static>> {
+    let mut lines = vec![Line::default(), Line::styled(" EVIDENCE", theme::BOLD)];
+    let fields = finding.fields(end).into_iter();
+    let fields = fields.filter(|(name, _)| matches!(*name, "Who" | "Flows" | "Evidence"));
+    let caveats = finding.caveats.iter().map(|text| ("Caveat", text.clone()));
+    for (name, text) in fields.chain(caveats) {
+        let one = findings::labelled(name, &text, width);
+        if lines.len() + one.len() > room {
+            break;
+        }
+        lines.extend(one);
+    }
+    if lines.len() > 2 { lines } else { Vec::new() }
+}
+
 /// Place, time and cost of the worst problem, for the line below the verdict.
 pub(in crate::tui) fn impact(view: &View) -> Option<String> {
     let concluded = known(view)?;
     let verdict = view.verdict()?;
     let worst = verdict.worst?;
-    let end = DataEnd { ns: concluded.end_ns, recorded: view.kind() == Some(SourceKind::Replay) };
-    let fields = worst.fields(end);
+    let fields = worst.fields(end(view, &concluded));
     let field = |name: &str| fields.iter().find(|(label, _)| *label == name).map(|(_, text)| text.clone());
-    let time = Some(when(worst, end)).filter(|text| !text.is_empty());
+    let time = Some(when(worst, end(view, &concluded))).filter(|text| !text.is_empty());
     // What the title says already is not said again.
     let impact = field("Impact").map(|text| {
         let new = |part: &&str| {

@@ -12,7 +12,7 @@ use crate::tui::widgets::panel::BOXED;
 use crate::tui::widgets::{Spans, cut};
 
 /// From this width on there are two columns.
-const TWO: u16 = 130;
+pub(super) const TWO: u16 = 130;
 
 /// Place of something that can be selected.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ impl Body {
             sections.flat_map(|section| framed(section, width, boxed)).collect()
         };
         let own = inner(left);
-        let timeline = subject.timeline(own, (room / 3).clamp(8, 14));
+        let timeline = subject.timeline(own, (room / 3).clamp(8, 24));
         let one = column(vec![timeline, subject.flows(own), subject.evidence(own)], left);
         let own = inner(right);
         let two = column(vec![subject.steps(own), subject.related(own)], right);

@@ -11,10 +11,11 @@ mod columns;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
+use ratatui::text::Line;
 
 use self::body::Item;
 use self::columns::Body;
-use super::{Effect, Hints, Page, empty, findings, scrolled, select};
+use super::{Effect, Hints, Page, empty, findings, line, scrolled, select};
 use crate::findings::{Finding, Place};
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::export::Sheet;
@@ -22,6 +23,7 @@ use crate::tui::focus::{Focus, Only};
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::screen::Screen;
+use crate::tui::theme;
 use crate::tui::view::{AsOf, View};
 
 /// Findings that Esc leads back to, at most.
@@ -155,6 +157,26 @@ impl ProblemScreen {
             }
         }
     }
+}
+
+/// The page of a finding below the list, where there is room for its two columns; false where there is none. The last line
+/// counts what finds no room.
+pub(super) fn preview(buffer: &mut Buffer, area: Rect, view: &View, at: usize) -> bool {
+    if area.width < columns::TWO {
+        return false;
+    }
+    let Some(body) = Body::new(view, at, area) else { return false };
+    let height = usize::from(area.height);
+    let fit = if body.lines.len() > height { height.saturating_sub(1) } else { height };
+    for (y, text) in (0..area.height).zip(body.lines.iter().take(fit)) {
+        line(buffer, area, y, text);
+    }
+    if fit < height {
+        let key = view.options.keys.first(Input::Open);
+        let text = format!(" {} more lines: {key} opens all", body.lines.len() - fit);
+        line(buffer, area, area.height - 1, &Line::styled(text, theme::DIM));
+    }
+    true
 }
 
 impl Page for ProblemScreen {
