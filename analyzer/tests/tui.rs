@@ -361,7 +361,7 @@ fn a_resize_before_the_picture_is_drawn_in_the_new_size() {
         seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         u16::try_from((seed >> 8) % u32::from(below)).unwrap()
     };
-    let mut apps = [
+    let mut apps = vec![
         after(&World::sick(), USUAL, 30),
         app(&World::healthy(), USUAL),
         App::new(options()),

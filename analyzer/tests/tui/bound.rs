@@ -53,7 +53,7 @@ fn check(input: Input, app: &mut App, key: Key) {
     assert!(app.screens.flows.order.len() > 4);
     match input {
         Input::Up | Input::Down | Input::PageUp | Input::PageDown | Input::First | Input::Last => {
-            scrolls(input, app, key)
+            scrolls(input, app, key);
         }
         Input::Left
         | Input::Right
@@ -92,7 +92,7 @@ fn check(input: Input, app: &mut App, key: Key) {
         | Input::TimeRange
         | Input::Reset => moves_in_time(input, app, key),
         Input::ExportCsv | Input::ExportJson | Input::Capture | Input::Older | Input::Newer | Input::Copy => {
-            takes_away(input, app, key)
+            takes_away(input, app, key);
         }
     }
 }

@@ -185,13 +185,12 @@ fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     let count = |name, of: fn(&Counts) -> u64| {
         figure(name, delta.map_or_else(unknown, |d| compact(of(&d.counts) as f64)))
     };
-    // A gap shows what was lost upstream of a tap: none of it denies a loss downstream.
-    let downstream = [Problem::Loss, Problem::LossOrReordering].map(|kind| app.view.active_level(kind));
-    let downstream =
-        downstream.into_iter().any(|level| level > Level::Fine) && !delta.is_some_and(|d| d.counts.lost > 0);
-    let lost = if downstream { "lost upstream" } else { "lost" };
-    // What was counted comes before what was not: the line may have no room for all.
     let counted = |of: fn(&Counts) -> u64| delta.is_some_and(|d| of(&d.counts) > 0);
+    // A gap shows what was lost upstream of a tap: none of it denies a loss downstream.
+    let mut kinds = [Problem::Loss, Problem::LossOrReordering].into_iter();
+    let losing = kinds.any(|kind| app.view.active_level(kind) > Level::Fine);
+    let lost = if losing && !counted(|c| c.lost) { "lost upstream" } else { "lost" };
+    // What was counted comes before what was not: the line may have no room for all.
     let mut signals = vec![
         (counted(|c| c.lost), count(lost, |c| c.lost)),
         (counted(|c| c.retransmitted), count("RETX", |c| c.retransmitted)),

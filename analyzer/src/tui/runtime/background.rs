@@ -27,6 +27,9 @@ use crate::util::deferred::{self, discard};
 const REST: u32 = 24;
 /// The longest such pause.
 const LONGEST_REST: Duration = Duration::from_secs(60);
+/// The longest pause after an analysis that took at most `QUICK`: on a slow machine too, a verdict is not much older.
+const QUICK_REST: Duration = Duration::from_secs(5);
+const QUICK: Duration = Duration::from_millis(500);
 
 /// Result of a piece of work.
 #[derive(Debug)]
@@ -274,8 +277,13 @@ fn serve_analyses(shared: &Shared, results: &Results, options: report::Options) 
         drop(sample);
         results.send(Done::Analysis(Box::new(analysis)));
         let used = background::processor_time().saturating_sub(before);
-        rested = Instant::now() + (used * REST).min(LONGEST_REST);
+        rested = Instant::now() + rest(used);
     }
+}
+
+/// The pause after an analysis that used this much of a processor.
+fn rest(used: Duration) -> Duration {
+    (used * REST).min(if used <= QUICK { QUICK_REST } else { LONGEST_REST })
 }
 
 #[cfg(test)]
@@ -284,6 +292,14 @@ mod tests {
     use crate::analysis::fixtures::{START, link, sample};
     use crate::tui::export::Content;
     use crate::util::deferred::SINK_TESTS;
+
+    #[test]
+    fn an_analysis_takes_a_small_part_of_a_processor_and_a_verdict_is_not_old() {
+        let rest_ms = |used| rest(Duration::from_millis(used)).as_millis();
+        assert_eq!((rest_ms(0), rest_ms(10), rest_ms(100)), (0, 240, 2_400));
+        assert_eq!((rest_ms(300), rest_ms(500)), (5_000, 5_000), "a tenth of a processor at most");
+        assert_eq!((rest_ms(900), rest_ms(9_000)), (21_600, 60_000));
+    }
 
     fn at(time_ns: u64) -> Arc<Sample> {
         let mut sample = sample(vec![link("eth0", None)], Vec::new());

@@ -259,10 +259,11 @@ fn brief(finding: &Finding, end: DataEnd, width: usize, timed: bool) -> Vec<Line
     let fits = |when: &str| title + 2 + letters(when) <= room;
     let when = match () {
         () if fits(&long) => long,
-        () if fits(&short) || timed || title > room => short,
+        () if fits(&short) || timed || title > room + 1 => short,
         () => String::new(),
     };
-    let left = if when.is_empty() { room } else { room.saturating_sub(letters(&when) + 2) };
+    // Alone it has the last column too.
+    let left = if when.is_empty() { room + 1 } else { room.saturating_sub(letters(&when) + 2) };
     let mut parts = wrap(&finding.title, left).into_iter();
     let first = parts.next().unwrap_or_default();
     let gap = room.saturating_sub(letters(&first) + letters(&when));
