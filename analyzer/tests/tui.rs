@@ -361,12 +361,13 @@ fn a_resize_before_the_picture_is_drawn_in_the_new_size() {
         seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         u16::try_from((seed >> 8) % u32::from(below)).unwrap()
     };
-    let mut apps = vec![
-        after(&World::sick(), USUAL, 30),
-        app(&World::healthy(), USUAL),
-        App::new(options()),
-        overview::replayed("g_rnr.h0.pcap", USUAL),
+    let states: [fn() -> App; 4] = [
+        || after(&World::sick(), USUAL, 30),
+        || app(&World::healthy(), USUAL),
+        || App::new(options()),
+        || overview::replayed("g_rnr.h0.pcap", USUAL),
     ];
+    let mut apps: Vec<App> = states.iter().map(|state| state()).collect();
     let boxes = [&[][..], &[Key::Char('?')], &[Key::Char('c')], &[Key::Char('y')], &[Key::Enter]];
     for round in 0..160 {
         let app = &mut apps[usize::from(random(4))];
