@@ -157,6 +157,8 @@ fn press(program: &Path, file: &Path, rounds: usize) -> Result<BTreeMap<&'static
 pub(super) struct Session {
     terminal: File,
     child: Child,
+    /// The end of what it wrote.
+    latest: Vec<u8>,
 }
 
 impl Session {
@@ -184,7 +186,7 @@ impl Session {
             });
         }
         let child = command.spawn().with_context(|| format!("{} does not start", program.display()))?;
-        Ok(Self { terminal, child })
+        Ok(Self { terminal, child, latest: Vec::new() })
     }
 
     /// Bytes that the program wrote within `most`, 0 for none; they are thrown away.
@@ -193,9 +195,16 @@ impl Session {
         if !poll(&mut terminal, Timespec::try_from(most).ok().as_ref()).is_ok_and(|ready| ready > 0) {
             return Ok(0);
         }
-        match self.terminal.read(&mut [0; 1 << 13]) {
+        let mut buffer = [0; 1 << 13];
+        match self.terminal.read(&mut buffer) {
             Ok(0) => bail!("the program has ended"),
-            Ok(bytes) => Ok(bytes),
+            Ok(bytes) => {
+                // A word may come in two parts.
+                let known = self.latest.len().saturating_sub(64);
+                self.latest.drain(..known);
+                self.latest.extend(buffer.iter().take(bytes));
+                Ok(bytes)
+            }
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
             // The system's error for a closed far end.
             Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => {
@@ -223,14 +232,17 @@ impl Session {
         self.terminal.write_all(keys.as_bytes()).context("cannot write to the pseudo terminal")
     }
 
-    /// True while the program has a thread of this name.
-    pub(super) fn has_thread(&self, name: &str) -> Result<bool> {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id()))?;
-        let named = |task: std::io::Result<fs::DirEntry>| {
-            let name_of = task.ok().and_then(|task| fs::read_to_string(task.path().join("comm")).ok());
-            name_of.is_some_and(|text| text.trim_end() == name)
-        };
-        Ok(tasks.into_iter().any(named))
+    /// Waits until the program writes a word; false if it does not within `most`.
+    pub(super) fn writes(&mut self, word: &str, most: Duration) -> Result<bool> {
+        let end = Instant::now() + most;
+        while !self.latest.windows(word.len()).any(|part| part == word.as_bytes()) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            self.written(left)?;
+        }
+        Ok(true)
     }
 
     /// `None` when the key has no answer.

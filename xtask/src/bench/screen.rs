@@ -118,13 +118,7 @@ fn watched(program: &Path, captures: &[PathBuf], rounds: usize) -> Result<()> {
         without.push(child::time(&mut command)?.cpu);
         let before = child::children();
         let mut session = Session::start(program, &arguments)?;
-        let start = Instant::now();
-        // The source starts with the program, and ends with the capture.
-        session.drain(Duration::from_millis(100))?;
-        while session.has_thread("replay")? {
-            ensure!(start.elapsed() < LONGEST, "the replay does not end");
-            session.drain(Duration::from_millis(50))?;
-        }
+        ensure!(session.writes("ENDED", LONGEST)?, "the replay does not end");
         // The last picture and the last analysis.
         session.drain(Duration::from_millis(700))?;
         drop(session);
