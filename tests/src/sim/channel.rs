@@ -99,6 +99,9 @@ pub(crate) struct Channel {
     /// Bytes of queue beyond which packets are dropped.
     pub(crate) limit: u64,
     pub(crate) red: Option<Red>,
+    /// How long what is queued before them holds up packets, summed, and these packets.
+    pub(crate) waited_ns: u64,
+    pub(crate) waited: u64,
     pub(crate) busy: bool,
     pub(crate) paused_until: u64,
     pub(crate) wake_at: u64,
@@ -125,6 +128,8 @@ impl Channel {
             queued: 0,
             limit: u64::MAX,
             red: None,
+            waited_ns: 0,
+            waited: 0,
             busy: false,
             paused_until: 0,
             wake_at: u64::MAX,
@@ -136,6 +141,11 @@ impl Channel {
             holding: false,
             renew_at: 0,
         }
+    }
+
+    /// Mean time that packets wait in the queue, nanoseconds.
+    pub(crate) fn wait_ns(&self) -> u64 {
+        self.waited_ns / self.waited.max(1)
     }
 
     /// Nanoseconds that a frame of `bytes` takes on the wire, with preamble, FCS and gap.

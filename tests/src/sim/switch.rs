@@ -40,7 +40,7 @@ const QUANTA: u16 = u16::MAX;
 impl World {
     /// Queues a packet at a channel.
     pub(crate) fn enqueue(&mut self, index: usize, mut packet: Packet) {
-        let len = self.len(&packet);
+        let (len, now) = (self.len(&packet), self.now);
         let rng = &mut self.rng;
         let channel = &mut self.channels[index];
         if channel.queued + u64::from(len) > channel.limit {
@@ -59,6 +59,9 @@ impl World {
                 self.facts.marked += 1;
             }
         }
+        let before = u32::try_from(channel.queued).unwrap_or(u32::MAX - 24);
+        channel.waited_ns += channel.time(before, now);
+        channel.waited += 1;
         channel.queued += u64::from(len);
         if urgent(&packet) {
             channel.queue.push_front(packet);
