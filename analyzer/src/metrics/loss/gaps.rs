@@ -27,7 +27,7 @@ impl Gap {
     }
 
     /// Whether a packet with this identification was sent before the gap showed.
-    fn sent_before(&self, id: u16) -> bool {
+    pub(super) fn sent_before(&self, id: u16) -> bool {
         (1..ID_AHEAD).contains(&self.before.wrapping_sub(id))
     }
 }
@@ -84,9 +84,10 @@ impl Gaps {
         self.open.iter().rev().find(|gap| gap.contains(psn)).copied()
     }
 
-    /// The open gap that showed after a packet with this PSN and IPv4 identification was sent.
+    /// The open gap that showed after a packet with this PSN and IPv4 identification was sent. Of several, each for one of the times
+    /// that the PSN was sent, the first: what was sent later closes the later ones.
     pub(super) fn sent_before(&self, psn: u32, id: u16) -> Option<Gap> {
-        self.open.iter().rev().find(|gap| gap.contains(psn) && gap.sent_before(id)).copied()
+        self.open.iter().find(|gap| gap.contains(psn) && gap.sent_before(id)).copied()
     }
 
     /// Fills one PSN of the latest gap that contains it; the PSNs on both sides stay open.
@@ -97,7 +98,7 @@ impl Gaps {
 
     /// Fills one PSN of the gap that showed after the packet was sent.
     pub(super) fn fill_original(&mut self, psn: u32, id: u16) -> Option<Gap> {
-        let at = self.open.iter().rposition(|gap| gap.contains(psn) && gap.sent_before(id))?;
+        let at = self.open.iter().position(|gap| gap.contains(psn) && gap.sent_before(id))?;
         Some(self.fill_at(at, psn, By::Original))
     }
 
@@ -234,6 +235,18 @@ mod tests {
             gaps.original_arrived(psn.saturating_sub(5), 2);
         }
         assert!(gaps.open.len() <= MAX_GAPS && gaps.filled.len() <= MAX_GAPS);
+    }
+
+    /// Two copies of a PSN are overtaken: each closes the gap that it left.
+    #[test]
+    fn the_earlier_copy_closes_the_earlier_gap() {
+        let mut gaps = Gaps::default();
+        for before in [10, 20] {
+            gaps.add(Gap { before, retransmitted: true, ..gap(5, 1) });
+        }
+        assert_eq!(gaps.fill_original(5, 4).map(|gap| gap.before), Some(10));
+        assert_eq!(gaps.sent_before(5, 14).map(|gap| gap.before), Some(20));
+        assert!(gaps.fill_original(5, 14).is_some() && gaps.at(5).is_none());
     }
 
     #[test]

@@ -62,6 +62,8 @@ pub struct Metrics {
     pub rereads: u64,
     /// Retransmissions after an RNR NAK.
     pub rnr_retransmitted: u64,
+    /// Retransmissions after a transport timeout, READ requests included.
+    pub timeout_retransmitted: u64,
     /// Transport timeouts: the sender retransmitted after a pause, without a NAK since its last go-back-N.
     pub timeouts: u64,
     /// Of these, those after which an ACK showed that what is retransmitted had arrived: the ACKs were lost, or late.

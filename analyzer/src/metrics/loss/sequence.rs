@@ -345,8 +345,11 @@ impl Sequence {
         if !gap.retransmitted {
             self.fills_gap(arrival, &gap);
         }
-        // Late originals come back unasked, in any number of runs.
-        let doubted = retransmitted && !arrival.numbered && self.state.run().is_some_and(|run| run.unasked);
+        // Late originals come back unasked, in any number of runs. Where identifications seem to count up, which some more packets
+        // have to show, an earlier one makes a late original of it, whoever asked.
+        let unasked = || self.state.run().is_some_and(|run| run.unasked);
+        let early = || arrival.differs && gap.sent_before(arrival.id);
+        let doubted = retransmitted && !arrival.numbered && (unasked() || early());
         let by = if doubted { By::Either } else { By::retransmission(retransmitted) };
         let psns = self.fill_span(arrival, |gaps, psn| gaps.fill(psn, by));
         if retransmitted {
@@ -370,7 +373,7 @@ impl Sequence {
         self.decide(arrival);
         let State::GoingBack(run, cause) = &mut self.state else { return self.retransmission(arrival) };
         let (provisional, opened_ns) = (std::mem::take(&mut run.provisional), run.provisional_ns);
-        let (cause, unasked) = (*cause, run.unasked);
+        let (cause, unasked, timed_out) = (*cause, run.unasked, run.timed_out);
         // The first that filled the gap may be the original, and this one its retransmission.
         let twice = !arrival.numbered && self.gaps.recently_filled(arrival.psn).is_some();
         match cause {
@@ -379,6 +382,7 @@ impl Sequence {
             _ => {
                 self.retransmission(arrival);
                 self.metrics.rnr_retransmitted += u64::from(cause == Cause::ReceiverNotReady);
+                self.metrics.timeout_retransmitted += u64::from(timed_out);
             }
         }
         self.doubt(arrival);
@@ -414,7 +418,7 @@ impl Sequence {
     fn retransmitted_read(&mut self, arrival: &Arrival<'_>) {
         self.end_run(arrival, arrival.expected, false);
         self.restarted_at(arrival.psn, arrival.time_ns);
-        self.read_timed_out(arrival);
+        let timed_out = self.read_timed_out(arrival);
         match self.gaps.at(arrival.psn) {
             Some(gap) if !gap.retransmitted => {
                 let psns = self.fill_span(arrival, |gaps, psn| gaps.fill(psn, By::Retransmission));
@@ -422,6 +426,7 @@ impl Sequence {
             }
             _ => {
                 self.metrics.rereads += 1;
+                self.metrics.timeout_retransmitted += u64::from(timed_out);
                 self.dated(arrival);
             }
         }

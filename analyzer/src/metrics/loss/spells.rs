@@ -48,6 +48,8 @@ pub enum Signal {
     Retransmitted,
     /// Of those, packets retransmitted because of an RNR NAK.
     RetransmittedAfterRnr,
+    /// The same because of a transport timeout, READ requests included.
+    RetransmittedAfterTimeout,
     /// Transport timeouts.
     Timeout,
     /// Silence before transport timeouts, nanoseconds.

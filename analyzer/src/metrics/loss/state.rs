@@ -22,6 +22,8 @@ pub(super) struct Run {
     pub(super) unasked: bool,
     /// It has filled a gap of PSNs that had not passed before.
     pub(super) filled: bool,
+    /// The transport timer is why the sender went back.
+    pub(super) timed_out: bool,
     /// The receiver turned out to have its packets already.
     pub(super) acked: bool,
     /// PSNs that filled a gap as if reordered. Once a packet follows that has passed before, they were retransmissions.
@@ -40,6 +42,7 @@ impl Run {
             packets: 1,
             unasked: false,
             filled: false,
+            timed_out: false,
             acked: false,
             provisional: 0,
             provisional_ns: 0,

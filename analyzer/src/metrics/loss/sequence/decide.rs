@@ -12,10 +12,11 @@ use super::Sequence;
 impl Sequence {
     /// Gives an undecided run its cause.
     pub(super) fn decide(&mut self, arrival: &Arrival<'_>) {
-        let State::Undecided(run) = self.state else { return };
+        let State::Undecided(mut run) = self.state else { return };
         let observation = self.observe_begin(arrival, &run);
         let cause = observation.cause();
-        if observation.timer_expired(cause) {
+        run.timed_out = observation.timer_expired(cause);
+        if run.timed_out {
             self.timed_out(run.pause_ns);
         }
         if cause == Cause::ReceiverNotReady {
@@ -125,13 +126,15 @@ impl Sequence {
 
     /// Whether its transport timer made the requester retransmit a READ: neither a request nor a response passed for long. A
     /// requester that misses one response among others retransmits at once.
-    pub(super) fn read_timed_out(&mut self, arrival: &Arrival<'_>) {
-        let Some(responded_ns) = arrival.responded_ns else { return };
+    pub(super) fn read_timed_out(&mut self, arrival: &Arrival<'_>) -> bool {
+        let Some(responded_ns) = arrival.responded_ns else { return false };
         let silence_ns = arrival.time_ns.saturating_sub(arrival.last_ns.max(responded_ns));
         let observation = self.observe_begin(arrival, &Run::begin(arrival, silence_ns));
-        if observation.timer_expired(observation.cause()) {
+        let timed_out = observation.timer_expired(observation.cause());
+        if timed_out {
             self.timed_out(silence_ns);
             self.metrics.read_timeouts += 1;
         }
+        timed_out
     }
 }

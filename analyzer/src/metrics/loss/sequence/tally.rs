@@ -4,13 +4,14 @@ use super::Sequence;
 use crate::metrics::loss::spells::{Recorder, Signal};
 
 /// The signals that a sequence gives.
-pub(super) const SIGNALS: [Signal; 11] = [
+pub(super) const SIGNALS: [Signal; 12] = [
     Signal::Lost,
     Signal::LossUpstream,
     Signal::LossDownstream,
     Signal::Reordered,
     Signal::Retransmitted,
     Signal::RetransmittedAfterRnr,
+    Signal::RetransmittedAfterTimeout,
     Signal::Timeout,
     Signal::TimeoutWait,
     Signal::RnrWait,
@@ -34,6 +35,7 @@ impl Sequence {
             counted.recovered,
             counted.retransmitted + counted.rereads,
             counted.rnr_retransmitted,
+            counted.timeout_retransmitted,
             counted.timeouts,
             counted.timeout_wait_ns,
             counted.rnr_wait_ns,
