@@ -40,6 +40,8 @@ pub struct Loss {
     pub rereads: u64,
     /// Part of `retransmitted` caused by RNR NAKs. Unit: packets.
     pub rnr_resent: u64,
+    /// Part of `retransmitted` and `rereads` caused by transport timeouts. Unit: packets.
+    pub timeout_resent: u64,
     /// Transport timeouts: go-back-N, or a repeated READ request (live: not counted), after a pause of at least 1 ms that
     /// no NAK ended; a NAK that the sender has gone back for before, or 50 ms of silence after it, ends none. Unit:
     /// timeouts.
@@ -166,6 +168,7 @@ impl Loss {
             mirrored: metrics.mirrored,
             rereads: metrics.rereads,
             rnr_resent: metrics.rnr_retransmitted,
+            timeout_resent: metrics.timeout_retransmitted,
             timeouts: metrics.timeouts,
             timeouts_acked: metrics.timeouts_acked,
             timeout_wait_ns: metrics.timeout_wait_ns,
@@ -323,6 +326,17 @@ impl<'a> Around<'a> {
 }
 
 impl Facts {
+    /// Retransmissions, and the packets of all flows: of each queue pair where most of its packets are seen.
+    pub(crate) fn retransmitted(&self) -> (u64, u64) {
+        let mut most: Map<(Address, Address, u32), (u64, u64)> = Map::default();
+        for flow in &self.flows {
+            let again = flow.losses().iter().flatten().map(|loss| loss.retransmitted + loss.rereads).sum();
+            let known = most.entry((flow.src, flow.dst, flow.dest_qp)).or_default();
+            *known = (*known).max((flow.packets, again));
+        }
+        most.values().fold((0, 0), |(all, packets), (own, again)| (all + again, packets + own))
+    }
+
     /// Whether the requester whose READ responses a flow carries had timeouts, as far as the flow of its requests is known.
     fn requester_timed_out(&self, flow: &Flow) -> bool {
         let requests = self.requests_answered_by(flow);

@@ -19,7 +19,9 @@ pub(super) fn explain(id: Option<&str>, paint: Paint) -> ExitCode {
         Some(_) => {
             let id = id.unwrap_or_default();
             let meant = similar(id).map_or_else(String::new, |one| format!(" did you mean '{one}'?"));
-            output::say(&format!("unknown finding '{id}':{meant} `rocescope explain` lists all findings"));
+            output::say(&format!(
+                "no finding is named '{id}':{meant} `rocescope explain` lists all findings"
+            ));
             return ExitCode::from(2);
         }
     };
@@ -37,17 +39,21 @@ fn wanted(id: &str) -> Vec<&'static Entry> {
     entries().filter(|entry| entry.id == id || entry.id.split('.').next() == Some(id)).collect()
 }
 
-/// The id or family that is most like what was written.
+/// The id or family that was meant: one that begins so, or is written so but for a slip in three letters at most.
 fn similar(id: &str) -> Option<&'static str> {
-    /// The likeness from which clap suggests a command.
-    const LEAST: f64 = 0.7;
+    /// What two unrelated words have in common.
+    const SHORT: usize = 3;
     // An id may be written whole, by its family, or without it.
     let parts = |id: &'static str| id.split_once('.').unwrap_or((id, id));
     let ids = || entries().map(|entry| entry.id);
     let whole = ids().flat_map(|one| [(one, one), (parts(one).1, one), (parts(one).0, parts(one).0)]);
-    let alike = whole.map(|(written, meant)| (strsim::jaro(id, written), meant));
-    let (likeness, meant) = alike.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (likeness >= LEAST).then_some(meant)
+    let slips = whole.filter_map(|(written, meant)| {
+        let begins = id.len() > SHORT && written.starts_with(id);
+        let slips = if begins { 0 } else { strsim::damerau_levenshtein(id, written) };
+        (slips <= id.len().max(SHORT) / 3).then_some((slips, meant))
+    });
+    // A family before one of its findings.
+    slips.min_by_key(|(slips, meant)| (*slips, meant.len())).map(|(_, meant)| meant)
 }
 
 fn list(paint: Paint) -> String {
@@ -101,7 +107,11 @@ mod tests {
         assert_eq!(similar("loss.before_tab"), Some("loss.before_tap"));
         assert_eq!(similar("dscp_unset"), Some("qos.dscp_unset"));
         assert_eq!(similar("ecnn"), Some("ecn"));
-        assert_eq!(similar("xyzzy"), None);
+        assert_eq!(similar("loss.befor"), Some("loss.before_tap"));
+        assert_eq!(similar("retry.timeuots"), Some("retry.timeouts"));
+        for other in ["xyzzy", "nosuch", "network", "", "a"] {
+            assert_eq!(similar(other), None, "{other}");
+        }
     }
 
     #[test]

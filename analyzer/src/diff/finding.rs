@@ -29,7 +29,7 @@ fn compared(id: &str, measure: findings::Measure) -> Measure {
         Unit::PerSecond => Kind::Rate,
         Unit::BitsPerSecond => Kind::BitRate,
         Unit::Bytes => Kind::Bytes,
-        Unit::Count | Unit::Number | Unit::Id | Unit::Time | Unit::Text => Kind::Number,
+        Unit::Count | Unit::Number | Unit::Id | Unit::Time | Unit::Text | Unit::Link => Kind::Number,
     };
     let better = match measure.better {
         findings::Better::More => Better::More,

@@ -34,11 +34,12 @@ const INCAST: Entry = Entry {
                silence of 200 µs; live, of 1 ms at least. Senders in one bin overlap, also where a FIFO serialises them \
                into bursts. Raised when at least burst.incast_bins bins have at least burst.incast_senders senders and \
                carry at least burst.incast_share of the receiver's data, and one of these holds:\n\
-               - More than burst.incast_ce_ratio of their packets are CE-marked, or at least burst.incast_gap_ratio \
-               have a PSN gap: at least twice the ratio in bins with fewer senders.\n\
-               - There are no such bins to compare with, and there are CE marks; or burst.incast_senders hosts lose \
-               packets in runs of two or more on average while the receiver gets at least burst.incast_line_ratio of \
-               its peak rate, as from a full queue.\n\
+               - More than burst.incast_ce_ratio of their packets are CE-marked: at least twice the ratio in bins with \
+               fewer senders, or there are no such bins.\n\
+               - At least burst.incast_gap_ratio of them have a PSN gap while the receiver gets at least \
+               burst.incast_line_ratio of its peak rate, as from a full queue: at least twice the ratio in bins with \
+               fewer senders, and more than by chance (three standard deviations). Without such bins, \
+               burst.incast_senders hosts lose packets in runs of two or more on average.\n\
                - The tap is upstream of the queue, where nothing is lost yet: burst.incast_senders hosts have NAK \
                episodes, at least twice the ratio towards other receivers, while the median request-to-ACK latency is \
                at least burst.incast_latency_ns.\n\
@@ -102,6 +103,9 @@ const HEAVY: f64 = 0.1;
 /// Minimum packets in bins with few senders, over those with many, to compare with: what trickles in after a round is no
 /// traffic without incast.
 const COMPARED: f64 = 0.02;
+/// Standard deviations by which gaps are fewer in bins with few senders: less is chance, and of so few gaps that chance may leave out all,
+/// one there says that no queue is needed for them.
+const CHANCE: f64 = 3.0;
 /// Mean PSNs missing at a gap from which they are lost in runs: bit errors hit single packets, a full queue turns away
 /// what comes until it has drained.
 const RUN: f64 = 2.0;
@@ -217,14 +221,22 @@ fn lossy(
             own().map(sequence).fold((0, 0), |(gaps, missing), (g, m)| (gaps + g, missing + m));
         // Bytes in a nanosecond, in both cases.
         let peak = ratio(target.peak_bytes, traffic.bin_ns);
-        let full = if *compare {
-            gaps >= FACTOR * ratio(few.gaps, few.packets)
-        } else {
+        // Whatever there is to compare with, a queue that overflows has its port send without a pause.
+        let at_line_rate = ratio(many.lossy_bytes, many.lossy_ns) >= limits.incast_line_ratio * peak;
+        let many_hosts = || {
             missing as f64 >= RUN * count as f64
                 && hosts(own(), |flow| flow.loss.get().map_or(0, |loss| loss.lost)) >= limits.incast_senders
-                && ratio(many.lossy_bytes, many.lossy_ns) >= limits.incast_line_ratio * peak
         };
-        return full.then_some(Loss::Gaps { ratio: gaps, count: many.gaps });
+        // Gaps in bins with few senders, were they as frequent there.
+        let expected = gaps * few.packets as f64;
+        let more = if !compare {
+            many_hosts()
+        } else if expected < CHANCE * CHANCE {
+            few.gaps == 0 && many_hosts()
+        } else {
+            few.gaps as f64 <= (expected / FACTOR).min(expected - CHANCE * expected.sqrt())
+        };
+        return (at_line_rate && more).then_some(Loss::Gaps { ratio: gaps, count: many.gaps });
     }
     let (count, packets) =
         own().fold((0, 0), |(episodes, packets), flow| (episodes + naks(flow), packets + flow.packets));

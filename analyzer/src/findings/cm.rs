@@ -3,7 +3,7 @@
 use rocescope_common::wire::cm;
 
 use super::title::{self, more, pair, title};
-use super::{Commands, End, Entry, Family, Input, Need, Place, Raise, Unit, ends, label};
+use super::{Command, Commands, End, Entry, Family, Input, Need, Place, Raise, Unit, ends, label};
 use crate::analysis::Flow;
 use crate::findings::{Episode, Finding, Severity};
 use crate::metrics::setups::{Between, Outcome, Row};
@@ -162,7 +162,11 @@ fn raise(input: &Input<'_>, worst: &Failed<'_>, others: &[Failed<'_>], found: &m
     };
     let severity = if worst.recovered { Severity::Info } else { Severity::Warning };
     let place = datagrams.first().map(|flow| Place::of(input, flow).hop("responder"));
-    let here = Commands::on(input, datagrams.first().map_or("", |flow| &flow.link));
+    let at = |host| match datagrams.first() {
+        Some(flow) => Commands::at(input, flow, host),
+        None => Commands::on(input, ""),
+    };
+    let (asks, refuses) = (at(worst.from), at(worst.to));
     let pairs: std::collections::BTreeSet<_> =
         others.iter().chain([worst]).map(|failed| (failed.from, failed.to)).collect();
     let mut raise = Raise::new(&REJECTED, severity, title(chosen, parts))
@@ -177,7 +181,7 @@ fn raise(input: &Input<'_>, worst: &Failed<'_>, others: &[Failed<'_>], found: &m
         .ends(requester, responder)
         .place(place.unwrap_or_default())
         .episodes(vec![Episode { first_ns: row.first_ns, last_ns: row.last_ns, peak: None }]);
-    for (step, command) in steps(worst, here) {
+    for (step, command) in steps(worst, asks, refuses) {
         raise = raise.step(step, command);
     }
     raise.into(found);
@@ -208,16 +212,16 @@ const STALE: u16 = 10;
 const INVALID_GID: u16 = 12;
 const REFUSED: u16 = 28;
 
-fn steps(worst: &Failed<'_>, here: Commands<'_>) -> Vec<(String, Option<String>)> {
+fn steps(worst: &Failed<'_>, asks: Commands<'_>, refuses: Commands<'_>) -> Vec<(String, Option<Command>)> {
     let &Failed { from, to, .. } = worst;
     let log = (format!("Read the log of the application on {to} and {from} at that time."), None);
     let listens = (
         format!(
             "On {to}, check that the service runs and listens on that address and port (rdma resource show cm_id)."
         ),
-        here.listeners(),
+        refuses.listeners(),
     );
-    let reached = (format!("Check that {to} is reachable from {from} over that interface."), here.ping(to));
+    let reached = (format!("Check that {to} is reachable from {from} over that interface."), asks.ping(to));
     let filter = ("Check that no filter or ACL drops UDP port 4791 in one direction.".to_owned(), None);
     let gid =
         (format!("On {to}, compare its addresses with the GIDs of its port (rdma link, show_gids)."), None);
@@ -229,7 +233,7 @@ fn steps(worst: &Failed<'_>, here: Commands<'_>) -> Vec<(String, Option<String>)
         REFUSED => vec![log, listens],
         TIMED_OUT => vec![reached, filter, log],
         STALE => vec![
-            (format!("On {to}, look for queue pairs left by an earlier connection."), here.queue_pairs()),
+            (format!("On {to}, look for queue pairs left by an earlier connection."), refuses.queue_pairs()),
             log,
         ],
         INVALID_GID => vec![gid, reached],

@@ -97,7 +97,7 @@ fn storm(input: &Input<'_>, found: &mut Vec<Finding>) {
     let others = more(pairs.len() as u64 - 1, "host pair");
     let Some(first) = worst.flows.first() else { return };
     let all: Vec<&Flow> = pairs.values().flat_map(|pair| pair.flows.iter().copied()).collect();
-    let here = Commands::on(input, &first.link);
+    let there = Commands::at(input, first, *from);
     let (requester, responder) = ends::of_answers(input, worst.flows.iter().copied());
     Raise::new(&STORM, Severity::Warning, title(diagnosis, [share, others]))
         .evidence("cnp_packets", worst.cnps)
@@ -112,10 +112,10 @@ fn storm(input: &Input<'_>, found: &mut Vec<Finding>) {
         .ends(requester, responder)
         .owns(&["cnp.without_ce"])
         .step(format!("Capture at {from}: do its packets arrive CE-marked?"), None)
-        .step(format!("On {from}, check the notification point (roce_np) and its CNP pacing."), here.ecn())
+        .step(format!("On {from}, check the notification point (roce_np) and its CNP pacing."), there.ecn())
         .step(
             format!("On {from}, compare np_ecn_marked_roce_packets with np_cnp_sent."),
-            here.rdma_counters(),
+            there.rdma_counters(),
         )
         .into(found);
 }
@@ -172,7 +172,7 @@ fn without_ce(input: &Input<'_>, found: &mut Vec<Finding>) {
     let diagnosis = format!("{} without CE marks at this tap", plural(most.cnps_once(), "CNP"));
     let parts = [pair(most.src, most.dst), format!(", QP {}", data.dest_qp)];
     let (requester, responder) = ends::of_data(input, suspects.iter().map(|(_, data)| *data));
-    let here = Commands::on(input, &data.link);
+    let there = Commands::at(input, data, most.src);
     let carriers: Vec<&Flow> = suspects.iter().map(|(cnps, _)| *cnps).collect();
     Raise::new(&WITHOUT_CE, severity, title(diagnosis, parts))
         .evidence("cnp_packets", suspects.iter().map(|(cnps, _)| cnps.cnps_once()).sum::<u64>())
@@ -188,7 +188,7 @@ fn without_ce(input: &Input<'_>, found: &mut Vec<Finding>) {
         .place(Place::of(input, data).hop("downstream"))
         .ends(requester, responder)
         .step(format!("Capture closer to {}, where all CE marks are visible.", most.src), None)
-        .step(format!("On {}, check the notification point (roce_np).", most.src), here.ecn())
+        .step(format!("On {}, check the notification point (roce_np).", most.src), there.ecn())
         .into(found);
 }
 

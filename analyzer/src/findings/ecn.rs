@@ -226,7 +226,7 @@ fn congestion(input: &Input<'_>, seen: &Seen<Judged<Congested<'_>>>, found: &mut
     let answers = |cnp: &&Cnp| cnp.answers.as_ref().is_some_and(|id| *id == FlowId::of(most));
     let reaction = input.facts.flows.iter().filter_map(|flow| flow.cnp.as_deref()).find(answers);
     let (gaps_ce, drops) = gaps_at_marks(flows());
-    let here = Commands::on(input, &link.name);
+    let here = Commands::near(input, most, most.dst);
     let (requester, responder) = ends::of_data(input, flows());
     let place = Place::link(input, &link.name, link.direction).hop("upstream");
     let port = match (&place.switch_port, flows().all(|flow| flow.dst == most.dst)) {
@@ -338,7 +338,7 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
     let first = receiver.flows.first();
     let place = first.map(|flow| Place::of(input, flow).hop("responder")).unwrap_or_default();
     let (requester, responder) = ends::of_data(input, receiver.flows.iter().copied());
-    let here = Commands::on(input, first.map_or("", |flow| flow.link.as_str()));
+    let there = first.map(|flow| Commands::at(input, flow, *most));
     Raise::new(&NO_CNP, Severity::Warning, title(diagnosis, [others]))
         .evidence("receivers", silent.len() as u64)
         .evidence("ce_packets", receiver.ce)
@@ -350,10 +350,13 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
         .flows(all)
         .place(place)
         .ends(requester, responder)
-        .step(format!("On {most}, check that the notification point (roce_np) is enabled."), here.ecn())
+        .step(
+            format!("On {most}, check that the notification point (roce_np) is enabled."),
+            there.and_then(Commands::ecn),
+        )
         .step(
             format!("On {most}, compare np_ecn_marked_roce_packets with np_cnp_sent."),
-            here.rdma_counters(),
+            there.and_then(Commands::rdma_counters),
         )
         .step("On the switches, check that the CNP class (DSCP 48 by default) is not dropped.", None)
         .into(found);
@@ -388,7 +391,10 @@ fn not_capable(input: &Input<'_>, found: &mut Vec<Finding>) {
         .place(Place::of(input, first))
         .ends(requester, responder)
         .step(format!("Set ECT in the traffic class of the sender, {sender} (NCCL_IB_TC=106)."), None)
-        .step("Check that ECN is enabled per priority on the NIC.", Commands::on(input, &first.link).ecn())
+        .step(
+            "Check that ECN is enabled per priority on the NIC.",
+            Commands::at(input, first, first.src).ecn(),
+        )
         .into(found);
 }
 

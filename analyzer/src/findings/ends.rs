@@ -44,21 +44,22 @@ impl Place {
     }
 }
 
-/// The sending and the receiving end of flows with requests: requester and responder. Flows between other hosts than those
-/// of the first are left out; what differs between the flows is `None`.
+/// The sending and the receiving end of flows with requests: requester and responder. What differs between the flows is `None`: of
+/// several hosts none is the one.
 pub(super) fn of_data<'a>(
     input: &Input<'_>,
     flows: impl IntoIterator<Item = &'a Flow>,
 ) -> (Option<End>, Option<End>) {
     let mut flows = flows.into_iter();
     let Some(first) = flows.next() else { return (None, None) };
-    let (mut sender, mut receiver) = both(input, first);
-    for flow in flows.filter(|flow| (flow.src, flow.dst) == (first.src, first.dst)) {
+    let (sender, receiver) = both(input, first);
+    let (mut sender, mut receiver) = (Some(sender), Some(receiver));
+    for flow in flows {
         let (other_sender, other_receiver) = both(input, flow);
-        common(&mut sender, &other_sender);
-        common(&mut receiver, &other_receiver);
+        sender = sender.and_then(|end| common(end, &other_sender));
+        receiver = receiver.and_then(|end| common(end, &other_receiver));
     }
-    (Some(sender), Some(receiver))
+    (sender, receiver)
 }
 
 /// Requester and responder of flows with acknowledgements, NAKs or READ responses: whom they are sent to, and who sends them.
@@ -68,6 +69,20 @@ pub(super) fn of_answers<'a>(
 ) -> (Option<End>, Option<End>) {
     let (responder, requester) = of_data(input, flows);
     (requester, responder)
+}
+
+/// The flows of requests, each once, that flows of answers refuse or ask for again: these are what is in trouble. Where the pair of a
+/// flow of answers is not known, or its requests pass elsewhere, itself.
+pub(super) fn asked<'a>(input: &Input<'a>, answers: impl IntoIterator<Item = &'a Flow>) -> Vec<&'a Flow> {
+    let mut all: Vec<&Flow> = Vec::new();
+    for flow in answers {
+        let before = all.len();
+        all.extend(input.facts.requests_answered_by(flow));
+        if all.len() == before {
+            all.push(flow);
+        }
+    }
+    all
 }
 
 /// Requester and responder of flows that lost packets. Responses go to the requester: a flow with both requests and READ
@@ -143,13 +158,15 @@ pub(super) fn process(comm: Option<&str>, pid: Option<u32>) -> Option<String> {
     Some(format!("{} ({})", comm?, pid?))
 }
 
-/// Leaves what is the same of both.
-fn common(end: &mut End, other: &End) {
-    let same = (end.qpn == other.qpn, end.pid == other.pid, end.comm == other.comm, end.pod == other.pod);
-    end.qpn = end.qpn.filter(|_| same.0);
-    end.pid = end.pid.filter(|_| same.1);
-    end.comm = end.comm.take().filter(|_| same.2);
-    end.pod = end.pod.take().filter(|_| same.3);
+/// What is the same of both; `None` of two hosts.
+fn common(end: End, other: &End) -> Option<End> {
+    (end.addr == other.addr).then(|| End {
+        addr: end.addr,
+        qpn: end.qpn.filter(|qpn| other.qpn == Some(*qpn)),
+        pid: end.pid.filter(|pid| other.pid == Some(*pid)),
+        comm: end.comm.filter(|comm| other.comm.as_ref() == Some(comm)),
+        pod: end.pod.filter(|pod| other.pod.as_ref() == Some(pod)),
+    })
 }
 
 /// An end in words: `10.0.0.1 QP 17 (train.py, PID 4711)`.

@@ -1,11 +1,13 @@
 //! A finding as labelled lines of text: the same words on the screen and in the report.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
 use super::{End, Evidence, Finding, entry};
 use crate::analysis::link_name;
+use crate::sample::Address;
 use crate::util::layout::{plain, tap_name};
 use crate::util::units::{self, plural};
 
@@ -137,9 +139,23 @@ fn links_of_flows(finding: &Finding) -> Option<String> {
 }
 
 fn who(finding: &Finding) -> Option<String> {
-    let requester = finding.requester.as_ref().map(|end| format!("requester {}", name_of(end)));
-    let responder = finding.responder.as_ref().map(|end| format!("responder {}", name_of(end)));
+    let ends = [
+        (&finding.requester, &finding.responder, "requester"),
+        (&finding.responder, &finding.requester, "responder"),
+    ];
+    let [requester, responder] = ends.map(|(end, other, role)| match (end, other) {
+        (Some(end), _) => Some(format!("{role} {}", name_of(end))),
+        (None, Some(other)) => several(finding, other, role),
+        (None, None) => None,
+    });
     listed([requester, responder], HOP)
+}
+
+/// How many hosts are at the other end of one that the flows have in common.
+fn several(finding: &Finding, end: &End, role: &str) -> Option<String> {
+    let other = |(src, dst, _): &(Address, Address, u32)| if *src == end.addr { *dst } else { *src };
+    let hosts: BTreeSet<Address> = finding.named.iter().map(other).collect();
+    (hosts.len() > 1).then(|| plural(hosts.len() as u64, role))
 }
 
 /// Address, QPN, process and pod.

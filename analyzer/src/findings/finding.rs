@@ -9,6 +9,7 @@ use serde_json::{Number, Value};
 use super::index::FlowSet;
 use crate::analysis::FlowId;
 use crate::sample::{Address, Direction};
+use crate::util::layout::tap_name;
 use crate::util::units;
 
 /// Something that is wrong, or may be: an episode with a beginning and an end.
@@ -46,7 +47,7 @@ pub struct Finding {
     /// Place of the finding.
     #[serde(rename = "where")]
     pub place: Place,
-    /// End that sends the requests. Null: not known, or the finding is about no queue pair.
+    /// End that sends the requests. Null: not known, several hosts do, or the finding is about no queue pair.
     pub requester: Option<End>,
     /// End that answers the requests. Null: as `requester`.
     pub responder: Option<End>,
@@ -195,8 +196,11 @@ pub struct End {
 pub struct Step {
     /// What to do.
     pub text: String,
-    /// Command that does it on this host. Null: none, or parts of it are not known.
+    /// Command that does it on `host`. Null: none, or parts of it are not known.
     pub command: Option<String>,
+    /// Host to run the command on, where that is another than this one. A command for it has `DEV` in place of the name of its interface,
+    /// which is not known here. Null: this host, or there is no command.
+    pub host: Option<Address>,
 }
 
 /// What a number of the evidence counts.
@@ -224,6 +228,8 @@ pub enum Unit {
     PerSecond,
     /// A name.
     Text,
+    /// A link or a tap: that of a capture without what says that it is a file.
+    Link,
 }
 
 /// One measurement of the evidence.
@@ -273,6 +279,7 @@ fn one(value: &Value, unit: Unit) -> String {
     match (value, unit) {
         (Value::Null, _) => units::UNKNOWN.to_owned(),
         (Value::Array(all), _) => all.iter().map(|value| one(value, unit)).collect::<Vec<_>>().join(", "),
+        (Value::String(name), Unit::Link) => tap_name(name),
         (Value::String(text), _) => text.clone(),
         (Value::Number(_), Unit::Ratio) => units::ratio(number),
         (Value::Number(_), Unit::Factor) => number.map_or_else(String::new, |n| format!("{n:.2}×")),

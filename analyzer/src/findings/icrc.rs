@@ -125,7 +125,7 @@ fn corruption(
     );
     let share = format!(" ({})", units::ratio(Some(ratio)));
     let (requester, responder) = ends::of_data(input, damaged.iter().copied());
-    let here = Commands::on(input, &link.name);
+    let at = damaged.first().map(|flow| Commands::near(input, flow, flow.dst));
     let severity = if severe { Severity::Warning } else { Severity::Info };
     Raise::new(&ERRORS, severity, title(diagnosis, [share]))
         .evidence("bad", bad)
@@ -139,8 +139,11 @@ fn corruption(
         .impact(Impact { packets_ratio: Some(ratio), ..Impact::default() })
         .owns(if explains_loss(input, link) { &["loss.after_tap"] } else { &[] })
         .step("Capture at a second point to find the device between a correct and a wrong ICRC.", None)
-        .step("Check its memory error, parity and FCS counters.", here.nic_counters())
-        .step("Count rx_icrc_encapsulated and rx_roce_errors on the receiving NIC.", here.rdma_counters())
+        .step("Check its memory error, parity and FCS counters.", at.and_then(Commands::nic_counters))
+        .step(
+            "Count rx_icrc_encapsulated and rx_roce_errors on the receiving NIC.",
+            at.and_then(Commands::rdma_counters),
+        )
         .into(found);
 }
 

@@ -52,6 +52,7 @@ pub(super) fn adapt(found: &mut [Finding]) {
                        PortRcvErrors, PortXmitDiscards, PortXmitWait), and the mapping of service levels to virtual lanes."
                     .to_owned(),
                 command: None,
+                host: None,
             });
         }
     }
@@ -81,7 +82,7 @@ mod tests {
 
     #[test]
     fn steps_of_ethernet_make_room_for_one_of_infiniband() {
-        let step = |text: &str| Step { text: text.to_owned(), command: None };
+        let step = |text: &str| Step { text: text.to_owned(), command: None, host: None };
         let mut found = [Finding::new("loss.before_tap", Severity::Warning, String::new())];
         found[0].title = "ECN congestion towards lid:0x0011: 7.0 % CE-marked".to_owned();
         found[0].advice = "Look for drops. A lossless fabric needs PFC at every hop.".to_owned();

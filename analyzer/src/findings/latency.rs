@@ -74,7 +74,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let diagnosis = format!("High tail latency: p99 {p99}, median {p50}");
     let parts = [pair(flow.src, flow.dst), format!(", QP {}", flow.dest_qp)];
     let (requester, responder) = ends::of_data(input, [*flow]);
-    let here = Commands::on(input, &flow.link);
+    let here = Commands::near(input, flow, flow.dst);
     Raise::new(&TAIL, severity, title(diagnosis, parts))
         .evidence("p50_ns", latency.p50)
         .evidence("p99_ns", latency.p99)

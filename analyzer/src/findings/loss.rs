@@ -493,7 +493,7 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
         .collect();
     let waits = [if side == Side::Before { Wait::RecoveryUpstream } else { Wait::RecoveryDownstream }];
     let cost = Cost { ratio: Some(all.ratio()), signal: Signal::Retransmitted, waits: &waits };
-    let (requester, responder) = ends::of_lost(input, worst.flows.iter().map(|(flow, _)| *flow));
+    let (requester, responder) = ends::of_lost(input, lossy());
     let sum = if others.is_empty() { worst.sum } else { all };
     let title = headline(side, link, worst, sum, answers, reordering);
     let mut raise = Raise::new(
@@ -578,8 +578,7 @@ fn headline(side: Side, link: &str, worst: &Pair<'_>, sum: Sum, answers: bool, r
 }
 
 /// What to do about loss on one side of a link.
-fn steps(raise: Raise, input: &Input<'_>, side: Side, link: &str, flow: &Flow) -> Raise {
-    let here = Commands::on(input, link);
+fn steps(mut raise: Raise, input: &Input<'_>, side: Side, link: &str, flow: &Flow) -> Raise {
     let port = Place::of(input, flow).switch_port.map_or_else(String::new, |port| format!(" ({port})"));
     let far = if side == Side::Before { flow.src } else { flow.dst };
     // The port of this host is on the side that frames come from, or go to.
@@ -588,16 +587,17 @@ fn steps(raise: Raise, input: &Input<'_>, side: Side, link: &str, flow: &Flow) -
         Some(Direction::Egress) => side == Side::After,
         None => false,
     };
-    let raise = if ours {
-        raise.step("Check this port for discards, buffer drops and link errors.", here.nic_counters())
-    } else {
-        raise
-    };
+    // What holds for the whole path is asked of the sender, on whichever side the loss is.
+    let (near, there) = (Commands::near(input, flow, flow.src), Commands::at(input, flow, far));
+    if ours {
+        let command = Commands::on(input, link).nic_counters();
+        raise = raise.step("Check this port for discards, buffer drops and link errors.", command);
+    }
     raise
         .step(format!("Check the drop, discard and FEC counters of each switch port between this tap and {far}{port}."), None)
-        .step("Check that PFC is enabled for RoCE's priority at every hop.", here.pfc())
-        .step("Check trust mode and DSCP-to-priority mapping (NCCL_IB_TC sets the DSCP).", here.qos())
-        .step(format!("Check port discards and out-of-sequence counters on {far}."), None)
+        .step("Check that PFC is enabled for RoCE's priority at every hop.", near.pfc())
+        .step("Check trust mode and DSCP-to-priority mapping (NCCL_IB_TC sets the DSCP).", near.qos())
+        .step(format!("Check port discards and out-of-sequence counters on {far}."), there.nic_counters())
 }
 
 /// The flows of all pairs, those that lost most first, each pair's worst before any pair's second.

@@ -85,7 +85,7 @@ pub use finding::{
 pub use growth::Growth;
 pub use index::{FlowIndex, FlowSet};
 
-use command::Commands;
+use command::{Command, Commands};
 use family::label;
 use raise::Raise;
 pub use verdict::{Health, Verdict};

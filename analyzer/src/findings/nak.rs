@@ -133,17 +133,17 @@ fn refused(input: &Input<'_>, kind: &Kind, found: &mut Vec<Finding>) {
     let Some(judged) = latest(&spans, run(all.iter().copied()), judge) else { return };
     let (flows, naks) = &judged.what;
     let Some((worst, _)) = flows.first() else { return };
-    let (requester, responder) = ends::of_answers(input, [*worst]);
+    let (requester, responder) = ends::of_answers(input, flows.iter().map(|(flow, _)| *flow));
     let diagnosis = format!("{} from {} to {} QP {}", kind.diagnosis, worst.src, worst.dst, worst.dest_qp);
     let more = more(flows.len() as u64 - 1, "QP");
     let times = if *naks > 1 { format!(": {}", units::count(*naks)) } else { String::new() };
     let raise = Raise::new(kind.entry, Severity::Critical, title(diagnosis, [times, more]))
         .evidence("naks", *naks)
         .last_seen(latest_nak(&all, kind.last))
-        .flows(flows.iter().map(|(flow, _)| *flow))
+        .flows(ends::asked(input, flows.iter().map(|(flow, _)| *flow)))
         .place(Place::of(input, worst).hop("responder"))
         .episodes(episodes_of(&judged, &all, kind.last));
-    refusal_steps(input, raise, kind, requester.as_ref(), responder.as_ref(), &worst.link)
+    refusal_steps(input, raise, kind, requester.as_ref(), responder.as_ref(), worst)
         .ends(requester, responder)
         .into(found);
 }
@@ -154,15 +154,15 @@ fn refusal_steps(
     kind: &Kind,
     requester: Option<&End>,
     responder: Option<&End>,
-    link: &str,
+    worst: &Flow,
 ) -> Raise {
     let words = |end: Option<&End>| end.map_or_else(|| "unknown".to_owned(), ToString::to_string);
     let (asks, refuses) = (words(requester), words(responder));
-    let here = Commands::on(input, link);
+    let there = Commands::at(input, worst, worst.dst);
     let raise = raise
         .step(
             format!("Find the queue pair in the error state, and its process: requester {asks}."),
-            here.queue_pairs(),
+            there.queue_pairs_of(Some(worst.dest_qp)),
         )
         .step(format!("Read the log of the process on the responder, {refuses}."), None);
     match kind.code {

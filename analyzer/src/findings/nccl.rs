@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::title::{more, title};
-use super::{Commands, Entry, Episode, Family, Input, Place, Raise, Unit, label};
+use super::{Command, Commands, Entry, Episode, Family, Input, Place, Raise, Unit, label};
 use crate::analysis::{Communicator, FlowId, Nccl, NcclRank, RankQp};
 use crate::findings::{Finding, Severity};
 use crate::source::nccl::{REMOTE_ERROR, RankState};
@@ -360,8 +360,8 @@ fn here(rank: &NcclRank) -> String {
     format!("rank {} (PID {})", rank.rank, rank.local_pid.unwrap_or_default())
 }
 
-fn stack(rank: &NcclRank) -> Option<String> {
-    rank.local_pid.map(|pid| format!("py-spy dump --pid {pid}"))
+fn stack(rank: &NcclRank) -> Option<Command> {
+    rank.local_pid.map(|pid| Command::here(format!("py-spy dump --pid {pid}")))
 }
 
 #[cfg(test)]

@@ -129,7 +129,7 @@ fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
 
 /// Where it is, between whom, and what to do.
 fn steps(input: &Input<'_>, raise: Raise, worst: &Flow) -> Raise {
-    let here = Commands::on(input, &worst.link);
+    let at = |host| Commands::at(input, worst, host);
     let (requester, responder) = ends::of_data(input, [worst]);
     let asks = requester.as_ref().map_or_else(|| worst.src.to_string(), ToString::to_string);
     raise
@@ -138,9 +138,12 @@ fn steps(input: &Input<'_>, raise: Raise, worst: &Flow) -> Raise {
         .ends(requester, responder)
         .step(
             format!("Check that QP {} on {} exists and is in RTS.", worst.dest_qp, worst.dst),
-            here.queue_pairs(),
+            at(worst.dst).queue_pairs_of(Some(worst.dest_qp)),
         )
-        .step(format!("Check that {} is reachable from {}.", worst.dst, worst.src), here.ping(worst.dst))
+        .step(
+            format!("Check that {} is reachable from {}.", worst.dst, worst.src),
+            at(worst.src).ping(worst.dst),
+        )
         .step("Check that no filter or ACL drops UDP port 4791 in one direction.", None)
         .step(
             format!(

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::title::{more, pair, title};
-use super::{Commands, Entry, Episode, Family, Input, Place, Raise, Unit, ends, label};
+use super::{Command, Commands, Entry, Episode, Family, Input, Place, Raise, Unit, ends, label};
 use crate::analysis::{Device, DeviceQp};
 use crate::findings::{Finding, Severity};
 use crate::util::units::{self, plural};
@@ -243,7 +243,7 @@ fn receiver(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut V
             raise = raise.evidence("retrying_readings", count(worst));
         }
         let process = if local { worst.pid } else { None };
-        let threads = process.map(|pid| format!("top -H -b -n 1 -p {pid}"));
+        let threads = process.map(|pid| Command::here(format!("top -H -b -n 1 -p {pid}")));
         raise
             .step("Look at the threads of the receiving process: is one of them at 100 % of a core?", threads)
             .into(found);

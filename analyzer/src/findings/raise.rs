@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::catalog::family;
+use super::command::Command;
 use super::labels::COMMON;
 use super::once::{Name, name};
 use super::{End, Entry, Episode, Evidence, Finding, Impact, Label, Place, Severity, Step};
@@ -47,9 +48,17 @@ impl Raise {
         self
     }
 
-    /// Adds a step: one action, and the command for it on this host where there is one ([`Commands`](super::Commands)).
-    pub(super) fn step(mut self, text: impl Into<String>, command: Option<String>) -> Self {
-        self.finding.steps.push(Step { text: text.into(), command });
+    /// Adds a step: one action, and the command for it where there is one ([`Commands`](super::Commands)).
+    pub(super) fn step(mut self, text: impl Into<String>, command: Option<Command>) -> Self {
+        let mut text = text.into();
+        let explained =
+            |one: &Step| one.host.is_some() && one.command.as_deref().is_some_and(Command::is_open);
+        let explained = self.finding.steps.iter().any(explained);
+        if let Some(note) = command.as_ref().and_then(|command| command.note(explained)) {
+            text = format!("{text} {note}");
+        }
+        let (command, host) = command.map_or((None, None), |one| (Some(one.line), one.host));
+        self.finding.steps.push(Step { text, command, host });
         self
     }
 
@@ -86,6 +95,12 @@ impl Raise {
     /// Names the kinds that it accounts for.
     pub(super) fn owns(mut self, ids: &'static [&'static str]) -> Self {
         self.finding.owns = ids;
+        self
+    }
+
+    /// Names the kind that accounts for it, where its family knows.
+    pub(super) fn owner(mut self, id: Option<&'static str>) -> Self {
+        self.finding.owner = id;
         self
     }
 

@@ -142,7 +142,7 @@ fn raise(
     let cost = Cost { ratio: *ratio, signal: Signal::RetransmittedAfterRnr, waits: &[Wait::Rnr] };
     let cost = impact(span, again.iter().map(|(flow, _)| *flow), &cost);
     let place = flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default();
-    let here = Commands::on(input, flows.first().map_or("", |flow| flow.link.as_str()));
+    let there = flows.first().map(|flow| Commands::at(input, flow, host));
     let (requester, responder) = ends::of_answers(input, flows.iter().copied());
     let who = responder.as_ref().map_or_else(|| host.to_string(), ToString::to_string);
     Raise::new(&SLOW, Severity::Warning, title(diagnosis, [share, from]))
@@ -151,14 +151,14 @@ fn raise(
         .evidence("packets", *packets)
         .evidence("packets_resent", if span.is_whole() { resent } else { cost.retransmissions })
         .last_seen(latest_nak(flows, |last| last.rnr))
-        .flows(flows.iter().copied())
+        .flows(ends::asked(input, flows.iter().copied()))
         .place(place.hop("responder"))
         .ends(requester, responder)
         .impact(Impact { retransmissions: resent.and(cost.retransmissions), ..cost })
         .step(format!("Check CPU load, pinning and NUMA node of the receiving process: {who}."), None)
         .step(
             "Count RNR events: out_of_buffer on the receiving NIC, rnr_nak_retry_err on the sending one.",
-            here.rdma_counters(),
+            there.and_then(Commands::rdma_counters),
         )
         .step("Post more receive buffers in the application, or post them earlier.", None)
         .step("Keep rnr_retry at 7 (unlimited), so that connections survive until it is fixed.", None)

@@ -227,6 +227,9 @@ pub(super) fn impact<'a>(span: &Span, flows: impl IntoIterator<Item = &'a Flow>,
     let (mut packets, mut bytes, mut waited) = (0, 0, 0);
     for flow in flows {
         let total = match signal {
+            Signal::RetransmittedAfterTimeout => {
+                flow.losses().iter().flatten().map(|loss| loss.timeout_resent).sum()
+            }
             Signal::RetransmittedAfterRnr => flow.loss.get().map_or(0, |loss| loss.rnr_resent),
             _ => flow.losses().iter().flatten().map(|l| l.retransmitted + l.rereads).sum(),
         };

@@ -85,7 +85,7 @@ const SLOWER: Entry = Entry {
                  these, and their median by 3 %. A warning when there are at least step.slower_steps steps, and the median of the longest stretch of slower steps (two of three, at least 5), with at least \
                  4 faster ones before it and its lower quartile 3 % above the upper quartile of all steps before, is at least 1 + step.slower_ratio times that of the fastest; slow steps at the start (warm-up) and single long steps (checkpoints) are none. What grew: \
                  data on the wire (transfer), silence within the step (waiting for a host, a retransmission or a queue downstream of the tap), or silence until the next step (an estimate of computing). Findings about the \
-                 network at that time are its causes; network_wait_ns is an upper bound of what timeouts, RNR and loss recovery cost.",
+                 network at that time are its causes; network_wait_ns is an upper bound of what timeouts, RNR and loss recovery cost. A straggler (step.straggler, a warning) of that time that costs at least half of the growth owns it.",
     advice: "If transfer grew, check CE marks, loss, pauses and link speed since then. If waiting grew, check transport timeouts, the latency of paths downstream of the tap, and step.straggler. If computing grew, it is not this network: \
                check GPU clocks, the data loader and storage. `rocescope diff` of the reports of two parts of the run (replay --from, --to, --output json) shows the changes.",
     caveat: "Longer sequences, evaluation or checkpoints lengthen steps as well. Packets do not show computing: traffic that bypasses this port counts as computing.",
@@ -243,7 +243,7 @@ impl SlowPath<'_> {
             units::duration(*peers_ns)
         );
         let (requester, responder) = ends::of_data(input, [*flow]);
-        let here = Commands::on(input, &flow.link);
+        let here = Commands::near(input, flow, flow.dst);
         Raise::new(
             &STRAGGLER,
             Severity::Warning,
@@ -289,6 +289,15 @@ fn network_waits(input: &Input<'_>, steps: &Steps, stretch: &StepStretch) -> Opt
     Some(flows.flat_map(|flow| WAITS.map(|wait| wait.of(&span, flow))).sum())
 }
 
+/// Whether a straggler is why steps of this time take so much longer: it costs at least half of that, at that time.
+fn accounts_for(straggler: &Finding, growth_ns: u64, (first_ns, last_ns): (u64, u64)) -> bool {
+    let cost_ns = ["behind_ns", "p99_ns"].iter().find_map(|name| straggler.evidence[*name].as_u64());
+    straggler.id == STRAGGLER.id
+        && straggler.severity > Severity::Info
+        && cost_ns.is_some_and(|cost_ns| 2 * cost_ns >= growth_ns)
+        && straggler.episodes.iter().any(|one| one.first_ns <= last_ns && one.last_ns >= first_ns)
+}
+
 fn slower(input: &Input<'_>, steps: &Steps, found: &mut Vec<Finding>) {
     let limits = &input.limits.step;
     let Some(trend) = &steps.trend else { return };
@@ -314,6 +323,8 @@ fn slower(input: &Input<'_>, steps: &Steps, found: &mut Vec<Finding>) {
             "Check GPU clocks, throttling and the data loader on all hosts: no traffic for longer between steps.",
         ),
     };
+    let growth_ns = now.period_ns.saturating_sub(before.period_ns);
+    let owner = found.iter().any(|one| accounts_for(one, growth_ns, (now.first_ns, now.last_ns)));
     let diagnosis = format!(
         "Step time grew {:.0} %: {} → {}",
         100.0 * slower.growth_ratio,
@@ -345,6 +356,7 @@ fn slower(input: &Input<'_>, steps: &Steps, found: &mut Vec<Finding>) {
             last_ns: now.last_ns,
             peak: Some(slower.growth_ratio),
         }])
+        .owner(owner.then_some(STRAGGLER.id))
         .into(found);
 }
 
@@ -420,6 +432,25 @@ mod tests {
         {
             assert_eq!(nearly, None);
         }
+    }
+
+    /// One trouble, not two: the steps are longer since the straggler is late.
+    #[test]
+    fn a_straggler_owns_the_growth_that_it_explains() {
+        let owner = |behind_ms: u64, from_ns: u64| {
+            let facts = with_steps(|steps| {
+                let slower = crate::analysis::traffic::example_slower(40, 0);
+                steps.trend.as_mut().unwrap().slower = Some(slower);
+                let straggler = steps.straggler.as_mut().unwrap();
+                straggler.behind_ns = behind_ms * 1_000_000;
+                straggler.since_ns += from_ns;
+                straggler.until_ns += from_ns;
+            });
+            found_on(&facts, "step.slower").unwrap().owner
+        };
+        assert_eq!(owner(20, 0), Some("step.straggler"));
+        assert_eq!(owner(19, 0), None, "less than half of it");
+        assert_eq!(owner(20, 60_000_000_000), None, "at another time");
     }
 
     /// A ring of three on the link of the steps: medians and 99th percentiles of their latencies in ms.

@@ -202,18 +202,18 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let diagnosis = format!("{what} cost {}{lost}", units::duration(waited));
     let qps = more(timed_out.len() as u64 - 1, "QP");
     let parts = [pair(worst.flow.src, worst.flow.dst), format!(" QP {}", worst.flow.dest_qp), qps];
-    let (requester, responder) = ends::of_data(input, [worst.flow]);
+    let (requester, responder) = ends::of_data(input, flows());
     let (src, dst) = (worst.flow.src, worst.flow.dst);
     let drops = if by_acks {
         format!("Compare drop counters from {dst} to {src}: the way of the ACKs, in their traffic class.")
     } else {
         format!("Compare drop counters between {src} and {dst} in both directions, ACKs included.")
     };
-    let here = Commands::on(input, &worst.flow.link);
+    let here = Commands::near(input, worst.flow, worst.flow.src);
     // Storms are raised where no loss and no slow receiver explains them; reordering may.
     let reordered =
         found.iter().any(|one| one.id == "retry.storm" && one.evidence["late"].as_u64() > Some(0));
-    let cost = Cost { ratio: None, signal: Signal::Retransmitted, waits: &[Wait::Timeout] };
+    let cost = Cost { ratio: None, signal: Signal::RetransmittedAfterTimeout, waits: &[Wait::Timeout] };
     Raise::new(&TIMEOUTS, Severity::Warning, title(diagnosis, parts))
         .evidence("timeouts", count)
         .evidence("stalls", (input.sample.kind == SourceKind::Replay).then_some(stalls))

@@ -1,7 +1,7 @@
 //! The verdict over everything: what the headline of every view says.
 
 use super::{Finding, Severity};
-use crate::util::units::plural;
+use crate::util::units::{self, plural};
 
 /// Overall state of the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,11 +61,26 @@ impl<'a> Verdict<'a> {
         Self { health, sentence, worst: troubles().next() }
     }
 
-    /// The command to run next: the first step of the worst finding that has one, else `explain` for it.
+    /// The same with retransmissions in the sentence where nothing else is wrong and they are more than an odd one: what is below the
+    /// thresholds still costs something.
+    #[must_use]
+    pub fn noting(self, retransmitted: u64, packets: u64) -> Self {
+        /// Share of packets. A path repairs a loss in ten thousand with a window of a hundred packets at this cost.
+        const NOTED: f64 = 0.01;
+        let ratio = retransmitted as f64 / packets.max(1) as f64;
+        if self.health != Health::Healthy || ratio < NOTED {
+            return self;
+        }
+        let but = format!("Healthy: {} retransmitted, but ", units::ratio(Some(ratio)));
+        Self { sentence: self.sentence.replacen("Healthy: ", &but, 1), ..self }
+    }
+
+    /// The command to run next, on this host: the first step of the worst finding that has one, else `explain` for it.
     #[must_use]
     pub fn next_command(&self) -> Option<String> {
         let worst = self.worst?;
-        let command = worst.steps.iter().find_map(|step| step.command.clone());
+        let here = worst.steps.iter().filter(|step| step.host.is_none());
+        let command = here.into_iter().find_map(|step| step.command.clone());
         Some(command.unwrap_or_else(|| format!("rocescope explain {}", worst.id)))
     }
 }
@@ -102,14 +117,31 @@ mod tests {
     }
 
     #[test]
+    fn retransmissions_below_the_thresholds_are_no_silence() {
+        let sentence =
+            |all: &[Finding], retransmitted| Verdict::of(all, false).noting(retransmitted, 1_000).sentence;
+        assert_eq!(
+            sentence(&[], 77),
+            "Healthy: 7.70 % retransmitted, but no loss, congestion or stall above the thresholds"
+        );
+        assert_eq!(sentence(&[], 9), "Healthy: no loss, congestion or stall above the thresholds");
+        assert_eq!(sentence(&[finding(Severity::Warning, true)], 77), "Degraded: 1 active warning");
+    }
+
+    #[test]
     fn the_next_command_is_the_first_step_that_has_one() {
         let mut all = [finding(Severity::Warning, true)];
         assert_eq!(
             Verdict::of(&all, false).next_command().as_deref(),
             Some("rocescope explain loss.before_tap")
         );
-        let step = |command: Option<&str>| Step { text: "Look.".into(), command: command.map(Into::into) };
-        all[0].steps = vec![step(None), step(Some("ethtool -S eth0"))];
+        let step = |command: Option<&str>| Step {
+            text: "Look.".into(),
+            command: command.map(Into::into),
+            host: None,
+        };
+        let there = Step { host: Some([10, 0, 0, 2].into()), ..step(Some("ethtool -S DEV")) };
+        all[0].steps = vec![step(None), there, step(Some("ethtool -S eth0"))];
         assert_eq!(Verdict::of(&all, false).next_command().as_deref(), Some("ethtool -S eth0"));
     }
 }

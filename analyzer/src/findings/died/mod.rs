@@ -265,7 +265,7 @@ fn raise(input: &Input<'_>, dead: &[Dead<'_>], found: &mut Vec<Finding>) {
     let when = format!(" at {} UTC", units::second_utc(first.flow.last_ns));
     let parts = [pair(first.flow.src, first.flow.dst), more(others, "QP"), when];
     let (requester, responder) = ends::of_data(input, [first.flow]);
-    let here = Commands::on(input, &first.flow.link);
+    let own = Commands::near(input, first.flow, first.flow.src);
     let mut flows: Vec<&Flow> = dead.iter().map(|one| one.flow).collect();
     flows.sort_by_key(|flow| flow.last_ns);
     Raise::new(&DIED, Severity::Critical, title(diagnosis, parts))
@@ -282,7 +282,7 @@ fn raise(input: &Input<'_>, dead: &[Dead<'_>], found: &mut Vec<Finding>) {
         .ends(requester, responder)
         .impact(Impact { time_lost_ns: Some(silent_ns), ..Impact::default() })
         .owns(&["retry.timeouts"])
-        .step("List the queue pairs in the error state with their processes.", here.queue_pairs())
+        .step("List the queue pairs in the error state with their processes.", own.queue_pairs())
         .step(
             format!(
                 "Read the log of the process for a work completion with error, on {} and {}.",
@@ -292,7 +292,7 @@ fn raise(input: &Input<'_>, dead: &[Dead<'_>], found: &mut Vec<Finding>) {
         )
         .step(
             format!("Check that {} is reachable from {}.", first.flow.dst, first.flow.src),
-            here.ping(first.flow.dst),
+            Commands::at(input, first.flow, first.flow.src).ping(first.flow.dst),
         )
         .step("Look for link flaps, route changes and drops on the path at that time.", None)
         .lasting()

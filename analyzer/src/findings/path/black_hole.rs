@@ -216,7 +216,7 @@ fn raise(input: &Input<'_>, hole: &BlackHole<'_>, found: &mut Vec<Finding>) {
         }
         None => (place.hop("downstream"), format!("between this tap and {dst}")),
     };
-    let here = Commands::on(input, &first.link);
+    let here = Commands::near(input, first, first.src);
     let first_ns = flows.iter().map(|flow| flow.first_ns).min().unwrap_or(0);
     let last_ns = flows.iter().map(|flow| flow.last_ns).max().unwrap_or(0);
     let cost = Cost { ratio: None, signal: Signal::Retransmitted, waits: &[Wait::Timeout] };

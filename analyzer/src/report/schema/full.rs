@@ -116,6 +116,7 @@ fn fill_loss(flow: &mut Flow) {
         mirrored: 1,
         rereads: 1,
         rnr_resent: 1,
+        timeout_resent: 1,
         timeouts: 1,
         timeouts_acked: 0,
         timeout_wait_ns: 1,
@@ -386,6 +387,7 @@ fn finding(id: FlowId) -> Finding {
     finding.steps.push(Step {
         text: "Read the counters of the port.".into(),
         command: Some("ethtool -S eth0".into()),
+        host: Some([10, 0, 0, 1].into()),
     });
     finding.caveats.push("May be capture loss.".into());
     finding.impact = Impact {

@@ -79,7 +79,8 @@ fn field(label: &str, text: &str, room: usize, paint: Paint) -> Vec<String> {
 /// The last lines of the page: the verdict, the worst finding, and the next command.
 pub(super) fn verdict(report: &Report, room: usize, paint: Paint) -> Vec<String> {
     let findings = sorted(report);
-    let verdict = Verdict::of(&findings, end_of(report).recorded);
+    let (retransmitted, packets) = report.facts.retransmitted();
+    let verdict = Verdict::of(&findings, end_of(report).recorded).noting(retransmitted, packets);
     let role = match verdict.health {
         Health::Healthy | Health::Recovered => Role::Good,
         Health::Degraded => Role::Warning,
@@ -216,7 +217,11 @@ mod tests {
     #[test]
     fn steps_are_numbered_and_stand_on_the_page_once() {
         let mut one = finding();
-        let step = |command: Option<&str>| Step { text: "Look.".into(), command: command.map(Into::into) };
+        let step = |command: Option<&str>| Step {
+            text: "Look.".into(),
+            command: command.map(Into::into),
+            host: None,
+        };
         one.steps = vec![step(Some("ethtool -S eth2")), step(None)];
         let mut page = Page::default();
         assert_eq!(page.steps(&one), ["1. Look.", "   $ ethtool -S eth2", "2. Look."]);

@@ -440,8 +440,8 @@ mod tests {
         finding.place =
             Place { link: Some("rail0".into()), hop: Some("upstream".into()), ..Place::default() };
         finding.steps = vec![
-            Step { text: "Read the counters.".into(), command: Some("ethtool -S rail0".into()) },
-            Step { text: "Look at the switch.".into(), command: None },
+            Step { text: "Read the counters.".into(), command: Some("ethtool -S rail0".into()), host: None },
+            Step { text: "Look at the switch.".into(), command: None, host: None },
         ];
         finding.caveats = vec!["Reordering counts.".into()];
         (finding.causes, finding.effects) = (vec!["icrc.errors"], vec!["retry.storm"]);

@@ -160,7 +160,8 @@ impl View {
     #[must_use]
     pub fn verdict(&self) -> Option<Verdict<'_>> {
         let concluded = self.concluded().filter(|concluded| !matches!(concluded.as_of, AsOf::Later(_)))?;
-        Some(Verdict::of(concluded.findings, false))
+        let total = self.data.as_ref().map(|data| data.model.dedup.total).unwrap_or_default();
+        Some(Verdict::of(concluded.findings, false).noting(total.retransmitted, total.packets))
     }
 
     /// The level of the worst active finding of this kind, at the snapshot shown.
