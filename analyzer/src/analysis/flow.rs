@@ -165,11 +165,11 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
         pairing,
         loss: loss
             .filter(|_| requests_known && stats.psn.seen != 0)
-            .map(|loss| Loss::of(loss.requests))
+            .map(|loss| Loss::of(loss.requests.as_ref()))
             .into(),
         loss_responses: loss
             .filter(|_| responses_known && stats.psn_responses.seen != 0)
-            .map(|loss| Loss::of(loss.responses))
+            .map(|loss| Loss::of(loss.responses.as_ref()))
             .into(),
         loss_unfollowed: loss.filter(|_| requests_known).and_then(|loss| loss.unfollowed).map(Box::new),
         // Made where all flows are known.

@@ -155,8 +155,8 @@ pub struct Icrc {
 
 impl Loss {
     /// Of a sequence that was there; nothing may have happened to it.
-    pub(crate) fn of(metrics: Option<Metrics>) -> Self {
-        let metrics = metrics.unwrap_or_default();
+    pub(crate) fn of(metrics: Option<&Metrics>) -> Self {
+        let metrics = metrics.copied().unwrap_or_default();
         let (shortest, longest) = metrics.timeout_range_ns;
         let waited = |ns| (metrics.timeouts > 0).then_some(ns);
         Self {

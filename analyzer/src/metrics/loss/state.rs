@@ -22,7 +22,7 @@ pub(super) struct Run {
     pub(super) unasked: bool,
     /// It has filled a gap of PSNs that had not passed before.
     pub(super) filled: bool,
-    /// The transport timer is why the sender went back.
+    /// The transport timer is why the sender goes back.
     pub(super) timed_out: bool,
     /// The receiver turned out to have its packets already.
     pub(super) acked: bool,
