@@ -7,6 +7,7 @@ use super::arrival::Arrival;
 use super::cause::Cause;
 
 /// A run: packets behind the expected PSN, one after the other.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the run")]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) start: u32,
