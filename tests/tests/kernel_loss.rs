@@ -108,9 +108,10 @@ fn comparable(loss: &FlowLoss) -> impl PartialEq + std::fmt::Debug + use<> {
         metrics.last_retransmission_ns = 0;
         // Live sees no single ACK, and no single response: after which silence a READ is repeated is not known.
         metrics.timeouts_acked = 0;
-        metrics.timeouts -= metrics.read_timeouts;
+        metrics.timeouts -= u64::from(metrics.read_timeouts);
         if metrics.timeouts == 0 || metrics.read_timeouts > 0 {
             (metrics.read_timeouts, metrics.timeout_wait_ns, metrics.timeout_range_ns) = (0, 0, (0, 0));
+            metrics.timeout_retransmitted = 0;
         }
         metrics
     })

@@ -170,7 +170,7 @@ impl Loss {
             rnr_resent: metrics.rnr_retransmitted,
             timeout_resent: metrics.timeout_retransmitted,
             timeouts: metrics.timeouts,
-            timeouts_acked: metrics.timeouts_acked,
+            timeouts_acked: metrics.timeouts_acked.into(),
             timeout_wait_ns: metrics.timeout_wait_ns,
             timeout_shortest_ns: waited(shortest),
             timeout_longest_ns: waited(longest),

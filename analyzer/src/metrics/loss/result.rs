@@ -67,9 +67,9 @@ pub struct Metrics {
     /// Transport timeouts: the sender retransmitted after a pause, without a NAK since its last go-back-N.
     pub timeouts: u64,
     /// Of these, those after which an ACK showed that what is retransmitted had arrived: the ACKs were lost, or late.
-    pub timeouts_acked: u64,
+    pub timeouts_acked: u32,
     /// Of these, those after which a READ request is retransmitted. Live: not known, 0.
-    pub read_timeouts: u64,
+    pub read_timeouts: u32,
     /// Silence before these timeouts, summed, nanoseconds.
     pub timeout_wait_ns: u64,
     /// The shortest and the longest of these silences, nanoseconds; 0 for none.
