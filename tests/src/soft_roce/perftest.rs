@@ -23,6 +23,8 @@ pub struct Transfer {
     pub traffic_class: u64,
     /// True if each message waits for the one before it.
     pub one_by_one: bool,
+    /// Work requests that one call posts.
+    pub chain: u64,
 }
 
 /// Output of both ends of a transfer.
@@ -81,6 +83,9 @@ impl Transfer {
                 ("-u", self.timeout().to_string()),
             ];
             let mut arguments = vec!["-F".to_owned(), format!("--tclass={}", self.traffic_class)];
+            if self.chain > 1 {
+                arguments.extend(["-l".to_owned(), self.chain.to_string()]);
+            }
             if self.one_by_one {
                 // One message in flight, and one completion for each.
                 arguments.extend(["-t", "1", "-Q", "1"].map(str::to_owned));

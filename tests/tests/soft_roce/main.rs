@@ -37,6 +37,7 @@ const WRITE: Transfer = Transfer {
     size: 16384,
     traffic_class: ECN_CAPABLE,
     one_by_one: true,
+    chain: 1,
 };
 /// And these for one.
 const SEND: Transfer = Transfer { program: "ib_send_bw", iterations: 80, ..WRITE };

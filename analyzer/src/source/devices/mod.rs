@@ -10,7 +10,7 @@
 //! | `port`, `follow`, `ethernet` | one port; its queue pairs; the NIC ports below it |
 //! | [`lives`] | queue pairs on the kernel's control path |
 //! | [`context`] | the NIC's own context of queue pairs, within a budget of queries |
-//! | [`posts`] | work requests that processes post, sampled |
+//! | [`posts`], [`present`] | work requests that processes post, sampled; their queue pairs |
 //! | `tally` | cumulative values from readings that wrap and are reset |
 //! | `watch` | the devices of watched interfaces, read again and again |
 
@@ -23,6 +23,7 @@ pub mod lives;
 #[cfg(target_os = "linux")]
 mod port;
 pub mod posts;
+pub mod present;
 pub mod psn;
 #[cfg(target_os = "linux")]
 pub mod tally;

@@ -213,6 +213,9 @@ impl Work {
     fn lives(&mut self) {
         if let Some(Ok(probes)) = &mut self.probes {
             let changes = probes.read(&|device| self.watch.driver(device));
+            if let Some(posts) = &self.posts {
+                posts.take(&changes);
+            }
             self.watch.take_lives(changes);
         }
     }
@@ -248,7 +251,7 @@ impl Work {
         let found = qp::read(&root, self.host.ask(), addresses, &mut unread);
         self.watch.take_qps(&found, now_ns());
         if let Some(posts) = &self.posts {
-            posts.follow(found.list.iter().map(|(_, owner)| owner.clone()).collect());
+            posts.list(found.list.iter().map(|(_, owner)| owner));
         }
         self.qps_due = Instant::now() + (start.elapsed() * QP_REST).clamp(QP_SHORTEST, QP_LONGEST);
         Some(found.owners)

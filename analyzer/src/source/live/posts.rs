@@ -1,10 +1,10 @@
 //! Samples of `post_send`: uprobes on the providers of processes that have queue pairs, attached for short windows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,9 +19,10 @@ use super::load::Data;
 use crate::host::clock::monotonic_ns;
 use crate::host::read::HostRoot;
 use crate::host::verbs_context::{self, PostSend};
+use crate::source::devices::lives::Change;
 use crate::source::devices::posts::{Counter, Plan, Posts, Step};
+use crate::source::devices::present::Present;
 use crate::source::flows::owners::QpOwner;
-use crate::util::map::Set;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-posts"));
 const PROGRAM: &str = "rocescope_post_send";
@@ -153,8 +154,7 @@ pub(super) struct PostSampler {
 
 #[derive(Debug)]
 struct Shared {
-    /// Queue pairs that exist, and the number of the list.
-    list: Mutex<(u64, Arc<Vec<QpOwner>>)>,
+    present: Mutex<Present>,
     posts: Mutex<Arc<Posts>>,
 }
 
@@ -163,7 +163,7 @@ impl PostSampler {
     pub(super) fn start(plan: Plan) -> Option<Self> {
         let counter = Counter::new(plan);
         let posts = Mutex::new(counter.sample());
-        let shared = Arc::new(Shared { list: Mutex::default(), posts });
+        let shared = Arc::new(Shared { present: Mutex::default(), posts });
         let (stop, stopped) = mpsc::channel();
         let work = Work {
             plan,
@@ -180,10 +180,19 @@ impl PostSampler {
         Some(Self { shared, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// The queue pairs that exist now.
-    pub(super) fn follow(&self, list: Vec<QpOwner>) {
-        let mut known = self.shared.list.lock().unwrap_or_else(PoisonError::into_inner);
-        *known = (known.0 + 1, Arc::new(list));
+    /// The queue pairs that are listed now.
+    pub(super) fn list<'a>(&self, owners: impl Iterator<Item = &'a QpOwner>) {
+        self.shared.present().list(owners);
+    }
+
+    /// What the control path shows. A process with a new queue pair is searched at once: it may live for a second.
+    pub(super) fn take(&self, changes: &[Change]) {
+        if self.shared.present().take(changes)
+            && let Some(stop) = &self.stop
+        {
+            // Nobody looks any more when this fails.
+            let _ = stop.send(());
+        }
     }
 
     /// Everything counted by now.
@@ -206,6 +215,12 @@ impl Drop for PostSampler {
     }
 }
 
+impl Shared {
+    fn present(&self) -> MutexGuard<'_, Present> {
+        self.present.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// A file with a `post_send`.
 #[derive(Debug)]
 struct Sampled {
@@ -224,7 +239,7 @@ struct Searched {
     /// Files that it calls, by device, inode and offset.
     files: Vec<FileKey>,
     /// Names of the devices that contexts were found for.
-    devices: Set<String>,
+    devices: BTreeSet<String>,
     why: Option<String>,
 }
 
@@ -238,7 +253,7 @@ struct Work {
     processes: BTreeMap<u32, Searched>,
     /// RDMA devices by process and descriptor.
     devices: BTreeMap<(u32, u32), String>,
-    /// Number of the latest list of queue pairs that was taken in.
+    /// Lists of queue pairs that were taken in.
     list: u64,
     root: HostRoot,
 }
@@ -287,7 +302,11 @@ impl Work {
         let (mut search, mut read) = (Instant::now() + SEARCH, Instant::now() + READ);
         let over = loop {
             let left = Duration::from_nanos(until.saturating_sub(monotonic_ns()));
-            let over = stopped.recv_timeout(left.min(LOOK)) == Err(RecvTimeoutError::Disconnected);
+            let said = stopped.recv_timeout(left.min(LOOK));
+            let over = said == Err(RecvTimeoutError::Disconnected);
+            if said == Ok(()) {
+                search = Instant::now();
+            }
             if over || probe.state()?.is_stopped || monotonic_ns() >= until {
                 break over;
             }
@@ -346,15 +365,16 @@ impl Work {
         };
         *taken = Taken { at_ns: now, window };
         let readings = probe.counts();
-        let (list, qps) = self.list();
         for key in readings.iter().map(|(key, _)| key) {
-            self.find_device(key, &qps);
+            self.find_device(key);
         }
         let devices = &self.devices;
         self.counter.take(step, &readings, &|key| devices.get(&(key.pid, key.device_fd)).cloned());
-        if list != self.list {
-            self.list = list;
-            let alive = qps.iter().filter_map(|qp| Some((qp.pid?, qp.lqpn))).collect();
+        let present = self.shared.present();
+        if present.lists() != self.list {
+            self.list = present.lists();
+            let alive = present.alive();
+            drop(present);
             probe.forget(&self.counter.listed(&alive));
             let root = &self.root;
             self.devices.retain(|(pid, _), _| root.exists(&format!("/proc/{pid}")));
@@ -362,18 +382,16 @@ impl Work {
         Ok(())
     }
 
-    /// The device of a queue pair: that of the descriptor, else that of the kernel's list.
-    fn find_device(&mut self, key: &PostKey, qps: &[QpOwner]) {
+    /// The device of a queue pair: that of the descriptor, else, as its process is gone, that of the queue pair itself.
+    fn find_device(&mut self, key: &PostKey) {
         let of = (key.pid, key.device_fd);
         if self.devices.contains_key(&of) {
             return;
         }
         let file = std::fs::read_link(self.root.path(&format!("/proc/{}/fd/{}", key.pid, key.device_fd)));
         let uverbs = file.ok().and_then(|file| Some(file.file_name()?.to_str()?.to_owned()));
-        let device = uverbs.and_then(|uverbs| self.device(&uverbs)).or_else(|| {
-            let mut same = qps.iter().filter(|qp| qp.pid == Some(key.pid) && qp.lqpn == key.qpn);
-            same.next().filter(|_| same.next().is_none()).map(|qp| qp.device.clone())
-        });
+        let device = uverbs.and_then(|uverbs| self.device(&uverbs));
+        let device = device.or_else(|| self.shared.present().device(key.pid, key.qpn).map(str::to_owned));
         if let Some(device) = device {
             self.devices.insert(of, device);
         }
@@ -384,25 +402,15 @@ impl Work {
         self.root.text(&format!("/sys/class/infiniband_verbs/{uverbs}/ibdev")).ok()
     }
 
-    fn list(&self) -> (u64, Arc<Vec<QpOwner>>) {
-        let list = self.shared.list.lock().unwrap_or_else(PoisonError::into_inner);
-        (list.0, Arc::clone(&list.1))
-    }
-
     /// Searches the processes that have queue pairs and are new, or have more devices than before.
     fn search(&mut self) {
-        let (_, qps) = self.list();
-        let mut present: BTreeMap<u32, Set<&str>> = BTreeMap::new();
-        for (pid, qp) in qps.iter().filter_map(|qp| Some((qp.pid?, qp))) {
-            present.entry(pid).or_default().insert(&qp.device);
-        }
+        let present = self.shared.present().processes();
         let now = Instant::now();
         self.processes.retain(|pid, _| present.contains_key(pid));
         for (pid, devices) in present {
             let searched = self.processes.get(&pid);
             let is_due = searched.is_none_or(|known| {
-                let is_whole =
-                    known.why.is_none() && devices.iter().all(|device| known.devices.contains(*device));
+                let is_whole = known.why.is_none() && devices.is_subset(&known.devices);
                 !is_whole && known.tries < TRIES && now >= known.next
             });
             if is_due {
@@ -428,7 +436,7 @@ impl Work {
             tries,
             next: Instant::now() + AGAIN,
             files: Vec::new(),
-            devices: Set::default(),
+            devices: BTreeSet::new(),
             why: None,
         };
         match functions(pid) {

@@ -1,0 +1,193 @@
+//! Queue pairs that exist, by process: from the kernel's control path as soon as they are made, and from its lists.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::lives::{Change, VERBS};
+use crate::source::flows::owners::QpOwner;
+use crate::util::map::{Map, Set};
+
+/// Lists in which a queue pair is missing before it is taken to be gone: one may have begun before it was made.
+const MISSING: u64 = 2;
+/// Lists for which one that ended is remembered: work that it posted may be read only now.
+const REMEMBERED: u64 = 3;
+
+/// Queue pairs of processes.
+#[derive(Debug, Default)]
+pub struct Present {
+    alive: Map<(String, u32), Owned>,
+    ended: VecDeque<Ended>,
+    lists: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Owned {
+    pid: u32,
+    /// The latest list that had it, or that was the latest when it was made.
+    listed: u64,
+}
+
+#[derive(Debug)]
+struct Ended {
+    device: String,
+    lqpn: u32,
+    pid: u32,
+    /// The latest list at its end.
+    at: u64,
+}
+
+impl Present {
+    /// Takes in what the control path shows. True when a queue pair was made.
+    pub fn take(&mut self, changes: &[Change]) -> bool {
+        let mut made = false;
+        for change in changes {
+            match change {
+                Change::Is(life) if life.control.created_ns.is_some() && life.origin == Some(VERBS) => {
+                    let Some(pid) = life.pid else { continue };
+                    let key = (life.device.clone(), life.lqpn);
+                    self.end(&key);
+                    self.alive.insert(key, Owned { pid, listed: self.lists });
+                    made = true;
+                }
+                Change::Ended { device, lqpn, .. } => self.end(&(device.clone(), *lqpn)),
+                _ => {}
+            }
+        }
+        made
+    }
+
+    /// Takes in a list of all queue pairs.
+    pub fn list<'a>(&mut self, owners: impl Iterator<Item = &'a QpOwner>) {
+        self.lists += 1;
+        let lists = self.lists;
+        for (owner, pid) in owners.filter_map(|owner| Some((owner, owner.pid?))) {
+            // It was listed, and ended before the list was taken in.
+            let is_gone = |gone: &Ended| {
+                gone.at + 1 == lists
+                    && gone.lqpn == owner.lqpn
+                    && gone.pid == pid
+                    && gone.device == owner.device
+            };
+            if let Some(known) = self.alive.get_mut(&(owner.device.clone(), owner.lqpn)) {
+                *known = Owned { pid, listed: lists };
+            } else if !self.ended.iter().any(is_gone) {
+                self.alive.insert((owner.device.clone(), owner.lqpn), Owned { pid, listed: lists });
+            }
+        }
+        let missing = self.alive.iter().filter(|(_, known)| known.listed + MISSING <= lists);
+        for key in missing.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+            self.end(&key);
+        }
+        self.ended.retain(|gone| gone.at + REMEMBERED > lists);
+    }
+
+    fn end(&mut self, key: &(String, u32)) {
+        if let Some(Owned { pid, .. }) = self.alive.remove(key) {
+            self.ended.push_back(Ended { device: key.0.clone(), lqpn: key.1, pid, at: self.lists });
+        }
+    }
+
+    /// Number of lists that were taken in.
+    #[must_use]
+    pub fn lists(&self) -> u64 {
+        self.lists
+    }
+
+    /// Process and number of each that exists.
+    #[must_use]
+    pub fn alive(&self) -> Set<(u32, u32)> {
+        self.alive.iter().map(|((_, lqpn), known)| (known.pid, *lqpn)).collect()
+    }
+
+    /// The processes that have queue pairs, each with its devices.
+    #[must_use]
+    pub fn processes(&self) -> BTreeMap<u32, BTreeSet<String>> {
+        let mut found: BTreeMap<u32, BTreeSet<String>> = BTreeMap::new();
+        for ((device, _), known) in &self.alive {
+            let devices = found.entry(known.pid).or_default();
+            if !devices.contains(device) {
+                devices.insert(device.clone());
+            }
+        }
+        found
+    }
+
+    /// The device of a process's queue pair, also shortly after its end; `None` where several devices have this number
+    /// for the process.
+    #[must_use]
+    pub fn device(&self, pid: u32, lqpn: u32) -> Option<&str> {
+        let alive = self.alive.iter().filter(|((_, qpn), known)| *qpn == lqpn && known.pid == pid);
+        let ended = self.ended.iter().filter(|gone| gone.lqpn == lqpn && gone.pid == pid);
+        let mut devices =
+            alive.map(|((device, _), _)| device.as_str()).chain(ended.map(|gone| gone.device.as_str()));
+        let first = devices.next()?;
+        devices.all(|device| device == first).then_some(first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lives::{KERNEL, QpControl, QpLife};
+    use super::*;
+
+    fn made(device: &str, lqpn: u32, pid: u32) -> Change {
+        let control = QpControl { created_ns: Some(1), ..QpControl::default() };
+        let origin = Some(VERBS);
+        Change::Is(QpLife {
+            device: device.into(),
+            lqpn,
+            pid: Some(pid),
+            origin,
+            control,
+            ..QpLife::default()
+        })
+    }
+
+    fn ended(device: &str, lqpn: u32) -> Change {
+        Change::Ended { device: device.into(), lqpn, time_ns: 2 }
+    }
+
+    fn owner(device: &str, lqpn: u32, pid: u32) -> QpOwner {
+        QpOwner { device: device.into(), lqpn, pid: Some(pid), ..QpOwner::default() }
+    }
+
+    #[test]
+    fn a_queue_pair_is_known_from_its_creation_to_shortly_after_its_end() {
+        let mut present = Present::default();
+        assert!(present.take(&[made("rxe0", 17, 4_711)]));
+        let of_kernel = match made("rxe0", 1, 3) {
+            Change::Is(life) => Change::Is(QpLife { origin: Some(KERNEL), ..life }),
+            other => other,
+        };
+        assert!(!present.take(&[of_kernel]), "no process posts to it");
+        assert_eq!(present.processes(), BTreeMap::from([(4_711, BTreeSet::from(["rxe0".to_owned()]))]));
+        assert_eq!((present.device(4_711, 17), present.device(4_712, 17)), (Some("rxe0"), None));
+        // A list that began before it was made.
+        present.list([].into_iter());
+        assert!(present.alive().contains(&(4_711, 17)));
+        // One that has it, and is taken in after its end.
+        assert!(!present.take(&[ended("rxe0", 17)]));
+        present.list([owner("rxe0", 17, 4_711)].iter());
+        assert_eq!((present.alive().len(), present.device(4_711, 17)), (0, Some("rxe0")));
+        for _ in 0..REMEMBERED {
+            present.list([].into_iter());
+        }
+        assert_eq!(present.device(4_711, 17), None);
+    }
+
+    #[test]
+    fn without_the_control_path_lists_are_enough() {
+        let mut present = Present::default();
+        let both = [owner("rxe0", 17, 1), owner("rxe1", 17, 1), owner("rxe1", 18, 2)];
+        present.list(both.iter());
+        assert_eq!(present.device(1, 17), None, "two devices have the number");
+        assert_eq!(present.device(2, 18), Some("rxe1"));
+        for _ in 0..MISSING {
+            present.list(both[1..].iter());
+        }
+        assert_eq!(present.alive(), Set::from_iter([(1, 17), (2, 18)]));
+        assert_eq!(present.processes().get(&1).unwrap().len(), 1);
+        // Its end was missed, and its number is in use again.
+        assert!(present.take(&[made("rxe1", 18, 9)]));
+        assert_eq!((present.alive().len(), present.device(9, 18)), (2, Some("rxe1")));
+    }
+}
