@@ -55,6 +55,9 @@ enum Task {
         /// Build program and tests without optimisation: a minute instead of ten, for work on one test
         #[arg(long)]
         debug: bool,
+        /// The guest's kernel: `backports` runs the tests that depend on it, of queue pairs and posts, on a newer one
+        #[arg(long, value_enum, default_value_t)]
+        kernel: vm::Kernel,
     },
     /// Measure performance, compared with other programs
     #[command(subcommand)]
@@ -86,7 +89,7 @@ fn work(task: &Task) -> Result<()> {
         Task::Demo { args } => demo::demo(args),
         Task::Test { vm: false } => test::test(),
         Task::Test { vm: true } => vm::test(),
-        Task::Vm { names, debug } => vm::vm(names, *debug),
+        Task::Vm { names, debug, kernel } => vm::vm(names, *debug, *kernel),
         Task::Bench(wanted) => bench::bench(wanted),
         Task::Mutate(wanted) => mutate::mutate(wanted),
         Task::GenCapture(wanted) => gen_capture::generate(wanted),

@@ -17,6 +17,7 @@ use crate::run::{into_file, output_of, print, run, run_watched, say, step, targe
 use crate::setup;
 use anyhow::{Context as _, Result, anyhow, bail};
 use cpio::Archive;
+pub(crate) use debian::Kernel;
 use debian::Parts;
 use std::ffi::OsStr;
 use std::fs;
@@ -39,6 +40,8 @@ const OLDER_KERNEL: [(&str, &str); 6] = [
 ];
 /// The tests with Soft-RoCE devices in the guest, of the program as users get it.
 const SOFT_ROCE: [(&str, &str); 2] = [("soft_roce", "--ignored"), ("soft_roce_posts", "--ignored")];
+/// Those of them that depend on the kernel, for another one: `cargo xtask vm --kernel backports`.
+const BY_KERNEL: [&str; 2] = ["queue_pairs", "posts"];
 /// The test on this machine that compares their results with tshark afterwards: tshark would take
 /// minutes in the guest.
 const AFTERWARDS: &str = "soft_roce_tshark";
@@ -60,7 +63,7 @@ const DONE: &str = "guest: done";
 /// # Errors
 /// Names missing prerequisites, or failed tests.
 pub(crate) fn test() -> Result<()> {
-    let prepared = Prepared::new(CHECKED, &OLDER_KERNEL)?;
+    let prepared = Prepared::new(CHECKED, Kernel::Distribution, &OLDER_KERNEL)?;
     let older = prepared.guest("older-kernel", &OLDER_KERNEL, &[], "checked/rocescope")?;
     let checked = stripped(&prepared.programs.rocescope, &older.dir);
     thread::scope(|scope| {
@@ -75,16 +78,21 @@ pub(crate) fn test() -> Result<()> {
     })
 }
 
-/// The tests with Soft-RoCE devices alone: those whose names contain one of `names`, or all. `debug`: of the program and
-/// the tests without optimisation.
+/// The tests with Soft-RoCE devices alone: those whose names contain one of `names`, or all; on another kernel than the
+/// distribution's those that depend on it. `debug`: of the program and the tests without optimisation.
 ///
 /// # Errors
 /// Names missing prerequisites, or failed tests.
-pub(crate) fn vm(names: &[String], debug: bool) -> Result<()> {
+pub(crate) fn vm(names: &[String], debug: bool, kernel: Kernel) -> Result<()> {
+    let names = if names.is_empty() && kernel != Kernel::Distribution {
+        &BY_KERNEL.map(str::to_owned)[..]
+    } else {
+        names
+    };
     if !debug {
-        return soft_roce(&Prepared::new(CHECKED, &[])?, names);
+        return soft_roce(&Prepared::new(CHECKED, kernel, &[])?, names);
     }
-    let prepared = Prepared::new(DEBUG, &[])?;
+    let prepared = Prepared::new(DEBUG, kernel, &[])?;
     let guest = prepared.guest("soft-roce", &SOFT_ROCE, names, "debug/rocescope")?;
     guest.run(&prepared.parts, &stripped(&prepared.programs.rocescope, &guest.dir), false)
 }
@@ -116,7 +124,7 @@ struct Prepared {
 impl Prepared {
     /// With `tests` and those with Soft-RoCE. In [`CHECKED`] they are from the build that `cargo xtask test` makes: this costs
     /// nothing after it. Their C library is the guest's too: it is made of the same distribution's packages.
-    fn new(profile: &str, tests: &[(&str, &str)]) -> Result<Self> {
+    fn new(profile: &str, kernel: Kernel, tests: &[(&str, &str)]) -> Result<Self> {
         if !cfg!(target_arch = "x86_64") {
             bail!("the guest is an x86_64 machine: run this on one");
         }
@@ -125,7 +133,7 @@ impl Prepared {
         // Downloads outlive a clean tree.
         let cache =
             cache_dir().context("neither HOME nor XDG_CACHE_HOME is set: no directory for the guest")?;
-        let parts = debian::parts(&cache.join("vm"))?;
+        let parts = debian::parts(&cache.join("vm"), kernel)?;
         let names = tests.iter().chain(&SOFT_ROCE).map(|(name, _)| *name).chain([AFTERWARDS]);
         // `--bin rocescope` would select the program's unit tests instead.
         let selection = [PROGRAMS_TEST].into_iter().chain(names).flat_map(|name| ["--test", name]);

@@ -7,8 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The package that depends on the distribution's current kernel. (That for clouds has fewer modules.)
+/// The package that depends on a distribution's current kernel. (That for clouds has fewer modules.)
 const KERNEL: &str = "linux-image-amd64";
+/// The distribution's newer kernel, for what differs between kernels. No package of the machine's own lists is taken from it.
+const BACKPORTS: &str = "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] \
+                         http://deb.debian.org/debian bookworm-backports main\n";
 const SHELL: &str = "busybox-static";
 /// The first kernel for which this whole test would be pointless: there TC programs attach as links.
 const TOO_NEW: (u32, u32) = (6, 6);
@@ -49,28 +52,81 @@ pub(super) struct Parts {
     pub(super) userland: PathBuf,
 }
 
+/// The kernel of a guest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Kernel {
+    /// The distribution's.
+    #[default]
+    Distribution,
+    /// That of its backports.
+    Backports,
+}
+
+/// Where apt looks.
+struct Apt(Vec<String>);
+
+impl Apt {
+    /// The machine's own lists, or, below `dir`, lists of backports alone.
+    fn new(dir: &Path, kernel: Kernel) -> Result<Self> {
+        if kernel == Kernel::Distribution {
+            return Ok(Self(Vec::new()));
+        }
+        let (lists, sources) = (dir.join("backports/lists"), dir.join("backports/sources.list"));
+        fs::create_dir_all(lists.join("partial"))
+            .with_context(|| format!("cannot create {}", lists.display()))?;
+        fs::write(&sources, BACKPORTS).with_context(|| format!("cannot write {}", sources.display()))?;
+        let set = [
+            ("Dir::Etc::SourceList", sources.display().to_string()),
+            ("Dir::Etc::SourceParts", "/dev/null".to_owned()),
+            ("Dir::State::Lists", lists.display().to_string()),
+            // Those of the machine's own lists are not to be replaced.
+            ("Dir::Cache::pkgcache", String::new()),
+            ("Dir::Cache::srcpkgcache", String::new()),
+            ("APT::Sandbox::User", "root".to_owned()),
+        ];
+        Ok(Self(
+            set.into_iter().flat_map(|(name, value)| ["-o".to_owned(), format!("{name}={value}")]).collect(),
+        ))
+    }
+
+    fn update(&self) -> Result<()> {
+        if self.0.is_empty() {
+            return update();
+        }
+        // Lists of its own take no root.
+        run(Command::new("apt-get").args(&self.0).args(["update", "--quiet=2"]).stdin(Stdio::null()))
+    }
+
+    /// The package of the kernel that [`KERNEL`] stands for.
+    fn current_kernel(&self) -> Option<String> {
+        let said = output_of(Command::new("apt-cache").args(&self.0).args(["depends", KERNEL]))?;
+        dependency(&said).map(str::to_owned)
+    }
+}
+
 /// Gets the parts, into and below `dir`. Parts that are there already are used again.
 ///
 /// # Errors
 /// Fails if the packages are not to be had, or the kernel is not what the test is for.
-pub(super) fn parts(dir: &Path) -> Result<Parts> {
+pub(super) fn parts(dir: &Path, kernel: Kernel) -> Result<Parts> {
     if !has_program("apt-get") || !has_program("dpkg-deb") {
         bail!(
             "the guest is made of Debian's packages, which needs apt-get and dpkg-deb: run this on Debian 12"
         );
     }
     let (kernel_package, shell_package) = step("getting a kernel and a shell for the guest", || {
-        let kernel = current_kernel().or_else(|| {
-            update().ok()?;
-            current_kernel()
+        let apt = Apt::new(dir, kernel)?;
+        let name = apt.current_kernel().or_else(|| {
+            apt.update().ok()?;
+            apt.current_kernel()
         });
-        let kernel = kernel
-            .with_context(|| format!("apt knows no package {KERNEL}: run this on Debian 12 for x86_64"))?;
-        Ok((unpacked(dir, &kernel)?, unpacked(dir, SHELL)?))
+        let name =
+            name.with_context(|| format!("apt knows no package {KERNEL}: run this on Debian 12 for x86_64"))?;
+        Ok((unpacked(dir, &name, &apt)?, unpacked(dir, SHELL, &Apt(Vec::new()))?))
     })?;
     let userland = step("getting the guest's programs", || userland::tree(dir))?;
     let release = only_entry(&kernel_package.join("lib/modules"))?;
-    if version(&release).is_none_or(|version| version >= TOO_NEW) {
+    if kernel == Kernel::Distribution && version(&release).is_none_or(|version| version >= TOO_NEW) {
         bail!(
             "the kernel of this distribution is {release}, but this test is for kernels before {}.{}: run it on Debian 12",
             TOO_NEW.0,
@@ -85,11 +141,6 @@ pub(super) fn parts(dir: &Path) -> Result<Parts> {
         release,
         modules,
     })
-}
-
-/// The package of the kernel that [`KERNEL`] stands for.
-fn current_kernel() -> Option<String> {
-    dependency(&output_of(Command::new("apt-cache").args(["depends", KERNEL]))?).map(str::to_owned)
 }
 
 /// The first dependency in what `apt-cache depends` says.
@@ -108,16 +159,17 @@ pub(super) fn update() -> Result<()> {
 }
 
 /// The folder into which a package was unpacked.
-fn unpacked(dir: &Path, package: &str) -> Result<PathBuf> {
+fn unpacked(dir: &Path, package: &str, apt: &Apt) -> Result<PathBuf> {
     let place = dir.join(package);
     if place.is_dir() {
         return Ok(place);
     }
     let downloads = dir.join("packages");
-    if download(&downloads, &[package]).is_err() {
+    if download_from(apt, &downloads, &[package]).is_err() {
         // Lists grow old: what they name may have been replaced.
-        update()?;
-        download(&downloads, &[package]).with_context(|| format!("cannot get the package {package}"))?;
+        apt.update()?;
+        download_from(apt, &downloads, &[package])
+            .with_context(|| format!("cannot get the package {package}"))?;
     }
     let file = newest(&downloads, &format!("{package}_"))
         .with_context(|| format!("apt-get left no package {package} in {}", downloads.display()))?;
@@ -135,8 +187,13 @@ fn unpacked(dir: &Path, package: &str) -> Result<PathBuf> {
 /// # Errors
 /// Fails if one of them cannot be had.
 pub(super) fn download(into: &Path, packages: &[&str]) -> Result<()> {
+    download_from(&Apt(Vec::new()), into, packages)
+}
+
+fn download_from(apt: &Apt, into: &Path, packages: &[&str]) -> Result<()> {
     fs::create_dir_all(into).with_context(|| format!("cannot create {}", into.display()))?;
     let mut command = Command::new("apt-get");
+    command.args(&apt.0);
     // As root, apt would fetch as a user that may not write here, and complain.
     command.args(["download", "--quiet=2", "-o", "APT::Sandbox::User=root"]).args(packages);
     run(command.current_dir(into).stdin(Stdio::null()))
@@ -172,21 +229,26 @@ fn modules(dir: &Path, kernel: &Path, release: &str) -> Result<PathBuf> {
     if !all.join("modules.dep").is_file() {
         run(Command::new("depmod").arg("-b").arg(kernel).arg(release).env("PATH", system_path()))?;
     }
-    let root = dir.join("modules");
+    let root = dir.join(format!("modules-{release}"));
     let _ = fs::remove_dir_all(&root);
     let copy = |path: &Path| -> Result<()> {
         let inside = path.strip_prefix(&all).with_context(|| format!("{} is no module", path.display()))?;
         let target = root.join(&below).join(inside);
         fs::create_dir_all(target.parent().unwrap_or(&root))?;
         fs::copy(path, &target).with_context(|| format!("cannot copy {}", path.display()))?;
+        if target.extension().is_some_and(|extension| extension == "xz") {
+            // The guest's module loader is spared that.
+            run(Command::new("xz").args(["--decompress", "--force"]).arg(&target))?;
+        }
         Ok(())
     };
+    let builtin = fs::read_to_string(all.join("modules.builtin")).unwrap_or_default();
     let index = fs::read_to_string(all.join("modules.dep")).context("depmod left no list of modules")?;
     for module in MODULES.iter().chain(&RDMA_MODULES).chain(&SHARE_MODULES) {
-        let files =
-            needed(&index, module).with_context(|| format!("the kernel {release} has no module {module}"))?;
-        for file in files {
-            copy(&all.join(file))?;
+        match needed(&index, module) {
+            Some(files) => files.into_iter().try_for_each(|file| copy(&all.join(file)))?,
+            None if is_builtin(&builtin, module) => {}
+            None => bail!("the kernel {release} has no module {module}"),
         }
     }
     for list in ["modules.builtin", "modules.builtin.modinfo", "modules.order"] {
@@ -194,6 +256,14 @@ fn modules(dir: &Path, kernel: &Path, release: &str) -> Result<PathBuf> {
     }
     run(Command::new("depmod").arg("-b").arg(&root).arg(release).env("PATH", system_path()))?;
     Ok(root.join(below))
+}
+
+/// Whether a module is part of the kernel itself, in what the kernel's build calls `modules.builtin`.
+fn is_builtin(list: &str, module: &str) -> bool {
+    list.lines().any(|file| {
+        let name = Path::new(file).file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+        name.replace('-', "_") == module
+    })
 }
 
 /// The files of a module and of those it needs, in what depmod calls `modules.dep`.
@@ -240,6 +310,8 @@ mod tests {
         assert_eq!(needed(index, "bridge").unwrap(), bridge);
         assert_eq!(needed(index, "sch_x").unwrap(), ["kernel/net/a/sch-x.ko.xz"]);
         assert_eq!(needed(index, "llc"), None);
+        let builtin = "kernel/drivers/virtio/virtio-pci.ko\nkernel/fs/ext4/ext4.ko\n";
+        assert!(is_builtin(builtin, "virtio_pci") && !is_builtin(builtin, "virtio"));
     }
 
     #[test]
