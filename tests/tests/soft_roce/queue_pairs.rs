@@ -9,7 +9,7 @@ use rocescope_tests::live::program::{Program, Start};
 use rocescope_tests::soft_roce::lab::{self, ENDS, End, FAR, NEAR};
 use rocescope_tests::soft_roce::qps;
 use rocescope_tests::soft_roce::report::{count, flow};
-use rocescope_tests::soft_roce::tool::{self, LIMIT};
+use rocescope_tests::soft_roce::tool::{self, LIMIT, Tool};
 use rocescope_tests::soft_roce::verbs::{
     Port, QueuePair, REMOTE_ACCESS_ERROR, RETRY_EXCEEDED, SQ_DRAINED, Settings, errno,
 };
@@ -117,6 +117,46 @@ fn settings_are_those_that_were_asked_for() {
                 (&ports[0]["port"], &ports[0]["packets"]),
                 (&life["udp_port"], &sent["packets"]),
                 "{sent}"
+            );
+        }
+    }
+}
+
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn queue_pairs_of_the_connection_manager_are_followed() {
+    const CONNECTIONS: usize = 3;
+    lab::up().unwrap();
+    let program = live(&[]);
+    let count_of = CONNECTIONS.to_string();
+    let common = ["-c", count_of.as_str(), "-C", "5", "-S", "1000"];
+    let mut server = Tool::start("ucmatose", &[&["-b", FAR.address][..], &common].concat()).unwrap();
+    tool::wait_for("ucmatose listening", || {
+        anyhow::ensure!(server.is_running()?, "the server of ucmatose ended at once: {}", server.said()?);
+        let shown = tool::json("rdma", &["-j", "resource", "show", "cm_id"])?;
+        let mut all = shown.as_array().into_iter().flatten();
+        Ok(all.any(|id| id["state"] == "LISTEN" && id["comm"] == "ucmatose").then_some(()))
+    })
+    .unwrap();
+    let client = Tool::start("ucmatose", &[&["-s", FAR.address, "-b", NEAR.address][..], &common].concat());
+    let client = client.unwrap();
+    let pids = [client.id(), server.id()];
+    client.finish().unwrap();
+    server.finish().unwrap();
+    let (report, _) = ended(program);
+    for (end, other, pid) in [(NEAR, FAR, pids[0]), (FAR, NEAR, pids[1])] {
+        let own = |qp: &&Value| qp["pid"] == pid && qp["kind"] == "RC";
+        let lives: Vec<&Value> = listed(&report, end, "qps").filter(own).collect();
+        assert_eq!(lives.len(), CONNECTIONS, "{lives:?} {}", report["qp_lives"]);
+        for life in lives {
+            assert_eq!((&life["comm"], &life["dst"]), (&"ucmatose".into(), &other.address.into()), "{life}");
+            assert!(count(&life["created_ns"]) < count(&life["ended_ns"]), "{life}");
+            let sent = flow(&report, end, "egress", other, count(&life["rqpn"])).unwrap();
+            assert_eq!(sent["src_ports"][0]["port"], life["udp_port"], "{sent}");
+            let seen = ["control_path", "packets"];
+            assert!(
+                seen.iter().all(|one| life["sources"].as_array().unwrap().contains(&(*one).into())),
+                "{life}"
             );
         }
     }

@@ -388,3 +388,7 @@ mod tests {
         assert!(matches!(of(&record(kind::DESTROYED, 17, 0, &|_| {})), Some(Change::Ended { lqpn: 17, .. })));
     }
 }
+
+#[cfg(test)]
+#[path = "queue_pair_load.rs"]
+mod load;

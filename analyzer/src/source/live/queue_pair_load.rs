@@ -1,0 +1,238 @@
+//! What 10,000 queue pairs cost: records of the probes, lists of RDMA netlink and the NIC's contexts, as fast as a live run takes
+//! them in. The kernel's and the firmware's own time is not in it.
+//!
+//! `cargo test --release -p rocescope --features live --lib ten_thousand -- --ignored --nocapture` prints the figures.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+use rocescope_common::abi::qp::{DEVICE_NAME, kind};
+
+use super::*;
+use crate::host::Result;
+use crate::host::ethtool::{Pause, Rings};
+use crate::host::interface::Interface;
+use crate::host::netlink::Request;
+use crate::host::nldev::Query;
+use crate::host::qp;
+use crate::host::qp_context::tests::mlx5_dump;
+use crate::host::qp_layout::tests::{layout, record};
+use crate::host::queries::Queries;
+use crate::host::read::Unread;
+use crate::host::recorded::{Recorded, RecordedKernel};
+use crate::source::devices::context::ask::Clock;
+use crate::source::devices::watch::Watch;
+
+const QPS: u32 = 10_000;
+const FIRST: u32 = 1_000;
+const MLX5: &str = include_str!("../../../../tests/data/host/mlx5.txt");
+const MS: u64 = 1_000_000;
+
+/// The recorded host with thousands of queue pairs, and a clock of its own.
+#[derive(Debug)]
+struct Many {
+    recorded: RecordedKernel,
+    list: Vec<Vec<u8>>,
+    contexts: BTreeMap<u32, Vec<u8>>,
+    now_ns: Cell<u64>,
+}
+
+impl Many {
+    fn new(recorded: RecordedKernel) -> Self {
+        let entry = |request: Request, lqpn: u32| {
+            request.nest(20, |one| {
+                let numbers = one.attr_u32(3, 1).attr_u32(21, lqpn).attr_u32(22, lqpn + QPS);
+                numbers
+                    .attr_u32(23, 1_000)
+                    .attr_u32(24, 2_000)
+                    .attr(26, &[2])
+                    .attr(27, &[3])
+                    .attr_u32(28, 4_711)
+            })
+        };
+        // As many in an answer as the kernel's messages of some kilobytes have.
+        let numbers: Vec<u32> = (FIRST..FIRST + QPS).collect();
+        let answer = |part: &[u32]| {
+            let head = Request::new(0, 0, &[]).attr_u32(1, 0).attr_text(2, "mlx5_0");
+            head.nest(19, |table| part.iter().fold(table, |table, lqpn| entry(table, *lqpn))).payload()
+        };
+        let context = |lqpn: u32| {
+            let values =
+                [("state", 3), ("remote_qpn", lqpn + QPS), ("retry_count", 7), ("cur_retry_count", 7)];
+            Request::new(0, 0, &[]).attr(85, &mlx5_dump(lqpn, &values)).payload()
+        };
+        Self {
+            recorded,
+            list: numbers.chunks(50).map(answer).collect(),
+            contexts: numbers.iter().map(|lqpn| (*lqpn, context(*lqpn))).collect(),
+            now_ns: Cell::new(1_000_000 * MS),
+        }
+    }
+}
+
+impl Queries for Many {
+    fn rdma(&self, query: Query) -> Result<Vec<Vec<u8>>> {
+        match query {
+            Query::QueuePairs(_) => Ok(self.list.clone()),
+            Query::QpContext(_, _, lqpn) => Ok(self.contexts.get(&lqpn).cloned().into_iter().collect()),
+            other => self.recorded.rdma(other),
+        }
+    }
+
+    fn interfaces(&self) -> Result<Vec<Interface>> {
+        self.recorded.interfaces()
+    }
+
+    fn statistics(&self, interface: &str) -> Result<Vec<(String, u64)>> {
+        self.recorded.statistics(interface)
+    }
+
+    fn pause(&self, interface: &str) -> Result<Pause> {
+        self.recorded.pause(interface)
+    }
+
+    fn rings(&self, interface: &str) -> Result<Rings> {
+        self.recorded.rings(interface)
+    }
+
+    fn dcb(&self, interface: &str) -> Result<Vec<u8>> {
+        self.recorded.dcb(interface)
+    }
+
+    fn stale_filters(&self, index: u32) -> Result<usize> {
+        self.recorded.stale_filters(index)
+    }
+
+    fn parameter(&self, pci: &str, name: &str) -> Result<Vec<u8>> {
+        self.recorded.parameter(pci, name)
+    }
+}
+
+impl Clock for Many {
+    fn monotonic_ns(&self) -> u64 {
+        self.now_ns.get()
+    }
+
+    fn unix_ns(&self, monotonic_ns: u64) -> u64 {
+        monotonic_ns
+    }
+}
+
+/// Processor time of this thread.
+fn spent_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    u64::try_from(time.tv_sec).unwrap() * 1_000 * MS + u64::try_from(time.tv_nsec).unwrap()
+}
+
+/// Resident memory. Unit: bytes.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * rustix::param::page_size() as u64
+}
+
+/// A run of one reader, as the thread of a live run does it.
+struct Run {
+    kernel: Many,
+    host: Recorded,
+    watch: Watch,
+    addresses: qp::Addresses,
+    calls: u64,
+}
+
+impl Run {
+    fn new() -> Self {
+        let host = Recorded::unpack(MLX5);
+        let kernel = Many::new(host.kernel());
+        let mut watch = Watch::new(&host.root(), &kernel, &["enp59s0np0".to_owned()], &[]);
+        watch.query_contexts(50);
+        let addresses = qp::addresses(&host.root(), &mut Unread::new());
+        Self { kernel, host, watch, addresses, calls: 0 }
+    }
+
+    /// Takes in a call about each queue pair, as many at a time as the ring buffer holds between two looks.
+    fn calls(&mut self, kind: u8, mask: u32) {
+        let layout = layout();
+        let clock = WallClock::sample();
+        let driver = |device: &str| (device == "mlx5_0").then(|| "mlx5_ib".to_owned());
+        let mut device = [0; DEVICE_NAME];
+        device[..6].copy_from_slice(b"mlx5_0");
+        for first in (FIRST..FIRST + QPS).step_by(500) {
+            let records = (first..first + 500).map(|lqpn| {
+                let set = |attr: &mut [u8]| {
+                    attr[..4].copy_from_slice(&3u32.to_ne_bytes());
+                    attr[16..20].copy_from_slice(&(lqpn + QPS).to_ne_bytes());
+                };
+                QpRecord { device, ..record(kind, lqpn, mask, &set) }
+            });
+            let changes: Vec<Change> =
+                records.filter_map(|record| change(&layout, &record, clock, &driver)).collect();
+            self.calls += changes.len() as u64;
+            self.watch.take_lives(changes);
+        }
+    }
+
+    /// What it does when it lists all queue pairs; the queries of that show their settings.
+    fn list(&mut self) {
+        self.calls(kind::QUERIED, 0);
+        let found = qp::read(&self.host.root(), &self.kernel, &self.addresses, &mut Unread::new());
+        assert_eq!(found.list.len(), QPS as usize);
+        self.watch.take_qps(&found, self.kernel.now_ns.get());
+    }
+
+    /// Half a second between two lists: contexts every 50 ms, then counters and a sample.
+    fn half_a_second(&mut self) {
+        for _ in 0..10 {
+            self.kernel.now_ns.set(self.kernel.now_ns.get() + 50 * MS);
+            self.watch.read_contexts(&self.kernel, &self.kernel);
+        }
+        let now_ns = self.kernel.now_ns.get();
+        self.watch.read_counters(&self.host.root(), &self.kernel, now_ns);
+        self.watch.note_counters(now_ns);
+        self.watch.share_lives(Ok(Calls { entered: self.calls, ..Calls::default() }));
+        self.watch.share_contexts();
+    }
+}
+
+#[test]
+#[ignore = "prints what the machine decides"]
+fn ten_thousand_queue_pairs_cost_little() {
+    const SECONDS: u64 = 60;
+    let mut run = Run::new();
+    let empty = resident();
+    let mut start = spent_ns();
+    let mut passed = |what: &str| {
+        let now = spent_ns();
+        println!("{what}: {:.2} ms", (now - start) as f64 / 1e6);
+        (now - std::mem::replace(&mut start, now)) as f64
+    };
+    run.calls(kind::CREATED, 1);
+    run.calls(kind::MODIFIED, mask::STATE | mask::DEST_QPN);
+    passed("creating and connecting 10,000");
+    run.list();
+    passed("a first list");
+    let mut samples = Vec::new();
+    let mut due_ns = 0;
+    let mut lists = 0;
+    for half in 0..2 * SECONDS {
+        let now_ns = half * 500 * MS;
+        if now_ns >= due_ns {
+            let before = spent_ns();
+            run.list();
+            lists += 1;
+            due_ns = now_ns + ((spent_ns() - before) * 20).clamp(500 * MS, 5_000 * MS);
+        }
+        run.half_a_second();
+        // The source and its view hold the two latest.
+        samples.push(run.watch.sample());
+        samples.truncate(2);
+    }
+    let took = passed(&format!("{SECONDS} s with {lists} lists and 50 queries a second"));
+    let share = took / (SECONDS as f64 * 1e9);
+    println!("{:.2} % of a core", share * 100.0);
+    println!("{} MiB resident more than before", (resident().saturating_sub(empty)) >> 20);
+    let devices = samples.last().unwrap();
+    assert_eq!((devices.lives.qps.len(), devices.ports[0].qps.len()), (QPS as usize, QPS as usize));
+    let queries = &devices.contexts.queries;
+    println!("{} contexts read of {}", queries.queried, queries.of);
+    assert!(queries.answered <= 50 * SECONDS + 50, "the budget of queries is kept: {queries:?}");
+}
