@@ -40,6 +40,8 @@ mod glance;
 mod keys;
 #[path = "tui/links.rs"]
 mod links;
+#[path = "tui/nic.rs"]
+mod nic;
 #[path = "tui/overview.rs"]
 mod overview;
 #[path = "tui/problem.rs"]

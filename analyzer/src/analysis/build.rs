@@ -80,6 +80,7 @@ impl Facts {
             marks: sample.metrics.loss.as_ref().map(|loss| loss.spells.marks.clone()).unwrap_or_default(),
         };
         facts.source.kind = device::kind(sample, facts.totals.roce_packets);
+        device::mark_packets(&mut facts.devices, &sample.flows);
         facts.nccl = nccl::nccl(sample, &facts.devices);
         facts.coverage = device::coverage(sample, &facts.links);
         facts

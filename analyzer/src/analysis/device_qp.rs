@@ -4,7 +4,32 @@ use serde::Serialize;
 
 use super::QpPosts;
 use crate::source::devices::QpSample;
-use crate::source::devices::lives::{KERNEL, QpControl, QpLife, VERBS};
+use crate::source::devices::lives::{DEVX, KERNEL, QpControl, QpLife, VERBS};
+
+/// A source of what is known of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum QpSource {
+    /// The kernel's list of queue pairs (RDMA netlink).
+    Netlink,
+    /// The verbs that made and modified it, and queries of it (kernel probes).
+    ControlPath,
+    /// Commands to the firmware past the verbs.
+    Devx,
+    /// The NIC's own context.
+    Context,
+    /// Samples of `post_send`.
+    Posts,
+    /// Its packets: a flow to or from it.
+    Packets,
+}
+
+impl QpSource {
+    /// All of them, in the order in which they are listed.
+    pub const ALL: [Self; 6] =
+        [Self::Netlink, Self::ControlPath, Self::Devx, Self::Context, Self::Posts, Self::Packets];
+}
 
 /// A queue pair, as RDMA netlink, the kernel's control path and the NIC's own context show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -12,6 +37,10 @@ use crate::source::devices::lives::{KERNEL, QpControl, QpLife, VERBS};
 pub struct DeviceQp {
     /// Number of the queue pair.
     pub lqpn: u32,
+    /// Sources of what is known of it: `netlink` (the kernel's list), `control_path` (the verbs, `qp_lives`), `devx` (commands
+    /// to the firmware past the verbs), `context` (the NIC's own, `qp_context`), `posts` (`post_sampling`), `packets` (a flow of
+    /// `flows[]` goes to it or comes from it).
+    pub sources: Vec<QpSource>,
     /// Number of the queue pair at the other end. Null: not connected, or a datagram transport.
     pub rqpn: Option<u32>,
     /// Transport: `RC`, `UC`, `UD` … Null: not known.
@@ -94,6 +123,7 @@ impl DeviceQp {
     pub(super) fn of(qp: &QpSample) -> Self {
         Self {
             lqpn: qp.owner.lqpn,
+            sources: vec![QpSource::Netlink],
             rqpn: qp.owner.rqpn,
             kind: qp.owner.kind,
             state: qp.owner.state,
@@ -117,6 +147,8 @@ impl DeviceQp {
 
     /// Takes over what the control path knows.
     pub(super) fn add(&mut self, life: &QpLife) {
+        let is_devx = life.origin == Some(DEVX);
+        self.sources.push(if is_devx { QpSource::Devx } else { QpSource::ControlPath });
         self.rqpn = self.rqpn.or(life.rqpn);
         self.kind = self.kind.or(life.kind);
         self.origin = life.origin.or(self.origin);

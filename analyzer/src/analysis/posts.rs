@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::DeviceQp;
+use super::{DeviceQp, QpSource};
+use crate::source::devices::lives::KERNEL;
 use crate::source::devices::posts::PostSample;
 use crate::source::devices::{Devices, PortSample};
 
@@ -139,13 +140,25 @@ pub(super) fn join(devices: &Devices, port: &PortSample, qps: &mut Vec<DeviceQp>
             } else {
                 samples.len().checked_sub(1)
             };
-            qp.posts = place.map(|place| Box::new(QpPosts::of(samples.remove(place))));
+            if let Some(place) = place {
+                qp.posts = Some(Box::new(QpPosts::of(samples.remove(place))));
+                qp.sources.push(QpSource::Posts);
+            }
         }
+    }
+    // The return of the call that made it was missed, and it was never listed: its process is known from what it posts.
+    for qp in qps.iter_mut().filter(|qp| qp.pid.is_none() && qp.origin != Some(KERNEL)) {
+        let mut same = left.iter_mut().filter(|((lqpn, _), samples)| *lqpn == qp.lqpn && !samples.is_empty());
+        let (Some(((_, pid), samples)), None) = (same.next(), same.next()) else { continue };
+        qp.pid = Some(*pid);
+        qp.posts = samples.pop().map(|sample| Box::new(QpPosts::of(sample)));
+        qp.sources.push(QpSource::Posts);
     }
     let is_first = devices.ports.iter().all(|other| other.device != port.device || other.port >= port.port);
     if is_first && devices.ports.iter().filter(|other| other.device == port.device).count() == 1 {
         qps.extend(left.into_values().flatten().map(|sample| DeviceQp {
             lqpn: sample.lqpn,
+            sources: vec![QpSource::Posts],
             pid: Some(sample.pid),
             posts: Some(Box::new(QpPosts::of(sample))),
             ..DeviceQp::default()
@@ -203,6 +216,13 @@ mod tests {
                 (9, None, Some(40))
             ]
         );
+        // Of one whose process is not known, what its only poster posted; not of two.
+        let unknown = |lqpn| DeviceQp { lqpn, ..DeviceQp::default() };
+        let found = joined(
+            vec![sample(7, 1, 10, true), sample(8, 1, 20, true), sample(8, 2, 30, true)],
+            vec![unknown(7), unknown(8)],
+        );
+        assert_eq!(found[..2], [(7, None, Some(10)), (8, None, None)]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::DeviceQp;
+use super::{DeviceQp, QpSource};
 use crate::source::devices::Devices;
 use crate::source::devices::context::{Blamed, ContextSample};
 use crate::source::devices::lives::timeout_ns;
@@ -53,6 +53,7 @@ impl DeviceQp {
     /// application asked for.
     pub(super) fn add_context(&mut self, of: &ContextSample) {
         let context = &of.context;
+        self.sources.push(QpSource::Context);
         self.rqpn = self.rqpn.or(context.rqpn.filter(|qpn| *qpn != 0));
         self.state = self.state.or(context.state);
         let control = &mut self.control;

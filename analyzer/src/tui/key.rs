@@ -77,6 +77,8 @@ pub enum Input {
     Reverse,
     /// Choose columns.
     Columns,
+    /// Queue pairs of NICs, or those of packets.
+    NicQps,
     /// Group queue pairs.
     Group,
     /// Mark a row, or not.
@@ -185,6 +187,7 @@ const fn when(when: When, binding: Binding) -> Binding {
 
 const OVERVIEW: Screens = Screen::Overview.only();
 const QPS: Screens = Screen::Qps.only();
+const SORTED: Screens = QPS.and(Screen::Nic.only());
 const MATRIX: Screens = Screen::Matrix.only();
 const LINKS: Screens = Screen::Links.only();
 const EVENTS: Screens = Screen::Detail.only().and(Screen::Events.only());
@@ -261,14 +264,20 @@ pub const KEYMAP: &[Binding] = &[
         MATRIX,
         bind("metric", &[Key::Char('m')], Input::Metric, "metric: rate, CE ratio, loss, NAKs or latency"),
     ),
-    on(QPS, bind("sort", &[Key::Char('s')], Input::SortNext, "sort by the next column, or click a title")),
-    on(QPS, bind("reverse", &[Key::Char('S')], Input::Reverse, "reverse the sort order")),
+    bind(
+        "nic-qps",
+        &[Key::Char('d')],
+        Input::NicQps,
+        "queue pairs of NICs, with or without packets; again: of packets",
+    ),
+    on(SORTED, bind("sort", &[Key::Char('s')], Input::SortNext, "sort by the next column, or click a title")),
+    on(SORTED, bind("reverse", &[Key::Char('S')], Input::Reverse, "reverse the sort order")),
     on(
-        QPS,
+        SORTED,
         when(When::Moving, bind("sort-right", &[Key::Right], Input::SortNext, "sort by the next column")),
     ),
     on(
-        QPS,
+        SORTED,
         when(
             When::Moving,
             bind("sort-left", &[Key::Left], Input::SortPrevious, "sort by the previous column"),

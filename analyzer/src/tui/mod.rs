@@ -35,6 +35,6 @@ pub use state::screen::Screen;
 use state::texts;
 pub use state::{
     analysis, cursor, data, filter, focus, idle, log, matrix, messages, overlay, peers, preparation, prompt,
-    screen, timeline, trail, view,
+    readings, screen, timeline, trail, view,
 };
 use widgets::names;

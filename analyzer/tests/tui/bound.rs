@@ -60,7 +60,8 @@ fn check(input: Input, app: &mut App, key: Key) {
         | Input::Open
         | Input::Screen(_)
         | Input::NextScreen
-        | Input::PreviousScreen => goes(input, app, key),
+        | Input::PreviousScreen
+        | Input::NicQps => goes(input, app, key),
         Input::SortNext
         | Input::SortPrevious
         | Input::Reverse
@@ -165,6 +166,12 @@ fn goes(input: Input, app: &mut App, key: Key) {
         Input::PreviousScreen => {
             press(app, &[key]);
             assert_eq!(app.view.screen, Screen::Overview);
+        }
+        Input::NicQps => {
+            press(app, &[key]);
+            assert_eq!(app.view.screen, Screen::Nic);
+            press(app, &[key]);
+            assert_eq!(app.view.screen, Screen::Qps);
         }
         _ => panic!("{input:?}"),
     }

@@ -9,8 +9,8 @@ use crate::analysis::{
     CeOverTime, Cnp, Communicator, Coverage, DelayChange, DelayPoint, Device, DeviceQp, DeviceQpCounters,
     EcnOverTime, Episodes, Field, FieldChange, Flow, FlowId, Icrc, LastNaks, Latency, LatencyByClass, Link,
     Loss, LostLarge, Nccl, NcclEvent, NcclProcess, NcclRank, Options, Pause, PostOpcode, PostSampling,
-    PostSize, QpContexts, QpControl, QpEvent, QpLives, QpPosts, QpSources, RankQp, RankState, TapFlow,
-    Unfollowed, Untimed,
+    PostSize, QpContexts, QpControl, QpEvent, QpLives, QpPosts, QpSource, QpSources, RankQp, RankState,
+    TapFlow, Unfollowed, Untimed,
 };
 use crate::findings::{End, Episode, Evidence, Finding, Impact, Place, Severity, Step};
 use crate::metrics::duplicates::Copies;
@@ -275,6 +275,7 @@ fn device_qp() -> DeviceQp {
     DeviceQp {
         origin: Some("verbs"),
         lqpn: 17,
+        sources: QpSource::ALL.to_vec(),
         rqpn: Some(18),
         kind: Some("RC"),
         state: Some("RTS"),

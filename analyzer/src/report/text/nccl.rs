@@ -133,7 +133,10 @@ mod tests {
     fn ranks_that_differ_are_listed() {
         let text = text_of(|_| {});
         assert!(text.starts_with("NCCL 2.29.1: 1 communicator, 1 rank behind\n"), "{text}");
-        assert!(text.contains("Communicator 000000000000001a of 2 ranks, highest operation count: AllReduce 9"), "{text}");
+        assert!(
+            text.contains("Communicator 000000000000001a of 2 ranks, highest operation count: AllReduce 9"),
+            "{text}"
+        );
         let row: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
         assert_eq!(row, ["1", "192.0.2.2", "1", "4711", "running", "2", "40.0", "s", "0"], "{text}");
     }

@@ -37,6 +37,7 @@ impl App {
         let row = |row: &Row| log::route(&row.id.key);
         match view.screen {
             Screen::Problem => screens.problem.copied(view),
+            Screen::Nic => screens.nic.copied(view),
             Screen::Overview => screens.overview.copied(view),
             Screen::Findings => {
                 let at = screens.findings.cursor.selected.unwrap_or(0);

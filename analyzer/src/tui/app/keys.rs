@@ -10,7 +10,7 @@ use crate::tui::overlay::{Opened, Overlay};
 use crate::tui::prompt::{Prompt, Purpose, Typed};
 use crate::tui::screen::Screen;
 use crate::tui::screens::flows::choice::Chosen;
-use crate::tui::screens::{Effect, packet};
+use crate::tui::screens::{Effect, nic, packet};
 use crate::tui::table::Group;
 
 /// The move of a key, where it is one.
@@ -70,6 +70,9 @@ impl App {
                     self.show_screen(*screen);
                 }
             }
+            Input::NicQps => {
+                self.show_screen(if self.view.screen == Screen::Nic { Screen::Qps } else { Screen::Nic });
+            }
             Input::NextScreen => self.show_screen(self.tab().turn(1)),
             Input::PreviousScreen => self.show_screen(self.tab().turn(Screen::ALL.len() - 1)),
             Input::Filter => self.prompt = Some(Prompt::new(Purpose::Filter, &self.view.filter.text)),
@@ -105,6 +108,7 @@ impl App {
     pub(in crate::tui) fn tab(&self) -> Screen {
         match self.view.screen {
             Screen::Problem => self.screens.problem.from(),
+            Screen::Nic => Screen::Qps,
             tab => tab,
         }
     }
@@ -227,6 +231,9 @@ impl App {
     }
 
     pub(in crate::tui) fn show_screen(&mut self, screen: Screen) {
+        // Without a packet those that the NIC and the kernel know are all there is.
+        let without_packets = self.view.row_count() == 0 && nic::any(&self.view);
+        let screen = if screen == Screen::Qps && without_packets { Screen::Nic } else { screen };
         let new = self.view.screen != screen;
         self.view.screen = screen;
         self.refresh_matrix();
@@ -268,6 +275,8 @@ impl App {
         let table = &mut self.screens.flows;
         if self.view.screen == Screen::Detail {
             self.show_screen(self.back_to);
+        } else if self.view.screen == Screen::Nic && self.screens.nic.close() {
+            self.keep_in_view();
         } else if self.view.screen == Screen::Problem {
             let to = self.screens.problem.back();
             self.show_screen(to);

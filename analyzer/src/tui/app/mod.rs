@@ -195,6 +195,7 @@ impl App {
             self.view.log.settle(sample.time_ns);
         }
         self.view.timeline.trail.push(&sample.devices);
+        self.view.timeline.readings.push(&sample.devices.contexts);
         self.view.newest = Some(Deferred::new(sample));
     }
 

@@ -9,6 +9,7 @@ pub mod findings;
 pub mod flows;
 pub mod links;
 pub mod matrix;
+pub mod nic;
 pub mod overview;
 pub(super) mod packet;
 pub mod problem;
@@ -27,6 +28,7 @@ use self::findings::FindingsScreen;
 use self::flows::table::Table;
 use self::links::LinksScreen;
 use self::matrix::MatrixScreen;
+use self::nic::NicScreen;
 use self::overview::OverviewScreen;
 use self::problem::ProblemScreen;
 use super::Options;
@@ -151,6 +153,8 @@ pub struct Screens {
     pub findings: FindingsScreen,
     /// One of them.
     pub problem: ProblemScreen,
+    /// Queue pairs of NICs.
+    pub nic: NicScreen,
 }
 
 impl Screens {
@@ -167,6 +171,7 @@ impl Screens {
             events: EventsScreen::default(),
             findings: FindingsScreen::default(),
             problem: ProblemScreen::default(),
+            nic: NicScreen::default(),
         }
     }
 
@@ -187,6 +192,7 @@ impl Screens {
             Screen::Events => &self.events,
             Screen::Findings => &self.findings,
             Screen::Problem => &self.problem,
+            Screen::Nic => &self.nic,
         }
     }
 
@@ -202,6 +208,7 @@ impl Screens {
             Screen::Events => &mut self.events,
             Screen::Findings => &mut self.findings,
             Screen::Problem => &mut self.problem,
+            Screen::Nic => &mut self.nic,
         }
     }
 }

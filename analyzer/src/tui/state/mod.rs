@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`view`] | all of it, as it is at the snapshot shown |
-//! | [`timeline`], [`trail`] | snapshots and the place in them; readings of devices |
+//! | [`timeline`], [`trail`], [`readings`] | snapshots and the place in them; readings of devices, of the contexts of queue pairs |
 //! | [`data`], [`matrix`], [`peers`], [`preparation`] | the values shown, and the slow work of making them |
 //! | [`analysis`] | conclusions of a background thread: findings, entropy |
 //! | [`log`], [`idle`] | the list of events; silent flows |
@@ -24,6 +24,7 @@ pub mod overlay;
 pub mod peers;
 pub mod preparation;
 pub mod prompt;
+pub mod readings;
 pub mod screen;
 pub(super) mod texts;
 pub mod timeline;

@@ -22,6 +22,8 @@ pub enum Screen {
     Findings,
     /// One finding with everything known about it. It has no tab: a finding is opened from a list.
     Problem,
+    /// Queue pairs as NIC and kernel know them, without packets. It shares the tab of the queue pairs.
+    Nic,
 }
 
 impl Screen {
@@ -50,6 +52,7 @@ impl Screen {
             Self::Events => "Events",
             Self::Findings => "Findings",
             Self::Problem => "Problem",
+            Self::Nic => "NIC",
         }
     }
 
@@ -66,6 +69,7 @@ impl Screen {
             Self::Events => "events",
             Self::Findings => "findings",
             Self::Problem => "problem",
+            Self::Nic => "nic",
         }
     }
 
@@ -97,7 +101,7 @@ pub struct Screens(u16);
 
 impl Screens {
     /// Every screen.
-    pub const ALL: Self = Self(0x1FF);
+    pub const ALL: Self = Self(0x3FF);
 
     /// These two sets together.
     #[must_use]

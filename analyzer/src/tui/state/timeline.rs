@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::readings::Readings;
 use super::trail::Trail;
 use crate::model::History;
 use crate::sample::EventSample;
@@ -25,6 +26,8 @@ pub struct Timeline {
     pub history: History,
     /// The latest readings of devices.
     pub trail: Trail,
+    /// Readings of the NIC's own contexts of queue pairs.
+    pub readings: Readings,
     /// Events that came while the view was paused.
     waiting: VecDeque<EventSample>,
     /// True if the user paused.
@@ -46,6 +49,7 @@ impl Timeline {
         Self {
             history: History::new(history_bytes),
             trail: Trail::default(),
+            readings: Readings::default(),
             waiting: VecDeque::new(),
             paused: false,
             shown_ns: None,

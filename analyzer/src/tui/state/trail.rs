@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::source::devices::{Devices, PortSample, QpSample};
+use crate::util::map::Map;
 
 /// Readings kept, at most.
 const KEPT: usize = 64;
@@ -86,6 +87,22 @@ impl PortRates<'_> {
         (of(qp.sent, then.and_then(|then| then.sent)), of(qp.received, then.and_then(|then| then.received)))
     }
 
+    /// The same of all queue pairs, by number.
+    #[must_use]
+    pub fn qps_per_s(&self) -> Map<u32, (Option<f64>, Option<f64>)> {
+        let id = |qp: &QpSample| (qp.owner.lqpn, qp.owner.rqpn);
+        let then: Map<_, &QpSample> = self.then.qps.iter().map(|qp| (id(qp), qp)).collect();
+        let of = |now: Option<u64>, then: Option<u64>| Some(self.rate(now?, then?));
+        let rates = |qp: &QpSample| {
+            let then = then.get(&id(qp));
+            (
+                of(qp.sent, then.and_then(|then| then.sent)),
+                of(qp.received, then.and_then(|then| then.received)),
+            )
+        };
+        self.now.qps.iter().map(|qp| (qp.owner.lqpn, rates(qp))).collect()
+    }
+
     /// Share of the time that a priority was paused, one way.
     #[must_use]
     pub fn paused(&self, sent: bool, priority: Option<u8>) -> Option<f64> {
@@ -143,6 +160,7 @@ mod tests {
                 assert_eq!(step.per_s("tx_packets"), None);
                 assert_eq!(step.paused(false, Some(3)), Some(0.25));
                 assert_eq!(step.qp_per_s(&now.ports[0].qps[0]), (Some(5.0), None));
+                assert_eq!(step.qps_per_s(), Map::from_iter([(7, (Some(5.0), None))]));
             }
         }
         assert_eq!(trail.0.len(), 11, "ten seconds back, and now");

@@ -1,0 +1,193 @@
+//! Columns of the queue pairs of NICs: one entry decides title, cell, order and export.
+
+use serde_json::{Value, json};
+
+use super::rows::{Row, letter};
+use crate::analysis::QpSource;
+use crate::tui::column::compact;
+use crate::util::units::{self, UNKNOWN};
+
+/// A column.
+#[derive(Debug)]
+pub(super) struct Column {
+    /// Name in exported files.
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    pub(super) width: u16,
+    /// Columns of lower rank are shown first where not all have room.
+    rank: u8,
+    /// Figures stand at the right, and the largest are sorted first.
+    pub(super) right: bool,
+    pub(super) text: fn(&Row<'_>) -> Option<String>,
+    pub(super) value: fn(&Row<'_>) -> Value,
+}
+
+const fn figure(
+    (name, title): (&'static str, &'static str),
+    (width, rank): (u16, u8),
+    text: fn(&Row<'_>) -> Option<String>,
+    value: fn(&Row<'_>) -> Value,
+) -> Column {
+    Column { name, title, width, rank, right: true, text, value }
+}
+
+const fn word(
+    (name, title): (&'static str, &'static str),
+    (width, rank): (u16, u8),
+    text: fn(&Row<'_>) -> Option<String>,
+    value: fn(&Row<'_>) -> Value,
+) -> Column {
+    Column { name, title, width, rank, right: false, text, value }
+}
+
+/// All columns, from left to right.
+pub(super) const COLUMNS: [Column; 23] = [
+    figure(("lqpn", "QP"), (8, 0), |row| Some(row.qp.lqpn.to_string()), |row| json!(row.qp.lqpn)),
+    figure(
+        ("rqpn", "PEER QP"),
+        (8, 1),
+        |row| row.qp.rqpn.map(|qpn| qpn.to_string()),
+        |row| json!(row.qp.rqpn),
+    ),
+    word(("kind", "TYPE"), (4, 16), |row| row.qp.kind.map(str::to_owned), |row| json!(row.qp.kind)),
+    word(("state", "STATE"), (5, 2), |row| Some(row.state().to_owned()), |row| json!(row.state())),
+    word(("sources", "SOURCE"), (6, 3), |row| Some(sources(row)), |row| json!(row.qp.sources)),
+    word(("device", "DEVICE"), (10, 8), |row| Some(row.label()), |row| json!(row.label())),
+    word(
+        ("src", "FROM"),
+        (15, 17),
+        |row| row.qp.control.src.map(|ip| ip.to_string()),
+        |row| json!(row.qp.control.src),
+    ),
+    word(
+        ("dst", "TO"),
+        (15, 4),
+        |row| row.qp.control.dst.map(|ip| ip.to_string()),
+        |row| json!(row.qp.control.dst),
+    ),
+    figure(
+        ("udp_port", "UDP"),
+        (5, 11),
+        |row| row.qp.control.udp_port.map(|port| port.to_string()),
+        |row| json!(row.qp.control.udp_port),
+    ),
+    figure(
+        ("dscp", "DSCP"),
+        (4, 12),
+        |row| row.qp.control.dscp.map(|dscp| dscp.to_string()),
+        |row| json!(row.qp.control.dscp),
+    ),
+    figure(
+        ("path_mtu", "MTU"),
+        (4, 18),
+        |row| row.qp.control.path_mtu.map(|mtu| mtu.to_string()),
+        |row| json!(row.qp.control.path_mtu),
+    ),
+    figure(
+        ("timeout_ns", "TIMEOUT"),
+        (7, 14),
+        |row| row.qp.control.timeout_ns.map(timeout),
+        |row| json!(row.qp.control.timeout_ns),
+    ),
+    figure(
+        ("retry_cnt", "RETRY"),
+        (5, 15),
+        |row| row.qp.control.retry_cnt.map(|count| count.to_string()),
+        |row| json!(row.qp.control.retry_cnt),
+    ),
+    figure(("tx_packets_per_s", "TX PKT/s"), (8, 5), |row| row.sent.map(compact), |row| json!(row.sent)),
+    figure(
+        ("rx_packets_per_s", "RX PKT/s"),
+        (8, 9),
+        |row| row.received.map(compact),
+        |row| json!(row.received),
+    ),
+    figure(
+        ("in_flight", "FLIGHT"),
+        (6, 6),
+        |row| row.qp.in_flight.map(|n| compact(f64::from(n))),
+        |row| json!(row.qp.in_flight),
+    ),
+    figure(("stuck_ns", "STUCK"), (7, 7), |row| row.qp.stuck_ns.map(stuck), |row| json!(row.qp.stuck_ns)),
+    figure(
+        ("retries_used", "USED"),
+        (4, 10),
+        |row| row.qp.retries_used.map(|n| n.to_string()),
+        |row| json!(row.qp.retries_used),
+    ),
+    figure(
+        ("timeouts", "TMOUTS"),
+        (6, 20),
+        |row| row.qp.timeouts.map(|n| compact(n as f64)),
+        |row| json!(row.qp.timeouts),
+    ),
+    figure(
+        ("requests_per_s", "POSTS/s"),
+        (7, 19),
+        |row| row.qp.posts.as_ref()?.requests_per_s.map(|n| compact(n as f64)),
+        |row| json!(row.qp.posts.as_ref().and_then(|posts| posts.requests_per_s)),
+    ),
+    figure(("age_ns", "AGE"), (11, 21), |row| row.age_ns.map(units::duration), |row| json!(row.age_ns)),
+    word(("process", "PROCESS"), (20, 13), process, |row| json!(row.process())),
+    word(("pod", "POD"), (16, 22), |row| row.qp.pod.clone(), |row| json!(row.qp.pod)),
+];
+
+fn process(row: &Row<'_>) -> Option<String> {
+    row.process()
+}
+
+/// A letter for each source, in the order of the legend.
+fn sources(row: &Row<'_>) -> String {
+    QpSource::ALL.into_iter().filter(|source| row.qp.sources.contains(source)).map(letter).collect()
+}
+
+/// A timeout of 0 is none at all.
+pub(super) fn timeout(ns: u64) -> String {
+    if ns == 0 { "never".to_owned() } else { units::duration(ns).replace(' ', "") }
+}
+
+fn stuck(ns: u64) -> String {
+    if ns == 0 { "0".to_owned() } else { units::duration(ns).replace(' ', "") }
+}
+
+impl Column {
+    /// The cell; a dash for what none of the queue pair's sources has.
+    pub(super) fn cell(&self, row: &Row<'_>) -> String {
+        (self.text)(row).unwrap_or_else(|| UNKNOWN.to_owned())
+    }
+}
+
+/// Places in [`COLUMNS`] of those that fit into `width`, a space between each.
+pub(super) fn fit(width: u16) -> Vec<usize> {
+    let mut by_rank: Vec<usize> = (0..COLUMNS.len()).collect();
+    by_rank.sort_by_key(|at| COLUMNS.get(*at).map(|column| column.rank));
+    let mut left = width;
+    let mut shown = Vec::new();
+    for at in by_rank {
+        let Some(taken) = COLUMNS.get(at).map(|column| column.width + 1).filter(|taken| *taken <= left)
+        else {
+            break;
+        };
+        left -= taken;
+        shown.push(at);
+    }
+    shown.sort_unstable();
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_matters_most_fits_into_a_small_terminal() {
+        let titles = |width| fit(width).into_iter().map(|at| COLUMNS[at].title).collect::<Vec<_>>();
+        assert_eq!(titles(78), ["QP", "PEER QP", "STATE", "SOURCE", "TO", "TX PKT/s", "FLIGHT", "STUCK"]);
+        assert_eq!(titles(300).len(), COLUMNS.len());
+        assert_eq!(titles(0), [] as [&str; 0]);
+        let mut ranks: Vec<u8> = COLUMNS.iter().map(|column| column.rank).collect();
+        ranks.sort_unstable();
+        assert_eq!(ranks, (0..23).collect::<Vec<u8>>(), "no two of the same rank");
+        assert!(COLUMNS.iter().all(|column| column.title.len() <= usize::from(column.width)));
+    }
+}

@@ -1,0 +1,296 @@
+//! Queue pairs as NIC and kernel know them, whether or not a packet shows them: a table, and one of them in full. A view of the
+//! facts and findings: it judges nothing itself.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `rows` | the queue pairs with rates and findings, in order |
+//! | `columns` | the columns |
+//! | `detail` | everything about one queue pair |
+
+mod columns;
+mod detail;
+mod rows;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+
+use self::columns::{COLUMNS, Column, fit};
+pub(in crate::tui) use self::rows::any;
+use self::rows::{Key, Order, Row, rows};
+use super::{Effect, Hints, Page, click_list, cut, empty, scrolled, select};
+use crate::analysis::QpSource;
+use crate::model::Level;
+use crate::tui::cursor::{Cursor, Move};
+use crate::tui::export::Sheet;
+use crate::tui::key::Input;
+use crate::tui::layout::Layout;
+use crate::tui::screen::Screen;
+use crate::tui::theme;
+use crate::tui::view::View;
+use crate::tui::widgets::panel::{Title, frame_height, inner, panel};
+use crate::util::units::UNKNOWN;
+
+/// Lines below the table from which on they show the selected queue pair.
+const PREVIEW: u16 = 12;
+/// Columns at the left for the sign of a finding.
+const GUTTER: u16 = 2;
+
+/// The screen.
+#[derive(Debug, Default)]
+pub struct NicScreen {
+    /// Place in the table.
+    pub cursor: Cursor,
+    /// The queue pair there: rows move.
+    selected: Option<Key>,
+    order: Order,
+    /// True while one queue pair is shown in full.
+    opened: bool,
+    /// Its first line.
+    scroll: Cursor,
+}
+
+impl NicScreen {
+    /// Goes back from one queue pair to the table; false when the table is shown.
+    pub(in crate::tui) fn close(&mut self) -> bool {
+        std::mem::take(&mut self.opened)
+    }
+
+    /// What is to be copied.
+    pub(in crate::tui) fn copied(&self, view: &View) -> Option<String> {
+        let (all, _) = rows(view, self.order);
+        let row = all.get(self.place(&all)?)?;
+        let cells = COLUMNS.iter().map(|column| format!("{}={}", column.name, column.cell(row)));
+        Some(cells.filter(|cell| !cell.ends_with("=-")).collect::<Vec<_>>().join(" "))
+    }
+
+    fn place(&self, all: &[Row<'_>]) -> Option<usize> {
+        let key = self.selected.as_ref()?;
+        all.iter().position(|row| row.key() == *key)
+    }
+
+    /// The queue pair shown in full or below the table: the selected one, else the first.
+    fn shown<'a, 'b>(&self, all: &'b [Row<'a>]) -> Option<&'b Row<'a>> {
+        all.get(self.place(all).unwrap_or(0))
+    }
+
+    fn sort_by_neighbour(&mut self, view: &View, next: bool) {
+        let visible = fit(view.layout().inner().width.saturating_sub(GUTTER));
+        // The worst first, then by each column.
+        let all: Vec<Option<usize>> = std::iter::once(None).chain(visible.into_iter().map(Some)).collect();
+        let at = all.iter().position(|by| *by == self.order.by).unwrap_or(0);
+        let to = if next { at + 1 } else { at + all.len() - 1 } % all.len();
+        self.order = Order { by: all.get(to).copied().flatten(), reverse: false };
+    }
+
+    /// The table, and the lines below it where the first or selected queue pair is shown.
+    fn areas(layout: &Layout, count: usize) -> (Rect, Rect) {
+        let (body, frame) = (layout.body, frame_height(layout.boxed()));
+        let used = u16::try_from(count).unwrap_or(u16::MAX).saturating_add(1 + frame);
+        // Long tables leave two fifths of a tall screen.
+        let table = used.min((body.height * 3 / 5).max(8));
+        let below = body.height.saturating_sub(table);
+        let below = if below >= PREVIEW { below } else { 0 };
+        let table = Rect { height: body.height - below, ..body };
+        (table, Rect { y: table.bottom(), height: below, ..body })
+    }
+
+    /// Rows of the table that are visible.
+    fn page(layout: &Layout, count: usize) -> usize {
+        usize::from(inner(Self::areas(layout, count).0, layout.boxed()).height.saturating_sub(1))
+    }
+}
+
+impl Page for NicScreen {
+    fn step(&mut self, view: &mut View, step: Move) {
+        let (all, _) = rows(view, self.order);
+        if self.opened {
+            let area = view.layout().inner();
+            let height =
+                self.shown(&all).map_or(0, |row| detail::lines(view, row, usize::from(area.width)).len());
+            self.scroll.scroll(step, height, usize::from(area.height));
+            return;
+        }
+        self.cursor.selected = self.place(&all);
+        self.cursor.step(step, all.len(), Self::page(&view.layout(), all.len()));
+        self.selected = self.cursor.selected.and_then(|at| all.get(at)).map(Row::key);
+    }
+
+    fn open(&mut self, view: &mut View) -> Effect {
+        if self.selected.is_none() {
+            self.step(view, Move::Up);
+        }
+        (self.opened, self.scroll) = (self.selected.is_some(), Cursor::default());
+        Effect::None
+    }
+
+    fn click(&mut self, view: &mut View, at: Position) -> Effect {
+        let (all, _) = rows(view, self.order);
+        let layout = view.layout();
+        let table = inner(Self::areas(&layout, all.len()).0, layout.boxed());
+        let again = !self.opened && click_list(&mut self.cursor, table, all.len(), at);
+        self.selected = self.cursor.selected.and_then(|at| all.get(at)).map(Row::key);
+        drop(all);
+        if again { self.open(view) } else { Effect::None }
+    }
+
+    fn on_input(&mut self, view: &mut View, input: Input) -> Effect {
+        match input {
+            Input::SortNext => self.sort_by_neighbour(view, true),
+            Input::SortPrevious => self.sort_by_neighbour(view, false),
+            Input::Reverse => self.order.reverse = !self.order.reverse,
+            _ => {}
+        }
+        self.keep_in_view(view);
+        Effect::None
+    }
+
+    fn keep_in_view(&mut self, view: &View) {
+        if view.screen != Screen::Nic {
+            return;
+        }
+        let (all, _) = rows(view, self.order);
+        let page = Self::page(&view.layout(), all.len());
+        self.cursor.follow(self.place(&all), all.len(), page);
+    }
+
+    fn drop_selection(&mut self) -> bool {
+        self.cursor = Cursor::default();
+        self.selected.take().is_some()
+    }
+
+    fn hints(&self, _: &View) -> Hints {
+        if self.opened {
+            return (&[(&[Input::Back], "table")], &[]);
+        }
+        (&[(&[Input::Open], "details")], &[(&[Input::SortNext], "sort"), (&[Input::Filter], "filter")])
+    }
+
+    fn sheet(&self, view: &View) -> Sheet {
+        let names: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
+        let mut sheet = Sheet::new(&names);
+        let (all, _) = rows(view, self.order);
+        sheet.rows =
+            all.iter().map(|row| COLUMNS.iter().map(|column| (column.value)(row)).collect()).collect();
+        sheet
+    }
+
+    fn render(&self, buffer: &mut Buffer, at: &Layout, view: &View) {
+        let (all, count) = rows(view, self.order);
+        let Some(shown) = self.shown(&all) else {
+            nothing(buffer, at.body, view, count);
+            return;
+        };
+        let key = |input| view.options.keys.first(input);
+        if self.opened {
+            let about = format!("{} of {}", shown.qp.lqpn, shown.label());
+            let hint = format!("{} table", key(Input::Back));
+            let area =
+                panel(buffer, at.body, at.boxed(), Title { name: "QUEUE PAIR", about: &about, hint: &hint });
+            scrolled(buffer, area, &detail::lines(view, shown, usize::from(area.width)), self.scroll.offset);
+            return;
+        }
+        let (table, below) = Self::areas(at, all.len());
+        let about = format!("{} · {}", in_words(all.len(), count), legend());
+        let hint = format!("{} packets' table", key(Input::NicQps));
+        let hint = if view.row_count() > 0 { hint.as_str() } else { "" };
+        let table =
+            panel(buffer, table, at.boxed(), Title { name: "QUEUE PAIRS OF NICS", about: &about, hint });
+        self.draw(buffer, table, &all);
+        if below.height > 0 {
+            let name = if self.selected.is_some() { "SELECTED" } else { "FIRST ROW" };
+            let about = format!("QP {} of {}", shown.qp.lqpn, shown.label());
+            let hint = format!("{} opens", key(Input::Open));
+            let area = panel(buffer, below, at.boxed(), Title { name, about: &about, hint: &hint });
+            scrolled(buffer, area, &detail::lines(view, shown, usize::from(area.width)), 0);
+        }
+    }
+}
+
+impl NicScreen {
+    fn draw(&self, buffer: &mut Buffer, table: Rect, all: &[Row<'_>]) {
+        let shown: Vec<(usize, &Column)> = fit(table.width.saturating_sub(GUTTER))
+            .into_iter()
+            .filter_map(|at| Some((at, COLUMNS.get(at)?)))
+            .collect();
+        let mut x = table.x + GUTTER;
+        for (at, column) in &shown {
+            let is_sorted = self.order.by == Some(*at);
+            let style = if is_sorted { theme::HEAD.patch(theme::SELECTED) } else { theme::HEAD };
+            put(buffer, Rect { x, y: table.y, width: column.width, height: 1 }, column, column.title, style);
+            x += column.width + 1;
+        }
+        let page = usize::from(table.height.saturating_sub(1));
+        let visible = all.iter().enumerate().skip(self.cursor.offset).take(page);
+        for (y, (place, row)) in (table.y + 1..).zip(visible) {
+            if row.level > Level::Fine {
+                let (symbol, style) = theme::mark(row.level, true);
+                buffer.set_stringn(table.x, y, symbol, 1, style);
+            }
+            let mut x = table.x + GUTTER;
+            for (_, column) in &shown {
+                let text = column.cell(row);
+                let dim = text == UNKNOWN || text == "0" || row.has_ended();
+                let style = if dim { theme::DIM } else { theme::PLAIN };
+                put(buffer, Rect { x, y, width: column.width, height: 1 }, column, &text, style);
+                x += column.width + 1;
+            }
+            if self.cursor.selected == Some(place) {
+                select(buffer, Rect { y, height: 1, ..table });
+            }
+        }
+    }
+}
+
+fn put(buffer: &mut Buffer, area: Rect, column: &Column, text: &str, style: ratatui::style::Style) {
+    let width = usize::from(area.width);
+    // The ends of addresses and devices differ more than their beginnings.
+    let text = cut(text, width, !column.right);
+    let free = if column.right { width.saturating_sub(text.chars().count()) } else { 0 };
+    buffer.set_stringn(area.x + u16::try_from(free).unwrap_or(0), area.y, &text, width, style);
+}
+
+fn in_words(shown: usize, count: usize) -> String {
+    if shown == count { count.to_string() } else { format!("{shown} of {count}") }
+}
+
+/// The letters of the sources.
+fn legend() -> String {
+    let of = |source| format!("{} {}", rows::letter(source), rows::words(source));
+    QpSource::ALL.map(of).join(", ")
+}
+
+/// Why there is no row.
+fn nothing(buffer: &mut Buffer, area: Rect, view: &View, count: usize) {
+    if view.data.is_none() {
+        empty::render(buffer, area, view);
+        return;
+    }
+    if count > 0 {
+        let why = format!("No queue pair of a NIC has \"{}\" in a cell.", view.filter.text);
+        empty::because(buffer, area, &why, "Esc clears the filter, / edits it.");
+        return;
+    }
+    let unavailable = view.analysis.as_ref().and_then(|analysis| {
+        let facts = &analysis.report.facts;
+        facts.qp_lives.as_ref().and_then(|lives| lives.unavailable.clone())
+    });
+    let help = unavailable.map_or_else(
+        || "They are known in `rocescope live` on a host with RDMA devices that have queue pairs.".to_owned(),
+        |why| format!("They are not followed: {why}."),
+    );
+    empty::because(buffer, area, "No queue pair of a NIC is known.", &help);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_legend_has_each_letter_once() {
+        assert_eq!(legend(), "L list, V verbs, D DEVX, N context, P posts, W wire");
+        let mut letters: Vec<char> = QpSource::ALL.map(rows::letter).into();
+        letters.sort_unstable();
+        letters.dedup();
+        assert_eq!(letters.len(), QpSource::ALL.len());
+    }
+}

@@ -1,0 +1,241 @@
+//! Rows: the queue pairs of the latest facts, with rates from two readings and the findings about them.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::columns::{COLUMNS, Column};
+use crate::analysis::{Device, DeviceQp, QpSource};
+use crate::findings::Finding;
+use crate::model::Level;
+use crate::tui::view::View;
+use crate::util::map::Map;
+use crate::util::units;
+
+/// A queue pair, whatever its place in the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::tui) struct Key {
+    device: String,
+    port: Option<u32>,
+    lqpn: u32,
+    created_ns: Option<u64>,
+}
+
+/// A queue pair.
+#[derive(Clone, Debug)]
+pub(super) struct Row<'a> {
+    pub(super) device: &'a Device,
+    pub(super) qp: &'a DeviceQp,
+    /// Packets a second.
+    pub(super) sent: Option<f64>,
+    pub(super) received: Option<f64>,
+    /// From its creation to its end, or to now.
+    pub(super) age_ns: Option<u64>,
+    /// Of the worst active finding about it.
+    pub(super) level: Level,
+}
+
+/// The letter of a source.
+pub(super) const fn letter(source: QpSource) -> char {
+    match source {
+        QpSource::Netlink => 'L',
+        QpSource::ControlPath => 'V',
+        QpSource::Devx => 'D',
+        QpSource::Context => 'N',
+        QpSource::Posts => 'P',
+        QpSource::Packets => 'W',
+    }
+}
+
+/// A source in words.
+pub(super) const fn words(source: QpSource) -> &'static str {
+    match source {
+        QpSource::Netlink => "list",
+        QpSource::ControlPath => "verbs",
+        QpSource::Devx => "DEVX",
+        QpSource::Context => "context",
+        QpSource::Posts => "posts",
+        QpSource::Packets => "wire",
+    }
+}
+
+impl Row<'_> {
+    /// Device and port.
+    pub(super) fn label(&self) -> String {
+        let port = self.device.port.map_or_else(String::new, |port| format!("/{port}"));
+        format!("{}{port}", self.device.name)
+    }
+
+    /// Its state; of one that has ended, that.
+    pub(super) fn state(&self) -> &'static str {
+        if self.has_ended() { "ended" } else { self.qp.state.unwrap_or(units::UNKNOWN) }
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.qp.control.ended_ns.is_some()
+    }
+
+    /// Name and number of its process.
+    pub(super) fn process(&self) -> Option<String> {
+        match (&self.qp.comm, self.qp.pid) {
+            (Some(comm), Some(pid)) => Some(format!("{comm} ({pid})")),
+            (Some(comm), None) => Some(comm.clone()),
+            (None, pid) => pid.map(|pid| pid.to_string()),
+        }
+    }
+
+    pub(super) fn key(&self) -> Key {
+        Key {
+            device: self.device.name.clone(),
+            port: self.device.port,
+            lqpn: self.qp.lqpn,
+            created_ns: self.qp.control.created_ns,
+        }
+    }
+}
+
+/// Order of the rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::tui) struct Order {
+    /// Place of a column; `None` for the worst first.
+    pub(super) by: Option<usize>,
+    pub(super) reverse: bool,
+}
+
+/// True if there is any row.
+pub(in crate::tui) fn any(view: &View) -> bool {
+    devices(view).any(|device| !device.qps.is_empty())
+}
+
+fn devices(view: &View) -> impl Iterator<Item = &Device> {
+    view.analysis.iter().flat_map(|analysis| &analysis.report.facts.devices)
+}
+
+/// The rows that the words of the filter let through, in order; and the number of all.
+pub(super) fn rows(view: &View, order: Order) -> (Vec<Row<'_>>, usize) {
+    let now_ns = view.analysis.as_ref().map(|analysis| analysis.time_ns);
+    let mut all = Vec::new();
+    for device in devices(view).filter(|device| !device.qps.is_empty()) {
+        let findings = about(view, device);
+        let per_s = rates(view, device);
+        for qp in &device.qps {
+            let by_psn = per_s.get(&qp.lqpn).copied().unwrap_or((None, None));
+            let is_read = qp.sources.contains(&QpSource::Context);
+            let readings = &view.timeline.readings;
+            let by_context = if is_read { readings.rates(&device.name, qp.lqpn) } else { (None, None) };
+            let control = &qp.control;
+            let exists = control.ended_ns.is_none();
+            let end_ns = control.ended_ns.or(now_ns);
+            all.push(Row {
+                device,
+                qp,
+                sent: by_psn.0.or(by_context.0).filter(|_| exists),
+                received: by_psn.1.or(by_context.1).filter(|_| exists),
+                age_ns: control.created_ns.zip(end_ns).map(|(made, end)| end.saturating_sub(made)),
+                level: findings.get(&qp.lqpn).copied().unwrap_or_default(),
+            });
+        }
+    }
+    let count = all.len();
+    let words: Vec<String> = view.filter.text.split_whitespace().map(str::to_lowercase).collect();
+    if !words.is_empty() {
+        all.retain(|row| matches(row, &words));
+    }
+    sort(&mut all, order);
+    (all, count)
+}
+
+/// Whether each word is in one of the cells.
+fn matches(row: &Row<'_>, words: &[String]) -> bool {
+    let cells: Vec<String> = COLUMNS.iter().map(|column| column.cell(row).to_lowercase()).collect();
+    words.iter().all(|word| cells.iter().any(|cell| cell.contains(word)))
+}
+
+/// Rates from PSNs of the kernel's list.
+fn rates(view: &View, device: &Device) -> Map<u32, (Option<f64>, Option<f64>)> {
+    let ports = view.data.iter().flat_map(|data| &data.sample.devices.ports);
+    let mut own = ports.filter(|port| port.device == device.name && Some(port.port) == device.port);
+    let step = own.next().and_then(|port| view.timeline.trail.rates(port));
+    step.map(|step| step.qps_per_s()).unwrap_or_default()
+}
+
+/// The worst level of the active findings about each queue pair of a port: those that name its number, or its end.
+fn about(view: &View, device: &Device) -> BTreeMap<u32, Level> {
+    let mut levels: BTreeMap<u32, Level> = BTreeMap::new();
+    for finding in findings_on(view, device) {
+        for qpn in numbers(finding) {
+            let level = levels.entry(qpn).or_default();
+            *level = (*level).max(Level::from(finding.severity));
+        }
+    }
+    levels
+}
+
+fn findings_on<'a>(view: &'a View, device: &'a Device) -> impl Iterator<Item = &'a Finding> {
+    let all = view.concluded().map_or(&[][..], |concluded| concluded.findings);
+    all.iter().filter(|one| {
+        one.active
+            && one.evidence["lqpn"].is_u64()
+            && one.place.link.as_deref() == device.interface.as_deref()
+    })
+}
+
+/// The queue pair of this host that a finding names.
+fn numbers(finding: &Finding) -> impl Iterator<Item = u32> {
+    finding.evidence["lqpn"].as_u64().and_then(|qpn| u32::try_from(qpn).ok()).into_iter()
+}
+
+/// The active findings that name a queue pair.
+pub(super) fn findings<'a>(view: &'a View, row: &'a Row<'_>) -> impl Iterator<Item = &'a Finding> {
+    let device = row.device;
+    findings_on(view, device).filter(move |one| numbers(one).any(|qpn| qpn == row.qp.lqpn))
+}
+
+fn sort(rows: &mut [Row<'_>], order: Order) {
+    match order.by.and_then(|at| COLUMNS.get(at)) {
+        None => rows.sort_by(|a, b| worst(a, b)),
+        Some(column) => {
+            rows.sort_by_cached_key(|row| Cell::of(column, row));
+        }
+    }
+    if order.reverse {
+        rows.reverse();
+    }
+}
+
+/// What a finding is about, then what stands still or retries, then the busiest; what has ended comes last.
+fn worst(a: &Row<'_>, b: &Row<'_>) -> Ordering {
+    let trouble = |row: &Row<'_>| (row.qp.stuck_ns.unwrap_or(0), row.qp.retries_used.unwrap_or(0));
+    let rate = |row: &Row<'_>| row.sent.unwrap_or(0.0) + row.received.unwrap_or(0.0);
+    let place = |row: &Row<'_>| (row.label(), row.qp.lqpn);
+    b.level
+        .cmp(&a.level)
+        .then_with(|| a.has_ended().cmp(&b.has_ended()))
+        .then_with(|| trouble(b).cmp(&trouble(a)))
+        .then_with(|| rate(b).total_cmp(&rate(a)))
+        .then_with(|| place(a).cmp(&place(b)))
+        .then_with(|| b.qp.control.created_ns.cmp(&a.qp.control.created_ns))
+}
+
+/// A cell as it is sorted: figures from the largest on, texts by letter, what is unknown last.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Cell {
+    /// Bits of a figure that is not negative, the largest first.
+    Figure(std::cmp::Reverse<u64>),
+    Text(String),
+    Unknown,
+}
+
+impl Cell {
+    fn of(column: &Column, row: &Row<'_>) -> Self {
+        match (column.value)(row) {
+            Value::Null => Self::Unknown,
+            // Floats that are not negative compare as their bits do.
+            value => match value.as_f64() {
+                Some(figure) => Self::Figure(std::cmp::Reverse(figure.max(0.0).to_bits())),
+                None => Self::Text(column.cell(row)),
+            },
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Readings of the NIC's own contexts of queue pairs, for their charts. Their number is that of the queries: some tens a
+//! second, whatever the number of queue pairs.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::source::devices::context::{ContextSample, Contexts};
+use crate::util::map::Map;
+
+/// As long as the timeline.
+const KEPT_NS: u64 = 600_000_000_000;
+/// Of one queue pair.
+const MOST: usize = 600;
+
+/// Readings by device and number.
+#[derive(Clone, Debug, Default)]
+pub struct Readings {
+    by: Map<(String, u32), VecDeque<ReadingPoint>>,
+    latest: Option<Arc<Contexts>>,
+}
+
+/// One reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadingPoint {
+    /// Unix time.
+    pub time_ns: u64,
+    /// Packets in flight.
+    pub in_flight: Option<u32>,
+    /// Retries used up.
+    pub retries_used: Option<u8>,
+    /// Packets sent since the first reading.
+    pub sent: Option<u64>,
+    /// Packets received since the first reading.
+    pub received: Option<u64>,
+}
+
+impl ReadingPoint {
+    fn of(sample: &ContextSample) -> Self {
+        Self {
+            time_ns: sample.read_ns,
+            in_flight: sample.in_flight,
+            retries_used: sample.retries_used,
+            sent: sample.sent,
+            received: sample.received,
+        }
+    }
+}
+
+impl Readings {
+    /// Takes in the contexts of a sample.
+    pub fn push(&mut self, contexts: &Arc<Contexts>) {
+        if self.latest.as_ref().is_some_and(|latest| Arc::ptr_eq(latest, contexts)) {
+            return;
+        }
+        let newest = contexts.qps.iter().map(|qp| qp.read_ns).max().unwrap_or(0);
+        for qp in &contexts.qps {
+            let kept = self.by.entry((qp.device.clone(), qp.lqpn)).or_default();
+            let last = kept.back().map(|last| last.time_ns);
+            if last.is_some_and(|last| qp.read_ns < last) {
+                // The number is in use again, or the source restarted.
+                kept.clear();
+            }
+            if last != Some(qp.read_ns) {
+                kept.push_back(ReadingPoint::of(qp));
+            }
+            let old = |first: &ReadingPoint| first.time_ns.saturating_add(KEPT_NS) < newest;
+            while kept.len() > MOST || kept.len() > 1 && kept.front().is_some_and(old) {
+                kept.pop_front();
+            }
+        }
+        if self.by.len() > 2 * contexts.qps.len() {
+            // Most of them have ended.
+            let old = |last: &ReadingPoint| last.time_ns.saturating_add(KEPT_NS) < newest;
+            self.by.retain(|_, kept| !kept.back().is_none_or(old));
+        }
+        self.latest = Some(Arc::clone(contexts));
+    }
+
+    /// The readings of a queue pair, the oldest first.
+    pub fn of(&self, device: &str, lqpn: u32) -> impl Iterator<Item = &ReadingPoint> {
+        self.by.get(&(device.to_owned(), lqpn)).into_iter().flatten()
+    }
+
+    /// Packets a second that it sent and received between its two latest readings.
+    #[must_use]
+    pub fn rates(&self, device: &str, lqpn: u32) -> (Option<f64>, Option<f64>) {
+        let Some(kept) = self.by.get(&(device.to_owned(), lqpn)) else { return (None, None) };
+        let mut newest = kept.iter().rev();
+        let (Some(now), Some(then)) = (newest.next(), newest.next()) else { return (None, None) };
+        rates(then, now)
+    }
+}
+
+/// Packets a second between two readings.
+#[must_use]
+pub fn rates(then: &ReadingPoint, now: &ReadingPoint) -> (Option<f64>, Option<f64>) {
+    let seconds = now.time_ns.saturating_sub(then.time_ns) as f64 / 1e9;
+    let of = |now: Option<u64>, then: Option<u64>| {
+        let more = now?.checked_sub(then?)? as f64;
+        (seconds > 0.0).then(|| more / seconds)
+    };
+    (of(now.sent, then.sent), of(now.received, then.received))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn at(seconds: u64, sent: u64) -> Arc<Contexts> {
+        let qp = ContextSample {
+            device: "mlx5_0".into(),
+            lqpn: 17,
+            read_ns: seconds * SECOND,
+            sent: Some(sent),
+            ..ContextSample::default()
+        };
+        Arc::new(Contexts { qps: vec![qp], ..Contexts::default() })
+    }
+
+    #[test]
+    fn readings_are_kept_once_and_for_ten_minutes() {
+        let mut readings = Readings::default();
+        assert_eq!(readings.rates("mlx5_0", 17), (None, None));
+        for seconds in [10, 10, 12] {
+            readings.push(&at(seconds, 100 * seconds));
+        }
+        assert_eq!(readings.of("mlx5_0", 17).count(), 2, "the same reading in two samples is one");
+        assert_eq!(readings.rates("mlx5_0", 17), (Some(100.0), None));
+        readings.push(&at(615, 70_000));
+        assert_eq!(readings.of("mlx5_0", 17).count(), 1, "{readings:?}");
+        readings.push(&at(3, 5));
+        assert_eq!(readings.of("mlx5_0", 17).count(), 1, "the source restarted");
+        for seconds in 4..4 + 2 * MOST as u64 {
+            readings.push(&at(seconds, 5));
+        }
+        assert!(readings.of("mlx5_0", 17).count() <= MOST);
+    }
+}
