@@ -100,7 +100,7 @@ const BEFORE: Entry = Entry {
                finding is info. Raised when all that passes the tap (live: all interfaces; each queue pair once) shows \
                `loss.episodes` loss episodes and the share `loss.ratio`, or one host pair does; it names every host \
                pair with `loss.pair_episodes` and that share; critical from `loss.critical_ratio`. Info where loss and \
-               reordering cannot be told apart, because IPv4 identifications do not count up:\n\
+               reordering cannot be distinguished, because IPv4 identifications do not count up:\n\
                - At least half of these PSNs may have been late (flows[].loss.lost_or_reordered): they passed twice, or \
                neither a NAK nor a timeout explains their run, or more gaps are filled without a NAK or timeout than \
                after one.\n\

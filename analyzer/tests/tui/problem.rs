@@ -148,7 +148,7 @@ fn a_problem_that_is_not_there_at_the_time_shown_says_so() {
     let mut app = live(USUAL);
     app.on_restart();
     let screen = text(&app);
-    assert!(screen.contains("none of those at the time shown"), "{screen}");
+    assert!(screen.contains("not present at the time shown"), "{screen}");
     press(&mut app, &[Key::Down, Key::Enter, Key::Char('y'), Key::Esc]);
     assert_eq!(app.view.screen, Screen::Overview);
 }

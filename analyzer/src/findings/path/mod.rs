@@ -71,7 +71,7 @@ limits! {
         "Where IPv4 identifications are constant, a lost marked packet and its unmarked retransmission are the same packet to the comparison; that is rare, while a hop that clears marks clears all of them";
     large: u64 = 10,
         "minimum large packets lost",
-        "Ten consecutive losses of large packets alone are not random: a path that loses so many loses small ones as well";
+        "Ten consecutive losses of large packets alone are not random: random loss spares no small ones";
     small: u64 = 20,
         "minimum smaller packets that arrive meanwhile",
         "Shows that the path works: by chance alone, a path that loses half would not let twenty pass";

@@ -218,7 +218,7 @@ fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     // The time range has the same figure where it covers all of the data.
     let others = |of: fn(&Counts) -> u64| delta.is_none_or(|d| of(&d.counts) != of(&dedup.total));
     if others(|c| c.lost) {
-        parts.push(figure("total lost", lost(&dedup.total)));
+        parts.push(figure("total lost", compact(dedup.total.lost as f64)));
     }
     parts.push(figure("CNPs", compact(dedup.total.cnp as f64)));
     let (spans, _) = join(parts, usize::from(at.metrics.width), " │ ");
