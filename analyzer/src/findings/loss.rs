@@ -5,8 +5,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use super::loss_sum::Sum;
 use super::loss_taps::{self, Ends, capture_caveat, nobody_asked, own_loss};
-use super::not_evaluated::{flows_not_evaluated, is_not_evaluated};
+use super::not_evaluated::flows_not_evaluated;
 use super::once::{Name, name};
 use super::span::{Cost, Judged, Span, Wait, impact, latest, run, spans};
 use super::title::{self, short};
@@ -94,22 +95,17 @@ const BEFORE: Entry = Entry {
     measure: Some(Measure::ratio("loss_ratio")),
     title: "Loss upstream of this tap",
     meaning: "Packets are lost between the sender and this tap. Each loss makes a go-back-N sender retransmit all that is in flight.",
-    computed: "Per link and host pair: PSNs skipped here and retransmitted later, as a share of the packets that should \
-               have passed (flows[].loss.lost). Reordered PSNs do not count, nor PSNs that are never retransmitted: \
-               these reached the receiver. For UC, which retransmits nothing, skipped PSNs count as lost, and the \
-               finding is info. Raised when all that passes the tap (live: all interfaces; each queue pair once) shows \
-               `loss.episodes` loss episodes and the share `loss.ratio`, or one host pair does; it names every host \
-               pair with `loss.pair_episodes` and that share; critical from `loss.critical_ratio`. Info where loss and \
-               reordering cannot be distinguished, because IPv4 identifications do not count up:\n\
-               - At least half of these PSNs may have been late (flows[].loss.lost_or_reordered): they passed twice, or \
-               neither a NAK nor a timeout explains their run, or more gaps are filled without a NAK or timeout than \
-               after one.\n\
+    computed: "Per link and host pair: PSNs skipped here and retransmitted later, as a share of the packets that should have passed (flows[].loss.lost). Reordered PSNs do not count, nor PSNs that are \
+               never retransmitted: these reached the receiver. For UC, which retransmits nothing, skipped PSNs count as lost, and the finding is info. Raised when all that passes the tap (live: all \
+               interfaces; each queue pair once) shows `loss.episodes` loss episodes and the share `loss.ratio`, or one host pair does; it names every host pair with `loss.pair_episodes` and that \
+               share; critical from `loss.critical_ratio`. Info where loss and reordering cannot be distinguished, because IPv4 identifications do not count up:\n\
+               - At least half of these PSNs may have been late (flows[].loss.lost_or_reordered): they passed twice, or neither a NAK nor a timeout explains their run, or more gaps are filled without \
+               a NAK or timeout than after one.\n\
                - The receiver's ACKs are captured, and neither a NAK nor a timeout triggered any retransmission.\n\
                \n\
-               With two taps on the path, only the one nearer the sender is evaluated. Queue pairs that could not be \
-               followed (live) are left out: `flows_unjudged`. The title says \"at least\" where the sender also had \
-               timeouts: packets lost at the end of what was in flight leave no gap and are not counted. Figures are \
-               those of the latest episode (10 s without the signal end one), over 10 s at least.",
+               With two taps on the path, only the one nearer the sender is evaluated. Queue pairs that could not be followed (live) are left out: `flows_unjudged`. The title says \"at least\" where \
+               the sender also had timeouts: packets lost at the end of what was in flight leave no gap and are not counted. Figures are those of the latest episode (10 s without the signal end one), \
+               over 10 s at least.",
     advice: concat!(upstream!(), " ", lossless!()),
     caveat: "Packets dropped before rocescope saw them look the same where the sender retransmits for another reason; with any of those, the title ends with \"may be capture loss\".",
     ..Entry::EMPTY
@@ -172,54 +168,6 @@ limits! {
     other_way: f64 = 0.3,
         "minimum share of packets not seen at the second tap that means another path",
         "No reliable connection survives such a loss; spraying over two links hides one half of the packets from each";
-}
-
-/// Packets, how many more were lost, and how often.
-#[derive(Clone, Copy, Default)]
-struct Sum {
-    /// With those lost before the tap, which should have passed it.
-    packets: u64,
-    lost: u64,
-    episodes: u64,
-}
-
-impl Sum {
-    /// Of the requests and responses in a flow in one span. Behind a tap an episode counts as one lost packet: how many it
-    /// was is not seen.
-    fn of(facts: &Facts, flow: &Flow, side: Side, span: &Span) -> Self {
-        if flow.psn.is_none() && flow.psn_responses.is_none() || is_not_evaluated(flow) {
-            return Self::default();
-        }
-        let total = |of: fn(&Loss) -> u64| -> u64 { flow.losses().iter().flatten().map(of).sum() };
-        let packets = span.packets(facts, flow);
-        match side {
-            Side::Before => {
-                let lost = span.count(flow, Signal::Lost, total(|loss| loss.lost));
-                let episodes = span.count(flow, side.signal(), total(|loss| loss.before_tap.episodes));
-                // These should have passed as well.
-                Self { packets: packets + lost, lost, episodes }
-            }
-            Side::After => {
-                let episodes = span.count(flow, side.signal(), total(|loss| loss.after_tap.episodes));
-                Self { packets, lost: episodes, episodes }
-            }
-        }
-    }
-
-    fn add(&mut self, other: Self) {
-        self.packets += other.packets;
-        self.lost += other.lost;
-        self.episodes += other.episodes;
-    }
-
-    fn ratio(&self) -> f64 {
-        self.lost as f64 / self.packets.max(1) as f64
-    }
-
-    /// Whether it is more than what clean links show now and then.
-    fn is_enough(&self, limits: &Limits) -> bool {
-        self.episodes >= limits.episodes && self.ratio() >= limits.ratio
-    }
 }
 
 /// What went wrong between two hosts.
@@ -361,7 +309,7 @@ impl Side {
         }
     }
 
-    const fn signal(self) -> Signal {
+    pub(super) const fn signal(self) -> Signal {
         match self {
             Self::Before => Signal::LossUpstream,
             Self::After => Signal::LossDownstream,

@@ -41,6 +41,7 @@ mod job;
 mod labels;
 mod latency;
 mod loss;
+mod loss_sum;
 mod loss_taps;
 #[cfg(test)]
 mod loss_tests;
