@@ -365,9 +365,14 @@ fn queue_pairs(
 ) {
     let mut qps: Vec<DeviceQp> = port.qps.iter().map(DeviceQp::of).collect();
     let place: BTreeMap<u32, usize> = qps.iter().enumerate().map(|(at, qp)| (qp.lqpn, at)).collect();
+    // The latest life of each number: it may have ended since the list.
+    let latest: BTreeMap<u32, &QpLife> = lives.iter().map(|life| (life.lqpn, *life)).collect();
     for life in lives {
-        let known = place.get(&life.lqpn).filter(|_| life.control.ended_ns.is_none());
-        if let Some(known) = known.and_then(|at| qps.get_mut(*at)) {
+        let is_latest = latest.get(&life.lqpn).is_some_and(|latest| std::ptr::eq(*latest, *life));
+        let is_same = |qp: &&mut DeviceQp| {
+            life.control.ended_ns.is_none() || is_latest && (qp.pid, qp.rqpn) == (life.pid, life.rqpn)
+        };
+        if let Some(known) = place.get(&life.lqpn).and_then(|at| qps.get_mut(*at)).filter(is_same) {
             known.add(life);
         } else {
             let mut qp = DeviceQp { lqpn: life.lqpn, ..DeviceQp::default() };
@@ -546,4 +551,43 @@ pub(super) fn neighbours(sample: &Sample, number: u16) -> Vec<Neighbour> {
 #[must_use]
 pub fn worst(coverage: &[Coverage]) -> Option<f64> {
     coverage.iter().filter_map(|one| one.ratio).reduce(f64::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::analysis::fixtures;
+    use crate::source::devices::QpSample;
+    use crate::source::flows::owners::QpOwner;
+
+    /// Numbers of the queue pairs of a port, each with its sources and whether it has ended.
+    fn listed(lives: Vec<QpLife>, pid: u32) -> Vec<(u32, Vec<QpSource>, bool)> {
+        let owner =
+            QpOwner { device: fixtures::port().device, lqpn: 17, rqpn: Some(29), ..QpOwner::default() };
+        let qp = QpSample { owner: QpOwner { pid: Some(pid), ..owner }, ..QpSample::default() };
+        let port = PortSample { qps: Arc::new(vec![qp]), ..fixtures::port() };
+        let lives = Arc::new(Lives { qps: lives, ..Lives::default() });
+        let found = devices(&Devices { ports: vec![port], lives, ..Devices::default() });
+        let qps = found.into_iter().flat_map(|device| device.qps);
+        qps.map(|qp| (qp.lqpn, qp.sources, qp.control.ended_ns.is_some())).collect()
+    }
+
+    #[test]
+    fn a_queue_pair_that_ended_since_the_list_is_one() {
+        use QpSource::{ControlPath, Netlink};
+        let alive = fixtures::qp_life(17, 29);
+        let pid = alive.pid.unwrap();
+        let mut ended = alive.clone();
+        (ended.control.created_ns, ended.control.ended_ns) = (Some(1), Some(5));
+        assert_eq!(listed(vec![ended.clone()], pid), [(17, vec![Netlink, ControlPath], true)]);
+        // Another process has the number by now, or the same one made another queue pair.
+        let two = [(17, vec![ControlPath], true), (17, vec![Netlink], false)];
+        assert_eq!(listed(vec![ended.clone()], pid + 1), two);
+        let mut again = alive;
+        again.control.created_ns = Some(9);
+        let two = [(17, vec![ControlPath], true), (17, vec![Netlink, ControlPath], false)];
+        assert_eq!(listed(vec![ended, again], pid), two);
+    }
 }

@@ -224,7 +224,9 @@ fn ten_thousand_queue_pairs_cost_little() {
         run.half_a_second();
         // The source and its view hold the two latest.
         samples.push(run.watch.sample());
-        samples.truncate(2);
+        if samples.len() > 2 {
+            samples.remove(0);
+        }
     }
     let took = passed(&format!("{SECONDS} s with {lists} lists and 50 queries a second"));
     let share = took / (SECONDS as f64 * 1e9);
@@ -234,5 +236,6 @@ fn ten_thousand_queue_pairs_cost_little() {
     assert_eq!((devices.lives.qps.len(), devices.ports[0].qps.len()), (QPS as usize, QPS as usize));
     let queries = &devices.contexts.queries;
     println!("{} contexts read of {}", queries.queried, queries.of);
-    assert!(queries.answered <= 50 * SECONDS + 50, "the budget of queries is kept: {queries:?}");
+    let most = 50 * SECONDS;
+    assert!((most - 50..=most + 50).contains(&queries.answered), "the budget is used and kept: {queries:?}");
 }
