@@ -15,14 +15,13 @@ use std::str::FromStr as _;
 
 use rocescope_tests::live::program::{Program, Start};
 use rocescope_tests::oracle::binary;
-use rocescope_tests::soft_roce::devices;
 use rocescope_tests::soft_roce::lab::{self, ENDS, FAR, Harm, NEAR, PATH_MTU};
-use rocescope_tests::soft_roce::lives;
 use rocescope_tests::soft_roce::perftest::{Transfer, Transferred};
 use rocescope_tests::soft_roce::qps::{self, Qp};
 use rocescope_tests::soft_roce::report::{count, flow, on_link, sum, used, with_opcodes};
 use rocescope_tests::soft_roce::session::{Seen, Session};
 use rocescope_tests::soft_roce::tool::{self, Tool};
+use rocescope_tests::soft_roce::{devices, lives};
 use rustix::process::Signal;
 use serde_json::Value;
 
