@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::title::{short, title};
 use super::{End, Entry, Episode, Family, Input, Measure, Place, Raise, ends};
-use crate::analysis::{Flow, Imbalance, direction_name, hashing_case, uneven};
+use crate::analysis::{Flow, Imbalance, QpSpread, direction_name, hashing_case, uneven};
 use crate::findings::{Finding, Severity};
 use crate::sample::{Address, Direction};
 use crate::util::units::{self, plural};
@@ -27,7 +27,8 @@ const ENTROPY_LOW: Entry = Entry {
     computed: "The bytes that a host sends are counted by queue pair and by 5-tuple; each count yields a number of effective flows (2 to the entropy of the bytes). A \
                  warning when the queue pairs amount to at least entropy.min_flows effective flows, and the 5-tuples to at most entropy.ratio of that. With --ecmp N \
                  also a warning when hashing the 5-tuples over N uplinks puts at least entropy.ecmp times the mean on the busiest (median over hash seeds), while a \
-                 source port per queue pair, or more queue pairs, would keep it below.",
+                 source port per queue pair, or more queue pairs, would keep it below. More than 8 such hosts are one finding; its figures are those of the host \
+                 with the least of its flows left.",
     advice: "Use a source port per queue pair: the driver derives the port from the flow label or from both QP numbers, so check that the flow label is not fixed \
                (perftest --flow_label, a fixed RDMA CM flow label). With NCCL raise NCCL_IB_QPS_PER_CONNECTION (see NCCL_IB_SPLIT_DATA_ON_QPS), or let the switches \
                hash on the BTH destination QP (SAI hash field RDMA_BTH_DEST_QP, user-defined fields), or use adaptive routing.",
@@ -62,6 +63,8 @@ const LINKS_IMBALANCE: Entry = Entry {
 /// Step for flows that share source ports.
 const MORE_PORTS: &str =
     "Use more source ports: raise NCCL_IB_QPS_PER_CONNECTION (NCCL_IB_SPLIT_DATA_ON_QPS=1).";
+/// Step for flows that the switches hash alike.
+const OTHER_HASH: &str = "Enable hashing on the BTH destination QP, or adaptive routing, on the switches.";
 /// Minimum share of the bytes of both directions that one must carry.
 const ONE_WAY: f64 = 0.2;
 /// Step for uneven links.
@@ -117,51 +120,115 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// Queue pairs of one host that share source ports.
+/// Hosts that have a finding each. Where more are alike, the cause is no host's own.
+const HOSTS_EACH: usize = 8;
+
+/// Queue pairs of one host that share source ports, or of many hosts.
 fn shared_ports(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.entropy;
-    for spread in &input.facts.spreads {
-        let (Some(pairs), Some(tuples)) = (spread.effective_queue_pairs, spread.effective_tuples) else {
-            continue;
-        };
-        if pairs < limits.min_flows || tuples > pairs * limits.ratio {
-            continue;
-        }
-        let host = spread.src;
+    let low: Vec<Low<'_>> = input
+        .facts
+        .spreads
+        .iter()
+        .filter_map(|spread| {
+            let (pairs, tuples) = (spread.effective_queue_pairs?, spread.effective_tuples?);
+            (pairs >= limits.min_flows && tuples <= pairs * limits.ratio).then_some(Low {
+                spread,
+                pairs,
+                tuples,
+            })
+        })
+        .collect();
+    if low.is_empty() {
+        return;
+    }
+    let mut busiest = busiest(input);
+    let mut flows_of = |host| busiest.remove(&host).unwrap_or_default();
+    if low.len() > HOSTS_EACH {
+        let flows = low.iter().filter_map(|one| flows_of(one.spread.src).into_iter().next()).collect();
+        of_hosts(input, &low, flows, found);
+        return;
+    }
+    for one in &low {
+        let host = one.spread.src;
         let (queue_pairs, ports) =
-            (plural(spread.queue_pairs, "QP"), plural(spread.source_ports, "source port"));
+            (plural(one.spread.queue_pairs, "QP"), plural(one.spread.source_ports, "source port"));
         let diagnosis = format!("Low ECMP entropy: {queue_pairs} of {host} share {ports}");
-        let figure = format!(" ({tuples:.1} of {pairs:.1} flows)");
-        let flows = busiest_from(input, host);
+        let flows = flows_of(host);
         let requester = ends::of_data(input, flows.iter().copied()).0;
-        let place = flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default();
-        Raise::new(&ENTROPY_LOW, Severity::Warning, title(diagnosis, [figure]))
-            .evidence("queue_pairs", spread.queue_pairs)
-            .evidence("effective_queue_pairs", pairs)
-            .evidence("five_tuples", spread.five_tuples)
-            .evidence("effective_five_tuples", tuples)
-            .evidence("source_ports", spread.source_ports)
+        let raised = Raise::new(&ENTROPY_LOW, Severity::Warning, title(diagnosis, [one.figure()]));
+        one.evidence(raised)
+            .place(flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default())
             .flows(flows)
-            .place(place)
             .ends(requester.map(|end| End { qpn: None, ..end }), None)
             .step(format!("On {host}, check that the flow label of the queue pairs is not fixed."), None)
             .step(MORE_PORTS, None)
-            .step("Enable hashing on the BTH destination QP, or adaptive routing, on the switches.", None)
+            .step(OTHER_HASH, None)
             .into(found);
     }
 }
 
-fn busiest_from<'a>(input: &Input<'a>, host: Address) -> Vec<&'a Flow> {
-    let mut by_pair: BTreeMap<(Address, u32), &Flow> = BTreeMap::new();
-    for flow in input.facts.flows.iter().filter(|flow| flow.src == host && flow.payload_bytes > 0) {
-        let best = by_pair.entry((flow.dst, flow.dest_qp)).or_insert(flow);
+/// One finding of all: `flows` has the busiest flow of each host.
+fn of_hosts(input: &Input<'_>, low: &[Low<'_>], mut flows: Vec<&Flow>, found: &mut Vec<Finding>) {
+    let share = |one: &&Low<'_>| one.tuples / one.pairs;
+    let Some(worst) = low.iter().min_by(|a, b| share(a).total_cmp(&share(b))) else { return };
+    flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
+    let hosts = units::count(low.len() as u64);
+    let diagnosis = format!("Low ECMP entropy: QPs of {hosts} hosts share source ports");
+    let host = format!(", worst {}", worst.spread.src);
+    let raised = Raise::new(&ENTROPY_LOW, Severity::Warning, title(diagnosis, [host, worst.figure()]))
+        .evidence("hosts", low.len());
+    worst
+        .evidence(raised)
+        .place(flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default())
+        .flows(flows)
+        .step("On these hosts, check that the flow label of the queue pairs is not fixed.", None)
+        .step(MORE_PORTS, None)
+        .step(OTHER_HASH, None)
+        .into(found);
+}
+
+/// A host whose queue pairs share source ports.
+struct Low<'a> {
+    spread: &'a QpSpread,
+    /// Effective flows by queue pair.
+    pairs: f64,
+    /// Effective flows by 5-tuple.
+    tuples: f64,
+}
+
+impl Low<'_> {
+    fn figure(&self) -> String {
+        format!(" ({:.1} of {:.1} flows)", self.tuples, self.pairs)
+    }
+
+    fn evidence(&self, raised: Raise) -> Raise {
+        raised
+            .evidence("queue_pairs", self.spread.queue_pairs)
+            .evidence("effective_queue_pairs", self.pairs)
+            .evidence("five_tuples", self.spread.five_tuples)
+            .evidence("effective_five_tuples", self.tuples)
+            .evidence("source_ports", self.spread.source_ports)
+    }
+}
+
+/// The flows of data of each host, of each queue pair the one with most bytes, the largest first.
+fn busiest<'a>(input: &Input<'a>) -> BTreeMap<Address, Vec<&'a Flow>> {
+    let mut by_pair: BTreeMap<(Address, Address, u32), &Flow> = BTreeMap::new();
+    for flow in input.facts.flows.iter().filter(|flow| flow.payload_bytes > 0) {
+        let best = by_pair.entry((flow.src, flow.dst, flow.dest_qp)).or_insert(flow);
         if flow.bytes > best.bytes {
             *best = flow;
         }
     }
-    let mut flows: Vec<&Flow> = by_pair.into_values().collect();
-    flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
-    flows
+    let mut hosts: BTreeMap<Address, Vec<&Flow>> = BTreeMap::new();
+    for ((host, ..), flow) in by_pair {
+        hosts.entry(host).or_default().push(flow);
+    }
+    for flows in hosts.values_mut() {
+        flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
+    }
+    hosts
 }
 
 /// ECMP over the number of uplinks that the user named.
@@ -188,7 +255,7 @@ fn uplinks(input: &Input<'_>, found: &mut Vec<Finding>) {
         };
         Raise::new(&ENTROPY_LOW, Severity::Warning, title(diagnosis, [tuples, format!(" ({})", set.of)]))
             .step(remedy, None)
-            .step("Enable hashing on the BTH destination QP, or adaptive routing, on the switches.", None)
+            .step(OTHER_HASH, None)
             .evidence("uplinks", ecmp.uplinks)
             .evidence("five_tuples", set.five_tuples)
             .evidence("max_over_mean_p50", now)

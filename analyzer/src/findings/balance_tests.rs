@@ -38,6 +38,25 @@ fn sixteen_queue_pairs_behind_two_ports() {
 }
 
 #[test]
+fn many_hosts_that_share_ports_are_one_finding() {
+    let of = |hosts: u8| {
+        let flows = (0..hosts).flat_map(|host| {
+            (0..16).map(move |qp| {
+                let key = fixtures::key(0, &format!("10.0.0.{host}"), "10.0.1.1", 100 + qp);
+                (key, fixtures::stats(50_000 + u16::from(host > 0 && qp % 2 == 0), 1000, 4_000_000))
+            })
+        });
+        let sample = fixtures::sample(vec![fixtures::link("h0.pcap", None)], flows.collect());
+        found(&sample, &Options::default()).into_iter().filter(|f| f.id == "entropy.low").collect::<Vec<_>>()
+    };
+    assert_eq!(of(8).len(), 8);
+    let [one] = &of(9)[..] else { panic!("one finding") };
+    assert_eq!(one.title, "Low ECMP entropy: QPs of 9 hosts share source ports, worst 10.0.0.0");
+    assert_eq!((one.evidence["hosts"].as_u64(), one.evidence["five_tuples"].as_u64()), (Some(9), Some(1)));
+    assert_eq!(one.flows.len(), 9, "the busiest flow of each");
+}
+
+#[test]
 fn nearly_too_few_ports_are_enough() {
     // Ten ports for sixteen queue pairs: collisions as chance makes them.
     let ports: Vec<u16> = (0..16).map(|i| 50_000 + i % 10).collect();
