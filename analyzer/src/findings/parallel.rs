@@ -1,5 +1,6 @@
 //! One of parallel links that is worse than its peers: marks, loss or delay.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::command::Commands;
@@ -133,6 +134,8 @@ struct Found<'a> {
     /// How many times worse than the peers.
     times: f64,
     host_pairs: usize,
+    /// Of latencies: the share of its flows that are slower than their peers.
+    slow_share: Option<f64>,
     /// Of latencies: they are longer by far more than they vary, as those of a queue are not.
     steady: bool,
     /// Of latencies that load may explain: that of the direction with more of it, over the mean.
@@ -161,8 +164,13 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
                 .filter_map(|link| direction.worse(input, link, &directions))
                 .collect::<Vec<_>>()
         });
-        // The link that is worst, and of its signals the one that is clearest.
-        if let Some(worst) = worst.max_by(|a, b| a.times.total_cmp(&b.times)) {
+        // The link that is worst, and of its signals the one that is clearest: next to a delay of all flows, one of most of them is
+        // a queue elsewhere.
+        let clearer = |a: &Found<'_>, b: &Found<'_>| {
+            let share = a.slow_share.zip(b.slow_share).map_or(Ordering::Equal, |(a, b)| a.total_cmp(&b));
+            share.then(a.times.total_cmp(&b.times))
+        };
+        if let Some(worst) = worst.max_by(clearer) {
             raise(input, group, &worst, found);
         }
     }
@@ -318,6 +326,7 @@ impl<'a> Direction<'a> {
             worse: worse(here, there),
             times,
             host_pairs: pairs,
+            slow_share: None,
             steady: false,
             load: None,
             episodes: None,
@@ -356,6 +365,7 @@ impl<'a> Direction<'a> {
             worse: Worse::Delay(mine, theirs),
             times: mine as f64 / theirs.max(1) as f64,
             host_pairs: all,
+            slow_share: Some(slow_flows as f64 / few.0 as f64),
             steady: median(spreads).is_some_and(|spread| mine.saturating_sub(theirs) >= STEADY * spread),
             load: None,
             episodes: None,
