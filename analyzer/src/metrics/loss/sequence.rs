@@ -72,6 +72,10 @@ pub(super) struct Sequence {
     /// Runs that a NAK or a timeout asked for, and others that filled a gap, where the order of sending is not known.
     asked: u64,
     unasked: u64,
+    /// Of the PSNs lost, those of runs that nothing asked for.
+    doubted_unasked: u64,
+    /// Answers pass this tap. Those of one queue pair among several may take another link, and its NAKs with them.
+    answers_pass: bool,
     /// Another connection uses the number, and has not got beyond the PSNs of the one before.
     reused: bool,
     /// Signals that are recorded already.
@@ -108,6 +112,8 @@ impl Sequence {
             explained: [None; EXPLAINED],
             asked: 0,
             unasked: 0,
+            doubted_unasked: 0,
+            answers_pass: false,
             reused: false,
             recorded: [0; SIGNALS.len()],
             recent,
@@ -202,9 +208,11 @@ impl Sequence {
         let missing = if self.reliable { self.gaps.missing() } else { 0 };
         // Where gaps are filled by packets that are late more often than senders are asked to go back, and receivers drop what is out
         // of order, a NAK is no evidence of loss.
-        let late = self.unasked > self.asked && go > selective;
+        let late = self.answers_pass && self.unasked > self.asked && go > selective;
+        let unasked = if self.answers_pass { self.doubted_unasked } else { 0 };
+        let lost = self.metrics.lost;
         Metrics {
-            doubtful: if late { self.metrics.lost } else { self.metrics.doubtful },
+            doubtful: if late { lost } else { (self.metrics.doubtful + unasked).min(lost) },
             unfilled: self.metrics.unfilled + missing,
             // A loss that was taken back may belong to an episode that had ended.
             upstream: if self.metrics.lost == 0 { Episodes::default() } else { self.upstream.metrics() },
@@ -356,7 +364,11 @@ impl Sequence {
             self.decide(arrival);
             if !self.reused {
                 self.lost(gap.opened_ns, arrival, psns);
-                self.doubted(if doubted { psns } else { 0 });
+                match doubted {
+                    true if early() => self.doubted(psns),
+                    true => self.doubted_unasked += psns,
+                    false => {}
+                }
             }
         } else if gap.retransmitted {
             self.reordered_retransmission(arrival);
@@ -390,7 +402,7 @@ impl Sequence {
             // Reordering does not bring a packet that has passed already: the run was a retransmission from its begin.
             self.metrics.recovered = self.metrics.recovered.saturating_sub(provisional);
             self.lost(opened_ns, arrival, provisional);
-            self.doubted(if unasked && !arrival.numbered { provisional } else { 0 });
+            self.doubted_unasked += if unasked && !arrival.numbered { provisional } else { 0 };
         }
     }
 

@@ -32,6 +32,7 @@ impl Sequence {
     /// Whether nothing explains that the sender goes back: no pause for a timer, and no NAK but for those that explain an
     /// earlier run. Such a packet is a late original, or one of a sender that asks by other means than NAKs.
     pub(super) fn is_unasked(&mut self, arrival: &Arrival<'_>, pause_ns: u64) -> bool {
+        self.answers_pass |= arrival.answers_slot != UNKNOWN;
         if !arrival.reverse_captured || pause_ns >= TIMEOUT_PAUSE_NS {
             return false;
         }
