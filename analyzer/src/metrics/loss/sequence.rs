@@ -17,7 +17,7 @@
 //! | same PSN and identification as the packet before within 10 us, or as a recent one | duplicate made by a mirror |
 //! | fills a gap, its identification says that it was sent before the gap showed | reordered, not lost |
 //! | fills a gap within the reordering window, no NAK for the gap, no retransmission under way | reordered, until a packet of the run turns out to have passed before |
-//! | fills a gap otherwise | lost upstream and retransmitted; doubtful in a run that nobody asked for: no NAK that asks for it alone, no timeout |
+//! | fills a gap otherwise | lost upstream and retransmitted; doubtful in a run that nobody asked for: no NAK that asks for it alone, no timeout, though answers pass |
 //! | original of a gap that a retransmission has filled | reordered; the loss is taken back |
 //! | passed before | retransmission, counted by the cause of its run |
 //! | passed before, alone, and nobody asked: no NAK, no timeout, and the sender does not go on from it | duplicate made by the network or the capture |
