@@ -59,38 +59,20 @@ impl Programs {
         profile: &str,
         selection: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self> {
-        let mut command = cargo();
-        command.args([
-            "test",
-            "--no-run",
-            "--profile",
-            profile,
-            "--message-format",
-            "json-render-diagnostics",
-        ]);
-        select(&mut command, toolchain).args(selection);
-        let shown = show(&command);
-        let output =
-            command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start `{shown}`"))?;
-        if !output.status.success() {
-            bail!("`{shown}` failed: {}", output.status);
-        }
-        Self::of(&String::from_utf8_lossy(&output.stdout))
-            .with_context(|| format!("`{shown}` built no rocescope"))
+        let (rocescope, tests) = build(toolchain, profile, selection)?;
+        let rocescope = rocescope.context("cargo built no rocescope")?;
+        Ok(Self { rocescope, tests })
     }
 
-    /// Those that cargo's messages name.
-    fn of(messages: &str) -> Option<Self> {
-        let (mut rocescope, mut tests) = (None, Vec::new());
-        for line in messages.lines() {
-            let Some((program, is_test)) = program(line) else { continue };
-            if is_test {
-                tests.push(program);
-            } else if program.package == "rocescope" && program.name == "rocescope" {
-                rocescope = Some(program.path);
-            }
-        }
-        Some(Self { rocescope: rocescope?, tests })
+    /// Adds the unit tests, in the development profile: to optimise a crate once more for its own tests takes longer than they
+    /// take unoptimised.
+    ///
+    /// # Errors
+    /// The command that failed.
+    pub(crate) fn add_unit_tests(&mut self, toolchain: Option<&EbpfToolchain>) -> Result<()> {
+        let (_, tests) = build(toolchain, DEBUG, ["--lib", "--bin", "xtask"])?;
+        self.tests.extend(tests);
+        Ok(())
     }
 
     /// The integration test of this name.
@@ -102,6 +84,38 @@ impl Programs {
         let found = all.find(|program| program.package == INTEGRATION && program.name == name);
         found.map(|program| program.path.as_path()).with_context(|| format!("cargo built no test {name}"))
     }
+}
+
+/// Builds what `selection` names: rocescope, where that is needed, and tests.
+fn build<'a>(
+    toolchain: Option<&EbpfToolchain>,
+    profile: &str,
+    selection: impl IntoIterator<Item = &'a str>,
+) -> Result<(Option<PathBuf>, Vec<TestProgram>)> {
+    let mut command = cargo();
+    command.args(["test", "--no-run", "--profile", profile, "--message-format", "json-render-diagnostics"]);
+    select(&mut command, toolchain).args(selection);
+    let shown = show(&command);
+    let output =
+        command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start `{shown}`"))?;
+    if !output.status.success() {
+        bail!("`{shown}` failed: {}", output.status);
+    }
+    Ok(built(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// The programs that cargo's messages name.
+fn built(messages: &str) -> (Option<PathBuf>, Vec<TestProgram>) {
+    let (mut rocescope, mut tests) = (None, Vec::new());
+    for line in messages.lines() {
+        let Some((program, is_test)) = program(line) else { continue };
+        if is_test {
+            tests.push(program);
+        } else if program.package == "rocescope" && program.name == "rocescope" {
+            rocescope = Some(program.path);
+        }
+    }
+    (rocescope, tests)
 }
 
 /// The program that a message of cargo is about, and whether it tests.
@@ -144,12 +158,13 @@ mod tests {
             message("path+file:///w/tests#rocescope-tests@0.1.0", "rocescope_tests", false, ""),
             "warning: text".to_owned(),
         ];
-        let found = Programs::of(&lines.join("\n")).unwrap();
+        let (rocescope, tests) = built(&lines.join("\n"));
+        let found = Programs { rocescope: rocescope.unwrap(), tests };
         assert_eq!(found.rocescope, Path::new("/t/rocescope"));
         let tests: Vec<_> = found.tests.iter().map(|test| (&*test.package, &*test.name)).collect();
         assert_eq!(tests, [("rocescope", "rocescope"), ("rocescope-tests", "demo"), ("xtask", "xtask")]);
         assert_eq!(found.integration("demo").unwrap(), Path::new("/t/demo-1"));
         assert!(found.integration("rocescope").is_err());
-        assert!(Programs::of(&lines[1]).is_none(), "rocescope itself was not built");
+        assert!(built(&lines[1]).0.is_none(), "rocescope itself was not built");
     }
 }
