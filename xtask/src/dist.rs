@@ -25,7 +25,7 @@ pub(crate) struct Dist {
 
 /// A target whose programs need no C library of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+enum Target {
     X86,
     Arm,
 }
@@ -99,7 +99,7 @@ pub(crate) fn dist(wanted: &Dist) -> Result<()> {
 ///
 /// # Errors
 /// Of the build, or what is not static about the program.
-pub(crate) fn static_program(toolchain: &EbpfToolchain, target: Target) -> Result<PathBuf> {
+fn static_program(toolchain: &EbpfToolchain, target: Target) -> Result<PathBuf> {
     let triple = target.triple();
     ensure_target(triple).map_err(|why| anyhow!("{why}"))?;
     step(&format!("building rocescope for {triple}"), || {

@@ -64,17 +64,6 @@ impl Programs {
         Ok(Self { rocescope, tests })
     }
 
-    /// Adds the unit tests, in the development profile: to optimise a crate once more for its own tests takes longer than they
-    /// take unoptimised.
-    ///
-    /// # Errors
-    /// The command that failed.
-    pub(crate) fn add_unit_tests(&mut self, toolchain: Option<&EbpfToolchain>) -> Result<()> {
-        let (_, tests) = build(toolchain, DEBUG, ["--lib", "--bin", "xtask"])?;
-        self.tests.extend(tests);
-        Ok(())
-    }
-
     /// The integration test of this name.
     ///
     /// # Errors
@@ -84,6 +73,15 @@ impl Programs {
         let found = all.find(|program| program.package == INTEGRATION && program.name == name);
         found.map(|program| program.path.as_path()).with_context(|| format!("cargo built no test {name}"))
     }
+}
+
+/// Builds the unit tests, in the development profile: to optimise a crate once more for its own tests takes longer than they
+/// take unoptimised.
+///
+/// # Errors
+/// The command that failed.
+pub(crate) fn units(toolchain: Option<&EbpfToolchain>) -> Result<Vec<TestProgram>> {
+    Ok(build(toolchain, DEBUG, ["--lib", "--bin", "xtask"])?.1)
 }
 
 /// Builds what `selection` names: rocescope, where that is needed, and tests.

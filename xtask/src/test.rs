@@ -5,14 +5,14 @@ mod lanes;
 use crate::build::with_ebpf;
 use crate::check::ensure_target;
 use crate::ebpf_toolchain::EbpfToolchain;
-use crate::programs::{CHECKED, INTEGRATION, Programs, TestProgram};
+use crate::programs::{self, CHECKED, INTEGRATION, Programs, TestProgram};
 use crate::run::{cargo, has_program, is_ci, root_prefix, run, run_watched, say, step, target_dir};
 use crate::setup;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use lanes::Job;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::{env, fs};
+use std::{env, fs, thread};
 
 /// Test programs that run at the same time. More would not end sooner on two processors, and would take their time
 /// from those that wait for an answer.
@@ -107,12 +107,7 @@ pub(crate) fn test() -> Result<()> {
             None
         }
     };
-    let arm = arm(&mut tally, toolchain.as_ref());
-    let built = step("building rocescope and the tests", || {
-        let mut programs = Programs::build(toolchain.as_ref(), CHECKED, ["--test", "*"])?;
-        programs.add_unit_tests(toolchain.as_ref())?;
-        Ok(programs)
-    });
+    let (built, arm) = builds(&mut tally, toolchain.as_ref());
     match built.and_then(|programs| all(&mut tally, &programs, arm)) {
         Ok(()) => tally.finish(),
         Err(error) => {
@@ -120,6 +115,28 @@ pub(crate) fn test() -> Result<()> {
             tally.finish()
         }
     }
+}
+
+/// Builds all that is tested, and gives it with the place of the program for aarch64.
+///
+/// What is optimised and what is not lie in folders of their own below `target`, so that cargo lets neither wait for the
+/// other. A compiler uses one processor for much of its time: side by side they end sooner than one after the other.
+fn builds(tally: &mut Tally, toolchain: Option<&EbpfToolchain>) -> (Result<Programs>, Option<PathBuf>) {
+    thread::scope(|scope| {
+        let optimised = scope.spawn(|| {
+            step("building rocescope and the integration tests", || {
+                Programs::build(toolchain, CHECKED, ["--test", "*"])
+            })
+        });
+        let arm = arm(tally, toolchain);
+        let units = step("building the unit tests", || programs::units(toolchain));
+        let optimised = optimised.join().unwrap_or_else(|_| Err(anyhow!("the thread of a build panicked")));
+        let all = optimised.and_then(|mut programs| {
+            programs.tests.extend(units?);
+            Ok(programs)
+        });
+        (all, arm)
+    })
 }
 
 /// Builds the program for aarch64, as `cargo xtask dist` does but for optimisation and without a cross compiler, and
@@ -235,10 +252,13 @@ fn job(test: &TestProgram, only: &[String], root: &[&str], environment: &[(Strin
         command.arg("--exact").args(only);
     }
     command.current_dir(&test.folder).stdin(Stdio::null());
+    // Test programs of two packages may have one name.
     let name = if test.name.replace('_', "-") == test.package {
         format!("{} unit tests", test.name)
-    } else {
+    } else if test.package == INTEGRATION {
         test.name.clone()
+    } else {
+        format!("{} {}", test.package, test.name)
     };
     Job { name, command }
 }

@@ -22,28 +22,28 @@ modprobe -a 9pnet_virtio 9p && mount -t 9p -o trans=virtio,version=9p2000.L shar
 }
 export ROCESCOPE_VM_RESULTS=/share RUST_BACKTRACE=0
 
-# Runs tests one at a time (they look at what is loaded in the whole system): program, test program, its arguments.
+# Runs tests one at a time (they look at what is loaded in the whole system): test program, its arguments.
 try() {
-    program=$1 test=$2
-    shift 2
+    test=$1
+    shift
     {
-        ROCESCOPE_BIN=/programs/$program timeout 1200 "/tests/$test" --test-threads=1 --show-output "$@" </dev/null
+        ROCESCOPE_BIN=/programs/rocescope timeout 1200 "/tests/$test" --test-threads=1 --show-output "$@" </dev/null
         echo $? >/tmp/status
     } 2>&1 | tee /tmp/output
     return "$(cat /tmp/status)"
 }
 
 second=
-while read -r program test arguments; do
+while read -r test arguments; do
     echo "guest: running $test $arguments"
     # shellcheck disable=SC2086
-    try "$program" "$test" $arguments || {
+    try "$test" $arguments || {
         echo "guest: $test failed: $?"
         # The processor is emulated and shared: a test of timers, on a host that was busy for a while, gets a second try.
         # Without a list of names at the end, the program itself failed.
         names=$(awk '/^failures:/ { names = "" } /^    [A-Za-z0-9_:]+$/ { names = names " " $1 } END { print names }' /tmp/output)
         # shellcheck disable=SC2086
-        if [ -n "$names" ] && try "$program" "$test" --include-ignored --exact $names; then
+        if [ -n "$names" ] && try "$test" --include-ignored --exact $names; then
             second="$second$names"
         else
             failed=1
