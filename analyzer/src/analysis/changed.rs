@@ -1,4 +1,4 @@
-//! Header fields that differ between two taps in the same packets.
+//! Header fields and contents that differ between two taps in the same packets.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::metrics::taps::{Header, Passed, TapPair};
 
-/// A header field that a hop may rewrite.
+/// A header field that a hop may rewrite, or what the ICRC covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -20,6 +20,9 @@ pub enum Field {
     Priority,
     /// Payload in bytes: switches that trim packets shorten it.
     Payload,
+    /// Payload and header fields that must not change, by the ICRC of whole frames: 1 right, 0 wrong. From 1 to 1: they changed, and
+    /// the ICRC was computed again. From 1 to 0: they changed, or the ICRC itself did.
+    Icrc,
 }
 
 /// A header field that has one value at the first link and another at the second, in the same packets. CE marks that are set
@@ -35,7 +38,7 @@ pub struct FieldChange {
     pub to: u32,
     /// Packets with this change. Unit: packets.
     pub packets: u64,
-    /// Compared packets that have `from` at the first link; for payload, all that were compared. Unit:
+    /// Compared packets that have `from` at the first link (ICRC: and are whole at both); for payload, all that were compared. Unit:
     /// packets.
     pub of: u64,
     /// Time of the first such packet, by the clock of the first link. Unit: Unix ns.
@@ -50,7 +53,22 @@ fn value(header: Header, field: Field) -> Option<u32> {
         Field::Dscp => Some(u32::from(header.tos >> 2)),
         Field::Ecn => Some(u32::from(header.tos & 3)),
         Field::Priority => header.priority.map(u32::from),
+        Field::Icrc => header.icrc.map(u32::from),
         Field::Payload => None,
+    }
+}
+
+/// Whether a field of these packets is another at the second tap, and not as on a path where nothing is wrong.
+fn is_change(field: Field, (from, to): (u32, u32), altered: bool, ordered: bool) -> bool {
+    match field {
+        // A wrong ICRC at the first tap shows nothing: the sender's NIC may fill it in behind it.
+        Field::Icrc => match (from, to) {
+            (1, 1) => altered,
+            (1, 0) => altered || ordered,
+            (0, 1) => altered && !ordered,
+            _ => false,
+        },
+        _ => from != to && !is_mark(field, from, to, ordered),
     }
 }
 
@@ -65,11 +83,11 @@ fn is_mark(field: Field, from: u32, to: u32, ordered: bool) -> bool {
 pub(super) fn changes(pair: &TapPair) -> Vec<FieldChange> {
     let mut changes: BTreeMap<(Field, u32, u32), FieldChange> = BTreeMap::new();
     let mut of: BTreeMap<(Field, u32), u64> = BTreeMap::new();
-    for Passed { headers: [first, second], packets, seen_ns } in &pair.passed {
-        for field in [Field::Dscp, Field::Ecn, Field::Priority] {
+    for Passed { headers: [first, second], altered, packets, seen_ns } in &pair.passed {
+        for field in [Field::Dscp, Field::Ecn, Field::Priority, Field::Icrc] {
             let (Some(from), Some(to)) = (value(*first, field), value(*second, field)) else { continue };
             *of.entry((field, from)).or_default() += packets;
-            if from == to || is_mark(field, from, to, pair.ordered) {
+            if !is_change(field, (from, to), *altered, pair.ordered) {
                 continue;
             }
             let new = FieldChange { field, from, to, packets: 0, of: 0, first_ns: u64::MAX, last_ns: 0 };
@@ -127,7 +145,7 @@ mod tests {
     use crate::metrics::taps::Resized;
 
     const fn header(tos: u8, hops: u8, priority: Option<u8>) -> Header {
-        Header { tos, hops, priority }
+        Header { tos, hops, priority, icrc: None }
     }
 
     fn pair(ordered: bool, passed: &[(Header, Header, u64)]) -> TapPair {
@@ -136,6 +154,7 @@ mod tests {
             .iter()
             .map(|(from, to, packets)| Passed {
                 headers: [*from, *to],
+                altered: false,
                 packets: *packets,
                 seen_ns: [(5, 9), (6, 10)],
             })
@@ -168,6 +187,32 @@ mod tests {
             ..pair(true, &[(data, data, 9)])
         };
         assert_eq!(seen(&trimmed), [(Field::Payload, 4096, 64, 3, 9)]);
+    }
+
+    #[test]
+    fn contents_that_change_are_counted_by_what_their_icrc_says() {
+        let icrc = |icrc| Header { icrc, ..header(26 << 2 | 2, 64, None) };
+        let of = |ordered, from, to, altered| {
+            let mut pair =
+                pair(ordered, &[(icrc(Some(true)), icrc(Some(true)), 90), (icrc(from), icrc(to), 10)]);
+            pair.passed[1].altered = altered;
+            seen(&pair)
+        };
+        let [right, wrong] = [Some(true), Some(false)];
+        assert_eq!(of(true, right, right, true), [(Field::Icrc, 1, 1, 10, 100)], "computed again");
+        assert_eq!(of(true, right, wrong, true), [(Field::Icrc, 1, 0, 10, 100)]);
+        assert_eq!(of(true, right, wrong, false), [(Field::Icrc, 1, 0, 10, 100)], "the ICRC itself");
+        assert_eq!(of(false, wrong, right, true), [(Field::Icrc, 0, 1, 10, 10)]);
+        for (ordered, from, to, altered) in [
+            (true, right, right, false),
+            (true, wrong, right, true),
+            (true, wrong, wrong, true),
+            (true, None, wrong, false),
+            (true, right, None, false),
+            (false, right, wrong, false),
+        ] {
+            assert_eq!(of(ordered, from, to, altered), [], "{ordered} {from:?} {to:?} {altered}");
+        }
     }
 
     #[test]

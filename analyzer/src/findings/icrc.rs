@@ -24,6 +24,7 @@ const ERRORS: Entry = Entry {
     id: "icrc.errors",
     rank: 150,
     needs: &[Need::Frames],
+    causes: &["path.rewritten"],
     measure: Some(Measure::ratio("bad_ratio")),
     title: "Corruption: wrong invariant CRC (ICRC)",
     meaning: "A device between the sender and this tap changes packets in bits that must not change. Ethernet's FCS did not notice, so it happens inside a device: memory of a switch or NIC, a faulty ASIC, or software that rewrites headers. The receiver drops such packets, which looks like loss downstream.",

@@ -29,6 +29,8 @@ pub(super) const FAMILY: Family = Family {
         label("waited_ratio", "silence in the lifetime of the worst QP", Unit::Ratio),
         label("shortest_ns", "shortest silence", Unit::Nanoseconds),
         label("longest_ns", "longest silence", Unit::Nanoseconds),
+        label("felt_ns", "of that silence, in job steps longer than the median, at most", Unit::Nanoseconds),
+        label("felt_steps", "job steps that it made longer", Unit::Count),
         label("backoff", "longest silence over shortest", Unit::Factor),
     ],
     check,
@@ -64,7 +66,9 @@ const TIMEOUTS: Entry = Entry {
                at least 100 ms in mid-message, which no gap and no retransmission ends, count where two QPs of the same \
                hosts show them at the same time (`stalls`; not live). A pause between messages is the job's own.\n\
                \n\
-               Figures are those of the latest episode (10 s without a timeout end one).",
+               Figures are those of the latest episode (10 s without a timeout end one). Where steps of a job are known \
+               (`steps`), `felt_ns` is what of the silence the job felt at most: in each step longer than the median, \
+               the time in which one of these queue pairs was silent (each the latest 64 silences), up to what the step is longer.",
     advice: "Find where ACKs or the last packets of messages are lost: compare the drop counters of both directions, ACKs included, which often travel in another class. Look for paths that fail over or pause \
              (link flaps, PFC storms). The ACK timeout is 4.096 us * 2^NCCL_IB_TIMEOUT, at most NCCL_IB_RETRY_CNT times; shorter timers recover earlier, but fail earlier too.",
     caveat: "Live, READ requests that are repeated after a timeout are counted as rereads alone, and their silence is not known: responses may have come meanwhile.",
@@ -133,6 +137,57 @@ fn known_acks_lost(input: &Input<'_>, flows: Vec<&Flow>) -> Option<u64> {
     (input.sample.kind == SourceKind::Replay && (lost > 0 || is_whole)).then_some(lost)
 }
 
+/// What a job felt of silences: its steps that are longer than the median, by as much as some queue pair was silent in them.
+#[derive(Clone, Copy)]
+struct Felt {
+    ns: u64,
+    steps: u64,
+}
+
+impl Felt {
+    fn words(self) -> String {
+        match self.steps {
+            0 => "No step of the job became longer meanwhile: the silence was hidden behind computation or other transfers.".to_owned(),
+            steps => format!(
+                "The job felt at most {} of this silence: {} longer than the median while these queue pairs were silent.",
+                units::duration(self.ns),
+                plural(steps, "step") + if steps == 1 { " is" } else { " are" },
+            ),
+        }
+    }
+}
+
+/// What the job felt of silences in these flows; `None` where no steps are known for the time and, in captures, the link (clocks of
+/// different links differ).
+fn felt<'a>(input: &Input<'_>, span: &Span, flows: impl Iterator<Item = &'a Flow>) -> Option<Felt> {
+    let steps = input.facts.steps.as_ref()?;
+    let one_clock = input.sample.kind != SourceKind::Replay;
+    let silences = flows
+        .filter(|flow| one_clock || flow.link == steps.link)
+        .flat_map(|flow| flow.spells.of(Signal::Silence))
+        .filter(|silence| silence.first_ns <= span.last_ns && silence.last_ns >= span.first_ns);
+    let mut silences: Vec<(u64, u64)> = silences.map(|silence| (silence.first_ns, silence.last_ns)).collect();
+    silences.sort_unstable();
+    let known = steps.starts_ns.first().zip(steps.starts_ns.last())?;
+    silences.iter().find(|(from, to)| from < known.1 && to > known.0)?;
+    let mut all = Felt { ns: 0, steps: 0 };
+    for step in steps.starts_ns.windows(2) {
+        let &[start, next] = step else { continue };
+        let longer = (next.saturating_sub(start)).saturating_sub(steps.period_ns);
+        // Silences overlap: each moment counts once.
+        let (mut silent, mut until) = (0, start);
+        for (from, to) in &silences {
+            let (from, to) = ((*from).max(until), (*to).min(next));
+            silent += to.saturating_sub(from);
+            until = until.max(to);
+        }
+        let felt = longer.min(silent);
+        all.ns += felt;
+        all.steps += u64::from(felt > 0);
+    }
+    Some(all)
+}
+
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.retry;
     let timeouts = |flow: &Flow| total(flow, |loss| loss.timeouts);
@@ -176,6 +231,15 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
+fn in_words(timeouts: u64, stalls: u64) -> String {
+    let timed_out = plural(timeouts, "transport timeout");
+    match (timeouts, stalls) {
+        (0, _) => plural(stalls, "silence") + " in mid-message",
+        (_, 0) => timed_out,
+        _ => format!("{timed_out} and {}", plural(stalls, "silence")),
+    }
+}
+
 fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<Finding>) {
     let Judged { span, what: timed_out, episodes } = judged;
     let Some(worst) = timed_out.first() else { return };
@@ -192,16 +256,12 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let acks_lost = known_acks_lost(input, flows().collect());
     let by_acks = acks_lost.is_some_and(|acks_lost| acks_lost * 2 > all_timeouts + stalls);
     let lost = if by_acks { ": ACKs lost or late" } else { "" };
-    let what = match (count, stalls) {
-        (0, stalls) => plural(stalls, "silence") + " in mid-message",
-        (count, 0) => plural(count, "transport timeout"),
-        (count, stalls) => {
-            format!("{} and {}", plural(count, "transport timeout"), plural(stalls, "silence"))
-        }
-    };
-    let diagnosis = format!("{what} cost {}{lost}", units::duration(waited));
+    let diagnosis = format!("{} cost {}{lost}", in_words(count, stalls), units::duration(waited));
     let qps = more(timed_out.len() as u64 - 1, "QP");
-    let parts = [pair(worst.flow.src, worst.flow.dst), format!(" QP {}", worst.flow.dest_qp), qps];
+    let felt = felt(input, span, flows());
+    let longer = felt.filter(|felt| felt.steps > 0);
+    let longer = longer.map_or_else(String::new, |felt| format!(", steps +{}", units::duration(felt.ns)));
+    let parts = [pair(worst.flow.src, worst.flow.dst), format!(" QP {}", worst.flow.dest_qp), qps, longer];
     let (requester, responder) = ends::of_data(input, flows());
     let (src, dst) = (worst.flow.src, worst.flow.dst);
     let drops = if by_acks {
@@ -214,7 +274,7 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let reordered =
         found.iter().any(|one| one.id == "retry.storm" && one.evidence["late"].as_u64() > Some(0));
     let cost = Cost { ratio: None, signal: Signal::RetransmittedAfterTimeout, waits: &[Wait::Timeout] };
-    Raise::new(&TIMEOUTS, Severity::Warning, title(diagnosis, parts))
+    let raise = Raise::new(&TIMEOUTS, Severity::Warning, title(diagnosis, parts))
         .evidence("timeouts", count)
         .evidence("stalls", (input.sample.kind == SourceKind::Replay).then_some(stalls))
         .evidence("acks_lost", acks_lost)
@@ -222,6 +282,8 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
         .evidence("waited_ratio", worst.waited_ns as f64 / lifetime as f64)
         .evidence("shortest_ns", shortest)
         .evidence("longest_ns", longest)
+        .evidence("felt_ns", felt.map(|felt| felt.ns))
+        .evidence("felt_steps", felt.map(|felt| felt.steps))
         .evidence("backoff", shortest.zip(longest).map(|(a, b)| b as f64 / a.max(1) as f64))
         .evidence("queue_pairs", timed_out.len())
         .evidence("flows_unjudged", flows_not_evaluated(input.facts))
@@ -234,19 +296,66 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
         .step(drops, here.nic_counters())
         .step("Count timeouts of the NIC (local_ack_timeout_err, rnr_nak_retry_err).", here.rdma_counters())
         .step("Look for link flaps, failovers and PFC storms at that time on the path.", None)
-        .step("Compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 µs × 2^n) with the latency.", None)
-        .into(found);
+        .step("Compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 µs × 2^n) with the latency.", None);
+    felt.into_iter().fold(raise, |raise, felt| raise.caveat(felt.words())).into(found);
 }
 
 #[cfg(test)]
 mod tests {
     use crate::analysis::fixtures::{START, key, stats};
+    use crate::analysis::{Facts, Options};
     use crate::findings::episode_tests::{by_id, run, spell};
+    use crate::findings::tests::with_steps;
+    use crate::findings::{Input, Limits, check};
     use crate::metrics::loss::Metrics;
     use crate::metrics::loss::spells::{FlowSpells, Signal, Spell};
     use crate::sample::{FlowSample, Sample};
 
     const MS: u64 = 1_000_000;
+
+    /// Steps of 100 ms, one of 500 ms from the fourth on, and silences of two QPs.
+    #[test]
+    fn a_job_feels_what_of_the_silence_its_longer_steps_have() {
+        let felt = |link: &str, silences: &[(u64, u64)]| {
+            let mut sample = timeouts(1, 1_200);
+            let spells = silences.iter().map(|(from, to)| Spell {
+                first_ns: START + from * MS,
+                last_ns: START + to * MS,
+                count: 1,
+                ..Spell::default()
+            });
+            let loss = sample.metrics.loss.as_mut().unwrap();
+            let mut all = loss.spells.flows.values_mut();
+            let own = all.find(|one| !one.of(Signal::Timeout).is_empty()).unwrap();
+            *own = own.clone().with(Signal::Silence, spells.collect());
+            let steps = with_steps(|steps| {
+                steps.link = link.to_owned();
+                steps.period_ns = 100 * MS;
+                let starts = [1_000, 1_100, 1_200, 1_300, 1_800, 1_900, 2_000];
+                steps.starts_ns = starts.map(|at| START + at * MS).into();
+            });
+            let facts = Facts { steps: steps.steps, ..Facts::of(&sample, &Options::default()) };
+            let limits = Limits::default();
+            let found = check(&Input { sample: &sample, facts: &facts, limits: &limits });
+            found.into_iter().find(|one| one.id == "retry.timeouts").unwrap()
+        };
+        let long = felt("eth0", &[(1_350, 1_650), (1_400, 1_700)]);
+        assert_eq!(
+            (&long.evidence["felt_ns"], &long.evidence["felt_steps"]),
+            (&(350 * MS).into(), &1.into())
+        );
+        assert!(long.title.contains("steps +350 ms"), "{}", long.title);
+        assert!(long.caveats.iter().any(|text| text.contains("at most 350 ms")), "{:?}", long.caveats);
+        let most = felt("eth0", &[(1_000, 1_800)]);
+        assert_eq!(most.evidence["felt_ns"], 400 * MS, "no more than the step is longer");
+        let hidden = felt("eth0", &[(1_110, 1_190)]);
+        assert_eq!((&hidden.evidence["felt_ns"], &hidden.evidence["felt_steps"]), (&0.into(), &0.into()));
+        assert!(hidden.caveats.iter().any(|text| text.starts_with("No step of the job")));
+        for (link, at) in [("elsewhere", 1_400), ("eth0", 2_400)] {
+            let unknown = felt(link, &[(at, at + 300)]);
+            assert!(unknown.evidence["felt_ns"].is_null(), "{link} {at}");
+        }
+    }
 
     /// Timeouts of `each_ms`, in one episode.
     fn timeouts(count: u64, each_ms: u64) -> Sample {

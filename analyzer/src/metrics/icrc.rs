@@ -10,6 +10,15 @@ use rocescope_common::wire::frame::{FAMILY_LID, UNKNOWN};
 
 use super::packet::Packet;
 
+/// What the ICRC of a packet says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contents {
+    /// The ICRC that its contents need.
+    pub needed: u32,
+    /// It has that one.
+    pub right: bool,
+}
+
 /// Packets by what their ICRC says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
@@ -53,19 +62,21 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Takes in one packet, whose headers are `frame` and whose captured bytes are `data`.
+    /// Takes in one packet, whose headers are `frame` and whose captured bytes are `data`. Returns what its ICRC says, where that
+    /// can be computed.
     #[inline]
-    pub fn packet(&mut self, packet: &Packet, frame: &Frame, data: &[u8]) {
+    pub fn packet(&mut self, packet: &Packet, frame: &Frame, data: &[u8]) -> Option<Contents> {
+        let contents = contents(data, frame);
         let at = packet.slot as usize;
         if self.slots.len() <= at {
             self.slots.resize(at + 1, (0, Checked::default()));
         }
-        let Some((link, counts)) = self.slots.get_mut(at) else { return };
+        let (link, counts) = self.slots.get_mut(at)?;
         // A slot that was retired has counted nothing.
         *link = packet.link;
-        match check(data, frame) {
+        match contents {
             None => counts.unchecked += 1,
-            Some(right) => {
+            Some(Contents { right, .. }) => {
                 counts.checked += 1;
                 if !right {
                     let (first, last) = counts.bad_ns;
@@ -75,6 +86,7 @@ impl Collector {
                 }
             }
         }
+        contents
     }
 
     /// The flow of a slot was retired.
@@ -116,12 +128,12 @@ const MAX_NETWORK: usize = 128;
 /// Length of a LRH. Ones stand for it where another header follows it, and for RoCE, which has none.
 const LRH_LEN: usize = 8;
 
-/// Whether the ICRC of a packet is right; `None` when it cannot be computed.
+/// What the ICRC of a packet says; `None` when it cannot be computed.
 ///
 /// The same rule as [`rocescope_common::wire::icrc::check`], faster.
 #[inline]
 #[must_use]
-pub fn check(data: &[u8], frame: &Frame) -> Option<bool> {
+pub fn contents(data: &[u8], frame: &Frame) -> Option<Contents> {
     if frame.icrc_offset == UNKNOWN {
         return None;
     }
@@ -156,7 +168,8 @@ pub fn check(data: &[u8], frame: &Frame) -> Option<bool> {
     let mut hasher = Hasher::new();
     hasher.update(head);
     hasher.update(data.get(at + bth::LEN..end)?);
-    Some(hasher.finalize() == stored)
+    let needed = hasher.finalize();
+    Some(Contents { needed, right: needed == stored })
 }
 
 #[cfg(test)]
@@ -164,7 +177,7 @@ mod tests {
     use rocescope_common::wire::frame::{Entry, Full, Meta, Tag};
     use rocescope_common::wire::{icrc, parse};
 
-    use super::check;
+    use super::contents;
     use crate::source::capture::Reader;
 
     /// Against the plain computation, over real frames, some of which are damaged, whole and cut
@@ -178,7 +191,8 @@ mod tests {
         while let Some(record) = reader.next().unwrap() {
             let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: record.wire_len, tag: Tag::NONE };
             let Ok(frame) = parse::<Full>(&record.data, meta, &mut ()) else { continue };
-            let here = check(record.data, &frame);
+            let check = |data| contents(data, &frame).map(|contents| contents.right);
+            let here = check(record.data);
             assert_eq!(here, icrc::check(record.data, &frame));
             match here {
                 Some(true) => right += 1,
@@ -186,7 +200,7 @@ mod tests {
                 None => {}
             }
             for len in [0, 20, 40, 54, record.data.len() - 1] {
-                assert_eq!(check(record.data.get(..len).unwrap_or_default(), &frame), None);
+                assert_eq!(check(record.data.get(..len).unwrap_or_default()), None);
             }
         }
         // The first 71 frames of the capture; the queue that damaged packets hit three of them.

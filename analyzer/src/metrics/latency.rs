@@ -385,6 +385,14 @@ pub struct Figure {
     pub outstanding: u64,
 }
 
+impl Figure {
+    /// Requests that are not in the times, and will not be: without those that no answer has been seen for.
+    #[must_use]
+    pub const fn not_timed(&self) -> u64 {
+        self.unpaired + self.ambiguous + self.ring_full + self.untracked
+    }
+}
+
 /// Figures by the slot of the flow of requests. A map of 65,536 takes twice the memory.
 #[derive(Clone, Debug, Default)]
 pub struct BySlot(Vec<(u32, Figure)>);

@@ -6,7 +6,7 @@
 
 #![expect(
     clippy::inline_always,
-    reason = "one loop over packets with all collectors in it, and another for the few packets with an aside: with two places to \
+    reason = "one loop over packets with all collectors in it, and another for packets with an aside, or of several taps: with two places to \
               inline them into, the compiler would call them"
 )]
 
@@ -33,6 +33,7 @@ use std::time::Duration;
 use crate::util::map::Map;
 use crate::util::time::nanos;
 use duplicates::Verdict;
+use icrc::Contents;
 use marking::ByDscp;
 use packet::{Aside, Packet};
 
@@ -87,15 +88,15 @@ impl Collector {
         self.taps.expect(taps);
     }
 
-    /// Takes in one packet that [wants](Packet::wants_aside) an aside.
+    /// Takes in one packet with an aside, which it [wants](Packet::wants_aside), or with what its ICRC says, which taps compare.
     #[inline(never)]
-    pub fn packet_with(&mut self, packet: &Packet, aside: &Aside) {
-        self.packet(packet, Some(aside));
+    pub fn packet_with(&mut self, packet: &Packet, aside: Option<&Aside>, contents: Option<Contents>) {
+        self.packet(packet, aside, contents);
     }
 
     /// Takes in one packet, with the additional facts of those that [want it](Packet::wants_aside).
     #[inline(always)]
-    pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) {
+    pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>, contents: Option<Contents>) {
         if let Verdict::Copy { marked } = self.duplicates.packet(packet, aside) {
             return self.copy(packet, marked);
         }
@@ -103,7 +104,7 @@ impl Collector {
         self.latency.packet(packet, reverse);
         self.ecn.packet(packet, reverse);
         self.loss.packet(packet, aside, reverse);
-        self.taps.packet(packet, aside);
+        self.taps.packet(packet, aside, contents);
         self.traffic.packet(packet, aside);
     }
 

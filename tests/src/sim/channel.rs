@@ -51,6 +51,8 @@ pub(crate) enum Effect {
     Tos { keep: u8, set: u8 },
     /// Changes a bit that must not change.
     Corrupt { ppm: u32 },
+    /// Changes the payload; computes the ICRC again, or leaves the one of before.
+    Alter { ppm: u32, recompute: bool },
     /// Sends a second copy later.
     Duplicate { ppm: u32, after_ns: u64 },
     /// Marks packets CE, at random.

@@ -77,8 +77,7 @@ pub(crate) fn write(packet: &Packet, ends: (Addr, Addr), layer: Layer, snap: u32
             out[bth + 4] |= u8::from(packet.tos & CE == CE) << 7;
             if snap >= len {
                 out.resize(start + (len - ICRC - VCRC) as usize, 0);
-                let crc = icrc_local(&out[start..]);
-                out.extend(if packet.corrupt { !crc } else { crc }.to_le_bytes());
+                finish(packet, start, icrc_local, out);
             }
         }
         Body::Roce => {
@@ -93,14 +92,30 @@ pub(crate) fn write(packet: &Packet, ends: (Addr, Addr), layer: Layer, snap: u32
             roce(packet, out);
             if snap >= len {
                 out.resize(start + (len - ICRC) as usize, 0);
-                let crc = icrc(&out[at..], matches!(ends.0, Addr::V6(_)));
-                out.extend(if packet.corrupt { !crc } else { crc }.to_le_bytes());
+                finish(packet, at, |bytes| icrc(bytes, matches!(ends.0, Addr::V6(_))), out);
             }
         }
     }
     // The payload is zeros, as far as the capture keeps it.
     out.resize(start + len.min(snap) as usize, 0);
     len
+}
+
+/// Appends the ICRC of what begins at `at`, after what happened to the packet on its way.
+fn finish(packet: &Packet, at: usize, icrc: impl Fn(&[u8]) -> u32, out: &mut Vec<u8>) {
+    let sent = icrc(&out[at..]);
+    if packet.altered
+        && packet.payload > 0
+        && let Some(last) = out.last_mut()
+    {
+        *last ^= 0x5A;
+    }
+    let crc = match (packet.corrupt, packet.altered) {
+        (true, true) => sent,
+        (true, false) => !sent,
+        (false, _) => icrc(&out[at..]),
+    };
+    out.extend(crc.to_le_bytes());
 }
 
 fn ethernet(packet: &Packet, version: Addr, layer: Layer, out: &mut Vec<u8>) {

@@ -74,6 +74,8 @@ pub(crate) struct Packet {
     pub(crate) mad: Option<Rc<Vec<u8>>>,
     /// A bit changed on the way: the ICRC does not match.
     pub(crate) corrupt: bool,
+    /// Its payload was changed on the way.
+    pub(crate) altered: bool,
     /// This PSN was on the wire before.
     pub(crate) retransmission: bool,
     /// Index of the queue pair that it goes to, in the world's list.
@@ -110,6 +112,7 @@ impl Packet {
             payload: 0,
             mad: None,
             corrupt: false,
+            altered: false,
             retransmission: false,
             to_qp: None,
             span: 1,

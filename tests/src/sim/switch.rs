@@ -141,6 +141,10 @@ impl World {
                 }
                 Effect::Tos { keep, set } => packet.tos = packet.tos & keep | set,
                 Effect::Corrupt { ppm } if self.rng.chance(ppm) => packet.corrupt = true,
+                Effect::Alter { ppm, recompute } if self.rng.chance(ppm) => {
+                    packet.altered = true;
+                    packet.corrupt |= !recompute;
+                }
                 Effect::Duplicate { ppm, after_ns } if self.rng.chance(ppm) => copy = Some(after_ns),
                 Effect::Mark { ppm } if matches!(packet.tos & CE, 1 | 2) && self.rng.chance(ppm) => {
                     packet.tos |= CE;

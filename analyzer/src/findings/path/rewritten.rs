@@ -1,4 +1,4 @@
-//! Header fields that differ between two taps in the same packets.
+//! Header fields and contents that differ between two taps in the same packets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,6 +14,9 @@ use crate::util::units::{self, plural};
 
 /// Findings about the DSCP, which a rewritten one explains.
 const ABOUT_DSCP: &[&str] = &["qos.dscp_unset", "qos.dscp_mixed"];
+/// Those about a wrong ICRC, which damage between the taps explains.
+const ABOUT_ICRC: &[&str] = &["icrc.errors"];
+const ABOUT_BOTH: &[&str] = &["qos.dscp_unset", "qos.dscp_mixed", "icrc.errors"];
 /// Changes that the evidence lists.
 const MAX_LISTED: usize = 8;
 
@@ -57,7 +60,8 @@ impl Section {
             change.field == Field::Ecn && change.from == u32::from(CE) && change.to != 0
         };
         let enough = |change: &&FieldChange| {
-            change.packets >= limits.packets.max(1)
+            let least = if change.field == Field::Icrc { input.limits.icrc.packets } else { limits.packets };
+            change.packets >= least.max(1)
                 && (!cleared(change) || change.packets as f64 >= limits.cleared * change.of as f64)
         };
         let mut real: Vec<FieldChange> = self.changes.values().filter(enough).copied().collect();
@@ -120,6 +124,9 @@ fn raise(
     let ratio = main.packets as f64 / main.of.max(1) as f64;
     let episode = |(first_ns, last_ns)| Episode { first_ns, last_ns, peak: Some(ratio) };
     let of_dscp = all().any(|change| change.field == Field::Dscp);
+    let damages = all().any(is_damage);
+    // What is wrong there already happened upstream of both.
+    let first_is_clean = section.ordered && !is_damaged_at(input.facts, from);
     let mut raise = Raise::new(&REWRITTEN, severity, title(diagnosis, parts))
         .evidence("changed", listed)
         .evidence("changed_ratio", ratio)
@@ -131,13 +138,34 @@ fn raise(
         .place(place.hop(format!("{from} {arrow} {to}")))
         .ends(requester, responder)
         .impact(Impact { packets_ratio: Some(ratio.min(1.0)), ..Impact::default() })
-        .owns(if of_dscp { ABOUT_DSCP } else { &[] })
-        .no_cause_of(if of_dscp { &[] } else { ABOUT_DSCP })
+        .owns(about(of_dscp, damages && first_is_clean))
+        .no_cause_of(about(!of_dscp, !damages))
         .episodes(first_ns.zip(last_ns).map(episode).into_iter().collect());
     if !section.ordered {
         raise = raise.caveat(format!("The order of the taps is not known: {to} may be nearer the sender."));
     }
     steps(input, raise, (from, to), main).into(found);
+}
+
+/// Findings about DSCP, about the ICRC, or about both.
+const fn about(dscp: bool, icrc: bool) -> &'static [&'static str] {
+    match (dscp, icrc) {
+        (true, true) => ABOUT_BOTH,
+        (true, false) => ABOUT_DSCP,
+        (false, true) => ABOUT_ICRC,
+        (false, false) => &[],
+    }
+}
+
+/// Whether packets arrive with a wrong ICRC that had a right one at the other tap.
+fn is_damage(change: &FieldChange) -> bool {
+    change.field == Field::Icrc && change.from != change.to
+}
+
+/// Whether packets with a wrong ICRC pass a link.
+fn is_damaged_at(facts: &Facts, link: &str) -> bool {
+    let mut named = facts.links.iter().filter(|one| one.name == link);
+    named.any(|link| link.icrc.is_some_and(|icrc| icrc.bad > 0))
 }
 
 /// What to do about a field.
@@ -158,6 +186,13 @@ fn steps(input: &Input<'_>, raise: Raise, (from, to): (&str, &str), main: &Field
         Field::Ecn => raise
             .step(format!("Find the hop between {from} and {to} that rewrites the ToS byte or decapsulates without copying ECN (RFC 6040)."), None)
             .step("Check that ECN is enabled for RoCE's class at the hops behind it, and that both ends see CNPs.", here.ecn()),
+        Field::Icrc if is_damage(main) => raise
+            .step(format!("Check memory error, parity and FCS counters of each device between {from} and {to}, and replace the faulty one."), here.nic_counters())
+            .step("Count rx_icrc_encapsulated and rx_roce_errors on the receiving NIC: it drops these packets.", here.rdma_counters()),
+        Field::Icrc => raise
+            .step(format!("Find the device between {from} and {to} that terminates or rewrites RoCE: gateway, accelerator, DPU or virtual switch."), None)
+            .step("Compare one of these packets at both taps byte by byte: what differs shows which function of it does so.", None)
+            .caveat("A right ICRC makes receivers accept these packets: where no device is meant to change them, the application computes with wrong data."),
         Field::Payload => {
             raise.step(format!("Check packet trimming at the ports between {from} and {to}: it shows where queues overflow."), None)
         }
@@ -187,6 +222,8 @@ fn headline(change: &FieldChange) -> String {
             format!("802.1p priority {} rewritten to {}", value(change.from), value(change.to))
         }
         Field::Ecn => format!("ECN {} rewritten to {}", value(change.from), value(change.to)),
+        Field::Icrc if is_damage(change) => "Corruption".to_owned(),
+        Field::Icrc => "Contents rewritten and ICRC recomputed".to_owned(),
     }
 }
 
@@ -197,6 +234,7 @@ fn in_words(change: &FieldChange) -> String {
         Field::Ecn => "ECN",
         Field::Priority => "802.1p priority",
         Field::Payload => "payload bytes",
+        Field::Icrc => "contents; ICRC",
     };
     let value = |value| named(change.field, value);
     let of = plural(change.of, "packet");
@@ -210,6 +248,8 @@ fn named(field: Field, value: u32) -> String {
         (Field::Ecn, 2) => "ECT(0)".to_owned(),
         (Field::Ecn, _) => "CE".to_owned(),
         (Field::Payload, bytes) => units::count(bytes.into()),
+        (Field::Icrc, 0) => "wrong".to_owned(),
+        (Field::Icrc, _) => "right".to_owned(),
         (_, value) => value.to_string(),
     }
 }
@@ -222,7 +262,7 @@ fn range([least, most]: [u8; 2]) -> String {
 mod tests {
     use rocescope_common::account::FlowKey;
 
-    use super::ABOUT_DSCP;
+    use super::{ABOUT_BOTH, ABOUT_DSCP, ABOUT_ICRC};
     use crate::analysis::Options;
     use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
     use crate::findings::Finding;
@@ -231,7 +271,7 @@ mod tests {
     use crate::metrics::taps::{Header, Passed, Resized, TapPair};
     use crate::sample::Sample;
 
-    const DATA: Header = Header { tos: 26 << 2 | 2, hops: 64, priority: None };
+    const DATA: Header = Header { tos: 26 << 2 | 2, hops: 64, priority: None, icrc: None };
 
     fn two_taps(ordered: bool, passed: &[(Header, Header, u64)], trimmed: u64) -> Sample {
         let at = |link: u16| key(link, "10.0.0.1", "10.0.0.2", 17);
@@ -239,6 +279,7 @@ mod tests {
         let mut sample = sample(links, (0..2).map(|link| (at(link), stats(7, 1_000, 1_000_000))).collect());
         let seen = |(from, to, packets): &(Header, Header, u64)| Passed {
             headers: [*from, *to],
+            altered: from.icrc.is_some(),
             packets: *packets,
             seen_ns: [(START, START + SECOND); 2],
         };
@@ -285,12 +326,12 @@ mod tests {
             priority.steps
         );
         assert_eq!((dscp.owns, priority.owns), (ABOUT_DSCP, &[][..]));
-        assert_eq!((dscp.no_cause_of, priority.no_cause_of), (&[][..], ABOUT_DSCP));
+        assert_eq!((dscp.no_cause_of, priority.no_cause_of), (ABOUT_ICRC, ABOUT_BOTH));
     }
 
     #[test]
     fn marks_routers_and_a_few_confused_packets_are_no_rewriting() {
-        let to = |tos, hops| Header { tos, hops, priority: Some(3) };
+        let to = |tos, hops| Header { tos, hops, priority: Some(3), icrc: None };
         let marked = (DATA, to(26 << 2 | 3, 63), 400);
         let routed = (DATA, to(26 << 2 | 2, 61), 600);
         assert_eq!(rewritten(&two_taps(true, &[marked, routed], 0)), None);
@@ -301,6 +342,32 @@ mod tests {
         let cleared = [(ce, ce, 20), (ce, DATA, 30)];
         assert!(
             rewritten(&two_taps(true, &cleared, 0)).unwrap().title.starts_with("ECN CE rewritten to ECT(0)")
+        );
+    }
+
+    #[test]
+    fn changed_contents_are_corruption_unless_the_icrc_fits() {
+        let [right, wrong] = [true, false].map(|icrc| Header { icrc: Some(icrc), ..DATA });
+        let corrupt = rewritten(&two_taps(true, &[(DATA, DATA, 900), (right, wrong, 3)], 0)).unwrap();
+        assert_eq!(corrupt.title, "Corruption between h0 and h1: 3 packets, 10.0.0.1 → 10.0.0.2");
+        assert_eq!(corrupt.severity, Severity::Warning);
+        assert_eq!(
+            corrupt.evidence["changed"],
+            serde_json::json!(["contents; ICRC right → wrong: 3 of 3 packets"])
+        );
+        assert_eq!((corrupt.owns, corrupt.no_cause_of), (ABOUT_ICRC, ABOUT_DSCP));
+        let computed = rewritten(&two_taps(true, &[(right, right, 3)], 0)).unwrap();
+        assert!(
+            computed.title.starts_with("Contents rewritten and ICRC recomputed between h0 and h1: 3 packets"),
+            "{}",
+            computed.title
+        );
+        assert_eq!((computed.owns, computed.no_cause_of), (&[][..], ABOUT_BOTH));
+        assert_eq!(rewritten(&two_taps(true, &[(right, wrong, 2)], 0)), None, "too few");
+        assert_eq!(
+            rewritten(&two_taps(true, &[(wrong, right, 900)], 0)),
+            None,
+            "filled in by the sender's NIC"
         );
     }
 

@@ -32,7 +32,7 @@ impl Capture {
         let mut collector = Collector::new(&Options::default());
         let mut data = 0;
         for p in self.0 {
-            let slot = wire.pass(p, |packet, aside| collector.packet(packet, aside));
+            let slot = wire.pass(p, |packet, aside| collector.packet(packet, aside, None));
             if p.opcode == DATA.opcode {
                 data = slot;
             }

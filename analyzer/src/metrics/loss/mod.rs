@@ -515,8 +515,7 @@ impl Collector {
         if from_ns == 0 || from_ns > to_ns {
             return;
         }
-        self.spells.note(slot, Signal::Stall, (from_ns, to_ns), 1);
-        self.spells.note(slot, Signal::StallWait, (from_ns, to_ns), to_ns - from_ns);
+        self.spells.stalled(slot, (from_ns, to_ns));
     }
 
     /// A gap, a packet behind the expected PSN, or the packet that ends a run.

@@ -65,6 +65,8 @@ pub(super) struct Sequence {
     stuck: u64,
     /// Times of the last two restarts, the latest last, Unix nanoseconds.
     restarts_ns: [u64; 2],
+    /// The silence before a timeout that is not recorded yet.
+    silence: Option<(u64, u64)>,
     /// The NAK of the latest go-back-N.
     answered: Option<Nak>,
     /// NAKs that explain a run, the latest last: each asks once.
@@ -108,6 +110,7 @@ impl Sequence {
             stuck_at: 0,
             stuck: 0,
             restarts_ns: [0; 2],
+            silence: None,
             answered: None,
             explained: [None; EXPLAINED],
             asked: 0,

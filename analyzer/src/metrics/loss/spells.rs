@@ -24,6 +24,8 @@ use crate::util::map::Map;
 pub const SPELL_NS: u64 = 10_000_000_000;
 /// Spells kept per flow and signal; of more, the oldest become one.
 const MOST: usize = 8;
+/// Silences kept per flow: the latest.
+const MOST_SILENCES: usize = 64;
 /// Marks kept, each of 8 bytes per flow; a spell whose mark is gone is compared with what is there.
 const MOST_MARKS: usize = 16;
 
@@ -58,6 +60,8 @@ pub enum Signal {
     Stall,
     /// Their length, nanoseconds.
     StallWait,
+    /// The latest silences of both, each by itself: from the packet before to the packet behind it.
+    Silence,
     /// From RNR NAKs to the retransmissions they delay, nanoseconds.
     RnrWait,
     /// Length of episodes of loss upstream, nanoseconds.
@@ -306,6 +310,23 @@ impl Recorder {
             (next.first_ns, next.before) = (oldest.first_ns, oldest.before);
             next.count += oldest.count;
         }
+    }
+
+    /// Nothing of a flow passed between two times in the midst of a message.
+    pub(super) fn stalled(&mut self, slot: u32, (from_ns, to_ns): (u64, u64)) {
+        self.note(slot, Signal::Stall, (from_ns, to_ns), 1);
+        self.note(slot, Signal::StallWait, (from_ns, to_ns), to_ns - from_ns);
+        self.silence(slot, (from_ns, to_ns));
+    }
+
+    /// Nothing of a flow passed between two times, which [`Signal::TimeoutWait`] or [`Signal::StallWait`] counts.
+    pub(super) fn silence(&mut self, slot: u32, (first_ns, last_ns): (u64, u64)) {
+        let silences = self.flows.entry(slot).or_default().of_mut(Signal::Silence);
+        if silences.len() >= MOST_SILENCES {
+            silences.remove(0);
+        }
+        // It refers to no mark.
+        silences.push(Spell { first_ns, last_ns, count: 1, before: 0, after: Some(0) });
     }
 
     /// The number of the latest that turned out to be none.

@@ -1,6 +1,6 @@
 //! One flow at several taps: which of its packets passed where.
 
-use super::header::{Compared, Headers, length};
+use super::header::{Body, Compared, Headers, length};
 use super::series::Series;
 use crate::metrics::loss::DUPLICATE_NS;
 
@@ -34,8 +34,8 @@ struct Entry {
     taps: u8,
     /// Number of its header at each.
     headers: [u8; MAX_TAPS],
-    /// Length of its payload at the tap that saw it last.
-    payload: u16,
+    /// Of the tap that saw it last.
+    body: Body,
     time_ns: [u64; MAX_TAPS],
     /// Which packet of the flow it was there.
     place: [u32; MAX_TAPS],
@@ -45,7 +45,7 @@ struct Entry {
 /// well, farther apart.
 const COPY: u8 = 0x80;
 
-const _: () = assert!(size_of::<Entry>() == 64, "a waiting packet takes 64 bytes");
+const _: () = assert!(size_of::<Entry>() == 72, "a waiting packet takes 72 bytes");
 
 /// A packet as it passes a tap.
 #[derive(Clone, Copy, Debug)]
@@ -53,8 +53,7 @@ pub(super) struct Arrived {
     /// PSN, opcode and IPv4 identification.
     pub(super) id: u64,
     pub(super) time_ns: u64,
-    /// Length of its payload.
-    pub(super) payload: u16,
+    pub(super) body: Body,
     /// Number of its header.
     pub(super) header: u8,
     /// [`COPY`] or 0.
@@ -62,8 +61,8 @@ pub(super) struct Arrived {
 }
 
 impl Arrived {
-    pub(super) const fn new(id: u64, time_ns: u64, payload: u16, header: u8) -> Self {
-        Self { id, time_ns, payload, header, copy: 0 }
+    pub(super) const fn new(id: u64, time_ns: u64, body: Body, header: u8) -> Self {
+        Self { id, time_ns, body, header, copy: 0 }
     }
 }
 
@@ -91,7 +90,7 @@ const FREE: Entry = Entry {
     id: 0,
     taps: 0,
     headers: [0; MAX_TAPS],
-    payload: 0,
+    body: Body { needed: 0, variable: 0, payload: 0 },
     time_ns: [0; MAX_TAPS],
     place: [0; MAX_TAPS],
 };
@@ -263,7 +262,7 @@ impl Group {
         entry.time_ns[tap] = arrived.time_ns;
         entry.place[tap] = place;
         entry.headers[tap] = arrived.header;
-        let before = std::mem::replace(&mut entry.payload, arrived.payload);
+        let before = std::mem::replace(&mut entry.body, arrived.body);
         let seen = *entry;
         let known = self.links.len();
         let one_more =
@@ -307,11 +306,11 @@ impl Group {
     }
 
     fn insert_at(&mut self, free: Option<usize>, tap: usize, arrived: &Arrived, place: u32) {
-        let &Arrived { id, time_ns, payload, header, copy } = arrived;
+        let &Arrived { id, time_ns, body, header, copy } = arrived;
         let at = free.unwrap_or_else(|| spread(id, self.entries.len()));
         let Some(entry) = self.entries.get_mut(at) else { return };
         let gone = *entry;
-        *entry = Entry { id, taps: 1 << tap | copy, payload, ..FREE };
+        *entry = Entry { id, taps: 1 << tap | copy, body, ..FREE };
         entry.headers[tap] = header;
         entry.time_ns[tap] = time_ns;
         entry.place[tap] = place;
@@ -378,8 +377,8 @@ impl Group {
         self.forgotten += u64::from(!known);
     }
 
-    /// `payload`: its length at the tap that saw it before.
-    fn matched(&mut self, tap: usize, entry: &Entry, payload: u16) {
+    /// `before`: as the tap saw it that saw it before.
+    fn matched(&mut self, tap: usize, entry: &Entry, before: Body) {
         for other in (0..self.links.len()).filter(|other| *other != tap && entry.taps & 1 << other != 0) {
             let (first, second) = (tap.min(other), tap.max(other));
             let difference = entry.time_ns[second].wrapping_sub(entry.time_ns[first]).cast_signed();
@@ -388,7 +387,7 @@ impl Group {
                 self.common.iter_mut().find(|common| common.first == first && common.second == second);
             if let Some(common) = known {
                 common.matched += 1;
-                common.compare(entry, tap, payload);
+                common.compare(entry, tap, before);
                 let [at_first, at_second] = common.span;
                 for (edge, here, there, span) in
                     [(0, places[0], places[1], at_second), (1, places[1], places[0], at_first)]
@@ -421,7 +420,7 @@ impl Group {
                     edge: places.map(|place| (place, place)),
                     delay: Series::new(entry.time_ns[first], difference),
                 };
-                common.compare(entry, tap, payload);
+                common.compare(entry, tap, before);
                 self.common.push(common);
             }
         }
@@ -448,20 +447,21 @@ impl Group {
 }
 
 impl Common {
-    /// Takes in the headers of a packet that both saw, `tap` last; before that it had a payload of this length.
-    fn compare(&mut self, entry: &Entry, tap: usize, payload: u16) {
+    /// Takes in the headers of a packet that both saw, `tap` last, and `before` as it was there.
+    fn compare(&mut self, entry: &Entry, tap: usize, before: Body) {
         let time_ns = |tap: usize| entry.time_ns.get(tap).copied().unwrap_or_default();
         let (at_first, at_second) = (time_ns(self.first), time_ns(self.second));
         self.last_ns = [self.last_ns[0].max(at_first), self.last_ns[1].max(at_second)];
-        self.largest = self.largest.max(length(entry.payload).unwrap_or(0));
-        if let (Some(first), Some(second)) = (entry.headers.get(self.first), entry.headers.get(self.second)) {
-            self.compared.add([*first, *second], [at_first, at_second]);
+        self.largest = self.largest.max(length(entry.body.payload).unwrap_or(0));
+        let mut bodies = [before, entry.body];
+        if tap == self.first {
+            bodies.reverse();
         }
-        if payload != entry.payload {
-            let mut bytes = [payload, entry.payload];
-            if tap == self.first {
-                bytes.reverse();
-            }
+        if let (Some(first), Some(second)) = (entry.headers.get(self.first), entry.headers.get(self.second)) {
+            self.compared.add([*first, *second], bodies, [at_first, at_second]);
+        }
+        let bytes = bodies.map(|body| body.payload);
+        if bytes[0] != bytes[1] {
             self.compared.resized(bytes, [at_first, at_second]);
         }
     }
@@ -508,7 +508,9 @@ impl Common {
     }
 
     fn count_large(&mut self, entry: &Entry, side: usize, time_ns: u64) {
-        let Some(payload) = length(entry.payload).filter(|payload| *payload > self.largest) else { return };
+        let Some(payload) = length(entry.body.payload).filter(|payload| *payload > self.largest) else {
+            return;
+        };
         let Gone { large, sizes, large_ns, .. } = &mut self.gone[side];
         let (least, first_ns) = if *large == 0 { (payload, time_ns) } else { (sizes.0, large_ns.0) };
         *sizes = (least.min(payload), sizes.1.max(payload));

@@ -1,6 +1,7 @@
-//! Header fields of the same packets at two taps.
+//! Header fields and contents of the same packets at two taps.
 
 use super::group::MAX_TAPS;
+use crate::metrics::icrc::Contents;
 use crate::metrics::packet::Packet;
 
 /// Different headers that a flow keeps, at all of its taps together.
@@ -19,6 +20,47 @@ pub struct Header {
     pub hops: u8,
     /// Priority code point of the outermost VLAN tag; `None` when it is untagged, or the tag is not known.
     pub priority: Option<u8>,
+    /// Its ICRC is right; `None` when it cannot be computed.
+    pub icrc: Option<bool>,
+}
+
+impl Header {
+    #[inline]
+    pub(super) fn of(packet: &Packet, contents: Option<Contents>) -> Self {
+        let icrc = contents.map(|contents| contents.right);
+        Self { tos: packet.tos, hops: packet.hops, priority: packet.priority(), icrc }
+    }
+}
+
+/// What no hop changes of a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Body {
+    /// The ICRC that its contents need; 0 when it is not known.
+    pub(super) needed: u32,
+    /// What a retransmission may carry otherwise, folded: AETH, DMA length, AckReq.
+    pub(super) variable: u16,
+    /// Length of its payload.
+    pub(super) payload: u16,
+}
+
+impl Body {
+    #[inline]
+    pub(super) fn of(packet: &Packet, contents: Option<Contents>) -> Self {
+        let variable = packet.aeth ^ packet.dma_len.rotate_left(8) ^ u32::from(packet.ack_req());
+        Self {
+            needed: contents.map_or(0, |contents| contents.needed),
+            variable: ((variable ^ variable >> 16) & 0xFFFF) as u16,
+            payload: u16::try_from(packet.payload).unwrap_or(NO_LENGTH),
+        }
+    }
+
+    /// Whether the contents of a packet, here and at another tap, differ although nothing distinguishes the two but that.
+    fn is_altered(self, other: Self) -> bool {
+        self.needed != other.needed
+            && (self.variable, self.payload) == (other.variable, other.payload)
+            && self.needed != 0
+            && other.needed != 0
+    }
 }
 
 /// The headers of a flow, numbered from 1; 0 is one that there was no room for.
@@ -32,8 +74,7 @@ pub(super) struct Headers {
 impl Headers {
     /// The number of a packet's header at a tap.
     #[inline]
-    pub(super) fn number(&mut self, tap: usize, packet: &Packet) -> u8 {
-        let header = Header { tos: packet.tos, hops: packet.hops, priority: packet.priority() };
+    pub(super) fn number(&mut self, tap: usize, header: Header) -> u8 {
         let latest = self.latest.get(tap).copied().unwrap_or(0);
         if self.get(latest) == Some(header) {
             return latest;
@@ -63,6 +104,8 @@ impl Headers {
 pub struct Passed {
     /// The header at the first, and at the second.
     pub headers: [Header; 2],
+    /// Their contents, which no hop changes, are others at the second.
+    pub altered: bool,
     /// Packets.
     pub packets: u64,
     /// First and last time of these at each tap, Unix nanoseconds by its clock.
@@ -86,20 +129,21 @@ type SeenNs = [(u64, u64); 2];
 /// Packets by the numbers of their headers at two taps.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Compared {
-    passed: Vec<([u8; 2], u64, SeenNs)>,
+    passed: Vec<(([u8; 2], bool), u64, SeenNs)>,
     pub(super) resized: Resized,
     /// Packets whose headers there was no room for.
     pub(super) left_out: u64,
 }
 
 impl Compared {
-    /// A packet with these headers passed both taps at these times.
-    pub(super) fn add(&mut self, headers: [u8; 2], times_ns: [u64; 2]) {
-        if let Some((_, packets, seen_ns)) = self.passed.iter_mut().find(|(known, ..)| *known == headers) {
+    /// A packet with these headers and contents passed both taps at these times.
+    pub(super) fn add(&mut self, headers: [u8; 2], [first, second]: [Body; 2], times_ns: [u64; 2]) {
+        let as_it_was = (headers, first.is_altered(second));
+        if let Some((_, packets, seen_ns)) = self.passed.iter_mut().find(|(known, ..)| *known == as_it_was) {
             *packets += 1;
             extend(seen_ns, times_ns);
         } else if self.passed.len() < MAX_PASSED && !headers.contains(&0) {
-            self.passed.push((headers, 1, times_ns.map(|time_ns| (time_ns, time_ns))));
+            self.passed.push((as_it_was, 1, times_ns.map(|time_ns| (time_ns, time_ns))));
         } else {
             self.left_out += 1;
         }
@@ -120,9 +164,9 @@ impl Compared {
 
     pub(super) fn passed(&self, headers: &Headers) -> Vec<Passed> {
         let known = |number: u8| headers.get(number);
-        let named = self.passed.iter().filter_map(|([first, second], packets, seen_ns)| {
+        let named = self.passed.iter().filter_map(|(([first, second], altered), packets, seen_ns)| {
             let headers = [known(*first)?, known(*second)?];
-            Some(Passed { headers, packets: *packets, seen_ns: *seen_ns })
+            Some(Passed { headers, altered: *altered, packets: *packets, seen_ns: *seen_ns })
         });
         named.collect()
     }
@@ -150,11 +194,6 @@ fn extend(seen_ns: &mut SeenNs, times_ns: [u64; 2]) {
     for (seen, time_ns) in seen_ns.iter_mut().zip(times_ns) {
         *seen = (seen.0.min(time_ns), seen.1.max(time_ns));
     }
-}
-
-/// Length of a packet's payload in bytes as it is kept.
-pub(super) fn payload(packet: &Packet) -> u16 {
-    u16::try_from(packet.payload).unwrap_or(NO_LENGTH)
 }
 
 /// Length of a payload in bytes, where it is known.

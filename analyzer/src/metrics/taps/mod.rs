@@ -1,8 +1,8 @@
 //! The same flows at several taps: packets lost between them, and changes of the delay.
 //!
 //! Packets are recognised by PSN, opcode and, in IPv4, identification. Clocks need not agree: a packet waits
-//! until the other tap sees it, however much later its time is. A waiting packet takes 64 bytes; all
-//! of them at most 64 MiB, 8 MiB per flow. Packets that find no room are not evaluated.
+//! until the other tap sees it, however much later its time is. A waiting packet takes 72 bytes; all
+//! of them at most 72 MiB, 9 MiB per flow. Packets that find no room are not evaluated.
 
 mod group;
 mod header;
@@ -15,9 +15,11 @@ use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::frame::Addr;
 use rocescope_common::wire::opcode::Op;
 
+use super::icrc::Contents;
 use super::packet::{Aside, Packet};
 pub use group::Gone;
 use group::{Arrived, Common, Group, MAX_TAPS};
+use header::Body;
 pub use header::{Header, Passed, Resized};
 pub use series::Series;
 
@@ -98,9 +100,9 @@ impl Collector {
         self.group_those_alone();
     }
 
-    /// Takes in one packet.
+    /// Takes in one packet, and what its ICRC says, where that is known.
     #[inline(always)]
-    pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) {
+    pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>, contents: Option<Contents>) {
         if let Some(aside) = aside
             && packet.outcome.events & Event::NEW_FLOW != 0
         {
@@ -108,7 +110,7 @@ impl Collector {
         }
         let several = self.taps > 1;
         if several || self.early < EARLY {
-            self.keep(packet);
+            self.keep(packet, contents);
             if !several {
                 self.early += 1;
                 if self.early == EARLY {
@@ -185,7 +187,7 @@ impl Collector {
         self.waiting = 0;
     }
 
-    fn keep(&mut self, packet: &Packet) {
+    fn keep(&mut self, packet: &Packet, contents: Option<Contents>) {
         let Some((group, tap)) = self.slots.get(packet.slot as usize).copied() else { return };
         let Some((_, group)) = self.groups.get_mut(group as usize) else { return };
         let number = packet.id;
@@ -201,8 +203,8 @@ impl Collector {
                 1 << 63 | u64::from(packet.psn) << 32 | u64::from(packet.opcode) << 16 | u64::from(number);
             let room = MAX_WAITING.saturating_sub(self.waiting);
             let tap = usize::from(tap);
-            let number = group.headers.number(tap, packet);
-            let arrived = Arrived::new(id, packet.time_ns, header::payload(packet), number);
+            let number = group.headers.number(tap, Header::of(packet, contents));
+            let arrived = Arrived::new(id, packet.time_ns, Body::of(packet, contents), number);
             group.packet(tap, self.taps, &arrived, room);
         }
         self.waiting = self.waiting + group.places() - before.min(self.waiting + group.places());

@@ -1,6 +1,7 @@
 //! Taps whose clocks differ, flows that take several ways, and memory that ends.
 
 use super::*;
+use crate::metrics::icrc::Contents;
 use crate::metrics::wire::{ANSWER, Chance, DATA, P, Wire};
 
 const US: u64 = 1_000;
@@ -14,7 +15,7 @@ fn collect(mut packets: Vec<P>, links: usize) -> Vec<TapPair> {
     let mut collector = Collector::default();
     collector.expect(links);
     for p in packets {
-        wire.pass(p, |packet, aside| collector.packet(packet, aside));
+        wire.pass(p, |packet, aside| collector.packet(packet, aside, None));
     }
     let mut pairs = collector.metrics();
     pairs.sort_by_key(|pair| pair.key.dest_qp);
@@ -173,7 +174,7 @@ fn a_flow_at_one_tap_is_no_pair_and_its_memory_is_given_back() {
     collector.expect(2);
     for i in 0..100_000u32 {
         let p = P { psn: i, time_ns: START + u64::from(i) * 1_000_000, ..DATA };
-        wire.pass(p, |packet, aside| collector.packet(packet, aside));
+        wire.pass(p, |packet, aside| collector.packet(packet, aside, None));
     }
     assert_eq!((collector.metrics().len(), collector.waiting), (0, 0));
 }
@@ -206,7 +207,7 @@ fn a_tap_that_shows_up_later_has_seen_the_first_packet_too() {
         packets.sort_by_key(|p| p.time_ns);
         let (mut wire, mut collector) = (Wire::new(2), Collector::default());
         for p in packets {
-            wire.pass(p, |packet, aside| collector.packet(packet, aside));
+            wire.pass(p, |packet, aside| collector.packet(packet, aside, None));
         }
         collector.metrics().remove(0)
     };
@@ -221,7 +222,7 @@ fn with_one_link_little_is_kept() {
     let mut wire = Wire::new(1);
     let mut collector = Collector::default();
     for psn in 0..1_000 {
-        wire.pass(P { psn, time_ns: START, ..DATA }, |packet, aside| collector.packet(packet, aside));
+        wire.pass(P { psn, time_ns: START, ..DATA }, |packet, aside| collector.packet(packet, aside, None));
     }
     assert!(collector.waiting <= 4 * EARLY as usize, "{} places", collector.waiting);
     assert_eq!(collector.metrics().len(), 0);
@@ -247,6 +248,35 @@ fn headers_and_sizes_of_the_same_packets_are_compared() {
     let rewritten = pair.passed.iter().find(|passed| passed.packets == 100).unwrap();
     assert_eq!(rewritten.seen_ns[0], (START + 3 * US, START + 993 * US), "by the clock of the first");
     assert_eq!((pair.resized.packets, pair.resized.bytes), (10, [1024, 64]));
+}
+
+/// What an ICRC says by packet; a fault changes what the second tap sees of every hundredth.
+#[test]
+fn contents_of_the_same_packets_are_compared() {
+    let whole = |psn: u32, needed| Some(Contents { needed: needed + psn * 7, right: true });
+    let altered = |there: &dyn Fn(u32, P) -> (P, Option<Contents>)| {
+        let (mut wire, mut collector) = (Wire::new(2), Collector::default());
+        collector.expect(2);
+        for psn in 0..1_000 {
+            let [here, beyond] = both(P { psn, time_ns: START + u64::from(psn) * 10 * US, ..DATA }, 5_000, 0);
+            let (beyond, contents) =
+                if psn % 100 == 50 { there(psn, beyond) } else { (beyond, whole(psn, 1)) };
+            wire.pass(here, |packet, aside| collector.packet(packet, aside, whole(psn, 1)));
+            wire.pass(beyond, |packet, aside| collector.packet(packet, aside, contents));
+        }
+        let passed = collector.metrics().remove(0).passed;
+        assert_eq!(passed.iter().map(|passed| passed.packets).sum::<u64>(), 1_000);
+        passed.iter().filter(|passed| passed.altered).map(|passed| passed.packets).sum::<u64>()
+    };
+    assert_eq!(altered(&|psn, p| (p, whole(psn, 1))), 0);
+    assert_eq!(altered(&|psn, p| (p, whole(psn, 2))), 10);
+    assert_eq!(altered(&|_, p| (p, None)), 0, "cut at the second tap");
+    assert_eq!(
+        altered(&|psn, p| (P { syndrome: 1, ..p }, whole(psn, 2))),
+        0,
+        "a retransmission with another AETH"
+    );
+    assert_eq!(altered(&|psn, p| (P { payload: 64, ..p }, whole(psn, 2))), 0, "trimmed");
 }
 
 #[test]
@@ -327,7 +357,7 @@ fn memory_is_bounded() {
             time_ns: START + i * US,
             ..DATA
         };
-        wire.pass(p, |packet, aside| collector.packet(packet, aside));
+        wire.pass(p, |packet, aside| collector.packet(packet, aside, None));
         if i % 10_007 == 0 {
             for slot in wire.retire(START + i * US + 1) {
                 collector.retired(slot);

@@ -3,12 +3,12 @@
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 
-use crate::analysis::{Flow, Latency};
+use crate::analysis::{Flow, Latency, Untimed};
 pub(crate) use crate::metrics::latency::P99_SAMPLES;
 use crate::report::Report;
 use crate::report::text::flows::{endpoints, link_name};
 use crate::util::layout::{Align, Table, wrap};
-use crate::util::units;
+use crate::util::units::{self, plural};
 
 /// Flows listed: those with the highest p99, or with most CNPs.
 const LISTED: usize = 10;
@@ -57,9 +57,33 @@ pub(super) fn latency(report: &Report, room: usize) -> Vec<String> {
         if few {
             let _ = write!(why, " p99 needs {P99_SAMPLES} samples, p99.9 {}.", units::count(P999_SAMPLES));
         }
+        why.extend(not_timed(&report.facts.flows));
         lines.extend(wrap(&why, room));
     }
     lines
+}
+
+/// Requests that are in none of the times, by reason; none where there are none.
+fn not_timed(flows: &[Flow]) -> Option<String> {
+    let sum =
+        |of: fn(Untimed) -> u64| flows.iter().filter_map(|flow| flow.latency_untimed.get()).map(of).sum();
+    let reasons: [(u64, &str); 4] = [
+        (flows.iter().filter_map(|flow| flow.latency_unpaired).sum(), "before the reverse flow was known"),
+        (sum(|untimed| untimed.ambiguous), "retransmitted, or without a response of their own"),
+        (sum(|untimed| untimed.ring_full), "beyond 64 outstanding ones"),
+        (sum(|untimed| untimed.untracked), "of flows beyond those timed at once"),
+    ];
+    let all: u64 = reasons.iter().map(|(requests, _)| requests).sum();
+    let by_reason = reasons.iter().filter(|(requests, _)| *requests > 0);
+    let by_reason: Vec<String> =
+        by_reason.map(|(requests, why)| format!("{} {why}", units::count(*requests))).collect();
+    (all > 0).then(|| {
+        format!(
+            " Not timed: {} ({}); the true maximum may be higher.",
+            plural(all, "request"),
+            by_reason.join(", ")
+        )
+    })
 }
 
 /// CNPs, and the data rate of their receiver before and after.

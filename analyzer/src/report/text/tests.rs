@@ -148,6 +148,24 @@ fn a_percentile_needs_enough_samples() {
     assert!(many.contains("7.78 ms") && many.contains("8.89 ms") && !many.contains("p99 needs"), "{many}");
 }
 
+#[test]
+fn requests_that_are_not_timed_are_counted_by_reason() {
+    let mut report = plain_report(&everything());
+    let one = &mut report.facts.flows[0];
+    one.latency_ns =
+        Some(crate::analysis::Latency { count: 7, p50: 10_000, p99: 10_000, p999: 10_000, max: 10_000 });
+    one.latency_unpaired = None;
+    one.latency_untimed = None.into();
+    assert!(!text::text(&report, 120).contains("Not timed"));
+    let one = &mut report.facts.flows[0];
+    one.latency_unpaired = Some(5);
+    one.latency_untimed =
+        Some(crate::analysis::Untimed { ambiguous: 2, outstanding: 9, ..Default::default() }).into();
+    let page = text::text(&report, 120).split_whitespace().collect::<Vec<_>>().join(" ");
+    let why = "Not timed: 7 requests (5 before the reverse flow was known, 2 retransmitted, or without a response of their own)";
+    assert!(page.contains(why), "{page}");
+}
+
 /// The reaction to CNPs is unknown for a flow whose reverse flow is unknown.
 #[test]
 fn a_column_that_is_unknown_for_all_flows_becomes_a_line() {

@@ -17,6 +17,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use rocescope_common::wire::Frame;
 
 use super::links::TapLinks;
+use crate::metrics::icrc::Contents;
 use crate::metrics::packet::{Aside, Packet};
 use crate::metrics::{Collector, Metrics, Options, control, icrc};
 use crate::source::flows::table::Observed;
@@ -38,39 +39,52 @@ struct Batch {
     len: usize,
     /// Those of packets that [want one](Packet::wants_aside), with the packet's place, in their order.
     asides: Vec<(usize, Aside)>,
+    /// What the ICRC of each packet says; none while there is one tap.
+    contents: Vec<Option<Contents>>,
 }
 
 impl Batch {
     fn new() -> Self {
-        Self { packets: vec![Packet::EMPTY; BATCH], len: 0, asides: Vec::new() }
+        Self { packets: vec![Packet::EMPTY; BATCH], len: 0, asides: Vec::new(), contents: Vec::new() }
     }
 
     /// Shows all packets to the collectors, then empties itself.
     fn collect(&mut self, collector: &mut Collector) {
         let packets = self.packets.get(..self.len).unwrap_or_default();
+        let contents = |at: usize| self.contents.get(at).copied().flatten();
+        let between = |from: usize, to: usize, collector: &mut Collector| {
+            let packets = packets.get(from..to).unwrap_or_default();
+            if self.contents.is_empty() {
+                return collect(packets, collector);
+            }
+            for (at, packet) in (from..).zip(packets) {
+                collector.packet_with(packet, None, contents(at));
+            }
+        };
         let mut done = 0;
         for (at, aside) in &self.asides {
-            collect(packets.get(done..*at), collector);
+            between(done, *at, collector);
             if let Some(packet) = packets.get(*at) {
-                collector.packet_with(packet, aside);
+                collector.packet_with(packet, Some(aside), contents(*at));
             }
             done = at + 1;
         }
-        collect(packets.get(done..), collector);
+        between(done, self.len, collector);
         self.clear();
     }
 
     fn clear(&mut self) {
         self.len = 0;
         self.asides.clear();
+        self.contents.clear();
     }
 }
 
-/// Packets without asides: nearly all. What collectors do with an aside is left out of this loop.
+/// Packets of one tap without asides: nearly all. What collectors do with an aside, or compare between taps, is left out of this loop.
 #[inline(never)]
-fn collect(packets: Option<&[Packet]>, collector: &mut Collector) {
-    for packet in packets.unwrap_or_default() {
-        collector.packet(packet, None);
+fn collect(packets: &[Packet], collector: &mut Collector) {
+    for packet in packets {
+        collector.packet(packet, None, None);
     }
 }
 
@@ -103,6 +117,8 @@ pub struct MetricsWorker {
     control: control::Collector,
     /// By link: its last frame of any kind, Unix time.
     last_ns: Vec<u64>,
+    /// Packets may pass more than one tap: what their ICRC says is compared.
+    several: bool,
 }
 
 impl std::fmt::Debug for MetricsWorker {
@@ -124,6 +140,7 @@ impl MetricsWorker {
             icrc: icrc::Collector::default(),
             control: control::Collector::new(options.link_mbps),
             last_ns: Vec::new(),
+            several: taps > 1,
         }
     }
 
@@ -144,6 +161,7 @@ impl MetricsWorker {
     #[cold]
     fn add_link(&mut self, link: u16, time_ns: u64) {
         self.last_ns.resize(usize::from(link) + 1, 0);
+        self.several |= link > 0;
         if let Some(last) = self.last_ns.last_mut() {
             *last = time_ns;
         }
@@ -164,7 +182,12 @@ impl MetricsWorker {
         // Built in place: a copy as a whole would stall the processor until all parts are stored.
         let packet = &mut self.batch.packets[at];
         *packet = Packet::new((frame, data), (time_ns, link), slot, stats, outcome);
-        self.icrc.packet(packet, frame, data);
+        let contents = self.icrc.packet(packet, frame, data);
+        if self.several {
+            // Those before were of one tap.
+            self.batch.contents.resize(at, None);
+            self.batch.contents.push(contents);
+        }
         self.control.packet(packet, frame, stats.packets, data);
         if packet.wants_aside() {
             let aside = Aside::of((frame, data), link, Arc::clone(tap.name()), tap.interface_of(link));

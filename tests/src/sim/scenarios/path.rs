@@ -13,6 +13,9 @@ pub(super) const ALL: &[Entry] = &[
     ("rewritten", "rewritten-dscp-at-second-hop", |lab| {
         rewritten(lab, 0x03, 8 << 2, "leaf0.pcap", "leaf1.pcap");
     }),
+    ("rewritten", "rewritten-payload", |lab| altered(lab, Effect::Alter { ppm: 20_000, recompute: true })),
+    ("rewritten", "rewritten-corrupt", |lab| altered(lab, Effect::Alter { ppm: 4_000, recompute: false })),
+    ("rewritten", "rewritten-corrupt-icrc", |lab| altered(lab, Effect::Corrupt { ppm: 4_000 })),
     ("duplicates", "duplicates-both-directions", |lab| both_directions(lab, false)),
     ("duplicates", "duplicates-both-directions-identified", |lab| both_directions(lab, true)),
     ("duplicates", "duplicates-merged-files", merged),
@@ -38,6 +41,27 @@ fn rewritten(lab: &mut Lab, keep: u8, set: u8, first: &str, second: &str) {
     lab.world.tap_host(1, second);
     let hop = crate::sim::truth::Place::Hop(first.to_owned(), second.to_owned());
     lab.expect(&["path.rewritten"], hop);
+    lab.world.run();
+}
+
+/// A hop changes what must not change, between two taps that see whole frames.
+fn altered(lab: &mut Lab, effect: Effect) {
+    lab.world.line(10 * GBIT);
+    let data = Match { src: Some(0), data: Some(true), ..Match::default() };
+    lab.world.fault(HOP.0, HOP.1, Fault::always(data, effect));
+    let set = Settings { recovery: Recovery::GoBackN, ..mtu(1024) };
+    let ends = connections(lab, 0, 1, 2, &set);
+    lab.world.start(Stream::new(&ends, Verb::Write, 32 * KB, 120).gap(200 * US, 0), 0);
+    for (host, name) in [(0, "h0.pcap"), (1, "h1.pcap")] {
+        let tap = lab.world.tap_host(host, name);
+        lab.world.taps[tap].snap = 65_535;
+    }
+    let hop = crate::sim::truth::Place::Hop("h0.pcap".into(), "h1.pcap".into());
+    lab.expect(&["path.rewritten"], hop);
+    // Receivers drop what is corrupt, and senders retransmit.
+    if !matches!(effect, Effect::Alter { recompute: true, .. }) {
+        lab.also(&["icrc.errors", "loss.after_tap", "retry.storm", "retry.timeouts", "latency.tail"]);
+    }
     lab.world.run();
 }
 

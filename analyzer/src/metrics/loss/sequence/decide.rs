@@ -17,7 +17,7 @@ impl Sequence {
         let cause = observation.cause();
         run.timed_out = observation.timer_expired(cause);
         if run.timed_out {
-            self.timed_out(run.pause_ns);
+            self.timed_out(run.pause_ns, run.start_ns);
         }
         if cause == Cause::ReceiverNotReady {
             self.metrics.rnr_wait_ns += arrival.rnr_wait_ns(run.start, run.start_ns);
@@ -74,13 +74,14 @@ impl Sequence {
         nak.is_some()
     }
 
-    fn timed_out(&mut self, silence_ns: u64) {
+    fn timed_out(&mut self, silence_ns: u64, end_ns: u64) {
         let metrics = &mut self.metrics;
         let (shortest, longest) = metrics.timeout_range_ns;
         let shortest = if metrics.timeouts == 0 { silence_ns } else { shortest.min(silence_ns) };
         metrics.timeout_range_ns = (shortest, longest.max(silence_ns));
         metrics.timeouts += 1;
         metrics.timeout_wait_ns += silence_ns;
+        self.silence = Some((end_ns.saturating_sub(silence_ns), end_ns));
     }
 
     /// What is observed around the first packet of a run. Uses up the NAK that it is for: called once for each run.
@@ -133,7 +134,7 @@ impl Sequence {
         let observation = self.observe_begin(arrival, &Run::begin(arrival, silence_ns));
         let timed_out = observation.timer_expired(observation.cause());
         if timed_out {
-            self.timed_out(silence_ns);
+            self.timed_out(silence_ns, arrival.time_ns);
             self.metrics.read_timeouts += 1;
         }
         timed_out

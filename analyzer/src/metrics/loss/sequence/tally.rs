@@ -46,6 +46,9 @@ impl Sequence {
 
     /// Records what has shown since the last call, at a packet of this time.
     pub(in crate::metrics::loss) fn record(&mut self, spells: &mut Recorder, slot: u32, time_ns: u64) {
+        if let Some(silence) = self.silence.take() {
+            spells.silence(slot, silence);
+        }
         let tally = self.tally();
         let recorded = std::mem::replace(&mut self.recorded, tally);
         for ((signal, now), then) in SIGNALS.into_iter().zip(tally).zip(recorded) {

@@ -5,6 +5,7 @@ use rocescope_common::account::flow::{DSCP_NONE, FlowStats, SRC_QP_SEVERAL};
 use rocescope_common::account::{Mixed, PsnTrack};
 use rocescope_common::wire::opcode::Name;
 
+use crate::metrics::latency::Figure;
 use crate::model::{Counts, Delta, Detail, Level, Problem, Row, State};
 use crate::packet::syndrome;
 use crate::report::text::{P99_SAMPLES, P999_SAMPLES, enough};
@@ -13,7 +14,7 @@ use crate::tui::view::View;
 use crate::tui::widgets::{Spans, cut};
 use crate::tui::{log, theme};
 use crate::util::layout::tap_name;
-use crate::util::units;
+use crate::util::units::{self, plural};
 
 const NAME: usize = 9;
 /// Entries of a list that are shown at least, whatever the height.
@@ -226,17 +227,22 @@ fn properties(detail: &Detail, row: Option<&Row>, view: &View, sender: Option<u3
 /// Latency percentiles, in the time range and since the start.
 fn latency(detail: &Detail, row: Option<&Row>, view: &View) -> Vec<Line<'static>> {
     let timed = view.data.as_ref().and_then(|data| data.sample.metrics.latency.as_ref());
-    let all = timed.and_then(|timed| timed.get(detail.id.slot)).and_then(|figure| figure.all);
-    let Some(all) = all else { return vec![entry("latency", units::UNKNOWN)] };
+    let figure = timed.and_then(|timed| timed.get(detail.id.slot));
+    let not_timed = figure.map_or(0, Figure::not_timed);
+    let not_timed = (not_timed > 0).then(|| entry("", plural(not_timed, "request") + " not timed"));
+    let Some(all) = figure.and_then(|figure| figure.all.as_ref()) else {
+        return [entry("latency", units::UNKNOWN)].into_iter().chain(not_timed).collect();
+    };
     let [p50, max] = [all.p50, all.max].map(units::duration);
     let p99 = enough(all.p99, all.count, P99_SAMPLES);
     let p999 = enough(all.p999, all.count, P999_SAMPLES);
-    vec![
+    let lines = [
         entry("latency", latency_now(row, view)),
         entry("  total", format!("p50 {p50}, p99 {p99}")),
         entry("", format!("p99.9 {p999}, max {max}")),
         entry("", format!("{} sample{}", compact(all.count as f64), if all.count == 1 { "" } else { "s" })),
-    ]
+    ];
+    lines.into_iter().chain(not_timed).collect()
 }
 
 /// Latency percentiles in the time range.
