@@ -19,6 +19,7 @@ pub mod model;
 pub mod packet;
 pub mod report;
 pub mod sample;
+pub mod share;
 pub mod source;
 pub mod tui;
 pub mod util;

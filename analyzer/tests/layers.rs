@@ -23,6 +23,7 @@ const RULES: &[(&str, &[&str])] = &[
     ("report", &["analysis", "findings", "metrics", "sample", "util"]),
     ("diff", &["findings", "metrics", "report", "util"]),
     ("model", &["analysis", "findings", "metrics", "report", "sample", "util"]),
+    ("share", &["analysis", "findings", "metrics", "model", "packet", "report", "sample", "util"]),
     ("host", &["util"]),
     ("doctor", &["host", "util"]),
     ("source", &["filter", "host", "metrics", "sample", "util"]),

@@ -4,6 +4,7 @@
     reason = "tests choose lengths and numbers that fit the fields they are put into"
 )]
 
+pub mod browser;
 pub mod capture_file;
 pub mod craft;
 #[path = "../../analyzer/tests/support/document.rs"]

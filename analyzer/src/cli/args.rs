@@ -106,7 +106,8 @@ Examples:
   rocescope live -i eth2 -i mlx5_1                 by interface name or RDMA device
   rocescope live -i eth0 --netns 4711              in the pod of process 4711
   rocescope live --nccl-ras                        with the ranks of the NCCL job
-  rocescope live -i eth2 --output json --duration 10s";
+  rocescope live -i eth2 --output json --duration 10s
+  rocescope live -i eth2 --output html --out report.html --duration 60s";
 
 /// Options of `live`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -194,13 +195,14 @@ Episodes, in this order, each of eight training steps:
   bad hashing      a second job with few source ports overloads rail0
 
 In the terminal view the cycle repeats every 80 s until q, Ctrl-C or --duration.
-With --output text, json or jsonl it runs once, in 12 s; --duration repeats or shortens it.";
+With any other --output it runs once, in 12 s; --duration repeats or shortens it.";
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:
   rocescope replay trace.pcap
   rocescope replay h0.pcap h1.pcap.gz --group h0.pcap,h1.pcap.gz
   rocescope replay --tap leaf1=l1.pcap0,l1.pcap1 --tap leaf2=l2.pcap --output json
+  rocescope replay trace.pcap --output html --out report.html
   rocescope replay trace.pcapng --from +10s --to +20s --filter 'host 10.0.0.1 and not opcode CNP'
   tcpdump -U -s 128 -i mlx5_0 -w - | rocescope replay -";
 
@@ -243,10 +245,13 @@ pub struct ViewArgs {
     /// Output [default: tui in a terminal, else text]
     #[arg(long, value_enum)]
     pub output: Option<Output>,
+    /// Write the report to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
     /// Stop after this time
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub duration: Option<Duration>,
-    /// Interval of jsonl reports and of the terminal view
+    /// Interval of jsonl reports, of the terminal view, and live of the timeline of html
     #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "1s")]
     pub interval: Duration,
     /// Count only RoCE packets (live: flows) that match, such as 'host 10.0.1.0/24 and qp 17'; see Filters below
@@ -376,6 +381,26 @@ pub enum Output {
     Json,
     /// One JSON report per interval and line.
     Jsonl,
+    /// One HTML page at the end, to share: self-contained, nothing is loaded.
+    Html,
+    /// Trace at the end, for Perfetto and other viewers of Chrome's format.
+    Trace,
+    /// Flows as CSV at the end.
+    Csv,
+}
+
+impl Output {
+    /// Whether samples are needed while the run goes on, not at its end alone.
+    #[must_use]
+    pub const fn follows(self) -> bool {
+        matches!(self, Self::Tui | Self::Jsonl | Self::Html)
+    }
+
+    /// Whether single events are needed.
+    #[must_use]
+    pub const fn needs_events(self) -> bool {
+        matches!(self, Self::Tui | Self::Trace)
+    }
 }
 
 #[cfg(test)]

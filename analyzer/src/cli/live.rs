@@ -121,10 +121,10 @@ fn config(attach: &AttachArgs, view: &ViewArgs) -> Result<Config> {
         max_flows,
         idle: Some(view.idle.unwrap_or(IDLE)),
         interval: view.interval,
-        samples: matches!(chosen(view), Output::Tui | Output::Jsonl),
+        samples: chosen(view).follows(),
         duration: view.duration,
         filter: view.filter.clone(),
-        events_to_view: chosen(view) == Output::Tui,
+        events_to_view: chosen(view).needs_events(),
         precise_clock: !attach.no_timing,
         bin_ns: bin_ns(attach.bin)?,
         log_level: if attach.log { LOG_DEBUG } else { 0 },
@@ -155,7 +155,7 @@ fn show(
     color: Color,
 ) -> Result<()> {
     let Running { feed, thread, hooks, interfaces } = running;
-    let Views { mut report, tui, .. } = views;
+    let Views { mut report, tui, sink, .. } = views;
     report.analysis.imbalance_all_links = interfaces > 1;
     let shown = match interrupt {
         None => tui::run(feed, tui::Options { report, ..tui.unwrap_or_default() }),
@@ -163,7 +163,7 @@ fn show(
             for hook in &hooks {
                 output::say(hook);
             }
-            let shown = output::print(&feed, format(chosen(view), color), &report, &interrupt, None);
+            let shown = output::print(&feed, format(chosen(view), color), &sink, &report, &interrupt);
             drop(feed);
             shown
         }

@@ -14,7 +14,7 @@ mod values;
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::error::ErrorKind;
 
 pub use args::{
@@ -23,7 +23,7 @@ pub use args::{
 };
 
 use self::config::Config;
-use self::output::{Format, Interrupt};
+use self::output::{Format, Interrupt, Sink};
 use crate::analysis;
 use crate::report;
 use crate::source::replay::{self, Emit};
@@ -91,7 +91,8 @@ fn usage(error: &clap::Error) -> ExitCode {
 
 /// The output: of the command line, else by whether standard output is a terminal.
 fn chosen(view: &ViewArgs) -> Output {
-    view.output.unwrap_or_else(|| if std::io::stdout().is_terminal() { Output::Tui } else { Output::Text })
+    let terminal = view.out.is_none() && std::io::stdout().is_terminal();
+    view.output.unwrap_or(if terminal { Output::Tui } else { Output::Text })
 }
 
 /// Options of the views, from command line and configuration file.
@@ -100,6 +101,8 @@ struct Views {
     report: report::Options,
     /// Of the terminal view, if that is the output; without those of the report.
     tui: Option<tui::Options>,
+    /// Where reports go.
+    sink: Sink,
     /// Queries a second for contexts of queue pairs, of the configuration file.
     #[cfg(feature = "live")]
     qp_queries: u32,
@@ -110,7 +113,7 @@ fn views(view: &ViewArgs, speed: Option<f64>) -> Result<Views> {
     let config = Config::load(view.config.as_deref())?;
     let tui = match chosen(view) {
         Output::Tui => Some(tui_options(view, &config, speed)?),
-        Output::Text | Output::Json | Output::Jsonl => None,
+        _ => None,
     };
     let analysis = analysis::Options {
         groups: view.group.clone(),
@@ -120,9 +123,18 @@ fn views(view: &ViewArgs, speed: Option<f64>) -> Result<Views> {
         ..analysis::Options::default()
     };
     let report = report::Options { analysis, limits: config.findings };
+    // Before anything begins, and while privileges are those of the user.
+    let sink = match (&view.out, &tui) {
+        (Some(_), Some(_)) => {
+            bail!("--out needs an --output other than tui, such as html: the terminal view has no report")
+        }
+        (Some(file), None) => Sink::create(file)?,
+        (None, _) => Sink::stdout(),
+    };
     Ok(Views {
         report,
         tui,
+        sink,
         #[cfg(feature = "live")]
         qp_queries: config.live.qp_queries,
     })
@@ -150,6 +162,9 @@ fn format(output: Output, color: Color) -> Format {
         Output::Tui | Output::Text => Format::Text(color),
         Output::Json => Format::Json,
         Output::Jsonl => Format::JsonLines,
+        Output::Html => Format::Html,
+        Output::Trace => Format::Trace,
+        Output::Csv => Format::Csv,
     }
 }
 
@@ -161,10 +176,10 @@ fn replay(args: ReplayArgs, color: Color) -> Result<()> {
     let speed = args.speed.map_or(f64::INFINITY, |speed| speed.0);
     let emit = match output {
         Output::Tui => Emit::Watch(interval),
-        Output::Text | Output::Json => Emit::AtEnd,
         Output::Jsonl => Emit::Every(interval),
+        _ => Emit::AtEnd,
     };
-    let Views { report, tui, .. } = views(&args.view, (!stream).then_some(speed))?;
+    let Views { report, tui, sink, .. } = views(&args.view, (!stream).then_some(speed))?;
     // The terminal view watches the signals itself: it has a terminal to put back in order.
     let interrupt = if tui.is_some() { None } else { Some(Interrupt::catch()?) };
     let options = replay::Options {
@@ -183,7 +198,7 @@ fn replay(args: ReplayArgs, color: Color) -> Result<()> {
             link_mbps: args.link_speed,
         },
         emit,
-        events: output == Output::Tui,
+        events: output.needs_events(),
     };
     let feed = if tui.is_some() {
         background::behind(|| replay::start(options))?
@@ -194,7 +209,7 @@ fn replay(args: ReplayArgs, color: Color) -> Result<()> {
     };
     match interrupt {
         None => tui::run(feed, tui::Options { report, ..tui.unwrap_or_default() }),
-        Some(interrupt) => output::print(&feed, format(output, color), &report, &interrupt, None),
+        Some(interrupt) => output::print(&feed, format(output, color), &sink, &report, &interrupt),
     }
 }
 

@@ -232,6 +232,14 @@ pub enum Unit {
     Link,
 }
 
+impl Unit {
+    /// A value in this unit for people; a dash when it is not known.
+    #[must_use]
+    pub fn text(self, value: &Value) -> String {
+        one(value, self)
+    }
+}
+
 /// One measurement of the evidence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evidence {
@@ -270,7 +278,7 @@ impl Evidence {
     /// The value with its unit, for people; a dash when it is not known.
     #[must_use]
     pub fn text(&self) -> String {
-        one(&self.value, self.unit)
+        self.unit.text(&self.value)
     }
 }
 

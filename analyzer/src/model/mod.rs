@@ -15,10 +15,12 @@ pub mod conclusions;
 pub mod counts;
 pub mod dedup;
 pub mod detail;
+pub mod events;
 pub mod health;
 pub mod history;
 pub mod over_time;
 mod reordered;
+pub mod signals;
 pub mod snapshot;
 
 use std::sync::Arc;

@@ -14,6 +14,9 @@ const TEST_TOOLS: [(&str, &str); 6] = [
     ("qemu-aarch64", "qemu-user"),
 ];
 
+/// The browser in which reports to share are tested, and its package. Not every distribution has it as a package.
+const BROWSER: [(&str, &str); 1] = [("chromium", "chromium")];
+
 /// A program that the test in a virtual machine calls, and its package.
 const VM_TOOLS: [(&str, &str); 4] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
@@ -27,7 +30,12 @@ const VM_TOOLS: [(&str, &str); 4] = [
 /// # Errors
 /// Names the missing packages when they cannot be installed.
 pub(super) fn ensure_test_tools() -> Result<()> {
-    ensure_programs("the tests", &TEST_TOOLS)
+    ensure_programs("the tests", &TEST_TOOLS)?;
+    // Without it, only these tests cannot run, and say so.
+    if let Err(error) = ensure_programs("the tests in a browser", &BROWSER) {
+        say(&format!("the tests in a browser cannot run: {error:#}"));
+    }
+    Ok(())
 }
 
 /// Installs the programs that the test in a virtual machine calls.

@@ -54,7 +54,7 @@ pub(super) fn lines(report: &Report, room: usize, paint: Paint) -> Vec<String> {
             }
         }
     }
-    lines.extend(not_evaluated(report, room));
+    lines.extend(not_evaluated(report).iter().flat_map(|sentence| wrap(sentence, room)));
     if !report.findings.is_empty() {
         lines.push(paint.paint(Role::Dim, "`rocescope explain ID` explains a finding and its thresholds."));
     }
@@ -76,8 +76,20 @@ fn field(label: &str, text: &str, room: usize, paint: Paint) -> Vec<String> {
     wrapped.into_iter().zip(heads).map(|(line, head)| format!("{head}{line}")).collect()
 }
 
-/// The last lines of the page: the verdict, the worst finding, and the next command.
-pub(super) fn verdict(report: &Report, room: usize, paint: Paint) -> Vec<String> {
+/// The verdict in words.
+pub(crate) struct Headline {
+    /// One sentence.
+    pub(crate) sentence: String,
+    /// Its colour.
+    pub(crate) role: Role,
+    /// The worst finding and when it held; `None` where there is none above info.
+    pub(crate) worst: Option<String>,
+    /// The command to run next.
+    pub(crate) next: Option<String>,
+}
+
+/// The verdict over the findings of a report.
+pub(crate) fn headline(report: &Report) -> Headline {
     let findings = sorted(report);
     let (retransmitted, packets) = report.facts.retransmitted();
     let verdict = Verdict::of(&findings, end_of(report).recorded).noting(retransmitted, packets);
@@ -87,31 +99,40 @@ pub(super) fn verdict(report: &Report, room: usize, paint: Paint) -> Vec<String>
         Health::Critical => Role::Critical,
     };
     let nothing = report.facts.totals.roce_packets == 0 && report.facts.devices.is_empty();
+    let next = verdict.next_command().map(|command| plain(&command));
+    let worst = verdict.worst.map(|worst| {
+        let when = worst.when(end_of(report)).map_or_else(String::new, |when| format!(" ({when})"));
+        format!("{}{when}", plain(&worst.title))
+    });
     let (sentence, role) = match verdict.worst {
-        None if nothing => ("Unknown: no RoCE packet was observed", Role::Warning),
-        _ => (verdict.sentence.as_str(), role),
+        None if nothing => ("Unknown: no RoCE packet was observed".to_owned(), Role::Warning),
+        _ => (verdict.sentence, role),
     };
-    let mut lines = labelled("Verdict", VERDICT, sentence, room);
+    Headline { sentence, role, worst, next }
+}
+
+/// The last lines of the page: the verdict, the worst finding, and the next command.
+pub(super) fn verdict(report: &Report, room: usize, paint: Paint) -> Vec<String> {
+    let Headline { sentence, role, worst, next } = headline(report);
+    let mut lines = labelled("Verdict", VERDICT, &sentence, room);
     if let Some(first) = lines.first_mut() {
         let (label, text) = first.split_at(VERDICT);
         *first = format!("{label}{}", paint.paint(role, text));
     }
-    let Some(worst) = verdict.worst else { return lines };
-    let when = worst.when(end_of(report)).map_or_else(String::new, |when| format!(" ({when})"));
-    lines.extend(labelled("Worst", VERDICT, &format!("{}{when}", plain(&worst.title)), room));
-    if let Some(command) = verdict.next_command() {
-        lines.push(format!("{:VERDICT$}$ {}", "Next", paint.paint(Role::Command, &plain(&command))));
+    lines.extend(worst.iter().flat_map(|worst| labelled("Worst", VERDICT, worst, room)));
+    if let Some(command) = next {
+        lines.push(format!("{:VERDICT$}$ {}", "Next", paint.paint(Role::Command, &command)));
     }
     lines
 }
 
 /// The end of the data, and whether it is that of a capture.
-fn end_of(report: &Report) -> DataEnd {
+pub(crate) fn end_of(report: &Report) -> DataEnd {
     DataEnd { ns: report.facts.window.last_ns, recorded: report.facts.source.kind == Kind::Replay }
 }
 
 /// In the order in which findings should be looked at.
-fn sorted(report: &Report) -> Vec<Finding> {
+pub(crate) fn sorted(report: &Report) -> Vec<Finding> {
     let mut findings = report.findings.clone();
     crate::findings::order::sort(&mut findings, report.facts.window.last_ns);
     findings
@@ -180,13 +201,13 @@ fn reference(id: &str, all: bool) -> String {
     if all { format!("See [{id}] above.") } else { format!("For the rest see [{id}] above.") }
 }
 
-/// A line for each kind of missing input that kept findings from being evaluated.
-fn not_evaluated(report: &Report, room: usize) -> Vec<String> {
+/// A sentence for each kind of missing input that kept findings from being evaluated.
+pub(crate) fn not_evaluated(report: &Report) -> Vec<String> {
     if report.facts.totals.roce_packets == 0 {
         return Vec::new();
     }
     let live = matches!(report.facts.source.kind, Kind::Live | Kind::Mixed);
-    let mut lines = Vec::new();
+    let mut sentences = Vec::new();
     for (needs, why, applies) in [
         ("exact_times", "Not evaluated (--no-timing)", live),
         ("link_speed", "Not evaluated, or with bounds only (link speed unknown; --link-speed 100G)", true),
@@ -199,10 +220,10 @@ fn not_evaluated(report: &Report, room: usize) -> Vec<String> {
         let open: Vec<&str> =
             report.not_evaluated.iter().filter(|one| one.needs == needs).map(|one| one.id).collect();
         if applies && !open.is_empty() {
-            lines.extend(wrap(&format!("{why}: {}", open.join(", ")), room));
+            sentences.push(format!("{why}: {}", open.join(", ")));
         }
     }
-    lines
+    sentences
 }
 
 #[cfg(test)]

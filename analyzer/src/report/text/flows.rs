@@ -41,13 +41,13 @@ const FIGURES: [Figure; 7] = [
 ];
 
 /// PSN gaps in either sequence of a flow, in packets: lost or reordered.
-pub(super) fn missing(flow: &Flow) -> Option<u64> {
+pub(crate) fn missing(flow: &Flow) -> Option<u64> {
     sequences(flow, |psn| psn.missing)
 }
 
 /// Retransmissions in either sequence of a flow, repeated READ requests included; `None` where a
 /// sequence with packets behind the expected PSN was not followed.
-fn retransmissions(flow: &Flow) -> Option<u64> {
+pub(crate) fn retransmissions(flow: &Flow) -> Option<u64> {
     let both =
         [(flow.psn, flow.loss.get()), (flow.psn_responses.as_deref().copied(), flow.loss_responses.get())];
     let mut present = both.iter().filter(|(psn, _)| psn.is_some()).peekable();
@@ -77,7 +77,7 @@ pub(super) fn distinct(report: &Report) -> String {
 }
 
 /// Number of errors in a flow.
-fn trouble(flow: &Flow) -> u64 {
+pub(crate) fn trouble(flow: &Flow) -> u64 {
     FIGURES.iter().filter(|figure| figure.trouble).filter_map(|figure| (figure.of)(flow)).sum()
 }
 

@@ -18,7 +18,10 @@ mod traffic;
 pub(crate) use traffic::steps_in_words;
 
 pub(crate) use answers::{P99_SAMPLES, P999_SAMPLES, enough};
+pub(crate) use findings::{Headline, end_of, headline, not_evaluated, sorted};
+pub(crate) use flows::{missing, retransmissions, trouble};
 pub(crate) use nccl::summary as nccl_summary;
+pub(crate) use summary::said as summary;
 
 use crate::sample::Address;
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,21 +51,98 @@ pub fn text(report: &Report, width: usize) -> String {
 #[must_use]
 pub fn painted(report: &Report, width: usize, paint: Paint) -> String {
     let room = width.clamp(NARROWEST, WIDEST);
-    let mut page = Page { lines: summary::lines(report, room, paint), room, paint };
-    page.section("FINDINGS", findings::lines(report, room, paint));
-    page.section("JOB", traffic::job(report, room));
-    page.section("NCCL RANKS by NCCL's own account (RAS)", nccl::lines(report, room));
+    let mut lines = summary::lines(report, room, paint);
+    for Section { title, lines: own, .. } in sections(report, room, paint) {
+        let rule = room.saturating_sub(layout::width(&title) + 4);
+        let heading = format!("── {title} {}", "─".repeat(rule));
+        lines.extend([String::new(), paint.paint(Role::Heading, &heading)]);
+        lines.extend(own);
+    }
+    let mut text = lines.join("\n");
+    text.push('\n');
+    text
+}
+
+/// The subject of a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Topic {
+    Findings,
+    Job,
+    Nccl,
+    Links,
+    Balance,
+    Bursts,
+    Entropy,
+    Flows,
+    Latency,
+    Notifications,
+    Loss,
+    Taps,
+    Filtered,
+    Skipped,
+    Pauses,
+    Neighbours,
+    Devices,
+    Verdict,
+}
+
+/// A part of the page below a heading.
+#[derive(Clone, Debug)]
+pub(crate) struct Section {
+    /// Its subject.
+    pub(crate) topic: Topic,
+    /// Its heading.
+    pub(crate) title: String,
+    /// Its lines, at least one.
+    pub(crate) lines: Vec<String>,
+}
+
+/// The sections that have something to report, in the order of the page.
+pub(crate) fn sections(report: &Report, room: usize, paint: Paint) -> Vec<Section> {
     let once =
         if report.facts.totals.copies.is_some() { "; each packet once, without its copies" } else { "" };
-    page.section(&format!("LINKS{once}"), links(report, room));
-    page.section("LOAD BALANCE across parallel links", balance(report, room));
     let bin = report.facts.bursts.iter().flatten().next().map_or(0, |burst| burst.bin_ns);
-    let title =
+    let bins =
         format!("BURSTS, {0} bins; SENDERS: most senders to one host in a bin of {0}", units::duration(bin));
-    page.section(&title, traffic::bursts(report, room));
-    page.section("ECMP ENTROPY of 5-tuples", hashing(report, room));
-    let flows = if report.facts.flows.is_empty() { Vec::new() } else { flows::lines(report, room) };
-    let title = match report.facts.flows.len() {
+    let by_p99 = if answers::has_p99(report) { ", by p99" } else { "" };
+    let latency = format!("LATENCY from request to ACK or response at this tap{by_p99}");
+    let skip = if report.facts.is_infiniband() { "NOT DATA: skipped InfiniBand packets" } else { "NOT RoCE" };
+    let flow_lines = if report.facts.flows.is_empty() { Vec::new() } else { flows::lines(report, room) };
+    let nccl_title = "NCCL RANKS by NCCL's own account (RAS)";
+    let all: [(Topic, String, Vec<String>); 18] = [
+        (Topic::Findings, "FINDINGS".into(), findings::lines(report, room, paint)),
+        (Topic::Job, "JOB".into(), traffic::job(report, room)),
+        (Topic::Nccl, nccl_title.into(), nccl::lines(report, room)),
+        (Topic::Links, format!("LINKS{once}"), links(report, room)),
+        (Topic::Balance, "LOAD BALANCE across parallel links".into(), balance(report, room)),
+        (Topic::Bursts, bins, traffic::bursts(report, room)),
+        (Topic::Entropy, "ECMP ENTROPY of 5-tuples".into(), hashing(report, room)),
+        (Topic::Flows, title_of_flows(report, once), flow_lines),
+        (Topic::Latency, latency, answers::latency(report, room)),
+        (
+            Topic::Notifications,
+            "CNP: throttled sender and its data rate".into(),
+            answers::notifications(report, room),
+        ),
+        (Topic::Loss, "LOSS, REORDERING, RETRANSMISSION".into(), loss::lines(report, room)),
+        (Topic::Taps, "BETWEEN TAPS".into(), loss::taps(report, room)),
+        (Topic::Filtered, "EXCLUDED BY --filter".into(), filtered(report, room)),
+        (Topic::Skipped, skip.into(), skipped(report, room)),
+        (Topic::Pauses, "PAUSE AND PFC FRAMES on links".into(), devices::pauses(report, room)),
+        (Topic::Neighbours, "LLDP NEIGHBOURS".into(), devices::neighbours(report, room)),
+        (
+            Topic::Devices,
+            "DEVICE COUNTERS, not included in the totals above".into(),
+            devices::lines(report, room),
+        ),
+        (Topic::Verdict, "VERDICT".into(), findings::verdict(report, room, paint)),
+    ];
+    let of = |(topic, title, lines): (Topic, String, Vec<String>)| Section { topic, title, lines };
+    all.into_iter().map(of).filter(|section| !section.lines.is_empty()).collect()
+}
+
+fn title_of_flows(report: &Report, once: &str) -> String {
+    match report.facts.flows.len() {
         1 => "1 FLOW".to_owned(),
         n => format!(
             "{} FLOWS{} by bytes; rates over all {}{once}",
@@ -70,44 +150,6 @@ pub fn painted(report: &Report, width: usize, paint: Paint) -> String {
             flows::distinct(report),
             report.facts.window.length_ns().map_or_else(|| units::UNKNOWN.into(), units::duration),
         ),
-    };
-    page.section(&title, flows);
-    let sorted = if answers::has_p99(report) { ", by p99" } else { "" };
-    let title = format!("LATENCY from request to ACK or response at this tap{sorted}");
-    page.section(&title, answers::latency(report, room));
-    page.section("CNP: throttled sender and its data rate", answers::notifications(report, room));
-    page.section("LOSS, REORDERING, RETRANSMISSION", loss::lines(report, room));
-    page.section("BETWEEN TAPS", loss::taps(report, room));
-    page.section("EXCLUDED BY --filter", filtered(report, room));
-    let other =
-        if report.facts.is_infiniband() { "NOT DATA: skipped InfiniBand packets" } else { "NOT RoCE" };
-    page.section(other, skipped(report, room));
-    page.section("PAUSE AND PFC FRAMES on links", devices::pauses(report, room));
-    page.section("LLDP NEIGHBOURS", devices::neighbours(report, room));
-    page.section("DEVICE COUNTERS, not included in the totals above", devices::lines(report, room));
-    page.section("VERDICT", findings::verdict(report, room, paint));
-    let mut text = page.lines.join("\n");
-    text.push('\n');
-    text
-}
-
-struct Page {
-    lines: Vec<String>,
-    room: usize,
-    paint: Paint,
-}
-
-impl Page {
-    /// A heading and its lines; nothing without lines.
-    fn section(&mut self, title: &str, lines: Vec<String>) {
-        if lines.is_empty() {
-            return;
-        }
-        let rule = self.room.saturating_sub(layout::width(title) + 4);
-        self.lines.push(String::new());
-        let heading = format!("── {title} {}", "─".repeat(rule));
-        self.lines.push(self.paint.paint(Role::Heading, &heading));
-        self.lines.extend(lines);
     }
 }
 

@@ -16,13 +16,20 @@ const MAX_INPUTS: usize = 8;
 
 pub(super) fn lines(report: &Report, room: usize, paint: Paint) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut say = |label: &str, text: &str| {
-        let mut own = labelled(label, LABEL, text, room);
+    for (label, text) in said(report) {
+        let mut own = labelled(label, LABEL, &text, room);
         if let Some(first) = own.first_mut() {
             *first = paint.head(Role::Dim, first, LABEL);
         }
         lines.extend(own);
-    };
+    }
+    lines
+}
+
+/// The sentences of the summary, each with its label; one without continues the one before.
+pub(crate) fn said(report: &Report) -> Vec<(&'static str, String)> {
+    let mut all = Vec::new();
+    let mut say = |label: &'static str, text: &str| all.push((label, text.to_owned()));
     say("rocescope", &source(report));
     if let Some(filter) = &report.facts.source.filter {
         say("Filter", &plain(filter));
@@ -65,7 +72,7 @@ pub(super) fn lines(report: &Report, room: usize, paint: Paint) -> Vec<String> {
     for sentence in nothing_seen(report) {
         say("", &sentence);
     }
-    lines
+    all
 }
 
 /// Bits per second over the report's window; `None` when it has no length.

@@ -2,13 +2,13 @@
 
 pub mod clipboard;
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use super::column::{self, Column, ValueKind};
 use super::data::Data;
+use crate::util::csv;
 
 /// The form of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,14 +58,8 @@ impl Sheet {
     /// As CSV (RFC 4180 with line feeds); null is empty.
     #[must_use]
     pub fn csv(&self) -> String {
-        let mut text = self.names.join(",");
-        text.push('\n');
-        for row in &self.rows {
-            let cells: Vec<String> = row.iter().map(csv_cell).collect();
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "{}", cells.join(","));
-        }
-        text
+        let rows = self.rows.iter().map(|row| csv::line(row.iter().map(csv::cell)));
+        std::iter::once(csv::line(self.names.iter().cloned())).chain(rows).collect()
     }
 
     /// As JSON.
@@ -79,23 +73,6 @@ impl Sheet {
         text.push('\n');
         text
     }
-}
-
-fn csv_cell(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => {
-            // A spreadsheet reads such a cell as a formula.
-            let text = if text.starts_with(['=', '+', '-', '@']) { format!("'{text}") } else { text.clone() };
-            if text.contains([',', '"', '\n', '\r']) { quoted(&text) } else { text }
-        }
-        Value::Array(_) | Value::Object(_) => quoted(&value.to_string()),
-        other => other.to_string(),
-    }
-}
-
-fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('"', "\"\""))
 }
 
 /// The content of a file at the time the key is pressed; the thread that writes the file makes it into bytes.

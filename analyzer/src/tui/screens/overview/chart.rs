@@ -7,9 +7,9 @@ use ratatui::text::Line;
 
 use super::super::Spans;
 use super::grid::{Chart, Grid};
-use crate::findings::{Finding, Severity};
-use crate::metrics::timeline::Kind;
+use crate::findings::Finding;
 use crate::model::over_time::Series;
+use crate::model::signals::{self, ROWS, Row, held};
 use crate::model::{Basis, Counts, Level, Model, Problem};
 use crate::sample::SourceKind;
 use crate::tui::column::{compact, shown_link};
@@ -23,57 +23,6 @@ const SECOND: u64 = 1_000_000_000;
 const NAME: usize = 12;
 const VALUE: usize = 10;
 const PEAK: usize = 13;
-
-/// A row of the timeline.
-struct Row {
-    name: &'static str,
-    series: Series,
-    /// Kinds of findings that are about it.
-    about: &'static [Problem],
-    /// The figure of the time range; `None` where that is the highest of its columns.
-    now: Option<fn(&Counts) -> Option<f64>>,
-}
-
-const ROWS: [Row; 8] = [
-    Row {
-        name: "lost",
-        series: Series::Signal(Kind::Lost),
-        about: &[Problem::Loss, Problem::Icrc],
-        now: Some(|c| Some(c.lost as f64)),
-    },
-    Row {
-        name: "retransmit",
-        series: Series::Signal(Kind::Retransmitted),
-        about: &[Problem::Retransmission, Problem::Loss, Problem::LossOrReordering],
-        now: Some(|c| Some(c.retransmitted as f64)),
-    },
-    Row {
-        name: "NAK",
-        series: Series::Signal(Kind::Nak),
-        about: &[Problem::Refused, Problem::Loss, Problem::LossOrReordering],
-        now: Some(|c| Some(c.naks() as f64)),
-    },
-    Row {
-        name: "RNR NAK",
-        series: Series::Signal(Kind::Rnr),
-        about: &[Problem::NotReady],
-        now: Some(|c| Some(c.rnr as f64)),
-    },
-    Row {
-        name: "ECN CE",
-        series: Series::CeRatio,
-        about: &[Problem::Congestion, Problem::Incast, Problem::Notification],
-        now: Some(Counts::ce_ratio),
-    },
-    Row {
-        name: "CNP",
-        series: Series::Signal(Kind::Cnp),
-        about: &[Problem::Notification, Problem::Congestion],
-        now: Some(|c| Some(c.cnp as f64)),
-    },
-    Row { name: "p99 latency", series: Series::P99, about: &[Problem::Latency], now: None },
-    Row { name: "PFC paused", series: Series::Paused, about: &[Problem::Pause], now: None },
-];
 
 /// The rows of which this data knows anything.
 fn rows(data: &Data) -> impl Iterator<Item = &'static Row> {
@@ -412,13 +361,7 @@ impl<'a> Picture<'a> {
         let cells = values.iter().enumerate().map(|(at, value)| match value {
             Some(value) if *value > 0.0 => {
                 let (from, to) = (self.grid.start(at), self.grid.start(at + 1));
-                let during = |finding: &Finding| {
-                    let last = finding.episodes.last().filter(|_| finding.active).map(|one| one.first_ns);
-                    // What is active lasts to the end of the data.
-                    finding.episodes.is_empty()
-                        || last.is_some_and(|first| first < to)
-                        || finding.episodes.iter().any(|one| one.first_ns < to && one.last_ns >= from)
-                };
+                let during = |finding: &Finding| held(finding, from, to);
                 (block(Some(*value), peak), theme::bar(self.level(row.about, during)))
             }
             Some(_) => ('·', theme::FRAME),
@@ -454,12 +397,7 @@ impl<'a> Picture<'a> {
 
     /// The worst level of the findings about a row of which `of` holds.
     fn level(&self, about: &[Problem], of: impl Fn(&Finding) -> bool) -> Level {
-        let about = self.findings.iter().filter(|finding| {
-            finding.severity > Severity::Info
-                && Problem::of(finding).is_some_and(|kind| about.contains(&kind))
-                && of(finding)
-        });
-        about.map(|finding| Level::from(finding.severity)).max().unwrap_or_default()
+        signals::level(self.findings, about, of)
     }
 
     /// Cells of the chart, runs of one style together; the marked column is reversed.

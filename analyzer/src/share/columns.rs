@@ -1,0 +1,247 @@
+//! The columns of flows: one declaration for CSV and for the table of the HTML page.
+//!
+//! Counts are those of `rocescope.report/1`, each packet once where the capture shows some twice. Unknown is null.
+
+use serde_json::Value;
+
+use crate::analysis::loss::{Around, Upstream};
+use crate::analysis::{Flow, direction_name};
+use crate::findings::Unit;
+use crate::report::Report;
+use crate::report::text::{P99_SAMPLES, P999_SAMPLES, missing, retransmissions};
+use crate::util::layout::plain;
+use crate::util::map::Map;
+
+/// A column.
+pub(super) struct Column {
+    /// Its name in CSV, with the unit.
+    pub(super) name: &'static str,
+    /// Its heading on the page; empty: CSV alone has it.
+    pub(super) title: &'static str,
+    /// Unit of its values.
+    pub(super) unit: Unit,
+    /// Its meaning.
+    pub(super) help: &'static str,
+    /// The value of a flow.
+    pub(super) get: fn(&Flow, &Context<'_>) -> Value,
+}
+
+/// What values take from besides their flow.
+pub(super) struct Context<'a> {
+    /// What other taps know of losses.
+    around: Around<'a>,
+    /// Length of the time range; `None`: not known.
+    length_ns: Option<u64>,
+    /// Ids of the findings that name a flow, by its place in the report.
+    findings: Map<usize, Vec<&'static str>>,
+}
+
+impl<'a> Context<'a> {
+    pub(super) fn of(report: &'a Report) -> Self {
+        let mut findings: Map<usize, Vec<&'static str>> = Map::default();
+        let places: Map<_, usize> = report
+            .facts
+            .flows
+            .iter()
+            .enumerate()
+            .map(|(at, flow)| ((flow.link.as_str(), flow.direction, flow.src, flow.dst, flow.dest_qp), at))
+            .collect();
+        for finding in &report.findings {
+            for id in &finding.flows {
+                let key = (id.link.as_str(), id.direction, id.src, id.dst, id.dest_qp);
+                if let Some(at) = places.get(&key) {
+                    let ids = findings.entry(*at).or_default();
+                    if !ids.contains(&finding.id) {
+                        ids.push(finding.id);
+                    }
+                }
+            }
+        }
+        let around = Around::of(&report.facts);
+        Self { around, length_ns: report.facts.window.length_ns().filter(|ns| *ns > 0), findings }
+    }
+
+    /// Ids of the findings that name the flow at this place of the report, the most important first.
+    pub(super) fn findings_of(&self, at: usize) -> &[&'static str] {
+        self.findings.get(&at).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The name of the column that [`Context::findings_of`] fills, since a flow does not know its place.
+pub(super) const FINDINGS: &str = "findings";
+
+const COLUMN: Column = Column { name: "", title: "", unit: Unit::Count, help: "", get: |_, _| Value::Null };
+
+const fn text(name: &'static str, title: &'static str, help: &'static str) -> Column {
+    Column { name, title, unit: Unit::Text, help, ..COLUMN }
+}
+
+const fn id(name: &'static str, title: &'static str, help: &'static str) -> Column {
+    Column { name, title, unit: Unit::Id, help, ..COLUMN }
+}
+
+const fn of(unit: Unit, name: &'static str, title: &'static str, help: &'static str) -> Column {
+    Column { name, title, unit, help, ..COLUMN }
+}
+
+/// A name from packets or processes, without control characters.
+fn name(text: Option<&str>) -> Value {
+    text.map_or(Value::Null, |text| Value::String(plain(text)))
+}
+
+/// A latency of which there are enough samples.
+fn latency(flow: &Flow, least: u64, get: fn(&crate::analysis::Latency) -> u64) -> Value {
+    flow.latency_ns.as_ref().filter(|latency| latency.count >= least).map(get).into()
+}
+
+/// A figure of both sequences of a flow; null where none is followed.
+fn loss(flow: &Flow, get: fn(&crate::analysis::Loss) -> u64) -> Value {
+    let known = flow.losses();
+    known.iter().flatten().map(get).reduce(|a, b| a + b).into()
+}
+
+/// Packets lost upstream of the link, as far as all taps know; null where no sequence is followed.
+fn upstream(flow: &Flow, context: &Context<'_>, get: fn(&Upstream) -> u64) -> Value {
+    if flow.lost_upstream.is_none() && flow.losses().iter().all(Option::is_none) {
+        return Value::Null;
+    }
+    context.around.upstream(flow).iter().map(get).sum::<u64>().into()
+}
+
+/// Every column, in the order of the CSV.
+pub(super) const COLUMNS: &[Column] = &[
+    Column {
+        get: |flow, _| name(Some(flow.link.as_str())),
+        ..of(Unit::Link, "link", "Link", "link of the flow")
+    },
+    Column {
+        get: |flow, _| name(flow.direction.map(direction_name)),
+        ..text("direction", "", "direction of the link; empty in a replay")
+    },
+    Column { get: |flow, _| flow.src.to_string().into(), ..text("src", "Source", "source address") },
+    Column { get: |flow, _| flow.peer_qp.into(), ..id("src_qp", "QP", "queue pair that sends") },
+    Column {
+        get: |flow, _| flow.dst.to_string().into(),
+        ..text("dst", "Destination", "destination address")
+    },
+    Column { get: |flow, _| flow.dest_qp.into(), ..id("dest_qp", "QP", "destination queue pair") },
+    text(FINDINGS, "Findings", "findings that name the flow"),
+    Column { get: |flow, _| flow.roce_version.into(), ..id("roce_version", "", "RoCE version") },
+    Column { get: |flow, _| flow.vlan.into(), ..id("vlan_id", "", "outermost VLAN id; 0: untagged") },
+    Column { get: |flow, _| flow.pcp.into(), ..id("pcp", "", "priority code point of the tag") },
+    Column { get: |flow, _| flow.dscp.into(), ..id("dscp", "DSCP", "DSCP of the first packet") },
+    Column {
+        get: |flow, _| flow.src_port_count.into(),
+        ..of(Unit::Count, "src_ports", "", "distinct UDP source ports")
+    },
+    Column {
+        get: |flow, _| flow.packets.saturating_sub(flow.copies().packets).into(),
+        ..of(Unit::Count, "packets", "Packets", "packets")
+    },
+    Column {
+        get: |flow, _| flow.bytes_once().into(),
+        ..of(Unit::Bytes, "bytes", "Bytes", "outer frames without FCS")
+    },
+    Column {
+        get: |flow, _| flow.payload_bytes.saturating_sub(flow.copies().payload_bytes).into(),
+        ..of(Unit::Bytes, "payload_bytes", "", "payload")
+    },
+    Column {
+        get: |flow, context| context.length_ns.map(|ns| flow.bytes_once() as f64 * 8e9 / ns as f64).into(),
+        ..of(Unit::BitsPerSecond, "rate_bits_per_s", "Rate", "mean over the whole time range")
+    },
+    Column {
+        get: |flow, _| flow.ce_ratio.into(),
+        ..of(Unit::Ratio, "ce_ratio", "CE", "CE-marked share of ECN-capable data; unknown: ECN is off")
+    },
+    Column {
+        get: |flow, _| flow.cnps_once().into(),
+        ..of(Unit::Count, "cnp_packets", "CNP", "congestion notification packets")
+    },
+    Column {
+        get: |flow, context| upstream(flow, context, |side| side.lost),
+        ..of(Unit::Count, "lost_packets", "Lost", "packets lost upstream of the link")
+    },
+    Column {
+        get: |flow, context| upstream(flow, context, |side| side.doubtful),
+        ..of(
+            Unit::Count,
+            "lost_or_reordered_packets",
+            "",
+            "part of lost_packets that may have been reordered",
+        )
+    },
+    Column {
+        get: |flow, _| loss(flow, |loss| loss.recovered),
+        ..of(Unit::Count, "out_of_order_packets", "", "packets that arrived out of order")
+    },
+    Column {
+        get: |flow, _| missing(flow).into(),
+        ..of(Unit::Count, "missing_psns", "", "PSNs skipped: lost or reordered")
+    },
+    Column {
+        get: |flow, _| retransmissions(flow).into(),
+        ..of(
+            Unit::Count,
+            "retransmitted_packets",
+            "RETX",
+            "retransmissions of packets seen at this tap, repeated READ requests included",
+        )
+    },
+    Column {
+        get: |flow, _| loss(flow, |loss| loss.timeouts),
+        ..of(Unit::Count, "timeouts", "Timeouts", "transport timeouts")
+    },
+    Column {
+        get: |flow, _| flow.naks_once().psn_sequence_error.into(),
+        ..of(
+            Unit::Count,
+            "nak_sequence_error_packets",
+            "NAK",
+            "NAKs (PSN sequence error) that travel in this flow",
+        )
+    },
+    Column {
+        get: |flow, _| {
+            let naks = flow.naks_once();
+            (naks.total() - naks.psn_sequence_error).into()
+        },
+        ..of(Unit::Count, "nak_other_packets", "", "NAKs of other codes")
+    },
+    Column {
+        get: |flow, _| flow.rnr_naks_once().into(),
+        ..of(Unit::Count, "rnr_nak_packets", "RNR", "RNR NAKs that travel in this flow")
+    },
+    Column {
+        get: |flow, _| flow.latency_ns.map(|latency| latency.count).into(),
+        ..of(Unit::Count, "latency_samples", "", "requests that were timed")
+    },
+    Column {
+        get: |flow, _| latency(flow, 1, |latency| latency.p50),
+        ..of(Unit::Nanoseconds, "latency_p50_ns", "p50", "median from request to ACK or response")
+    },
+    Column {
+        get: |flow, _| latency(flow, P99_SAMPLES, |latency| latency.p99),
+        ..of(Unit::Nanoseconds, "latency_p99_ns", "p99", "99th percentile; unknown below 100 samples")
+    },
+    Column {
+        get: |flow, _| latency(flow, P999_SAMPLES, |latency| latency.p999),
+        ..of(Unit::Nanoseconds, "latency_p999_ns", "", "99.9th percentile; unknown below 1,000 samples")
+    },
+    Column {
+        get: |flow, _| latency(flow, 1, |latency| latency.max),
+        ..of(Unit::Nanoseconds, "latency_max_ns", "", "longest")
+    },
+    Column {
+        get: |flow, _| flow.path_mtu.into(),
+        ..of(Unit::Bytes, "path_mtu_bytes", "", "path MTU in use")
+    },
+    Column { get: |flow, _| flow.first_ns.into(), ..of(Unit::Time, "first_unix_ns", "", "first packet") },
+    Column { get: |flow, _| flow.last_ns.into(), ..of(Unit::Time, "last_unix_ns", "", "last packet") },
+    Column {
+        get: |flow, _| flow.pid.into(),
+        ..id("pid", "", "process that owns the queue pair on this host")
+    },
+    Column { get: |flow, _| name(flow.comm.as_deref()), ..text("comm", "Process", "its command name") },
+    Column { get: |flow, _| name(flow.pod.as_deref()), ..text("pod", "", "its pod, container or job") },
+];

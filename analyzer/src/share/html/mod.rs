@@ -1,0 +1,156 @@
+//! The report as one HTML file (`--output html`): everything in it, nothing loaded, readable without its script.
+//!
+//! The order is that of questions: what is wrong, since when, at what cost, what to do; then the evidence over time, who is
+//! concerned, and all figures. Views decide nothing: findings, verdict and sentences are those of every other view.
+//!
+//! The content security policy allows one style and one script, by their hashes, and no request of any kind.
+
+mod flows;
+mod job;
+mod latency;
+mod markup;
+mod matrix;
+mod nics;
+mod problems;
+mod timeline;
+
+use std::io::{self, Write};
+
+use self::markup::Markup;
+use crate::model::OverTime;
+use crate::report::Report;
+use crate::report::text::{Topic, headline, not_evaluated, sections, summary};
+use crate::util::style::{Paint, Role};
+use crate::util::units;
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
+/// SHA-256 of the style, as the policy names it; a test computes it.
+const STYLE_HASH: &str = "sha256-RcEPpgos2ClMBzNc7iaHrUKxHPakdQbu8FxH3+mkcWg=";
+/// The same of the script.
+const SCRIPT_HASH: &str = "sha256-WK+Ol0hca7NM5OInB34hhQha7qQsTJ07BxcRcZpEwhY=";
+/// Longest report that the page carries, in bytes of JSON: browsers get slow beyond it.
+const MOST_JSON: usize = 32 << 20;
+/// Columns of preformatted text.
+const COLUMNS: usize = 120;
+
+/// Subjects of the page that have tables of their own.
+const OWN: [Topic; 4] = [Topic::Findings, Topic::Flows, Topic::Latency, Topic::Verdict];
+
+/// Writes the page.
+///
+/// # Errors
+/// What writing to `out` gave.
+pub fn write(report: &Report, over_time: Option<&OverTime>, out: &mut impl Write) -> io::Result<()> {
+    out.write_all(page(report, over_time).as_bytes())
+}
+
+fn page(report: &Report, over_time: Option<&OverTime>) -> String {
+    let mut page = Markup::default();
+    let headline = headline(report);
+    head(&mut page, &headline.sentence);
+    page.raw("<body>\n<header>");
+    page.leaf("span", "brand", "rocescope");
+    for (label, text) in summary(report).iter().take_while(|(label, _)| *label != "IB" && *label != "RoCE") {
+        let label = if *label == "rocescope" { "" } else { label };
+        page.raw("<span class=\"what\">").leaf("span", "label", label).text(" ").text(text).raw("</span>");
+    }
+    page.raw("</header>\n<main>\n");
+    problems::verdict(&mut page, report, &headline);
+    let problems = problems::cards(report);
+    let topics = sections(report, COLUMNS, Paint::PLAIN);
+    let mut parts: Vec<(&'static str, &'static str, Markup)> = vec![
+        ("timeline", "Timeline", timeline::section(report, over_time)),
+        ("problems", "Problems", problems),
+        ("hosts", "Who talks to whom", matrix::section(report)),
+        ("flows", "Flows", flows::section(report)),
+        ("latency", "Latency", latency::section(report)),
+        ("job", "Job steps", job::section(report, &topics)),
+        ("qps", "Queue pairs of NICs", nics::section(report)),
+        ("coverage", "Not visible", coverage(report)),
+    ];
+    let mut details = Markup::default();
+    for section in
+        topics.iter().filter(|section| !OWN.contains(&section.topic) && section.topic != Topic::Job)
+    {
+        details.raw("<details open><summary>").text(&section.title).raw("</summary>");
+        details.lines(&section.lines).raw("</details>\n");
+    }
+    parts.push(("details", "All figures", details));
+    parts.push(("data", "Data", data(report)));
+    parts.retain(|(.., part)| !part.is_empty());
+    page.raw("<nav aria-label=\"Sections\">");
+    for (id, title, _) in &parts {
+        page.open("a", &[("href", &format!("#{id}"))]).text(title).close("a").raw(" ");
+    }
+    page.raw("</nav>\n");
+    for (id, title, part) in parts {
+        page.open("section", &[("id", id)]).leaf("h2", "", title).raw("\n").append(&part).raw("</section>\n");
+    }
+    page.raw("</main>\n<footer>").text(concat!("rocescope ", env!("CARGO_PKG_VERSION")));
+    page.text(" · times are UTC · ").raw("<code>rocescope explain ID</code> explains a finding</footer>");
+    page.raw("\n<script>").raw(SCRIPT).raw("</script>\n</body>\n</html>\n");
+    page.finish()
+}
+
+fn head(page: &mut Markup, sentence: &str) {
+    page.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+    let policy = format!(
+        "default-src 'none'; style-src '{STYLE_HASH}'; script-src '{SCRIPT_HASH}'; img-src data:; base-uri 'none'; form-action 'none'"
+    );
+    page.open("meta", &[("http-equiv", "Content-Security-Policy"), ("content", &policy)]).raw("\n");
+    page.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
+    page.raw("<meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"referrer\" content=\"no-referrer\">\n");
+    page.raw("<link rel=\"icon\" href=\"data:,\">\n<title>").text(sentence).raw(" – rocescope</title>\n");
+    page.raw("<style>").raw(STYLE).raw("</style>\n</head>\n");
+}
+
+/// The class of a colour.
+const fn class_of(role: Role) -> &'static str {
+    match role {
+        Role::Good => "good",
+        Role::Warning => "warning",
+        Role::Critical => "critical",
+        Role::Heading | Role::Dim | Role::Command => "info",
+    }
+}
+
+/// What was dropped or cannot be seen, and what was not evaluated.
+fn coverage(report: &Report) -> Markup {
+    let mut page = Markup::default();
+    page.raw("<ul>");
+    let said = summary(report);
+    for (label, text) in said.iter().filter(|(label, _)| matches!(*label, "Drops" | "Coverage" | "Retired")) {
+        page.raw("<li>").leaf("b", "", label).text(": ").text(text).raw("</li>");
+    }
+    // Sentences without a label end the summary: why nothing was observed.
+    for (_, text) in said.iter().rev().take_while(|(label, _)| label.is_empty()) {
+        page.leaf("li", "", text);
+    }
+    if let Some(why) = report.facts.steps_absent {
+        page.raw("<li>").leaf("b", "", "Steps").text(": none of a training job: ").text(why).raw("</li>");
+    }
+    for sentence in not_evaluated(report) {
+        page.leaf("li", "", &sentence);
+    }
+    page.raw("</ul>");
+    page
+}
+
+/// The report as JSON, in the page.
+fn data(report: &Report) -> Markup {
+    let mut page = Markup::default();
+    let json = serde_json::to_string(report).unwrap_or_default();
+    let size = units::bytes(json.len() as u64);
+    page.raw("<p>").text(&format!("The report in {} ({size}): ", report.schema));
+    if json.len() > MOST_JSON {
+        page.text("too large for this page. ").raw("<code>--output json</code> writes it.</p>");
+        return page;
+    }
+    page.raw("<button id=\"download\" hidden>Download JSON</button><span id=\"nojs\">");
+    page.raw("the element <code>#report</code> of this page has it.</span></p>").data("report", &json);
+    page
+}
+
+#[cfg(test)]
+mod tests;

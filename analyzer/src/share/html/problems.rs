@@ -1,0 +1,217 @@
+//! The verdict, the list of problems, and a card for each: place, time, cost, ends, steps, evidence, explanation.
+
+use super::class_of;
+use super::markup::Markup;
+use crate::findings::{Finding, Severity, entry};
+use crate::report::Report;
+use crate::report::text::{Headline, end_of, sorted, summary};
+use crate::util::style::Role;
+
+/// Fields of the list of problems.
+const LISTED: [&str; 3] = ["Where", "When", "Impact"];
+
+/// The class of a severity.
+pub(super) const fn class(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Info => "info",
+        Severity::Warning => "warning",
+        Severity::Critical => "critical",
+    }
+}
+
+/// The sign of a severity: colour alone is not enough.
+pub(super) const fn sign(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Info => "ℹ",
+        Severity::Warning => "▲",
+        Severity::Critical => "✖",
+    }
+}
+
+/// The findings of the page, in order; [`anchor`] has the place of one.
+pub(super) fn listed(report: &Report) -> Vec<Finding> {
+    sorted(report)
+}
+
+/// The anchor of the finding at a place of the list.
+pub(super) fn anchor(at: usize) -> String {
+    format!("p{}", at + 1)
+}
+
+fn badge(page: &mut Markup, finding: &Finding, ended: bool) {
+    let state = if ended { "badge ended" } else { "badge" };
+    let text = format!("{} {}", sign(finding.severity), class(finding.severity));
+    page.leaf("span", &format!("{state} {}", class(finding.severity)), &text);
+}
+
+/// One sentence, the worst finding, what to run next; the list of problems; totals.
+pub(super) fn verdict(page: &mut Markup, report: &Report, headline: &Headline) {
+    page.open("section", &[("id", "verdict"), ("class", class_of(headline.role))]);
+    let sign = match headline.role {
+        Role::Critical => "✖ ",
+        Role::Warning => "▲ ",
+        _ => "● ",
+    };
+    page.raw("<h1>").leaf("span", "sign", sign).text(&headline.sentence).raw("</h1>\n");
+    if let Some(worst) = &headline.worst {
+        page.raw("<p class=\"worst\">").leaf("span", "label", "Worst").text(" ").text(worst).raw("</p>\n");
+    }
+    if let Some(next) = &headline.next {
+        page.raw("<p class=\"next\"><span class=\"label\">Next</span> ")
+            .leaf("code", "command", next)
+            .raw("</p>\n");
+    }
+    list(page, report);
+    page.raw("<dl class=\"totals\">");
+    let totals = summary(report).into_iter().skip_while(|(label, _)| *label != "RoCE" && *label != "IB");
+    for (label, text) in totals.filter(|(label, _)| !matches!(*label, "Coverage" | "Retired")) {
+        if !label.is_empty() {
+            page.leaf("dt", "", label);
+        }
+        page.leaf("dd", "", &text);
+    }
+    page.raw("</dl></section>\n");
+}
+
+/// Every finding above info in a line, consequences below their owner.
+fn list(page: &mut Markup, report: &Report) {
+    let (findings, end) = (listed(report), end_of(report));
+    let shown = || findings.iter().enumerate().filter(|(_, one)| one.severity > Severity::Info);
+    if shown().next().is_none() {
+        return;
+    }
+    page.raw("<table class=\"list\"><thead><tr><th></th><th>Problem</th>");
+    for label in LISTED {
+        page.leaf("th", "", label);
+    }
+    page.raw("</tr></thead><tbody>\n");
+    for (at, finding) in shown() {
+        let ended = finding.has_ended(end.ns);
+        let row = if ended { "ended" } else { "" };
+        page.open("tr", &[("class", row)]).raw("<td>");
+        badge(page, finding, ended);
+        page.raw("</td><td>");
+        if finding.owner.is_some() {
+            page.leaf("span", "label", "↳ ");
+        }
+        page.open("a", &[("href", &format!("#{}", anchor(at)))]).text(&finding.title).close("a").raw("</td>");
+        let fields = finding.fields(end);
+        for label in LISTED {
+            let text = fields.iter().find(|(own, _)| *own == label).map_or("–", |(_, text)| text.as_str());
+            page.leaf("td", "", text);
+        }
+        page.raw("</tr>\n");
+    }
+    page.raw("</tbody></table>\n");
+}
+
+/// A card for each finding. Those that call for action are open.
+pub(super) fn cards(report: &Report) -> Markup {
+    let mut page = Markup::default();
+    let findings = listed(report);
+    if findings.is_empty() {
+        page.raw("<p>No finding.</p>");
+    }
+    for (at, finding) in findings.iter().enumerate() {
+        card(&mut page, report, &findings, at, finding);
+    }
+    page
+}
+
+fn card(page: &mut Markup, report: &Report, all: &[Finding], at: usize, finding: &Finding) {
+    let end = end_of(report);
+    let ended = finding.has_ended(end.ns);
+    let open = if finding.severity > Severity::Info && finding.owner.is_none() { "open" } else { "" };
+    let class = format!("problem {}{}", class(finding.severity), if ended { " ended" } else { "" });
+    page.open("details", &[("class", &class), ("id", &anchor(at)), ("open", open)]).raw("<summary>");
+    badge(page, finding, ended);
+    page.raw(" ").leaf("strong", "", &finding.title);
+    page.leaf("span", "label", if ended { " ended" } else { "" }).raw(" ").leaf("code", "id", finding.id);
+    page.raw("</summary>\n<div class=\"columns\"><div>\n<dl>");
+    for (label, text) in finding.fields(end).into_iter().filter(|(label, _)| *label != "Evidence") {
+        page.leaf("dt", "", label).leaf("dd", "", &text);
+    }
+    page.raw("</dl>\n");
+    steps(page, finding);
+    page.raw("</div><div>\n");
+    evidence(page, finding);
+    related(page, all, finding);
+    page.raw("</div></div>\n");
+    let text = entry(finding.id)
+        .map(|entry| if report.facts.is_infiniband() { entry.text_on_infiniband() } else { entry.text() });
+    if let Some(text) = text {
+        page.raw("<details class=\"explanation\"><summary>Explanation: meaning, rule, thresholds</summary>");
+        for paragraph in text.lines().filter(|line| !line.trim().is_empty()) {
+            page.leaf("p", if paragraph.starts_with("- ") { "item" } else { "" }, paragraph);
+        }
+        page.raw("</details>");
+    }
+    page.raw("</details>\n");
+}
+
+/// What to do, step by step, each command in a line of its own.
+fn steps(page: &mut Markup, finding: &Finding) {
+    if finding.steps.is_empty() && finding.advice.is_empty() {
+        return;
+    }
+    page.raw("<h3>Do next</h3>");
+    if finding.steps.is_empty() {
+        page.leaf("p", "", &finding.advice);
+        return;
+    }
+    page.raw("<ol class=\"steps\">");
+    for step in &finding.steps {
+        page.raw("<li>").text(&step.text);
+        if let Some(command) = &step.command {
+            page.leaf("code", "command", command);
+        }
+        page.raw("</li>");
+    }
+    page.raw("</ol>\n");
+}
+
+fn evidence(page: &mut Markup, finding: &Finding) {
+    let all = finding.measurements();
+    if !all.is_empty() {
+        page.raw("<h3>Evidence</h3><table class=\"evidence\"><tbody>");
+        for (label, value) in all {
+            page.raw("<tr>").leaf("th", "", &label).leaf("td", "", &value).raw("</tr>");
+        }
+        page.raw("</tbody></table>\n");
+    }
+    if !finding.caveats.is_empty() {
+        page.raw("<h3>Caveats</h3><ul>");
+        for caveat in &finding.caveats {
+            page.leaf("li", "", caveat);
+        }
+        page.raw("</ul>\n");
+    }
+}
+
+/// Causes and effects, each with a link to its card.
+fn related(page: &mut Markup, all: &[Finding], finding: &Finding) {
+    let me = finding.id;
+    let owner: Vec<&str> = finding.owner.into_iter().collect();
+    let causes: Vec<&str> = finding.causes.iter().copied().filter(|id| Some(*id) != finding.owner).collect();
+    let effects: Vec<&str> = finding.effects.clone();
+    let mut any = false;
+    for (label, ids) in [("Part of", owner), ("Caused by", causes), ("Leads to", effects)] {
+        let known = |other: &Finding| {
+            ids.contains(&other.id) && (other.causes.contains(&me) || other.effects.contains(&me))
+        };
+        for (at, other) in all.iter().enumerate().filter(|(_, other)| known(other)) {
+            if !any {
+                page.raw("<h3>Causes and effects</h3><ul>");
+                any = true;
+            }
+            page.raw("<li>").leaf("span", "label", label).text(" ");
+            page.open("a", &[("href", &format!("#{}", anchor(at)))])
+                .text(&other.title)
+                .close("a")
+                .raw("</li>");
+        }
+    }
+    if any {
+        page.raw("</ul>\n");
+    }
+}

@@ -1,0 +1,67 @@
+//! A real browser without a screen: Debian's Chromium, which reaches no host.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// Always: nothing of the user, of the network, and no service of its own.
+const FLAGS: [&str; 13] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--enable-logging=stderr",
+    // A page may look into another file that it shows in a frame.
+    "--allow-file-access-from-files",
+    "--virtual-time-budget=10000",
+];
+
+/// Whether there is a Chromium. Says so where there is none, and fails where there must be one.
+///
+/// # Panics
+/// Panics without Chromium if `CI` is `true`.
+#[must_use]
+pub fn chromium_or_skip(test: &str) -> bool {
+    let found =
+        Command::new("chromium").arg("--version").output().is_ok_and(|output| output.status.success());
+    if !found {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "{test} must find chromium where CI=true");
+        eprintln!("SKIP: {test} needs chromium");
+    }
+    found
+}
+
+/// A page after its scripts ran.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The document.
+    pub dom: String,
+    /// What was written to the console, violations of the content security policy included.
+    pub console: Vec<String>,
+}
+
+/// Opens a page.
+///
+/// # Errors
+/// Fails if Chromium fails, or takes longer than two minutes.
+pub fn open(page: &Path) -> Result<Seen> {
+    let profile = tempfile::tempdir()?;
+    let mut command = Command::new("timeout");
+    command.args(["120", "chromium"]).args(FLAGS).arg("--dump-dom");
+    command.arg(format!("--user-data-dir={}", profile.path().display()));
+    command.env("HOME", profile.path()).arg(format!("file://{}", page.display()));
+    let output = command.output().context("chromium could not be started")?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        bail!("chromium {} ended with {}: {}", page.display(), output.status, errors.trim());
+    }
+    let console = errors.lines().filter(|line| line.contains(":CONSOLE")).map(str::to_owned).collect();
+    Ok(Seen { dom: String::from_utf8_lossy(&output.stdout).into_owned(), console })
+}

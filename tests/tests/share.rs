@@ -1,0 +1,273 @@
+//! Reports to share: the HTML page in a real browser, traces and CSV against the JSON report of the same capture.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use rocescope_tests::browser::{self, chromium_or_skip};
+use rocescope_tests::oracle::{binary, captures};
+use serde_json::{Value, json};
+
+fn capture(name: &str) -> PathBuf {
+    captures::folder().join(name)
+}
+
+fn replay(files: &[PathBuf], options: &[&str]) -> Output {
+    Command::new(binary::path().unwrap()).arg("replay").args(files).args(options).output().unwrap()
+}
+
+/// What `--output` prints.
+fn printed(files: &[PathBuf], output: &str) -> String {
+    let output = replay(files, &["--output", output]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn loss() -> Vec<PathBuf> {
+    vec![capture("e1_loss1.h0.pcap.gz"), capture("e1_loss1.h1.pcap.gz")]
+}
+
+/// Shows the page in a frame, uses it as a person does, and leaves what was seen as JSON in an element of its own.
+const HARNESS: &str = r##"<!doctype html><meta charset="utf-8"><iframe id="frame" width="1200" height="900" src="PAGE"></iframe><pre id="seen"></pre><script>
+addEventListener("load", () => {
+  const window_ = document.getElementById("frame").contentWindow, page = window_.document, seen = {};
+  const head = title => [...page.querySelectorAll("#flowtable th")].findIndex(one => one.textContent.startsWith(title));
+  const column = at => [...page.querySelectorAll("#flowtable tbody tr")].map(row => row.cells[at].dataset.v);
+  seen.resources = window_.performance.getEntriesByType("resource").map(one => one.name);
+  const at = head("RETX"), th = page.querySelectorAll("#flowtable th")[at];
+  seen.before = column(at);
+  th.click();
+  seen.descending = column(at);
+  seen.sorted = th.getAttribute("aria-sort");
+  th.click();
+  seen.ascending = column(at);
+  const filter = page.getElementById("filter"), rows = () => page.querySelectorAll("#flowtable tbody tr:not([hidden])").length;
+  seen.rows = rows();
+  filter.value = "loss.between 10.0.0.1";
+  filter.dispatchEvent(new window_.Event("input"));
+  seen.filtered = rows();
+  const chart = page.getElementById("chart"), plot = chart.querySelector(".plot").getBoundingClientRect();
+  const view = () => chart.querySelector("svg.series").getAttribute("viewBox");
+  const tick = () => page.querySelector("#ticks text").textContent;
+  const point = (kind, share) => chart.dispatchEvent(new window_.PointerEvent(kind, { clientX: plot.left + plot.width * share, clientY: plot.top + 5, button: 0, bubbles: true }));
+  seen.whole = [view(), tick()];
+  point("pointermove", 0.5);
+  seen.reading = page.getElementById("reading").textContent;
+  point("pointerdown", 0.25); point("pointermove", 0.5); point("pointerup", 0.75);
+  seen.zoomed = [view(), tick()];
+  chart.dispatchEvent(new window_.MouseEvent("dblclick", { bubbles: true }));
+  seen.reset = [view(), tick()];
+  window_.location.hash = "#p2";
+  seen.download = !page.getElementById("download").hidden;
+  // Its numbers have more digits than those of a script.
+  seen.report = page.getElementById("report").textContent;
+  seen.images = page.images.length;
+  seen.overflow = page.documentElement.scrollWidth - page.documentElement.clientWidth;
+  document.getElementById("frame").remove();
+  document.getElementById("seen").textContent = JSON.stringify(seen);
+});
+</script>"##;
+
+/// The JSON that the harness left.
+fn seen(dom: &str) -> Value {
+    let text = dom.split_once("<pre id=\"seen\">").unwrap().1.split_once("</pre>").unwrap().0;
+    let text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    serde_json::from_str(&text).unwrap()
+}
+
+fn numbers(values: &Value) -> Vec<f64> {
+    // Unknown has no number.
+    let texts = values.as_array().unwrap().iter().map(|value| value.as_str().unwrap());
+    texts.map(|text| text.parse().unwrap_or(f64::NAN)).collect()
+}
+
+#[test]
+fn the_page_works_in_a_browser() {
+    if !chromium_or_skip("the_page_works_in_a_browser") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("page.html"), printed(&loss(), "html")).unwrap();
+    std::fs::write(at("harness.html"), HARNESS.replace("PAGE", "page.html")).unwrap();
+    let opened = browser::open(&at("harness.html")).unwrap();
+    assert!(opened.console.is_empty(), "{:?}", opened.console);
+    let seen = seen(&opened.dom);
+
+    assert_eq!(seen["resources"], json!([]), "nothing is loaded");
+    let (before, descending, ascending) =
+        (numbers(&seen["before"]), numbers(&seen["descending"]), numbers(&seen["ascending"]));
+    let known = |values: &[f64]| values.iter().copied().filter(|n| !n.is_nan()).collect::<Vec<_>>();
+    assert!(known(&descending).is_sorted_by(|a, b| a >= b), "{descending:?}");
+    assert!(known(&ascending).is_sorted(), "{ascending:?}");
+    assert!(known(&before).len() > 4 && known(&before).first() != known(&ascending).first(), "{before:?}");
+    assert!(descending.last().unwrap().is_nan() && ascending.last().unwrap().is_nan(), "unknown is last");
+    assert_eq!(seen["sorted"], "descending");
+    assert_eq!(seen["rows"], before.len());
+    let filtered = seen["filtered"].as_u64().unwrap();
+    assert!(filtered > 0 && filtered < before.len() as u64, "{filtered}");
+
+    assert_ne!(seen["zoomed"][0], seen["whole"][0]);
+    assert_ne!(seen["zoomed"][1], seen["whole"][1]);
+    assert_eq!(seen["reset"], seen["whole"]);
+    let reading = seen["reading"].as_str().unwrap();
+    assert!(reading.contains(" UTC: throughput ") && reading.contains("lost "), "{reading}");
+    assert_eq!((&seen["download"], &seen["images"], &seen["overflow"]), (&json!(true), &json!(0), &json!(0)));
+    let report: Value = serde_json::from_str(&printed(&loss(), "json")).unwrap();
+    let carried: Value = serde_json::from_str(seen["report"].as_str().unwrap()).unwrap();
+    assert!(carried == report, "the page carries the report");
+}
+
+/// The name of a capture file is a name from outside that everyone can choose.
+#[test]
+fn a_hostile_name_stays_text_in_a_browser() {
+    if !chromium_or_skip("a_hostile_name_stays_text_in_a_browser") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let hostile = "'\"><img src=x onerror=alert(1)><script>console.error(1)<.pcap";
+    std::fs::copy(capture("g_rnr.h0.pcap"), at(hostile)).unwrap();
+    std::fs::write(at("page.html"), printed(&[at(hostile)], "html")).unwrap();
+    let page = browser::open(&at("page.html")).unwrap();
+    assert!(page.console.is_empty(), "{:?}", page.console);
+    assert!(!page.dom.contains("<img"), "an image");
+    assert!(page.dom.contains("onerror=alert(1)&gt;"), "the name as text");
+    // Without its script, by the same policy, the page has all of it too.
+    let still = std::fs::read_to_string(at("page.html")).unwrap();
+    assert!(still.contains("Receiver not ready") || still.contains("rnr.slow_receiver"), "the finding");
+    // What is asserted above would show: a page that does write to the console, and one that breaks its policy.
+    let broken = still.replace("<h1>", "<h1><img src=\"http://192.0.2.1/x.png\">");
+    std::fs::write(at("broken.html"), broken).unwrap();
+    let broken = browser::open(&at("broken.html")).unwrap();
+    assert!(
+        broken.console.iter().any(|line| line.contains("Content Security Policy")),
+        "{:?}",
+        broken.console
+    );
+}
+
+/// Lines and cells of a CSV file (RFC 4180).
+fn csv(text: &str) -> Vec<Vec<String>> {
+    let (mut rows, mut row, mut cell) = (Vec::new(), Vec::new(), String::new());
+    let mut quoted = false;
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '"' if quoted && chars.peek() == Some(&'"') => cell.push(chars.next().unwrap()),
+            '"' => quoted = !quoted,
+            ',' if !quoted => row.push(std::mem::take(&mut cell)),
+            '\n' if !quoted => {
+                row.push(std::mem::take(&mut cell));
+                rows.push(std::mem::take(&mut row));
+            }
+            c => cell.push(c),
+        }
+    }
+    assert!(!quoted && row.is_empty() && cell.is_empty(), "the last line ends");
+    rows
+}
+
+#[test]
+fn csv_has_the_flows_of_the_report() {
+    for files in [loss(), vec![capture("c1_ipv6_write.h0.pcap")], vec![capture("f1_ecn_red.h1.pcap.gz")]] {
+        let report: Value = serde_json::from_str(&printed(&files, "json")).unwrap();
+        let rows = csv(&printed(&files, "csv"));
+        let (names, rows) = rows.split_first().unwrap();
+        let flows = report["flows"].as_array().unwrap();
+        assert_eq!(rows.len(), flows.len());
+        for (row, flow) in rows.iter().zip(flows) {
+            let cell = |name: &str| row[names.iter().position(|one| one == name).unwrap()].as_str();
+            let text = |value: &Value| match value {
+                Value::Null => String::new(),
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            for (name, value) in [
+                ("link", &flow["link"]),
+                ("src", &flow["src"]),
+                ("dst", &flow["dst"]),
+                ("dest_qp", &flow["dest_qp"]),
+                ("src_qp", &flow["peer_qp"]),
+                ("packets", &flow["packets"]),
+                ("bytes", &flow["bytes"]),
+                ("ce_ratio", &flow["ce_ratio"]),
+                ("rnr_nak_packets", &flow["ack"]["rnr_naks"]),
+                ("latency_p50_ns", &flow["latency_ns"]["p50"]),
+                ("first_unix_ns", &flow["first_ns"]),
+                ("comm", &flow["comm"]),
+            ] {
+                assert_eq!(cell(name), text(value), "{name}");
+            }
+        }
+    }
+}
+
+/// Slices of a track lie within one another, and each track is in order.
+fn check_trace(all: &Value) {
+    let mut tracks: BTreeMap<(u64, u64), (f64, Vec<f64>)> = BTreeMap::new();
+    for entry in all["traceEvents"].as_array().unwrap().iter().filter(|entry| entry["ph"] != "M") {
+        let track = (entry["pid"].as_u64().unwrap(), entry["tid"].as_u64().unwrap());
+        let (before, open) = tracks.entry(track).or_default();
+        let ts = entry["ts"].as_f64().unwrap();
+        assert!(ts >= *before, "{entry}");
+        *before = ts;
+        open.retain(|end| *end > ts);
+        if entry["ph"] == "X" {
+            let end = ts + entry["dur"].as_f64().filter(|dur| *dur >= 0.0).unwrap();
+            assert!(open.iter().all(|around| end <= around + 1.0), "{entry}");
+            open.push(end);
+        }
+    }
+    assert!(!tracks.is_empty());
+}
+
+#[test]
+fn traces_have_the_flows_and_events_of_the_report() {
+    for name in ["e1_loss1.h1.pcap.gz", "g_rnr.h0.pcap", "f1_ecn_red.h1.pcap.gz", "h1_rping.h0.pcap"] {
+        let files = [capture(name)];
+        let report: Value = serde_json::from_str(&printed(&files, "json")).unwrap();
+        let trace: Value = serde_json::from_str(&printed(&files, "trace")).unwrap();
+        check_trace(&trace);
+        let count = |phase: &str, is: &dyn Fn(&str) -> bool| {
+            let all = trace["traceEvents"].as_array().unwrap().iter();
+            all.filter(|entry| entry["ph"] == phase && is(entry["name"].as_str().unwrap())).count() as u64
+        };
+        let sum = |get: &dyn Fn(&Value) -> &Value| -> u64 {
+            report["flows"].as_array().unwrap().iter().map(|flow| get(flow).as_u64().unwrap()).sum()
+        };
+        assert_eq!(count("X", &|name| name == "flow"), report["flows"].as_array().unwrap().len() as u64);
+        assert_eq!(count("i", &|name| name.starts_with("RNR NAK")), sum(&|flow| &flow["ack"]["rnr_naks"]));
+        assert_eq!(
+            count("i", &|name| name == "NAK: PSN sequence error"),
+            sum(&|flow| &flow["ack"]["naks"]["psn_sequence_error"]),
+            "{name}"
+        );
+        assert_eq!(trace["otherData"]["events_left_out"], 0);
+    }
+}
+
+#[test]
+fn a_report_goes_to_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report");
+    for output in ["text", "json", "jsonl", "html", "trace", "csv"] {
+        let options = ["--output", output, "--out", file.to_str().unwrap()];
+        let run = replay(&[capture("g_rnr.h0.pcap")], &options);
+        assert!(run.status.success() && run.stdout.is_empty(), "{output}");
+        let written = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(written, printed(&[capture("g_rnr.h0.pcap")], output), "{output}");
+    }
+    let said = |options: &[&str]| {
+        let run = replay(&[capture("g_rnr.h0.pcap")], options);
+        assert_eq!(run.status.code(), Some(1));
+        String::from_utf8(run.stderr).unwrap()
+    };
+    let nowhere = Path::new("/nowhere/report.html");
+    assert!(
+        said(&["--out", nowhere.to_str().unwrap()]).contains("--out: cannot create /nowhere/report.html")
+    );
+    assert!(said(&["--output", "tui", "-o", file.to_str().unwrap()]).contains("--out needs an --output"));
+}
