@@ -10,6 +10,7 @@ pub mod cli;
 pub mod diff;
 #[cfg(target_os = "linux")]
 pub mod doctor;
+pub mod export;
 pub mod filter;
 pub mod findings;
 #[cfg(target_os = "linux")]

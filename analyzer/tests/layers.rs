@@ -22,6 +22,7 @@ const RULES: &[(&str, &[&str])] = &[
     ("findings", &["analysis", "metrics", "sample", "util"]),
     ("report", &["analysis", "findings", "metrics", "sample", "util"]),
     ("diff", &["findings", "metrics", "report", "util"]),
+    ("export", &["analysis", "findings", "metrics", "report", "sample", "util"]),
     ("model", &["analysis", "findings", "metrics", "report", "sample", "util"]),
     ("share", &["analysis", "findings", "metrics", "model", "packet", "report", "sample", "util"]),
     ("host", &["util"]),
@@ -75,6 +76,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("foldhash", &["util/map.rs"]),
     ("jiff", &["util/units.rs", "source/replay/time.rs"]),
     ("textwrap", &["util/"]),
+    ("tokio", &["source/live/", "export/serve.rs"]),
     ("anstream", &["util/style.rs"]),
     ("anstyle", &["util/style.rs"]),
 ];

@@ -17,6 +17,7 @@ pub mod live;
 pub mod load;
 pub mod mutation;
 pub mod oracle;
+pub mod packages;
 pub mod pty;
 pub mod schema;
 pub mod sim;

@@ -25,6 +25,7 @@ const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", args: &[], env:
 pub(crate) fn setup() -> Result<()> {
     ebpf_toolchain()?;
     test_tools()?;
+    test_packages()?;
     deny().map(drop)
 }
 
@@ -52,6 +53,16 @@ pub(crate) fn deny() -> Result<Command> {
 /// Names the packages that are missing and could not be installed.
 pub(crate) fn test_tools() -> Result<()> {
     packages::ensure_test_tools()
+}
+
+/// The folder with the packages that integration tests use and that are not installed.
+///
+/// # Errors
+/// Names the package that cannot be had.
+pub(crate) fn test_packages() -> Result<PathBuf> {
+    let dir = cache()?.join("packages");
+    packages::unpack_for_tests(&dir)?;
+    Ok(dir)
 }
 
 /// Programs that the test in a virtual machine calls.

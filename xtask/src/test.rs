@@ -37,6 +37,9 @@ const ALONE: [&str; 7] =
 /// Environment variables for the tests that sudo must pass on.
 const PASSED_ON: [&str; 2] = ["CI", "RUST_BACKTRACE"];
 
+/// Environment variable with the folder of unpacked packages.
+const PACKAGES: &str = "ROCESCOPE_PACKAGES";
+
 /// Environment variable with the path of the program for aarch64.
 const ARM_PROGRAM: &str = "ROCESCOPE_AARCH64_BIN";
 
@@ -99,6 +102,13 @@ pub(crate) fn test() -> Result<()> {
         // Under CI the tests that miss a tool fail by themselves.
         tally.skip("tests that call other programs", &format!("{error:#}"));
     }
+    let packages = match setup::test_packages() {
+        Ok(folder) => Some(folder),
+        Err(error) => {
+            tally.skip("tests that use packages of Debian", &format!("{error:#}"));
+            None
+        }
+    };
     let toolchain = match setup::ebpf_toolchain() {
         Ok(toolchain) => Some(toolchain),
         Err(error) if is_ci() => return Err(error),
@@ -108,7 +118,7 @@ pub(crate) fn test() -> Result<()> {
         }
     };
     let (built, arm) = builds(&mut tally, toolchain.as_ref());
-    match built.and_then(|programs| all(&mut tally, &programs, arm)) {
+    match built.and_then(|programs| all(&mut tally, &programs, &[(ARM_PROGRAM, arm), (PACKAGES, packages)])) {
         Ok(()) => tally.finish(),
         Err(error) => {
             tally.failed.push(format!("{error:#}"));
@@ -182,10 +192,13 @@ fn arm(tally: &mut Tally, toolchain: Option<&EbpfToolchain>) -> Option<PathBuf> 
 }
 
 /// Runs the tests that were built: unit tests as this user, integration tests as root, since they make network
-/// namespaces and load programs into the kernel. `arm` is the program for aarch64.
-fn all(tally: &mut Tally, programs: &Programs, arm: Option<PathBuf>) -> Result<()> {
+/// namespaces and load programs into the kernel. `places` are environment variables with what else they use, where it is there.
+fn all(tally: &mut Tally, programs: &Programs, places: &[(&str, Option<PathBuf>)]) -> Result<()> {
     let mut environment = vec![("ROCESCOPE_BIN".to_owned(), programs.rocescope.display().to_string())];
-    environment.extend(arm.map(|arm| (ARM_PROGRAM.to_owned(), arm.display().to_string())));
+    let place = |(name, path): &(&str, Option<PathBuf>)| {
+        Some(((*name).to_owned(), path.as_ref()?.display().to_string()))
+    };
+    environment.extend(places.iter().filter_map(place));
     let passed_on = PASSED_ON.iter().filter_map(|name| Some(((*name).to_owned(), env::var(name).ok()?)));
     environment.extend(passed_on);
     let prefix = match root_prefix() {

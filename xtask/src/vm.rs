@@ -15,8 +15,8 @@ use crate::run::{into_file, output_of, print, run, run_watched, say, step, targe
 use crate::setup;
 use anyhow::{Context as _, Result, anyhow, bail};
 use cpio::Archive;
-pub(crate) use debian::Kernel;
 use debian::Parts;
+pub(crate) use debian::{Kernel, unpack};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::BufWriter;

@@ -317,6 +317,8 @@ fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
             direction: link.direction,
             packets: sum.packets,
             bytes: sum.bytes,
+            ecn_data: sum.ecn_data,
+            cnp_packets: sum.cnp_packets,
             ce_ratio: sum.ecn_data.ce_ratio(),
             copies: some(sample.copies_on(usize::from(number))),
             left_out_packets: link.without_flow().packets,

@@ -1,5 +1,7 @@
 //! Commands, options and their help.
 
+mod export;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,6 +13,7 @@ use super::values::{
 };
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args as ClapArgs, CommandFactory as _, Parser, Subcommand, ValueEnum};
+pub use export::ExportArgs;
 
 use crate::filter::{Filter, fields};
 use crate::host::hook::{HookChoice, XdpModeChoice};
@@ -86,6 +89,8 @@ pub enum Verb {
     Live(LiveArgs),
     /// Read capture files, or a capture from standard input
     Replay(ReplayArgs),
+    /// Serve metrics of live interfaces to Prometheus
+    Export(ExportArgs),
     /// Send generated RoCE traffic through network namespaces of its own and show it live
     Demo(DemoArgs),
     /// Benchmark the overhead per packet on this host; no interface is touched
@@ -113,6 +118,17 @@ Examples:
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = format!("{LIVE_EXAMPLES}\n\n{}", fields::source_help()))]
 pub struct LiveArgs {
+    /// Options of the source.
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// Options of the view.
+    #[command(flatten)]
+    pub view: ViewArgs,
+}
+
+/// Options of the live source: what is watched, and how.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct SourceArgs {
     /// Network interface, or RDMA device (resolved to its netdev); repeatable
     #[arg(short, long = "interface", value_name = "IFACE")]
     pub interface: Vec<String>,
@@ -142,9 +158,6 @@ pub struct LiveArgs {
     /// Options of all live sources.
     #[command(flatten)]
     pub attach: AttachArgs,
-    /// Options of the view.
-    #[command(flatten)]
-    pub view: ViewArgs,
 }
 
 /// Options of attaching the kernel programs.

@@ -6,9 +6,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Result, bail};
 use rocescope_common::account::bin::LONGEST_NS;
 
-use super::{AttachArgs, DemoArgs, LiveArgs, Output, ViewArgs, Views, chosen, format, views};
+use super::{AttachArgs, DemoArgs, LiveArgs, Output, SourceArgs, ViewArgs, Views, chosen, format, views};
 use crate::cli::output::{self, Interrupt};
 use crate::host::hook::HookChoice;
+use crate::host::netns::NetNs;
 use crate::source::demo::scenario::{self, Episode, Scenario};
 use crate::source::demo::stage::Stage;
 use crate::source::devices::posts::Plan;
@@ -31,11 +32,27 @@ const SETTLE: Duration = Duration::from_millis(100);
 const SEED: u64 = 4791;
 
 pub(super) fn live(args: LiveArgs, color: Color) -> Result<()> {
-    let netns = args.netns.as_deref().map(live::netns).transpose()?;
+    let netns = netns(&args.source)?;
     let interrupt = interrupt(&args.view)?;
     let views = views(&args.view, None)?;
+    let config = source(args.source, netns, &args.view, &views)?;
+    show(live::start(config)?, &args.view, views, interrupt, color)
+}
+
+/// The namespace of the interfaces, opened before anything else.
+pub(super) fn netns(args: &SourceArgs) -> Result<Option<NetNs>> {
+    args.netns.as_deref().map(live::netns).transpose()
+}
+
+/// The configuration of the source that the options describe.
+pub(super) fn source(
+    args: SourceArgs,
+    netns: Option<NetNs>,
+    view: &ViewArgs,
+    views: &Views,
+) -> Result<Config> {
     let qp_queries = args.qp_queries.unwrap_or(views.qp_queries);
-    let config = Config {
+    Ok(Config {
         interfaces: args.interface,
         netns,
         nccl_ras: args.nccl_ras.clone(),
@@ -45,9 +62,8 @@ pub(super) fn live(args: LiveArgs, color: Color) -> Result<()> {
             every_ns: nanos(period),
             most_calls_per_s: args.sample_posts_limit,
         }),
-        ..config(&args.attach, &args.view)?
-    };
-    show(live::start(config)?, &args.view, views, interrupt, color)
+        ..config(&args.attach, view)?
+    })
 }
 
 pub(super) fn demo(args: &DemoArgs, color: Color) -> Result<()> {

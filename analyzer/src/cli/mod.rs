@@ -7,6 +7,8 @@ mod diff;
 mod doctor;
 mod explain;
 #[cfg(feature = "live")]
+mod export;
+#[cfg(feature = "live")]
 mod live;
 pub mod output;
 mod values;
@@ -18,8 +20,8 @@ use anyhow::{Result, bail};
 use clap::error::ErrorKind;
 
 pub use args::{
-    Args, AttachArgs, BenchArgs, DemoArgs, DiffArgs, DoctorArgs, ExplainArgs, LiveArgs, Output, PageOutput,
-    ReplayArgs, SpeedArg, Verb, ViewArgs,
+    Args, AttachArgs, BenchArgs, DemoArgs, DiffArgs, DoctorArgs, ExplainArgs, ExportArgs, LiveArgs, Output,
+    PageOutput, ReplayArgs, SourceArgs, SpeedArg, Verb, ViewArgs,
 };
 
 use self::config::Config;
@@ -58,11 +60,15 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "live")]
         Verb::Live(args) => live::live(args, color),
         #[cfg(feature = "live")]
+        Verb::Export(args) => export::export(args),
+        #[cfg(feature = "live")]
         Verb::Demo(args) => live::demo(&args, color),
         #[cfg(feature = "live")]
         Verb::Bench(args) => crate::bench::run(args.output == PageOutput::Json),
         #[cfg(not(feature = "live"))]
-        Verb::Live(_) | Verb::Demo(_) | Verb::Bench(_) => Err(anyhow::anyhow!(NO_KERNEL_SIDE)),
+        Verb::Live(_) | Verb::Export(_) | Verb::Demo(_) | Verb::Bench(_) => {
+            Err(anyhow::anyhow!(NO_KERNEL_SIDE))
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

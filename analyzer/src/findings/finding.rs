@@ -77,6 +77,12 @@ impl Finding {
         self.episodes.last().map(|episode| episode.first_ns).or(self.first_seen_ns)
     }
 
+    /// Whether it is active and stands for itself: what another finding owns counts with that one, which is as severe.
+    #[must_use]
+    pub fn stands(&self) -> bool {
+        self.active && self.owner.is_none()
+    }
+
     /// A finding of which nothing is known but these.
     #[must_use]
     pub fn new(id: &'static str, severity: Severity, title: String) -> Self {

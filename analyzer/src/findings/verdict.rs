@@ -31,9 +31,9 @@ impl<'a> Verdict<'a> {
     /// The verdict over findings in the order of [`order::sort`](super::order::sort); `recorded`: at the end of a capture, not now.
     #[must_use]
     pub fn of(findings: &'a [Finding], recorded: bool) -> Self {
-        // What another finding owns counts with that one, which is as severe.
         let troubles = || findings.iter().filter(|one| one.severity > Severity::Info && one.owner.is_none());
-        let count = |severity| troubles().filter(|one| one.active && one.severity == severity).count() as u64;
+        let count =
+            |severity| troubles().filter(|one| one.stands() && one.severity == severity).count() as u64;
         let (critical, warnings) = (count(Severity::Critical), count(Severity::Warning));
         let ended = troubles().filter(|one| !one.active).count() as u64;
         let health = match (critical, warnings, ended) {

@@ -100,7 +100,8 @@ fn reason(cause: &io::Error) -> String {
     }
 }
 
-fn words(cause: &io::Error) -> String {
+/// An error of the system in words, without its errno.
+pub(crate) fn words(cause: &io::Error) -> String {
     match cause.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => "not permitted for this process".to_owned(),
         Some(libc::ENODEV | libc::ENXIO) => "no such device".to_owned(),

@@ -1,21 +1,26 @@
 //! Packages of the distribution.
 
 use crate::run::{has_program, output_of, root_command, root_prefix, run, say, step};
+use crate::vm::unpack;
 use anyhow::{Context as _, Result, bail};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A program the integration tests call, and the Debian package that has it.
-const TEST_TOOLS: [(&str, &str); 6] = [
+const TEST_TOOLS: [(&str, &str); 7] = [
     ("tshark", "tshark"),
     ("tcpdump", "tcpdump"),
     ("ip", "iproute2"),
     ("ethtool", "ethtool"),
     ("tmux", "tmux"),
+    ("python3", "python3"),
     ("qemu-aarch64", "qemu-user"),
 ];
 
 /// The browser in which reports to share are tested, and its package. Not every distribution has it as a package.
 const BROWSER: [(&str, &str); 1] = [("chromium", "chromium")];
+/// Packages that the integration tests use and that are not installed: prometheus would start a server.
+const UNPACKED: [&str; 2] = ["prometheus", "python3-prometheus-client"];
 
 /// A program that the test in a virtual machine calls, and its package.
 const VM_TOOLS: [(&str, &str); 4] = [
@@ -36,6 +41,23 @@ pub(super) fn ensure_test_tools() -> Result<()> {
         say(&format!("the tests in a browser cannot run: {error:#}"));
     }
     Ok(())
+}
+
+/// Unpacks packages for the integration tests into folders of `dir`.
+///
+/// # Errors
+/// Names the package that cannot be had.
+pub(super) fn unpack_for_tests(dir: &Path) -> Result<()> {
+    if !has_program("apt-get") || !has_program("dpkg-deb") {
+        bail!(
+            "tests of `export` use Debian's packages {}, which apt-get and dpkg-deb unpack",
+            UNPACKED.join(" ")
+        );
+    }
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    step("packages that the tests use and that are not installed", || {
+        UNPACKED.iter().try_for_each(|package| unpack(dir, package).map(drop))
+    })
 }
 
 /// Installs the programs that the test in a virtual machine calls.

@@ -158,6 +158,14 @@ pub(super) fn update() -> Result<()> {
         .stdin(Stdio::null()))
 }
 
+/// Downloads a package and unpacks it into a folder of its name in `dir`, without installing it; once.
+///
+/// # Errors
+/// Fails if it cannot be had.
+pub(crate) fn unpack(dir: &Path, package: &str) -> Result<PathBuf> {
+    unpacked(dir, package, &Apt(Vec::new()))
+}
+
 /// The folder into which a package was unpacked.
 fn unpacked(dir: &Path, package: &str, apt: &Apt) -> Result<PathBuf> {
     let place = dir.join(package);

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::traffic;
+use super::{Ecn, traffic};
 use crate::analysis::{Icrc, Pause};
 use crate::metrics::duplicates::Copies;
 use crate::sample::Direction;
@@ -46,6 +46,12 @@ pub struct Link {
     #[serde(rename = "copied", serialize_with = "super::flow::copied")]
     #[cfg_attr(test, schemars(with = "Option<super::Copied>"))]
     pub copies: Option<Box<Copies>>,
+    /// Packets other than CNP and ACKNOWLEDGE, without copies; the base of `ce_ratio`.
+    #[serde(skip)]
+    pub ecn_data: Ecn,
+    /// CNPs of flows and retired flows.
+    #[serde(skip)]
+    pub cnp_packets: u64,
     /// CE ratio as in `flows[].ce_ratio`, over flows and retired flows of the link. Unit: ratio. Null: no
     /// data packet is ECN-capable.
     pub ce_ratio: Option<f64>,

@@ -20,7 +20,7 @@ use crate::sample::Direction;
 use crate::source::net::lldp::{App, Dialect, Ets, Neighbour, Pfc};
 
 /// The report.
-pub(super) fn full() -> Report {
+pub(crate) fn full() -> Report {
     let mut sample = everything();
     sample.capture_drops = Some(1);
     sample.metrics.marking = Some(vec![[Marked { data_packets: 1, ..Marked::default() }; 64]]);

@@ -4,7 +4,7 @@
 //! meaning as `description`, the other two as `x-unit` and `x-null`; docs/metrics.md is made from the schema. All of it is
 //! needed by tests only, which keep both files up to date.
 
-mod full;
+pub(crate) mod full;
 mod markdown;
 mod tests;
 

@@ -1,0 +1,94 @@
+//! Options of `export`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+
+use super::{Output, SourceArgs, ViewArgs};
+use crate::cli::values::{parse_filter, parse_flows, parse_group, parse_rail, positive};
+use crate::export;
+use crate::export::listen::Listen;
+use crate::filter::{Filter, fields};
+
+const EXPORT_EXAMPLES: &str = "\
+Examples:
+  rocescope export                                           http://127.0.0.1:14791/metrics
+  rocescope export -i eth2 --listen 10.0.0.5:14791           for other hosts to scrape
+  rocescope export --listen unix:/run/rocescope/metrics.sock
+  rocescope export --textfile /var/lib/prometheus/node-exporter/rocescope.prom
+
+Sockets of systemd (LISTEN_FDS) are used where they are passed. The answers are not encrypted, and ask for no password:
+put a proxy before an address that others reach.";
+
+/// Options of `export`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = format!("{EXPORT_EXAMPLES}\n\n{}", fields::source_help()))]
+pub struct ExportArgs {
+    /// Serve HTTP at ADDRESS:PORT or unix:PATH; repeatable [default: 127.0.0.1:14791, unless --textfile or systemd's sockets]
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Vec<Listen>,
+    /// Write the metrics to this file too, replaced as a whole; removed at the end
+    #[arg(long, value_name = "FILE")]
+    pub textfile: Option<PathBuf>,
+    /// Interval of the metrics: a scrape gets the latest. At most that of the scrapes
+    #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "15s")]
+    pub interval: Duration,
+    /// Peers with series of their own, those with the most bytes; the rest is summed
+    #[arg(long, value_name = "N", default_value_t = export::PEERS as u64)]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=1024))]
+    pub peers: u64,
+    /// Queue pairs with series of their own, those with the most losses and retransmissions, then bytes
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=export::MOST_QPS as u64))]
+    pub per_qp: u64,
+    /// Options of the source.
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// Stop after this time
+    #[arg(long, value_name = "DURATION", value_parser = positive)]
+    pub duration: Option<Duration>,
+    /// Count only RoCE flows that match, such as 'host 10.0.1.0/24 and qp 17'; see Filters below
+    #[arg(long, value_name = "EXPR", value_parser = parse_filter)]
+    pub filter: Option<Filter>,
+    /// Parallel links whose load balance is evaluated; repeatable
+    #[arg(long, value_name = "LINK,LINK", value_parser = parse_group)]
+    pub group: Vec<Vec<String>>,
+    /// Rail of a link; repeatable
+    #[arg(long, value_name = "LINK=RAIL", value_parser = parse_rail)]
+    pub rail: Vec<(String, String)>,
+    /// Flow table size [default: 65536]
+    #[arg(long, value_name = "N", value_parser = parse_flows)]
+    pub max_flows: Option<usize>,
+    /// Configuration file [default: ~/.config/rocescope/config.toml, if it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Idle timeout of flows; the totals keep their counts [default: 10m]
+    #[arg(long, value_name = "DURATION", value_parser = positive)]
+    pub idle: Option<Duration>,
+}
+
+impl ExportArgs {
+    /// The options that it shares with the views: its readings are those of a view that takes each.
+    #[must_use]
+    pub fn view(&self) -> ViewArgs {
+        ViewArgs {
+            output: Some(Output::Jsonl),
+            out: None,
+            duration: self.duration,
+            // At the pace of the views, so that the analysis sees the same.
+            interval: self.interval.min(Duration::from_secs(1)),
+            filter: self.filter.clone(),
+            group: self.group.clone(),
+            ecmp: None,
+            rail: self.rail.clone(),
+            screen: None,
+            sort: None,
+            view_filter: None,
+            no_mouse: true,
+            max_flows: self.max_flows,
+            config: self.config.clone(),
+            idle: self.idle,
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! `export`: the live source behind an HTTP server, or a file, with metrics for Prometheus.
+
+use std::fs::{File, Permissions};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, anyhow};
+
+use super::live::{netns, source};
+use super::output::{Interrupt, say};
+use super::{ExportArgs, Views, views};
+use crate::export::exposition::Format;
+use crate::export::listen::{DEFAULT, Listener};
+use crate::export::serve::{Board, Server};
+use crate::export::{Exporter, Options, Process};
+use crate::host::error;
+use crate::report::{self, Report};
+use crate::sample::Sample;
+use crate::source::feed::{Command, Feed, Update};
+use crate::source::live::{self, Running};
+use crate::util::time::nanos;
+
+/// Longest time between two checks for signals.
+const LOOK: Duration = Duration::from_millis(50);
+
+pub(super) fn export(args: ExportArgs) -> Result<()> {
+    let started_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, nanos);
+    let interrupt = Interrupt::catch()?;
+    let netns = netns(&args.source)?;
+    let view = args.view();
+    let views = views(&view, None)?;
+    // Before anything is attached: an address in use has nothing to undo.
+    let listeners = listeners(&args)?;
+    for listener in &listeners {
+        say(&format!("metrics at {}", listener.address()));
+        if listener.is_remote() {
+            say("other hosts can read the metrics: they are neither encrypted nor protected by a password");
+        }
+    }
+    let board = Arc::new(Board::default());
+    let server = Server::start(listeners, &board).context("cannot start the HTTP server")?;
+    let options = Options { peers: whole(args.peers), qps: whole(args.per_qp) };
+    let (interval, textfile) = (args.interval, args.textfile.clone());
+    let running = live::start(source(args.source, netns, &view, &views)?)?;
+    let Running { feed, thread, hooks, interfaces } = running;
+    let Views { mut report, .. } = views;
+    report.analysis.imbalance_all_links = interfaces > 1;
+    for hook in &hooks {
+        say(hook);
+    }
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
+    let mut publisher = Publisher {
+        exporter: Exporter::new(options),
+        report,
+        board,
+        textfile: textfile.map(Textfile),
+        process: Process {
+            kernel: kernel.map(|release| release.trim().to_owned()),
+            started_ns,
+            ..Process::default()
+        },
+        failing: false,
+    };
+    let ended = publisher.run(&feed, interval, &interrupt);
+    drop(feed);
+    // The source's own end has been reported through the feed.
+    let _ = thread.join();
+    drop(server);
+    ended
+}
+
+fn whole(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// The sockets that are passed, and those that the options name.
+fn listeners(args: &ExportArgs) -> Result<Vec<Listener>> {
+    let mut all = Listener::from_systemd();
+    let mut addresses = args.listen.clone();
+    if addresses.is_empty() && all.is_empty() && args.textfile.is_none() {
+        addresses.push(DEFAULT.parse().map_err(|error: String| anyhow!(error))?);
+    }
+    for address in addresses {
+        let listener = Listener::bind(&address).map_err(|error| {
+            anyhow!("cannot listen on {address}: {}; choose another --listen", reason(&error))
+        });
+        all.push(listener?);
+    }
+    Ok(all)
+}
+
+/// An error of the system in words.
+fn reason(cause: &io::Error) -> String {
+    let words = match cause.kind() {
+        ErrorKind::AddrInUse => "another process listens on it",
+        ErrorKind::AddrNotAvailable => "no interface of this host has the address",
+        ErrorKind::NotFound => "its folder does not exist",
+        ErrorKind::StorageFull => "the file system is full",
+        _ => return error::words(cause),
+    };
+    words.to_owned()
+}
+
+/// Makes metrics of samples and puts them where they are read.
+struct Publisher {
+    exporter: Exporter,
+    report: report::Options,
+    board: Arc<Board>,
+    textfile: Option<Textfile>,
+    process: Process,
+    /// The file could not be written the last time.
+    failing: bool,
+}
+
+impl Publisher {
+    /// Runs until the source ends or a signal asks for the end.
+    fn run(&mut self, feed: &Feed, interval: Duration, interrupt: &Interrupt) -> Result<()> {
+        let mut next: Option<Instant> = None;
+        let mut stopping = false;
+        loop {
+            if interrupt.is_set() && !stopping {
+                stopping = true;
+                // A source that is gone has ended, as the next update shows.
+                let _ = feed.commands.send(Command::Stop);
+            }
+            match feed.updates.recv_timeout(LOOK) {
+                Ok(Update::Sample(sample)) => {
+                    let now = Instant::now();
+                    if next.is_none_or(|next| now >= next) {
+                        self.publish(&sample);
+                        // Readings come a little late: without a margin every other interval would be longer by one.
+                        next = Some(now + interval.saturating_sub(LOOK));
+                    }
+                }
+                Ok(Update::Notice(notice)) => say(&notice),
+                Ok(Update::Ended(result)) => return result,
+                Ok(Update::Events(_) | Update::Restarted) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(anyhow!("bug: source thread ended unexpectedly"));
+                }
+            }
+        }
+    }
+
+    fn publish(&mut self, sample: &Sample) {
+        self.process.cpu_seconds = Some(cpu_seconds());
+        self.process.resident_bytes = resident_bytes();
+        let report = Report::build(sample, &self.report);
+        let exposition = self.exporter.take(sample, &report, &self.process);
+        if let Some(file) = &self.textfile {
+            let written = file.write(exposition.text(Format::Text));
+            if let Err(error) = &written
+                && !self.failing
+            {
+                say(&format!("{error:#}; trying again at each interval"));
+            }
+            self.failing = written.is_err();
+        }
+        self.board.publish(exposition);
+    }
+}
+
+/// A file for node_exporter's textfile collector. Removed at the end: the collector would report its last values for ever.
+struct Textfile(PathBuf);
+
+impl Textfile {
+    /// Replaces the file, so that no reader sees a part of it. The temporary name does not end in `.prom`, which the
+    /// collector reads.
+    fn write(&self, text: &str) -> Result<()> {
+        let aside = self.aside();
+        // Of a process with the same number that was killed; a link there must not be followed.
+        remove(&aside);
+        let replaced = create(&aside, text).and_then(|()| std::fs::rename(&aside, &self.0));
+        replaced.map_err(|error| {
+            remove(&aside);
+            anyhow!("cannot write {}: {}", self.0.display(), reason(&error))
+        })
+    }
+
+    fn aside(&self) -> PathBuf {
+        let mut name = self.0.clone().into_os_string();
+        name.push(format!(".{}", std::process::id()));
+        name.into()
+    }
+}
+
+impl Drop for Textfile {
+    fn drop(&mut self) {
+        remove(&self.0);
+    }
+}
+
+/// A new file that the collector, which runs as another user, can read.
+fn create(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = File::options().write(true).create_new(true).open(path)?;
+    file.set_permissions(Permissions::from_mode(0o644))?;
+    file.write_all(text.as_bytes())
+}
+
+fn remove(path: &Path) {
+    // What is not there needs no removal.
+    let _ = std::fs::remove_file(path);
+}
+
+/// Processor time of this process.
+fn cpu_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Memory of this process; `None` where /proc is not readable.
+fn resident_bytes() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
+    pages.checked_mul(rustix::param::page_size() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_textfile_is_replaced_as_a_whole_and_removed_at_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rocescope.prom");
+        let file = Textfile(path.clone());
+        for text in ["a 1\n", "a 2\n"] {
+            file.write(text).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        }
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
+        assert_ne!(file.aside().extension(), Some("prom".as_ref()));
+        drop(file);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        let error = Textfile(folder.path().join("no/rocescope.prom")).write("").unwrap_err();
+        let said = format!("{error:#}");
+        assert!(said.contains("no/rocescope.prom") && said.contains("its folder does not exist"), "{said}");
+    }
+
+    #[test]
+    fn the_process_knows_its_own_use() {
+        assert!(resident_bytes().unwrap() > 1 << 20);
+        assert!(cpu_seconds() > 0.0);
+    }
+}

@@ -1,0 +1,75 @@
+//! docs/exporter.md, made from the table.
+
+use std::fmt::Write as _;
+
+use super::registry::{Kind, Metric, REGISTRY};
+use crate::analysis::fixtures::document;
+
+const HEAD: &str = "\
+# Metrics for Prometheus
+
+<!-- Made from analyzer/src/export/registry.rs and document.rs: change these, then run
+     ROCESCOPE_BLESS=1 cargo test -p rocescope exporter_page -->
+
+`rocescope export` watches interfaces as `live` does, with the same options of the source, and serves their metrics:
+
+```console
+$ sudo rocescope export                                            # http://127.0.0.1:14791/metrics
+$ sudo rocescope export -i eth2 --listen 10.0.0.5:14791            # for other hosts to scrape
+$ sudo rocescope export --listen unix:/run/rocescope/metrics.sock
+$ sudo rocescope export --textfile /var/lib/prometheus/node-exporter/rocescope.prom
+```
+
+- `/metrics` has the text format 0.0.4, or OpenMetrics 1.0 for a client whose `Accept` prefers it. `/healthz` answers 200
+  while the process runs, `/readyz` once the programs are attached and the first reading is done (503 before), `/` has links.
+- It listens on 127.0.0.1:14791 unless `--listen` names other addresses; with `--textfile` alone, or with sockets of
+  systemd (`LISTEN_FDS`), on nothing else. A unix socket has mode 0660, is removed at the end, and replaces one that a killed
+  process left. GET and HEAD only, 8 KiB of request in 3 s, 64 connections at a time.
+- Metrics are made every `--interval` (15 s), of readings each second; a scrape gets the latest and costs the counting
+  nothing. Scrape no more often, or lower the interval: `rocescope_reading_timestamp_seconds` has the age.
+- `--textfile` is for node_exporter's textfile collector: written aside and renamed, without timestamps, in 0.0.4. It is
+  removed at the end, since the collector would report the last values for ever; a kill leaves it (the collector has
+  `node_textfile_mtime_seconds`).
+- What is not known is absent, never 0. Counters do not decrease while the process runs: they go on when flows leave the
+  flow table and when a device resets its counters. A figure of loss that later packets correct downwards stays. Of a
+  flow that leaves the table between two intervals, the losses of that interval are missing.
+- Series are bounded. Queue pairs have none unless `--per-qp N` (at most 64) asks for those with the most losses and
+  retransmissions; `--peers` (32) counts pairs of a link and an address, and a peer keeps its series for ten minutes after it was last among the
+  first. `rocescope_series_dropped_total` counts those without. An estimate for eight rails is 1,200 series.
+- Labels `device`, `port` and `direction` are those of node_exporter and rdma_exporter, whose metrics join on them; no name
+  begins with theirs.
+- [alerts.yml](alerts.yml) has alerting rules. Findings come from the same analysis as in every view: alert on
+  `rocescope_finding_active` rather than on thresholds of your own.
+
+There is no TLS and no password (put a proxy before an address that others reach), no OTLP, and no agent that records and
+exports in one process.
+
+## Metrics
+
+The name is that of the samples. *Source* is the field of the [report](metrics.md) with the same figure.
+
+| metric | type | labels | meaning | source |
+|---|---|---|---|---|
+";
+
+fn row(metric: &Metric) -> String {
+    let kind = match metric.kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+        Kind::Info => "info",
+        Kind::Histogram => "histogram",
+    };
+    let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+    let (name, labels, help, source) = (metric.sample_name(), labels.join(" "), metric.help, metric.source);
+    format!("| `{name}` | {kind} | {labels} | {help} | `{source}` |\n")
+}
+
+#[test]
+fn the_exporter_page_is_made_from_the_registry() {
+    let mut page = HEAD.to_owned();
+    for metric in REGISTRY {
+        // Writing to a String cannot fail.
+        let _ = write!(page, "{}", row(metric));
+    }
+    document::check("exporter.md", &page);
+}

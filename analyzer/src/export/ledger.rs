@@ -1,0 +1,453 @@
+//! Counters over flows that go on when the flows are gone, and the choice of the few that get series of their own.
+//!
+//! A report has a flow's loss, NAKs and latency while the flow is in the table. A counter for Prometheus must not decrease, so
+//! each reading adds what is new of each flow to its link, its peer and its queue pair. A figure that a later packet corrects
+//! downwards (a loss that proves to be reordering) stays as it was.
+
+use std::collections::BTreeMap;
+
+use rocescope_common::account::latency::BUCKETS;
+
+use super::Options;
+use crate::analysis::{Flow, direction_name};
+use crate::metrics::latency::Histogram;
+use crate::report::Report;
+use crate::sample::{Address, Direction, Sample};
+use crate::util::map::{Map, Set};
+use crate::util::shared::Shared;
+
+/// Time for which a peer keeps its series after it was last among those with the most bytes.
+const PEER_STAYS_NS: u64 = 600_000_000_000;
+/// The same of a queue pair.
+const QP_STAYS_NS: u64 = 300_000_000_000;
+
+/// What is counted of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// Packets of every kind.
+    Packets,
+    /// Length of their frames.
+    Bytes,
+    /// Packets lost upstream of the link.
+    Lost,
+    /// Packets out of order.
+    Reordered,
+    /// Packets retransmitted.
+    Retransmitted,
+    /// Transport timeouts.
+    Timeouts,
+    /// RNR NAKs.
+    Rnr,
+    /// NAKs with code 0.
+    PsnSequenceError,
+    /// NAKs with code 1.
+    InvalidRequest,
+    /// NAKs with code 2.
+    RemoteAccessError,
+    /// NAKs with code 3.
+    RemoteOperationalError,
+    /// NAKs with code 4.
+    InvalidRdRequest,
+    /// NAKs with another code.
+    Reserved,
+}
+
+/// How many there are.
+const COUNTS: usize = Count::Reserved as usize + 1;
+
+/// Names of the NAKs, as the report has them.
+pub const NAKS: [(&str, Count); 7] = [
+    ("rnr_nak", Count::Rnr),
+    ("psn_sequence_error", Count::PsnSequenceError),
+    ("invalid_request", Count::InvalidRequest),
+    ("remote_access_error", Count::RemoteAccessError),
+    ("remote_operational_error", Count::RemoteOperationalError),
+    ("invalid_rd_request", Count::InvalidRdRequest),
+    ("reserved", Count::Reserved),
+];
+
+/// Counts; `None` where not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts([Option<u64>; COUNTS]);
+
+impl Counts {
+    /// One of them.
+    #[must_use]
+    pub fn get(&self, count: Count) -> Option<u64> {
+        self.0.get(count as usize).copied().flatten()
+    }
+
+    fn of(flow: &Flow) -> Self {
+        let loss = [flow.loss.get(), flow.loss_responses.get()];
+        let sum =
+            |of: fn(&crate::analysis::Loss) -> u64| loss.iter().flatten().map(of).reduce(u64::saturating_add);
+        let naks = &flow.ack.naks;
+        Self([
+            Some(flow.packets),
+            Some(flow.bytes),
+            sum(|loss| loss.lost),
+            sum(|loss| loss.recovered),
+            sum(|loss| loss.retransmitted),
+            sum(|loss| loss.timeouts),
+            Some(flow.ack.rnr_naks),
+            Some(naks.psn_sequence_error),
+            Some(naks.invalid_request),
+            Some(naks.remote_access_error),
+            Some(naks.remote_operational_error),
+            Some(naks.invalid_rd_request),
+            Some(naks.reserved),
+        ])
+    }
+
+    fn add(&mut self, more: &Self) {
+        for (sum, more) in self.0.iter_mut().zip(more.0) {
+            if let Some(more) = more {
+                *sum = Some(sum.unwrap_or(0).saturating_add(more));
+            }
+        }
+    }
+
+    /// What of `now` is new since these counts, which rise to it.
+    fn rise(&mut self, now: &Self) -> Self {
+        if now.get(Count::Packets) < self.get(Count::Packets) {
+            // Another flow of the same name.
+            *self = Self::default();
+        }
+        let mut new = Self::default();
+        for ((new, high), now) in new.0.iter_mut().zip(&mut self.0).zip(now.0) {
+            let Some(now) = now else { continue };
+            *new = Some(now.saturating_sub(high.unwrap_or(0)));
+            *high = Some(now.max(high.unwrap_or(0)));
+        }
+        new
+    }
+}
+
+/// A link and its direction.
+pub type LinkId = (Shared, Option<Direction>);
+/// A host at the other end of a link.
+pub type PeerId = (Shared, Address);
+
+/// A flow.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FlowId {
+    /// Link and direction.
+    pub link: LinkId,
+    /// Source address.
+    pub src: Address,
+    /// Destination address.
+    pub dst: Address,
+    /// Destination queue pair.
+    pub dest_qp: u32,
+}
+
+impl FlowId {
+    fn of(flow: &Flow) -> Self {
+        let Flow { link, direction, src, dst, dest_qp, .. } = flow;
+        Self { link: (link.clone(), *direction), src: *src, dst: *dst, dest_qp: *dest_qp }
+    }
+
+    /// The host at the other end; `None` where the direction is not known.
+    #[must_use]
+    pub fn peer(&self) -> Option<Address> {
+        match self.link.1? {
+            Direction::Ingress => Some(self.src),
+            Direction::Egress => Some(self.dst),
+        }
+    }
+}
+
+/// What was counted of a flow so far.
+#[derive(Debug, Default)]
+struct Known {
+    counts: Counts,
+    times: Histogram,
+    /// Seen in the latest reading.
+    present: bool,
+}
+
+/// A distribution of times over all flows of a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Distribution([u64; BUCKETS]);
+
+impl Distribution {
+    /// Samples by bucket of [`latency`](rocescope_common::account::latency).
+    #[must_use]
+    pub fn buckets(&self) -> &[u64; BUCKETS] {
+        &self.0
+    }
+
+    /// Adds what `now` has more than `before`.
+    fn add(&mut self, before: &Histogram, now: &Histogram) {
+        let (mut old, mut new) = ([0; BUCKETS], [0; BUCKETS]);
+        now.add_to(&mut new);
+        if before.count() <= now.count() {
+            before.add_to(&mut old);
+        }
+        for (sum, (new, old)) in self.0.iter_mut().zip(new.iter().zip(old)) {
+            *sum += new.saturating_sub(old);
+        }
+    }
+}
+
+/// A queue pair with series of its own.
+#[derive(Clone, Debug, Default)]
+pub struct Qp {
+    /// Its counts.
+    pub counts: Counts,
+    /// CE-marked packets.
+    pub ce_marked: u64,
+    /// Process that owns it.
+    pub pid: Option<u32>,
+    /// Command name of the process.
+    pub comm: Option<Box<str>>,
+    /// Pod of the process.
+    pub pod: Option<Box<str>>,
+}
+
+/// Counters over flows.
+#[derive(Debug)]
+pub struct Ledger {
+    flows: Map<FlowId, Known>,
+    /// Sums by link.
+    pub links: BTreeMap<LinkId, Counts>,
+    /// Request-to-ACK and response latency by link.
+    pub times: BTreeMap<LinkId, Distribution>,
+    /// Sums by link and peer, of the peers chosen.
+    pub peers: BTreeMap<(LinkId, Address), Counts>,
+    /// Sums by link of all other peers.
+    pub others: BTreeMap<LinkId, Counts>,
+    /// Queue pairs chosen.
+    pub qps: BTreeMap<FlowId, Qp>,
+    peer_choice: Sticky<PeerId>,
+    qp_choice: Sticky<FlowId>,
+    /// Bytes by link at the latest reading.
+    link_bytes: BTreeMap<LinkId, u64>,
+}
+
+impl Ledger {
+    /// Nothing counted yet.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self {
+            flows: Map::default(),
+            links: BTreeMap::new(),
+            times: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            others: BTreeMap::new(),
+            qps: BTreeMap::new(),
+            peer_choice: Sticky::new(options.peers, PEER_STAYS_NS),
+            qp_choice: Sticky::new(options.qps, QP_STAYS_NS),
+            link_bytes: BTreeMap::new(),
+        }
+    }
+
+    /// Peers that were summed, and queue pairs that were left out, because others had the series.
+    #[must_use]
+    pub fn dropped(&self) -> [(&'static str, u64); 2] {
+        [("rocescope_peer", self.peer_choice.dropped), ("rocescope_qp", self.qp_choice.dropped)]
+    }
+
+    /// Takes in a reading.
+    pub fn take(&mut self, sample: &Sample, report: &Report) {
+        let flows: Vec<(FlowId, &Flow)> =
+            report.facts.flows.iter().map(|flow| (FlowId::of(flow), flow)).collect();
+        self.choose(&flows, sample.time_ns);
+        self.flows.values_mut().for_each(|known| known.present = false);
+        let mut by_flow: BTreeMap<LinkId, u64> = BTreeMap::new();
+        for (id, flow) in flows {
+            let known = self.flows.entry(id.clone()).or_default();
+            known.present = true;
+            let new = known.counts.rise(&Counts::of(flow));
+            self.links.entry(id.link.clone()).or_default().add(&new);
+            *by_flow.entry(id.link.clone()).or_default() += new.get(Count::Bytes).unwrap_or(0);
+            if let Some(figure) = sample.metrics.latency.as_ref().and_then(|all| all.get(flow.slot))
+                && !figure.histogram.is_empty()
+            {
+                let sum = self.times.entry(id.link.clone());
+                sum.or_insert(Distribution([0; BUCKETS])).add(&known.times, &figure.histogram);
+                known.times = figure.histogram.clone();
+            }
+            if let Some(peer) = id.peer() {
+                let sum = if self.peer_choice.has(&(id.link.0.clone(), peer)) {
+                    self.peers.entry((id.link.clone(), peer)).or_default()
+                } else {
+                    self.others.entry(id.link.clone()).or_default()
+                };
+                sum.add(&new);
+            }
+            if self.qp_choice.has(&id) {
+                self.qps.insert(id, Qp::of(flow, &known.counts));
+            }
+        }
+        self.flows.retain(|_, known| known.present);
+        self.rest(report, &by_flow);
+    }
+
+    /// Chooses who has series: peers by the bytes of their flows, queue pairs by losses and retransmissions, then bytes.
+    fn choose(&mut self, flows: &[(FlowId, &Flow)], now_ns: u64) {
+        let mut bytes: BTreeMap<PeerId, u64> = BTreeMap::new();
+        for (id, flow) in flows {
+            if let Some(peer) = id.peer() {
+                *bytes.entry((id.link.0.clone(), peer)).or_default() += flow.bytes;
+            }
+        }
+        let mut peers: Vec<(u64, PeerId)> = bytes.into_iter().map(|(peer, bytes)| (bytes, peer)).collect();
+        peers.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        self.peer_choice.choose(peers.into_iter().map(|(_, peer)| peer), now_ns);
+        let choice = &self.peer_choice;
+        self.peers.retain(|(link, peer), _| choice.has(&(link.0.clone(), *peer)));
+        if self.qp_choice.most > 0 {
+            let rank = |flow: &Flow| {
+                let counts = Counts::of(flow);
+                let harm = [Count::Lost, Count::Retransmitted].map(|count| counts.get(count).unwrap_or(0));
+                (harm.iter().sum::<u64>(), flow.bytes)
+            };
+            let mut qps: Vec<_> = flows.iter().map(|(id, flow)| (rank(flow), id)).collect();
+            qps.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+            self.qp_choice.choose(qps.into_iter().map(|(_, id)| id.clone()), now_ns);
+            let choice = &self.qp_choice;
+            self.qps.retain(|id, _| choice.has(id));
+        }
+    }
+
+    /// Bytes of a link in no flow of a reading (retired between two readings, or the table was full) are of unknown peers.
+    fn rest(&mut self, report: &Report, by_flow: &BTreeMap<LinkId, u64>) {
+        for link in report.facts.links.iter().filter(|link| link.direction.is_some()) {
+            let id: LinkId = (link.name.as_str().into(), link.direction);
+            let before = self.link_bytes.insert(id.clone(), link.bytes).unwrap_or(0);
+            let new = link.bytes.saturating_sub(before);
+            let mut rest = Counts::default();
+            rest.0[Count::Bytes as usize] = Some(new.saturating_sub(by_flow.get(&id).copied().unwrap_or(0)));
+            self.others.entry(id).or_default().add(&rest);
+        }
+    }
+}
+
+impl Qp {
+    fn of(flow: &Flow, counts: &Counts) -> Self {
+        let Flow { pid, comm, pod, ecn, .. } = flow;
+        Self { counts: *counts, ce_marked: ecn.ce, pid: *pid, comm: comm.clone(), pod: pod.clone() }
+    }
+}
+
+/// A bounded choice that lasts: a series that comes and goes costs the database more than one that stays.
+#[derive(Debug)]
+struct Sticky<K> {
+    most: usize,
+    stays_ns: u64,
+    /// When each was last among the first.
+    chosen: Map<K, u64>,
+    /// Those without room in the latest reading.
+    waiting: Set<K>,
+    dropped: u64,
+}
+
+impl<K: Clone + Eq + std::hash::Hash> Sticky<K> {
+    fn new(most: usize, stays_ns: u64) -> Self {
+        Self { most, stays_ns, chosen: Map::default(), waiting: Set::default(), dropped: 0 }
+    }
+
+    fn has(&self, key: &K) -> bool {
+        self.chosen.contains_key(key)
+    }
+
+    /// Chooses among `ranked`, the first of which deserve it most.
+    fn choose(&mut self, ranked: impl Iterator<Item = K>, now_ns: u64) {
+        let ranked: Vec<K> = ranked.collect();
+        let first = ranked.get(..self.most.min(ranked.len())).unwrap_or_default();
+        for key in first {
+            if let Some(last_ns) = self.chosen.get_mut(key) {
+                *last_ns = now_ns;
+            }
+        }
+        self.chosen.retain(|_, last_ns| now_ns.saturating_sub(*last_ns) <= self.stays_ns);
+        for key in first {
+            if self.chosen.len() < self.most && !self.chosen.contains_key(key) {
+                self.chosen.insert(key.clone(), now_ns);
+            }
+        }
+        let mut waiting = Set::default();
+        for key in ranked {
+            if !self.chosen.contains_key(&key) {
+                self.dropped += u64::from(!self.waiting.contains(&key));
+                waiting.insert(key);
+            }
+        }
+        self.waiting = waiting;
+    }
+}
+
+/// Names of directions, empty where not known.
+#[must_use]
+pub fn direction(link: &LinkId) -> &'static str {
+    link.1.map_or("", direction_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn chosen(sticky: &Sticky<&'static str>) -> BTreeSet<&'static str> {
+        sticky.chosen.keys().copied().collect()
+    }
+
+    #[test]
+    fn a_choice_lasts_and_what_it_leaves_out_is_counted() {
+        let mut sticky = Sticky::new(2, 10 * SECOND);
+        sticky.choose(["a", "b", "c"].into_iter(), 0);
+        assert_eq!((chosen(&sticky), sticky.dropped), (["a", "b"].into(), 1));
+        // `c` is first now, but `a` and `b` stay for a while.
+        sticky.choose(["c", "a", "b"].into_iter(), 10 * SECOND);
+        assert_eq!((chosen(&sticky), sticky.dropped), (["a", "b"].into(), 1));
+        sticky.choose(["c", "a", "b"].into_iter(), 11 * SECOND);
+        assert_eq!((chosen(&sticky), sticky.dropped), (["a", "c"].into(), 2));
+        // Those that are gone keep their place as long.
+        sticky.choose(["d"].into_iter(), 12 * SECOND);
+        assert_eq!((chosen(&sticky), sticky.dropped), (["a", "c"].into(), 3));
+        sticky.choose(["d"].into_iter(), 30 * SECOND);
+        assert_eq!(chosen(&sticky), ["d"].into());
+    }
+
+    #[test]
+    fn counts_rise_only() {
+        let counts = |packets, lost| {
+            let mut counts = Counts::default();
+            counts.0[Count::Packets as usize] = Some(packets);
+            counts.0[Count::Lost as usize] = lost;
+            counts
+        };
+        let mut known = Counts::default();
+        assert_eq!(known.rise(&counts(10, None)), counts(10, None));
+        assert_eq!(known.rise(&counts(12, Some(5))), counts(2, Some(5)));
+        // Three of the losses were reordering; unknown in between changes nothing.
+        assert_eq!(known.rise(&counts(13, Some(2))), counts(1, Some(0)));
+        assert_eq!(known.rise(&counts(14, None)), counts(1, None));
+        assert_eq!(known.rise(&counts(15, Some(6))), counts(1, Some(1)));
+        // A new flow of the same name.
+        assert_eq!(known.rise(&counts(3, Some(1))), counts(3, Some(1)));
+        let mut sum = counts(1, None);
+        sum.add(&counts(2, Some(4)));
+        sum.add(&counts(2, None));
+        assert_eq!(sum, counts(5, Some(4)));
+    }
+
+    #[test]
+    fn a_distribution_takes_what_is_new() {
+        let histogram = |first: u64, last: u64| {
+            let mut counts = [0; BUCKETS];
+            (counts[0], counts[BUCKETS - 1]) = (first, last);
+            Histogram::of(&counts)
+        };
+        let mut sum = Distribution([0; BUCKETS]);
+        sum.add(&Histogram::default(), &histogram(3, 0));
+        sum.add(&histogram(3, 0), &histogram(4, 1));
+        // Of another flow in the same place.
+        sum.add(&histogram(4, 1), &histogram(2, 0));
+        assert_eq!((sum.0[0], sum.0[BUCKETS - 1]), (6, 1));
+    }
+}

@@ -1,0 +1,319 @@
+//! Values of the [`registry`](super::registry): what a sample and its report say, as series.
+
+use std::collections::BTreeMap;
+
+use rocescope_common::account::latency::{BUCKETS, bounds};
+use rocescope_common::wire::SkipReason;
+
+use super::Reading;
+use super::exposition::{Series, Value};
+use super::ledger::{self, Count, NAKS, Qp};
+use crate::analysis::{Device, Kind, Link, Pause, direction_name};
+use crate::findings::Severity;
+use crate::sample::Direction;
+
+/// Upper bounds of the buckets of latency, as powers of two of a nanosecond: 2 µs to 1.07 s.
+const OCTAVES: [u32; 12] = [11, 12, 13, 14, 15, 16, 17, 18, 20, 22, 26, 30];
+/// Owners of queue pairs with series of their own.
+const OWNERS: usize = 32;
+const REST: &str = "other";
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// Unix time in seconds; whole milliseconds, which a floating-point number has exactly enough digits for.
+fn unix_seconds(ns: u64) -> f64 {
+    (ns / 1_000_000) as f64 / 1e3
+}
+
+fn name(direction: Option<Direction>) -> &'static str {
+    direction.map_or("", direction_name)
+}
+
+const fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Info => "info",
+        Severity::Warning => "warning",
+        Severity::Critical => "critical",
+    }
+}
+
+pub(super) fn build(reading: &Reading<'_>, series: &mut Series<'_>) {
+    let kernel = reading.process.kernel.as_deref().unwrap_or_default();
+    series.push(&[env!("CARGO_PKG_VERSION"), kernel], 1);
+}
+
+fn port(device: &Device) -> String {
+    device.port.map(|port| port.to_string()).unwrap_or_default()
+}
+
+pub(super) fn device_info(reading: &Reading<'_>, series: &mut Series<'_>) {
+    for device in &reading.report.facts.devices {
+        let [netdev, driver] =
+            [&device.interface, &device.driver].map(|text| text.as_deref().unwrap_or_default());
+        series.push(&[&device.name, &port(device), netdev, driver], 1);
+    }
+}
+
+/// A counter that several sources of a port have is that of the first.
+pub(super) fn device(reading: &Reading<'_>, series: &mut Series<'_>, counter: &str) {
+    for device in &reading.report.facts.devices {
+        series.known(&[&device.name, &port(device)], device.counters.get(counter).copied());
+    }
+}
+
+pub(super) fn resets(reading: &Reading<'_>, series: &mut Series<'_>) {
+    for device in reading.report.facts.devices.iter().filter(|device| !device.counters.is_empty()) {
+        series.push(&[&device.name, &port(device), &device.source], device.resets);
+    }
+}
+
+fn pauses<V: Into<Value>>(reading: &Reading<'_>, series: &mut Series<'_>, of: impl Fn(&Pause) -> Option<V>) {
+    for device in &reading.report.facts.devices {
+        let ever = |pause: &&Pause| {
+            [pause.frames, pause.paused_ns, pause.episodes].iter().any(|count| count.is_some_and(|n| n > 0))
+        };
+        for pause in device.pause.iter().filter(ever) {
+            let priority = pause.priority.map(|priority| priority.to_string()).unwrap_or_default();
+            let direction = pause.direction.unwrap_or_default();
+            series.known(&[&device.name, &port(device), direction, &priority], of(pause));
+        }
+    }
+}
+
+pub(super) fn pause_frames(reading: &Reading<'_>, series: &mut Series<'_>) {
+    pauses(reading, series, |pause| pause.frames);
+}
+
+pub(super) fn pause_seconds(reading: &Reading<'_>, series: &mut Series<'_>) {
+    pauses(reading, series, |pause| pause.paused_ns.map(seconds));
+}
+
+pub(super) fn pause_episodes(reading: &Reading<'_>, series: &mut Series<'_>) {
+    pauses(reading, series, |pause| pause.episodes);
+}
+
+pub(super) fn coverage(reading: &Reading<'_>, series: &mut Series<'_>) {
+    for one in &reading.report.facts.coverage {
+        series.known(&[&one.device, &one.port.to_string(), &one.link, one.direction], one.ratio);
+    }
+}
+
+fn links(reading: &Reading<'_>, series: &mut Series<'_>, of: impl Fn(&Link) -> u64) {
+    for link in &reading.report.facts.links {
+        series.push(&[&link.name, name(link.direction)], of(link));
+    }
+}
+
+pub(super) fn link_packets(reading: &Reading<'_>, series: &mut Series<'_>) {
+    links(reading, series, |link| link.packets);
+}
+
+pub(super) fn link_bytes(reading: &Reading<'_>, series: &mut Series<'_>) {
+    links(reading, series, |link| link.bytes);
+}
+
+pub(super) fn link_capable(reading: &Reading<'_>, series: &mut Series<'_>) {
+    links(reading, series, |link| link.ecn_data.capable());
+}
+
+pub(super) fn link_ce(reading: &Reading<'_>, series: &mut Series<'_>) {
+    links(reading, series, |link| link.ecn_data.ce);
+}
+
+pub(super) fn link_cnps(reading: &Reading<'_>, series: &mut Series<'_>) {
+    links(reading, series, |link| link.cnp_packets);
+}
+
+pub(super) fn link_count(reading: &Reading<'_>, series: &mut Series<'_>, count: Count) {
+    for (link, counts) in &reading.ledger.links {
+        series.known(&[&link.0, ledger::direction(link)], counts.get(count));
+    }
+}
+
+pub(super) fn link_naks(reading: &Reading<'_>, series: &mut Series<'_>) {
+    for (link, counts) in &reading.ledger.links {
+        for (code, count) in NAKS {
+            let always = matches!(count, Count::Rnr | Count::PsnSequenceError);
+            let naks = counts.get(count).filter(|n| always || *n > 0);
+            series.known(&[&link.0, ledger::direction(link), code], naks);
+        }
+    }
+}
+
+pub(super) fn link_skipped(reading: &Reading<'_>, series: &mut Series<'_>) {
+    for link in &reading.sample.links {
+        for (reason, skipped) in SkipReason::ALL.iter().zip(&link.skipped) {
+            let frames = Some(skipped.packets).filter(|n| *n > 0);
+            series.known(&[&link.name, name(link.direction), reason.name()], frames);
+        }
+    }
+}
+
+pub(super) fn burst_peak(reading: &Reading<'_>, series: &mut Series<'_>) {
+    for burst in reading.report.facts.bursts.iter().flatten() {
+        let same =
+            |link: &&crate::sample::LinkSample| link.name == burst.link && link.direction == burst.direction;
+        let speed = reading.sample.links.iter().find(same).and_then(|link| link.speed_mbps);
+        let peak = speed.filter(|mbps| *mbps > 0).map(|mbps| {
+            // Mb/s are bits in a microsecond.
+            let room_bytes = mbps as f64 * burst.bin_ns as f64 / 8e3;
+            burst.peak_bytes as f64 / room_bytes
+        });
+        series.known(&[&burst.link, name(burst.direction)], peak);
+    }
+}
+
+pub(super) fn latency(reading: &Reading<'_>, series: &mut Series<'_>) {
+    for (link, times) in &reading.ledger.times {
+        let counts = times.buckets();
+        let mut buckets: Vec<(f64, u64)> = Vec::new();
+        for octave in OCTAVES {
+            let end = 1u64 << octave;
+            let below = (0..BUCKETS).zip(counts).filter(|(bucket, _)| bounds(*bucket).1 <= end);
+            buckets.push((seconds(end), below.map(|(_, n)| n).sum()));
+        }
+        buckets.push((f64::INFINITY, counts.iter().sum()));
+        let middle = |bucket: usize| match bounds(bucket) {
+            // The open bucket has no middle.
+            (low, u64::MAX) => low,
+            (low, high) => u64::midpoint(low, high),
+        };
+        let sum = (0..BUCKETS).zip(counts).map(|(bucket, n)| seconds(middle(bucket)) * *n as f64).sum();
+        series.push(&[&link.0, ledger::direction(link)], Value::Histogram { buckets, sum });
+    }
+}
+
+pub(super) fn entropy(reading: &Reading<'_>, series: &mut Series<'_>) {
+    series.known(&[], reading.report.facts.entropy.normalized);
+}
+
+pub(super) fn source_ports(reading: &Reading<'_>, series: &mut Series<'_>) {
+    series.push(&[], reading.report.facts.entropy.source_ports);
+}
+
+pub(super) fn imbalance(reading: &Reading<'_>, series: &mut Series<'_>) {
+    for group in reading.report.facts.imbalance.iter().filter(|group| group.links.len() > 1) {
+        series.known(&[&group.links.join(","), name(group.direction)], group.max_over_mean);
+    }
+}
+
+pub(super) fn flows(reading: &Reading<'_>, series: &mut Series<'_>) {
+    series.push(&[], reading.report.facts.flows.len() as u64);
+}
+
+pub(super) fn retired(reading: &Reading<'_>, series: &mut Series<'_>) {
+    series.push(&[], reading.report.facts.totals.retired.flows);
+}
+
+pub(super) fn peers(reading: &Reading<'_>, series: &mut Series<'_>, count: Count) {
+    for ((link, peer), counts) in &reading.ledger.peers {
+        series.known(&[&link.0, ledger::direction(link), &peer.to_string()], counts.get(count));
+    }
+    for (link, counts) in &reading.ledger.others {
+        series.known(&[&link.0, ledger::direction(link), REST], counts.get(count));
+    }
+}
+
+pub(super) fn qps(reading: &Reading<'_>, series: &mut Series<'_>, of: impl Fn(&Qp) -> Option<u64>) {
+    for (id, qp) in &reading.ledger.qps {
+        let peer = id.peer().map(|peer| peer.to_string()).unwrap_or_default();
+        let pid = qp.pid.map(|pid| pid.to_string()).unwrap_or_default();
+        let [comm, pod] = [&qp.comm, &qp.pod].map(|text| text.as_deref().unwrap_or_default());
+        let direction = ledger::direction(&id.link);
+        series.known(&[&id.link.0, direction, &peer, &id.dest_qp.to_string(), &pid, comm, pod], of(qp));
+    }
+}
+
+pub(super) fn qp_states(reading: &Reading<'_>, series: &mut Series<'_>) {
+    let devices = &reading.report.facts.devices;
+    let mut owners: BTreeMap<&str, u64> = BTreeMap::new();
+    for qp in devices.iter().flat_map(|device| &device.qps) {
+        *owners.entry(qp.comm.as_deref().unwrap_or_default()).or_default() += 1;
+    }
+    let mut ranked: Vec<(u64, &str)> = owners.into_iter().map(|(owner, qps)| (qps, owner)).collect();
+    ranked.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+    ranked.truncate(OWNERS);
+    let mut counts: BTreeMap<[String; 5], u64> = BTreeMap::new();
+    for device in devices {
+        for qp in &device.qps {
+            let owner = qp.comm.as_deref().unwrap_or_default();
+            let owner = if ranked.iter().any(|(_, known)| *known == owner) { owner } else { REST };
+            let [kind, state] = [qp.kind, qp.state].map(Option::unwrap_or_default);
+            let labels = [&device.name, &port(device), kind, state, owner].map(str::to_owned);
+            *counts.entry(labels).or_default() += 1;
+        }
+    }
+    for (labels, count) in counts {
+        series.push(&labels.each_ref().map(String::as_str), count);
+    }
+}
+
+pub(super) fn finding_active(reading: &Reading<'_>, series: &mut Series<'_>) {
+    for finding in reading.report.findings.iter().filter(|finding| finding.active) {
+        let link = finding.place.link.as_deref().unwrap_or_default();
+        // A port is evidence as `mlx5_0/1`.
+        let place = finding.evidence["device"].as_str().unwrap_or_default();
+        let (device, port) = place.rsplit_once('/').unwrap_or((place, ""));
+        let direction = name(finding.place.direction);
+        series.push(&[finding.id, severity(finding.severity), link, direction, device, port], 1);
+    }
+}
+
+pub(super) fn findings(reading: &Reading<'_>, series: &mut Series<'_>) {
+    for of in [Severity::Info, Severity::Warning, Severity::Critical] {
+        let count = reading.report.findings.iter().filter(|one| one.stands() && one.severity == of).count();
+        series.push(&[severity(of)], count as u64);
+    }
+}
+
+pub(super) fn lost(reading: &Reading<'_>, series: &mut Series<'_>) {
+    let lost = &reading.report.facts.totals.lost;
+    let by_place = [
+        ("flow_table_full", Some(lost.flow_table_full)),
+        ("contended", Some(lost.contended)),
+        ("extra_table_full", Some(lost.extra_table_full)),
+        ("events", lost.events_dropped),
+        ("bins", lost.bins_dropped),
+        ("interface", lost.interface_drops),
+        ("capture", lost.capture_drops),
+    ];
+    for (place, count) in by_place {
+        series.known(&[place], count);
+    }
+}
+
+pub(super) fn dropped(reading: &Reading<'_>, series: &mut Series<'_>) {
+    for (family, count) in reading.ledger.dropped() {
+        series.push(&[family], count);
+    }
+}
+
+pub(super) fn collectors(reading: &Reading<'_>, series: &mut Series<'_>) {
+    let facts = &reading.report.facts;
+    let works = |works: bool| u64::from(works);
+    series.push(&["packets"], works(!facts.links.is_empty()));
+    if matches!(facts.source.kind, Kind::Counters | Kind::Mixed) {
+        let readable = facts.devices.iter().any(|device| !device.gone && device.last_ns.is_some());
+        series.push(&["devices"], works(readable));
+    }
+    series.known(&["qp_lives"], facts.qp_lives.as_ref().map(|lives| works(lives.unavailable.is_none())));
+    series.known(&["nccl"], facts.nccl.as_ref().map(|nccl| works(nccl.unavailable.is_none())));
+}
+
+pub(super) fn reading_time(reading: &Reading<'_>, series: &mut Series<'_>) {
+    series.push(&[], unix_seconds(reading.sample.time_ns));
+}
+
+pub(super) fn cpu(reading: &Reading<'_>, series: &mut Series<'_>) {
+    series.known(&[], reading.process.cpu_seconds);
+}
+
+pub(super) fn memory(reading: &Reading<'_>, series: &mut Series<'_>) {
+    series.known(&[], reading.process.resident_bytes);
+}
+
+pub(super) fn started(reading: &Reading<'_>, series: &mut Series<'_>) {
+    series.push(&[], unix_seconds(reading.process.started_ns));
+}

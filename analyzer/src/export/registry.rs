@@ -1,0 +1,519 @@
+//! The table of metrics. Exposition, HELP lines and docs/exporter.md are made from it.
+
+use super::exposition::Series;
+use super::ledger::Count;
+use super::{Reading, read};
+
+/// Type of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Never decreases while the process runs.
+    Counter,
+    /// A present value.
+    Gauge,
+    /// Facts as labels; the value is 1.
+    Info,
+    /// A distribution.
+    Histogram,
+}
+
+/// A metric.
+#[derive(Debug)]
+pub struct Metric {
+    /// Name without the suffix of its type.
+    pub name: &'static str,
+    /// Type.
+    pub kind: Kind,
+    /// Unit, which the name ends with; `None` where it has none.
+    pub unit: Option<&'static str>,
+    /// Names of the labels.
+    pub labels: &'static [&'static str],
+    /// Field of the report or source that it is read from.
+    pub source: &'static str,
+    /// Meaning, and when it is absent.
+    pub help: &'static str,
+    /// Reads its series.
+    pub read: fn(&Reading<'_>, &mut Series<'_>),
+}
+
+impl Metric {
+    /// The name of its samples, with the suffix of the type.
+    #[must_use]
+    pub fn sample_name(&self) -> String {
+        let suffix = match self.kind {
+            Kind::Counter => "_total",
+            Kind::Info => "_info",
+            Kind::Gauge | Kind::Histogram => "",
+        };
+        format!("{}{suffix}", self.name)
+    }
+}
+
+/// Labels of metrics of a device's port.
+const PORT: &[&str] = &["device", "port"];
+/// Labels of metrics of a link.
+const LINK: &[&str] = &["link", "direction"];
+/// Labels of metrics of pauses.
+const PAUSE: &[&str] = &["device", "port", "direction", "priority"];
+/// Labels of metrics of a peer.
+const PEER: &[&str] = &["link", "direction", "peer"];
+/// Labels of metrics of a queue pair.
+const QP: &[&str] = &["link", "direction", "peer", "dest_qp", "pid", "comm", "pod"];
+
+/// A counter.
+macro_rules! counter {
+    ($name:literal, $unit:expr, $labels:expr, $source:literal, $help:literal, $read:expr) => {
+        Metric {
+            name: concat!("rocescope_", $name),
+            kind: Kind::Counter,
+            unit: $unit,
+            labels: $labels,
+            source: $source,
+            help: $help,
+            read: $read,
+        }
+    };
+}
+
+/// A gauge.
+macro_rules! gauge {
+    ($name:literal, $unit:expr, $labels:expr, $source:literal, $help:literal, $read:expr) => {
+        Metric { kind: Kind::Gauge, ..counter!($name, $unit, $labels, $source, $help, $read) }
+    };
+}
+
+/// A counter of a port, and its name in `devices[].counters`.
+macro_rules! device {
+    ($name:literal, $unit:expr, $counter:literal, $help:literal) => {
+        Metric {
+            name: concat!("rocescope_device_", $name),
+            kind: Kind::Counter,
+            unit: $unit,
+            labels: PORT,
+            source: concat!("devices[].counters.", $counter),
+            help: $help,
+            read: |reading, series| read::device(reading, series, $counter),
+        }
+    };
+}
+
+const PACKETS: Option<&str> = Some("packets");
+const BYTES: Option<&str> = Some("bytes");
+const SECONDS: Option<&str> = Some("seconds");
+const RATIO: Option<&str> = Some("ratio");
+
+/// All metrics, in the order of the exposition.
+pub const REGISTRY: &[Metric] = &[
+    Metric {
+        name: "rocescope_build",
+        kind: Kind::Info,
+        unit: None,
+        labels: &["version", "kernel"],
+        source: "process",
+        help: "Version of rocescope, and release of the running kernel.",
+        read: read::build,
+    },
+    Metric {
+        name: "rocescope_device",
+        kind: Kind::Info,
+        unit: None,
+        labels: &["device", "port", "netdev", "driver"],
+        source: "devices[]",
+        help: "RDMA device port, its network interface and driver.",
+        read: read::device_info,
+    },
+    // Ports of devices, as the NIC counts.
+    device!("tx_packets", PACKETS, "tx_packets", "RoCE packets sent, as the NIC counts them."),
+    device!("rx_packets", PACKETS, "rx_packets", "RoCE packets received, as the NIC counts them."),
+    device!("tx_bytes", BYTES, "tx_bytes", "Bytes of RoCE packets sent, as the NIC counts them."),
+    device!("rx_bytes", BYTES, "rx_bytes", "Bytes of RoCE packets received, as the NIC counts them."),
+    device!("ce_marked_packets", PACKETS, "ce_marked_packets", "RoCE packets received with a CE mark."),
+    device!("cnps_sent", None, "cnps_sent", "CNPs sent."),
+    device!(
+        "cnps_handled",
+        None,
+        "cnps_handled",
+        "CNPs received that reduced the rate of a queue pair; of some drivers all received."
+    ),
+    device!("cnps_ignored", None, "cnps_ignored", "CNPs received without effect."),
+    device!("out_of_sequence", None, "out_of_sequence", "Requests received out of sequence."),
+    device!("psn_error_naks", None, "psn_error_naks", "NAKs (PSN sequence error) received."),
+    device!(
+        "implied_psn_errors",
+        None,
+        "implied_psn_errors",
+        "Gaps that the requester concluded from responses."
+    ),
+    device!("duplicate_requests", None, "duplicate_requests", "Requests received that had arrived before."),
+    device!("local_ack_timeouts", None, "local_ack_timeouts", "Transport timeouts: no ACK arrived in time."),
+    device!("rnr_naks_sent", None, "rnr_naks_sent", "RNR NAKs sent: no receive buffer was posted."),
+    device!("rnr_naks_received", None, "rnr_naks_received", "RNR NAKs received."),
+    device!("out_of_buffer", None, "out_of_buffer", "Messages or packets that found no receive buffer."),
+    device!(
+        "retransmitted_packets",
+        PACKETS,
+        "retransmissions",
+        "Packets retransmitted, as the NIC counts them."
+    ),
+    device!(
+        "retries_exceeded",
+        None,
+        "retries_exceeded",
+        "Queue pairs that gave up after the last transport retry."
+    ),
+    device!(
+        "rnr_retries_exceeded",
+        None,
+        "rnr_retries_exceeded",
+        "Queue pairs that gave up after the last RNR retry."
+    ),
+    device!("slow_restarts", None, "slow_restarts", "Slow restarts after a loss."),
+    device!("rx_discards", None, "rx_discards", "RoCE packets received and discarded."),
+    device!("icrc_errors", None, "icrc_errors", "Packets received with a wrong invariant CRC."),
+    device!("port_discards", None, "port_discards", "Frames received that the port had no room for."),
+    device!("tx_discards", None, "tx_discards", "Frames discarded on sending."),
+    device!(
+        "fec_uncorrectable",
+        None,
+        "fec_uncorrectable",
+        "Blocks that forward error correction could not correct."
+    ),
+    device!("link_downs", None, "link_downs", "Times that the link went down."),
+    device!("pcie_read_stalls", None, "pcie_read_stalls", "Times that sending waited for PCIe reads."),
+    device!("pcie_write_stalls", None, "pcie_write_stalls", "Times that receiving waited for PCIe writes."),
+    device!(
+        "global_pause_received",
+        None,
+        "global_pause_received",
+        "Pause frames for the whole link received."
+    ),
+    device!("global_pause_sent", None, "global_pause_sent", "Pause frames for the whole link sent."),
+    device!("pause_storms", None, "pause_storms", "Pauses so long that the driver warned or acted."),
+    counter!(
+        "device_statistics_resets",
+        None,
+        &["device", "port", "source"],
+        "devices[].resets",
+        "Times at which counters of a device decreased (driver reloaded, manual reset); its metrics go on.",
+        read::resets
+    ),
+    counter!(
+        "pause_frames",
+        None,
+        PAUSE,
+        "devices[].pause[].frames",
+        "PFC pause frames of priorities that were ever paused. direction received: the neighbour paused this port.",
+        read::pause_frames
+    ),
+    counter!(
+        "pause_seconds",
+        SECONDS,
+        PAUSE,
+        "devices[].pause[].paused_ns",
+        "Time paused by PFC, of priorities that were ever paused. Absent: the driver does not count it.",
+        read::pause_seconds
+    ),
+    counter!(
+        "pause_episodes",
+        None,
+        PAUSE,
+        "devices[].pause[].episodes",
+        "Changes from running to paused, of priorities that were ever paused. Absent: the driver does not count them.",
+        read::pause_episodes
+    ),
+    gauge!(
+        "coverage_ratio",
+        RATIO,
+        &["device", "port", "netdev", "direction"],
+        "coverage[].ratio",
+        "RoCE packets seen by rocescope over those counted by the NIC. Absent: not known, or nothing was counted.",
+        read::coverage
+    ),
+    // Links, packet by packet.
+    counter!(
+        "link_packets",
+        PACKETS,
+        LINK,
+        "links[].packets",
+        "RoCE packets seen on a link.",
+        read::link_packets
+    ),
+    counter!(
+        "link_bytes",
+        BYTES,
+        LINK,
+        "links[].bytes",
+        "Length of their outer frames, without FCS.",
+        read::link_bytes
+    ),
+    counter!(
+        "link_ecn_capable_packets",
+        PACKETS,
+        LINK,
+        "links[].ce_ratio (its base)",
+        "ECN-capable RoCE packets other than CNP and ACKNOWLEDGE, CE-marked ones included.",
+        read::link_capable
+    ),
+    counter!(
+        "link_ce_marked_packets",
+        PACKETS,
+        LINK,
+        "links[].ce_ratio",
+        "CE-marked packets among those of rocescope_link_ecn_capable_packets_total.",
+        read::link_ce
+    ),
+    counter!(
+        "link_cnp_packets",
+        PACKETS,
+        LINK,
+        "flows[].cnp_packets",
+        "Congestion notification packets seen on a link.",
+        read::link_cnps
+    ),
+    counter!(
+        "link_lost_packets",
+        PACKETS,
+        LINK,
+        "flows[].loss.lost, loss_responses.lost",
+        "Packets lost upstream of the link. Absent: no flow is followed (--no-timing, no RoCE).",
+        |reading, series| read::link_count(reading, series, Count::Lost)
+    ),
+    counter!(
+        "link_reordered_packets",
+        PACKETS,
+        LINK,
+        "flows[].loss.recovered, loss_responses.recovered",
+        "Packets out of order that were not lost. Absent: as rocescope_link_lost_packets_total.",
+        |reading, series| read::link_count(reading, series, Count::Reordered)
+    ),
+    counter!(
+        "link_retransmitted_packets",
+        PACKETS,
+        LINK,
+        "flows[].loss.retransmitted, loss_responses.retransmitted",
+        "Retransmissions of packets seen before on the link. Absent: as rocescope_link_lost_packets_total.",
+        |reading, series| read::link_count(reading, series, Count::Retransmitted)
+    ),
+    counter!(
+        "link_timeouts",
+        None,
+        LINK,
+        "flows[].loss.timeouts, loss_responses.timeouts",
+        "Transport timeouts of the senders seen on the link. Absent: as rocescope_link_lost_packets_total.",
+        |reading, series| read::link_count(reading, series, Count::Timeouts)
+    ),
+    counter!(
+        "link_nak_packets",
+        PACKETS,
+        &["link", "direction", "code"],
+        "flows[].ack.naks, rnr_naks",
+        "NAKs by code, of those that occurred; rnr_nak and psn_sequence_error always.",
+        read::link_naks
+    ),
+    counter!(
+        "link_skipped_frames",
+        None,
+        &["link", "direction", "reason"],
+        "totals.skipped (by link)",
+        "Frames that are no RoCE, by reason, of those that occurred.",
+        read::link_skipped
+    ),
+    gauge!(
+        "link_burst_peak_ratio",
+        RATIO,
+        LINK,
+        "bursts[].peak_bytes",
+        "Bytes of the fullest bin (1 ms unless --bin) since the start over what the link carries in it. Absent: speed unknown, or no traffic.",
+        read::burst_peak
+    ),
+    Metric {
+        name: "rocescope_rtt_seconds",
+        kind: Kind::Histogram,
+        unit: SECONDS,
+        labels: LINK,
+        source: "flows[].latency_ns",
+        help: "Request-to-ACK and response latency at this tap, by link of the requests. The sum is of middles of buckets, 6.25 % off at most.",
+        read: read::latency,
+    },
+    // All links.
+    gauge!(
+        "entropy_normalized",
+        None,
+        &[],
+        "entropy.normalized",
+        "Entropy of the bytes over the 5-tuples over its maximum; 1: even. Absent: fewer than two 5-tuples.",
+        read::entropy
+    ),
+    gauge!(
+        "entropy_source_ports",
+        None,
+        &[],
+        "entropy.source_ports",
+        "Distinct UDP source ports of RoCEv2.",
+        read::source_ports
+    ),
+    gauge!(
+        "links_imbalance_ratio",
+        RATIO,
+        &["links", "direction"],
+        "imbalance[].max_over_mean",
+        "Bytes of the busiest of parallel links over their mean; 1: even. Absent: one link, or all idle.",
+        read::imbalance
+    ),
+    gauge!("flows", None, &[], "flows", "Flows in the flow table.", read::flows),
+    counter!(
+        "flows_retired",
+        None,
+        &[],
+        "totals.retired.flows",
+        "Flows that left the flow table because they were idle.",
+        read::retired
+    ),
+    // Peers and queue pairs: bounded.
+    counter!(
+        "peer_bytes",
+        BYTES,
+        PEER,
+        "flows[].bytes",
+        "Bytes to or from the peers with the most bytes (--peers); peer other is the sum of the rest. A peer counts from when it gets its series.",
+        |reading, series| read::peers(reading, series, Count::Bytes)
+    ),
+    counter!(
+        "peer_lost_packets",
+        PACKETS,
+        PEER,
+        "flows[].loss.lost, loss_responses.lost",
+        "Packets lost upstream of the link, by peer as rocescope_peer_bytes_total.",
+        |reading, series| read::peers(reading, series, Count::Lost)
+    ),
+    counter!(
+        "peer_retransmitted_packets",
+        PACKETS,
+        PEER,
+        "flows[].loss.retransmitted, loss_responses.retransmitted",
+        "Retransmissions seen on the link, by peer as rocescope_peer_bytes_total.",
+        |reading, series| read::peers(reading, series, Count::Retransmitted)
+    ),
+    counter!(
+        "qp_packets",
+        PACKETS,
+        QP,
+        "flows[].packets",
+        "Packets of the flows with the most losses and retransmissions, then bytes (--per-qp; else absent).",
+        |reading, series| read::qps(reading, series, |qp| qp.counts.get(Count::Packets))
+    ),
+    counter!(
+        "qp_bytes",
+        BYTES,
+        QP,
+        "flows[].bytes",
+        "Bytes of the flows of rocescope_qp_packets_total.",
+        |reading, series| read::qps(reading, series, |qp| qp.counts.get(Count::Bytes))
+    ),
+    counter!(
+        "qp_ce_marked_packets",
+        PACKETS,
+        QP,
+        "flows[].ecn.ce",
+        "CE-marked packets of the flows of rocescope_qp_packets_total.",
+        |reading, series| read::qps(reading, series, |qp| Some(qp.ce_marked))
+    ),
+    counter!(
+        "qp_lost_packets",
+        PACKETS,
+        QP,
+        "flows[].loss.lost, loss_responses.lost",
+        "Packets lost upstream of the link, of the flows of rocescope_qp_packets_total.",
+        |reading, series| read::qps(reading, series, |qp| qp.counts.get(Count::Lost))
+    ),
+    counter!(
+        "qp_retransmitted_packets",
+        PACKETS,
+        QP,
+        "flows[].loss.retransmitted, loss_responses.retransmitted",
+        "Retransmissions seen on the link, of the flows of rocescope_qp_packets_total.",
+        |reading, series| read::qps(reading, series, |qp| qp.counts.get(Count::Retransmitted))
+    ),
+    gauge!(
+        "qps",
+        None,
+        &["device", "port", "type", "state", "owner"],
+        "devices[].qps[]",
+        "Queue pairs that the kernel knows, by transport, state and command name of the process; owner other is the sum beyond 32.",
+        read::qp_states
+    ),
+    // The analysis.
+    gauge!(
+        "finding_active",
+        None,
+        &["id", "severity", "link", "direction", "device", "port"],
+        "findings[]",
+        "1 while the finding is active, absent otherwise.",
+        read::finding_active
+    ),
+    gauge!(
+        "findings",
+        None,
+        &["severity"],
+        "findings[]",
+        "Active findings that no other finding explains.",
+        read::findings
+    ),
+    // Rocescope itself.
+    counter!(
+        "lost",
+        None,
+        &["where"],
+        "totals.lost",
+        "Packets and events that rocescope did not count in full, by place. Absent: not known.",
+        read::lost
+    ),
+    counter!(
+        "series_dropped",
+        None,
+        &["family"],
+        "process",
+        "Peers and queue pairs without a series of their own, each counted when it began to wait for one.",
+        read::dropped
+    ),
+    gauge!(
+        "scrape_collector_success",
+        None,
+        &["collector"],
+        "source, devices, qp_lives",
+        "1: the source works; 0: it does not. Absent: it was not asked for.",
+        read::collectors
+    ),
+    gauge!(
+        "reading_timestamp_seconds",
+        SECONDS,
+        &[],
+        "window.last_ns",
+        "Unix time of the reading that these metrics are made of.",
+        read::reading_time
+    ),
+    counter!(
+        "process_cpu_seconds",
+        SECONDS,
+        &[],
+        "process",
+        "Processor time used by rocescope in user space.",
+        read::cpu
+    ),
+    gauge!(
+        "process_resident_memory_bytes",
+        BYTES,
+        &[],
+        "process",
+        "Memory in use by rocescope in user space.",
+        read::memory
+    ),
+    gauge!(
+        "process_start_time_seconds",
+        SECONDS,
+        &[],
+        "process",
+        "Unix time at which rocescope was started.",
+        read::started
+    ),
+];

@@ -1,0 +1,201 @@
+//! The thread that answers scrapes: whatever clients do, the thread that counts never waits for it.
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+use super::exposition::Exposition;
+use super::http::{self, Answer, MOST_HEAD, Refusal, Request};
+use super::listen::{Listener, SocketFile};
+
+/// Connections at a time; further ones are closed at once.
+const MOST_CONNECTIONS: usize = 64;
+/// Time for a request to arrive.
+const HEAD_TIME: Duration = Duration::from_secs(3);
+/// Time for an answer to be taken.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
+/// Time in which the client closes its side.
+const CLOSE_TIME: Duration = Duration::from_secs(1);
+/// Bytes beyond the head that are read and thrown away, so that the client reads the answer and no reset.
+const MOST_REST: usize = 256 * 1024;
+/// Pause after a connection could not be accepted: no descriptors are left.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The latest exposition, for the server to answer with.
+#[derive(Debug, Default)]
+pub struct Board(Mutex<Option<Arc<Exposition>>>);
+
+impl Board {
+    /// Replaces it.
+    pub fn publish(&self, exposition: Exposition) {
+        let exposition = Some(Arc::new(exposition));
+        let before =
+            std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), exposition);
+        // Freed without the lock.
+        drop(before);
+    }
+
+    /// The latest one; `None` before the first.
+    #[must_use]
+    pub fn latest(&self) -> Option<Arc<Exposition>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// A running server. It ends, and unix sockets are removed, when this is dropped.
+#[derive(Debug)]
+pub struct Server {
+    stop: Arc<Notify>,
+    thread: Option<JoinHandle<()>>,
+    _files: Vec<SocketFile>,
+}
+
+impl Server {
+    /// Answers on `listeners` from now on.
+    ///
+    /// # Errors
+    /// The system refuses a thread or a descriptor.
+    pub fn start(listeners: Vec<Listener>, board: &Arc<Board>) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let open = Arc::new(AtomicUsize::new(0));
+        let mut files = Vec::new();
+        {
+            let _entered = runtime.enter();
+            for listener in listeners {
+                let (board, open) = (Arc::clone(board), Arc::clone(&open));
+                match listener {
+                    Listener::Tcp(listener) => {
+                        listener.set_nonblocking(true)?;
+                        let listener = tokio::net::TcpListener::from_std(listener)?;
+                        runtime.spawn(async move {
+                            loop {
+                                take(listener.accept().await.map(|(stream, _)| stream), &board, &open).await;
+                            }
+                        });
+                    }
+                    Listener::Unix(listener, file) => {
+                        files.extend(file);
+                        listener.set_nonblocking(true)?;
+                        let listener = tokio::net::UnixListener::from_std(listener)?;
+                        runtime.spawn(async move {
+                            loop {
+                                take(listener.accept().await.map(|(stream, _)| stream), &board, &open).await;
+                            }
+                        });
+                    }
+                }
+            }
+        }
+        let stop = Arc::new(Notify::new());
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::Builder::new()
+            .name("export".to_owned())
+            .spawn(move || runtime.block_on(stopped.notified()))?;
+        Ok(Self { stop, thread: Some(thread), _files: files })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // A panic there was reported on standard error.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A connection among [`MOST_CONNECTIONS`].
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    /// `None` when all are taken.
+    fn of(open: &Arc<AtomicUsize>) -> Option<Self> {
+        let place = Self(Arc::clone(open));
+        (open.fetch_add(1, Ordering::Relaxed) < MOST_CONNECTIONS).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Takes a connection over.
+async fn take<S>(accepted: io::Result<S>, board: &Arc<Board>, open: &Arc<AtomicUsize>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Ok(stream) = accepted else { return sleep(PAUSE).await };
+    let Some(place) = Place::of(open) else { return };
+    let board = Arc::clone(board);
+    tokio::spawn(async move {
+        let _place = place;
+        // A client that goes away is no failure.
+        let _ = converse(stream, &board).await;
+    });
+}
+
+/// One request and its answer.
+async fn converse<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, board: &Board) -> io::Result<()> {
+    let request = match timeout(HEAD_TIME, request(&mut stream)).await {
+        Ok(request) => match request? {
+            Some(request) => request,
+            // Nothing was asked.
+            None => return Ok(()),
+        },
+        Err(_) => Err(Refusal::Timeout),
+    };
+    let answer = Answer::to(&request, board.latest());
+    let send = async {
+        stream.write_all(answer.head().as_bytes()).await?;
+        stream.write_all(answer.body()).await?;
+        stream.shutdown().await
+    };
+    timeout(ANSWER_TIME, send).await??;
+    let _ = timeout(CLOSE_TIME, rest(&mut stream)).await;
+    Ok(())
+}
+
+/// Reads the head of a request; `None` when the client closes before it has sent anything.
+async fn request<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<Option<Result<Request, Refusal>>> {
+    let mut head = Vec::new();
+    let mut buffer = [0; 1024];
+    loop {
+        let read = stream.read(&mut buffer).await?;
+        head.extend_from_slice(buffer.get(..read).unwrap_or_default());
+        if let Some(end) = http::end_of_head(&head).filter(|end| *end <= MOST_HEAD) {
+            return Ok(Some(http::parse(head.get(..end).unwrap_or_default())));
+        }
+        if head.len() >= MOST_HEAD {
+            return Ok(Some(Err(Refusal::TooLong)));
+        }
+        if read == 0 {
+            return Ok((!head.is_empty()).then_some(Err(Refusal::BadRequest)));
+        }
+    }
+}
+
+/// Reads what the client still sends.
+async fn rest<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<()> {
+    let mut buffer = [0; 4096];
+    let mut left = MOST_REST;
+    while left > 0 {
+        match stream.read(&mut buffer).await? {
+            0 => break,
+            read => left = left.saturating_sub(read),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "serve_tests.rs"]
+mod tests;

@@ -1,0 +1,344 @@
+//! The exporter over samples: what is there, what is absent, and what never decreases.
+
+#![expect(clippy::float_cmp, reason = "counts and sums of them are exact")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::exposition::Format;
+use super::registry::{Kind, REGISTRY};
+use super::*;
+use crate::analysis::fixtures::{
+    SECOND, document, everything, key, link, port, qp_life, sample, stats, with_lives,
+};
+use crate::report;
+use crate::sample::{Direction, FlowSample, Retired};
+use crate::source::devices::lives::Lives;
+use crate::source::devices::{Devices, PauseSample, SourceSample};
+
+fn exposed(exporter: &mut Exporter, sample: &Sample) -> BTreeMap<String, f64> {
+    let report = Report::build(sample, &report::Options::default());
+    let exposition = exporter.take(sample, &report, &Process::default());
+    let text = exposition.text(Format::Text);
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let points = lines.map(|line| {
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        (series.to_owned(), value.parse().unwrap())
+    });
+    let points: Vec<(String, f64)> = points.collect();
+    let map: BTreeMap<String, f64> = points.iter().cloned().collect();
+    assert_eq!(map.len(), points.len(), "a series is there twice");
+    map
+}
+
+fn once(sample: &Sample) -> BTreeMap<String, f64> {
+    exposed(&mut Exporter::new(Options::default()), sample)
+}
+
+#[test]
+fn names_of_the_registry_are_in_order() {
+    let names: BTreeSet<&str> = REGISTRY.iter().map(|metric| metric.name).collect();
+    assert_eq!(names.len(), REGISTRY.len(), "a name is there twice");
+    for metric in REGISTRY {
+        let name = metric.name;
+        assert!(name.starts_with("rocescope_"), "{name}");
+        let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+        assert!(plain(name) && metric.labels.iter().all(|label| plain(label)), "{name}");
+        for suffix in ["_total", "_info", "_count", "_sum", "_bucket", "_created"] {
+            assert!(!name.ends_with(suffix), "{name}: {suffix} belongs to the format");
+        }
+        let units = ["packets", "bytes", "seconds", "ratio"];
+        let unit = units.into_iter().find(|unit| name.ends_with(&format!("_{unit}")));
+        assert_eq!(metric.unit, unit, "{name}");
+        assert!(metric.help.ends_with('.') || metric.help.ends_with(')'), "{name}: {}", metric.help);
+        assert!(!metric.help.contains('\n') && !metric.source.is_empty(), "{name}");
+        assert!(metric.kind != Kind::Histogram || metric.unit == Some("seconds"), "{name}");
+    }
+}
+
+#[test]
+fn figures_are_those_of_the_report() {
+    let sample = everything();
+    let report = Report::build(&sample, &report::Options::default());
+    let points = once(&sample);
+    for link in &report.facts.links {
+        let direction = link.direction.map(crate::analysis::direction_name).unwrap();
+        let labels = format!("{{link=\"{}\",direction=\"{direction}\"}}", link.name);
+        let at = |name: &str| points[&format!("rocescope_link_{name}_total{labels}")];
+        assert_eq!((at("packets"), at("bytes")), (link.packets as f64, link.bytes as f64));
+        let ratio = at("ce_marked_packets") / at("ecn_capable_packets");
+        assert_eq!((!ratio.is_nan()).then_some(ratio), link.ce_ratio, "{labels}");
+        // All bytes belong to a peer, those without a flow to `other`.
+        let of_link = |name: &&String| {
+            name.starts_with(&format!("rocescope_peer_bytes_total{}", labels.trim_end_matches('}')))
+        };
+        let peers: f64 = points.iter().filter(|(name, _)| of_link(name)).map(|(_, value)| value).sum();
+        assert_eq!(peers, link.bytes as f64, "{labels}");
+    }
+    let sum = |prefix: &str| -> f64 {
+        points.iter().filter(|(name, _)| name.starts_with(prefix)).map(|(_, value)| value).sum()
+    };
+    let totals = &report.facts.totals;
+    assert_eq!(sum("rocescope_link_packets_total"), totals.roce_packets as f64);
+    assert_eq!(sum("rocescope_link_cnp_packets_total"), totals.cnp_packets as f64);
+    assert_eq!(sum("rocescope_link_skipped_frames_total"), totals.skipped.packets() as f64);
+    let active = report.findings.iter().filter(|one| one.active && one.owner.is_none()).count();
+    assert!(active > 0);
+    assert_eq!(sum("rocescope_findings{"), active as f64);
+    assert!(sum("rocescope_finding_active{") > 0.0);
+    assert_eq!(points["rocescope_lost_total{where=\"events\"}"], 12.0);
+    assert_eq!(
+        points["rocescope_link_nak_packets_total{link=\"eth0\",direction=\"egress\",code=\"rnr_nak\"}"],
+        960.0
+    );
+}
+
+#[test]
+fn unknown_is_absent() {
+    // Nothing but a capture without a direction: no loss, latency, device, event.
+    let mut bare =
+        sample(vec![link("a", None)], vec![(key(0, "10.0.0.1", "10.0.0.2", 7), stats(49_152, 5, 500))]);
+    bare.kind = crate::sample::SourceKind::Replay;
+    let points = once(&bare);
+    assert_eq!(points["rocescope_link_packets_total{link=\"a\"}"], 5.0);
+    for absent in
+        ["rocescope_link_lost", "rocescope_rtt", "rocescope_device", "rocescope_peer", "rocescope_coverage"]
+    {
+        let found: Vec<_> = points.keys().filter(|name| name.starts_with(absent)).collect();
+        assert!(found.is_empty(), "{found:?}");
+    }
+    assert!(!points.contains_key("rocescope_lost_total{where=\"events\"}"));
+    assert!(points.keys().all(|name| !name.starts_with("rocescope_process_cpu")));
+}
+
+/// Two links of one flow each way, live.
+fn two_ways(packets: u64) -> Sample {
+    let links = vec![link("eth0", Some(Direction::Ingress)), link("eth0", Some(Direction::Egress))];
+    let flow = |at, src, dst| (key(at, src, dst, 7), stats(49_152, packets, 100 * packets));
+    let mut sample = sample(links, vec![flow(0, "10.0.0.2", "10.0.0.1"), flow(1, "10.0.0.1", "10.0.0.2")]);
+    sample.kind = crate::sample::SourceKind::Live;
+    sample
+}
+
+/// Retires all flows of a sample, as the flow table does.
+fn retire(sample: &mut Sample) {
+    for FlowSample { key, stats, .. } in std::mem::take(&mut sample.flows) {
+        let retired = &mut sample.links[usize::from(key.link)].retired;
+        *retired = Retired {
+            flows: retired.flows + 1,
+            packets: retired.packets + stats.packets,
+            bytes: retired.bytes + stats.bytes,
+            cnp_packets: retired.cnp_packets + stats.cnp_packets,
+            ecn_data: std::array::from_fn(|bits| retired.ecn_data[bits] + stats.ecn_data[bits]),
+            ..*retired
+        };
+    }
+}
+
+#[test]
+fn counters_never_decrease_when_flows_retire() {
+    let mut exporter = Exporter::new(Options { qps: 4, ..Options::default() });
+    let mut samples = vec![two_ways(10), two_ways(25)];
+    samples[1].flows[0].stats.naks[0] = 3;
+    let mut gone = samples[1].clone();
+    retire(&mut gone);
+    // The same names again, then more that retires between two readings.
+    let mut anew = gone.clone();
+    anew.flows = two_ways(4).flows;
+    let mut last = anew.clone();
+    retire(&mut last);
+    last.links[0].retired.bytes += 1_000;
+    samples.extend([gone, anew, last]);
+    let mut before: BTreeMap<String, f64> = BTreeMap::new();
+    for (at, sample) in (0u64..).zip(&mut samples) {
+        sample.time_ns += at * SECOND;
+        let points = exposed(&mut exporter, sample);
+        for (name, value) in &before {
+            let is_counter = name.contains("_total") && !name.starts_with("rocescope_qp_");
+            assert!(!is_counter || points.get(name).is_some_and(|now| now >= value), "{name} at {at}");
+        }
+        let bytes: u64 = sample.links[0].retired.bytes
+            + sample.flows.iter().filter(|flow| flow.key.link == 0).map(|flow| flow.stats.bytes).sum::<u64>();
+        let of = |peer: &str| {
+            points[&format!(
+                "rocescope_peer_bytes_total{{link=\"eth0\",direction=\"ingress\",peer=\"{peer}\"}}"
+            )]
+        };
+        assert_eq!(of("10.0.0.2") + of("other"), bytes as f64);
+        before = points;
+    }
+    let naks =
+        "rocescope_link_nak_packets_total{link=\"eth0\",direction=\"ingress\",code=\"psn_sequence_error\"}";
+    assert_eq!(before[naks], 3.0);
+    let qps = before.keys().filter(|name| name.starts_with("rocescope_qp_bytes_total")).count();
+    assert_eq!(qps, 2, "queue pairs keep their series for a while");
+}
+
+#[test]
+fn series_are_bounded_and_the_rest_is_summed() {
+    let links = vec![link("eth0", Some(Direction::Ingress)), link("eth0", Some(Direction::Egress))];
+    let flows = (0..100u16).map(|at| {
+        let address = format!("10.0.{}.{}", at / 50, 1 + at % 50);
+        (key(0, &address, "10.9.9.9", 7), stats(49_152, 1, 1_000 + u64::from(at)))
+    });
+    let many = sample(links, flows.collect());
+    let mut exporter = Exporter::new(Options { peers: 8, qps: 3 });
+    let points = exposed(&mut exporter, &many);
+    let count = |name: &str| points.keys().filter(|series| series.starts_with(name)).count();
+    // Eight, and the rest of both directions.
+    assert_eq!(count("rocescope_peer_bytes_total"), 10);
+    assert_eq!(count("rocescope_qp_bytes_total"), 3);
+    assert!(
+        points.contains_key(
+            "rocescope_peer_bytes_total{link=\"eth0\",direction=\"ingress\",peer=\"10.0.1.50\"}"
+        )
+    );
+    let rest: u64 = (0..92).map(|at| 1_000 + at).sum();
+    assert_eq!(
+        points["rocescope_peer_bytes_total{link=\"eth0\",direction=\"ingress\",peer=\"other\"}"],
+        rest as f64
+    );
+    assert_eq!(points["rocescope_series_dropped_total{family=\"rocescope_peer\"}"], 92.0);
+    assert_eq!(points["rocescope_series_dropped_total{family=\"rocescope_qp\"}"], 97.0);
+    let none = exposed(&mut Exporter::new(Options::default()), &many);
+    assert!(none.keys().all(|name| !name.starts_with("rocescope_qp_")));
+    assert!(once(&everything()).len() < 1_500);
+}
+
+#[test]
+fn devices_have_their_counters_once() {
+    let mut port = port();
+    let counters = |source, values: &[(&str, u64)], resets| SourceSample {
+        source,
+        values: values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+        resets,
+    };
+    port.counters = vec![
+        counters("sysfs hw_counters", &[("cnps_sent", 7), ("retransmissions", 5)], 2),
+        counters("RDMA netlink", &[("cnps_sent", 8), ("own_name", 1)], 0),
+    ];
+    port.pause = vec![
+        PauseSample {
+            priority: Some(3),
+            frames: Some(9),
+            paused_ns: Some(1_500_000_000),
+            ..PauseSample::default()
+        },
+        PauseSample { priority: Some(4), frames: Some(0), ..PauseSample::default() },
+    ];
+    port.pause_source = "ethtool";
+    let lives = Lives { qps: vec![qp_life(17, 18), qp_life(19, 20)], ..Lives::default() };
+    let points = once(&with_lives(port, lives));
+    assert_eq!(points["rocescope_device_cnps_sent_total{device=\"mlx5_0\",port=\"1\"}"], 7.0);
+    assert_eq!(points["rocescope_device_retransmitted_packets_total{device=\"mlx5_0\",port=\"1\"}"], 5.0);
+    assert_eq!(
+        points["rocescope_device_statistics_resets_total{device=\"mlx5_0\",port=\"1\",source=\"sysfs hw_counters\"}"],
+        2.0
+    );
+    assert_eq!(
+        points["rocescope_device_info{device=\"mlx5_0\",port=\"1\",netdev=\"eth0\",driver=\"mlx5_ib\"}"],
+        1.0
+    );
+    let paused =
+        "rocescope_pause_seconds_total{device=\"mlx5_0\",port=\"1\",direction=\"received\",priority=\"3\"}";
+    assert_eq!(points[paused], 1.5);
+    assert!(points.keys().all(|name| !name.contains("priority=\"4\"")));
+    let qps = "rocescope_qps{device=\"mlx5_0\",port=\"1\",type=\"RC\",state=\"RTS\",owner=\"train\"}";
+    assert_eq!(points[qps], 2.0);
+}
+
+#[test]
+fn names_from_outside_cannot_break_the_format() {
+    let mut port = port();
+    port.device = "a\"} 1\nrocescope_evil 1".to_owned();
+    let mut hostile = with_lives(port, Lives::default());
+    hostile.devices = Arc::new(Devices { ..(*hostile.devices).clone() });
+    hostile.links[0].name = "x\\\u{1b}[2J".to_owned();
+    let points = once(&hostile);
+    assert!(points.keys().all(|name| !name.starts_with("rocescope_evil")));
+    assert!(points.contains_key("rocescope_link_packets_total{link=\"x\\\\\u{fffd}[2J\"}"), "{points:?}");
+}
+
+/// A sample in which every metric of the table has a series.
+fn full() -> (Sample, Process) {
+    let mut port = port();
+    let named: Vec<(String, u64)> = REGISTRY
+        .iter()
+        .filter_map(|metric| metric.source.strip_prefix("devices[].counters."))
+        .zip(1_000u64..)
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
+    port.counters = vec![SourceSample { source: "sysfs hw_counters", values: named, resets: 1 }];
+    port.pause = vec![PauseSample {
+        sent: true,
+        priority: Some(3),
+        frames: Some(9),
+        paused_ns: Some(1_500_000_000),
+        transitions: Some(2),
+        ..PauseSample::default()
+    }];
+    port.pause_source = "ethtool";
+    port.window = Some((crate::analysis::fixtures::START, crate::analysis::fixtures::START + SECOND));
+    let lives = Lives { qps: vec![qp_life(17, 18)], unavailable: Some("no BTF".into()), ..Lives::default() };
+    let mut sample = everything();
+    sample.devices = Arc::new(Devices { ports: vec![port], lives: Arc::new(lives), ..Devices::default() });
+    sample.links.iter_mut().for_each(|link| link.speed_mbps = Some(100_000));
+    sample.metrics.loss = Some(crate::metrics::loss::Loss::default());
+    let mut counts = [0; rocescope_common::account::latency::BUCKETS];
+    (counts[0], counts[30], counts[193]) = (5, 100, 1);
+    let figure = crate::metrics::latency::Figure {
+        histogram: crate::metrics::latency::Histogram::of(&counts),
+        ..crate::metrics::latency::Figure::default()
+    };
+    sample.metrics.latency = Some([(0, figure)].into_iter().collect());
+    let process = Process {
+        kernel: Some("6.12.0".into()),
+        started_ns: crate::analysis::fixtures::START,
+        cpu_seconds: Some(1.25),
+        resident_bytes: Some(50 << 20),
+    };
+    (sample, process)
+}
+
+/// The published examples, which other programs' parsers read in the integration tests, have a series of every metric.
+#[test]
+fn every_metric_occurs_in_the_examples() {
+    let (sample, process) = full();
+    let options =
+        crate::analysis::Options { imbalance_all_links: true, ..crate::analysis::Options::default() };
+    let mut report = Report::build(&sample, &options.into());
+    // What follows from bins and from readings over time.
+    let other = crate::report::schema::full::full();
+    (report.facts.bursts, report.facts.coverage) = (other.facts.bursts, other.facts.coverage);
+    let mut exporter = Exporter::new(Options { peers: 2, qps: 2 });
+    let exposition = exporter.take(&sample, &report, &process);
+    for (format, name) in [(Format::Text, "every.prom"), (Format::OpenMetrics, "every.openmetrics")] {
+        let text = exposition.text(format);
+        // The version changes with each release.
+        let stable = text.replace(&format!("version=\"{}\"", env!("CARGO_PKG_VERSION")), "version=\"0\"");
+        document::check(&format!("../tests/data/export/{name}"), &stable);
+    }
+    let text = exposition.text(Format::Text);
+    for metric in REGISTRY {
+        let name = metric.sample_name();
+        let found = text.lines().any(|line| {
+            line.strip_prefix(&name)
+                .is_some_and(|rest| rest.starts_with([' ', '{']) || rest.starts_with("_bucket"))
+        });
+        assert!(found, "{name} has no series");
+    }
+}
+
+#[test]
+fn alerts_use_metrics_of_the_registry_alone() {
+    let alerts = include_str!("../../../docs/alerts.yml");
+    let names: BTreeSet<String> = REGISTRY.iter().map(registry::Metric::sample_name).collect();
+    let code =
+        alerts.lines().filter(|line| !line.trim_start().starts_with('#')).collect::<Vec<_>>().join("\n");
+    let words = code.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    let used: BTreeSet<&str> = words.filter(|word| word.starts_with("rocescope_")).collect();
+    assert!(used.len() > 5, "{used:?}");
+    for name in used {
+        assert!(names.contains(name), "{name} is no metric");
+    }
+}
