@@ -1,6 +1,6 @@
 //! A virtual machine with Debian 12's kernel 6.1, for what this machine's own kernel cannot show.
 //!
-//! `cargo xtask vm`: Soft-RoCE devices, so that the program is held against real traffic and against what the kernel
+//! `cargo xtask vm`: Soft-RoCE devices, so that the program is compared with real traffic and with what the kernel
 //! and other tools say of it. `cargo xtask vm NAME` runs those of its tests whose names contain NAME.
 //! `cargo xtask test --vm`: all of them, and the live path on an older kernel, which has no TCX, so that TC programs attach as filters, and is
 //! stricter with programs. QEMU emulates the processor: no KVM is needed.

@@ -4,6 +4,7 @@ use super::over_time::Series;
 use super::{Counts, Level, Problem};
 use crate::findings::{Finding, Severity};
 use crate::metrics::timeline::Kind;
+use crate::util::units;
 
 /// A signal on timelines.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +60,20 @@ pub const ROWS: [Row; 8] = [
     Row { name: "p99 latency", series: Series::P99, about: &[Problem::Latency], now: None },
     Row { name: "PFC paused", series: Series::Paused, about: &[Problem::Pause], now: None },
 ];
+
+/// A value of the timeline in words; `other` has those of which views differ, rates and counts.
+pub fn figure(series: Series, value: f64, other: impl Fn(f64) -> String) -> String {
+    match series {
+        Series::CeRatio | Series::Paused => units::ratio(Some(value)),
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a time that was measured"
+        )]
+        Series::P99 => units::duration(value as u64),
+        Series::Throughput | Series::Link(_) | Series::Signal(_) => other(value),
+    }
+}
 
 /// Whether a finding held at some time between two.
 #[must_use]

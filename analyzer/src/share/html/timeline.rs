@@ -160,17 +160,10 @@ fn rows(
 
 /// A value in words.
 fn figure(series: Series, value: f64) -> String {
-    match series {
-        Series::CeRatio | Series::Paused => units::ratio(Some(value)),
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a time that was measured"
-        )]
-        Series::P99 => units::duration(value as u64),
-        Series::Throughput | Series::Link(_) => units::bit_rate(value),
+    signals::figure(series, value, |value| match series {
         Series::Signal(_) => units::si(value.round()),
-    }
+        _ => units::bit_rate(value),
+    })
 }
 
 /// The unit of a series, for the script.

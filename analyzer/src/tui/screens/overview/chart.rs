@@ -36,16 +36,7 @@ pub(in crate::tui::screens) fn full_height(data: &Data) -> usize {
 
 /// A value in words.
 fn figure(series: Series, value: f64) -> String {
-    match series {
-        Series::CeRatio | Series::Paused => units::ratio(Some(value)),
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a time that was measured"
-        )]
-        Series::P99 => units::duration(value as u64),
-        Series::Throughput | Series::Link(_) | Series::Signal(_) => compact(value.round()),
-    }
+    signals::figure(series, value, |value| compact(value.round()))
 }
 
 /// Everything that the rows of a picture share.
