@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::analysis::{Facts, Flow, Psn, TapFlow};
+use crate::analysis::{ByLink, Facts, Flow, Psn, TapFlow};
 use crate::metrics::icrc::Checked;
 use crate::metrics::loss::{Episodes as Counted, Metrics, NakTally, Naks, Retransmission};
 use crate::sample::{Address, Direction};
@@ -421,13 +421,14 @@ pub(crate) fn by_link(facts: &Facts) -> Vec<AtLink<'_>> {
     let mut all: Vec<AtLink<'_>> = Vec::new();
     let around = Around::of(facts);
     let ways: Set<(Address, Address)> = facts.flows.iter().map(|flow| (flow.src, flow.dst)).collect();
+    let by_link = ByLink::of(facts);
+    let behind: Set<&str> = facts.taps.iter().filter_map(|tap| tap.to.as_deref()).collect();
     for link in &facts.links {
-        let own = |flow: &&Flow| flow.link == link.name && flow.direction == link.direction;
         let mut sum = AtLink { link: &link.name, direction: link.direction, ..AtLink::default() };
-        let mut flows = facts.flows.iter().filter(own).peekable();
-        if flows.peek().is_some() {
-            flows.for_each(|flow| sum.add(flow, &around, ways.contains(&(flow.dst, flow.src))));
-            sum.alone &= facts.taps.iter().any(|tap| tap.to.as_deref() == Some(link.name.as_str()));
+        let flows = by_link.on(link);
+        if !flows.is_empty() {
+            flows.iter().for_each(|flow| sum.add(flow, &around, ways.contains(&(flow.dst, flow.src))));
+            sum.alone &= behind.contains(link.name.as_str());
             all.push(sum);
         }
     }

@@ -51,6 +51,7 @@ pub use device::{
 pub use device_qp::{DeviceQp, QpSource};
 pub use ecmp::{Case, Ecmp, Set, in_words as hashing_case, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
+pub(crate) use facts::ByLink;
 pub use facts::{
     Ack, CeOverTime, Cnp, Copied, DataEntropy, Dscp, Ecn, EcnOverTime, Entropy, Facts, Flow, FlowId, Kind,
     Latency, LatencyByClass, Link, Lost, Naks, Opcode, Pairing, Port, Psn, Retired, Skipped, Source, Totals,

@@ -32,7 +32,9 @@ const INCAST: Entry = Entry {
                 a problem when CE marks or loss accompany it.",
     computed: "Data to each receiver is divided into bins: up to 2 MiB (what a switch buffers for one port) without a \
                silence of 200 µs; live, of 1 ms at least. Senders in one bin overlap, also where a FIFO serialises them \
-               into bursts. Raised when at least burst.incast_bins bins have at least burst.incast_senders senders and \
+               into bursts. In a replay a further sender begins another bin where it takes its turn: no message or READ \
+               response to the receiver is in progress, its READ request was sent after the data of the others, and the \
+               silence before it exceeds 20 µs and 8 packets at the pace of the bin. Raised when at least burst.incast_bins bins have at least burst.incast_senders senders and \
                carry at least burst.incast_share of the receiver's data, and one of these holds:\n\
                - More than burst.incast_ce_ratio of their packets are CE-marked: at least twice the ratio in bins with \
                fewer senders, or there are no such bins.\n\

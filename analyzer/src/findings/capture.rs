@@ -2,7 +2,7 @@
 
 use super::title::{short, title};
 use super::{Commands, Entry, Family, Input, Measure, Need, Place, Raise, Unit, label};
-use crate::analysis::{Flow, Link};
+use crate::analysis::{ByLink, Flow, Link};
 use crate::findings::{Episode, Finding, Severity};
 use crate::metrics::duplicates::{LATE_NS, OnLink, WINDOW_NS};
 use crate::util::units::{self, plural};
@@ -54,9 +54,9 @@ limits! {
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let Some(duplicates) = &input.sample.metrics.duplicates else { return };
+    let by_link = ByLink::of(input.facts);
     for (at, link) in input.facts.links.iter().enumerate() {
-        let own = |flow: &&Flow| flow.link == link.name && flow.direction == link.direction;
-        let flows: Vec<&Flow> = input.facts.flows.iter().filter(own).collect();
+        let flows = by_link.on(link).to_vec();
         let of_capture = duplicates.link(at);
         if is_many(input, of_capture.copies.packets, link) {
             by_capture(input, link, &of_capture, flows, found);

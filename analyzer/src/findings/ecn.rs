@@ -6,7 +6,7 @@ use super::once::{Seen, once, seen_once};
 use super::span::{Judged, Span, episodes, latest, run, timed};
 use super::title::{more, pair, short, title};
 use super::{Better, Commands, Entry, Family, Impact, Input, Measure, Place, Raise, Unit, ends};
-use crate::analysis::{Cnp, Flow, FlowId, Link};
+use crate::analysis::{ByLink, Cnp, Flow, FlowId, Link};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
 use crate::sample::Address;
@@ -102,8 +102,9 @@ const ENOUGH_ACKS: u64 = 10;
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let numbers = 0..input.facts.links.len();
+    let by_link = ByLink::of(input.facts);
     let congested = numbers.filter_map(|number| {
-        let judged = congested(input, number)?;
+        let judged = congested(input, number, &by_link)?;
         let marks: Vec<_> = judged.what.flows.iter().map(|one| (one.flow, one.ce)).collect();
         Some(Seen::new(number, judged, marks))
     });
@@ -135,12 +136,11 @@ struct Congested<'a> {
 }
 
 /// The congestion of a link in its latest episode.
-fn congested<'a>(input: &Input<'a>, number: usize) -> Option<Judged<Congested<'a>>> {
+fn congested<'a>(input: &Input<'a>, number: usize, by_link: &ByLink<'a>) -> Option<Judged<Congested<'a>>> {
     let limits = &input.limits.ecn;
     let link = input.facts.links.get(number)?;
-    let on_link = |flow: &&Flow| flow.link == link.name && flow.direction == link.direction;
     let marked = |flow: &&Flow| flow.ecn_data.ce >= limits.congestion_flow_marks.max(1);
-    let all: Vec<&Flow> = input.facts.flows.iter().filter(on_link).filter(marked).collect();
+    let all: Vec<&Flow> = by_link.on(link).iter().copied().filter(marked).collect();
     let spans = timed(&all, Signal::CeMarked, |flow| flow.ecn_data.ce);
     let judge = |span: &Span| {
         let mut flows: Vec<Marked<'_>> = all

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::title::{more, pair, short, title};
 use super::{Commands, Entry, Family, Impact, Input, Measure, Place, Raise, Unit, ends, label};
-use crate::analysis::Flow;
+use crate::analysis::{ByLink, Flow};
 use crate::findings::{Finding, Severity};
 use crate::sample::Address;
 use crate::util::map::Map;
@@ -48,9 +48,9 @@ struct Group<'a> {
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.isolation;
+    let by_link = ByLink::of(input.facts);
     for link in &input.facts.links {
-        let own = |flow: &&Flow| flow.link == link.name && flow.direction == link.direction;
-        let groups = groups(input.facts.flows.iter().filter(own));
+        let groups = groups(by_link.on(link).iter().copied());
         let all: u64 = groups.iter().map(|group| group.bytes).sum();
         let large = |group: &&Group<'_>| {
             group.bytes as f64 >= limits.share * all as f64 && group.packets >= limits.roce_packets

@@ -1,9 +1,11 @@
 //! Corrupt packets.
 
+use std::cell::LazyCell;
+
 use super::title::{pair, short, title};
 use super::{Commands, Impact, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Raise, Unit, label};
-use crate::analysis::{Flow, Icrc, Link};
+use crate::analysis::{ByLink, Flow, Icrc, Link};
 use crate::findings::{Episode, Finding, Severity};
 use crate::util::units::{self, plural};
 
@@ -56,10 +58,10 @@ limits! {
 const ALWAYS_AT_LEAST: u64 = 5;
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let by_link = LazyCell::new(|| ByLink::of(input.facts));
     for link in &input.facts.links {
         let Some(all) = link.icrc.filter(|icrc| icrc.bad > 0) else { continue };
-        let own = |flow: &&Flow| flow.link == link.name && flow.direction == link.direction;
-        let bad = input.facts.flows.iter().filter(own).filter(|flow| bad_of(flow) > 0);
+        let bad = by_link.on(link).iter().copied().filter(|flow| bad_of(flow) > 0);
         let (always, damaged): (Vec<&Flow>, Vec<&Flow>) =
             bad.partition(|flow| is_always(flow, input.limits.icrc.always));
         let of_always = always.iter().filter_map(|flow| flow.icrc);

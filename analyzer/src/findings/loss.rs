@@ -2,7 +2,7 @@
 
 use std::cell::LazyCell;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::loss_sum::Sum;
@@ -336,9 +336,11 @@ fn sides(input: &Input<'_>, ends: &Ends<'_>, side: Side, found: &mut Vec<Finding
         let known: Vec<(Span, Tap)> =
             spans.iter().map(|span| (*span, Tap::of(input.facts, flows, side, span))).collect();
         let whole = LazyCell::new(|| Tap::of(input.facts, flows, side, &Span::whole(0, 0)));
-        let links: BTreeSet<&str> = flows.iter().map(|flow| flow.link.as_str()).collect();
-        for link in links {
-            let mut own: Vec<&Flow> = flows.iter().copied().filter(|flow| flow.link == link).collect();
+        let mut links: BTreeMap<&str, Vec<&Flow>> = BTreeMap::new();
+        for &flow in flows {
+            links.entry(flow.link.as_str()).or_default().push(flow);
+        }
+        for (link, mut own) in links {
             own.sort_by_key(|flow| (flow.src, flow.dst));
             let judge = |span: &Span| {
                 let tap =

@@ -10,6 +10,7 @@ use super::{Better, Commands, Entry, Family, Input, Measure, Place, Raise, Unit,
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
 use crate::sample::Address;
+use crate::util::map::Map;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -171,10 +172,11 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
         let most = largest.entry(&flow.link).or_default();
         *most = flow.path_mtu.unwrap_or(0).max(*most);
     }
+    let links = input.facts.links.iter().map(|link| ((link.name.as_str(), link.direction), link.mtu));
+    let links: Map<_, Option<u32>> = links.collect();
     let port = |flow: &Flow| {
-        let mut links = input.facts.links.iter();
-        let link = links.find(|link| link.name == flow.link && link.direction == flow.direction);
-        link.and_then(|link| link.mtu).filter(|_| flow.encapsulation.is_none())
+        let mtu = links.get(&(flow.link.as_str(), flow.direction)).copied().flatten();
+        mtu.filter(|_| flow.encapsulation.is_none())
     };
     let mut all = [
         (Vec::new(), Severity::Warning, false),

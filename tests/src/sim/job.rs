@@ -28,6 +28,32 @@ pub(crate) struct Stream {
     posted: BTreeMap<usize, u64>,
 }
 
+/// Queue pairs that send one message after the other, each when that of the one before it is complete.
+#[derive(Clone, Debug)]
+pub(crate) struct Turns {
+    pub(crate) qps: Vec<usize>,
+    pub(crate) message: (Verb, u32),
+    /// Messages of all of them.
+    pub(crate) count: u64,
+    /// Time from a completion to the next message.
+    pub(crate) gap_ns: u64,
+    pub(crate) posted: u64,
+}
+
+impl Job for Turns {
+    fn notice(&mut self, world: &mut World, me: usize, notice: Notice) {
+        match notice {
+            Notice::Done { .. } => world.at(world.now + self.gap_ns, Event::Job(me, 0)),
+            Notice::Timer(_) if self.posted < self.count => {
+                let qp = self.qps[(self.posted % self.qps.len() as u64) as usize];
+                self.posted += 1;
+                world.post(qp, self.message.0, self.message.1, me, 0);
+            }
+            _ => {}
+        }
+    }
+}
+
 impl Stream {
     pub(crate) fn new(qps: &[usize], verb: Verb, len: u32, count: u64) -> Self {
         Self {

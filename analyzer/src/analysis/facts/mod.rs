@@ -5,6 +5,7 @@
 //! computes alone lie with that module: [`Ecmp`], [`Imbalance`], [`TapFlow`], [`Device`] and others.
 
 mod by_hosts;
+mod by_link;
 mod flow;
 mod link;
 pub(super) mod steps;
@@ -25,6 +26,7 @@ use super::{
 use crate::sample::SourceKind;
 
 pub(super) use by_hosts::ByHosts;
+pub(crate) use by_link::ByLink;
 pub use flow::{
     Ack, CeOverTime, Cnp, Copied, Flow, FlowId, Latency, LatencyByClass, Naks, Opcode, Pairing, Port, Psn,
     Untimed,

@@ -17,6 +17,11 @@ pub const BIN_BYTES: u64 = 2 << 20;
 /// Silence that ends a bin of data: a port that has sent nothing for this long has an empty queue. Longer than a
 /// 4 KB packet takes at 200 Mb/s, and than network cards delay interrupts.
 pub const SILENCE_NS: u64 = 200_000;
+/// Silence after which a further sender takes its turn, where no message and no READ is in progress: through two network
+/// cards and a switch a host hears after some microseconds that it may send, and timestamps of interrupts vary by as much.
+pub const TURN_NS: u64 = 20_000;
+/// The same in packets at the pace of the bin: a port with a queue sends one after the other.
+pub const TURN_PACKETS: u64 = 8;
 
 /// An address and its form (4 or 6).
 pub type Host = (u8, Addr);
@@ -45,6 +50,19 @@ pub struct Pair {
     bin: u64,
     /// The same of bins of data, by their number.
     overlap: u64,
+    /// The other direction between the two, or [`NO_PAIR`].
+    back: u32,
+    /// READ requests in this direction whose responses have not ended.
+    asked: u32,
+    /// When the first and the last of these were sent.
+    asked_ns: (u64, u64),
+}
+
+impl Pair {
+    /// READ requests of which the responses come in the other direction.
+    fn is_asked(&self, until_ns: u64) -> bool {
+        self.asked > 0 && self.asked_ns.0 <= until_ns
+    }
 }
 
 /// Bins in which a host had data from this many senders.
@@ -111,6 +129,8 @@ pub struct Target {
     open: Degree,
     open_senders: u32,
     overlap: Overlap,
+    /// Messages and READ responses to it that have begun and not ended.
+    in_progress: u32,
 }
 
 /// The bin of data that is being filled.
@@ -175,6 +195,22 @@ impl Target {
         }
         if now_ns > self.overlap.last_ns.saturating_add(SILENCE_NS) || self.open.bytes >= self.overlap.full_at
         {
+            self.fold_overlap();
+            self.overlap.first_ns = now_ns;
+        }
+    }
+
+    /// Ends the bin of data before a sender that takes its turn: the others have nothing in progress, and pause. `asked`: the
+    /// READ request that it answers, if any, was sent while they had not.
+    fn turn(&mut self, pair: &Pair, asked: bool, now_ns: u64) {
+        let Overlap { number, senders, first_ns, last_ns, .. } = self.overlap;
+        let silence_ns = now_ns.saturating_sub(last_ns);
+        if asked || self.in_progress > 0 || senders == 0 || pair.overlap == number || silence_ns <= TURN_NS {
+            return;
+        }
+        let intervals = self.overlap().packets.saturating_sub(1);
+        let pace_ns = last_ns.saturating_sub(first_ns).checked_div(intervals);
+        if pace_ns.is_some_and(|pace_ns| silence_ns > TURN_PACKETS.saturating_mul(pace_ns)) {
             self.fold_overlap();
             self.overlap.first_ns = now_ns;
         }
@@ -288,10 +324,15 @@ impl Pairs {
                 open: Degree::default(),
                 open_senders: 0,
                 overlap: Overlap::default(),
+                in_progress: 0,
             });
             // No more than pairs.
             u32::try_from(targets.len() - 1).unwrap_or(NO_PAIR)
         });
+        let back = self.index.get(&(link, dst, src), |number| hosts(&self.list, number)).unwrap_or(NO_PAIR);
+        if let Some(back) = self.list.get_mut(back as usize) {
+            back.back = number;
+        }
         let none = u64::MAX;
         self.list.push(Pair {
             link,
@@ -305,6 +346,9 @@ impl Pairs {
             turn: none,
             bin: none,
             overlap: none,
+            back,
+            asked: 0,
+            asked_ns: (0, 0),
         });
         let list = &self.list;
         self.index.insert(&own, number, |number| hosts(list, number));
@@ -334,7 +378,15 @@ impl Pairs {
             target.another_bin(seen.bin, seen.first_ns);
         }
         if pair.turn != target.turn {
-            target.sender(pair, pair.data_bytes == seen.data_bytes);
+            let first = pair.data_bytes == seen.data_bytes;
+            if !self.by_flow {
+                let (pair, last_ns) = (*pair, target.overlap.last_ns);
+                let asked = self.list.get(pair.back as usize).is_some_and(|back| back.is_asked(last_ns));
+                target.turn(&pair, asked, seen.first_ns);
+            }
+            if let Some(pair) = self.list.get_mut(number as usize) {
+                target.sender(pair, first);
+            }
         }
         target.overlap.last_ns = target.overlap.last_ns.max(seen.last_ns);
         target.open.packets += seen.data_packets;
@@ -343,6 +395,30 @@ impl Pairs {
         if seen.gaps != 0 {
             target.open.gaps += seen.gaps;
         }
+    }
+
+    /// A message, or the response to a READ, has begun or ended in one of the flows of a pair.
+    pub fn in_progress(&mut self, number: u32, begun: bool) {
+        let Some(pair) = self.list.get(number as usize) else { return };
+        let Some(target) = self.targets.get_mut(pair.target as usize) else { return };
+        let now = target.in_progress;
+        target.in_progress = if begun { now.saturating_add(1) } else { now.saturating_sub(1) };
+    }
+
+    /// A READ request was sent.
+    pub fn asked(&mut self, number: u32, time_ns: u64) {
+        let Some(pair) = self.list.get_mut(number as usize) else { return };
+        pair.asked = pair.asked.saturating_add(1);
+        pair.asked_ns = if pair.asked == 1 { (time_ns, time_ns) } else { (pair.asked_ns.0, time_ns) };
+    }
+
+    /// The response to a READ of the other direction has ended.
+    pub fn answered(&mut self, number: u32) {
+        let back = self.list.get(number as usize).map_or(NO_PAIR, |pair| pair.back);
+        let Some(back) = self.list.get_mut(back as usize) else { return };
+        back.asked = back.asked.saturating_sub(1);
+        // The times between first and last are not kept: those that are left were sent by the last of them.
+        back.asked_ns.0 = back.asked_ns.1;
     }
 
     /// The pairs by number.

@@ -62,6 +62,8 @@ struct Link {
 struct Slot {
     pair: u32,
     dest_qp: u32,
+    /// The latest packet of data does not end its message.
+    in_progress: bool,
     flowlet: Flowlet,
     message: OpenMessage,
     request: Told,
@@ -95,6 +97,7 @@ impl Slot {
     const EMPTY: Self = Self {
         pair: NO_PAIR,
         dest_qp: 0,
+        in_progress: false,
         flowlet: Flowlet { start_ns: 0, end_ns: 0, bytes: 0, fresh_bytes: 0, packets: 0 },
         message: OpenMessage::NONE,
         request: Told::NOTHING,
@@ -192,6 +195,18 @@ impl Collector {
         let part = MessagePacket { opcode: packet.opcode, payload: packet.payload, dma_len: packet.dma_len };
         slot.message.packet(&mut self.kinds, part, op, outcome.duplicate_psn, gap);
         if data {
+            let in_progress = !op.has(Op::ENDS);
+            if slot.in_progress != in_progress {
+                slot.in_progress = in_progress;
+                self.pairs.in_progress(slot.pair, in_progress);
+            }
+            if !outcome.duplicate_psn {
+                if op.has(Op::READ_REQUEST) {
+                    self.pairs.asked(slot.pair, time_ns);
+                } else if op.has(Op::RESPONSE) && !in_progress {
+                    self.pairs.answered(slot.pair);
+                }
+            }
             if let Some(before) = slot.flowlet.observe(time_ns, wire_len, outcome.duplicate_psn) {
                 self.ended.push(Record::of(&before, slot.pair, slot.dest_qp));
             }
@@ -209,6 +224,9 @@ impl Collector {
         if let Some(slot) = self.slots.get_mut(slot as usize) {
             if slot.flowlet.packets > 0 {
                 self.ended.push(slot.record());
+            }
+            if slot.in_progress {
+                self.pairs.in_progress(slot.pair, false);
             }
             *slot = Slot::EMPTY;
         }

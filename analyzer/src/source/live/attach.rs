@@ -5,7 +5,7 @@ use aya::programs::links::{FdLink, LinkOrder};
 use aya::programs::tc::{NlOptions, SchedClassifierLink, TcAttachOptions, TcHandle};
 use aya::programs::{ProgramError, TcAttachType, TcError, XdpMode as AyaXdpMode, tc};
 
-use super::load::{Programs, chain, names};
+use super::load::{Programs, chain, names, with_limit};
 use crate::host::filters;
 use crate::host::hook::{Ingress, Plan, XdpMode};
 use crate::host::interface::{Framing, Interface};
@@ -80,6 +80,7 @@ pub fn attach(
             Err(error) => {
                 let reason = format!("{error:#}");
                 if plan.refused(name, &reason).is_none() {
+                    let error = with_limit(error);
                     return Err(error.context(format!("cannot attach a program to ingress of {name}")));
                 }
             }
@@ -87,6 +88,7 @@ pub fn attach(
     }
     attached.ingress = plan.ingress;
     let egress = tc_program(programs, interface, plan.tcx, true, &mut attached.clsact)
+        .map_err(with_limit)
         .with_context(|| format!("cannot attach a program to egress of {name}"))?;
     attached.links.push(egress);
     if promiscuous {

@@ -463,6 +463,16 @@ fn map_refused(error: &aya::EbpfError) -> anyhow::Error {
     }
 }
 
+/// An error of what opens files: their limit as the cause, where no further one can be opened. Calls that need a socket to
+/// begin with fail then for reasons of their own.
+pub(super) fn with_limit(error: anyhow::Error) -> anyhow::Error {
+    let full = rustix::io::dup(std::io::stderr()).err();
+    match full.and_then(|full| limit_reached(&std::io::Error::from(full))) {
+        Some(remedy) => anyhow!("too many open files; {remedy}"),
+        None => error,
+    }
+}
+
 /// The remedy where a resource limit of this process is the cause.
 fn limit_reached(error: &dyn std::error::Error) -> Option<&'static str> {
     // By the text: errors that pass their cause's text on hide the cause itself.

@@ -20,7 +20,7 @@ use super::bins::{self, Bins};
 use super::control::{CHECK_INTERVAL, Notices, stop_requested};
 use super::counters::{Departed, Reader};
 use super::ecn::Ecn;
-use super::load::{LoadOptions, Programs};
+use super::load::{LoadOptions, Programs, with_limit};
 use super::loss::Losses;
 use super::pairing::Pairs;
 use super::ras::RasReader;
@@ -198,6 +198,7 @@ impl Source {
         let result = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
+            .map_err(|error| with_limit(error.into()))
             .context("cannot start the event loop")
             .and_then(|runtime| runtime.block_on(self.pump(tap)));
         drop(self);

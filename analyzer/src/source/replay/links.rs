@@ -68,8 +68,10 @@ pub struct TapLinks {
     name: Arc<str>,
     /// Interfaces by name, or by number in their section.
     labels: Vec<String>,
+    numbers: Map<String, u32>,
     known: Vec<KnownInterface>,
     links: Map<LinkKey, u16>,
+    keys: Map<u16, LinkKey>,
     latest: Option<(LinkKey, u16)>,
     /// Unsupported link types, to be reported once each.
     refused: Vec<u16>,
@@ -85,8 +87,10 @@ impl TapLinks {
         Self {
             name: name.into(),
             labels: Vec::new(),
+            numbers: Map::default(),
             known: Vec::new(),
             links: Map::default(),
+            keys: Map::default(),
             latest: None,
             refused: Vec::new(),
         }
@@ -101,8 +105,7 @@ impl TapLinks {
     /// The number of a link's interface within the tap; both directions have the same.
     #[must_use]
     pub fn interface_of(&self, link: u16) -> u32 {
-        let found = self.links.iter().find(|(_, known)| **known == link);
-        let Some(((label, cooked), _)) = found else { return u32::MAX };
+        let Some((label, cooked)) = self.keys.get(&link) else { return u32::MAX };
         // Both numbers are small.
         let index = cooked.and_then(|(index, _)| index).unwrap_or(0);
         label << 24 | (index & 0x00FF_FFFF)
@@ -117,8 +120,10 @@ impl TapLinks {
     pub fn learn(&mut self, interfaces: &[Interface], table: &mut FlowTable) -> Vec<u16> {
         let mut refused = Vec::new();
         for (number, interface) in interfaces.iter().enumerate().skip(self.known.len()) {
-            let first = interfaces.iter().position(|other| other.section == interface.section).unwrap_or(0);
-            let text = interface.name.clone().unwrap_or_else(|| (number - first).to_string());
+            let text = interface.name.clone().unwrap_or_else(|| {
+                let first = interfaces.iter().position(|other| other.section == interface.section);
+                (number - first.unwrap_or(0)).to_string()
+            });
             let label = self.label(text, table);
             let layer = LinkLayer::of(interface.link_type);
             let link = match layer {
@@ -194,17 +199,19 @@ impl TapLinks {
     }
 
     fn label(&mut self, text: String, table: &mut FlowTable) -> u32 {
-        let at = self.labels.iter().position(|label| *label == text).unwrap_or_else(|| {
-            self.labels.push(text);
-            if self.labels.len() == 2 {
-                // The first interface needed no name until now.
-                for (key, link) in &self.links {
-                    table.rename_link(*link, self.link_name(*key));
-                }
+        if let Some(number) = self.numbers.get(&text) {
+            return *number;
+        }
+        let number = u32::try_from(self.labels.len()).unwrap_or(u32::MAX);
+        self.labels.push(text.clone());
+        self.numbers.insert(text, number);
+        if self.labels.len() == 2 {
+            // The first interface needed no name until now.
+            for (key, link) in &self.links {
+                table.rename_link(*link, self.link_name(*key));
             }
-            self.labels.len() - 1
-        });
-        u32::try_from(at).unwrap_or(u32::MAX)
+        }
+        number
     }
 
     fn link(&mut self, key: LinkKey, table: &mut FlowTable) -> u16 {
@@ -222,6 +229,7 @@ impl TapLinks {
             return OTHER_LINKS;
         };
         self.links.insert(key, link);
+        self.keys.insert(link, key);
         link
     }
 

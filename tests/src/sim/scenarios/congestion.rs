@@ -4,7 +4,7 @@ use super::{Entry, connections, settings};
 use crate::sim::channel::{Effect, Fault, Match, Node};
 use crate::sim::engine::Event;
 use crate::sim::frame::Layer;
-use crate::sim::job::{Collective, Compute, Stream};
+use crate::sim::job::{Collective, Compute, Stream, Turns};
 use crate::sim::lab::{KB, Lab, MB, MS, US};
 use crate::sim::net::GBIT;
 use crate::sim::packet::{Body, Packet, op};
@@ -22,6 +22,8 @@ pub(super) const ALL: &[Entry] = &[
     ("ecn", "ecn-slow-uplink", |lab| slow_uplink(lab, Layer::Ethernet)),
     ("ecn", "ecn-slow-uplink-infiniband", |lab| slow_uplink(lab, Layer::InfiniBand)),
     ("ecn", "ecn-senders-in-turn", in_turn),
+    ("ecn", "ecn-senders-in-short-turns", |lab| short_turns(lab, Verb::Write)),
+    ("ecn", "ecn-reads-in-short-turns", |lab| short_turns(lab, Verb::Read)),
     ("ecn", "ecn-no-cnp", no_cnp),
     ("ecn", "ecn-first-half", first_half),
     ("cnp", "cnp-storm", cnp_storm),
@@ -125,6 +127,24 @@ fn in_turn(lab: &mut Lab) {
         let stream = Stream::new(&end, Verb::Write, 512 * KB, 24).depth(1).gap(8 * MS, 0);
         lab.world.start(stream, host as u64 * 2 * MS);
     }
+    lab.world.tap_host(0, "h0.pcap");
+    let receiver = lab.host(0);
+    lab.expect(&["ecn.congestion"], receiver).also(&["latency.tail"]).never(&["burst.incast"]);
+    lab.world.run();
+}
+
+/// The same with hardly a pause between: each host sends, or is read from, when the one before it has ended.
+fn short_turns(lab: &mut Lab, verb: Verb) {
+    lab.world.star(6, 10 * GBIT);
+    let data = Match { data: Some(true), ..Match::default() };
+    lab.world.fault(Node::Switch(0), Node::Host(0), Fault::always(data, Effect::Mark { ppm: 40_000 }));
+    let qps = (1..6).map(|host| match verb {
+        Verb::Read => lab.world.connect(0, host, &settings()).0,
+        _ => lab.world.connect(host, 0, &settings()).0,
+    });
+    let turns =
+        Turns { qps: qps.collect(), message: (verb, 64 * KB), count: 600, gap_ns: 60 * US, posted: 0 };
+    lab.world.start(turns, 0);
     lab.world.tap_host(0, "h0.pcap");
     let receiver = lab.host(0);
     lab.expect(&["ecn.congestion"], receiver).also(&["latency.tail"]).never(&["burst.incast"]);

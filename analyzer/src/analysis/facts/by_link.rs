@@ -1,0 +1,25 @@
+//! Flows by the link that sees them.
+
+use super::{Facts, Flow, Link};
+use crate::sample::Direction;
+use crate::util::map::Map;
+
+/// The flows of each link: there may be as many links as flows.
+#[derive(Debug)]
+pub(crate) struct ByLink<'a>(Map<(&'a str, Option<Direction>), Vec<&'a Flow>>);
+
+impl<'a> ByLink<'a> {
+    /// Of all flows.
+    pub(crate) fn of(facts: &'a Facts) -> Self {
+        let mut all: Map<_, Vec<&Flow>> = Map::default();
+        for flow in &facts.flows {
+            all.entry((flow.link.as_str(), flow.direction)).or_default().push(flow);
+        }
+        Self(all)
+    }
+
+    /// Those on one link, in the order of the facts.
+    pub(crate) fn on(&self, link: &'a Link) -> &[&'a Flow] {
+        self.0.get(&(link.name.as_str(), link.direction)).map_or(&[], Vec::as_slice)
+    }
+}

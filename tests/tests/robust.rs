@@ -1,0 +1,451 @@
+//! What reaches rocescope from others must not stop it, make its figures wrong, or speak in its name: files of processes,
+//! damaged captures, names, extreme counts, limits of the process.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rocescope_tests::capture_file::{ETHERNET, Order, Pcap, PcapNg};
+use rocescope_tests::craft::{self, Mac, Net, Transport};
+use rocescope_tests::oracle::binary;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// Far longer than anything here takes: what takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(300);
+const START_NS: u64 = 1_767_225_600_000_000_000;
+
+/// One SEND to a queue pair.
+fn send(dest_qp: u32, psn: u32) -> Vec<u8> {
+    let transport = Transport::new(0x04, dest_qp, psn).payload(vec![1; 64]);
+    craft::ethernet(Mac::SRC, Mac::DST, &Net::v4([10, 8, 0, 1], [10, 8, 0, 2]).roce(50_000, &transport))
+}
+
+/// SENDs of one queue pair, one each microsecond.
+fn sends(count: u32) -> Vec<u8> {
+    let mut file = Pcap::new(Order::Little, true, ETHERNET);
+    for psn in 0..count {
+        file.packet(START_NS + u64::from(psn) * 1_000, &send(0x100, psn));
+    }
+    file.finish()
+}
+
+fn rocescope(args: &[&str]) -> Command {
+    let mut command = Command::new(binary::path().unwrap());
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+/// Kills a program that is still running when the test ends.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs a command that must end in time.
+#[track_caller]
+fn output(command: &mut Command) -> Output {
+    let mut child = Killed(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let (mut out, mut err) = (child.0.stdout.take().unwrap(), child.0.stderr.take().unwrap());
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        out.read_to_end(&mut bytes).map(|_| bytes)
+    });
+    let errors = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        err.read_to_end(&mut bytes).map(|_| bytes)
+    });
+    let status = ended(&mut child);
+    Output { status, stdout: reader.join().unwrap().unwrap(), stderr: errors.join().unwrap().unwrap() }
+}
+
+#[track_caller]
+fn ended(child: &mut Killed) -> std::process::ExitStatus {
+    let late = Instant::now() + PATIENCE;
+    loop {
+        if let Some(status) = child.0.try_wait().unwrap() {
+            return status;
+        }
+        assert!(Instant::now() < late, "it hangs");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The report of a replay that may have ended with an error.
+#[track_caller]
+fn report(args: &[&str]) -> (Value, Output) {
+    let output = output(&mut rocescope(&[&["replay", "--output", "json"], args].concat()));
+    let report = serde_json::from_slice(&output.stdout);
+    (report.unwrap_or_else(|error| panic!("{error}: {}", said(&output))), output)
+}
+
+fn write(folder: &Path, name: &str, bytes: &[u8]) -> String {
+    let path = folder.join(name);
+    std::fs::write(&path, bytes).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn root_or_skip(test: &str) -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "{test} must run as root where CI=true");
+        eprintln!("SKIP: {test} needs root");
+    }
+    root
+}
+
+/// A process in a container, as its files below `/proc` say, whose `/etc` is that folder.
+fn contained(etc: &Path) -> Killed {
+    let mut process = Command::new("unshare");
+    let script = format!("mount --bind {} /etc && exec sleep 600", etc.display());
+    process.args(["--mount", "sh", "-c", &script]).env("NCCL_IB_HCA", "mlx5_0").stdin(Stdio::null());
+    Killed(process.spawn().unwrap())
+}
+
+/// The report of `doctor`, to which that process is one of a pod.
+fn doctor_beside(process: &Killed, folder: &Path) -> Output {
+    let id = process.0.id();
+    let uid = "12345678-1234-1234-1234-123456789012";
+    let cgroup = write(folder, "cgroup", format!("0::/kubepods/pod{uid}/{}\n", "ab".repeat(32)).as_bytes());
+    let program = binary::path().unwrap();
+    let script =
+        format!("mount --bind {cgroup} /proc/{id}/cgroup && exec {} doctor --output json", program.display());
+    // The process is there before its program is.
+    let late = Instant::now() + PATIENCE;
+    while std::fs::read_to_string(format!("/proc/{id}/comm")).unwrap().trim() != "sleep" {
+        assert!(Instant::now() < late, "the process does not start");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    output(Command::new("unshare").args(["--mount", "sh", "-c", &script]).stdin(Stdio::null()))
+}
+
+#[test]
+fn a_process_neither_stops_doctor_nor_shows_it_a_file_of_the_host() {
+    const SECRET: &str = "root:a-secret-of-the-host";
+    if !root_or_skip("a_process_neither_stops_doctor_nor_shows_it_a_file_of_the_host") {
+        return;
+    }
+    for kind in ["name", "pipe", "link"] {
+        let folder = tempfile::tempdir().unwrap();
+        let secret = write(folder.path(), "shadow", format!("{SECRET}\n").as_bytes());
+        let etc = folder.path().join("etc");
+        std::fs::create_dir(&etc).unwrap();
+        let name = etc.join("hostname");
+        match kind {
+            "pipe" => {
+                assert!(Command::new("mkfifo").arg(&name).status().unwrap().success());
+            }
+            "link" => symlink(secret, &name).unwrap(),
+            _ => std::fs::write(&name, "trainer-0\n").unwrap(),
+        }
+        let process = contained(&etc);
+        let output = doctor_beside(&process, folder.path());
+        let text = String::from_utf8(output.stdout.clone()).unwrap();
+        assert!(
+            text.contains(&process.0.id().to_string()),
+            "{kind}: the process is missing: {}",
+            said(&output)
+        );
+        assert!(!text.contains(SECRET), "{kind}: a link out of the process's root was followed");
+        assert_eq!(text.contains("trainer-0"), kind == "name", "{kind}: {text}");
+    }
+}
+
+/// Blocks of DEFLATE that are not compressed, and then one that does not exist: everything before it can be read.
+fn damaged_gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut file = vec![0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 0xFF];
+    for block in bytes.chunks(10_000) {
+        let length = u16::try_from(block.len()).unwrap();
+        file.push(0);
+        file.extend(length.to_le_bytes());
+        file.extend((!length).to_le_bytes());
+        file.extend(block);
+    }
+    file.push(0b111);
+    file.extend([0; 100]);
+    file
+}
+
+#[test]
+fn every_packet_before_damage_in_a_gzip_stream_counts() {
+    const PACKETS: u32 = 5_749;
+    let file = damaged_gzip(&sends(PACKETS));
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), "damaged.pcap.gz", &file);
+    let (from_file, output) = report(&[&path]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert_eq!(from_file["totals"]["packets"], PACKETS, "{}", said(&output));
+    // However the bytes arrive.
+    for part in [97, 4_096, 65_536] {
+        let mut replay = rocescope(&["replay", "-", "--output", "json"]);
+        replay.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = replay.spawn().unwrap();
+        let mut pipe = child.stdin.take().unwrap();
+        for bytes in file.chunks(part) {
+            // It may have seen the damage.
+            let _ = pipe.write_all(bytes);
+        }
+        drop(pipe);
+        let output = child.wait_with_output().unwrap();
+        let streamed: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(streamed["totals"]["packets"], PACKETS, "in parts of {part}: {}", said(&output));
+    }
+}
+
+/// A terminal obeys these characters; a reader is deceived by the others.
+fn is_hostile(c: char) -> bool {
+    c.is_control() && c != '\n' || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+}
+
+#[test]
+fn names_of_others_do_not_reach_the_terminal_as_they_are() {
+    const NAME: &str = "\u{1b}]0;owned\u{7}\u{202E}\nrocescope: fine";
+    let folder = tempfile::tempdir().unwrap();
+    let good = write(folder.path(), "good.pcap", &sends(5));
+    let mut foreign = PcapNg::new(Order::Little);
+    foreign.interface(Some(NAME), 189, None).packet(0, START_NS, &[0; 64], None);
+    let foreign = write(folder.path(), "foreign.pcapng", &foreign.finish());
+    let unknown = serde_json::json!({ "schema": NAME });
+    let unknown = write(folder.path(), "unknown.json", unknown.to_string().as_bytes());
+    let missing = folder.path().join(NAME);
+    let missing = missing.to_str().unwrap();
+    for arguments in [
+        &["replay", missing][..],
+        &["replay", &foreign],
+        &["replay", &good, "--group", NAME],
+        &["replay", &good, "--filter", NAME],
+        &["replay", &good, "--config", missing],
+        &["diff", &good, &unknown],
+        &["explain", NAME],
+        &[NAME],
+    ] {
+        let output = output(&mut rocescope(arguments));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!said.is_empty(), "{arguments:?} says nothing, and this shows nothing");
+        assert!(!said.contains(is_hostile), "{arguments:?}: {said:?}");
+        assert!(!said.lines().any(|line| line == "rocescope: fine"), "{arguments:?}: {said:?}");
+    }
+}
+
+/// Every number of a report, with its place.
+fn numbers(value: &Value, place: &str, found: &mut Vec<(String, f64)>) {
+    match value {
+        Value::Number(number) => found.push((place.to_owned(), number.as_f64().unwrap())),
+        Value::Array(all) => all.iter().for_each(|one| numbers(one, place, found)),
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                numbers(field, &format!("{place}.{name}"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn drop_counts_near_the_largest_number_leave_ratios_within_one() {
+    let mut file = PcapNg::new(Order::Little);
+    file.interface(Some("eth0"), ETHERNET, Some(9)).interface(Some("eth1"), ETHERNET, Some(9));
+    for psn in 0..100 {
+        file.packet(psn % 2, START_NS + u64::from(psn) * 1_000, &send(0x100 + psn % 2, psn / 2), None);
+    }
+    file.dropped(0, u64::MAX - 2).dropped(1, u64::MAX - 3);
+    let folder = tempfile::tempdir().unwrap();
+    let (report, output) = report(&[&write(folder.path(), "drops.pcapng", &file.finish())]);
+    assert!(output.status.success(), "{}", said(&output));
+    let mut all = Vec::new();
+    numbers(&report, "", &mut all);
+    let wrong: Vec<_> = all.iter().filter(|(at, n)| at.ends_with("_ratio.value") && *n > 1.0).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    let lost = report["findings"].as_array().unwrap().iter().find(|finding| finding["id"] == "tool.lost");
+    let ratio = lost.unwrap()["evidence"]["lost_ratio"].clone();
+    let ratio = ratio["value"].as_f64().or(ratio.as_f64()).unwrap();
+    assert!((0.99..=1.0).contains(&ratio), "of {} all but 100 were dropped", u64::MAX);
+}
+
+#[test]
+fn pauses_out_of_time_order_take_no_more_than_all_time() {
+    let pfc = |ns: u64| {
+        let mut frame = vec![0x01, 0x80, 0xC2, 0, 0, 1, 2, 0, 0, 0, 0, 7, 0x88, 0x08, 0x01, 0x01, 0, 8];
+        frame.extend([0; 6]);
+        frame.extend([0xFF; 2]);
+        frame.resize(60, 0);
+        (START_NS + ns, frame)
+    };
+    let mut file = Pcap::new(Order::Little, true, ETHERNET);
+    // Two files merged without regard to time: each frame has a twin that comes late.
+    for at in 1..5_000 {
+        for (time_ns, frame) in [pfc(at * 200_000), pfc(at * 200_000 - 150_000)] {
+            file.packet(time_ns, &frame);
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), "pauses.pcap", &file.finish());
+    let (report, output) = report(&[&path, "--link-speed", "100G"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let worst = report["links"][0]["pause"][0]["worst_share"].as_f64().unwrap();
+    assert!((0.99..=1.0).contains(&worst), "{worst} of a window was paused");
+}
+
+#[test]
+fn figures_by_flow_say_what_a_full_table_leaves_out() {
+    let mut file = Pcap::new(Order::Little, true, ETHERNET);
+    for at in 0..5_246 {
+        file.packet(START_NS + u64::from(at) * 1_000, &send(0x100 + at % 40, at / 40));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), "flows.pcap", &file.finish());
+    let (report, _) = report(&[&path, "--max-flows", "10"]);
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
+    assert_eq!(number(&report["totals"]["roce_packets"]), 5_246);
+    let cells = report["pattern"]["matrix"].as_array().unwrap().iter();
+    let told: u64 = cells.map(|cell| number(&cell["packets"])).sum();
+    assert!(told < 5_246, "the table was not full, and this shows nothing");
+    for (what, missing) in [
+        ("pattern", &report["pattern"]["left_out_packets"]),
+        ("bursts", &report["bursts"][0]["left_out_packets"]),
+        ("links", &report["links"][0]["left_out_packets"]),
+    ] {
+        assert_eq!(told + number(missing), 5_246, "{what}: packets in no figure, and nothing says so");
+    }
+}
+
+/// Processor time of the program, in seconds: a busy machine makes it no longer.
+fn processor_time(arguments: &[&str]) -> f64 {
+    let mut timed = Command::new("sh");
+    let program = binary::path().unwrap();
+    timed
+        .args(["-c", "\"$@\" > /dev/null; status=$?; times >&2; exit $status", "sh"])
+        .arg(program)
+        .args(arguments);
+    let output = output(timed.stdin(Stdio::null()));
+    assert!(output.status.success(), "{}", said(&output));
+    // The second line is that of the children: user and system, as 0m0.320s.
+    let text = said(&output);
+    let of_children = text.lines().last().unwrap();
+    let seconds = |word: &str| {
+        let (minutes, seconds) = word.trim_end_matches('s').split_once('m').unwrap();
+        minutes.parse::<f64>().unwrap() * 60.0 + seconds.parse::<f64>().unwrap()
+    };
+    of_children.split_whitespace().map(seconds).sum()
+}
+
+#[test]
+fn links_that_see_one_queue_pair_cost_time_in_proportion() {
+    let folder = tempfile::tempdir().unwrap();
+    let seconds = [4_096, 16_384].map(|links| {
+        let mut file = PcapNg::new(Order::Little);
+        for link in 0..links {
+            file.interface(Some(&format!("p{link}")), ETHERNET, Some(9));
+        }
+        for link in 0..links {
+            file.packet(link, START_NS + u64::from(link) * 1_000, &send(0x100, 7), None);
+        }
+        let path = write(folder.path(), "links.pcapng", &file.finish());
+        processor_time(&["replay", &path, "--output", "json"])
+    });
+    // Four times as many, and half as much again for what is no proportion: quadratic time is sixteen times as much.
+    assert!(seconds[1] < 8.0 * seconds[0].max(0.1), "{seconds:?} s");
+}
+
+#[test]
+fn a_report_of_many_flows_is_bounded() {
+    const FLOWS: u32 = 140_000;
+    let mut file = Pcap::new(Order::Little, true, ETHERNET);
+    for flow in 0..FLOWS {
+        file.packet(START_NS + u64::from(flow) * 1_000, &send(0x100 + flow, 7));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (report, _) = report(&[&write(folder.path(), "flows.pcap", &file.finish())]);
+    let flows = report["flows"].as_array().unwrap().len() as u64;
+    assert!(flows <= 131_072, "{flows} flows in the report");
+    assert_eq!(report["totals"]["lost"]["flow_table_full"].as_u64().unwrap(), u64::from(FLOWS) - flows);
+}
+
+#[test]
+fn limits_of_the_process_are_named_with_what_raises_them() {
+    if !root_or_skip("limits_of_the_process_are_named_with_what_raises_them") {
+        return;
+    }
+    let program = binary::path().unwrap();
+    let mut refused = 0;
+    for limit in [16, 20, 24, 28, 32] {
+        let script = format!(
+            "ip link add v0 type veth peer name v1 && ulimit -n {limit} && exec {} live -i v0 --duration 200ms --output json",
+            program.display()
+        );
+        let output =
+            output(Command::new("unshare").args(["--net", "sh", "-c", &script]).stdin(Stdio::null()));
+        let said = said(&output);
+        if output.status.success() {
+            continue;
+        }
+        refused += 1;
+        assert_eq!(output.status.code(), Some(1), "{limit} files: {said}");
+        assert!(said.contains("ulimit -n"), "{limit} files: {said}");
+        assert!(!said.contains("--max-flows") && !said.contains("please report"), "{limit} files: {said}");
+    }
+    assert!(refused > 1, "no limit was too small, and this shows nothing");
+}
+
+#[test]
+fn the_first_interrupt_ends_a_stream_that_does_not_get_to_a_packet() {
+    let section: Vec<u8> = [0x0A0D_0D0Au32, 28, 0x1A2B_3C4D, 1, u32::MAX, u32::MAX, 28]
+        .into_iter()
+        .flat_map(u32::to_le_bytes)
+        .collect();
+    let unknown: Vec<u8> = [0x0BAD_u32, 12, 12].into_iter().flat_map(u32::to_le_bytes).collect();
+    let member = vec![0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 0xFF, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    for (what, head, endless) in [
+        ("a stalled header", section[..10].to_vec(), None),
+        ("unknown blocks", section.clone(), Some(unknown)),
+        ("empty gzip members", member.clone(), Some(member)),
+    ] {
+        let mut replay = rocescope(&["replay", "-", "--output", "json"]);
+        replay.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = Killed(replay.spawn().unwrap());
+        let mut pipe = child.0.stdin.take().unwrap();
+        let writer = std::thread::spawn(move || {
+            pipe.write_all(&head).unwrap();
+            let endless = endless.map(|bytes| bytes.repeat(1_000));
+            // Ends with the reader.
+            while endless.as_ref().is_some_and(|bytes| pipe.write_all(bytes).is_ok()) {}
+            pipe
+        });
+        // Long enough for it to be where it waits; a signal before that ends it at once, which shows nothing.
+        std::thread::sleep(Duration::from_millis(400));
+        kill_process(Pid::from_child(&child.0), Signal::INT).unwrap();
+        let late = Instant::now() + Duration::from_secs(20);
+        while child.0.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < late, "{what}: the interrupt is ignored");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        drop(child);
+        drop(writer.join().unwrap());
+    }
+}
+
+#[test]
+fn usage_and_configuration_errors_show_what_belongs_to_them_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = write(folder.path(), "good.pcap", &sends(5));
+    let swapped = output(&mut rocescope(&["replay", &good, "--from", "+5s", "--to", "+1s"]));
+    assert_eq!(swapped.status.code(), Some(2));
+    assert!(said(&swapped).contains(" replay [OPTIONS]"), "the usage of another command: {}", said(&swapped));
+    let secret = write(folder.path(), "secret", b"top-secret-line of another user\n");
+    let config = output(&mut rocescope(&["replay", &good, "--config", &secret]));
+    assert_eq!(config.status.code(), Some(1), "{}", said(&config));
+    assert!(said(&config).contains("line 1"), "{}", said(&config));
+    assert!(!said(&config).contains("top-secret"), "a line of a file is printed: {}", said(&config));
+}
