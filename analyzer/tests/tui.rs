@@ -46,6 +46,8 @@ mod nic;
 mod overview;
 #[path = "tui/problem.rs"]
 mod problem;
+#[path = "tui/sizes.rs"]
+mod sizes;
 #[path = "tui/taps.rs"]
 mod taps;
 #[path = "tui/time.rs"]

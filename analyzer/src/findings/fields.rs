@@ -210,8 +210,18 @@ fn impact(finding: &Finding) -> Option<String> {
         impact.retransmissions.filter(|n| *n > 0).map(|n| plural(n, "retransmission")),
         impact.goodput_lost_bytes.map(|n| format!("{} of goodput lost", units::bytes(n))),
         impact.time_lost_ns.map(|ns| format!("{} of waiting, summed over QPs", units::duration(ns))),
+        felt(finding),
     ];
     listed(parts, NEXT)
+}
+
+/// What the job felt of the waiting, where its steps are known.
+fn felt(finding: &Finding) -> Option<String> {
+    let ns = finding.evidence["felt_ns"].as_u64()?;
+    Some(match finding.evidence["felt_steps"].as_u64()? {
+        0 => "no job step longer".to_owned(),
+        steps => format!("{} longer, {} of it at most", plural(steps, "job step"), units::duration(ns)),
+    })
 }
 
 /// Whether its losses are a lower bound.

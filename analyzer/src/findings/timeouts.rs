@@ -144,19 +144,6 @@ struct Felt {
     steps: u64,
 }
 
-impl Felt {
-    fn words(self) -> String {
-        match self.steps {
-            0 => "No step of the job became longer meanwhile: the silence was hidden behind computation or other transfers.".to_owned(),
-            steps => format!(
-                "The job felt at most {} of this silence: {} longer than the median while these queue pairs were silent.",
-                units::duration(self.ns),
-                plural(steps, "step") + if steps == 1 { " is" } else { " are" },
-            ),
-        }
-    }
-}
-
 /// What the job felt of silences in these flows; `None` where no steps are known for the time and, in captures, the link (clocks of
 /// different links differ).
 fn felt<'a>(input: &Input<'_>, span: &Span, flows: impl Iterator<Item = &'a Flow>) -> Option<Felt> {
@@ -274,7 +261,7 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let reordered =
         found.iter().any(|one| one.id == "retry.storm" && one.evidence["late"].as_u64() > Some(0));
     let cost = Cost { ratio: None, signal: Signal::RetransmittedAfterTimeout, waits: &[Wait::Timeout] };
-    let raise = Raise::new(&TIMEOUTS, Severity::Warning, title(diagnosis, parts))
+    Raise::new(&TIMEOUTS, Severity::Warning, title(diagnosis, parts))
         .evidence("timeouts", count)
         .evidence("stalls", (input.sample.kind == SourceKind::Replay).then_some(stalls))
         .evidence("acks_lost", acks_lost)
@@ -296,8 +283,8 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
         .step(drops, here.nic_counters())
         .step("Count timeouts of the NIC (local_ack_timeout_err, rnr_nak_retry_err).", here.rdma_counters())
         .step("Look for link flaps, failovers and PFC storms at that time on the path.", None)
-        .step("Compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 µs × 2^n) with the latency.", None);
-    felt.into_iter().fold(raise, |raise, felt| raise.caveat(felt.words())).into(found);
+        .step("Compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 µs × 2^n) with the latency.", None)
+        .into(found);
 }
 
 #[cfg(test)]
@@ -345,12 +332,16 @@ mod tests {
             (&(350 * MS).into(), &1.into())
         );
         assert!(long.title.contains("steps +350 ms"), "{}", long.title);
-        assert!(long.caveats.iter().any(|text| text.contains("at most 350 ms")), "{:?}", long.caveats);
+        let impact = |finding: &crate::findings::Finding| {
+            let fields = finding.fields(crate::findings::DataEnd::default());
+            fields.into_iter().find(|(label, _)| *label == "Impact").map(|(_, text)| text).unwrap()
+        };
+        assert!(impact(&long).contains("1 job step longer, 350 ms of it at most"), "{}", impact(&long));
         let most = felt("eth0", &[(1_000, 1_800)]);
         assert_eq!(most.evidence["felt_ns"], 400 * MS, "no more than the step is longer");
         let hidden = felt("eth0", &[(1_110, 1_190)]);
         assert_eq!((&hidden.evidence["felt_ns"], &hidden.evidence["felt_steps"]), (&0.into(), &0.into()));
-        assert!(hidden.caveats.iter().any(|text| text.starts_with("No step of the job")));
+        assert!(impact(&hidden).contains("no job step longer"), "{}", impact(&hidden));
         for (link, at) in [("elsewhere", 1_400), ("eth0", 2_400)] {
             let unknown = felt(link, &[(at, at + 300)]);
             assert!(unknown.evidence["felt_ns"].is_null(), "{link} {at}");

@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 use rocescope_common::abi::Counter;
 use rocescope_common::account::FlowKey;
+use rocescope_common::account::latency::BUCKETS;
 use rocescope_common::wire::SkipReason;
 
 use crate::metrics::latency::{Histogram, P99_SAMPLES, Times};
@@ -289,6 +290,12 @@ impl Model {
     /// Computed on demand: for all flows at once it takes longer than all else about them.
     #[must_use]
     pub fn latency(&self, row: &Row) -> Option<Times> {
+        let (now, then) = self.timed(row)?;
+        then.map_or_else(|| now.since(&Histogram::default()), |then| now.since(then))
+    }
+
+    /// Samples of a row at the end of the time range, and at its beginning where it was there.
+    fn timed(&self, row: &Row) -> Option<(&Histogram, Option<&Histogram>)> {
         fn histogram(snapshot: &Snapshot, at: u32) -> Option<&Histogram> {
             snapshot.flows.get(usize::try_from(at).ok()?)?.histogram.as_ref()
         }
@@ -296,9 +303,17 @@ impl Model {
         let (number, then) = row.timed?;
         let now = histogram(end, number)?;
         match then {
-            BasePlace::At(at) => now.since(histogram(base.as_deref()?, at)?),
-            BasePlace::New => now.since(&Histogram::default()),
+            BasePlace::At(at) => Some((now, Some(histogram(base.as_deref()?, at)?))),
+            BasePlace::New => Some((now, None)),
             BasePlace::Unknown => None,
+        }
+    }
+
+    /// Adds the samples of a row at both ends of the time range to those of others; what is not known adds nothing.
+    pub fn add_latency(&self, row: &Row, [now, then]: &mut [[u64; BUCKETS]; 2]) {
+        if let Some((end, begin)) = self.timed(row) {
+            end.add_to(now);
+            begin.into_iter().for_each(|begin| begin.add_to(then));
         }
     }
 

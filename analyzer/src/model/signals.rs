@@ -85,6 +85,12 @@ pub fn held(finding: &Finding, from_ns: u64, to_ns: u64) -> bool {
         || finding.episodes.iter().any(|one| one.first_ns < to_ns && one.last_ns >= from_ns)
 }
 
+/// Whether an active finding says that packets are lost somewhere: a count of none lost upstream of a tap does not deny it.
+#[must_use]
+pub fn is_losing(findings: &[Finding]) -> bool {
+    level(findings, &[Problem::Loss, Problem::LossOrReordering], |finding| finding.active) > Level::Fine
+}
+
 /// The level of the worst of the findings that are about something, and for which `of` holds.
 #[must_use]
 pub fn level(findings: &[Finding], about: &[Problem], of: impl Fn(&Finding) -> bool) -> Level {

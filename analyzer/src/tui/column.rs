@@ -2,6 +2,7 @@
 //! cell, sort order, sums of groups, exports and filter comparisons.
 
 mod fit;
+pub mod sets;
 mod table;
 pub mod value;
 

@@ -77,6 +77,8 @@ pub enum Input {
     Reverse,
     /// Choose columns.
     Columns,
+    /// The next set of columns.
+    ColumnSet,
     /// Queue pairs of NICs, or those of packets.
     NicQps,
     /// Group queue pairs.
@@ -284,6 +286,15 @@ pub const KEYMAP: &[Binding] = &[
         ),
     ),
     on(QPS, bind("columns", &[Key::Char('c')], Input::Columns, "choose and order the columns")),
+    on(
+        QPS,
+        bind(
+            "column-set",
+            &[Key::Char('C')],
+            Input::ColumnSet,
+            "next set of columns: automatic, health, latency, traffic, identity",
+        ),
+    ),
     on(QPS, bind("group", &[Key::Char('o')], Input::Group, "group by host pair, link or process, or not")),
     on(QPS, bind("mark", &[Key::Char('m')], Input::Mark, "mark or unmark the row")),
     on(QPS, bind("only-marked", &[Key::Char('M')], Input::OnlyMarked, "show marked rows only, or all")),

@@ -136,7 +136,7 @@ fn screen<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
 }
 
 fn columns<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    checked(from, |names: &Vec<String>| names.iter().try_for_each(|name| parse_column(name).map(drop)))
+    checked(from, |names: &Vec<String>| names.iter().try_for_each(|name| parse_columns(name).map(drop)))
 }
 
 fn filter<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
@@ -204,8 +204,8 @@ pub const SETTINGS: &[SettingMeta] = &[
     SettingMeta {
         name: "columns",
         default: "[]",
-        meaning: "Columns of the queue pairs from left to right, such as [\"state\", \"src\", \"dst\", \"qp\", \"rate\", \"ce\"]; empty: \
-                  as many as fit",
+        meaning: "Columns of the queue pairs from left to right, such as [\"state\", \"src\", \"dst\", \"qp\", \"rate\", \"ce\"], or a set \
+                  of them, such as [\"latency\"]: health, latency, traffic or identity; empty: as many as fit",
     },
     SettingMeta {
         name: "filter",
@@ -291,11 +291,11 @@ impl Options {
     /// # Errors
     /// A screen, column or key that does not exist, or two meanings for one key.
     pub fn with_settings(self, settings: &Settings) -> Result<Self, String> {
-        let columns: Result<Vec<Id>, String> =
-            settings.columns.iter().map(|name| parse_column(name)).collect();
+        let columns: Result<Vec<Vec<Id>>, String> =
+            settings.columns.iter().map(|name| parse_columns(name)).collect();
         Ok(Self {
             screen: parse_screen(&settings.screen)?,
-            columns: columns?,
+            columns: columns?.concat(),
             filter: parse_view_filter(&settings.filter)?,
             sort: Some(parse_sort(&settings.sort)?),
             theme: settings.theme(self.theme),
@@ -326,6 +326,12 @@ pub fn parse_screen(name: &str) -> Result<Screen, String> {
         let names: Vec<&str> = Screen::ALL.iter().map(|screen| screen.name()).collect();
         format!("invalid screen '{name}': use {}", names.join(", "))
     })
+}
+
+/// The columns of a set, or one of them by its own name.
+fn parse_columns(name: &str) -> Result<Vec<Id>, String> {
+    let one = || parse_column(name).map(|id| vec![id]);
+    column::sets::named(name).map_or_else(one, Ok)
 }
 
 fn parse_column(name: &str) -> Result<Id, String> {

@@ -5,6 +5,7 @@ use super::*;
 use rocescope::model::TimeRange;
 use rocescope::source::feed::Command;
 use rocescope::tui::app::Overlay;
+use rocescope::tui::column::sets::SETS;
 use rocescope::tui::key::{Binding, Input, When};
 use rocescope::tui::matrix::Metric;
 use rocescope::tui::peers::By;
@@ -66,6 +67,7 @@ fn check(input: Input, app: &mut App, key: Key) {
         | Input::SortPrevious
         | Input::Reverse
         | Input::Columns
+        | Input::ColumnSet
         | Input::Group
         | Input::Mark
         | Input::OnlyMarked
@@ -195,6 +197,12 @@ fn arranges(input: Input, app: &mut App, key: Key) {
             let (up, order) = (app.screens.flows.sort.descending, app.screens.flows.order.clone());
             press(app, &[key]);
             assert!(app.screens.flows.sort.descending != up && app.screens.flows.order != order);
+        }
+        Input::ColumnSet => {
+            let before = text(app);
+            press(app, &[key]);
+            assert_eq!(app.screens.flows.columns, SETS[1].columns);
+            assert_ne!(text(app), before);
         }
         Input::Columns => {
             press(app, &[key]);

@@ -84,7 +84,8 @@ fn bars_of_links_fill_their_column_and_the_links_say_since_when_they_are_uneven(
     let screen = text(&app);
     let head = screen.lines().find(|line| line.contains("RATE ") && line.contains("LOST")).unwrap();
     let column = |text: &str, what: &str| text[..text.find(what).unwrap()].chars().count();
-    let busiest = screen.lines().find(|line| line.contains("uA0") && line.contains('━')).unwrap();
+    let busiest =
+        screen.lines().find(|line| line.contains("k1_ecmp_ring.uA0 ") && line.contains('━')).unwrap();
     let end = busiest.chars().count() - busiest.chars().rev().position(|c| c == '━').unwrap();
     assert!(end + 8 >= column(head, "LOST"), "{screen}");
     let begin = rocescope::util::units::second_utc(app.view.newest.as_ref().unwrap().window.unwrap().0);

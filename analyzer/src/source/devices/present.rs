@@ -16,6 +16,8 @@ const REMEMBERED: u64 = 3;
 pub struct Present {
     alive: Map<(String, u32), Owned>,
     ended: VecDeque<Ended>,
+    /// Devices of those in both, by process and number, each with how many there are.
+    devices: Map<(u32, u32), BTreeMap<String, u32>>,
     lists: u64,
 }
 
@@ -45,7 +47,7 @@ impl Present {
                     let Some(pid) = life.pid else { continue };
                     let key = (life.device.clone(), life.lqpn);
                     self.end(&key);
-                    self.alive.insert(key, Owned { pid, listed: self.lists });
+                    self.know(key, Owned { pid, listed: self.lists });
                     made = true;
                 }
                 Change::Ended { device, lqpn, .. } => self.end(&(device.clone(), *lqpn)),
@@ -67,17 +69,46 @@ impl Present {
                     && gone.pid == pid
                     && gone.device == owner.device
             };
-            if let Some(known) = self.alive.get_mut(&(owner.device.clone(), owner.lqpn)) {
-                *known = Owned { pid, listed: lists };
-            } else if !self.ended.iter().any(is_gone) {
-                self.alive.insert((owner.device.clone(), owner.lqpn), Owned { pid, listed: lists });
+            let key = (owner.device.clone(), owner.lqpn);
+            match self.alive.get_mut(&key) {
+                Some(known) if known.pid == pid => known.listed = lists,
+                None if self.ended.iter().any(is_gone) => {}
+                _ => self.know(key, Owned { pid, listed: lists }),
             }
         }
         let missing = self.alive.iter().filter(|(_, known)| known.listed + MISSING <= lists);
         for key in missing.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
             self.end(&key);
         }
-        self.ended.retain(|gone| gone.at + REMEMBERED > lists);
+        let (kept, forgotten) = self.ended.drain(..).partition(|gone| gone.at + REMEMBERED > lists);
+        self.ended = kept;
+        for gone in forgotten {
+            self.forget(gone.pid, gone.lqpn, &gone.device);
+        }
+    }
+
+    /// Takes in one that exists, in place of another process's.
+    fn know(&mut self, key: (String, u32), owned: Owned) {
+        let devices = self.devices.entry((owned.pid, key.1)).or_default();
+        *devices.entry(key.0.clone()).or_default() += 1;
+        let lqpn = key.1;
+        let device = key.0.clone();
+        if let Some(other) = self.alive.insert(key, owned) {
+            self.forget(other.pid, lqpn, &device);
+        }
+    }
+
+    fn forget(&mut self, pid: u32, lqpn: u32, device: &str) {
+        let Some(devices) = self.devices.get_mut(&(pid, lqpn)) else { return };
+        if let Some(count) = devices.get_mut(device) {
+            *count -= 1;
+            if *count == 0 {
+                devices.remove(device);
+            }
+        }
+        if devices.is_empty() {
+            self.devices.remove(&(pid, lqpn));
+        }
     }
 
     fn end(&mut self, key: &(String, u32)) {
@@ -115,12 +146,9 @@ impl Present {
     /// for the process.
     #[must_use]
     pub fn device(&self, pid: u32, lqpn: u32) -> Option<&str> {
-        let alive = self.alive.iter().filter(|((_, qpn), known)| *qpn == lqpn && known.pid == pid);
-        let ended = self.ended.iter().filter(|gone| gone.lqpn == lqpn && gone.pid == pid);
-        let mut devices =
-            alive.map(|((device, _), _)| device.as_str()).chain(ended.map(|gone| gone.device.as_str()));
-        let first = devices.next()?;
-        devices.all(|device| device == first).then_some(first)
+        let devices = self.devices.get(&(pid, lqpn))?;
+        let first = devices.keys().next()?;
+        (devices.len() == 1).then_some(first)
     }
 }
 

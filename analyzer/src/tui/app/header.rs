@@ -5,7 +5,7 @@ use ratatui::text::Line;
 
 use crate::findings::{Finding, Health, Severity, Verdict};
 use crate::model::over_time::Series;
-use crate::model::{Basis, Counts, Level, Problem};
+use crate::model::{Basis, Counts, Level, Problem, signals};
 use crate::sample::SourceKind;
 use crate::tui::app::App;
 use crate::tui::column::compact;
@@ -187,8 +187,7 @@ fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     };
     let counted = |of: fn(&Counts) -> u64| delta.is_some_and(|d| of(&d.counts) > 0);
     // A gap shows what was lost upstream of a tap: none of it denies a loss downstream.
-    let mut kinds = [Problem::Loss, Problem::LossOrReordering].into_iter();
-    let losing = kinds.any(|kind| app.view.active_level(kind) > Level::Fine);
+    let losing = app.view.concluded().is_some_and(|concluded| signals::is_losing(concluded.findings));
     let lost = if losing && !counted(|c| c.lost) { "lost upstream" } else { "lost" };
     // What was counted comes before what was not: the line may have no room for all.
     let mut signals = vec![

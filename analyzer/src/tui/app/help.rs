@@ -6,6 +6,7 @@ use ratatui::text::Line;
 
 use crate::model::Problem;
 use crate::tui::column::COLUMNS;
+use crate::tui::column::sets::SETS;
 use crate::tui::key::KEYMAP;
 use crate::tui::log::CLASSES;
 use crate::tui::query;
@@ -61,6 +62,8 @@ pub(in crate::tui) fn lines(view: &View) -> Vec<Line<'static>> {
             "States: the worst finding that names the flow (upper case: active, lower case: past)",
             states,
         );
+        let sets = SETS.iter().flat_map(|set| entry(set.name, set.help)).collect();
+        section("Sets of columns", sets);
         let columns = COLUMNS
             .iter()
             .flat_map(|column| entry(&format!("{} {}", column.title, column.name), column.help));

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
 use ratatui::Terminal;
-use ratatui::backend::{Backend as _, ClearType, CrosstermBackend};
+use ratatui::backend::{Backend as _, ClearType};
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{DisableMouseCapture, EnableMouseCapture};
 use ratatui::crossterm::terminal::{
@@ -17,6 +17,7 @@ use ratatui::crossterm::terminal::{
 use ratatui::crossterm::{execute, queue};
 use rustix::process::{Signal, kill_current_process_group};
 
+use super::compact::Compact;
 use crate::tui::export::clipboard;
 
 /// True while the terminal is ours.
@@ -29,7 +30,7 @@ pub(super) const GONE: &str = "the terminal is gone";
 #[derive(Debug)]
 pub(in crate::tui) struct Guard {
     /// Never dropped: it would report a terminal that is gone on standard error, which is gone with it, and panic.
-    terminal: ManuallyDrop<Terminal<CrosstermBackend<io::Stdout>>>,
+    terminal: ManuallyDrop<Terminal<Compact<io::Stdout>>>,
     mouse: bool,
 }
 
@@ -53,7 +54,7 @@ impl Guard {
         take(mouse).context(
             "the terminal cannot be set up for the interactive view; use --output text, json or jsonl",
         )?;
-        let terminal = Terminal::new(CrosstermBackend::new(stdout())).inspect_err(|_| restore())?;
+        let terminal = Terminal::new(Compact::new(stdout())).inspect_err(|_| restore())?;
         Ok(Self { terminal: ManuallyDrop::new(terminal), mouse })
     }
 

@@ -26,7 +26,7 @@ use crate::util::wrap::{hanging, wrap};
 
 /// Lines of a strip chart at least and at most, and columns of its scale.
 const TALL: usize = 3;
-const TALLEST: usize = 12;
+const TALLEST: usize = 80;
 const AXIS: usize = 10;
 /// Receivers listed.
 const RECEIVERS: usize = 5;
@@ -169,6 +169,39 @@ fn lines(view: &View, width: usize, tall: usize) -> Vec<Line<'static>> {
     all
 }
 
+/// Charts of the busiest link that fill `height` lines; nothing where there is no room for one.
+pub(super) fn busiest(view: &View, (width, height): (usize, usize)) -> Vec<Line<'static>> {
+    let Some(data) = &view.data else { return Vec::new() };
+    let traffic = data.sample.metrics.traffic.as_ref();
+    let links = traffic.iter().flat_map(|traffic| traffic.links.iter().enumerate());
+    let links = links.filter_map(|(at, link)| Some((at, link.bursts.as_ref()?)));
+    let Some((at, bursts)) = links.max_by_key(|(_, bursts)| bursts.total.bytes) else { return Vec::new() };
+    let cells = width.saturating_sub(AXIS + 3);
+    let strips = [Some(recent(bursts, cells)), run(bursts, cells)];
+    // A title for all, and for each its text and the steps' marks.
+    let count = strips.iter().flatten().count();
+    let tall = height.saturating_sub(1 + 2 * count) / count.max(1);
+    if tall < TALL {
+        return Vec::new();
+    }
+    let report = view.analysis.as_deref().map(|analysis| &analysis.report);
+    let starts = report.and_then(|report| report.facts.steps.as_ref());
+    let starts = starts.map_or(&[][..], |steps| &steps.starts_ns);
+    let mut lines = vec![link_title(&name(&data.sample, at), bursts, width)];
+    for strip in strips.into_iter().flatten() {
+        lines.extend(strip.lines(strip.most(), starts, (cells, tall)));
+    }
+    lines
+}
+
+/// A link and its direction.
+fn name(sample: &Sample, at: usize) -> String {
+    sample.links.get(at).map_or_else(String::new, |link| {
+        let name = tap_name(&link.name);
+        format!("{name} {}", super::links::direction(link.direction)).trim_end_matches(" -").to_owned()
+    })
+}
+
 /// One link: title, chart of the latest bins, chart of the whole run, durations of its bursts. `at` is the link's
 /// index, with the number of its packets that are in no bin; `most` are the ends of the scales of both charts.
 fn link(
@@ -178,11 +211,7 @@ fn link(
     (starts, most): (&[u64], [f64; 2]),
     (width, tall): (usize, usize),
 ) -> Vec<Line<'static>> {
-    let name = sample.links.get(at).map_or_else(String::new, |link| {
-        let name = tap_name(&link.name);
-        format!("{name} {}", super::links::direction(link.direction)).trim_end_matches(" -").to_owned()
-    });
-    let mut lines = vec![link_title(&name, bursts, width)];
+    let mut lines = vec![link_title(&name(sample, at), bursts, width)];
     let cells = width.saturating_sub(AXIS + 3);
     for (strip, most) in [Some(recent(bursts, cells)), run(bursts, cells)].into_iter().zip(most) {
         lines.extend(strip.into_iter().flat_map(|strip| strip.lines(most, starts, (cells, tall))));

@@ -6,7 +6,7 @@ use ratatui::text::Line;
 use rocescope_common::account::{Event, FlowKey};
 use serde_json::json;
 
-use super::{Effect, Hints, Page, Spans, click_list, cut, line, sheet};
+use super::{Effect, Hints, Page, Spans, WIDEST, click_list, cut, line, overview, packet, sheet};
 use crate::model::Level;
 use crate::sample::address;
 use crate::tui::column::{self, compact};
@@ -24,6 +24,9 @@ use crate::util::units;
 
 /// Room for the names of taps.
 const TAPS: usize = 24;
+/// Lines below the list from which on other things stand there, and columns from which on two of them do.
+const BELOW: u16 = 12;
+const BESIDE: u16 = 160;
 /// Notices shown, at most.
 const NOTICES: u16 = 2;
 
@@ -56,7 +59,7 @@ impl Page for EventsScreen {
 
     fn click(&mut self, view: &mut View, at: Position) -> Effect {
         let layout = view.layout();
-        let list = inner(areas(&layout, view).0, layout.boxed());
+        let list = inner(areas(&layout, view).list, layout.boxed());
         if click_list(&mut self.cursor, list, view.event_count(), at) {
             self.open(view)
         } else {
@@ -138,27 +141,71 @@ impl Page for EventsScreen {
     }
 }
 
-/// The list with its frame, and the notices with theirs, where there are any.
-fn areas(layout: &Layout, view: &View) -> (Rect, Rect) {
+/// Areas of the screen, each with its frame; one that is not shown is empty.
+struct Areas {
+    list: Rect,
+    /// The timeline of all signals, below a list that is short.
+    timeline: Rect,
+    /// The headers of an event, beside it.
+    headers: Rect,
+    notices: Rect,
+}
+
+fn areas(layout: &Layout, view: &View) -> Areas {
     let body = layout.body;
     let notices = u16::try_from(view.messages.notices.len()).unwrap_or(NOTICES).min(NOTICES);
     let framed = if notices > 0 { notices + frame_height(layout.boxed()) } else { 0 };
     let height = if framed > body.height / 3 { 0 } else { framed };
-    let list = Rect { height: body.height - height, ..body };
-    (list, Rect { y: list.bottom(), height, ..body })
+    let left = body.height - height;
+    let frame = frame_height(layout.boxed());
+    let rows = view.shown_events().take(usize::from(body.height)).count();
+    let used = frame + 1 + u16::try_from(rows).unwrap_or(u16::MAX - frame - 1).max(2);
+    let spare = left.saturating_sub(used);
+    let below = if layout.boxed() && rows > 0 && spare >= BELOW { spare } else { 0 };
+    let list = Rect { height: left - below, ..body };
+    let below = Rect { y: list.bottom(), height: below, ..body };
+    let beside = if body.width >= BESIDE { WIDEST.min(body.width / 2) } else { body.width };
+    let timeline = Rect { width: body.width - beside, ..below };
+    let headers = Rect { x: timeline.right(), width: beside, ..below };
+    Areas { list, timeline, headers, notices: Rect { y: below.bottom(), height, ..body } }
+}
+
+/// The event whose headers stand below the list: the selected one, else the latest that has any.
+fn previewed<'a>(view: &'a View, cursor: &Cursor) -> Option<EntryAt<'a>> {
+    let selected = cursor.selected.and_then(|at| view.shown_events().nth(at));
+    let first = || view.shown_events().find(|listed| !listed.state.event.headers.is_empty());
+    selected.or_else(first).or_else(|| view.shown_events().next())
+}
+
+/// What there is room for below the list: how all signals went, and the headers of an event.
+fn below(buffer: &mut Buffer, areas: &Areas, boxed: bool, view: &View, cursor: &Cursor) {
+    if let Some(data) = &view.data {
+        overview::timeline_in(buffer, areas.timeline, boxed, view, data);
+    }
+    if let Some(listed) = previewed(view, cursor).filter(|_| !areas.headers.is_empty()) {
+        let about = route(&listed.entry.key);
+        let hint = format!("{} opens", view.options.keys.first(Input::Open));
+        let area = panel(buffer, areas.headers, boxed, Title { name: "HEADERS", about: &about, hint: &hint });
+        let area = Rect { x: area.x + 1, width: area.width.saturating_sub(1), ..area };
+        let mut lines = packet::lines_in(view, Opened::latest(listed), usize::from(area.width), false);
+        lines.truncate(usize::from(area.height));
+        super::scrolled(buffer, area, &lines, 0);
+    }
 }
 
 /// Events that are visible.
 fn page(view: &View) -> usize {
     let layout = view.layout();
-    usize::from(inner(areas(&layout, view).0, layout.boxed()).height.saturating_sub(1))
+    usize::from(inner(areas(&layout, view).list, layout.boxed()).height.saturating_sub(1))
 }
 
 fn render(buffer: &mut Buffer, at: &Layout, view: &View, cursor: Cursor) {
-    let (list, notices) = areas(at, view);
+    let areas = areas(at, view);
+    below(buffer, &areas, at.boxed(), view, &cursor);
     let key = |input| view.options.keys.first(input);
     let hint = format!("{} headers · {} pcapng", key(Input::Open), key(Input::Capture));
-    let list = panel(buffer, list, at.boxed(), Title { name: "EVENTS", about: "newest first", hint: &hint });
+    let list =
+        panel(buffer, areas.list, at.boxed(), Title { name: "EVENTS", about: "newest first", hint: &hint });
     let visible: Vec<_> = view.shown_events().enumerate().skip(cursor.offset).take(page(view)).collect();
     let flow = visible.iter().map(|(_, listed)| route(&listed.entry.key).chars().count()).max().unwrap_or(4);
     let head = format!(" {:<12}   {:<7} {:<flow$}  DETAIL", "TIME (UTC)", "EVENT", "FLOW");
@@ -179,7 +226,7 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, cursor: Cursor) {
         };
         line(buffer, list, 2, &Line::raw(why));
     }
-    notice_lines(buffer, notices, at.boxed(), view);
+    notice_lines(buffer, areas.notices, at.boxed(), view);
 }
 
 /// An event in a line.

@@ -7,7 +7,7 @@ use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 use serde_json::json;
 
-use super::overview::problems;
+use super::overview::{self, problems};
 use super::{Effect, Hints, Page, Spans, click_list, cut, empty, line, problem};
 use crate::findings::{DataEnd, Finding, Severity};
 use crate::model::{Level, Model, Problem};
@@ -73,7 +73,7 @@ impl Page for FindingsScreen {
     }
 
     fn render(&self, buffer: &mut Buffer, at: &Layout, view: &View) {
-        let (Some(_), Some(concluded)) = (&view.data, view.concluded()) else {
+        let (Some(data), Some(concluded)) = (&view.data, view.concluded()) else {
             nothing_yet(buffer, at.body, view);
             return;
         };
@@ -85,7 +85,12 @@ impl Page for FindingsScreen {
             empty::because(buffer, at.body, &why, "");
             let used = at.body.height.min(4);
             let below = Rect { y: at.body.y + used, height: at.body.height - used, ..at.body };
-            part(buffer, below, boxed, BLIND, &blind);
+            let own = u16::try_from(blind.len()).unwrap_or(u16::MAX).saturating_add(frame_height(boxed));
+            let own =
+                if boxed && own + overview::TIMELINE_BELOW <= below.height { own } else { below.height };
+            part(buffer, Rect { height: own, ..below }, boxed, BLIND, &blind);
+            let rest = Rect { y: below.y + own, height: below.height - own, ..below };
+            overview::timeline_in(buffer, rest, boxed, view, data);
             return;
         }
         let list = at.findings(concluded.findings.len());

@@ -5,7 +5,7 @@ use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 use serde_json::json;
 
-use super::{Effect, Hints, Page, Spans, counted, cut, empty, line};
+use super::{Effect, Hints, Page, Spans, counted, cut, empty, line, overview};
 use crate::model::Level;
 use crate::sample::Address;
 use crate::tui::column::compact;
@@ -19,7 +19,7 @@ use crate::tui::matrix::{Cell, Matrix, Metric};
 use crate::tui::table::Table;
 use crate::tui::theme;
 use crate::tui::view::View;
-use crate::tui::widgets::panel::{Title, panel};
+use crate::tui::widgets::panel::{Title, frame_height, panel};
 use crate::util::units;
 
 /// Width of a cell with a value, and of one without, the space before it included.
@@ -238,7 +238,16 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &MatrixScreen) 
     let frame = at.body.bottom() - area.bottom();
     let below = at.body.bottom().saturating_sub(grid.used(matrix) + 1 + frame);
     let members = screen.members(view, data).filter(|_| known && below >= MEMBERS);
-    let below = if members.is_some() { below } else { 0 };
+    // And below these, or where that cell has none, how all signals went.
+    let lines = members.as_ref().map_or(0, |table| u16::try_from(table.order.len()).unwrap_or(u16::MAX));
+    let listed =
+        if members.is_some() { lines.saturating_add(1 + frame_height(at.boxed())).min(below) } else { 0 };
+    let timeline =
+        if known && at.boxed() && below - listed >= overview::TIMELINE_BELOW { below - listed } else { 0 };
+    let below = match (&members, timeline) {
+        (Some(_), 0) => below,
+        _ => listed + timeline,
+    };
     let whole = at.body;
     panel(buffer, Rect { height: whole.height - below, ..whole }, at.boxed(), title);
     if rows == 0 {
@@ -261,8 +270,11 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &MatrixScreen) 
     selected(buffer, Rect { y, height: 1, ..area }, data, screen);
     if let Some(table) = members {
         let hint = format!("{} opens", key(Input::Open));
-        table.draw(buffer, Rect { y: whole.bottom() - below, height: below, ..whole }, view, data, &hint);
+        let area = Rect { y: whole.bottom() - below, height: below - timeline, ..whole };
+        table.draw(buffer, area, view, data, &hint);
     }
+    let area = Rect { y: whole.bottom() - timeline, height: timeline, ..whole };
+    overview::timeline_in(buffer, area, at.boxed(), view, data);
 }
 
 /// The shades, each with the largest value that it stands for, and what is left out; `most` is the largest value.

@@ -58,7 +58,11 @@ fn until_ns(view: &View) -> u64 {
 #[must_use]
 pub(in crate::tui) fn lines(view: &View, opened: Opened) -> Vec<Line<'static>> {
     // The box is as wide as the screen up to a limit, with a border on both sides.
-    let width = usize::from(view.size.0.min(super::WIDEST).saturating_sub(2));
+    lines_in(view, opened, usize::from(view.size.0.min(super::WIDEST).saturating_sub(2)), true)
+}
+
+/// The same in this number of columns; with the keys that go on from here, where they are in force.
+pub(super) fn lines_in(view: &View, opened: Opened, width: usize, keys: bool) -> Vec<Line<'static>> {
     let Some((event, EntryAt { entry, state })) = event(view, opened) else {
         return vec![Line::raw("This event is no longer kept.")];
     };
@@ -79,7 +83,7 @@ pub(in crate::tui) fn lines(view: &View, opened: Opened) -> Vec<Line<'static>> {
         lines.extend(sentence(&text).map(Line::raw));
         let kept = kept_of(view, entry).len() as u64;
         let key = |input| view.options.keys.first(input);
-        if kept > 1 {
+        if kept > 1 && keys {
             let (older, newer, kept) = (key(Input::Older), key(Input::Newer), units::count(kept));
             let text =
                 format!("{older} earlier, {newer} later event of this row · headers of {kept} events stored");

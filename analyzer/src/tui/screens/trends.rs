@@ -2,7 +2,7 @@
 
 use ratatui::text::Line;
 
-use super::overview::chart::{axis, block};
+use super::overview::chart::{area, axis};
 use super::overview::grid::{Chart, Grid};
 use super::{Spans, cut, time_range};
 use crate::metrics::latency::Bucket;
@@ -229,29 +229,42 @@ pub(in crate::tui) fn of_range(data: &Data, row: &Row) -> Option<Point> {
     })
 }
 
-/// A metric in a line: name, value in the time range, columns, peak.
-pub(in crate::tui) fn row(trend: &Trend, now: Option<&Point>, columns: &[Option<Point>]) -> Line<'static> {
+/// A metric in `tall` lines, or in one where it shows nothing: name, value in the time range, columns, peak.
+pub(in crate::tui) fn row(
+    trend: &Trend,
+    now: Option<&Point>,
+    columns: &[Option<Point>],
+    tall: usize,
+) -> Vec<Line<'static>> {
     let values: Vec<Option<f64>> = columns.iter().map(|point| (trend.value)(point.as_ref()?)).collect();
     let peak = values.iter().flatten().copied().fold(0.0, f64::max);
     let now = now.and_then(trend.value);
     let style = if now.is_some_and(|now| now > 0.0) { theme::BOLD } else { theme::DIM };
     let unknown = || units::UNKNOWN.to_owned();
-    let mut spans = Spans::default();
-    spans.push(format!(" {:<NAME$}", trend.name), theme::DIM);
-    spans.push(format!("{:>VALUE$} ", now.map_or_else(unknown, trend.format)), style);
-    for value in &values {
-        match value {
-            Some(value) if *value > 0.0 => {
-                spans.push(block(Some(*value), peak).to_string(), theme::bar(trend.level))
-            }
-            Some(_) => spans.push("·", theme::FRAME),
-            None => spans.push(" ", theme::PLAIN),
-        };
-    }
+    let now = now.map_or_else(unknown, trend.format);
     let known = values.iter().any(Option::is_some);
-    let peak = if known { (trend.format)(peak) } else { unknown() };
-    spans.push(format!(" {peak:>PEAK$}"), theme::DIM);
-    spans.into_line()
+    let most = if known { (trend.format)(peak) } else { unknown() };
+    let tall = if peak > 0.0 { tall.max(1) } else { 1 };
+    let line = |(line, blocks): (usize, Vec<char>)| {
+        let (name, now, most) = if line == 0 { (trend.name, &*now, &*most) } else { ("", "", "") };
+        let mut spans = Spans::default();
+        spans.push(format!(" {name:<NAME$}"), theme::DIM);
+        spans.push(format!("{now:>VALUE$} "), style);
+        for (value, symbol) in values.iter().zip(blocks) {
+            match value {
+                // So that one that is full ends below the next.
+                Some(value) if *value > 0.0 => {
+                    let symbol = if line == 0 && symbol == '█' { '▇' } else { symbol };
+                    spans.push(symbol.to_string(), theme::bar(trend.level))
+                }
+                Some(_) if line + 1 == tall => spans.push("·", theme::FRAME),
+                _ => spans.push(" ", theme::PLAIN),
+            };
+        }
+        spans.push(format!(" {most:>PEAK$}"), theme::DIM);
+        spans.into_line()
+    };
+    area(&values, peak, tall).into_iter().enumerate().map(line).collect()
 }
 
 /// The clock below such lines, with the name of the time range that their values are of.

@@ -1,7 +1,10 @@
 //! Flows that share hosts, a process or a link, with what they lost, for the overview: those with most trouble, and those
 //! with most traffic.
 
+use rocescope_common::account::latency::BUCKETS;
+
 use crate::analysis::Overlap;
+use crate::metrics::latency::{Histogram, Times};
 use crate::model::{Counts, Delta, Judged, Row, dedup};
 use crate::sample::{Address, Direction, Sample, address};
 use crate::tui::column::{self, Context};
@@ -120,6 +123,8 @@ pub struct Peer {
     pub counts: Counts,
     /// Length of the time range in seconds; `None` while it is not known.
     pub seconds: Option<f64>,
+    /// Latencies of the requests of its flows that were answered in the time range; `None` where none is known.
+    pub latency: Option<Times>,
     /// Place of its first row in the model.
     pub row: usize,
     /// The link of its rows; `None` where they are on several.
@@ -163,6 +168,7 @@ pub(in crate::tui) fn of(cx: Context<'_>, by: By, overlap: &Overlap) -> Vec<Peer
                 flows: 0,
                 counts: Counts::default(),
                 seconds: None,
+                latency: None,
                 row,
                 link: Some(key.link),
                 judged: Judged::default(),
@@ -186,7 +192,29 @@ pub(in crate::tui) fn of(cx: Context<'_>, by: By, overlap: &Overlap) -> Vec<Peer
         peers.truncate(2 * KEPT);
     }
     sort(&mut peers);
+    // Taps that see the same packets measure different times.
+    if overlap.is_empty() {
+        add_latency(&mut peers, cx, by);
+    }
     peers
+}
+
+/// Adds up the latencies of the flows of each.
+fn add_latency(peers: &mut [Peer], cx: Context<'_>, by: By) {
+    if !cx.model.has_latency {
+        return;
+    }
+    let places: Map<Shared, usize> =
+        peers.iter().enumerate().map(|(at, peer)| (peer.shared.clone(), at)).collect();
+    let mut ends = vec![[[0; BUCKETS]; 2]; peers.len()];
+    for row in &cx.model.rows {
+        if let Some(ends) = places.get(&Shared::of(by, row, cx)).and_then(|at| ends.get_mut(*at)) {
+            cx.model.add_latency(row, ends);
+        }
+    }
+    for (peer, [now, then]) in peers.iter_mut().zip(&ends) {
+        peer.latency = Histogram::of(now).since(&Histogram::of(then));
+    }
 }
 
 /// The worst first: by what findings say, then by what was counted, then by traffic. A finding stays active for a while

@@ -90,7 +90,12 @@ impl DetailScreen {
     }
 
     fn lines_at(&self, view: &View, width: usize) -> Rc<[Line<'static>]> {
-        self.lines.at(width, || lines(self, view, width))
+        let height = usize::from(view.layout().inner().height);
+        self.lines.at(width | height << 16, || {
+            let least = lines(self, view, width, 1);
+            let tall = taller(least.len(), height, || lines(self, view, width, 2).len());
+            if tall > 1 { lines(self, view, width, tall) } else { least }
+        })
     }
 
     /// Marks the event on this line.
@@ -220,7 +225,13 @@ pub(super) fn preview(view: &View, id: Identity, width: usize, height: usize) ->
     if let Some(data) = &view.data {
         screen.look_up(data, Some(id));
     }
-    let [head, charts, tail] = parts(&screen, view, width);
+    let [head, mut charts, tail] = parts(&screen, view, width, 1);
+    let used = head.len() + charts.len() + tail.len() + 2;
+    let more = || parts(&screen, view, width, 2)[1].len() - charts.len();
+    let tall = taller(used, height, || used + more());
+    if tall > 1 {
+        [_, charts, _] = parts(&screen, view, width, tall);
+    }
     let mut lines = charts;
     lines.push(Line::default());
     lines.extend(head);
@@ -247,9 +258,20 @@ fn not_shown(view: &View) -> (&'static str, &'static str) {
     }
 }
 
+/// Lines of each chart, so that `least` lines become `height` at most; `doubled` would they be with two of each.
+fn taller(least: usize, height: usize, doubled: impl FnOnce() -> usize) -> usize {
+    /// At most.
+    const TALLEST: usize = 16;
+    if height <= least {
+        return 1;
+    }
+    let charts = doubled().saturating_sub(least);
+    1 + (height - least).checked_div(charts).unwrap_or(0).min(TALLEST - 1)
+}
+
 /// Both directions side by side, charts over time, the latest events.
-fn lines(screen: &DetailScreen, view: &View, width: usize) -> Vec<Line<'static>> {
-    let [mut lines, charts, tail] = parts(screen, view, width);
+fn lines(screen: &DetailScreen, view: &View, width: usize, tall: usize) -> Vec<Line<'static>> {
+    let [mut lines, charts, tail] = parts(screen, view, width, tall);
     if !lines.is_empty() {
         lines.push(Line::default());
         lines.extend(charts);
@@ -260,7 +282,7 @@ fn lines(screen: &DetailScreen, view: &View, width: usize) -> Vec<Line<'static>>
 }
 
 /// The figures of both directions, the charts, and what else there is with the events.
-fn parts(screen: &DetailScreen, view: &View, width: usize) -> [Vec<Line<'static>>; 3] {
+fn parts(screen: &DetailScreen, view: &View, width: usize, tall: usize) -> [Vec<Line<'static>>; 3] {
     let Some((this, other)) = &screen.shown else { return Default::default() };
     // Half of a narrow screen would cut values: one direction stands below the other.
     let stacked = width < STACKED;
@@ -285,7 +307,7 @@ fn parts(screen: &DetailScreen, view: &View, width: usize) -> [Vec<Line<'static>
     let mut tail = both(left.1, more);
     tail.push(Line::default());
     tail.extend(event_lines(screen, view, width));
-    [head, charts(view, this, other.as_ref(), width), tail]
+    [head, charts(view, (this, other.as_ref()), width, tall), tail]
 }
 
 /// Two lists of lines, the second from column `at` on.
@@ -354,7 +376,12 @@ fn at_taps(view: &View, this: &Detail, width: usize) -> Vec<Line<'static>> {
 }
 
 /// Rate, CE, CNP, retransmissions and latency over time.
-fn charts(view: &View, detail: &Detail, other: Option<&Detail>, width: usize) -> Vec<Line<'static>> {
+fn charts(
+    view: &View,
+    (detail, other): (&Detail, Option<&Detail>),
+    width: usize,
+    tall: usize,
+) -> Vec<Line<'static>> {
     let mut lines = vec![section("OVER TIME", &log::route(&detail.id.key), width)];
     let Some((data, grid)) = view.data.as_ref().and_then(|data| Some((data, trends::grid(data, width)?)))
     else {
@@ -367,15 +394,18 @@ fn charts(view: &View, detail: &Detail, other: Option<&Detail>, width: usize) ->
         (row.and_then(|row| trends::of_range(data, row)), trends::columns(&points, grid))
     };
     let own = of(detail);
-    lines.extend(TRENDS.iter().map(|trend| trends::row(trend, own.0.as_ref(), &own.1)));
+    let rows = |trends: &[trends::Trend], (now, columns): &(Option<Point>, Vec<Option<Point>>)| {
+        trends.iter().flat_map(|trend| trends::row(trend, now.as_ref(), columns, tall)).collect::<Vec<_>>()
+    };
+    lines.extend(rows(TRENDS, &own));
     // Requests are timed; of a flow of answers, those that it answers.
     let timed = |columns: &[Option<Point>]| columns.iter().flatten().any(|point| point.latency.is_some());
     if timed(&own.1) {
-        lines.extend(LATENCY.iter().map(|trend| trends::row(trend, own.0.as_ref(), &own.1)));
+        lines.extend(rows(LATENCY, &own));
     } else if let Some((other, others)) = other.map(|other| (other, of(other))).filter(|(_, o)| timed(&o.1)) {
         let title = format!(" requests it acknowledges, {}", log::route(&other.id.key));
         lines.push(Line::styled(title, theme::DIM));
-        lines.extend(LATENCY.iter().map(|trend| trends::row(trend, others.0.as_ref(), &others.1)));
+        lines.extend(rows(LATENCY, &others));
     }
     lines.push(trends::clock(data, grid));
     lines

@@ -6,7 +6,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Clear, Widget as _};
 
 use super::table::Table;
-use crate::tui::column::{self, COLUMNS, Column, Id};
+use crate::tui::column::{self, COLUMNS, Column, Id, sets};
 use crate::tui::key::Key;
 use crate::tui::theme;
 use crate::tui::view::View;
@@ -24,6 +24,14 @@ pub(in crate::tui) enum Chosen {
 }
 
 impl Table {
+    /// Goes to the next set of columns.
+    pub(in crate::tui) fn next_columns(&mut self, view: &mut View) {
+        self.columns = sets::next(&self.columns, &self.own_columns);
+        let (name, help) =
+            sets::of(&self.columns).map_or(("own", "as chosen one by one"), |set| (set.name, set.help));
+        view.messages.say(format!("columns {name}: {help}"));
+    }
+
     /// The columns in the order of the choice: those shown, then the others.
     #[must_use]
     pub fn column_choice(&self, view: &View) -> Vec<(&'static Column, bool)> {
@@ -65,6 +73,7 @@ impl Table {
             Key::Char('q') | Key::Ctrl(_) => return Chosen::NotOurs,
             _ => return Chosen::At(at),
         }
+        self.own_columns.clone_from(&columns);
         self.columns = columns;
         Chosen::At(place)
     }

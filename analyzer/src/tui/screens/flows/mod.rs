@@ -15,7 +15,7 @@ use self::table::{Group, Table};
 use super::{Effect, Hints, Page, cut, detail, empty, line};
 use crate::model::Row;
 use crate::sample::address;
-use crate::tui::column::{self, Column, Context, Fitted, Id, Sort, ValueKind};
+use crate::tui::column::{self, Column, Context, Fitted, Id, Sort, ValueKind, sets};
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::data::Data;
 use crate::tui::export::{self, Content, Form, Sheet};
@@ -182,6 +182,13 @@ impl Page for Table {
             Input::SortPrevious => self.sort_by_neighbour(view, false),
             Input::Reverse => self.reverse(),
             Input::Columns => Effect::Overlay(Overlay::Columns(0)),
+            Input::ColumnSet => {
+                // Sums have columns of their own.
+                self.group = Group::None;
+                self.grouped = true;
+                self.next_columns(view);
+                Effect::Arrange
+            }
             Input::Group => self.group_by(view, self.group.next(view.has().twins)),
             Input::Mark => {
                 Self::mark(view);
@@ -251,7 +258,9 @@ impl Page for Table {
             return;
         };
         let key = |input| view.options.keys.first(input);
-        let hint = format!("{} groups · {} columns", key(Input::Group), key(Input::Columns));
+        let set = sets::of(&self.columns).map_or("own", |set| set.name);
+        let (group, next, choice) = (key(Input::Group), key(Input::ColumnSet), key(Input::Columns));
+        let hint = format!("{group} groups · {next} columns: {set} · {choice} choose");
         self.draw(buffer, at.body, view, data, &hint);
     }
 }

@@ -23,6 +23,8 @@ pub struct Table {
     pub sort: Sort,
     /// Columns that the user chose, from left to right; empty for those that fit.
     pub columns: Vec<Id>,
+    /// Those that the configuration file names or the user chose one by one, which are not in a set.
+    pub own_columns: Vec<Id>,
     /// Property that queue pairs in one row share.
     pub group: Group,
     /// Rows: places in the model's rows, or in `groups` when queue pairs are grouped.
@@ -46,7 +48,7 @@ impl Table {
     #[must_use]
     pub fn new(options: &Options) -> Self {
         let (sort, columns) = (options.sort.unwrap_or_default(), options.columns.clone());
-        Self { sort, columns, ..Self::default() }
+        Self { sort, own_columns: columns.clone(), columns, ..Self::default() }
     }
 
     /// True if rows keep their places: while the user looks at one.

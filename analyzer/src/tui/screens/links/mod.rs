@@ -31,7 +31,7 @@ use crate::util::units;
 /// Lines of the part below, at least, where the load over time is shown.
 const LEAST_BELOW: u16 = 4;
 /// Lines of a link's load over time, at most.
-const HIGHEST: u16 = 8;
+const HIGHEST: u16 = 16;
 
 /// Uplinks that the what-if begins with, the fewest and the most.
 const UPLINKS: (u32, u32, u32) = (2, 2, 1_024);
@@ -94,9 +94,14 @@ impl LinksScreen {
             y += height;
             Rect { y: y - height, height, ..body }
         };
-        let (list, trend, frame_below) = (area(list), area(trend), area(left - trend));
+        let below = left - trend;
+        let spare = below.saturating_sub(below_frame + wanted);
+        let timeline = if boxed && spare >= overview::TIMELINE_BELOW { spare } else { 0 };
+        let (list, trend, frame_below) = (area(list), area(trend), area(below - timeline));
+        let timeline = area(timeline);
         let below = if boxed { inner(frame_below, true) } else { frame_below };
-        Areas { list, trend, frame_below, below, tracks: usize::from(tracks), high: usize::from(high) }
+        let (tracks, high) = (usize::from(tracks), usize::from(high));
+        Areas { list, trend, frame_below, below, timeline, tracks, high }
     }
 }
 
@@ -108,6 +113,7 @@ struct Areas {
     frame_below: Rect,
     /// The lines within `frame_below`.
     below: Rect,
+    timeline: Rect,
     /// Links whose load over time is shown, and the lines of each.
     tracks: usize,
     high: usize,
@@ -234,6 +240,7 @@ impl Page for LinksScreen {
         }
         let lines = self.lines_at(view, data, usize::from(areas.below.width));
         scrolled(buffer, areas.below, &lines, self.below.offset);
+        overview::timeline_in(buffer, areas.timeline, at.boxed(), view, data);
     }
 }
 

@@ -118,7 +118,10 @@ impl<'a> Picture<'a> {
             all.extend(self.links(&links, 1).0);
         }
         all.truncate(height.saturating_sub(own).max(1));
-        all.extend(rows.into_iter().map(|row| self.row(row)));
+        // What is left makes the signals higher.
+        let spare = height.saturating_sub(all.len() + rows.len() + below);
+        let tall = self.tall(&rows, spare);
+        all.extend(rows.into_iter().flat_map(|row| self.row(row, tall)));
         all.extend(marked.then(|| self.episodes(finding)));
         all.push(self.axis());
         all
@@ -206,12 +209,15 @@ impl<'a> Picture<'a> {
         }
         let left = room.saturating_sub(shown.len());
         let high = left.saturating_sub(own).clamp(1, USUAL_AREA);
-        // What is left makes the links higher, then the throughput.
+        // What is left makes the links higher, then the signals, then the throughput.
         let spare = left.saturating_sub(own + high).checked_div(own).unwrap_or(0);
         let each = (1 + spare).min(MOST_LINK);
-        let mut all = self.throughput(left.saturating_sub(own * each).clamp(1, MOST_AREA));
+        let left = left.saturating_sub(own * each);
+        let tall = self.tall(&shown, left.saturating_sub(high));
+        let rows: Vec<_> = shown.iter().flat_map(|row| self.row(row, tall)).collect();
+        let mut all = self.throughput((left + shown.len()).saturating_sub(rows.len()).max(1));
         all.extend(self.links(&self.busiest(own), each).0);
-        all.extend(shown.iter().map(|row| self.row(row)));
+        all.extend(rows);
         all.truncate(room);
         if axis > 0 {
             all.push(self.axis());
@@ -329,7 +335,15 @@ impl<'a> Picture<'a> {
         (shown.into_iter().flat_map(track).collect(), peak)
     }
 
-    fn row(&self, row: &Row) -> Line<'static> {
+    /// Lines of each signal that shows something, where there is room for more than one line each.
+    fn tall(&self, rows: &[&Row], spare: usize) -> usize {
+        let shows = |row: &&&Row| self.values(row.series).iter().flatten().any(|value| *value > 0.0);
+        let more = spare.checked_div(rows.iter().filter(shows).count()).unwrap_or(0);
+        (1 + more).min(MOST_SIGNAL)
+    }
+
+    /// A signal in a line, or one that shows something in `tall` of them.
+    fn row(&self, row: &Row, tall: usize) -> Vec<Line<'static>> {
         let values = self.values(row.series);
         let peak = values.iter().flatten().copied().fold(0.0, f64::max);
         let now = match row.now {
@@ -347,22 +361,32 @@ impl<'a> Picture<'a> {
             Some(value) if value > 0.0 => theme::BOLD.patch(theme::text(level)),
             _ => theme::DIM,
         };
-        let mut spans = Spans::default();
-        self.head(&mut spans, row.name, &text, style);
-        let cells = values.iter().enumerate().map(|(at, value)| match value {
-            Some(value) if *value > 0.0 => {
-                let (from, to) = (self.grid.start(at), self.grid.start(at + 1));
-                let during = |finding: &Finding| held(finding, from, to);
-                (block(Some(*value), peak), theme::bar(self.level(row.about, during)))
-            }
-            Some(_) => ('·', theme::FRAME),
-            None => (' ', theme::PLAIN),
-        });
-        self.cells(&mut spans, cells.collect());
+        let tall = if peak > 0.0 { tall } else { 1 };
         let known = values.iter().any(Option::is_some);
-        let text = if known { self.peak(row.series, peak) } else { units::UNKNOWN.to_owned() };
-        spans.push(format!(" {text:>width$}", width = PEAK - 1), theme::DIM);
-        spans.into_line()
+        let most = if known { self.peak(row.series, peak) } else { units::UNKNOWN.to_owned() };
+        let bars: Vec<Style> = (0..values.len())
+            .map(|at| {
+                let (from, to) = (self.grid.start(at), self.grid.start(at + 1));
+                theme::bar(self.level(row.about, |finding| held(finding, from, to)))
+            })
+            .collect();
+        let lines = area(&values, peak, tall).into_iter().enumerate();
+        let line = |(line, blocks): (usize, Vec<char>)| {
+            let (name, text, most) = if line == 0 { (row.name, &*text, &*most) } else { ("", "", "") };
+            let mut spans = Spans::default();
+            self.head(&mut spans, name, text, style);
+            let cells = values.iter().zip(blocks).zip(&bars).map(|((value, symbol), bar)| match value {
+                // So that one that is full ends below the next.
+                Some(value) if *value > 0.0 && line == 0 && symbol == '█' => ('▇', *bar),
+                Some(value) if *value > 0.0 => (symbol, *bar),
+                Some(_) if line + 1 == tall => ('·', theme::FRAME),
+                _ => (' ', theme::PLAIN),
+            });
+            self.cells(&mut spans, cells.collect());
+            spans.push(format!(" {most:>width$}", width = PEAK - 1), theme::DIM);
+            spans.into_line()
+        };
+        lines.map(line).collect()
     }
 
     /// The highest value in the time range.
@@ -412,11 +436,16 @@ impl<'a> Picture<'a> {
         spans.push(format!("{value:>VALUE$} "), style);
     }
 
-    /// Length of the window in words, and the keys that change it.
+    /// Length of the window in words.
+    pub(in crate::tui::screens) fn length(&self) -> String {
+        units::duration(self.grid.column_ns.saturating_mul(self.grid.columns as u64))
+    }
+
+    /// The same, and the keys that change it.
     pub(in crate::tui::screens) fn hint(&self) -> String {
         use crate::tui::key::Input;
         let key = |input| self.view.options.keys.first(input);
-        let length = units::duration(self.grid.column_ns.saturating_mul(self.grid.columns as u64));
+        let length = self.length();
         format!(
             "{length} · {} zooms in, {} out · {} {} cursor",
             key(Input::ZoomIn),
@@ -455,10 +484,10 @@ const AROUND: usize = 1 + VALUE + 1 + PEAK;
 const NAMED_LINKS: usize = 2;
 /// Signals that have lines before links have.
 const LEAST_SIGNALS: usize = 3;
-/// Lines of the throughput before links become higher, and of the throughput and of a link, at most.
+/// Lines of the throughput before links and signals become higher, and of a link and of a signal, at most.
 const USUAL_AREA: usize = 12;
-const MOST_AREA: usize = 40;
 const MOST_LINK: usize = 4;
+const MOST_SIGNAL: usize = 8;
 
 /// Columns for names: the longest of a link where the width allows, so that it is not cut.
 fn name_width(data: &Data, width: usize) -> usize {
@@ -491,7 +520,7 @@ pub(in crate::tui::screens) fn block(value: Option<f64>, peak: f64) -> char {
 }
 
 /// An area of some lines, the highest first.
-fn area(values: &[Option<f64>], peak: f64, lines: usize) -> Vec<Vec<char>> {
+pub(in crate::tui::screens) fn area(values: &[Option<f64>], peak: f64, lines: usize) -> Vec<Vec<char>> {
     let full = if lines == 1 { 7.0 } else { 8.0 };
     let cell = |value: &Option<f64>, line: usize| {
         let Some(value) = value else { return ' ' };

@@ -23,6 +23,21 @@ const WINDOWS: [u64; 16] = [
     600 * SECOND,
     3_600 * SECOND,
 ];
+/// Lengths of a live view that fills up: close to one another, so that most of it has values.
+const FILLING: [u64; 12] = [
+    15 * SECOND,
+    20 * SECOND,
+    30 * SECOND,
+    45 * SECOND,
+    60 * SECOND,
+    90 * SECOND,
+    120 * SECOND,
+    180 * SECOND,
+    240 * SECOND,
+    300 * SECOND,
+    450 * SECOND,
+    600 * SECOND,
+];
 /// Shortest spans that are shown before and after a problem, at least.
 const MARGIN: u64 = 10;
 /// The shortest window over snapshots.
@@ -100,10 +115,7 @@ impl Chart {
         let all_ns = (last_ns - first_ns).max(1);
         // A live view fills up from the right; a capture has its length.
         let whole_ns = match data.model.kind {
-            SourceKind::Live => WINDOWS
-                .into_iter()
-                .find(|window| *window >= all_ns && *window >= 15 * SECOND)
-                .unwrap_or(all_ns),
+            SourceKind::Live => FILLING.into_iter().find(|window| *window >= all_ns).unwrap_or(all_ns),
             SourceKind::Replay => all_ns,
         };
         let window_ns = self.window_ns.unwrap_or(whole_ns).min(whole_ns);

@@ -123,8 +123,8 @@ fn link_line(
     spans.into_line()
 }
 
-/// Rhythm and straggler of the job, and the highest load of a bin.
-pub(super) fn step_lines(view: &View, data: &Data, width: usize) -> Vec<Line<'static>> {
+/// Rhythm and straggler of the job, and the highest load of a bin; below them the load in bins, where there is room.
+pub(super) fn step_lines(view: &View, data: &Data, width: usize, height: usize) -> Vec<Line<'static>> {
     let traffic = data.sample.metrics.traffic.as_ref();
     let mut lines = Vec::new();
     if let Some(analysis) = &view.analysis {
@@ -151,6 +151,11 @@ pub(super) fn step_lines(view: &View, data: &Data, width: usize) -> Vec<Line<'st
     }
     lines.push(Line::default());
     lines.extend(seen(data, width));
+    let charts = bursts::busiest(view, (width, height.saturating_sub(lines.len() + 1)));
+    if !charts.is_empty() {
+        lines.push(Line::default());
+        lines.extend(charts);
+    }
     lines
 }
 

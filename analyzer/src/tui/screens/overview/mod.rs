@@ -316,7 +316,11 @@ impl Page for OverviewScreen {
         if !areas.steps.is_empty() {
             let title = Title { name: "JOB STEPS", hint: "6 opens", ..Title::default() };
             let area = panel(buffer, areas.steps, areas.boxed, title);
-            put(buffer, area, lower::step_lines(view, data, usize::from(area.width)));
+            put(
+                buffer,
+                area,
+                lower::step_lines(view, data, usize::from(area.width), usize::from(area.height)),
+            );
         }
         if !areas.events.is_empty() {
             let title = Title { name: "EVENTS", about: "newest first", hint: "7 opens" };
@@ -388,6 +392,19 @@ impl OverviewScreen {
             peers::render(buffer, area, data, cursor);
         }
     }
+}
+
+/// Lines from which on the timeline of all signals stands below what leaves them free.
+pub(super) const TIMELINE_BELOW: u16 = 10;
+
+/// The timeline of all signals, for other screens that have room for it.
+pub(super) fn timeline_in(buffer: &mut Buffer, area: Rect, boxed: bool, view: &View, data: &Data) {
+    let width = usize::from(inner(area, boxed).width);
+    let Some(picture) = Picture::new(view, data, Chart::default(), width).filter(|_| !area.is_empty()) else {
+        return;
+    };
+    let area = panel(buffer, area, boxed, Title { name: "TIMELINE", about: &picture.length(), hint: "" });
+    put(buffer, area, picture.lines(usize::from(area.height)));
 }
 
 fn put(buffer: &mut Buffer, area: Rect, lines: Vec<Line<'_>>) {

@@ -8,6 +8,7 @@ use ratatui::style::Style;
 use ratatui::text::Line;
 
 use super::super::{Spans, cut, line, links, select};
+use crate::metrics::latency::Bucket;
 use crate::model::{Counts, Level};
 use crate::tui::column::{self, bar, compact};
 use crate::tui::cursor::Cursor;
@@ -46,6 +47,8 @@ const SHARE: usize = 14;
 const PERCENT: usize = 5;
 const LONGEST: usize = 100;
 const POD: usize = 24;
+/// Columns of a time.
+const LATENCY: usize = 7;
 
 /// The name of what the flows of a row share.
 pub(super) fn name(shared: &Shared, data: &Data) -> String {
@@ -69,6 +72,8 @@ struct Columns {
     /// Columns of the name.
     name: usize,
     figures: Vec<&'static Figure>,
+    /// True if median and 99th percentile of the latency have their columns.
+    latency: bool,
     /// Columns of the bar; 0 where there is none.
     share: usize,
     packets: bool,
@@ -115,6 +120,7 @@ impl Columns {
         // Of a remote host or a link there may be several.
         let owned = data.by == By::Hosts && !data.sample.owners.all().is_empty();
         let process = if owned && take(17) { 16 } else { 0 };
+        let latency = data.peers.iter().any(|peer| peer.latency.is_some()) && take(2 * (LATENCY + 1));
         used.extend(none.into_iter().filter(|figure| take(figure.width + 1)));
         let figures = used;
         let share = take(SHARE + 1);
@@ -124,7 +130,7 @@ impl Columns {
         let pods = owned && data.sample.owners.all().iter().any(|owner| owner.pod.is_some());
         let pod = if pods && take(POD + 1) { POD } else { 0 };
         let share = if share { SHARE + left.min(LONGEST - SHARE) } else { 0 };
-        Self { address, name: named(address), figures, share, packets, link, process, pod }
+        Self { address, name: named(address), figures, latency, share, packets, link, process, pod }
     }
 
     fn titles(&self, by: By) -> Line<'static> {
@@ -141,6 +147,9 @@ impl Columns {
         }
         for figure in &self.figures {
             let _ = write!(text, " {:>w$}", figure.title, w = figure.width);
+        }
+        if self.latency {
+            let _ = write!(text, " {:>LATENCY$} {:>LATENCY$}", "p50", "p99");
         }
         if self.link > 0 {
             let _ = write!(text, " {:<w$}", "LINK", w = self.link);
@@ -195,6 +204,14 @@ impl Columns {
         for figure in &self.figures {
             let (text, style) = cell(figure, &peer.counts, marked);
             spans.push(format!(" {text:>w$}", w = figure.width), style);
+        }
+        if self.latency {
+            let times = peer.latency.map(|times| (times.p50, times.tail()));
+            let shown = |time: Option<Bucket>| {
+                time.map_or_else(|| units::UNKNOWN.into(), |time| units::duration(time.ns()))
+            };
+            spans.push(format!(" {:>LATENCY$}", shown(times.map(|(p50, _)| p50))), theme::PLAIN);
+            spans.push(format!(" {:>LATENCY$}", shown(times.and_then(|(_, p99)| p99))), theme::PLAIN);
         }
         if self.link > 0 {
             let link = peer.link.and_then(|link| data.model.links.get(usize::from(link)));

@@ -59,7 +59,8 @@ impl Body {
             sections.flat_map(|section| framed(section, width, boxed)).collect()
         };
         let own = inner(left);
-        let timeline = subject.timeline(own, (room / 3).clamp(8, 24));
+        let usual = (room / 3).clamp(8, 24);
+        let timeline = subject.timeline(own, usual);
         let one = column(vec![timeline, subject.flows(own), subject.evidence(own)], left);
         let own = inner(right);
         let two = column(vec![subject.steps(own), subject.related(own)], right);
@@ -70,6 +71,11 @@ impl Body {
             columns[at].extend(column(vec![late(&subject, inner(wide[at]))], wide[at]));
         }
         let most = columns.iter().map(Vec::len).max().unwrap_or(0).max(room);
+        // What is left of the screen makes the timeline higher; nothing below it leaves the screen for that.
+        let usual_lines = column(vec![subject.timeline(inner(left), usual)], left).len();
+        let high = usual + room.saturating_sub(columns[0].len());
+        let timeline = column(vec![subject.timeline(inner(left), high)], left);
+        columns[0].splice(..usual_lines, timeline);
         for (column, width) in columns.iter_mut().zip(wide) {
             fill(column, most, width, boxed);
         }

@@ -1,0 +1,177 @@
+//! Every screen at every size, in each episode of the demonstration and with many flows.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::*;
+use rocescope::sample::{Direction, Sample};
+use rocescope::source::demo::scenario::{Episode, Scenario};
+use rocescope::source::feed::Update;
+use rocescope::source::replay;
+
+const ALL: [(u16, u16); 6] = [USUAL, (100, 30), WIDE, (160, 48), LARGE, (300, 100)];
+/// Ten steps of a second in each episode.
+const CYCLE: Duration = Duration::from_secs(50);
+const SECOND: u64 = 1_000_000_000;
+const START: u64 = 1_772_366_400 * SECOND;
+/// Bytes kept of a frame: all headers.
+const SNAP: usize = 96;
+/// Rails with their directions, in the order of the capture's interfaces.
+const LINKS: [(&str, Direction); 4] = [
+    ("rail0", Direction::Ingress),
+    ("rail0", Direction::Egress),
+    ("rail1", Direction::Ingress),
+    ("rail1", Direction::Egress),
+];
+
+fn block(file: &mut Vec<u8>, kind: u32, body: &[u8]) {
+    let length = u32::try_from(body.len() + 12).unwrap();
+    file.extend(kind.to_le_bytes());
+    file.extend(length.to_le_bytes());
+    file.extend(body);
+    file.extend(length.to_le_bytes());
+}
+
+/// A cycle of the demonstration as pcapng.
+fn capture() -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut section = 0x1A2B_3C4Du32.to_le_bytes().to_vec();
+    section.extend([1, 0, 0, 0]);
+    section.extend([0xFF; 8]);
+    block(&mut file, 0x0A0D_0D0A, &section);
+    for _ in LINKS {
+        // Ethernet; option 9: resolution of 10^-9 s.
+        block(&mut file, 1, &[1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
+    }
+    let cycle_ns = u64::try_from(CYCLE.as_nanos()).unwrap();
+    for scheduled in Scenario::new(1, CYCLE).take_while(|one| one.at_ns < cycle_ns) {
+        let interface = scheduled.uplink.index() * 2 + usize::from(scheduled.direction == Direction::Egress);
+        let time = START + scheduled.at_ns;
+        let kept = scheduled.frame.len().min(SNAP);
+        let fields =
+            [interface as u64, time >> 32, time & 0xFFFF_FFFF, kept as u64, scheduled.frame.len() as u64];
+        let mut body: Vec<u8> =
+            fields.iter().flat_map(|field| u32::try_from(*field).unwrap().to_le_bytes()).collect();
+        body.extend(&scheduled.frame[..kept]);
+        body.resize(body.len().next_multiple_of(4), 0);
+        block(&mut file, 6, &body);
+    }
+    file
+}
+
+/// The samples and events of a cycle, as on the host that it is made for.
+fn cycle() -> Vec<Update> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("demo.pcapng");
+    std::fs::write(&path, capture()).unwrap();
+    let options = replay::Options {
+        files: vec![path],
+        emit: replay::Emit::Every(Duration::from_secs(1)),
+        events: true,
+        ..replay::Options::default()
+    };
+    let feed = replay::start(options).unwrap();
+    let mut updates = Vec::new();
+    for mut update in &feed.updates {
+        match &mut update {
+            Update::Sample(sample) => on_host(sample),
+            Update::Ended(result) => {
+                result.as_ref().unwrap();
+                break;
+            }
+            _ => {}
+        }
+        updates.push(update);
+    }
+    updates
+}
+
+fn on_host(sample: &mut Sample) {
+    sample.kind = SourceKind::Live;
+    sample.inputs = vec!["rail0".into(), "rail1".into()];
+    for (link, (name, direction)) in sample.links.iter_mut().zip(LINKS) {
+        (link.name, link.direction) = (name.into(), Some(direction));
+    }
+}
+
+/// The state at a time of the cycle.
+fn until(updates: &[Update], seconds: u64) -> App {
+    let mut app = App::new(options());
+    let mut analyst = Analyst::new(app.view.options.report.clone());
+    for update in updates {
+        match update {
+            Update::Sample(sample) if sample.time_ns <= START + seconds * SECOND => {
+                app.on_sample(Arc::new((**sample).clone()));
+            }
+            Update::Sample(_) => break,
+            Update::Events(events) => app.on_events(events),
+            _ => {}
+        }
+    }
+    app.analyse_with(&mut analyst);
+    app
+}
+
+/// Share of the picture that its largest blank rectangle takes.
+fn blank(text: &str, (width, height): (u16, u16)) -> f64 {
+    let mut run = vec![0u32; usize::from(width)];
+    let mut most = 0;
+    for line in text.lines().chain(std::iter::repeat("")).take(usize::from(height)) {
+        let mut cells = line.chars().chain(std::iter::repeat(' '));
+        let mut open: Vec<(u32, u32)> = Vec::new();
+        for x in 0..=u32::from(width) {
+            let high = run.get_mut(x as usize).map_or(0, |high| {
+                *high = if cells.next() == Some(' ') { *high + 1 } else { 0 };
+                *high
+            });
+            let mut from = x;
+            while let Some((start, other)) = open.pop_if(|(_, other)| *other >= high) {
+                most = most.max(other * (x - start));
+                from = start;
+            }
+            open.push((from, high));
+        }
+    }
+    f64::from(most) / (f64::from(width) * f64::from(height))
+}
+
+/// Every screen at every size; where there is much room, none is half empty if there is something on each (`filled`).
+fn every_size(name: &str, filled: bool, app: &mut App) {
+    for screen in Screen::ALL {
+        press(app, &[Key::Esc]);
+        let keys = [Key::Char(char::from(b'1' + screen as u8)), Key::Down];
+        let detail = [Key::Char('2'), Key::Down, Key::Enter];
+        press(app, if screen == Screen::Detail { &detail } else { &keys });
+        assert_eq!(app.view.screen, screen);
+        let mut all = String::new();
+        for size in ALL {
+            app.on_resize(size.0, size.1);
+            app.settle();
+            let text = text(app);
+            let share = blank(&text, size);
+            assert!(
+                !filled || size.0 < LARGE.0 || share < 0.5,
+                "{name}, {screen:?} at {size:?}: {share:.2}\n{text}"
+            );
+            let _ = writeln!(all, "{}x{}\n{text}", size.0, size.1);
+        }
+        compare(&format!("sizes_{name}_{}", screen.name()), &all);
+    }
+}
+
+#[test]
+fn every_screen_at_every_size_in_each_episode_of_the_demonstration() {
+    let updates = cycle();
+    let names = ["healthy", "congestion", "loss", "slow_receiver", "bad_hashing"];
+    for ((number, name), episode) in (1..).zip(names).zip(Episode::ALL) {
+        let seconds = 10 * number - 1;
+        assert_eq!(Scenario::new(1, CYCLE).episode_at(seconds * SECOND), episode);
+        every_size(name, true, &mut until(&updates, seconds));
+    }
+}
+
+#[test]
+fn every_screen_at_every_size_with_many_flows() {
+    // They have no bins, and all send to one host.
+    every_size("many", false, &mut after(&World::many(1_500), USUAL, 5));
+}
