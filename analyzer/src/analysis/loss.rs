@@ -427,7 +427,9 @@ pub(crate) fn by_link(facts: &Facts) -> Vec<AtLink<'_>> {
         let mut sum = AtLink { link: &link.name, direction: link.direction, ..AtLink::default() };
         let flows = by_link.on(link);
         if !flows.is_empty() {
-            flows.iter().for_each(|flow| sum.add(flow, &around, ways.contains(&(flow.dst, flow.src))));
+            for flow in flows {
+                sum.add(flow, &around, ways.contains(&(flow.dst, flow.src)));
+            }
             sum.alone &= behind.contains(link.name.as_str());
             all.push(sum);
         }

@@ -172,10 +172,10 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
         let most = largest.entry(&flow.link).or_default();
         *most = flow.path_mtu.unwrap_or(0).max(*most);
     }
-    let links = input.facts.links.iter().map(|link| ((link.name.as_str(), link.direction), link.mtu));
-    let links: Map<_, Option<u32>> = links.collect();
+    let links: Map<_, _> =
+        input.facts.links.iter().map(|link| ((link.name.as_str(), link.direction), link.mtu)).collect();
     let port = |flow: &Flow| {
-        let mtu = links.get(&(flow.link.as_str(), flow.direction)).copied().flatten();
+        let mtu = *links.get(&(flow.link.as_str(), flow.direction))?;
         mtu.filter(|_| flow.encapsulation.is_none())
     };
     let mut all = [
@@ -202,10 +202,9 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
         let smallest = flows.iter().filter_map(|flow| flow.path_mtu).min();
         let most = largest.get(first.link.as_str()).copied();
         let interface = port(first);
-        let distinct = once::count(flows.iter().copied());
         let largest_small = flows.iter().filter_map(|flow| flow.path_mtu).max();
         let mtu = from_to(smallest.unwrap_or(0), largest_small.unwrap_or(0));
-        let users = plural(distinct, "data flow");
+        let users = plural(once::count(flows.iter().copied()), "data flow");
         let room = match (severity, most, interface) {
             (_, _, Some(port)) if at_port => {
                 format!(" (interface MTU {port} allows {})", path_mtu_of(port))

@@ -313,7 +313,9 @@ impl Model {
     pub fn add_latency(&self, row: &Row, [now, then]: &mut [[u64; BUCKETS]; 2]) {
         if let Some((end, begin)) = self.timed(row) {
             end.add_to(now);
-            begin.into_iter().for_each(|begin| begin.add_to(then));
+            if let Some(begin) = begin {
+                begin.add_to(then);
+            }
         }
     }
 

@@ -94,6 +94,21 @@ impl Told {
 }
 
 impl Slot {
+    /// Tells its pair of hosts what has begun and ended with a packet of data. `new_ns`: its time, unless it was there before.
+    #[inline(always)]
+    fn progress(&mut self, pairs: &mut Pairs, op: Op, new_ns: Option<u64>) {
+        let in_progress = !op.has(Op::ENDS);
+        if self.in_progress != in_progress {
+            self.in_progress = in_progress;
+            pairs.in_progress(self.pair, in_progress);
+        }
+        match new_ns {
+            Some(time_ns) if op.has(Op::READ_REQUEST) => pairs.asked(self.pair, time_ns),
+            Some(_) if op.has(Op::RESPONSE) && !in_progress => pairs.answered(self.pair),
+            _ => {}
+        }
+    }
+
     const EMPTY: Self = Self {
         pair: NO_PAIR,
         dest_qp: 0,
@@ -195,18 +210,7 @@ impl Collector {
         let part = MessagePacket { opcode: packet.opcode, payload: packet.payload, dma_len: packet.dma_len };
         slot.message.packet(&mut self.kinds, part, op, outcome.duplicate_psn, gap);
         if data {
-            let in_progress = !op.has(Op::ENDS);
-            if slot.in_progress != in_progress {
-                slot.in_progress = in_progress;
-                self.pairs.in_progress(slot.pair, in_progress);
-            }
-            if !outcome.duplicate_psn {
-                if op.has(Op::READ_REQUEST) {
-                    self.pairs.asked(slot.pair, time_ns);
-                } else if op.has(Op::RESPONSE) && !in_progress {
-                    self.pairs.answered(slot.pair);
-                }
-            }
+            slot.progress(&mut self.pairs, op, (!outcome.duplicate_psn).then_some(time_ns));
             if let Some(before) = slot.flowlet.observe(time_ns, wire_len, outcome.duplicate_psn) {
                 self.ended.push(Record::of(&before, slot.pair, slot.dest_qp));
             }

@@ -359,9 +359,9 @@ mod tests {
         for _ in 0..400 {
             let mut next = before.clone();
             for _ in 0..random(30) {
-                let at = (random(40) as u16, random(6) as u16);
+                let [x, y] = [40, 6].map(|below| u16::try_from(random(below)).unwrap());
                 let text = ["a", "  ", "word of letters", "▆▆▆", " "][random(5) as usize];
-                next.set_stringn(at.0, at.1, text, usize::from(40 - at.0), styles[random(7) as usize]);
+                next.set_stringn(x, y, text, usize::from(40 - x), styles[random(7) as usize]);
             }
             backend.draw(before.diff(&next).into_iter()).unwrap();
             let bytes = String::from_utf8(written.0.take()).unwrap();
@@ -380,7 +380,7 @@ mod tests {
                 let grey = Style::new().fg(Color::Rgb(148, 148, 148));
                 let amber = Style::new().fg(Color::Rgb(240, 170, 40)).add_modifier(Modifier::BOLD);
                 buffer.set_string(0, line, format!("12:00:{n:02}.{:03}", n * 371 % 1_000), grey);
-                buffer.set_string(13, line, if n % 3 == 0 { "GAP" } else { "CE " }, amber);
+                buffer.set_string(13, line, if n.is_multiple_of(3) { "GAP" } else { "CE " }, amber);
                 buffer.set_string(
                     17,
                     line,

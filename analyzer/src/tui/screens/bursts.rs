@@ -173,9 +173,9 @@ fn lines(view: &View, width: usize, tall: usize) -> Vec<Line<'static>> {
 pub(super) fn busiest(view: &View, (width, height): (usize, usize)) -> Vec<Line<'static>> {
     let Some(data) = &view.data else { return Vec::new() };
     let traffic = data.sample.metrics.traffic.as_ref();
-    let links = traffic.iter().flat_map(|traffic| traffic.links.iter().enumerate());
-    let links = links.filter_map(|(at, link)| Some((at, link.bursts.as_ref()?)));
-    let Some((at, bursts)) = links.max_by_key(|(_, bursts)| bursts.total.bytes) else { return Vec::new() };
+    let all = traffic.iter().flat_map(|traffic| traffic.links.iter().enumerate());
+    let all = all.filter_map(|(at, link)| Some((at, link.bursts.as_ref()?)));
+    let Some((at, bursts)) = all.max_by_key(|(_, bursts)| bursts.total.bytes) else { return Vec::new() };
     let cells = width.saturating_sub(AXIS + 3);
     let strips = [Some(recent(bursts, cells)), run(bursts, cells)];
     // A title for all, and for each its text and the steps' marks.

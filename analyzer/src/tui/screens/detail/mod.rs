@@ -93,8 +93,8 @@ impl DetailScreen {
         let height = usize::from(view.layout().inner().height);
         self.lines.at(width | height << 16, || {
             let least = lines(self, view, width, 1);
-            let tall = taller(least.len(), height, || lines(self, view, width, 2).len());
-            if tall > 1 { lines(self, view, width, tall) } else { least }
+            let high = taller(least.len(), height, || lines(self, view, width, 2).len());
+            if high > 1 { lines(self, view, width, high) } else { least }
         })
     }
 
@@ -228,9 +228,9 @@ pub(super) fn preview(view: &View, id: Identity, width: usize, height: usize) ->
     let [head, mut charts, tail] = parts(&screen, view, width, 1);
     let used = head.len() + charts.len() + tail.len() + 2;
     let more = || parts(&screen, view, width, 2)[1].len() - charts.len();
-    let tall = taller(used, height, || used + more());
-    if tall > 1 {
-        [_, charts, _] = parts(&screen, view, width, tall);
+    let high = taller(used, height, || used + more());
+    if high > 1 {
+        [_, charts, _] = parts(&screen, view, width, high);
     }
     let mut lines = charts;
     lines.push(Line::default());
@@ -270,8 +270,8 @@ fn taller(least: usize, height: usize, doubled: impl FnOnce() -> usize) -> usize
 }
 
 /// Both directions side by side, charts over time, the latest events.
-fn lines(screen: &DetailScreen, view: &View, width: usize, tall: usize) -> Vec<Line<'static>> {
-    let [mut lines, charts, tail] = parts(screen, view, width, tall);
+fn lines(screen: &DetailScreen, view: &View, width: usize, high: usize) -> Vec<Line<'static>> {
+    let [mut lines, charts, tail] = parts(screen, view, width, high);
     if !lines.is_empty() {
         lines.push(Line::default());
         lines.extend(charts);
@@ -282,7 +282,7 @@ fn lines(screen: &DetailScreen, view: &View, width: usize, tall: usize) -> Vec<L
 }
 
 /// The figures of both directions, the charts, and what else there is with the events.
-fn parts(screen: &DetailScreen, view: &View, width: usize, tall: usize) -> [Vec<Line<'static>>; 3] {
+fn parts(screen: &DetailScreen, view: &View, width: usize, high: usize) -> [Vec<Line<'static>>; 3] {
     let Some((this, other)) = &screen.shown else { return Default::default() };
     // Half of a narrow screen would cut values: one direction stands below the other.
     let stacked = width < STACKED;
@@ -307,7 +307,7 @@ fn parts(screen: &DetailScreen, view: &View, width: usize, tall: usize) -> [Vec<
     let mut tail = both(left.1, more);
     tail.push(Line::default());
     tail.extend(event_lines(screen, view, width));
-    [head, charts(view, (this, other.as_ref()), width, tall), tail]
+    [head, charts(view, (this, other.as_ref()), width, high), tail]
 }
 
 /// Two lists of lines, the second from column `at` on.
@@ -380,7 +380,7 @@ fn charts(
     view: &View,
     (detail, other): (&Detail, Option<&Detail>),
     width: usize,
-    tall: usize,
+    high: usize,
 ) -> Vec<Line<'static>> {
     let mut lines = vec![section("OVER TIME", &log::route(&detail.id.key), width)];
     let Some((data, grid)) = view.data.as_ref().and_then(|data| Some((data, trends::grid(data, width)?)))
@@ -395,7 +395,7 @@ fn charts(
     };
     let own = of(detail);
     let rows = |trends: &[trends::Trend], (now, columns): &(Option<Point>, Vec<Option<Point>>)| {
-        trends.iter().flat_map(|trend| trends::row(trend, now.as_ref(), columns, tall)).collect::<Vec<_>>()
+        trends.iter().flat_map(|trend| trends::row(trend, now.as_ref(), columns, high)).collect::<Vec<_>>()
     };
     lines.extend(rows(TRENDS, &own));
     // Requests are timed; of a flow of answers, those that it answers.

@@ -213,23 +213,29 @@ impl Columns {
             spans.push(format!(" {:>LATENCY$}", shown(times.map(|(p50, _)| p50))), theme::PLAIN);
             spans.push(format!(" {:>LATENCY$}", shown(times.and_then(|(_, p99)| p99))), theme::PLAIN);
         }
-        if self.link > 0 {
-            let link = peer.link.and_then(|link| data.model.links.get(usize::from(link)));
-            let text = link.map_or_else(
-                || "several".to_owned(),
-                |link| {
-                    links::short(&data.model, link, self.link - 4)
-                        + match link.direction {
-                            Some(crate::sample::Direction::Ingress) => " in",
-                            Some(crate::sample::Direction::Egress) => " out",
-                            None => "",
-                        }
-                },
-            );
-            spans.push(format!(" {text:<w$}", w = self.link), theme::DIM);
-        }
+        self.link(&mut spans, peer, data);
         self.owner(&mut spans, peer, data);
         spans.into_line()
+    }
+
+    /// The link that all of it passes.
+    fn link(&self, spans: &mut Spans, peer: &Peer, data: &Data) {
+        if self.link == 0 {
+            return;
+        }
+        let link = peer.link.and_then(|link| data.model.links.get(usize::from(link)));
+        let text = link.map_or_else(
+            || "several".to_owned(),
+            |link| {
+                links::short(&data.model, link, self.link - 4)
+                    + match link.direction {
+                        Some(crate::sample::Direction::Ingress) => " in",
+                        Some(crate::sample::Direction::Egress) => " out",
+                        None => "",
+                    }
+            },
+        );
+        spans.push(format!(" {text:<w$}", w = self.link), theme::DIM);
     }
 
     /// Process and pod.
