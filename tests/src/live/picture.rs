@@ -143,7 +143,7 @@ pub fn svg(screen: &str, title: &str) -> String {
     let _ = writeln!(
         svg,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.1} {height:.1}\" width=\"{width:.0}\" \
-         height=\"{height:.0}\" role=\"img\" shape-rendering=\"crispEdges\" xml:space=\"preserve\" font-family=\"'DejaVu Sans Mono', Menlo, \
+         height=\"{height:.0}\" role=\"img\" shape-rendering=\"crispEdges\" font-family=\"'DejaVu Sans Mono', Menlo, \
          Consolas, monospace\" font-size=\"{FONT}\">\n<title>{}</title>\n<rect width=\"100%\" height=\"100%\" \
          rx=\"8\" fill=\"{BACKGROUND}\"/>",
         escaped(title)
@@ -199,7 +199,8 @@ fn draw(svg: &mut String, run: &[(char, Look)], column: usize, row: usize) {
         "<text x=\"{x:.1}\" y=\"{:.1}\" textLength=\"{:.1}\" fill=\"{front}\"{weight}{line}{opacity}>{}</text>",
         y + BASE,
         letters as f64 * CELL.0,
-        escaped(shown.trim_start())
+        // Of spaces in a row renderers show one.
+        escaped(shown.trim_start()).replace(' ', "\u{a0}")
     );
 }
 
@@ -225,6 +226,7 @@ mod tests {
             picture.contains("&lt;&amp;&gt;") && picture.contains("<title>a &lt; b</title>"),
             "{picture}"
         );
+        assert!(svg("a  b", "").contains(">a\u{a0}\u{a0}b<"), "spaces keep their width");
         // The reversed letter stands on the foreground's colour, and both blocks at the bottom of their line.
         assert!(picture.contains(&format!("fill=\"{FOREGROUND}\"/>")));
         let second = BORDER + 2.0 * CELL.1;

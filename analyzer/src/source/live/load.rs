@@ -466,6 +466,9 @@ fn map_refused(error: &aya::EbpfError) -> anyhow::Error {
 /// An error of what opens files: their limit as the cause, where no further one can be opened. Calls that need a socket to
 /// begin with fail then for reasons of their own.
 pub(super) fn with_limit(error: anyhow::Error) -> anyhow::Error {
+    if let Some(remedy) = limit_reached(error.as_ref()) {
+        return anyhow!("{}; {remedy}", words(&format!("{error:#}")));
+    }
     let full = rustix::io::dup(std::io::stderr()).err();
     match full.and_then(|full| limit_reached(&std::io::Error::from(full))) {
         Some(remedy) => anyhow!("too many open files; {remedy}"),
