@@ -1,8 +1,7 @@
 //! The program under test and the programs that test it, from one build.
 //!
-//! The features of a dependency follow from the packages that one run of cargo builds. All tests, those of the
-//! guest included, therefore come from runs for the same packages: each other choice would compile most
-//! dependencies again.
+//! The features of a dependency follow from the packages that one run of cargo builds. All that is built in one profile
+//! therefore comes from runs for the same packages: each other choice would compile most dependencies again.
 
 use crate::build::with_ebpf;
 use crate::ebpf_toolchain::EbpfToolchain;
@@ -15,17 +14,34 @@ use std::process::{Command, Stdio};
 pub(crate) const CHECKED: &str = "checked";
 /// The profile of what a developer waits for: built in a minute, and slow.
 pub(crate) const DEBUG: &str = "dev";
-const PACKAGES: [&str; 4] = ["rocescope", "rocescope-common", "rocescope-tests", "xtask"];
-const FEATURES: &str = "rocescope/live,rocescope/test-clock,rocescope-tests/live";
-
 /// The package of the tests that need root, a program and the kernel.
 pub(crate) const INTEGRATION: &str = "rocescope-tests";
+const FEATURES: &str = "rocescope/live,rocescope/test-clock";
+
+/// Packages to build together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Packages {
+    All,
+    /// Those with unit tests of their own. What the integration tests share is tested with them: it uses the library,
+    /// which would be compiled once more for it.
+    Units,
+}
 
 /// Adds the packages, and all features where the kernel programs can be built, to a command of cargo.
-pub(crate) fn select<'a>(command: &'a mut Command, toolchain: Option<&EbpfToolchain>) -> &'a mut Command {
-    command.args(PACKAGES.iter().flat_map(|package| ["-p", package]));
+pub(crate) fn select<'a>(
+    command: &'a mut Command,
+    packages: Packages,
+    toolchain: Option<&EbpfToolchain>,
+) -> &'a mut Command {
+    command.args(["-p", "rocescope", "-p", "rocescope-common", "-p", "xtask"]);
+    if packages == Packages::All {
+        command.args(["-p", INTEGRATION]);
+    }
     if let Some(toolchain) = toolchain {
         with_ebpf(command, toolchain).args(["--features", FEATURES]);
+        if packages == Packages::All {
+            command.args(["--features", "rocescope-tests/live"]);
+        }
     }
     command
 }
@@ -59,7 +75,7 @@ impl Programs {
         profile: &str,
         selection: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self> {
-        let (rocescope, tests) = build(toolchain, profile, selection)?;
+        let (rocescope, tests) = build(Packages::All, toolchain, profile, selection)?;
         let rocescope = rocescope.context("cargo built no rocescope")?;
         Ok(Self { rocescope, tests })
     }
@@ -81,18 +97,19 @@ impl Programs {
 /// # Errors
 /// The command that failed.
 pub(crate) fn units(toolchain: Option<&EbpfToolchain>) -> Result<Vec<TestProgram>> {
-    Ok(build(toolchain, DEBUG, ["--lib", "--bin", "xtask"])?.1)
+    Ok(build(Packages::Units, toolchain, DEBUG, ["--lib", "--bin", "xtask"])?.1)
 }
 
 /// Builds what `selection` names: rocescope, where that is needed, and tests.
 fn build<'a>(
+    packages: Packages,
     toolchain: Option<&EbpfToolchain>,
     profile: &str,
     selection: impl IntoIterator<Item = &'a str>,
 ) -> Result<(Option<PathBuf>, Vec<TestProgram>)> {
     let mut command = cargo();
     command.args(["test", "--no-run", "--profile", profile, "--message-format", "json-render-diagnostics"]);
-    select(&mut command, toolchain).args(selection);
+    select(&mut command, packages, toolchain).args(selection);
     let shown = show(&command);
     let output =
         command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start `{shown}`"))?;
