@@ -24,10 +24,11 @@ const RULES: &[(&str, &[&str])] = &[
     ("diff", &["findings", "metrics", "report", "util"]),
     ("export", &["analysis", "findings", "metrics", "report", "sample", "util"]),
     ("model", &["analysis", "findings", "metrics", "report", "sample", "util"]),
+    ("record", &["analysis", "findings", "metrics", "model", "report", "sample", "util"]),
     ("share", &["analysis", "findings", "metrics", "model", "packet", "report", "sample", "util"]),
     ("host", &["util"]),
     ("doctor", &["host", "util"]),
-    ("source", &["filter", "host", "metrics", "sample", "util"]),
+    ("source", &["filter", "host", "metrics", "record", "sample", "util"]),
     ("bench", &["host", "source", "util"]),
     (
         "tui",
@@ -75,6 +76,8 @@ const CRATES: &[(&str, &[&str])] = &[
     // Everything else has its maps from `util::map`.
     ("foldhash", &["util/map.rs"]),
     ("jiff", &["util/units.rs", "source/replay/time.rs"]),
+    ("parquet", &["record/parquet.rs"]),
+    ("ureq", &["record/clickhouse.rs"]),
     ("textwrap", &["util/"]),
     ("tokio", &["source/live/", "export/serve.rs"]),
     ("anstream", &["util/style.rs"]),

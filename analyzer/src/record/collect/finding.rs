@@ -1,0 +1,139 @@
+//! Rows of findings.
+
+use std::collections::BTreeMap;
+
+use super::{Interval, Origin, text};
+use crate::findings::{Finding, Place, Severity};
+use crate::record::cell::Time;
+use crate::record::registry;
+use crate::report::Report;
+use crate::sample::{Address, Direction};
+use crate::util::shared::Shared;
+
+/// Time between two rows of a finding that goes on.
+const EVERY_NS: u64 = 60_000_000_000;
+
+/// What a finding is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    id: &'static str,
+    link: Option<String>,
+    direction: Option<Direction>,
+    hop: Option<String>,
+    ends: [Option<(Address, Option<u32>)>; 2],
+    /// Its number among those that have all of these in common.
+    number: usize,
+}
+
+/// Findings by their latest row, and whether one of another time stands for it already.
+#[derive(Debug, Default)]
+pub(super) struct Findings(BTreeMap<Key, Known>);
+
+#[derive(Debug)]
+struct Known {
+    /// Of the latest report.
+    latest: registry::Finding,
+    /// Time and title of the latest row.
+    recorded: (Time, Shared),
+}
+
+impl Findings {
+    pub(super) fn take(
+        &mut self,
+        origin: &Origin,
+        at: Interval,
+        report: &Report,
+        rows: &mut Vec<registry::Finding>,
+    ) {
+        let mut present: Vec<Key> = Vec::new();
+        for finding in &report.findings {
+            let mut key = key(finding);
+            let same = |other: &&Key| Key { number: key.number, ..(*other).clone() } == key;
+            key.number = present.iter().filter(same).count();
+            let row = row(origin, at, finding);
+            let due = self.0.get(&key).is_none_or(|known| {
+                let (time, title) = &known.recorded;
+                (known.latest.active, &known.latest.severity) != (row.active, &row.severity)
+                    || (*title != row.title && at.t.0.saturating_sub(time.0) >= EVERY_NS)
+            });
+            self.put(key.clone(), row, due, rows);
+            present.push(key);
+        }
+        // What the report does not have any more has ended: its flows are gone.
+        for (key, known) in &mut self.0 {
+            if known.latest.active == 1 && !present.contains(key) {
+                (known.latest.active, known.latest.t) = (0, at.t);
+                rows.push(known.latest.clone());
+            }
+        }
+    }
+
+    fn put(&mut self, key: Key, row: registry::Finding, due: bool, rows: &mut Vec<registry::Finding>) {
+        if due {
+            rows.push(row.clone());
+        }
+        let now = (row.t, row.title.clone());
+        match self.0.get_mut(&key) {
+            Some(known) => {
+                known.latest = row;
+                if due {
+                    known.recorded = now;
+                }
+            }
+            None => {
+                self.0.insert(key, Known { latest: row, recorded: now });
+            }
+        }
+    }
+
+    /// Rows of what changed since the latest ones.
+    pub(super) fn finish(&mut self, rows: &mut Vec<registry::Finding>) {
+        rows.extend(
+            self.0
+                .values()
+                .filter(|known| known.recorded.1 != known.latest.title)
+                .map(|known| known.latest.clone()),
+        );
+    }
+}
+
+fn key(finding: &Finding) -> Key {
+    let place = &finding.place;
+    let ends =
+        [&finding.requester, &finding.responder].map(|end| end.as_ref().map(|end| (end.addr, end.qpn)));
+    let Place { link, direction, hop, .. } = place.clone();
+    Key { id: finding.id, link, direction, hop, ends, number: 0 }
+}
+
+const fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Info => "info",
+        Severity::Warning => "warning",
+        Severity::Critical => "critical",
+    }
+}
+
+fn row(origin: &Origin, at: Interval, finding: &Finding) -> registry::Finding {
+    let place = &finding.place;
+    registry::Finding {
+        t: at.t,
+        host: origin.host.clone(),
+        job: origin.job.clone(),
+        id: finding.id.into(),
+        severity: severity(finding.severity).into(),
+        active: finding.active.into(),
+        since: finding.first_seen_ns.map(Time),
+        until: finding.last_seen_ns.map(Time),
+        title: finding.title.as_str().into(),
+        link: text(place.link.as_deref()),
+        direction: place.direction,
+        hop: text(place.hop.as_deref()),
+        switch_port: text(place.switch_port.as_deref()),
+        src: finding.requester.as_ref().map(|end| end.addr),
+        dst: finding.responder.as_ref().map(|end| end.addr),
+        packets_ratio: finding.impact.packets_ratio,
+        time_lost_ns: finding.impact.time_lost_ns,
+        // A finding has numbers, texts and lists of them: it is always JSON.
+        json: serde_json::to_string(finding).unwrap_or_default().as_str().into(),
+    }
+}
