@@ -1,4 +1,5 @@
-//! Connection management (CM) on QP 1: how connections are set up, refused and ended.
+//! Connection management (CM) on QP 1: how connections are set up, refused and ended, and how services of datagrams are
+//! resolved (SIDR).
 //!
 //! Layout as in `include/rdma/ibta_vol1_c12.h` of Linux: BTH (12 bytes), DETH (8), MAD header (24),
 //! message.
@@ -63,6 +64,22 @@ pub enum Message {
         /// The peer's.
         remote_id: u32,
     },
+    /// Service ID resolution request: which queue pair takes datagrams for a service.
+    SidrReq {
+        /// ID of the request.
+        request_id: u32,
+        /// The service asked for.
+        service_id: u64,
+    },
+    /// Answer to that.
+    SidrRep {
+        /// ID of the request.
+        request_id: u32,
+        /// 0: resolved; else see [`sidr_status`].
+        status: u8,
+        /// The queue pair of the service.
+        qp: u32,
+    },
 }
 
 /// A connection request.
@@ -88,6 +105,8 @@ const ATTRIBUTE_REP: u16 = 0x0013;
 const ATTRIBUTE_RTU: u16 = 0x0014;
 const ATTRIBUTE_DREQ: u16 = 0x0015;
 const ATTRIBUTE_DREP: u16 = 0x0016;
+const ATTRIBUTE_SIDR_REQ: u16 = 0x0017;
+const ATTRIBUTE_SIDR_REP: u16 = 0x0018;
 
 /// Reads the message behind the BTH at `bth_offset`. `None` for other or truncated messages.
 #[must_use]
@@ -124,6 +143,11 @@ pub fn read(bytes: &impl Bytes, bth_offset: usize) -> Option<Message> {
         ATTRIBUTE_MRA => Message::Mra { local_id, remote_id: word(4)?, timeout: byte(9)? >> 3 },
         ATTRIBUTE_DREQ => Message::Dreq { local_id, remote_id: word(4)?, remote_qp: word(8)? >> 8 },
         ATTRIBUTE_DREP => Message::Drep { local_id, remote_id: word(4)? },
+        ATTRIBUTE_SIDR_REQ => Message::SidrReq {
+            request_id: local_id,
+            service_id: u64::from(word(8)?) << 32 | u64::from(word(12)?),
+        },
+        ATTRIBUTE_SIDR_REP => Message::SidrRep { request_id: local_id, status: byte(4)?, qp: word(8)? >> 8 },
         _ => return None,
     })
 }
@@ -166,6 +190,19 @@ pub const fn reason(code: u16) -> Option<&'static str> {
         32 => "invalid primary flow label",
         33 => "invalid alternate flow label",
         35 => "vendor option not supported",
+        _ => return None,
+    })
+}
+
+/// The status of a SIDR_REP in words (IBTA 12.11.2.1); `None` for success and reserved values.
+#[must_use]
+pub const fn sidr_status(status: u8) -> Option<&'static str> {
+    Some(match status {
+        1 => "service ID not supported",
+        2 => "refused by the application",
+        3 => "no QP available",
+        4 => "redirection",
+        5 => "unsupported version",
         _ => return None,
     })
 }

@@ -319,6 +319,7 @@ fn connection_requests_truncated_or_changed() {
             Some(cm::Message::Req(req)) => req.local_qp,
             Some(cm::Message::Rep { local_qp, .. }) => local_qp,
             Some(cm::Message::Dreq { remote_qp, .. }) => remote_qp,
+            Some(cm::Message::SidrRep { qp, .. }) => qp,
             _ => 0,
         };
         assert!(qp <= 0xFF_FFFF);

@@ -24,7 +24,8 @@ pub struct Loss {
     pub lost: u64,
     /// Part of `lost` that may have been reordered: the packet passed twice, or neither a NAK nor a timeout explains the run
     /// in which it came; all of `lost` where more gaps of a go-back-N sender are filled by such runs than by runs that are
-    /// explained. Without IPv4 identifications that count up, the packet that filled the gap may have been the original,
+    /// explained; or it filled its gap no later, within a factor of two, than packets of the flow come that were not lost, with one
+    /// of these to eight PSNs lost (four to one where identifications count up). Without IPv4 identifications that count up, the packet that filled the gap may have been the original,
     /// out of order. Unit: PSNs.
     pub lost_or_reordered: u64,
     /// PSNs skipped here and never seen, although the sender did not retransmit them: they took another path,

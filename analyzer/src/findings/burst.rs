@@ -40,7 +40,7 @@ const INCAST: Entry = Entry {
                fewer senders, or there are no such bins.\n\
                - At least burst.incast_gap_ratio of them have a PSN gap while the receiver gets at least \
                burst.incast_line_ratio of its peak rate, as from a full queue: at least twice the ratio in bins with \
-               fewer senders, and more than by chance (three standard deviations). Without such bins, \
+               fewer senders, times the PSNs missing at a gap (losses in runs make more gaps where senders take turns), and more than by chance (three standard deviations). Without such bins, \
                burst.incast_senders hosts lose packets in runs of two or more on average.\n\
                - The tap is upstream of the queue, where nothing is lost yet: burst.incast_senders hosts have NAK \
                episodes, at least twice the ratio towards other receivers, while the median request-to-ACK latency is \
@@ -231,12 +231,14 @@ fn lossy(
         };
         // Gaps in bins with few senders, were they as frequent there.
         let expected = gaps * few.packets as f64;
+        // A run of losses makes as many gaps as flows take turns there.
+        let factor = FACTOR * (missing as f64 / count.max(1) as f64).max(1.0);
         let more = if !compare {
             many_hosts()
         } else if expected < CHANCE * CHANCE {
             few.gaps == 0 && many_hosts()
         } else {
-            few.gaps as f64 <= (expected / FACTOR).min(expected - CHANCE * expected.sqrt())
+            few.gaps as f64 <= (expected / factor).min(expected - CHANCE * expected.sqrt())
         };
         return (at_line_rate && more).then_some(Loss::Gaps { ratio: gaps, count: many.gaps });
     }

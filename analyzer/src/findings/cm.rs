@@ -6,7 +6,7 @@ use super::title::{self, more, pair, title};
 use super::{Command, Commands, End, Entry, Family, Input, Need, Place, Raise, Unit, ends, label};
 use crate::analysis::Flow;
 use crate::findings::{Episode, Finding, Severity};
-use crate::metrics::setups::{Between, Outcome, Row};
+use crate::metrics::setups::{Between, Kind, Outcome, Row};
 use crate::sample::{Address, address};
 use crate::util::units::plural;
 
@@ -17,6 +17,7 @@ pub(super) const FAMILY: Family = Family {
     evidence: &[
         label("reason", "reason", Unit::Text),
         label("reason_code", "reason code of the REJ", Unit::Id),
+        label("status", "status of the SIDR_REP", Unit::Id),
         label("service", "service", Unit::Text),
         label("setups", "failed set-ups with this reason", Unit::Count),
         label("accepted", "set-ups accepted, same hosts and service", Unit::Count),
@@ -32,8 +33,8 @@ const REJECTED: Entry = Entry {
     needs: &[Need::Pairs],
     title: "Connection rejected, or not answered",
     meaning: "A host asked another for a connection (REQ of the connection manager) and was refused (REJ, with a reason), or repeated the request without an answer. The queue pair is never connected: the application fails, \
-              or tries again.",
-    computed: "From connection management on QP 1, per pair of hosts, service ID and reason. Rejected: a REJ answers the request, or the requester rejects the reply. Not answered: neither REP nor REJ nor MRA (which asks for more time) for a request sent \
+              or tries again. The same of a request for the queue pair that takes datagrams for a service (SIDR_REQ), which a SIDR_REP refuses.",
+    computed: "From connection management on QP 1, per pair of hosts, service ID and reason. Rejected: a REJ answers the request, or the requester rejects the reply; or a SIDR_REP has a status other than success. Not answered: neither REP nor REJ nor MRA (which asks for more time) nor SIDR_REP for a request sent \
                `cm.requests` times, or waiting for `cm.wait_s`, at a tap that shows other RoCE packets to the requester, with no new flow from the peer since. A warning; info where a later set-up between the same hosts for the same \
                service was accepted.",
     advice: "Invalid service ID: no process listens on that port of the peer, or it listens on another address. Refused by the application: read its log. Stale connection: the peer still has the queue pair of an \
@@ -81,8 +82,8 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 fn failed<'a>(input: &Input<'_>, between: &'a Between, row: &'a Row) -> Option<Failed<'a>> {
     let setups = input.sample.metrics.setups.as_ref()?;
     let of_same = setups.rows.iter().filter(|(other, _)| {
-        (other.family, other.from, other.to, other.service_id)
-            == (between.family, between.from, between.to, between.service_id)
+        (other.family, other.from, other.to, other.kind, other.service_id)
+            == (between.family, between.from, between.to, between.kind, between.service_id)
     });
     let accepted = of_same.filter(|(other, _)| other.outcome == Outcome::Accepted);
     let (accepted, last_ns) =
@@ -97,7 +98,7 @@ fn failed<'a>(input: &Input<'_>, between: &'a Between, row: &'a Row) -> Option<F
     };
     match between.outcome {
         Outcome::Accepted | Outcome::Delayed => None,
-        Outcome::Rejected { .. } => Some(failed),
+        Outcome::Rejected { .. } | Outcome::Unresolved { .. } => Some(failed),
         Outcome::Unanswered => is_unanswered(input, &failed).then_some(failed),
     }
 }
@@ -110,9 +111,11 @@ fn is_unanswered(input: &Input<'_>, failed: &Failed<'_>) -> bool {
     // The reply may have passed elsewhere.
     let hears = flows.iter().any(|flow| flow.dst == failed.from);
     let connected = |flow: &Flow| {
-        (flow.src, flow.dst) == (failed.to, failed.from)
-            && flow.dest_qp != 1
-            && flow.first_ns >= failed.row.first_ns
+        let answers = (flow.src, flow.dst) == (failed.to, failed.from);
+        // Of a service that takes datagrams only.
+        let asks =
+            failed.between.kind == Kind::Resolution && (flow.src, flow.dst) == (failed.from, failed.to);
+        (answers || asks) && flow.dest_qp != 1 && flow.first_ns >= failed.row.first_ns
     };
     (failed.row.most_requests >= limits.requests.max(2) || long) && hears && !flows.iter().any(connected)
 }
@@ -122,25 +125,27 @@ fn raise(input: &Input<'_>, worst: &Failed<'_>, others: &[Failed<'_>], found: &m
     let &Failed { row, from, to, .. } = worst;
     let service = service(worst.between.service_id);
     let setups = row.setups;
-    let (reason, code) = reason(worst.between.outcome);
-    let all = plural(setups + worst.accepted, "connection");
-    let diagnoses = match code {
-        None => {
+    let outcome = worst.between.outcome;
+    let reason = reason(outcome);
+    let words = Words::of(worst.between.kind);
+    let all = plural(setups + worst.accepted, words.what);
+    let diagnoses = match outcome {
+        Outcome::Unanswered => {
             let times = plural(row.most_requests, "time");
             vec![
-                format!("Connection request not answered: sent {times}"),
-                format!("No answer to a REQ sent {times}"),
+                format!("{} not answered: sent {times}", words.request),
+                format!("No answer to a {} sent {times}", words.asks),
             ]
         }
-        Some(_) if worst.accepted > 0 || setups > 1 => vec![
+        _ if worst.accepted > 0 || setups > 1 => vec![
             format!("{setups} of {all} rejected: {reason}"),
             format!("{setups} of {all}: {reason}"),
-            format!("{setups}× REJ: {reason}"),
+            format!("{setups}× {}: {reason}", words.refuses),
         ],
-        Some(_) => vec![
-            format!("Connection rejected: {reason}"),
+        _ => vec![
+            format!("{} rejected: {reason}", words.title),
             format!("Rejected: {reason}"),
-            format!("REJ: {reason}"),
+            format!("{}: {reason}", words.refuses),
         ],
     };
     let named = service.as_ref().map(|service| format!(", {service}")).unwrap_or_default();
@@ -171,7 +176,11 @@ fn raise(input: &Input<'_>, worst: &Failed<'_>, others: &[Failed<'_>], found: &m
         others.iter().chain([worst]).map(|failed| (failed.from, failed.to)).collect();
     let mut raise = Raise::new(&REJECTED, severity, title(chosen, parts))
         .evidence("reason", reason)
-        .evidence("reason_code", code)
+        .evidence(
+            "reason_code",
+            if let Outcome::Rejected { reason, .. } = outcome { Some(reason) } else { None },
+        )
+        .evidence("status", if let Outcome::Unresolved { status } = outcome { Some(status) } else { None })
         .evidence("service", service)
         .evidence("setups", setups)
         .evidence("accepted", worst.accepted)
@@ -187,14 +196,55 @@ fn raise(input: &Input<'_>, worst: &Failed<'_>, others: &[Failed<'_>], found: &m
     raise.into(found);
 }
 
-/// Why, in words, with the code of the REJ.
-fn reason(outcome: Outcome) -> (String, Option<u16>) {
-    let Outcome::Rejected { reason, by_requester } = outcome else { return ("no answer".to_owned(), None) };
-    let words = match reason {
-        INVALID_SERVICE_ID => "no listener".to_owned(),
-        reason => cm::reason(reason).map_or_else(|| format!("reason {reason}"), str::to_owned),
-    };
-    (if by_requester { format!("{words}, by the requester") } else { words }, Some(reason))
+/// How titles name a kind of request.
+struct Words {
+    /// What is asked for, in lower case.
+    what: &'static str,
+    /// The same at the beginning of a title.
+    title: &'static str,
+    /// The request at the beginning of a title.
+    request: &'static str,
+    /// Its message.
+    asks: &'static str,
+    /// The message that refuses it.
+    refuses: &'static str,
+}
+
+impl Words {
+    const fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::Connection => Self {
+                what: "connection",
+                title: "Connection",
+                request: "Connection request",
+                asks: "REQ",
+                refuses: "REJ",
+            },
+            Kind::Resolution => Self {
+                what: "service resolution",
+                title: "Service resolution",
+                request: "Service resolution",
+                asks: "SIDR_REQ",
+                refuses: "SIDR_REP",
+            },
+        }
+    }
+}
+
+/// Why, in words.
+fn reason(outcome: Outcome) -> String {
+    match outcome {
+        Outcome::Rejected { reason: INVALID_SERVICE_ID, by_requester: false }
+        | Outcome::Unresolved { status: UNSUPPORTED_SERVICE } => "no listener".to_owned(),
+        Outcome::Rejected { reason, by_requester } => {
+            let words = cm::reason(reason).map_or_else(|| format!("reason {reason}"), str::to_owned);
+            if by_requester { format!("{words}, by the requester") } else { words }
+        }
+        Outcome::Unresolved { status } => {
+            cm::sidr_status(status).map_or_else(|| format!("status {status}"), str::to_owned)
+        }
+        Outcome::Unanswered | Outcome::Delayed | Outcome::Accepted => "no answer".to_owned(),
+    }
 }
 
 /// The port, where the service ID is one of the RDMA connection manager.
@@ -211,6 +261,9 @@ const INVALID_SERVICE_ID: u16 = 8;
 const STALE: u16 = 10;
 const INVALID_GID: u16 = 12;
 const REFUSED: u16 = 28;
+/// Of a SIDR_REP.
+const UNSUPPORTED_SERVICE: u8 = 1;
+const REFUSED_SERVICE: u8 = 2;
 
 fn steps(worst: &Failed<'_>, asks: Commands<'_>, refuses: Commands<'_>) -> Vec<(String, Option<Command>)> {
     let &Failed { from, to, .. } = worst;
@@ -225,8 +278,14 @@ fn steps(worst: &Failed<'_>, asks: Commands<'_>, refuses: Commands<'_>) -> Vec<(
     let filter = ("Check that no filter or ACL drops UDP port 4791 in one direction.".to_owned(), None);
     let gid =
         (format!("On {to}, compare its addresses with the GIDs of its port (rdma link, show_gids)."), None);
-    let Outcome::Rejected { reason, .. } = worst.between.outcome else {
-        return vec![reached, gid, filter, listens];
+    let reason = match worst.between.outcome {
+        Outcome::Rejected { reason, .. } => reason,
+        Outcome::Unresolved { status: UNSUPPORTED_SERVICE } => INVALID_SERVICE_ID,
+        Outcome::Unresolved { status: REFUSED_SERVICE } => REFUSED,
+        Outcome::Unresolved { .. } => return vec![log, listens],
+        Outcome::Unanswered | Outcome::Delayed | Outcome::Accepted => {
+            return vec![reached, gid, filter, listens];
+        }
     };
     match reason {
         INVALID_SERVICE_ID => vec![listens, gid],
@@ -258,7 +317,7 @@ mod tests {
 
     fn between(outcome: Outcome) -> Between {
         let key = key(0, "10.0.0.1", "10.0.0.3", 1);
-        Between { family: 4, from: key.src, to: key.dst, service_id: PORT, outcome }
+        Between { family: 4, from: key.src, to: key.dst, kind: Kind::Connection, service_id: PORT, outcome }
     }
 
     fn row(setups: u64, most_requests: u64) -> Row {
@@ -278,7 +337,7 @@ mod tests {
             flows.push((key(0, "10.0.0.2", "10.0.0.1", 17), stats(50_000, 1_000, 1_000_000)));
         }
         let mut sample = sample(vec![link("h0.pcap", None)], flows);
-        sample.metrics.setups = Some(Setups { rows, untracked: 0 });
+        sample.metrics.setups = Some(Setups { rows, ..Setups::default() });
         found(&sample, &Options::default()).into_iter().find(|finding| finding.id == "cm.rejected")
     }
 
@@ -325,12 +384,46 @@ mod tests {
     }
 
     #[test]
+    fn services_of_datagrams_that_are_not_resolved_are_named_as_such() {
+        let of =
+            |outcome| Between { kind: Kind::Resolution, service_id: Some(0x0111_1C06), ..between(outcome) };
+        let unresolved = |status| of(Outcome::Unresolved { status });
+        let found = judged(vec![(unresolved(1), row(3, 1))], false).unwrap();
+        assert!(found.title.starts_with("3 of 3 service resolutions"), "{}", found.title);
+        assert!(
+            found.title.contains("no listener") && found.title.ends_with("UDP port 7174"),
+            "{}",
+            found.title
+        );
+        assert_eq!(found.evidence.get("status").unwrap().value, 1);
+        assert!(found.evidence.get("reason_code").is_none_or(|code| code.value.is_null()));
+        assert!(found.steps[0].text.contains("listens"), "{:?}", found.steps);
+        for status in 1..=6 {
+            let found = judged(vec![(unresolved(status), row(1, 1))], false).unwrap();
+            assert!(found.title.ends_with(", 10.0.0.1 → 10.0.0.3, UDP port 7174"), "{}", found.title);
+            assert_eq!(found.severity, Severity::Warning);
+        }
+        let silent = judged(vec![(of(Outcome::Unanswered), row(1, 5))], false).unwrap();
+        assert!(silent.title.starts_with("No answer to a SIDR_REQ sent 5 times"), "{}", silent.title);
+        // A connection to the same service that was accepted says nothing of datagrams.
+        let accepted = Row { last_ns: START + SECOND, ..row(2, 1) };
+        let both = vec![(between(Outcome::Accepted), accepted), (unresolved(2), row(1, 1))];
+        assert_eq!(judged(both, false).unwrap().severity, Severity::Warning);
+        assert_eq!(judged(vec![(of(Outcome::Accepted), row(4, 1))], false), None);
+    }
+
+    #[test]
     fn every_reason_has_words() {
         for code in (1..=33).chain([35]) {
             assert!(cm::reason(code).is_some(), "{code}");
         }
         assert_eq!((cm::reason(0), cm::reason(34), cm::reason(36)), (None, None, None));
-        assert_eq!(reason(rejected(99)).0, "reason 99");
+        assert_eq!(reason(rejected(99)), "reason 99");
+        for status in 1..=5 {
+            assert!(cm::sidr_status(status).is_some(), "{status}");
+        }
+        assert_eq!((cm::sidr_status(0), cm::sidr_status(6)), (None, None));
+        assert_eq!(reason(Outcome::Unresolved { status: 77 }), "status 77");
         assert_eq!(service(Some(0x0111_0005)).unwrap(), "UDP port 5");
         assert_eq!(service(Some(0x1234_5678_9ABC)).unwrap(), "service 0x123456789abc");
     }

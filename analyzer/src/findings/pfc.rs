@@ -57,7 +57,7 @@ const VICTIM: Entry = Entry {
                 of the pauses.",
     computed: "Live: a queue pair in RTS that was busy and whose PSNs did not advance between two readings, while the priority of RoCE was paused for at least half \
                  of that time. Captures: data flows or READ requests silent for at least 1 ms, at least half of it paused by another station on the link (with \
-                 --link-speed). A warning from pfc.victim_ms.",
+                 --link-speed). A warning from pfc.victim_ms. What these flows retransmit counts with it, where none of their packets is lost upstream.",
     advice: "Find the source of the pauses (see pfc.storm); the queue pairs listed here are not at fault. Where unrelated jobs suffer, use separate priorities, or \
                lower the ECN thresholds so that ECN acts before PFC.",
     caveat: "The priority of a flow is taken from its VLAN tag; without one DSCP / 8 is assumed, and live the priority that the traffic class in use maps to. A \
@@ -291,6 +291,8 @@ fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
     let own = pauses.filter(|pause| pause.priority.is_none() || pause.priority == priority);
     let paused_ns = own.filter_map(|pause| pause.paused_ns).max();
     let share = |ns: u64, of: Option<u64>| of.filter(|of| *of > 0).map(|of| ns as f64 / of as f64);
+    // A transport timer that expires while the priority is paused makes the sender retransmit what waits or has arrived.
+    let lossless = victims.iter().all(|(flow, _)| flow.loss.get().is_none_or(|loss| loss.lost == 0));
     Raise::new(&VICTIM, Severity::Warning, title(diagnosis, [pair(worst.src, worst.dst)]))
         .place(Place::of(input, worst))
         .ends(requester, responder)
@@ -303,6 +305,7 @@ fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("paused_ns", paused_ns)
         .evidence("paused_ratio", paused_ns.and_then(|ns| share(ns, input.facts.window.length_ns())))
         .flows(victims.iter().map(|(flow, _)| *flow))
+        .owns(if lossless { &["retry.storm", "retry.timeouts"] } else { &[] })
         .into(found);
 }
 

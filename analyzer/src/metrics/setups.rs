@@ -1,17 +1,18 @@
 //! Connection set-ups: accepted, rejected, or never answered.
 //!
-//! From the datagrams of connection management. Bounded: `MOST_OPEN` set-ups whose end is not known, `MOST_ROWS` rows of
+//! From the datagrams of connection management, those that resolve a service of datagrams (SIDR) included. Bounded: `MOST_OPEN` set-ups whose end is not known, `MOST_ROWS` rows of
 //! results; what finds no room is counted.
 
 use std::collections::VecDeque;
 
+use crate::sample::PeerKey;
 use crate::util::map::Map;
 use rocescope_common::wire::cm::{Message, Req};
 use rocescope_common::wire::frame::Addr;
 
 /// Set-ups that are followed at a time; a new one replaces the oldest.
 const MOST_OPEN: usize = 16_384;
-/// Results by hosts, service and outcome.
+/// Results by hosts, service and outcome; queue pairs whose end was asked for.
 const MOST_ROWS: usize = 4_096;
 /// Two requests of one set-up within this time are one, seen by two taps or captured twice: the shortest CM timeout in use is
 /// longer.
@@ -35,6 +36,11 @@ pub enum Outcome {
         /// The requester refused the peer's reply.
         by_requester: bool,
     },
+    /// The peer knows no queue pair for the service, or gives none: status of the SIDR_REP.
+    Unresolved {
+        /// The status.
+        status: u8,
+    },
 }
 
 impl Outcome {
@@ -42,6 +48,15 @@ impl Outcome {
     const fn is_open(self) -> bool {
         matches!(self, Self::Unanswered | Self::Delayed)
     }
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// A connection (REQ).
+    Connection,
+    /// The queue pair that takes datagrams for a service (SIDR_REQ).
+    Resolution,
 }
 
 /// Who asks whom for which service, and how that ended.
@@ -53,6 +68,8 @@ pub struct Between {
     pub from: Addr,
     /// The host that is asked.
     pub to: Addr,
+    /// What for.
+    pub kind: Kind,
     /// Service ID; `None` where the request was not captured.
     pub service_id: Option<u64>,
     /// How it ended.
@@ -88,10 +105,12 @@ pub struct Setups {
     pub rows: Vec<(Between, Row)>,
     /// Set-ups that found no room.
     pub untracked: u64,
+    /// By the direction to a queue pair: when its sender asked last for the end of the connection (DREQ), Unix nanoseconds.
+    pub ended: Map<PeerKey, u64>,
 }
 
-/// The two hosts, and the communication ID of the one that asks.
-type Id = (u8, Addr, Addr, u32);
+/// The two hosts, what one asks the other for, and the ID that it gave to that.
+type Id = (u8, Addr, Addr, Kind, u32);
 
 #[derive(Clone, Copy, Debug)]
 struct Attempt {
@@ -110,18 +129,30 @@ pub struct Collector {
     /// Results of those that are followed no more.
     done: Map<Between, Row>,
     untracked: u64,
+    ended: Map<PeerKey, u64>,
 }
 
 impl Collector {
     /// A message from one host to another.
     pub fn message(&mut self, family: u8, (src, dst): (Addr, Addr), message: &Message, now_ns: u64) {
+        let asks = |kind, id| (family, src, dst, kind, id);
+        let answers = |kind, id| (family, dst, src, kind, id);
         match *message {
-            Message::Req(req) => self.asked((family, src, dst, req.local_id), &req, now_ns),
+            Message::Req(Req { local_id, service_id, .. }) => {
+                self.asked(asks(Kind::Connection, local_id), service_id, now_ns);
+            }
+            Message::SidrReq { request_id, service_id } => {
+                self.asked(asks(Kind::Resolution, request_id), service_id, now_ns);
+            }
+            Message::SidrRep { request_id, status, .. } => {
+                let outcome = if status == 0 { Outcome::Accepted } else { Outcome::Unresolved { status } };
+                self.ended(answers(Kind::Resolution, request_id), outcome, now_ns);
+            }
             Message::Rep { remote_id, .. } => {
-                self.ended((family, dst, src, remote_id), Outcome::Accepted, now_ns);
+                self.ended(answers(Kind::Connection, remote_id), Outcome::Accepted, now_ns);
             }
             Message::Rej { local_id, remote_id, refused, reason } => {
-                let (asked, own) = ((family, dst, src, remote_id), (family, src, dst, local_id));
+                let (asked, own) = (answers(Kind::Connection, remote_id), asks(Kind::Connection, local_id));
                 // A REJ of the reply comes from the host that asked.
                 let by_requester = refused == 1 && !self.open.contains_key(&asked);
                 let id = if by_requester { own } else { asked };
@@ -129,13 +160,19 @@ impl Collector {
             }
             // The MRA of a reply names the communication ID of the host that was asked, which opened nothing.
             Message::Mra { remote_id, .. } => {
-                self.ended((family, dst, src, remote_id), Outcome::Delayed, now_ns);
+                self.ended(answers(Kind::Connection, remote_id), Outcome::Delayed, now_ns);
             }
-            Message::Rtu { .. } | Message::Dreq { .. } | Message::Drep { .. } => {}
+            Message::Dreq { remote_qp, .. } => {
+                let to = PeerKey { family, src, dst, dest_qp: remote_qp };
+                if self.ended.len() < MOST_ROWS || self.ended.contains_key(&to) {
+                    self.ended.insert(to, now_ns);
+                }
+            }
+            Message::Rtu { .. } | Message::Drep { .. } => {}
         }
     }
 
-    fn asked(&mut self, id: Id, req: &Req, now_ns: u64) {
+    fn asked(&mut self, id: Id, service_id: u64, now_ns: u64) {
         if let Some(attempt) = self.open.get_mut(&id) {
             let since_ns = now_ns.saturating_sub(attempt.last_ns);
             if attempt.outcome.is_open() {
@@ -152,7 +189,7 @@ impl Collector {
             self.order.push_back(id);
         }
         let attempt = Attempt {
-            service_id: Some(req.service_id),
+            service_id: Some(service_id),
             outcome: Outcome::Unanswered,
             requests: 1,
             first_ns: now_ns,
@@ -173,7 +210,7 @@ impl Collector {
             return;
         }
         // The request was not captured. Its refusal says enough, a reply does not matter.
-        if matches!(outcome, Outcome::Rejected { .. }) {
+        if matches!(outcome, Outcome::Rejected { .. } | Outcome::Unresolved { .. }) {
             let attempt =
                 Attempt { service_id: None, outcome, requests: 0, first_ns: now_ns, last_ns: now_ns };
             self.open.insert(id, attempt);
@@ -216,13 +253,13 @@ impl Collector {
         }
         let mut rows: Vec<(Between, Row)> = rows.into_iter().collect();
         rows.sort_unstable_by_key(|(between, _)| *between);
-        Setups { rows, untracked }
+        Setups { rows, untracked, ended: self.ended.clone() }
     }
 }
 
 impl Between {
-    fn of((family, from, to, _): Id, attempt: &Attempt) -> Self {
-        Self { family, from, to, service_id: attempt.service_id, outcome: attempt.outcome }
+    fn of((family, from, to, kind, _): Id, attempt: &Attempt) -> Self {
+        Self { family, from, to, kind, service_id: attempt.service_id, outcome: attempt.outcome }
     }
 }
 
@@ -310,6 +347,41 @@ mod tests {
         alone.message(4, (B, A), &rej(77, 8), MS);
         let (between, row) = alone.metrics().rows[0];
         assert_eq!((between.from, between.to, between.service_id, row.most_requests), (A, B, None, 0));
+    }
+
+    #[test]
+    fn a_service_of_datagrams_is_resolved_refused_or_not_answered() {
+        let mut collector = Collector::default();
+        let asks = |request_id| Message::SidrReq { request_id, service_id: 0x0111_1C06 };
+        let says = |request_id, status| Message::SidrRep { request_id, status, qp: 0 };
+        // The same number stands for a connection as well.
+        collector.message(4, (A, B), &req(1), MS);
+        for (id, status) in [(1, 0), (2, 1), (3, 2)] {
+            for now_ns in [MS, MS + 10_000] {
+                collector.message(4, (A, B), &asks(id), now_ns);
+                collector.message(4, (B, A), &says(id, status), now_ns + MS);
+            }
+        }
+        for i in 0..4 {
+            collector.message(4, (A, B), &asks(4), MS + i * 4_000 * MS);
+        }
+        // One whose request was not captured.
+        collector.message(4, (B, A), &says(9, 2), MS);
+        let setups = collector.metrics();
+        let kinds: Vec<_> = setups.rows.iter().map(|(between, _)| between.kind).collect();
+        assert_eq!(kinds, [[Kind::Connection; 1].as_slice(), &[Kind::Resolution; 5]].concat());
+        let unresolved = |status| Outcome::Unresolved { status };
+        assert_eq!(
+            outcomes(&collector),
+            [
+                (Outcome::Unanswered, 1, 1),
+                (unresolved(2), 1, 0),
+                (Outcome::Unanswered, 1, 4),
+                (Outcome::Accepted, 1, 1),
+                (unresolved(1), 1, 1),
+                (unresolved(2), 1, 1),
+            ]
+        );
     }
 
     #[test]

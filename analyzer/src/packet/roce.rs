@@ -157,10 +157,14 @@ fn connection(bytes: &[u8], bth_offset: usize, at: usize) -> Option<Header> {
         Message::Mra { .. } => "message receipt acknowledgement",
         Message::Dreq { .. } => "disconnection request",
         Message::Drep { .. } => "disconnection reply",
+        Message::SidrReq { .. } => "service ID resolution request",
+        Message::SidrRep { .. } => "service ID resolution response",
     };
     header.field("message", at + 16, 2, format!("0x{attribute:04x}, {name}"));
-    header.field("local id", at + 24, 4, format!("0x{:08x}", be32(bytes, at + 24)?));
-    if !matches!(message, Message::Req(_)) {
+    let resolution = matches!(message, Message::SidrReq { .. } | Message::SidrRep { .. });
+    let id = if resolution { "request id" } else { "local id" };
+    header.field(id, at + 24, 4, format!("0x{:08x}", be32(bytes, at + 24)?));
+    if !resolution && !matches!(message, Message::Req(_)) {
         header.field("remote id", at + 28, 4, format!("0x{:08x}", be32(bytes, at + 28)?));
     }
     match message {
@@ -174,6 +178,14 @@ fn connection(bytes: &[u8], bth_offset: usize, at: usize) -> Option<Header> {
             header.field("reason", at + 34, 2, format!("{reason}, {words}"));
         }
         Message::Dreq { remote_qp, .. } => header.field("remote QP", at + 32, 3, remote_qp.to_string()),
+        Message::SidrReq { service_id, .. } => {
+            header.field("service id", at + 32, 8, service(service_id));
+        }
+        Message::SidrRep { status, qp, .. } => {
+            let words = if status == 0 { "resolved" } else { cm::sidr_status(status).unwrap_or("reserved") };
+            header.field("status", at + 28, 1, format!("{status}, {words}"));
+            header.field("QP", at + 32, 3, qp.to_string());
+        }
         Message::Mra { .. } | Message::Rtu { .. } | Message::Drep { .. } => {}
     }
     Some(header)

@@ -215,6 +215,73 @@ fn a_peer_killed_in_a_message_is_a_death() {
     }
 }
 
+/// Its process destroys it as soon as the completion says so: no query finds it in the error state, and what follows is too short
+/// for a silence. The kernel's control path shows that it ended.
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn a_queue_pair_destroyed_right_after_its_error_is_a_death() {
+    let ends = Ends::open();
+    let mut number = 0;
+    let told = Told::about("destroyed", || {
+        let (near, far) = ends.connection(|to| to);
+        let (sibling, _far) = ends.connection(|to| to);
+        number = far.number();
+        near.write_all(&ends.far, 5, 4096).unwrap();
+        drop(far);
+        near.write(&ends.far, 4096, None).unwrap();
+        assert_eq!(near.completion(LIMIT).unwrap(), Some(RETRY_EXCEEDED));
+        drop(near);
+        sibling.write_all(&ends.far, 5, 4096).unwrap();
+    });
+    let died = told.finding("live", "qp.died").unwrap();
+    assert_eq!(died["evidence"]["cause"], "retries exhausted", "{died}");
+    assert_eq!(
+        (&died["responder"]["addr"], &died["responder"]["qpn"]),
+        (&FAR.address.into(), &number.into())
+    );
+}
+
+/// Both captures in one file: each packet passes twice.
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn merged_captures_show_packets_twice_and_count_them_once() {
+    let ends = Ends::open();
+    let told = Told::about("twice", || {
+        let (near, _far) = ends.connection(|to| to);
+        near.write_all(&ends.far, 100, 8192).unwrap();
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let merged = folder.path().join("merged.pcap");
+    let captures: Vec<_> = told.seen.captures.iter().map(|path| std::fs::read(path).unwrap()).collect();
+    std::fs::write(&merged, merge(&captures)).unwrap();
+    let report = binary::replay(&[merged], [] as [&str; 0]).unwrap();
+    let wrong: Vec<&Value> = findings(&report).filter(|one| one["severity"] != "info").collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    assert!(findings(&report).any(|one| one["id"] == "capture.duplicates"), "{}", report["findings"]);
+    let (packets, copies) =
+        (count(&report["totals"]["roce_packets"]), count(&report["totals"]["copied"]["packets"]));
+    assert!(copies * 100 >= packets * 49, "{copies} copies of {packets} packets");
+}
+
+/// Two captures as tcpdump writes them, their records by time.
+fn merge(captures: &[Vec<u8>]) -> Vec<u8> {
+    const HEADER: usize = 24;
+    let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    assert_eq!(word(&captures[0], 0), word(&captures[1], 0), "of one unit of time");
+    let mut records = Vec::new();
+    for capture in captures {
+        let mut at = HEADER;
+        while at < capture.len() {
+            let end = at + 16 + word(capture, at + 8) as usize;
+            records.push(((word(capture, at), word(capture, at + 4)), &capture[at..end]));
+            at = end;
+        }
+    }
+    records.sort_by_key(|(time, _)| *time);
+    let records = records.iter().flat_map(|(_, record)| record.iter());
+    captures[0][..HEADER].iter().chain(records).copied().collect()
+}
+
 #[test]
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn a_hop_with_a_small_mtu_is_a_black_hole() {

@@ -115,16 +115,16 @@ pub struct Flow {
     /// Loss, reordering and retransmission of the requests. Live: of timed flows (see `latency_ns`), since
     /// they are timed (`loss_unfollowed`); IPv4 identifications are not used, and pauses are those between
     /// any packets of the flow. Null: no request of RC, UC or XRC was seen; live also: the flow is not timed,
-    /// or was not while PSNs were skipped or repeated, events were dropped, or `--no-timing`.
+    /// or was not while PSNs were skipped or repeated, or `--no-timing`.
     #[cfg_attr(test, schemars(with = "Option<Loss>"))]
     pub loss: SequenceLoss,
     /// Loss, reordering and retransmission of READ responses and atomic acknowledgements. Null: no response
     /// was seen, or live: repeated responses are counted only, see `responses_missing`.
     #[cfg_attr(test, schemars(with = "Option<Loss>"))]
     pub loss_responses: SequenceLoss,
-    /// Packets before loss detection began, which are not in `loss`. Pairing the two directions of a
-    /// connection takes some milliseconds when rocescope starts during a run. Null: requests were followed
-    /// from the first packet on, or no PSN had been skipped or repeated before.
+    /// Packets before loss detection began, and of times in which an event of the flow was dropped; they are not in `loss`.
+    /// Pairing the two directions of a connection takes some milliseconds when rocescope starts during a run. Null: requests were
+    /// followed from the first packet on without a dropped event, or no PSN had been skipped or repeated before.
     pub loss_unfollowed: Option<Box<Unfollowed>>,
     /// Packets lost upstream of this link, where a tap further upstream saw what was sent; `None`: PSNs at this link alone tell.
     #[serde(skip)]

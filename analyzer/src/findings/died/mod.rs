@@ -12,7 +12,7 @@ use super::{ends, once};
 use crate::analysis::{Flow, Psn};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::Loss;
-use crate::sample::{Address, Direction, SourceKind};
+use crate::sample::{Address, Direction, PeerKey, SourceKind, address};
 use crate::util::map::Map;
 use crate::util::units;
 
@@ -26,7 +26,11 @@ pub(super) const FAMILY: Family = Family {
         label("last_sent_psn", "last PSN sent", Unit::Id),
         label("message", "message in hand", Unit::Text),
         label("retries", "retries of the same request", Unit::Count),
-        label("silent_ns", "silence until the end of the data", Unit::Nanoseconds),
+        label(
+            "silent_ns",
+            "silence until the end of the data, or its number is used again",
+            Unit::Nanoseconds,
+        ),
         label("siblings_packets", "packets of its siblings since", Unit::Count),
         label("lqpn", "QP number", Unit::Id),
         label("rqpn", "QP number of its peer", Unit::Id),
@@ -55,11 +59,13 @@ const DIED: Entry = Entry {
     meaning: "A queue pair that had worked stopped for good: its sender retried the same request until it gave up, or stopped in the middle of a message while other queue pairs of the same hosts went on. \
               The connection is in the error state; the collective that uses it hangs until its watchdog ends the job.",
     computed: "Over reliable flows whose requests had been answered; critical in either case. Retries exhausted: the sender retransmits from the same PSN `qp.retries` times in a row without an answer to it \
-               (flows[].loss.stuck), and then sends nothing for `qp.silent_timeouts` times its longest timeout, or it retransmits `qp.retries_exhausted` times. Stopped in mid-message: the flow has one more \
+               (flows[].loss.stuck), and then sends nothing for `qp.silent_timeouts` times its longest timeout, or it retransmits `qp.retries_exhausted` times, or the queue pair is gone: its sender asks for the end of the connection (DREQ), the kernel destroys it (live), or another \
+               connection uses its number after half a timeout at least. Stopped in mid-message: the flow has one more \
                FIRST than LAST packets and neither lost nor retransmitted one, and sends nothing for the last `qp.silent_ms` of the data, while other flows of the same sender send `qp.siblings_packets` \
                packets of requests. `last_acked_psn` is the latest PSN that the peer acknowledged (not live); a fatal NAK of the same queue pair is named as the reason. \
                Live, for queue pairs whose packets bypass the kernel too: an asynchronous event QP_FATAL, QP_REQ_ERR, QP_ACCESS_ERR or WQ_FATAL (devices[].qp_events), or a query that finds a connected queue pair in the error \
-               state although no verb took it there; the reason is then that of the retry counters of its port that grew (retries_exceeded, rnr_retries_exceeded), which is likely and not certain.",
+               state although no verb took it there; the reason is then that of the retry counters of its port that grew (retries_exceeded, rnr_retries_exceeded), which is likely and not certain. Destroyed before a query finds it: such a counter \
+               grows, and meanwhile no more connected queue pairs of the port are destroyed than it counts.",
     advice: "Read the log of the process on both ends (work completion with error: retry exceeded, remote access error, flush), `dmesg` and `rdma resource show qp` (state ERR), and what \
              happened on the path at that time: link flaps, routes, a firewall. NCCL reports it as `Got completion with error 12` (retry exceeded) or 5 (flushed).",
     caveat: "A capture that loses one path of a sprayed flow, or a filter, looks the same. A flow that resumes after the end of the data was only stalled.",
@@ -90,6 +96,12 @@ limits! {
 struct Dead<'a> {
     flow: &'a Flow,
     cause: String,
+    /// Its last packet.
+    last_ns: u64,
+    /// The last PSN it sent.
+    last_psn: Option<u32>,
+    /// When another connection took its number.
+    until_ns: Option<u64>,
     acked: Option<u32>,
     message: Option<&'static str>,
     retries: u64,
@@ -213,12 +225,27 @@ fn died<'a>(
     let acked = Some(acked(input, loss, flow)?);
     let metrics = flow.loss.get()?;
     let (retries, longest) = (metrics.stuck, metrics.timeout_longest_ns.unwrap_or(0));
-    let given_up = retries >= limits.retries_exhausted
-        || longest > 0 && silent_ns >= longest.saturating_mul(limits.silent_timeouts);
-    let open = flow.psn.is_some_and(|psn| acked != Some(psn.expected.wrapping_sub(1) & MASK24));
-    if retries >= limits.retries.max(1) && given_up && open {
+    let given_up = || {
+        retries >= limits.retries_exhausted
+            || longest > 0 && silent_ns >= longest.saturating_mul(limits.silent_timeouts)
+            || is_ended(input, flow)
+    };
+    let last_psn = flow.psn.map(|psn| psn.expected.wrapping_sub(1) & MASK24);
+    let open = last_psn.is_some() && acked != last_psn;
+    let dead = Dead {
+        flow,
+        cause: String::new(),
+        last_ns: flow.last_ns,
+        last_psn,
+        until_ns: None,
+        acked,
+        message: None,
+        retries,
+        siblings: None,
+    };
+    if retries >= limits.retries.max(1) && open && given_up() {
         let cause = fatal_nak(input, flow).unwrap_or("retries exhausted").to_owned();
-        return Some(Dead { flow, cause, acked, message: None, retries, siblings: None });
+        return Some(Dead { cause, ..dead });
     }
     let message = open_message(flow)?;
     let stopped = silent_ns >= limits.silent_ms.saturating_mul(1_000_000)
@@ -228,7 +255,43 @@ fn died<'a>(
     }
     let cause =
         fatal_nak(input, flow).map_or_else(|| format!("stopped in the middle of a {message}"), str::to_owned);
-    Some(Dead { flow, cause, acked, message: Some(message), retries, siblings: None })
+    Some(Dead { cause, message: Some(message), ..dead })
+}
+
+/// Whether the queue pair that sends a flow was destroyed after its last packet, or is to be: its host has asked for the end
+/// of the connection, or the kernel's control path shows it.
+fn is_ended(input: &Input<'_>, flow: &Flow) -> bool {
+    let is_later = |time_ns: u64| time_ns >= flow.last_ns;
+    let direction = |key: &PeerKey| {
+        let ends = (address(key.family, key.src), address(key.family, key.dst), key.dest_qp);
+        ends == (flow.src, flow.dst, flow.dest_qp)
+    };
+    let setups = input.sample.metrics.setups.as_ref();
+    let mut asked = setups.into_iter().flat_map(|setups| &setups.ended);
+    let mut known = input.facts.devices.iter().flat_map(|device| &device.qps);
+    asked.any(|(key, time_ns)| is_later(*time_ns) && direction(key))
+        || known.any(|qp| {
+            let ends = (qp.control.src.map(Into::into), qp.control.dst.map(Into::into), qp.rqpn);
+            qp.control.ended_ns.is_some_and(is_later)
+                && ends == (Some(flow.src), Some(flow.dst), Some(flow.dest_qp))
+        })
+}
+
+/// How the connection before the latest on a number died.
+fn died_before<'a>(input: &Input<'a>, loss: &Loss, flow: &'a Flow) -> Option<Dead<'a>> {
+    let given_up = loss.flow(flow.slot).requests.as_ref()?.given_up?;
+    (given_up.retries >= input.limits.qp.retries.max(1)).then(|| Dead {
+        flow,
+        cause: "retries exhausted".to_owned(),
+        last_ns: given_up.last_ns,
+        last_psn: Some(given_up.last_psn),
+        until_ns: Some(given_up.until_ns),
+        // The requester goes back to the oldest that is not acknowledged.
+        acked: Some(given_up.psn.wrapping_sub(1) & MASK24),
+        message: None,
+        retries: given_up.retries,
+        siblings: None,
+    })
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -244,10 +307,13 @@ fn by_packets<'a>(input: &Input<'a>) -> Vec<Dead<'a>> {
     let reliable = |flow: &&Flow| flow.psn.is_some() && !flow.is_uc();
     let flows = input.facts.flows.iter().filter(reliable);
     let siblings = Siblings::of(&input.facts.flows);
-    let mut dead: Vec<Dead<'_>> =
-        flows.filter_map(|flow| died(input, loss, &siblings, flow, end_ns)).collect();
+    let mut dead: Vec<Dead<'_>> = flows
+        .filter_map(|flow| {
+            died(input, loss, &siblings, flow, end_ns).or_else(|| died_before(input, loss, flow))
+        })
+        .collect();
     // Only the first to stop has numbers: counting for each of many takes long.
-    if let Some(first) = dead.iter_mut().min_by_key(|one| one.flow.last_ns)
+    if let Some(first) = dead.iter_mut().min_by_key(|one| one.last_ns)
         && first.message.is_some()
     {
         let silent_ns = end_ns.saturating_sub(first.flow.last_ns);
@@ -258,21 +324,23 @@ fn by_packets<'a>(input: &Input<'a>) -> Vec<Dead<'a>> {
 
 fn raise(input: &Input<'_>, dead: &[Dead<'_>], found: &mut Vec<Finding>) {
     // The first to stop may be why the others did.
-    let Some(first) = dead.iter().min_by_key(|one| one.flow.last_ns) else { return };
-    let silent_ns = input.facts.window.last_ns.map_or(0, |end_ns| end_ns.saturating_sub(first.flow.last_ns));
+    let Some(first) = dead.iter().min_by_key(|one| one.last_ns) else { return };
+    let until_ns = first.until_ns.or(input.facts.window.last_ns).unwrap_or(0);
+    let silent_ns = until_ns.saturating_sub(first.last_ns);
     let others = once::count(dead.iter().map(|one| one.flow)).saturating_sub(1);
     let diagnosis = format!("QP {} died: {}", first.flow.dest_qp, first.cause);
-    let when = format!(" at {} UTC", units::second_utc(first.flow.last_ns));
+    let when = format!(" at {} UTC", units::second_utc(first.last_ns));
     let parts = [pair(first.flow.src, first.flow.dst), more(others, "QP"), when];
     let (requester, responder) = ends::of_data(input, [first.flow]);
     let own = Commands::near(input, first.flow, first.flow.src);
-    let mut flows: Vec<&Flow> = dead.iter().map(|one| one.flow).collect();
-    flows.sort_by_key(|flow| flow.last_ns);
+    let mut by_time: Vec<&Dead<'_>> = dead.iter().collect();
+    by_time.sort_by_key(|one| one.last_ns);
+    let flows: Vec<&Flow> = by_time.iter().map(|one| one.flow).collect();
     Raise::new(&DIED, Severity::Critical, title(diagnosis, parts))
         .evidence("cause", first.cause.as_str())
         // The kernel programs keep that there were answers, and of which requests no more than their time.
         .evidence("last_acked_psn", first.acked.filter(|_| input.sample.kind == SourceKind::Replay))
-        .evidence("last_sent_psn", first.flow.psn.map(|psn| psn.expected.wrapping_sub(1) & MASK24))
+        .evidence("last_sent_psn", first.last_psn)
         .evidence("message", first.message)
         .evidence("retries", first.retries)
         .evidence("silent_ns", silent_ns)

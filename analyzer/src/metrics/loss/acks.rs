@@ -10,7 +10,7 @@ use super::sequence::Sequence;
 use super::state::State;
 
 /// Whether `psn` is at or beyond `start`.
-const fn reaches(psn: u32, start: u32) -> bool {
+pub(super) const fn reaches(psn: u32, start: u32) -> bool {
     psn.wrapping_sub(start) & MASK24 < MASK24 / 2
 }
 

@@ -107,12 +107,9 @@ impl Collector {
     /// The sequence restarted.
     pub fn restart(&mut self, event: &KernelEvent) {
         self.with(event, |sequence, naks, reverse_captured, window| {
-            sequence.restart(&event.arrival(
-                event.psn.wrapping_add(1) & MASK24,
-                naks,
-                reverse_captured,
-                window,
-            ));
+            let expected = event.psn.wrapping_add(1) & MASK24;
+            // PSNs of ACKs are not known.
+            sequence.restart(&event.arrival(expected, naks, reverse_captured, window), None);
         });
     }
 

@@ -51,7 +51,7 @@ use super::timeline::LinkPoints;
 use arrival::{Arrival, Nak};
 pub use episode::Episodes;
 use latest::Latest;
-pub use result::{Metrics, NakTally, Naks, Retransmission};
+pub use result::{GivenUp, Metrics, NakTally, Naks, Retransmission};
 use sequence::Sequence;
 use spells::{Recorder, Signal, Spells};
 use state::Missing;
@@ -86,11 +86,11 @@ pub struct FlowLoss {
     pub unfollowed: Option<Unfollowed>,
 }
 
-/// Packets of a flow before loss detection began.
+/// Packets of a flow before loss detection began, or whose events were dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Unfollowed {
-    /// Time at which loss detection began. Unit: Unix ns.
+    /// Time at which loss detection began, or went on. Unit: Unix ns.
     pub until_ns: u64,
     /// Part of the flow's `packets`. Unit: packets.
     pub packets: u64,
@@ -570,7 +570,7 @@ impl Collector {
             window_ns: *window_ns,
         };
         if events & Event::RESTART != 0 {
-            sequence.restart(&arrival);
+            sequence.restart(&arrival, acked);
         } else if packet.outcome.duplicate_psn || repeated_read {
             sequence.behind(&arrival);
         } else if packet.outcome.missing != 0 {

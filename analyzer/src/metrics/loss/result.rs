@@ -92,4 +92,22 @@ pub struct Metrics {
     pub retransmission: Option<Retransmission>,
     /// How often in a row the sender restarted at one PSN without progress.
     pub stuck: u64,
+    /// The latest connection that was given up before another one took its number.
+    pub given_up: Option<GivenUp>,
+}
+
+/// A connection whose sender restarted at one PSN, got no answer to it, and sent nothing more until another connection
+/// used the number of the queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GivenUp {
+    /// The PSN it restarted at.
+    pub psn: u32,
+    /// The last PSN it sent.
+    pub last_psn: u32,
+    /// How often in a row.
+    pub retries: u64,
+    /// Its last packet, Unix nanoseconds.
+    pub last_ns: u64,
+    /// The first packet of the connection after it, Unix nanoseconds.
+    pub until_ns: u64,
 }

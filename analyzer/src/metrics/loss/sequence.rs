@@ -17,7 +17,7 @@
 //! | same PSN and identification as the packet before within 10 us, or as a recent one | duplicate made by a mirror |
 //! | fills a gap, its identification says that it was sent before the gap showed | reordered, not lost |
 //! | fills a gap within the reordering window, no NAK for the gap, no retransmission under way | reordered, until a packet of the run turns out to have passed before |
-//! | fills a gap otherwise | lost upstream and retransmitted; doubtful in a run that nobody asked for: no NAK that asks for it alone, no timeout, though answers pass |
+//! | fills a gap otherwise | lost upstream and retransmitted; doubtful in a run that nobody asked for: no NAK that asks for it alone, no timeout, though answers pass; and no later than others are late (`late`) |
 //! | original of a gap that a retransmission has filled | reordered; the loss is taken back |
 //! | passed before | retransmission, counted by the cause of its run |
 //! | passed before, alone, and nobody asked: no NAK, no timeout, and the sender does not go on from it | duplicate made by the network or the capture |
@@ -26,6 +26,7 @@
 //! | gap in a sequence of UC | lost: UC retransmits nothing |
 
 mod decide;
+mod late;
 mod tally;
 
 use rocescope_common::wire::bth::MASK24;
@@ -38,6 +39,7 @@ use super::episode::{Episodes, Tracker};
 use super::gaps::{By, Filled, Gap, Gaps};
 use super::result::{Metrics, Retransmission};
 use super::state::{Missing, Run, State};
+use late::Lateness;
 use tally::{SIGNALS, Tally};
 
 /// NAKs remembered that explain a run: those of a window of packets.
@@ -80,6 +82,7 @@ pub(super) struct Sequence {
     answers_pass: bool,
     /// Another connection uses the number, and has not got beyond the PSNs of the one before.
     reused: bool,
+    lateness: Lateness,
     /// Signals that are recorded already.
     recorded: Tally,
     /// PSN and identification of recent packets, by the last bits of the PSN.
@@ -118,6 +121,7 @@ impl Sequence {
             doubted_unasked: 0,
             answers_pass: false,
             reused: false,
+            lateness: Lateness::default(),
             recorded: [0; SIGNALS.len()],
             recent,
         }
@@ -168,8 +172,9 @@ impl Sequence {
         }
     }
 
-    /// Another connection uses the number.
-    pub(super) fn restart(&mut self, arrival: &Arrival<'_>) {
+    /// Another connection uses the number; the latest ACK of the peer of the one before carried this PSN, where that is known.
+    pub(super) fn restart(&mut self, arrival: &Arrival<'_>, acked: Option<u32>) {
+        self.given_up(arrival, acked);
         self.state = State::Advancing;
         self.previous = None;
         self.progress();
@@ -214,8 +219,9 @@ impl Sequence {
         let late = self.answers_pass && self.unasked > self.asked && go > selective;
         let unasked = if self.answers_pass { self.doubted_unasked } else { 0 };
         let lost = self.metrics.lost;
+        let doubtful = self.metrics.doubtful + unasked + self.lateness.doubtful(lost);
         Metrics {
-            doubtful: if late { lost } else { (self.metrics.doubtful + unasked).min(lost) },
+            doubtful: if late { lost } else { doubtful.min(lost) },
             unfilled: self.metrics.unfilled + missing,
             // A loss that was taken back may belong to an episode that had ended.
             upstream: if self.metrics.lost == 0 { Episodes::default() } else { self.upstream.metrics() },
@@ -273,6 +279,7 @@ impl Sequence {
                 // A retransmission that others of its run have overtaken.
                 self.reordered_retransmission(arrival);
             } else {
+                self.lateness.reordered(arrival.time_ns.saturating_sub(gap.opened_ns));
                 self.reordered(1);
             }
             return true;
@@ -349,7 +356,8 @@ impl Sequence {
     /// The packet fills a gap.
     fn fill(&mut self, arrival: &Arrival<'_>, gap: Gap) {
         let requested = || arrival.nak(|nak| gap.contains(nak.psn), gap.opened_ns).is_some();
-        let in_window = arrival.time_ns.saturating_sub(gap.opened_ns) <= arrival.window_ns;
+        let open_ns = arrival.time_ns.saturating_sub(gap.opened_ns);
+        let in_window = open_ns <= arrival.window_ns;
         // What was sent before the gap showed is known not to be lost already.
         let retransmitted =
             self.reliable && (arrival.numbered || !in_window || self.state.cause().is_some() || requested());
@@ -370,12 +378,13 @@ impl Sequence {
                 match doubted {
                     true if early() => self.doubted(psns),
                     true => self.doubted_unasked += psns,
-                    false => {}
+                    false => self.lateness.lost(open_ns, psns, arrival.numbered),
                 }
             }
         } else if gap.retransmitted {
             self.reordered_retransmission(arrival);
         } else {
+            self.lateness.reordered(open_ns);
             self.reordered(psns);
             if let Some(run) = self.state.run_mut() {
                 run.provisional += psns;

@@ -19,6 +19,9 @@ const MOST_EVENTS: usize = 4_096;
 
 /// Name of the event of a queue pair that is found in the error state although nobody asked for it.
 pub const TO_ERROR: &str = "RTS to ERR";
+/// Name of the event of a queue pair that is destroyed while its port gives up on one, and before a query finds it in the error
+/// state.
+pub const DESTROYED: &str = "destroyed after error";
 
 /// Origin of a queue pair: a process, by the verbs.
 pub const VERBS: &str = "verbs";
@@ -104,8 +107,9 @@ pub struct QpEvent {
     pub time_ns: u64,
     /// Number of the queue pair. Null: an event of the port, or the queue pair was not made.
     pub lqpn: Option<u32>,
-    /// Asynchronous event (`QP_FATAL`, `PORT_ERR` …), the verb that failed (`modify to RTR`), or `RTS to ERR`: a
-    /// query found the queue pair in the error state, and no verb had asked for it.
+    /// Asynchronous event (`QP_FATAL`, `PORT_ERR` …), the verb that failed (`modify to RTR`), `RTS to ERR`: a
+    /// query found the queue pair in the error state, and no verb had asked for it; or `destroyed after error`: it was
+    /// destroyed while its port gave up on one (`retries_exceeded`, `rnr_retries_exceeded`), and no other was.
     pub event: String,
     /// Error number (errno) of a verb that failed. Null: no verb.
     pub errno: Option<i32>,
@@ -269,6 +273,21 @@ impl Follower {
             self.qps_left_out += 1;
         }
         self.ended.push_back(life);
+    }
+
+    /// Queue pairs that ended last.
+    pub(super) fn ended(&self) -> impl Iterator<Item = &QpLife> {
+        self.ended.iter()
+    }
+
+    /// The latest events.
+    pub(super) fn events(&self) -> impl Iterator<Item = &QpEvent> {
+        self.events.iter()
+    }
+
+    /// Adds an event that follows from counters.
+    pub(super) fn note(&mut self, event: QpEvent) {
+        self.take(Change::Event(event));
     }
 
     /// Everything known by now; the same shared copy while nothing changes.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::context::Contexts;
 use super::context::ask::{Asker, Clock, Port};
+use super::gone::Gone;
 use super::lives::{Calls, Change, Follower, Lives};
 use super::port::PortWatch;
 use super::{Devices, Setting};
@@ -31,6 +32,7 @@ pub struct Watch {
     settings: Vec<Setting>,
     heard: BTreeMap<String, Neighbour>,
     follower: Follower,
+    gone: Gone,
     lives: Arc<Lives>,
     asker: Asker,
     contexts: Arc<Contexts>,
@@ -147,7 +149,14 @@ impl Watch {
     pub fn read_counters(&mut self, root: &HostRoot, kernel: &dyn Queries, time_ns: u64) {
         for port in &mut self.ports {
             port.read_counters(root, kernel, time_ns);
+            let name = (port.device.as_str(), port.number);
+            self.gone.reading(name, port.given_up(), time_ns, &mut self.follower);
         }
+    }
+
+    /// The run ends at this Unix time, and everything that happened was taken in.
+    pub fn finish(&mut self, time_ns: u64) {
+        self.gone.finish(time_ns, &mut self.follower);
     }
 
     /// Takes in the queue pairs as they were at Unix time `time_ns`.

@@ -2,7 +2,7 @@
 //! of retransmitted packets.
 //!
 //! Completeness is checked flow by flow against the counters, which are exact: when a record was dropped on
-//! the way, the loss figures of that flow become unknown.
+//! the way, what it was about is left out and counted (`Unfollowed`), and the flow is followed from there on.
 
 use rocescope_common::abi::EventRecord;
 use rocescope_common::account::latency::RetxRun;
@@ -69,16 +69,63 @@ struct Watched {
     behind: Option<u32>,
     /// Slot of its reverse direction, where that is visible.
     answers: Option<u32>,
-    /// The sums of all reports.
+    /// The sums of all reports, and of those that were lost; PSNs missing in their gaps.
     reported: Trouble,
-    /// The counters at the last reading.
-    last: Trouble,
-    /// A report is missing.
+    missing: u64,
+    /// The counters at the last two readings, the older ones first: of these, everything has been reported.
+    readings: [Base; 2],
+    /// Packets of times in which a report was lost, and those that the flow had had at the end of the latest.
+    left_out: Unfollowed,
+    left_out_to: u64,
+    /// What passed between two times in which it was followed is not known.
     incomplete: bool,
     first: u32,
 }
 
 impl Watched {
+    /// Compares the counters of a reading, whose latest packet passed at a Unix time, with the reports: everything counted at the
+    /// reading before must have been reported by now but for `under_way` retransmissions, with `all` everything counted.
+    fn settle(&mut self, now: Base, under_way: u64, all: bool, until_ns: u64) {
+        let [complete, last] = self.readings;
+        self.readings = [last, now];
+        let Some(base) = self.base else { return };
+        let due = if all { now } else { last };
+        let lost = |due: u64, base: u64, reported: u64| due.saturating_sub(base).saturating_sub(reported);
+        let gaps = lost(due.trouble.gaps, base.trouble.gaps, self.reported.gaps);
+        let repeats =
+            lost(due.trouble.repeats, base.trouble.repeats, self.reported.repeats.saturating_add(under_way));
+        if gaps == 0 && repeats == 0 {
+            return;
+        }
+        let missing = lost(due.missing, base.missing, self.missing);
+        (self.reported.gaps, self.reported.repeats) =
+            (self.reported.gaps + gaps, self.reported.repeats + repeats);
+        self.missing += missing;
+        let from = complete.packets.max(self.left_out_to);
+        let Unfollowed { packets, missing: before, repeats: again, .. } = self.left_out;
+        self.left_out = Unfollowed {
+            until_ns,
+            packets: packets + now.packets.saturating_sub(from),
+            missing: before + missing,
+            repeats: again + repeats,
+        };
+        self.left_out_to = now.packets;
+        // Retransmissions of PSNs before may be of gaps that were not reported.
+        self.behind = Some(now.expected);
+    }
+
+    /// Packets that were not followed; `None` where there was nothing to follow in them.
+    fn unfollowed(&self, since_ns: u64) -> Option<Unfollowed> {
+        let base = self.base.filter(|base| base.trouble != Trouble::default()).unwrap_or_default();
+        let sum = Unfollowed {
+            until_ns: if self.left_out.until_ns == 0 { since_ns } else { self.left_out.until_ns },
+            packets: base.packets + self.left_out.packets,
+            missing: base.missing + self.left_out.missing,
+            repeats: base.trouble.repeats + self.left_out.repeats,
+        };
+        (sum.packets > 0).then_some(sum)
+    }
+
     /// The part of a run of retransmissions that concerns reported gaps; `None` if there is none.
     fn judged(&self, run: RetxRun) -> Option<RetxRun> {
         let Some(behind) = self.behind else { return Some(run) };
@@ -138,15 +185,18 @@ impl Losses {
                     if let Some((slot, key)) = answers.and_then(|slot| Some((slot, pairs.key_of(slot)?))) {
                         self.collector.answers(slot, key.link);
                     }
-                    let last = base.map(|base| base.trouble).unwrap_or_default();
-                    let troubled = last != Trouble::default();
+                    let troubled = base.is_some_and(|base| base.trouble != Trouble::default());
+                    let begin = base.unwrap_or_default();
                     let watched = Watched {
                         since_ns,
                         base,
                         behind: base.filter(|base| base.trouble.gaps > 0).map(|base| base.expected),
                         answers,
                         reported: Trouble::default(),
-                        last,
+                        missing: 0,
+                        readings: [begin; 2],
+                        left_out: Unfollowed::default(),
+                        left_out_to: 0,
                         // The interval between two periods of tracking is unknown.
                         incomplete: base.is_none() || troubled && self.interrupted.contains(&slot),
                         first: UNKNOWN,
@@ -198,6 +248,7 @@ impl Losses {
         } else if op.has(Op::RELIABLE) {
             if record.events & Event::GAP != 0 {
                 watched.reported.gaps += 1;
+                watched.missing += u64::from(record.missing);
                 self.collector.gap(&event, record.missing);
             } else if record.events & Event::RESTART != 0 {
                 self.collector.restart(&event);
@@ -211,7 +262,6 @@ impl Losses {
         for flow in flows {
             let Some(watched) = self.watched.get_mut(&flow.slot) else { continue };
             watched.first = flow.stats.psn.first;
-            let now = Trouble::of(&flow.stats);
             let mut under_way = 0;
             if let Some(run) = programs.times.run(flow.slot) {
                 under_way = packets(&run);
@@ -229,13 +279,8 @@ impl Losses {
                     }
                 }
             }
-            let due = if last.is_some() { now } else { watched.last };
             watched.moved_on(flow.stats.psn.expected);
-            let Some(Base { trouble: base, .. }) = watched.base else { continue };
-            watched.incomplete |= watched.reported.repeats + under_way
-                < due.repeats.saturating_sub(base.repeats)
-                || watched.reported.gaps < due.gaps.saturating_sub(base.gaps);
-            watched.last = now;
+            watched.settle(Base::of(&flow.stats), under_way, last.is_some(), flow.stats.last_ns);
         }
     }
 
@@ -265,13 +310,9 @@ impl Losses {
         let known = || self.watched.iter().filter(|(_, watched)| !watched.incomplete);
         loss.known = Some(known().map(|(slot, _)| *slot).collect());
         for (slot, watched) in known() {
-            let Some(base) = watched.base.filter(|base| base.trouble != Trouble::default()) else { continue };
-            loss.flows.entry(*slot).or_default().unfollowed = Some(Unfollowed {
-                until_ns: clock.unix_ns(watched.since_ns),
-                packets: base.packets,
-                missing: base.missing,
-                repeats: base.trouble.repeats,
-            });
+            if let Some(unfollowed) = watched.unfollowed(clock.unix_ns(watched.since_ns)) {
+                loss.flows.entry(*slot).or_default().unfollowed = Some(unfollowed);
+            }
         }
         loss.dialogues.clear();
         for flow in flows {
@@ -314,4 +355,85 @@ fn packets(run: &RetxRun) -> u64 {
 
 fn unix(run: &RetxRun, clock: &WallClock) -> RetxRun {
     RetxRun { start_ns: clock.unix_ns(run.start_ns), end_ns: clock.unix_ns(run.end_ns), ..*run }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(packets: u64, gaps: u64, missing: u64, repeats: u64) -> Base {
+        let expected = u32::try_from(packets).unwrap();
+        Base { trouble: Trouble { repeats, gaps }, packets, missing, expected }
+    }
+
+    fn watched(base: Base) -> Watched {
+        Watched {
+            since_ns: 5,
+            base: Some(base),
+            behind: None,
+            answers: Some(1),
+            reported: Trouble::default(),
+            missing: 0,
+            readings: [base; 2],
+            left_out: Unfollowed::default(),
+            left_out_to: 0,
+            incomplete: false,
+            first: 0,
+        }
+    }
+
+    /// A report of a gap in which so many PSNs are missing, and of as many retransmissions.
+    fn report(watched: &mut Watched, missing: u64) {
+        watched.reported.gaps += 1;
+        watched.reported.repeats += missing;
+        watched.missing += missing;
+    }
+
+    #[test]
+    fn reports_that_come_leave_nothing_out() {
+        let mut flow = watched(counted(0, 0, 0, 0));
+        for reading in 1..10 {
+            // Those of this reading come before the next.
+            flow.settle(counted(100 * reading, reading, 3 * reading, 3 * reading), 0, false, reading);
+            report(&mut flow, 3);
+        }
+        flow.settle(counted(1_000, 10, 30, 30), 3, false, 10);
+        report(&mut flow, 3);
+        flow.settle(counted(1_000, 10, 30, 30), 0, true, 10);
+        assert_eq!((flow.unfollowed(5), flow.behind), (None, None));
+    }
+
+    #[test]
+    fn a_report_that_is_lost_leaves_out_its_time_and_no_more() {
+        let mut flow = watched(counted(0, 0, 0, 0));
+        flow.settle(counted(100, 1, 3, 3), 0, false, 1);
+        report(&mut flow, 3);
+        // Two gaps by now, of which one is never reported.
+        flow.settle(counted(200, 3, 10, 10), 0, false, 2);
+        report(&mut flow, 3);
+        flow.settle(counted(300, 3, 10, 10), 0, false, 3);
+        let hole = Unfollowed { until_ns: 3, packets: 200, missing: 4, repeats: 4 };
+        assert_eq!((flow.unfollowed(5), flow.behind), (Some(hole), Some(300)));
+        for reading in 4..9 {
+            flow.settle(counted(100 * reading, 3, 10, 10), 0, false, reading);
+        }
+        assert_eq!(flow.unfollowed(5), Some(hole), "it is followed again");
+        // Another one, at the next two readings: no packet is left out twice.
+        flow.settle(counted(900, 4, 11, 11), 0, false, 9);
+        flow.settle(counted(1_000, 5, 12, 12), 0, false, 10);
+        flow.settle(counted(1_100, 5, 12, 12), 0, false, 11);
+        let both = Unfollowed { until_ns: 11, packets: 500, missing: 6, repeats: 6 };
+        assert_eq!(flow.unfollowed(5), Some(both));
+    }
+
+    #[test]
+    fn what_passed_before_counts_with_what_is_left_out() {
+        let mut flow = watched(counted(50, 2, 5, 5));
+        let before = Unfollowed { until_ns: 5, packets: 50, missing: 5, repeats: 5 };
+        assert_eq!(flow.unfollowed(5), Some(before));
+        flow.settle(counted(80, 3, 6, 6), 0, false, 7);
+        flow.settle(counted(90, 3, 6, 6), 0, false, 8);
+        let all = Unfollowed { until_ns: 8, packets: 90, missing: 6, repeats: 6 };
+        assert_eq!(flow.unfollowed(5), Some(all));
+    }
 }

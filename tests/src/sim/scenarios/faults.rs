@@ -15,6 +15,9 @@ pub(super) const ALL: &[Entry] = &[
     ("cm", "cm-rejected", |lab| rejected(lab, 28)),
     ("cm", "cm-rejected-no-listener", |lab| rejected(lab, 8)),
     ("cm", "cm-no-reply", no_reply),
+    ("cm", "cm-service-refused", |lab| unresolved(lab, Some(2))),
+    ("cm", "cm-service-unknown", |lab| unresolved(lab, Some(1))),
+    ("cm", "cm-service-no-reply", |lab| unresolved(lab, None)),
     ("psn", "psn-of-read-reused", psn_of_read),
     ("foreign", "foreign-roce-subnet", foreign_roce),
     ("foreign", "foreign-traffic", foreign_traffic),
@@ -25,9 +28,12 @@ const REQ: u16 = 0x10;
 const REJ: u16 = 0x12;
 const REP: u16 = 0x13;
 const RTU: u16 = 0x14;
+pub(super) const DREQ: u16 = 0x15;
+const SIDR_REQ: u16 = 0x17;
+const SIDR_REP: u16 = 0x18;
 
 /// A management datagram of the connection manager, to queue pair 1.
-fn mad(src: usize, dst: usize, attribute: u16, data: &[(usize, &[u8])]) -> Packet {
+pub(super) fn mad(src: usize, dst: usize, attribute: u16, data: &[(usize, &[u8])]) -> Packet {
     let mut bytes = vec![0; 256];
     // Base version 1, class communication management, class version 2, method send.
     bytes[..4].copy_from_slice(&[1, 7, 2, 3]);
@@ -42,7 +48,7 @@ fn mad(src: usize, dst: usize, attribute: u16, data: &[(usize, &[u8])]) -> Packe
     packet
 }
 
-fn send(world: &mut World, ns: u64, packet: Packet) {
+pub(super) fn send(world: &mut World, ns: u64, packet: Packet) {
     world.at(ns, Event::Emit(Box::new(packet)));
 }
 
@@ -109,6 +115,30 @@ fn no_reply(lab: &mut Lab) {
     lab.world.tap_host(0, "h0.pcap");
     let pair = lab.pair(0, 2);
     lab.expect(&["cm.rejected", "qp.setup_failed", "peer.silent"], pair);
+    lab.world.run();
+}
+
+/// Host 0 asks hosts 1 and 2 for the queue pairs that take datagrams for a service: host 1 tells, host 2 answers with that
+/// status, or not at all.
+fn unresolved(lab: &mut Lab, status: Option<u8>) {
+    lab.world.star(3, 10 * GBIT);
+    for at in 0..5 {
+        let (ns, again) = (at * 100 * MS, status.is_none());
+        for (dst, id) in [(1, 0x200 + at as u32), (2, if again { 0x300 } else { 0x300 + at as u32 })] {
+            let asks: [(usize, &[u8]); 3] =
+                [(0, &id.to_be_bytes()), (4, &[0xFF, 0xFF]), (8, &[0, 0, 0, 0, 1, 0x11, 0x1C, 0x06])];
+            send(&mut lab.world, ns + dst as u64 * MS, mad(0, dst, SIDR_REQ, &asks));
+            let Some(status) = (if dst == 1 { Some(0) } else { status }) else { continue };
+            let qpn: &[u8] = if status == 0 { &[0, 7, 0] } else { &[0; 3] };
+            let says: [(usize, &[u8]); 3] = [(0, &id.to_be_bytes()), (4, &[status]), (8, qpn)];
+            send(&mut lab.world, ns + dst as u64 * MS + MS / 2, mad(dst, 0, SIDR_REP, &says));
+        }
+    }
+    let ends = connections(lab, 0, 1, 2, &settings());
+    lab.world.start(Stream::new(&ends, Verb::Send, 16 * KB, 60).gap(10 * MS, 0), 0);
+    lab.world.tap_host(0, "h0.pcap");
+    let pair = lab.pair(0, 2);
+    lab.expect(&["cm.rejected"], pair);
     lab.world.run();
 }
 

@@ -8,6 +8,7 @@ use super::qp::{Ports, Settings};
 mod collectives;
 mod congestion;
 mod controls;
+mod ends;
 mod fabrics;
 mod faults;
 mod jobs;
@@ -22,7 +23,7 @@ type Entry = (&'static str, &'static str, fn(&mut Lab));
 /// Faults with their truth, then clean controls.
 #[must_use]
 pub fn all() -> Vec<Scenario> {
-    let tables: [&[Entry]; 10] = [
+    let tables: [&[Entry]; 11] = [
         loss::ALL,
         timeouts::ALL,
         path::ALL,
@@ -30,6 +31,7 @@ pub fn all() -> Vec<Scenario> {
         uplinks::ALL,
         jobs::ALL,
         faults::ALL,
+        ends::ALL,
         controls::ALL,
         collectives::ALL,
         fabrics::ALL,

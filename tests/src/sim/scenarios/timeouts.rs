@@ -43,7 +43,7 @@ pub(super) const ALL: &[Entry] = &[
 const HOP: (Node, Node) = (Node::Switch(0), Node::Switch(1));
 const BACK: (Node, Node) = (Node::Switch(1), Node::Switch(0));
 const NOT_DATA: Match = Match { data: Some(false), src: None, dst: None, qp: None, over: None, opcode: None };
-const LOSSES: &[&str] = &[
+pub(super) const LOSSES: &[&str] = &[
     "retry.storm",
     "retry.timeouts",
     "loss.before_tap",

@@ -3,9 +3,11 @@
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::UNKNOWN;
 
+use super::super::acks::reaches;
 use super::super::arrival::{Arrival, Nak};
 use super::super::cause::{Cause, NAK_REACTION_NS, NakKind, Observation, TIMEOUT_PAUSE_NS};
 use super::super::gaps::Gap;
+use super::super::result::GivenUp;
 use super::super::state::{Run, State};
 use super::Sequence;
 
@@ -15,7 +17,7 @@ impl Sequence {
         let State::Undecided(mut run) = self.state else { return };
         let observation = self.observe_begin(arrival, &run);
         let cause = observation.cause();
-        run.timed_out = observation.timer_expired(cause);
+        run.timed_out = observation.timer_expired(cause) && !self.lateness.explains(run.pause_ns);
         if run.timed_out {
             self.timed_out(run.pause_ns, run.start_ns);
         }
@@ -72,6 +74,23 @@ impl Sequence {
             self.explained[explained.len() - 1] = nak;
         }
         nak.is_some()
+    }
+
+    /// Notes that the connection before had ended without an answer to what its sender retransmitted: the queue pair was destroyed
+    /// after it had given up. It waits for its timer once more before it does.
+    pub(super) fn given_up(&mut self, arrival: &Arrival<'_>, acked: Option<u32>) {
+        let pause_ns = arrival.time_ns.saturating_sub(arrival.last_ns);
+        let waited = self.metrics.timeouts > 0 && pause_ns >= self.metrics.timeout_range_ns.0 / 2;
+        let refused = acked.is_some_and(|psn| !reaches(psn, self.stuck_at));
+        if self.stuck >= 2 && waited && refused {
+            self.metrics.given_up = Some(GivenUp {
+                psn: self.stuck_at,
+                last_psn: arrival.last_psn,
+                retries: self.stuck,
+                last_ns: arrival.last_ns,
+                until_ns: arrival.time_ns,
+            });
+        }
     }
 
     fn timed_out(&mut self, silence_ns: u64, end_ns: u64) {

@@ -1,0 +1,94 @@
+//! How late packets are: those that come late unasked show how late others may be that a NAK asked for meanwhile.
+
+/// Steps of the time for which a gap was open: powers of two of a microsecond.
+const STEPS: usize = 20;
+/// Packets that are late for certain, at least: fewer may be single accidents.
+const LEAST: u64 = 4;
+/// For each of them this number of PSNs that were asked for may be late as well: receivers NAK most gaps before they fill.
+const EACH: u64 = 8;
+/// Where identifications count up, a packet that fills a gap is known to be a retransmission, and its original is late only
+/// where that many more are.
+const MANY: u64 = 4;
+
+/// Times for which gaps were open.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Lateness {
+    /// PSNs that were late and not lost, and the longest time that one took, nanoseconds.
+    reordered: u64,
+    longest_ns: u64,
+    /// PSNs counted as lost, by the time for which their gap was open.
+    lost: [u32; STEPS],
+    numbered: bool,
+}
+
+fn step(open_ns: u64) -> usize {
+    ((open_ns / 1_000).max(1).ilog2() as usize).min(STEPS - 1)
+}
+
+impl Lateness {
+    /// An original filled a gap that was open for that long.
+    pub(super) fn reordered(&mut self, open_ns: u64) {
+        self.reordered += 1;
+        self.longest_ns = self.longest_ns.max(open_ns);
+    }
+
+    /// PSNs count as lost whose gap was open for that long.
+    pub(super) fn lost(&mut self, open_ns: u64, psns: u64, numbered: bool) {
+        self.numbered |= numbered;
+        if let Some(count) = self.lost.get_mut(step(open_ns)) {
+            *count = count.saturating_add(u32::try_from(psns).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// Of the PSNs `lost` those that came no later, within a factor of two, than packets that were late and not lost.
+    pub(super) fn doubtful(&self, lost: u64) -> u64 {
+        let enough =
+            if self.numbered { self.reordered >= MANY * lost } else { self.reordered * EACH >= lost };
+        if self.reordered < LEAST || !enough {
+            return 0;
+        }
+        self.lost.iter().take(step(self.longest_ns) + 1).map(|count| u64::from(*count)).sum()
+    }
+
+    /// Whether packets are late for as long as the sender seems to pause: at a tap behind the longer way, all of them may be.
+    pub(super) fn explains(&self, pause_ns: u64) -> bool {
+        self.reordered >= LEAST * EACH && pause_ns <= self.longest_ns + self.longest_ns / 4
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const US: u64 = 1_000;
+
+    /// Packets late by this and not lost, and 16 PSNs lost in gaps open for that long.
+    fn doubtful(reordered: u64, late_us: u64, open_us: u64, numbered: bool) -> u64 {
+        let mut lateness = Lateness::default();
+        (0..reordered).for_each(|_| lateness.reordered(late_us * US));
+        (0..4).for_each(|_| lateness.lost(open_us * US, 4, numbered));
+        lateness.doubtful(16)
+    }
+
+    #[test]
+    fn what_comes_no_later_than_what_is_late_unasked_may_be_late() {
+        assert_eq!(doubtful(5, 38, 35, false), 16);
+        assert_eq!(doubtful(5, 38, 63, false), 16, "the same step");
+        assert_eq!(doubtful(5, 38, 65, false), 0, "longer than anything is late");
+        assert_eq!(doubtful(3, 38, 35, false), 0, "single accidents");
+        assert_eq!(doubtful(63, 38, 35, true), 0);
+        assert_eq!(doubtful(64, 38, 35, true), 16);
+        assert_eq!(doubtful(5, 38, 0, false), 16);
+        let many = Lateness { reordered: 5, longest_ns: 38 * US, ..Lateness::default() };
+        assert_eq!(many.doubtful(41), 0, "most are lost");
+        assert_eq!(step(u64::MAX), STEPS - 1);
+    }
+
+    #[test]
+    fn a_pause_as_long_as_packets_are_late_is_no_timer() {
+        let late = Lateness { reordered: 32, longest_ns: 4_000 * US, ..Lateness::default() };
+        assert!(late.explains(3_900 * US) && late.explains(5_000 * US));
+        assert!(!late.explains(5_001 * US));
+        assert!(!Lateness { reordered: 31, ..late }.explains(3_900 * US));
+    }
+}
