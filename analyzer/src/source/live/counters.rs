@@ -212,7 +212,7 @@ impl Work {
     /// Reads what happened to queue pairs on the kernel's control path.
     fn lives(&mut self) {
         if let Some(Ok(probes)) = &mut self.probes {
-            let changes = probes.read(&|device| self.watch.driver(device));
+            let changes = probes.read(&|device| self.watch.driver(device), &|| self.host.root().ok());
             if let Some(posts) = &self.posts {
                 posts.take(&changes);
             }
@@ -250,6 +250,7 @@ impl Work {
         let start = Instant::now();
         let found = qp::read(&root, self.host.ask(), addresses, &mut unread);
         self.watch.take_qps(&found, now_ns());
+        self.watch.note_list(&found, u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
         if let Some(posts) = &self.posts {
             posts.list(found.list.iter().map(|(_, owner)| owner));
         }
