@@ -267,17 +267,15 @@ impl Asker {
                 |(port, blame): &(&Key, &Blame)| port.0 == key.0 && port.1 == qp.port && blame.wants(read_ns);
             progress.suspected_ns == Some(read_ns) || open.iter().any(wanted)
         };
+        let refusing: Vec<(&String, bool)> = (self.devices.iter())
+            .flat_map(|(name, of)| [(name, false, &of.refused), (name, true, &of.firmware_refused)])
+            .filter_map(|(name, past_verbs, why)| why.as_ref().map(|_| (name, past_verbs)))
+            .collect();
         let mut due: [Vec<Due<'_>>; 2] = Default::default();
         for (key, qp) in &self.qps {
             let suspect = is_suspect(key, qp);
             let pause_ns = if suspect { SUSPECT_NS } else { ORDINARY_NS };
-            let refused = || {
-                let device = self.devices.get(&key.0);
-                device.is_some_and(|device| match qp.past_verbs {
-                    true => device.firmware_refused.is_some(),
-                    false => device.refused.is_some(),
-                })
-            };
+            let refused = || refusing.iter().any(|(name, past)| *past == qp.past_verbs && **name == key.0);
             if qp.asked_ns.is_none_or(|asked| now_ns.saturating_sub(asked) >= pause_ns) && !refused() {
                 due[usize::from(suspect)].push((qp.asked_ns, key));
             }
