@@ -2,7 +2,8 @@
 //! queue pairs that no list of the kernel has.
 //!
 //! All commands of the driver pass the function, so the opcode decides first. A command of a verb runs in the
-//! thread of that verb, which waits in `CALLS`; one of the kernel's own has no user (`uid`).
+//! thread of that verb, which waits in `CALLS`; one of the kernel's own has no user (`uid`). Of these the query with the
+//! context's extension is recorded: by it the driver asks why a queue pair is in the error state.
 
 use core::ffi::c_void;
 
@@ -17,7 +18,7 @@ use rocescope_common::abi::qp::{
     ABSENT, COMM, COMMAND_INPUT, COMMAND_OUTPUT, CommandRecord, DEVICE_NAME, command, count,
 };
 
-use super::{CALLS, CALLS_MAX, add, copy, now, of, pointer};
+use super::{CALLS, CALLS_MAX, add, cgroup, copy, now, of, pointer};
 
 /// Some 170 records, emptied every 50 ms; a command takes the firmware some microseconds.
 const COMMANDS_BYTES: usize = 64 << 10;
@@ -53,7 +54,9 @@ pub fn rocescope_qp_command(ctx: ProbeContext) -> u32 {
     // Opcode and user, both big-endian, in the first eight bytes.
     let first = u64::from_be(pointer(input, 0));
     let (opcode, user) = ((first >> 48) as u16, (first >> 32) as u16);
-    if !command::is_followed(opcode) || user == 0 {
+    // `qpc_ext` is the highest bit of the next eight bytes.
+    let asks_why = opcode == command::QUERY && u64::from_be(pointer(input, 8)) >> 63 == 1;
+    if !asks_why && (!command::is_followed(opcode) || user == 0) {
         return 0;
     }
     let thread = bpf_get_current_pid_tgid();
@@ -66,6 +69,10 @@ pub fn rocescope_qp_command(ctx: ProbeContext) -> u32 {
     else {
         return 0;
     };
+    // Of a query the extension matters, which a short answer does not have.
+    let skipped = if asks_why { command::EXTENSION } else { 0 };
+    let output = output.wrapping_add(u64::from(skipped));
+    let output_len = output_len.saturating_sub(skipped);
     add(count::COMMANDS);
     // Without room its end is not seen, which the two counts show.
     let _full = COMMANDS.insert(&thread, &Command { device, input, output, input_len, output_len }, 0);
@@ -88,6 +95,7 @@ pub fn rocescope_qp_commanded(ctx: RetProbeContext) -> u32 {
     // SAFETY: the entry has room for a record, and every field is written before it is submitted.
     unsafe {
         (*record).time_ns = now();
+        (*record).cgroup = cgroup();
         (*record).pid = (thread >> 32) as u32;
         (*record).result = ctx.ret();
         (*record).comm = bpf_get_current_comm().unwrap_or([0; COMM]);

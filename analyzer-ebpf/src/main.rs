@@ -79,13 +79,4 @@ pub fn rocescope_ticks(_ctx: TcContext) -> i32 {
     TCX_NEXT
 }
 
-/// Unreachable: the verifier rejects a program that could panic.
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    loop {}
-}
-
-/// Required by GPL-only helpers.
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
+rocescope_ebpf::kernel_object!();

@@ -235,13 +235,4 @@ unsafe fn add(word: *mut u64, value: u64) {
     unsafe { asm!("lock *(u64 *)({0} + 0) += {1}", in(reg) word, in(reg) value, options(nostack)) };
 }
 
-/// Unreachable: the verifier rejects a program that could panic.
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    loop {}
-}
-
-/// Required by GPL-only helpers.
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
+rocescope_ebpf::kernel_object!();

@@ -13,7 +13,9 @@ mod commands;
 use aya_ebpf::Global;
 use aya_ebpf::bindings::BPF_RB_NO_WAKEUP;
 use aya_ebpf::btf_maps::{HashMap, PerCpuArray, RingBuf};
-use aya_ebpf::helpers::generated::{bpf_ktime_get_ns, bpf_probe_read_kernel as read_kernel};
+use aya_ebpf::helpers::generated::{
+    bpf_get_current_cgroup_id, bpf_ktime_get_ns, bpf_probe_read_kernel as read_kernel,
+};
 use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_probe_read_kernel};
 use aya_ebpf::macros::{btf_map, kprobe, kretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
@@ -66,6 +68,9 @@ static EVENT_DEVICE: Global<u32> = Global::new(ABSENT);
 static EVENT_ELEMENT: Global<u32> = Global::new(ABSENT);
 #[unsafe(no_mangle)]
 static EVENT_TYPE: Global<u32> = Global::new(ABSENT);
+/// `bnxt_re_qp.ib_qp`, or [`ABSENT`].
+#[unsafe(no_mangle)]
+static BNXT_QP: Global<u32> = Global::new(ABSENT);
 /// The process whose queries are recorded: rocescope's own.
 #[unsafe(no_mangle)]
 static OWN_PID: Global<u32> = Global::new(0);
@@ -157,6 +162,23 @@ pub fn rocescope_device_event(ctx: ProbeContext) -> u32 {
     0
 }
 
+/// bnxt_re's firmware took a queue pair to the error state, and says why (`struct creq_qp_error_notification` of
+/// roce_hsi.h): reasons of requester and responder are bytes 3 and 11.
+#[kprobe]
+pub fn rocescope_qp_reason(ctx: ProbeContext) -> u32 {
+    let (Some(event), Some(qp)) = (ctx.arg::<u64>(0), ctx.arg::<u64>(1)) else { return 0 };
+    let of_qp = BNXT_QP.load();
+    if of_qp == ABSENT {
+        return 0;
+    }
+    let requester = (pointer(event, 0) >> 24) as u32 & 0xff;
+    let responder = (pointer(event, 8) >> 24) as u32 & 0xff;
+    let qp = qp.wrapping_add(u64::from(of_qp));
+    let call = Call { qp, attr: 0, time_ns: 0, mask: requester | responder << 8, kind: 0 };
+    record(kind::REASON, &call, 0, 0);
+    0
+}
+
 #[inline(always)]
 fn enter(ctx: &ProbeContext, kind: u32) {
     let (Some(qp), Some(attr), Some(mask)) = (ctx.arg::<u64>(0), ctx.arg::<u64>(1), ctx.arg::<u32>(2)) else {
@@ -176,6 +198,13 @@ fn remember(call: Call) {
 fn now() -> u64 {
     // SAFETY: takes nothing and reads the clock.
     unsafe { bpf_ktime_get_ns() }
+}
+
+/// The control group of the calling process.
+#[inline(always)]
+fn cgroup() -> u64 {
+    // SAFETY: takes nothing and reads the current task.
+    unsafe { bpf_get_current_cgroup_id() }
 }
 
 #[inline(always)]
@@ -228,6 +257,7 @@ fn record(kind: u8, call: &Call, result: i32, event: u32) {
         let now = now();
         (*record).time_ns = now;
         (*record).duration_ns = if call.time_ns == 0 { 0 } else { now.wrapping_sub(call.time_ns) };
+        (*record).cgroup = cgroup();
         (*record).pid = (bpf_get_current_pid_tgid() >> 32) as u32;
         (*record).mask = call.mask;
         (*record).result = result;
@@ -292,13 +322,4 @@ fn add(index: u32) {
     }
 }
 
-/// Unreachable: the verifier rejects a program that could panic.
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    loop {}
-}
-
-/// Required by GPL-only helpers.
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
+rocescope_ebpf::kernel_object!();

@@ -58,6 +58,9 @@ pub mod kind {
     pub const EVENT: u8 = 5;
     /// An event of a port or device (`ib_dispatch_event`).
     pub const DEVICE_EVENT: u8 = 6;
+    /// The reason for which a queue pair is in the error state (`bnxt_re_handle_qp_async_event`): that of its requester in the
+    /// lowest byte of `mask`, that of its responder in the next.
+    pub const REASON: u8 = 7;
 }
 
 /// One call or event.
@@ -68,6 +71,8 @@ pub struct QpRecord {
     pub time_ns: u64,
     /// Duration of the call; 0 for those that are recorded as they begin.
     pub duration_ns: u64,
+    /// Control group of the calling process, in the unified hierarchy.
+    pub cgroup: u64,
     /// Calling process, in the initial PID namespace.
     pub pid: u32,
     /// Attributes that were given (`enum ib_qp_attr_mask`); of a queue pair that was made, [`BY_PROCESS`] or 0.
@@ -99,7 +104,7 @@ pub struct QpRecord {
 }
 
 const _: () =
-    assert!(core::mem::size_of::<QpRecord>() == 40 + COMM + DEVICE_NAME + 16 + QP_BYTES + ATTR_BYTES);
+    assert!(core::mem::size_of::<QpRecord>() == 48 + COMM + DEVICE_NAME + 16 + QP_BYTES + ATTR_BYTES);
 
 /// Commands of mlx5's firmware about queue pairs (`MLX5_CMD_OP_*` of include/linux/mlx5/mlx5_ifc.h, Linux 6.12).
 pub mod command {
@@ -117,6 +122,10 @@ pub mod command {
     pub const TO_ERR: u16 = 0x507;
     /// `2RST_QP`.
     pub const TO_RST: u16 = 0x50a;
+    /// `QUERY_QP`.
+    pub const QUERY: u16 = 0x50b;
+    /// Of the extension of the context, in the output of [`QUERY`]: behind its header of 24 bytes, the context and 16 bytes.
+    pub const EXTENSION: u32 = 24 + 232 + 16;
 
     /// True for the commands that are recorded.
     #[must_use]
@@ -125,12 +134,15 @@ pub mod command {
     }
 }
 
-/// A command about a queue pair that a process gave to mlx5's firmware past the verbs (DEVX).
+/// A command about a queue pair that a process gave to mlx5's firmware past the verbs (DEVX), or the driver's query for the
+/// reason of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct CommandRecord {
     /// Kernel's monotonic clock at the end of the command.
     pub time_ns: u64,
+    /// Control group of the calling process, in the unified hierarchy.
+    pub cgroup: u64,
     /// Calling process, in the initial PID namespace.
     pub pid: u32,
     /// What the driver returned: 0, or a negative errno.
@@ -145,12 +157,12 @@ pub struct CommandRecord {
     pub device: [u8; DEVICE_NAME],
     /// Start of the command, big-endian.
     pub input: [u8; COMMAND_INPUT],
-    /// Start of the firmware's answer, big-endian.
+    /// Start of the firmware's answer, big-endian; of a query, that of the context's extension.
     pub output: [u8; COMMAND_OUTPUT],
 }
 
 const _: () = assert!(
-    core::mem::size_of::<CommandRecord>() == 24 + COMM + DEVICE_NAME + COMMAND_INPUT + COMMAND_OUTPUT
+    core::mem::size_of::<CommandRecord>() == 32 + COMM + DEVICE_NAME + COMMAND_INPUT + COMMAND_OUTPUT
 );
 
 /// Layout of the running kernel, as far as the programs have to know it. Unit: bytes.

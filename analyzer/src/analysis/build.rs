@@ -8,8 +8,8 @@ use crate::analysis::facts::ByHosts;
 use crate::analysis::flow::less;
 use crate::analysis::{
     CountedAgain, Dscp, Ecn, Facts, Flow, FlowId, Imbalance, Link, Lost, Options, Overlap, Skipped, Source,
-    Totals, Window, device, ecmp, ecn, entropy, flow, imbalance, nccl, paths, qp_context, taps, traffic,
-    upstream, ways,
+    Totals, Window, device, ecmp, ecn, entropy, flow, imbalance, nccl, paths, qp_context, qp_paths, taps,
+    traffic, upstream, ways,
 };
 use crate::metrics::duplicates::Copies;
 use crate::metrics::marking::{ByDscp, Marked};
@@ -70,6 +70,7 @@ impl Facts {
             pattern: traffic::pattern(sample),
             qp_lives: device::lives(&sample.devices),
             qp_context: qp_context::coverage(&sample.devices),
+            qp_paths: None,
             post_sampling: sample.devices.posts.sampling.clone(),
             devices: device::devices(&sample.devices),
             nccl: None,
@@ -81,6 +82,7 @@ impl Facts {
         };
         facts.source.kind = device::kind(sample, facts.totals.roce_packets);
         device::mark_packets(&mut facts.devices, &sample.flows);
+        facts.qp_paths = qp_paths::paths(&facts.devices, &sample.devices, options);
         facts.nccl = nccl::nccl(sample, &facts.devices);
         facts.coverage = device::coverage(sample, &facts.links);
         facts

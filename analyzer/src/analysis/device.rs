@@ -142,6 +142,13 @@ pub struct QpLives {
     pub commands: u64,
     /// Those whose result was not seen. Unit: commands.
     pub missed_commands: u64,
+    /// Lists of all queue pairs of the host that were read (RDMA netlink), for states, processes and settings. Unit: lists.
+    pub lists: u64,
+    /// Queue pairs in all of these lists together: for each the kernel queried its device, on mlx5 by a firmware command. They
+    /// come on top of `qp_context.answered`. Unit: queries.
+    pub list_queries: u64,
+    /// Time that the lists took. Lists rest for a hundred times as long as the latest took, at least 0.5 s and at most 20 s. Unit: ns.
+    pub lists_ns: u64,
     /// Queue pairs by what is known of them.
     pub sources: QpSources,
 }
@@ -172,6 +179,9 @@ pub(super) fn lives(devices: &Devices) -> Option<QpLives> {
         dropped: lives.calls.dropped,
         qps_left_out: lives.qps_left_out,
         events_left_out: lives.events_left_out,
+        lists: devices.lists.lists,
+        list_queries: devices.lists.queries,
+        lists_ns: devices.lists.took_ns,
         absent: lives.calls.absent.iter().map(|(function, why)| format!("{function}: {why}")).collect(),
         devx_unavailable: lives.calls.devx_unavailable.clone().or_else(|| lives.unavailable.clone()),
         commands: lives.calls.commands,

@@ -88,6 +88,14 @@ pub(super) fn ecmp(sample: &Sample, options: &Options) -> Option<Ecmp> {
     Some(Ecmp { uplinks, seeds: SEEDS, sets })
 }
 
+/// The same for any weights: by 5-tuple, and by queue pair; `None` when they weigh nothing.
+pub(super) fn of_weights(uplinks: u32, name: &str, tuples: &[Weight], flows: &[Weight]) -> Option<Ecmp> {
+    let direction = Some(Direction::Egress);
+    let side = Side { name: name.into(), direction, links: None, src: None, dst: None };
+    let set = set(&side, uplinks, tuples, flows);
+    (set.bytes > 0).then(|| Ecmp { uplinks, seeds: SEEDS, sets: vec![set] })
+}
+
 /// The same for any number of uplinks, whatever the options say.
 #[must_use]
 pub fn what_if(sample: &Sample, uplinks: u32) -> Option<Ecmp> {

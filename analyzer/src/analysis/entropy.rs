@@ -38,7 +38,7 @@ impl Spread {
         Self::over(weights_of(sample, Unit::FiveTuple, |flow| flow.stats.payload_bytes > 0, &[]))
     }
 
-    fn over((weights, unattributed_bytes): (Vec<Weight>, Option<u64>)) -> Self {
+    pub(super) fn over((weights, unattributed_bytes): (Vec<Weight>, Option<u64>)) -> Self {
         let mut tuples: Vec<(u64, u16, u64)> =
             weights.iter().map(|w| (ecmp::digest(w), w.tuple.src_port, w.bytes)).collect();
         tuples.sort_unstable();

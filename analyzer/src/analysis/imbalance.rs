@@ -299,7 +299,7 @@ pub(super) fn jain(loads: &[f64]) -> Option<f64> {
 }
 
 /// Whether the user's `name` is that of this link, as it is or without the suffix of a capture file.
-fn is_named(link: &str, name: &str) -> bool {
+pub(super) fn is_named(link: &str, name: &str) -> bool {
     link == name || tap_name(link) == name
 }
 

@@ -26,6 +26,7 @@ mod paths;
 pub(crate) mod ports;
 mod posts;
 mod qp_context;
+mod qp_paths;
 mod shape;
 mod steps;
 mod taps;
@@ -66,6 +67,9 @@ pub use nccl::{Communicator, Nccl, NcclRank, RankQp};
 pub use paths::{CountedAgain, Overlap, Paths};
 pub use posts::{PostOpcode, PostSize, QpPosts};
 pub use qp_context::QpContexts;
+#[cfg(test)]
+pub(crate) use qp_paths::example as qp_paths_example;
+pub use qp_paths::{QpBalance, QpPart, QpPaths};
 pub use taps::{Between, DelayChange, DelayPoint, LostLarge, TapFlow};
 pub use ways::Way;
 

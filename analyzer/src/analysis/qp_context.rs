@@ -11,7 +11,7 @@ use crate::source::devices::lives::timeout_ns;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct QpContexts {
-    /// Source of the contexts: `RES_QP_GET_RAW` (RDMA netlink). Null: no context was read.
+    /// Source of the contexts: `RES_QP_GET_RAW` (RDMA netlink), `fwctl` (`--fwctl`), or both. Null: no context was read.
     pub how: Option<&'static str>,
     /// Queue pairs whose context was read. Unit: queue pairs.
     pub queried: u64,
@@ -36,7 +36,11 @@ pub(super) fn coverage(devices: &Devices) -> Option<QpContexts> {
     let cost = &devices.contexts.queries;
     let asked = cost.answered + cost.failed;
     (!devices.ports.is_empty() && cost.per_second > 0).then(|| QpContexts {
-        how: (cost.queried > 0).then_some("RES_QP_GET_RAW"),
+        how: (cost.queried > 0).then_some(match (cost.by_firmware, cost.answered - cost.by_firmware) {
+            (0, _) => "RES_QP_GET_RAW",
+            (_, 0) => "fwctl",
+            _ => "RES_QP_GET_RAW, fwctl",
+        }),
         queried: cost.queried,
         of: cost.of,
         at_most: cost.per_second,

@@ -57,6 +57,7 @@ pub(super) fn source(
         netns,
         nccl_ras: args.nccl_ras.clone(),
         qp_queries,
+        fwctl: args.fwctl,
         sample_posts: args.sample_posts.map(|(window, period)| Plan {
             window_ns: nanos(window),
             every_ns: nanos(period),

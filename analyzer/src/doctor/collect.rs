@@ -108,6 +108,7 @@ fn kernel_state(root: &HostRoot, unread: &mut Unread) -> KernelState {
         rdma_btf: root.exists("/sys/module/ib_core").then(|| root.exists("/sys/kernel/btf/ib_core")),
         probes: probes(root, "kprobe"),
         uprobes: probes(root, "uprobe"),
+        fwctl: !root.names("/sys/class/fwctl").is_empty(),
         may_trace: facts.capabilities.map(|held| held.has(Capability::SysPtrace)),
         lockdown: root.text("/sys/kernel/security/lockdown").ok().as_deref().and_then(lockdown),
         root: status.as_deref().and_then(effective_user).map(|user| user == 0),

@@ -55,6 +55,8 @@ pub struct KernelState {
     pub probes: Option<bool>,
     /// True when it takes uprobes; `None` as `probes`.
     pub uprobes: Option<bool>,
+    /// True when firmware can be queried through fwctl.
+    pub fwctl: bool,
     /// True when this process may read the memory of others (CAP_SYS_PTRACE).
     pub may_trace: Option<bool>,
     /// Kernel lockdown: `none`, `integrity`, `confidentiality`; `None` when the kernel has none or it cannot be read.

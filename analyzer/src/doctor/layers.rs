@@ -38,6 +38,7 @@ pub fn of_host(facts: &HostFacts) -> Vec<Layer> {
         layer("computed ports", ports(facts, &devices)),
         layer("QP context", contexts(facts, &devices)),
         layer("DEVX QPs", commands(facts, &devices)),
+        layer("fwctl", firmware(facts, &devices)),
         layer(
             "NCCL RAS",
             (
@@ -128,6 +129,22 @@ fn commands(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, Strin
                 .to_owned(),
         ),
     }
+}
+
+/// Queries to the firmware.
+fn firmware(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, String) {
+    let no = |reason: &str| (Availability::No, reason.to_owned());
+    if !devices.iter().any(|device| device.driver.as_deref() == Some("mlx5_ib")) {
+        return no("only mlx5's firmware answers with QP contexts of a public layout");
+    }
+    if !facts.kernel.fwctl {
+        return no(
+            "the kernel has no fwctl device; use kernel 6.15 or newer with CONFIG_MLX5_FWCTL (module mlx5_fwctl)",
+        );
+    }
+    let reason = "`live --fwctl` (opt-in) queries QP contexts also of QPs that GPUs drive, which needs access to /dev/fwctl; \
+                  not run on hardware";
+    (Availability::Perhaps, reason.to_owned())
 }
 
 /// UDP source ports from flow labels and numbers.

@@ -21,6 +21,8 @@ pub(super) const FAMILY: Family = Family {
         label("processes", "processes", Unit::Text),
         label("timeout_ns", "transport timeout", Unit::Nanoseconds),
         label("retry_cnt", "retry count", Unit::Count),
+        label("path_mtu", "path MTU", Unit::Bytes),
+        label("active_mtu", "path MTU that the port offers", Unit::Bytes),
         label("patience_ns", "time until a queue pair gives up, at least", Unit::Nanoseconds),
     ],
     check,
@@ -45,13 +47,14 @@ const SETTINGS: Entry = Entry {
     id: "config.qp_settings",
     rank: 375,
     lasting: true,
-    title: "Queue pairs give up before a link is back",
+    title: "Settings of queue pairs",
     meaning: "Transport timeout and retry count let queue pairs fail within the time that a port takes to come up again after a link flap: a short flap ends the job, where patient queue pairs would \
-              go on after it.",
+              go on after it. Or their path MTU is below the one that the port offers: they send more packets, headers and interrupts for the same data.",
     computed: "Live, from the settings of connected RC queue pairs on the kernel's control path: (retry_cnt + 1) × 4.096 µs × 2^timeout, the least time that the InfiniBand specification allows (devices wait up to \
-               four times as long), is below `qp_settings.flap_ms`. Info, for each device and setting.",
-    advice: "Raise the timeout: NCCL_IB_TIMEOUT=20 (4.3 s) with NCCL_IB_RETRY_CNT=7, UCX_RC_TIMEOUT. The price is a slower recovery from the loss of a message's last packet, which only the timeout repairs.",
-    caveat: "Applications that reconnect by themselves want short timeouts.",
+               four times as long), is below `qp_settings.flap_ms`; or the path MTU is below the largest that fits into the interface's MTU, as the kernel computes it. Info, for each device and setting.",
+    advice: "Raise the timeout: NCCL_IB_TIMEOUT=20 (4.3 s) with NCCL_IB_RETRY_CNT=7, UCX_RC_TIMEOUT. The price is a slower recovery from the loss of a message's last packet, which only the timeout repairs. A path MTU is the smaller of what both ends offer: raise the MTU of the other host's interface, \
+             or the application's setting (perftest -m, UCX_RC_PATH_MTU).",
+    caveat: "Applications that reconnect by themselves want short timeouts. A path to another site may allow no larger MTU.",
     ..Entry::EMPTY
 };
 
@@ -75,6 +78,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         let of = |port: &&PortSample| port.device == device.name && Some(port.port) == device.port;
         if let Some(port) = input.sample.devices.ports.iter().find(of) {
             dscp(input, (device, port), &qps, found);
+            path_mtu(input, (device, port), &qps, found);
         }
         patience(input, device, &qps, found);
     }
@@ -134,6 +138,28 @@ fn dscp(
     }
 }
 
+fn path_mtu(
+    input: &Input<'_>,
+    (device, port): (&Device, &PortSample),
+    qps: &[&DeviceQp],
+    found: &mut Vec<Finding>,
+) {
+    let Some(active) = port.active_mtu else { return };
+    for (mtu, qps) in by(qps, |qp| qp.control.path_mtu.filter(|mtu| *mtu < active)) {
+        let diagnosis = format!(
+            "Path MTU {mtu} of {} of {}: the port offers {active}",
+            plural(qps.len() as u64, "QP"),
+            device.name
+        );
+        let here = Commands::on(input, device.interface.as_deref().unwrap_or(""));
+        of_all(input, device, &qps, Raise::new(&SETTINGS, Severity::Info, title(diagnosis, [])))
+            .evidence("path_mtu", mtu)
+            .evidence("active_mtu", active)
+            .step("Compare the MTU of the interfaces at both ends.", here.link())
+            .into(found);
+    }
+}
+
 fn patience(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec<Finding>) {
     let flap_ns = input.limits.qp_settings.flap_ms.saturating_mul(1_000_000);
     // A timeout of 0 is none.
@@ -183,6 +209,8 @@ fn of_all(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], raise: Raise) -
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::analysis::{Options, fixtures};
     use crate::findings::tests::found;
@@ -228,6 +256,23 @@ mod tests {
             (&[outside], None, &[]),
         ] {
             assert_eq!(titles(&sample(qps, lossless), "config.qp_dscp"), expected, "{qps:?} {lossless:?}");
+        }
+    }
+
+    #[test]
+    fn a_path_mtu_below_the_port_s_is_named() {
+        let mut sample = sample(&[(0, 20, 7), (0, 20, 7), (0, 20, 7)], None);
+        let devices = Arc::make_mut(&mut sample.devices);
+        devices.ports[0].active_mtu = Some(4_096);
+        for (life, mtu) in Arc::make_mut(&mut devices.lives).qps.iter_mut().zip([1_024, 1_024, 4_096]) {
+            life.control.path_mtu = Some(mtu);
+        }
+        let titles_of = |sample: &Sample| titles(sample, "config.qp_settings");
+        assert_eq!(titles_of(&sample), ["Path MTU 1024 of 2 QPs of mlx5_0: the port offers 4096"]);
+        // As large as the port's, or not known.
+        for offered in [Some(1_024), None] {
+            Arc::make_mut(&mut sample.devices).ports[0].active_mtu = offered;
+            assert!(titles_of(&sample).is_empty(), "{offered:?}");
         }
     }
 

@@ -8,6 +8,7 @@
 use rocescope_common::abi::qp::{CommandRecord, command};
 
 use super::qp_context::{self, MLX5_LEN, QpContext};
+use super::qp_reason;
 
 /// Of the number of the queue pair, of 24 bits, in input and output.
 const QPN: usize = 9;
@@ -67,6 +68,21 @@ pub fn decode(record: &CommandRecord) -> Option<Command> {
             .and_then(<[u8]>::first_chunk)
             .map_or(0, |bytes| u32::from_be_bytes(*bytes)),
     })
+}
+
+/// `error_syndrome` of the context's extension (`mlx5_ifc_qp_context_extension_bits`).
+const ERROR_SYNDROME: usize = 0x60 / 8;
+
+/// Number of a queue pair and the reason of its error state, from the driver's query for it (`mlx5_ib_qp_err_syndrome`).
+/// `None`: another command, or the firmware gave no reason.
+#[must_use]
+pub fn reason(record: &CommandRecord) -> Option<(u32, String)> {
+    let valid = |bytes: &'_ [u8], len: u32| bytes.len().min(len as usize);
+    let input = record.input.get(..valid(&record.input, record.input_len))?;
+    let output = record.output.get(..valid(&record.output, record.output_len))?;
+    let is_query = u16::from_be_bytes(*input.first_chunk()?) == command::QUERY && record.result == 0;
+    let word = u32::from_be_bytes(*output.get(ERROR_SYNDROME..)?.first_chunk()?);
+    Some((number(input, QPN)?, qp_reason::mlx5(word).filter(|_| is_query)?))
 }
 
 /// The fields that a command sets: the others are 0, which is no value.
@@ -143,6 +159,7 @@ pub(crate) mod tests {
     pub(crate) fn record(opcode: u16, lqpn: u32, fields: &[(usize, usize, u32)]) -> CommandRecord {
         let mut record = CommandRecord {
             time_ns: 1_000,
+            cgroup: 0,
             pid: 4_711,
             result: 0,
             input_len: 272,
@@ -193,6 +210,24 @@ pub(crate) mod tests {
         assert_eq!((rts.set.retry_cnt, rts.set.rnr_retry, rts.set.timeout), (Some(6), Some(7), Some(20)));
         assert_eq!((rts.set.dst, rts.set.dscp), (None, None));
         assert_eq!(decode(&record(command::TO_ERR, 0x1a2, &[])).unwrap().set.state, Some("ERR"));
+    }
+
+    #[test]
+    fn the_driver_s_query_for_a_reason_is_read() {
+        let mut asked = record(command::QUERY, 0x1a2, &[]);
+        assert_eq!(reason(&asked), None, "no syndrome");
+        asked.output[12..16].copy_from_slice(&[0x12, 0x20, 0x81, 0x15]);
+        let (lqpn, why) = reason(&asked).unwrap();
+        assert_eq!(lqpn, 0x1a2);
+        assert!(why.starts_with("transport retry count exceeded (syndrome 0x15, vendor error 0x81"), "{why}");
+        assert_eq!(decode(&asked), None, "it sets nothing");
+        for len in 0..16 {
+            assert_eq!(reason(&CommandRecord { output_len: len, ..asked }), None, "{len}");
+        }
+        assert_eq!(reason(&CommandRecord { result: -5, ..asked }), None);
+        let mut other = record(command::TO_ERR, 0x1a2, &[]);
+        other.output = asked.output;
+        assert_eq!(reason(&other), None);
     }
 
     #[test]

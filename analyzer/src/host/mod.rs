@@ -17,8 +17,10 @@
 //! | [`dcb`], [`nldev`] | data centre bridging, RDMA netlink |
 //! | [`counters`], [`vocabulary`] | device counters in a common vocabulary, and their increase |
 //! | [`pci`] | PCIe topology and links of NICs and GPUs |
-//! | [`process`], [`nccl`], [`qp`] | names and pods of processes; NCCL settings; owners of queue pairs |
+//! | [`process`], [`cgroup`], [`nccl`], [`qp`] | names and pods of processes; NCCL settings; owners of queue pairs |
 //! | [`qp_context`], [`mlx5_command`] | decoders of the NIC's own context of a queue pair, and of commands to its firmware |
+//! | [`fwctl`] | queries to a NIC's firmware |
+//! | [`qp_reason`] | reasons that drivers give for the error state |
 //! | [`verbs_context`] | the `post_send` that a process calls for a device |
 //! | [`listen`] | LLDP frames of the switch |
 //! | [`local`] | addresses of this host; processes of containers by their numbers there |
@@ -35,6 +37,7 @@
 //! structs, so that both are tested on recorded trees.
 
 pub mod btf;
+pub mod cgroup;
 pub mod clock;
 pub mod counters;
 pub mod dcb;
@@ -43,6 +46,7 @@ pub mod drops;
 pub mod error;
 pub mod ethtool;
 pub mod filters;
+pub mod fwctl;
 mod guarded;
 pub mod hook;
 pub mod interface;
@@ -62,6 +66,7 @@ pub mod promisc;
 pub mod qp;
 pub mod qp_context;
 pub mod qp_layout;
+pub mod qp_reason;
 pub mod queries;
 pub mod rdma;
 pub mod read;

@@ -269,6 +269,7 @@ pub(crate) mod tests {
         let mut record = QpRecord {
             time_ns: 1_000,
             duration_ns: 0,
+            cgroup: 0,
             pid: 4_711,
             mask,
             result: 0,

@@ -7,7 +7,7 @@
 //! | [`app`] | both together: changes by keys, mouse, samples and events; the frame around the screens |
 //! | `widgets` | parts of pictures: text spans, bars, scrolling, boxes, short names |
 //! | `runtime` | threads, terminal, files, the loop: everything that is not pure |
-//! | [`mod@column`], [`query`] | the columns of the flow table, the filter |
+//! | [`mod@column`], [`query`], `nic_fields` | the columns of the flow table, the filter, its fields of NICs |
 //! | [`export`] | exported tables and files |
 //! | [`key`] | the table of keys, which is the help too |
 //! | [`layout`], [`theme`], [`settings`] | areas of the terminal, colours and symbols, what the user configures |
@@ -19,6 +19,7 @@ pub mod column;
 pub mod export;
 pub mod key;
 pub mod layout;
+mod nic_fields;
 pub mod query;
 mod runtime;
 pub mod screens;

@@ -8,8 +8,9 @@ use rocescope_common::wire::frame::Addr;
 
 use super::column::{COLUMNS, Context, Value, ValueKind, state_bits};
 use super::log::{self, CLASSES};
+use super::nic_fields;
 use super::state::texts::Texts;
-use crate::filter::fields::{CORE, RULES};
+use crate::filter::fields::{CORE, Core, RULES};
 use crate::filter::{
     Expr, Facts, Field, Filter, FilterError, FlowFacts, Pattern, Test, Unit, Vocabulary, Word,
 };
@@ -17,7 +18,7 @@ use crate::model::{Identity, Row};
 use crate::sample::address;
 use crate::source::flows::owners::QpOwner;
 
-/// The fields of rows: the columns, then the kind of an event.
+/// The fields of rows: the columns, then the kind of an event, then those that queue pairs of NICs alone have.
 #[must_use]
 pub fn vocabulary() -> Vocabulary {
     static FIELDS: LazyLock<Vec<Field>> = LazyLock::new(|| {
@@ -27,7 +28,7 @@ pub fn vocabulary() -> Vocabulary {
         });
         let help = "on the events screen: the kind of event; figures are those of its flow";
         let event = Field { name: "event", aliases: &[], unit: Unit::Words(events), help };
-        columns.chain([event]).collect()
+        columns.chain([event]).chain(nic_fields::FIELDS.map(|own| own.field)).collect()
     });
     Vocabulary::new(&FIELDS)
 }
@@ -48,8 +49,10 @@ pub fn help() -> impl Iterator<Item = (&'static str, &'static str)> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Query {
     filter: Option<Filter>,
-    /// The same for rows, to which tests for a kind of event do not apply.
+    /// The same for rows, to which tests for a kind of event do not apply, nor those of queue pairs of NICs.
     rows: Option<Expr>,
+    /// The same for queue pairs of NICs, to which tests for what only packets show do not apply.
+    nics: Option<Expr>,
     /// The first mistake; the tests before it are in force.
     pub error: Option<FilterError>,
 }
@@ -59,9 +62,21 @@ impl Query {
     #[must_use]
     pub fn new(text: &str) -> Self {
         let (filter, error) = Filter::view(text, vocabulary());
-        let is_event = |test: &Test| matches!(test, Test::Words(field, ..) if field.at >= COLUMNS.len());
-        let rows = filter.as_ref().and_then(|filter| filter.expr().without(&is_event));
-        Self { filter, rows, error }
+        let field = |test: &Test| match test {
+            Test::Words(field, ..) | Test::Text(field, _) => Some(*field),
+            Test::Figure(figure) => Some(figure.field),
+            _ => None,
+        };
+        let without = |dropped: &dyn Fn(&Test) -> bool| {
+            filter.as_ref().and_then(|filter| filter.expr().without(&dropped))
+        };
+        let rows = without(&|test| field(test).is_some_and(|field| field.at >= COLUMNS.len()));
+        let of_packets = |test: &Test| {
+            matches!(test, Test::Opcode(..) | Test::Number(Core::Vlan, ..))
+                || field(test).is_some_and(|field| nic_fields::column(field.name).is_none())
+        };
+        let nics = without(&of_packets);
+        Self { filter, rows, nics, error }
     }
 
     /// True if everything matches.
@@ -75,6 +90,12 @@ impl Query {
     pub(super) fn row(&self, row: &Row, texts: &Texts, links: &[String], cx: Context<'_>) -> bool {
         let holds = |expr: &Expr| expr.decide(&RowFacts { row, texts, links, cx }) == Some(true);
         self.rows.as_ref().is_none_or(holds)
+    }
+
+    /// True if a queue pair of a NIC is shown.
+    #[must_use]
+    pub(super) fn nic(&self, facts: &impl Facts) -> bool {
+        self.nics.as_ref().is_none_or(|expr| expr.decide(facts) == Some(true))
     }
 
     /// True if it has conditions on flows: an event then matches by counters, state and owner of its flow.

@@ -18,6 +18,7 @@ const SECOND: u64 = 1_000_000_000;
 fn life(lqpn: u32, start_ns: u64, since: Option<u64>) -> QpLife {
     let rqpn = lqpn + 100;
     QpLife {
+        pod: None,
         device: "mlx5_0".into(),
         lqpn,
         origin: Some(VERBS),
@@ -219,7 +220,35 @@ fn what_a_source_does_not_have_is_a_dash_with_a_reason() {
     assert!(flight.split("in flight").nth(1).unwrap().trim_start().starts_with('-'), "{flight:?}");
     press(&mut app, &[Key::Esc, Key::Char('/')]);
     type_text(&mut app, "x");
-    assert!(text(&app).contains("No queue pair of a NIC has \"4242x\" in a cell."), "{}", text(&app));
+    assert!(text(&app).contains("No queue pair of a NIC matches \"4242x\"."), "{}", text(&app));
+}
+
+#[test]
+fn the_filter_language_finds_queue_pairs_by_their_figures() {
+    let matching = |filter: &str| -> Vec<u64> {
+        let mut app = offloaded(LARGE);
+        press(&mut app, &[Key::Char('2'), Key::Char('/')]);
+        type_text(&mut app, filter);
+        press(&mut app, &[Key::Enter]);
+        let shown = text(&app);
+        let rows = shown.lines().filter(|line| line.contains("192.0.2.") && line.contains("mlx5_0/1"));
+        let number = |row: &str| row.split(|c: char| !c.is_ascii_digit()).find_map(|word| word.parse().ok());
+        let mut numbers: Vec<u64> = rows.filter_map(number).collect();
+        numbers.sort_unstable();
+        numbers
+    };
+    let all = [17, 18, 19, 20, 33, 4_242];
+    let still = matching("stuck > 1s");
+    assert_eq!(still.len(), 1, "{still:?}");
+    assert_eq!(matching("in_flight > 100 and retries >= 3"), still);
+    assert_eq!(matching("not stuck > 1s and in_flight > 0").len(), 2, "what is not known decides nothing");
+    assert_eq!(matching("qp 17 or qp_state ended"), [17, 33]);
+    assert_eq!(matching("dscp 0"), [4_242]);
+    assert_eq!(matching("peer_qp = 120 and mtu 4096 and process python"), [20]);
+    assert_eq!(matching("dst 192.0.2.0/24 device mlx5_0"), all);
+    assert_eq!(matching("link eth9"), [] as [u64; 0]);
+    // What only packets show does not apply here.
+    assert_eq!(matching("retx > 0 and state loss"), all);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rocescope_tests::live::program::{Program, Start};
@@ -276,11 +277,21 @@ fn a_death_is_known_without_a_packet() {
     near.write_all(&ends.far, 3, 4096).unwrap();
     let numbers = [near.number(), far.number()];
     // Both are known before one dies.
-    program
+    let connected = program
         .reported(|report| {
-            listed(report, NEAR, "qps").any(|qp| qp["lqpn"] == numbers[0] && qp["state"] == "RTS")
+            let is_ready = |(end, number): (End, u32)| {
+                listed(report, end, "qps").any(|qp| qp["lqpn"] == number && qp["state"] == "RTS")
+            };
+            [(NEAR, numbers[0]), (FAR, numbers[1])].into_iter().all(is_ready)
         })
         .unwrap();
+    // Their 5-tuples are known all the same: one each way.
+    let paths = &connected["qp_paths"];
+    assert_eq!((&paths["qps"], &paths["known"]), (&2.into(), &2.into()), "{paths}");
+    assert_eq!((&paths["five_tuples"], &paths["unknown"]), (&2.into(), &serde_json::json!({})), "{paths}");
+    assert_eq!(paths["ports"]["parts"].as_array().map(Vec::len), Some(2), "{paths}");
+    let lists = &connected["qp_lives"];
+    assert!(count(&lists["list_queries"]) >= count(&lists["lists"]) && lists["lists"] != 0, "{lists}");
     drop(far);
     near.write(&ends.far, 4096, None).unwrap();
     assert_eq!(near.completion(LIMIT).unwrap(), Some(RETRY_EXCEEDED));
@@ -309,6 +320,57 @@ fn a_death_is_known_without_a_packet() {
     let after = count(&event["time_ns"]).saturating_sub(given_up_ns);
     println!("found {} ms after the last retry", after / 1_000_000);
     assert!(after < 1_000_000_000, "{after} ns after the last retry");
+}
+
+/// Puts this process into a control group of a pod, for as long as this lives.
+struct InPod(String);
+
+impl InPod {
+    const ROOT: &str = "/sys/fs/cgroup";
+
+    fn enter(uid: &str) -> Self {
+        if !Path::new(Self::ROOT).join("cgroup.controllers").exists() {
+            tool::run("mount", &["-t", "cgroup2", "none", Self::ROOT]).unwrap();
+        }
+        let slice = format!("{}/kubepods-pod{}.slice", Self::ROOT, uid.replace('-', "_"));
+        std::fs::create_dir_all(&slice).unwrap();
+        let pod = Self(slice);
+        pod.move_to(&pod.0);
+        pod
+    }
+
+    fn move_to(&self, group: &str) {
+        std::fs::write(format!("{group}/cgroup.procs"), std::process::id().to_string()).unwrap();
+    }
+}
+
+impl Drop for InPod {
+    fn drop(&mut self) {
+        self.move_to(Self::ROOT);
+        std::fs::remove_dir(&self.0).unwrap();
+    }
+}
+
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn the_pod_is_that_of_the_process_when_it_made_the_queue_pair() {
+    const POD: &str = "11111111-2222-3333-4444-555555555555";
+    let ends = Ends::open();
+    let program = live(&[]);
+    let before = ends.near.queue_pair().unwrap();
+    let pod = InPod::enter(POD);
+    let inside = ends.near.queue_pair().unwrap();
+    let known = |report: &Value| {
+        let made = |qpn: u32| listed(report, NEAR, "qps").any(|qp| qp["lqpn"] == qpn);
+        made(before.number()) && made(inside.number())
+    };
+    program.reported(known).unwrap();
+    let [before_number, inside_number] = [before.number(), inside.number()];
+    drop((before, inside));
+    drop(pod);
+    let (report, _) = ended(program);
+    assert_eq!(life(&report, NEAR, inside_number)["pod"], POD);
+    assert_eq!(life(&report, NEAR, before_number)["pod"], Value::Null);
 }
 
 /// Makes, sets and destroys this many, one after the other; gives the time of each of the three per queue pair.
@@ -415,6 +477,13 @@ fn modules_that_are_loaded_again_are_followed() {
     tool::run("modprobe", &["mlx5_core"]).unwrap();
     program.reported(|report| why(report).is_null()).unwrap();
     assert!(loaded().iter().any(|name| name == "rocescope_qp_co"), "{:?}", loaded());
-    ended(program);
-    tool::run("rmmod", &["mlx5_core"]).unwrap();
+    // The same for the reasons that bnxt_re gives.
+    tool::run("modprobe", &["bnxt_re"]).unwrap();
+    tool::wait_for("the probe of bnxt_re", || {
+        Ok(loaded().iter().any(|name| name == "rocescope_qp_re").then_some(()))
+    })
+    .unwrap();
+    let (last, _) = ended(program);
+    assert_eq!(last["qp_lives"]["absent"], serde_json::json!([]));
+    tool::run("rmmod", &["bnxt_re", "mlx5_core"]).unwrap();
 }

@@ -20,8 +20,8 @@ use rocescope_common::wire::SkipReason;
 use serde::{Serialize, Serializer};
 
 use super::{
-    CountedAgain, Coverage, Device, Ecmp, Imbalance, Nccl, PostSampling, QpContexts, QpLives, QpSpread,
-    Rails, TapFlow,
+    CountedAgain, Coverage, Device, Ecmp, Imbalance, Nccl, PostSampling, QpContexts, QpLives, QpPaths,
+    QpSpread, Rails, TapFlow,
 };
 use crate::sample::SourceKind;
 
@@ -87,6 +87,9 @@ pub struct Facts {
     /// Coverage of the NIC's own contexts of queue pairs (`devices[].qps[].context_ns` and the fields after it), and what
     /// the queries cost. Null: no RDMA device is watched, or `--qp-queries 0`.
     pub qp_context: Option<QpContexts>,
+    /// Paths of queue pairs whose packets bypass rocescope, as on NICs that do RoCE in hardware: 5-tuples, entropy and balance
+    /// from the source ports that drivers compute or contexts hold. Null: there is no such queue pair.
+    pub qp_paths: Option<QpPaths>,
     /// Coverage of the samples of work that processes post (`devices[].qps[].posts`). Null: no `--sample-posts`.
     pub post_sampling: Option<PostSampling>,
     /// How the bytes of each host that sends spread over queue pairs and 5-tuples.

@@ -92,6 +92,15 @@ fn each_layer_says_what_it_would_need() {
         (MLX5, with(PROBES), "DEVX QPs", Availability::Perhaps, "kprobe of mlx5_cmd_do"),
         (MLX5, with(user), "DEVX QPs", Availability::No, "it needs the QP lives"),
         (BNXT_RE, with(PROBES), "DEVX QPs", Availability::No, "only mlx5 devices"),
+        (MLX5, with(""), "fwctl", Availability::No, "use kernel 6.15 or newer"),
+        (MLX5, with("sys/class/fwctl/fwctl0/dev = 250:0"), "fwctl", Availability::Perhaps, "live --fwctl"),
+        (
+            BNXT_RE,
+            with("sys/class/fwctl/fwctl0/dev = 250:0"),
+            "fwctl",
+            Availability::No,
+            "only mlx5's firmware",
+        ),
         (MLX5, with(""), "message sizes", Availability::No, "CONFIG_UPROBE_EVENTS=y"),
         (MLX5, with(UPROBES), "message sizes", Availability::Yes, "--sample-posts"),
         (

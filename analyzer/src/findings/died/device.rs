@@ -3,7 +3,7 @@
 use super::{Commands, DIED, Dead, Episode, Input, Place, Raise, ends, more, pair, title};
 use crate::analysis::{Device, DeviceQp, QpEvent};
 use crate::findings::{Finding, Severity};
-use crate::source::devices::lives::{DESTROYED, TO_ERROR};
+use crate::source::devices::lives::{DESTROYED, REASON, TO_ERROR};
 use crate::util::units;
 
 /// Asynchronous events that leave a queue pair in the error state, and their meaning (IBTA volume 1, 11.6.3).
@@ -17,6 +17,9 @@ const EVENTS: [(&str, &str); 4] = [
 /// Counters of a port that say why queue pairs fail.
 const COUNTERS: [(&str, &str); 2] =
     [("retries_exceeded", "retry count exceeded"), ("rnr_retries_exceeded", "RNR retry count exceeded")];
+
+/// An event and the reason that the driver gives for it are at most this far apart.
+const REASON_NS: u64 = 2_000_000_000;
 
 struct Death<'a> {
     device: &'a Device,
@@ -51,6 +54,15 @@ fn death<'a>(input: &Input<'a>, device: &'a Device, event: &'a QpEvent) -> Optio
         |qp: &&DeviceQp| qp.lqpn == lqpn && qp.control.ended_ns.is_none_or(|ended| ended >= event.time_ns);
     let qp = device.qps.iter().find(lived);
     let named = EVENTS.iter().find(|(name, _)| *name == event.event);
+    // The driver knows best.
+    let of_same = |other: &&QpEvent| {
+        other.event == REASON
+            && other.lqpn == event.lqpn
+            && other.time_ns.abs_diff(event.time_ns) <= REASON_NS
+    };
+    if let Some(why) = device.qp_events.iter().find(of_same).and_then(|told| told.reason.clone()) {
+        return Some(Death { device, event, qp, cause: why, likely: false });
+    }
     if let Some((name, meaning)) = named {
         return Some(Death { device, event, qp, cause: format!("{meaning} ({name})"), likely: false });
     }
@@ -167,6 +179,15 @@ mod tests {
             assert_eq!(one.requester.as_ref().and_then(|end| end.pid), Some(4_711));
             assert_eq!(one.responder.as_ref().and_then(|end| end.qpn), Some(29));
         }
+        // The driver says why, before its event or alone.
+        let mut sample =
+            after(&[(17, REASON), (17, "QP_FATAL"), (18, "QP_FATAL")], &[("retries_exceeded", 1)]);
+        let lives = Arc::make_mut(&mut Arc::make_mut(&mut sample.devices).lives);
+        let why = "RNR retry count exceeded (requester 0x03)";
+        lives.events[0].reason = Some(why.into());
+        let [died] = &deaths(&sample)[..] else { panic!() };
+        assert_eq!(died.evidence.get("cause").and_then(|cause| cause.value.as_str()), Some(why));
+        assert!(died.title.starts_with("QP 17 of mlx5_0 died: RNR retry count exceeded"), "{}", died.title);
         for name in ["COMM_EST", "SQ_DRAINED", "PORT_ERR", "modify to RTR"] {
             assert_eq!(deaths(&after(&[(17, name)], &[])), [], "{name}");
         }

@@ -130,6 +130,20 @@ pub fn decode(driver: &str, bytes: &[u8], lqpn: u32, rqpn: Option<u32>) -> Resul
     candidates.into_iter().find(agrees).ok_or(Undecodable::Disagrees)
 }
 
+/// Reads the answer of mlx5's firmware to QUERY_QP about a queue pair that is connected to `rqpn`.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_query(bytes: &[u8], rqpn: Option<u32>) -> Result<QpContext, Undecodable> {
+    /// `status` … `ece` of `mlx5_ifc_query_qp_out_bits`.
+    const HEADER: usize = 24;
+    let context = bytes.get(HEADER..HEADER + MLX5_LEN).map(of_mlx5).ok_or(Undecodable::Incomplete)?;
+    match (rqpn, context.rqpn) {
+        (Some(known), Some(found)) if known != found => Err(Undecodable::Disagrees),
+        _ => Ok(context),
+    }
+}
+
 /// Bytes of mlx5's context of a queue pair.
 pub const MLX5_LEN: usize = mlx5::LEN;
 

@@ -180,6 +180,24 @@ pub(crate) fn mlx5_dump(lqpn: u32, values: &[(&str, u32)]) -> Vec<u8> {
     dump(&segment(0x1000, lqpn, &out))
 }
 
+/// The firmware's answer to QUERY_QP.
+pub(crate) fn mlx5_query(values: &[(&str, u32)]) -> Vec<u8> {
+    [&[0; 24][..], &qpc(values), &[0; 16]].concat()
+}
+
+#[test]
+fn a_query_s_answer_is_read_and_compared_with_the_peer() {
+    let answer = mlx5_query(SET);
+    assert_eq!(answer.len(), 272);
+    let context = decode_query(&answer, Some(0x3b7)).unwrap();
+    assert_eq!((context.state, context.rqpn, context.dscp), (Some("RTS"), Some(0x3b7), Some(26)));
+    assert_eq!(decode_query(&answer, None).as_ref(), Ok(&context));
+    assert_eq!(decode_query(&answer, Some(5)), Err(Undecodable::Disagrees));
+    for len in 0..256 {
+        assert_eq!(decode_query(&answer[..len], None), Err(Undecodable::Incomplete), "{len}");
+    }
+}
+
 fn dump(resource: &[u8]) -> Vec<u8> {
     let end = [0, 1, 0xff, 0xfb];
     [&segment(0xfffe, 0, &[])[..], &segment(0xfffa, 0, &[0; 4]), resource, &end].concat()

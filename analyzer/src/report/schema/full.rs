@@ -56,6 +56,7 @@ pub(crate) fn full() -> Report {
         longest_ns: Some(1),
         refused: vec!["rxe0: no context".into()],
     });
+    facts.qp_paths = Some(crate::analysis::qp_paths_example(facts.ecmp.clone()));
     facts.post_sampling = Some(post_sampling());
     facts.coverage = vec![Coverage {
         device: "mlx5_0".into(),
@@ -248,6 +249,9 @@ fn qp_lives() -> QpLives {
         devx_unavailable: Some("the module mlx5_core is not loaded".into()),
         commands: 2,
         missed_commands: 1,
+        lists: 1,
+        list_queries: 2,
+        lists_ns: 1,
         sources: QpSources { netlink: 1, control_path: 1, devx: 1, context: 1 },
     }
 }
@@ -340,6 +344,7 @@ fn device() -> Device {
             time_ns: 1,
             lqpn: Some(17),
             event: "modify to RTR".into(),
+            reason: Some("transport retry count exceeded".into()),
             errno: Some(110),
             duration_ns: Some(1_020_000_000),
             pid: Some(1),

@@ -35,10 +35,17 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     }
     let missed = report.facts.qp_lives.as_ref().and_then(missed);
     let contexts = report.facts.qp_context.as_ref().and_then(contexts);
+    let listed = report.facts.qp_lives.as_ref().and_then(listed);
     let sampling = report.facts.post_sampling.as_ref().map(sampling);
     lines.extend(
-        missed.into_iter().chain(contexts).chain(sampling).flat_map(|text| labelled("", 0, &text, room)),
+        missed
+            .into_iter()
+            .chain(contexts)
+            .chain(listed)
+            .chain(sampling)
+            .flat_map(|text| labelled("", 0, &text, room)),
     );
+    lines.extend(super::qp_paths::lines(report, room));
     lines
 }
 
@@ -90,6 +97,22 @@ fn contexts(of: &QpContexts) -> Option<String> {
     let parts: Vec<String> = read.into_iter().chain(refused).collect();
     let parts = if parts.is_empty() { "none read yet".to_owned() } else { parts.join("; ") };
     Some(format!("QP context of the NIC: {parts}"))
+}
+
+/// Cost of listing queue pairs; `None` where none was listed.
+fn listed(lives: &QpLives) -> Option<String> {
+    (lives.list_queries > 0).then(|| {
+        format!(
+            "Lists of queue pairs: {} of devices in {}, {} altogether",
+            if lives.list_queries == 1 {
+                "1 query".to_owned()
+            } else {
+                format!("{} queries", units::count(lives.list_queries))
+            },
+            plural(lives.lists, "list"),
+            units::duration(lives.lists_ns)
+        )
+    })
 }
 
 /// Coverage of the samples of posted work.
@@ -216,7 +239,8 @@ fn qp_event(event: &QpEvent) -> String {
             event.duration_ns.map_or_else(String::new, |ns| format!(" after {}", units::duration(ns)));
         format!(" failed{after}: {}", std::io::Error::from_raw_os_error(errno))
     });
-    format!("{time} {qp}{}{to}{comm}{failed}", event.event)
+    let reason = event.reason.as_deref().map_or_else(String::new, |why| format!(": {}", plain(why)));
+    format!("{time} {qp}{}{to}{comm}{failed}{reason}", event.event)
 }
 
 fn qps(device: &Device, room: usize) -> Vec<String> {

@@ -10,6 +10,7 @@ mod findings;
 mod flows;
 mod loss;
 mod nccl;
+mod qp_paths;
 mod summary;
 #[cfg(test)]
 mod tests;

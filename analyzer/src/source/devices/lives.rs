@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::host::nldev::QueuePair;
 use crate::metrics::pairing::rules;
+use crate::source::flows::owners::QpOwner;
 use crate::util::map::Map;
 
 /// Queue pairs that ended and are kept for the report.
@@ -22,6 +24,9 @@ pub const TO_ERROR: &str = "RTS to ERR";
 /// Name of the event of a queue pair that is destroyed while its port gives up on one, and before a query finds it in the error
 /// state.
 pub const DESTROYED: &str = "destroyed after error";
+
+/// Name of the event in which a driver says why a queue pair is in the error state.
+pub const REASON: &str = "error reason";
 
 /// Origin of a queue pair: a process, by the verbs.
 pub const VERBS: &str = "verbs";
@@ -49,6 +54,9 @@ pub struct QpLife {
     pub pid: Option<u32>,
     /// Name of the thread that made it.
     pub comm: Option<String>,
+    /// Pod, container or job of that process, as it was when it made the queue pair; `None` for a process of the host, and
+    /// where it is not known.
+    pub pod: Option<String>,
     /// Number of the queue pair at the other end.
     pub rqpn: Option<u32>,
     /// Its packets' path, its settings, its beginning and end.
@@ -108,9 +116,13 @@ pub struct QpEvent {
     /// Number of the queue pair. Null: an event of the port, or the queue pair was not made.
     pub lqpn: Option<u32>,
     /// Asynchronous event (`QP_FATAL`, `PORT_ERR` …), the verb that failed (`modify to RTR`), `RTS to ERR`: a
-    /// query found the queue pair in the error state, and no verb had asked for it; or `destroyed after error`: it was
-    /// destroyed while its port gave up on one (`retries_exceeded`, `rnr_retries_exceeded`), and no other was.
+    /// query found the queue pair in the error state, and no verb had asked for it; `destroyed after error`: it was
+    /// destroyed while its port gave up on one (`retries_exceeded`, `rnr_retries_exceeded`), and no other was; or
+    /// `error reason`: its driver says why it is in the error state.
     pub event: String,
+    /// Reason of an `error reason`: the error syndrome that mlx5's firmware gives (kernel 6.4 and newer), or the reasons of
+    /// requester and responder of bnxt_re. Null: another event.
+    pub reason: Option<String>,
     /// Error number (errno) of a verb that failed. Null: no verb.
     pub errno: Option<i32>,
     /// Duration of a verb that failed. Unit: ns. Null: no verb, or not measured.
@@ -142,6 +154,17 @@ pub struct Calls {
     pub missed_commands: u64,
     /// Reason for which such commands are not followed; `None` when they are.
     pub devx_unavailable: Option<String>,
+}
+
+/// Lists of all queue pairs (RDMA netlink), for which the kernel asks the device about each of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lists {
+    /// Lists that were read.
+    pub lists: u64,
+    /// Queue pairs in all of them together: queries of devices, beside those for contexts.
+    pub queries: u64,
+    /// Time that they took altogether. Unit: ns.
+    pub took_ns: u64,
 }
 
 /// Everything known from the control path.
@@ -201,7 +224,6 @@ pub struct Follower {
 impl Follower {
     /// Takes in one change.
     pub fn take(&mut self, change: Change) {
-        self.changed = true;
         match change {
             Change::Is(new) => {
                 let key = (new.device.clone(), new.lqpn);
@@ -213,9 +235,10 @@ impl Follower {
                 }
                 if self.alive.len() >= MOST_ALIVE && !self.alive.contains_key(&key) {
                     self.qps_left_out += 1;
+                    self.changed = true;
                     return;
                 }
-                self.alive.entry(key).or_default().update(new);
+                self.changed |= self.alive.entry(key).or_default().update(new);
             }
             Change::Found { life, time_ns } => {
                 if self.has_died(&life) {
@@ -230,12 +253,14 @@ impl Follower {
                 self.take(Change::Is(life));
             }
             Change::Ended { device, lqpn, time_ns } => {
+                self.changed = true;
                 let known = self.alive.remove(&(device.clone(), lqpn));
                 let mut life = known.unwrap_or(QpLife { device, lqpn, ..QpLife::default() });
                 life.control.ended_ns = Some(time_ns);
                 self.end(life);
             }
             Change::Event(mut event) => {
+                self.changed = true;
                 if let Some(life) = event.lqpn.and_then(|lqpn| self.alive.get(&(event.device.clone(), lqpn)))
                 {
                     (event.src, event.dst) = (event.src.or(life.control.src), event.dst.or(life.control.dst));
@@ -252,12 +277,31 @@ impl Follower {
     }
 
     /// The kernel lists this process as the one that made a queue pair: for those made before the run.
-    pub fn owned(&mut self, device: &str, lqpn: u32, pid: u32, comm: Option<&str>) {
-        let key = (device.to_owned(), lqpn);
-        if let Some(life) = self.alive.get_mut(&key).filter(|life| life.pid.is_none()) {
-            (life.pid, life.comm) = (Some(pid), comm.map(str::to_owned));
+    pub fn owned(&mut self, owner: &QpOwner) {
+        let key = (owner.device.clone(), owner.lqpn);
+        let Some(life) = self.alive.get_mut(&key).filter(|_| owner.pid.is_some()) else { return };
+        if life.pid.is_none() {
+            (life.pid, life.comm, life.pod) = (owner.pid, owner.comm.clone(), owner.pod.clone());
             self.changed = true;
         }
+    }
+
+    /// Connected queue pairs that no list of the kernel has, as it would list them.
+    pub fn past_verbs(&self) -> impl Iterator<Item = QueuePair> {
+        let own = self.alive.values().filter(|life| life.origin == Some(DEVX) && life.rqpn.is_some());
+        own.map(|life| QueuePair {
+            device: life.device.clone(),
+            port: life.port,
+            lqpn: life.lqpn,
+            rqpn: life.rqpn,
+            kind: life.kind.or(Some("RC")),
+            state: life.state,
+            rq_psn: None,
+            sq_psn: None,
+            pid: life.pid,
+            kernel_name: None,
+            subtype: None,
+        })
     }
 
     /// Whether a queue pair is found in the error state that was connected, and that no verb took there: records come in the order
@@ -313,32 +357,45 @@ impl Follower {
 }
 
 impl QpLife {
-    /// Takes over what `new` knows.
-    fn update(&mut self, new: Self) {
-        fn set<T>(known: &mut Option<T>, new: Option<T>) {
-            if new.is_some() {
+    /// Takes over what `new` knows. True when that is more than before: queries mostly find what is known.
+    fn update(&mut self, new: Self) -> bool {
+        fn set<T: PartialEq>(known: &mut Option<T>, new: Option<T>) -> bool {
+            let is_news = new.is_some() && *known != new;
+            if is_news {
                 *known = new;
             }
+            is_news
         }
-        (self.device, self.lqpn) = (new.device, new.lqpn);
-        set(&mut self.origin, new.origin);
-        set(&mut self.port, new.port);
-        set(&mut self.kind, new.kind);
-        set(&mut self.state, new.state);
+        let is_first = self.device.is_empty();
+        if is_first {
+            (self.device, self.lqpn) = (new.device, new.lqpn);
+        }
         // The process that made it stays the owner, whoever modifies or queries it.
-        self.pid = self.pid.or(new.pid);
-        self.comm = self.comm.take().or(new.comm);
-        set(&mut self.rqpn, new.rqpn);
-        let (known, new) = (&mut self.control, new.control);
-        set(&mut known.src, new.src);
-        set(&mut known.dst, new.dst);
-        set(&mut known.udp_port, new.udp_port);
-        set(&mut known.dscp, new.dscp);
-        set(&mut known.path_mtu, new.path_mtu);
-        set(&mut known.timeout_ns, new.timeout_ns);
-        set(&mut known.retry_cnt, new.retry_cnt);
-        set(&mut known.rnr_retry, new.rnr_retry);
-        set(&mut known.created_ns, new.created_ns);
+        let owned = [
+            self.pid.is_none() && set(&mut self.pid, new.pid),
+            self.comm.is_none() && set(&mut self.comm, new.comm),
+            self.pod.is_none() && set(&mut self.pod, new.pod),
+        ];
+        let (known, control) = (&mut self.control, new.control);
+        let news = [
+            is_first,
+            owned.contains(&true),
+            set(&mut self.origin, new.origin),
+            set(&mut self.port, new.port),
+            set(&mut self.kind, new.kind),
+            set(&mut self.state, new.state),
+            set(&mut self.rqpn, new.rqpn),
+            set(&mut known.src, control.src),
+            set(&mut known.dst, control.dst),
+            set(&mut known.udp_port, control.udp_port),
+            set(&mut known.dscp, control.dscp),
+            set(&mut known.path_mtu, control.path_mtu),
+            set(&mut known.timeout_ns, control.timeout_ns),
+            set(&mut known.retry_cnt, control.retry_cnt),
+            set(&mut known.rnr_retry, control.rnr_retry),
+            set(&mut known.created_ns, control.created_ns),
+        ];
+        news.contains(&true)
     }
 }
 
@@ -391,6 +448,10 @@ mod tests {
         assert_eq!(seen.events[0].pid, Some(1));
         assert!(Arc::ptr_eq(&seen, &all(&mut follower)));
 
+        // A query that finds what is known.
+        let found = QpLife { state: Some("RTS"), rqpn: Some(29), ..life(17) };
+        follower.take(Change::Found { life: found, time_ns: 50 });
+        assert!(Arc::ptr_eq(&seen, &all(&mut follower)), "nothing has changed");
         follower.take(Change::Ended { device: "rxe0".into(), lqpn: 17, time_ns: 99 });
         assert_eq!(all(&mut follower).qps[0].control.ended_ns, Some(99));
         // The number in use again is another queue pair.
@@ -420,10 +481,18 @@ mod tests {
         // Made before the run, and listed with its process before it died.
         let mut follower = Follower::default();
         follower.take(found("RTS"));
-        follower.owned("rxe0", 17, 4_711, Some("train"));
+        follower.owned(&QpOwner {
+            device: "rxe0".into(),
+            lqpn: 17,
+            pid: Some(4_711),
+            comm: Some("train".into()),
+            pod: Some("trainer-0".into()),
+            ..QpOwner::default()
+        });
         follower.take(found("ERR"));
         let event = &all(&mut follower).events[0];
         assert_eq!((event.pid, event.comm.as_deref()), (Some(4_711), Some("train")));
+        assert_eq!(all(&mut follower).qps[0].pod.as_deref(), Some("trainer-0"));
     }
 
     #[test]

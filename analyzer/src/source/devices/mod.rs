@@ -48,6 +48,8 @@ pub struct Devices {
     pub neighbours: Vec<(String, Neighbour)>,
     /// Queue pairs on the kernel's control path; shared by all samples until something changes.
     pub lives: Arc<lives::Lives>,
+    /// Cost of listing queue pairs.
+    pub lists: lives::Lists,
     /// The NIC's own contexts of queue pairs, likewise.
     pub contexts: Arc<context::Contexts>,
     /// Work that processes posted, likewise.
@@ -87,6 +89,8 @@ pub struct PortSample {
     /// Priority of each DSCP on the host; `None` for a DSCP that is not mapped, empty where none is or the driver does
     /// not tell.
     pub dscp_priorities: Arc<[Option<u8>]>,
+    /// Largest path MTU that the port offers, from its interface's MTU. Unit: bytes. `None`: not known.
+    pub active_mtu: Option<u32>,
     /// Its queue pairs, by number; shared by all samples until they are read again.
     pub qps: Arc<Vec<QpSample>>,
     /// Counters of queue pairs that the device counts together or one by one.

@@ -44,6 +44,7 @@ pub(super) struct PortWatch {
     priorities: u8,
     lossless: Option<u8>,
     dscp_priorities: Arc<[Option<u8>]>,
+    active_mtu: Option<u32>,
     qps: HashMap<u32, QpWatch>,
     /// The same for samples, which come more often than readings of them.
     sampled: Arc<Vec<QpSample>>,
@@ -177,6 +178,7 @@ impl PortWatch {
             .into_iter()
             .find(|(device, port)| device.name == self.device && port.port.number == self.number);
         let Some((device, port)) = found else { return };
+        self.active_mtu = port.active_mtu;
         // Of a bond, what all members agree on is lossless.
         let pfc = facts.ethernet_of(port).filter_map(|i| Some(i.dcb.as_ref()?.pfc?.enabled.0));
         self.lossless = pfc.reduce(|all, one| all & one);
@@ -264,6 +266,7 @@ impl PortWatch {
             pause_source: ethernet::pause_source(&self.ethernet),
             lossless: self.lossless,
             dscp_priorities: Arc::clone(&self.dscp_priorities),
+            active_mtu: self.active_mtu,
             qps: Arc::clone(&self.sampled),
             qp_counters: qp_counters.collect(),
             qps_left_out: self.qps_left_out,

@@ -9,14 +9,15 @@ use std::sync::Arc;
 use super::context::Contexts;
 use super::context::ask::{Asker, Clock, Port};
 use super::gone::Gone;
-use super::lives::{Calls, Change, Follower, Lives};
+use super::lives::{Calls, Change, Follower, Lists, Lives};
 use super::port::PortWatch;
 use super::{Devices, Setting};
 use crate::doctor::check::{self, Status};
 use crate::doctor::facts::HostFacts;
 use crate::doctor::{self};
 use crate::host::device::{Identity, Protocol};
-use crate::host::nldev::{self, Query};
+use crate::host::fwctl::Firmware;
+use crate::host::nldev::{self, Query, QueuePair};
 use crate::host::qp::QueuePairs;
 use crate::host::queries::Queries;
 use crate::host::read::HostRoot;
@@ -31,9 +32,11 @@ pub struct Watch {
     facts: Option<HostFacts>,
     settings: Vec<Setting>,
     heard: BTreeMap<String, Neighbour>,
+    notes: Vec<String>,
     follower: Follower,
     gone: Gone,
     lives: Arc<Lives>,
+    lists: Lists,
     asker: Asker,
     contexts: Arc<Contexts>,
 }
@@ -127,7 +130,7 @@ impl Watch {
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let hidden = self.ports.iter().filter(|port| port.hidden);
-        hidden
+        let hidden = hidden
             .map(|port| {
                 if port.driver() == Some("efa") {
                     return format!(
@@ -141,8 +144,8 @@ impl Watch {
                     port.device,
                     port.passed()
                 )
-            })
-            .collect()
+            });
+        hidden.chain(self.notes.iter().cloned()).collect()
     }
 
     /// Reads the counters of all ports. `time_ns` is the Unix time.
@@ -164,18 +167,36 @@ impl Watch {
         for port in &mut self.ports {
             port.take_qps(found, time_ns);
         }
-        for (qp, owner) in &found.list {
-            if let Some(pid) = owner.pid {
-                self.follower.owned(&qp.device, qp.lqpn, pid, owner.comm.as_deref());
-            }
+        for (_, owner) in &found.list {
+            self.follower.owned(owner);
         }
         let ports: Vec<Port> = self.ports.iter().filter_map(PortWatch::asked).collect();
+        let reached = |qp: &QueuePair| self.asker.reaches(&qp.device);
+        let mut past_verbs: Vec<QueuePair> = self.follower.past_verbs().filter(reached).collect();
+        for qp in &mut past_verbs {
+            let first = || ports.iter().find(|port| port.device == qp.device).map(|port| port.number);
+            qp.port = qp.port.or_else(first);
+        }
+        self.asker.take_past_verbs(past_verbs);
         self.asker.take_qps(&ports, found.list.iter().map(|(qp, _)| qp));
+    }
+
+    /// Takes in what a list of queue pairs cost.
+    pub fn note_list(&mut self, found: &QueuePairs, took_ns: u64) {
+        self.lists.lists += 1;
+        self.lists.queries += found.list.len() as u64;
+        self.lists.took_ns = self.lists.took_ns.saturating_add(took_ns);
     }
 
     /// Has the NIC's own contexts of queue pairs read, at most this many a second; 0 for none.
     pub fn query_contexts(&mut self, per_second: u32) {
         self.asker = Asker::new(per_second);
+    }
+
+    /// Has the firmware asked for contexts, too; `notes` say what cannot be.
+    pub fn use_firmware(&mut self, firmware: Box<dyn Firmware>, notes: Vec<String>) {
+        self.asker.use_firmware(firmware);
+        self.notes = notes;
     }
 
     /// Reads the contexts that are due.
@@ -305,6 +326,7 @@ impl Watch {
             settings: self.settings.clone(),
             neighbours: self.heard.iter().map(|(name, heard)| (name.clone(), heard.clone())).collect(),
             lives: Arc::clone(&self.lives),
+            lists: self.lists,
             contexts: Arc::clone(&self.contexts),
             posts: Arc::default(),
         }

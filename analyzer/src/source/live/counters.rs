@@ -24,12 +24,12 @@ use crate::source::flows::owners::Owners;
 /// ethtool's are thousands.
 const SHORTEST: Duration = Duration::from_millis(500);
 /// Between two readings of queue pairs. Each asks the device about every one of them, which takes
-/// it some time with thousands; so it rests this many times as long as that took, within bounds.
-const QP_REST: u32 = 20;
+/// it some time with thousands; so it rests this many times as long as that took, within bounds: a hundredth of a processor.
+pub(super) const QP_REST: u32 = 100;
 /// Queue pairs of a short test live for a second or two.
-const QP_SHORTEST: Duration = SHORTEST;
-/// And those of a job for hours.
-const QP_LONGEST: Duration = Duration::from_secs(5);
+pub(super) const QP_SHORTEST: Duration = SHORTEST;
+/// And those of a job for hours; one that its port gives up on has them listed at once.
+pub(super) const QP_LONGEST: Duration = Duration::from_secs(20);
 /// How long the devices' addresses are taken to stay what they are: to read them takes far longer
 /// than to read queue pairs.
 const ADDRESSES_STAY: Duration = Duration::from_secs(30);
@@ -213,7 +213,7 @@ impl Work {
     /// Reads what happened to queue pairs on the kernel's control path.
     fn lives(&mut self) {
         if let Some(Ok(probes)) = &mut self.probes {
-            let changes = probes.read(&|device| self.watch.driver(device));
+            let changes = probes.read(&|device| self.watch.driver(device), &|| self.host.root().ok());
             if let Some(posts) = &self.posts {
                 posts.take(&changes);
             }
@@ -251,6 +251,7 @@ impl Work {
         let start = Instant::now();
         let found = qp::read(&root, self.host.ask(), addresses, &mut unread);
         self.watch.take_qps(&found, now_ns());
+        self.watch.note_list(&found, u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
         if let Some(posts) = &self.posts {
             posts.list(found.list.iter().map(|(_, owner)| owner));
         }

@@ -5,16 +5,15 @@ use std::collections::{BTreeMap, HashSet};
 
 use anyhow::{Context as _, Result, anyhow};
 use aya::maps::{MapData, RingBuf};
-use aya::programs::KProbe;
 use aya::{Ebpf, EbpfLoader};
 use rocescope_common::abi::qp::{CommandRecord, QP_COMMANDS, command};
 
-use super::qp_probes::{each, text};
+use super::qp_probes::{attach, each, text};
 use crate::host::btf::Btf;
 use crate::host::clock::WallClock;
 use crate::host::mlx5_command;
 use crate::host::read::HostRoot;
-use crate::source::devices::lives::{Change, DEVX, QpControl, QpEvent, QpLife, timeout_ns};
+use crate::source::devices::lives::{Change, DEVX, QpControl, QpEvent, QpLife, REASON, timeout_ns};
 
 /// Of mlx5's core driver, which all its commands pass.
 const FUNCTION: &str = "mlx5_cmd_do";
@@ -75,12 +74,7 @@ impl Devx {
     /// The reason for which commands cannot be followed.
     pub(super) fn attach(ebpf: &mut Ebpf) -> Result<Self> {
         for name in ["rocescope_qp_command", "rocescope_qp_commanded"] {
-            let program: &mut KProbe = ebpf
-                .program_mut(name)
-                .ok_or_else(|| anyhow!("the kernel object has no program {name}"))?
-                .try_into()?;
-            program.load().with_context(|| format!("the kernel refused the program {name}"))?;
-            program.attach(FUNCTION, 0).with_context(|| format!("{FUNCTION} cannot be probed"))?;
+            attach(ebpf, name, FUNCTION)?;
         }
         let records = ebpf.take_map(QP_COMMANDS).context("the kernel object has no commands")?.try_into()?;
         Ok(Self { records, follower: Follower::default() })
@@ -94,14 +88,17 @@ impl Devx {
         self.follower.devices = names.filter_map(|name| Some((parent(&name)?, name))).collect();
     }
 
-    /// The changes since the last time.
-    pub(super) fn read(&mut self) -> Vec<Change> {
+    /// Adds the changes since the last time; of those that make a queue pair also their places, processes and control groups.
+    pub(super) fn read(&mut self, changes: &mut Vec<Change>, makers: &mut Vec<(usize, u32, u64)>) {
         let clock = WallClock::sample();
-        let mut changes = Vec::new();
         each(&mut self.records, |record: &CommandRecord| {
-            changes.extend(self.follower.take(record, clock.unix_ns(record.time_ns)));
+            if let Some(change) = self.follower.take(record, clock.unix_ns(record.time_ns)) {
+                if matches!(&change, Change::Is(life) if life.control.created_ns.is_some()) {
+                    makers.push((changes.len(), record.pid, record.cgroup));
+                }
+                changes.push(change);
+            }
         });
-        changes
     }
 }
 
@@ -117,6 +114,16 @@ impl Follower {
     /// The change in a command that ended at Unix time `time_ns`.
     fn take(&mut self, record: &CommandRecord, time_ns: u64) -> Option<Change> {
         let device = self.devices.get(&text(&record.device)?)?.clone();
+        if let Some((lqpn, reason)) = mlx5_command::reason(record) {
+            return Some(Change::Event(QpEvent {
+                time_ns,
+                device,
+                lqpn: Some(lqpn),
+                event: REASON.to_owned(),
+                reason: Some(reason),
+                ..QpEvent::default()
+            }));
+        }
         let given = mlx5_command::decode(record)?;
         if record.result != 0 {
             return Some(failure(record, &given, device, time_ns));
@@ -149,6 +156,7 @@ impl Follower {
             state: set.state,
             pid: Some(record.pid).filter(|pid| *pid != 0),
             comm: text(&record.comm),
+            pod: None,
             rqpn: set.rqpn,
             control: QpControl {
                 dst: set.dst,

@@ -30,6 +30,7 @@ pub mod load;
 pub mod loss;
 pub mod pairing;
 pub mod posts;
+mod qp_pods;
 mod qp_probes;
 mod ras;
 mod setup;
@@ -100,6 +101,8 @@ pub struct Config {
     pub nccl_ras: Option<RasAddress>,
     /// Most queries a second for the NIC's own contexts of queue pairs; 0 for none.
     pub qp_queries: u32,
+    /// Ask the firmware for contexts, too (fwctl).
+    pub fwctl: bool,
     /// When calls of `post_send` are sampled; `None` for never.
     pub sample_posts: Option<Plan>,
     /// Host whose RDMA devices and settings are read: this one, or a recorded one in tests.
@@ -128,6 +131,7 @@ impl Default for Config {
             qp_queries: crate::source::devices::context::DEFAULT_PER_SECOND,
             log_level: 0,
             nccl_ras: None,
+            fwctl: false,
             sample_posts: None,
             host: Box::new(Kernel),
         }

@@ -8,17 +8,19 @@ use anyhow::{Context as _, Result, anyhow};
 use aya::maps::{MapData, PerCpuArray, RingBuf};
 use aya::programs::KProbe;
 use aya::{Ebpf, EbpfLoader, Pod};
-use rocescope_common::abi::qp::{BY_PROCESS, QP_COUNTS, QP_RECORDS, QpRecord, count, kind};
+use rocescope_common::abi::qp::{ABSENT, BY_PROCESS, QP_COUNTS, QP_RECORDS, QpRecord, count, kind};
 
 use super::devx::{self, Devx};
 use super::load::Data;
+use super::qp_pods::Pods;
 use crate::host::btf::Btf;
 use crate::host::clock::WallClock;
 use crate::host::nldev::{kind_name, state_name};
 use crate::host::qp_layout::{Attributes, Layout, address, mask};
+use crate::host::qp_reason;
 use crate::host::read::HostRoot;
 use crate::source::devices::lives::{
-    Calls, Change, KERNEL, QpControl, QpEvent, QpLife, VERBS, timeout_ns, udp_source_port,
+    Calls, Change, KERNEL, QpControl, QpEvent, QpLife, REASON, VERBS, timeout_ns, udp_source_port,
 };
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-qps"));
@@ -36,6 +38,9 @@ const PROBES: [(&str, &[&str]); 9] = [
     ("rocescope_device_event", &["ib_dispatch_event"]),
 ];
 
+/// Function of bnxt_re that hears from the firmware why a queue pair is in the error state, and its program.
+const BNXT: (&str, &str, &str) = ("bnxt_re", "bnxt_re_handle_qp_async_event", "rocescope_qp_reason");
+
 /// Records read at a time: more than the ring buffer holds.
 const MOST_RECORDS: usize = 1_024;
 
@@ -51,6 +56,7 @@ pub(super) struct QpProbes {
     devx: Result<Devx, String>,
     /// Identity of the modules that the probes are in.
     modules: Vec<Option<u64>>,
+    pods: Pods,
 }
 
 impl std::fmt::Debug for QpProbes {
@@ -71,6 +77,7 @@ impl QpProbes {
         let base = btf("vmlinux").context("the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)")?;
         // A module that is built in has no file of its own.
         let offsets = devx::Offsets::read(root, &base);
+        let bnxt = bnxt_offset(root, &base);
         let btf = Btf::parse(base, btf("ib_core").ok()).context("cannot read the kernel's BTF")?;
         let layout = Layout::of(&btf).map_err(|absent| anyhow!("the kernel's BTF has no {absent}"))?;
         let of = layout.programs;
@@ -79,7 +86,9 @@ impl QpProbes {
         if let Ok(offsets) = &offsets {
             offsets.set(&mut loader);
         }
+        let of_bnxt = bnxt.as_ref().map_or(ABSENT, |offset| *offset);
         let mut ebpf = loader
+            .override_global("BNXT_QP", &of_bnxt, true)
             .override_global("QP_SIZE", &of.qp_size, true)
             .override_global("ATTR_SIZE", &of.attr_size, true)
             .override_global("QP_DEVICE", &of.qp_device, true)
@@ -119,9 +128,13 @@ impl QpProbes {
             Ok(_) => Devx::attach(&mut ebpf).map_err(|error| format!("{error:#}")),
             Err(error) => Err(format!("{error:#}")),
         };
+        if root.exists(&format!("/sys/module/{}", BNXT.0)) {
+            let attached = bnxt.and_then(|_| attach(&mut ebpf, BNXT.2, BNXT.1));
+            absent.extend(attached.err().map(|why| (BNXT.1.to_owned(), format!("{why:#}"))));
+        }
         let records = ebpf.take_map(QP_RECORDS).context("the kernel object has no records")?.try_into()?;
         let counts = ebpf.take_map(QP_COUNTS).context("the kernel object has no counts")?.try_into()?;
-        Ok(Self { _ebpf: ebpf, records, counts, layout, absent, devx, modules })
+        Ok(Self { _ebpf: ebpf, records, counts, layout, absent, devx, modules, pods: Pods::default() })
     }
 
     /// True when a module was loaded again, which removes its probes silently.
@@ -136,13 +149,33 @@ impl QpProbes {
         }
     }
 
-    /// The changes since the last time. `driver` gives the driver of a device.
-    pub(super) fn read(&mut self, driver: &dyn Fn(&str) -> Option<String>) -> Vec<Change> {
+    /// The changes since the last time. `driver` gives the driver of a device, `root` the host's files.
+    pub(super) fn read(
+        &mut self,
+        driver: &dyn Fn(&str) -> Option<String>,
+        root: &dyn Fn() -> Option<HostRoot>,
+    ) -> Vec<Change> {
         let clock = WallClock::sample();
         let mut changes = Vec::new();
-        each(&mut self.records, |record| changes.extend(change(&self.layout, record, clock, driver)));
+        let mut makers = Vec::new();
+        each(&mut self.records, |record: &QpRecord| {
+            if let Some(change) = change(&self.layout, record, clock, driver) {
+                if record.kind == kind::CREATED && record.mask & BY_PROCESS != 0 {
+                    makers.push((changes.len(), record.pid, record.cgroup));
+                }
+                changes.push(change);
+            }
+        });
         if let Ok(devx) = &mut self.devx {
-            changes.extend(devx.read());
+            devx.read(&mut changes, &mut makers);
+        }
+        // Their processes may have ended by the next look.
+        if let Some(root) = (!makers.is_empty()).then(root).flatten() {
+            for (at, pid, group) in makers {
+                if let Some(Change::Is(life)) = changes.get_mut(at) {
+                    life.pod = self.pods.of(&root, pid, group);
+                }
+            }
         }
         changes
     }
@@ -164,6 +197,28 @@ impl QpProbes {
             devx_unavailable: self.devx.as_ref().err().cloned(),
         }
     }
+}
+
+/// Loads a program and attaches it to a function.
+///
+/// # Errors
+/// When the kernel refuses.
+pub(super) fn attach(ebpf: &mut Ebpf, name: &str, function: &str) -> Result<()> {
+    let program: &mut KProbe = ebpf
+        .program_mut(name)
+        .ok_or_else(|| anyhow!("the kernel object has no program {name}"))?
+        .try_into()?;
+    program.load().with_context(|| format!("the kernel refused the program {name}"))?;
+    program.attach(function, 0).with_context(|| format!("{function} cannot be probed"))?;
+    Ok(())
+}
+
+/// Place of the queue pair of the verbs in bnxt_re's own.
+fn bnxt_offset(root: &HostRoot, base: &[u8]) -> Result<u32> {
+    let module = std::fs::read(root.path(&format!("/sys/kernel/btf/{}", BNXT.0))).ok();
+    let btf = Btf::parse(base.to_vec(), module).context("cannot read the kernel's BTF")?;
+    let field = btf.find("bnxt_re_qp").and_then(|found| found.field("ib_qp"));
+    field.map(|field| field.offset).ok_or_else(|| anyhow!("BTF has no field ib_qp of struct bnxt_re_qp"))
 }
 
 /// Takes records from a ring buffer, as many as there are or [`MOST_RECORDS`].
@@ -188,7 +243,7 @@ fn modules(root: &HostRoot) -> Vec<Option<u64>> {
         let path = root.path(&format!("/sys/module/{name}"));
         std::fs::metadata(Path::new(&path)).ok().map(|found| found.ino())
     };
-    ["ib_core", "ib_uverbs", "mlx5_core"].map(inode).to_vec()
+    ["ib_core", "ib_uverbs", "mlx5_core", BNXT.0].map(inode).to_vec()
 }
 
 /// A record with what all its parts need to be read.
@@ -240,6 +295,11 @@ fn change(
             Some(Change::Found { life, time_ns: of.time_ns })
         }
         kind::DESTROYED => Some(Change::Ended { lqpn: of.lqpn?, device: of.device, time_ns: of.time_ns }),
+        kind::REASON => {
+            let [requester, responder, ..] = record.mask.to_le_bytes();
+            let reason = Some(qp_reason::bnxt(requester, responder)?);
+            Some(Change::Event(QpEvent { reason, ..of.event(REASON.to_owned()) }))
+        }
         kind::EVENT => Some(Change::Event(of.event(event_name(record.event)))),
         kind::DEVICE_EVENT => Some(Change::Event(QpEvent {
             // The port of a port's event; other elements are addresses.

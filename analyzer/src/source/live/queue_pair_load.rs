@@ -5,6 +5,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use rocescope_common::abi::qp::{DEVICE_NAME, kind};
 
@@ -22,6 +23,7 @@ use crate::host::read::Unread;
 use crate::host::recorded::{Recorded, RecordedKernel};
 use crate::source::devices::context::ask::Clock;
 use crate::source::devices::watch::Watch;
+use crate::source::live::counters::{QP_LONGEST, QP_REST, QP_SHORTEST};
 
 const QPS: u32 = 10_000;
 const FIRST: u32 = 1_000;
@@ -219,7 +221,8 @@ fn ten_thousand_queue_pairs_cost_little() {
             let before = spent_ns();
             run.list();
             lists += 1;
-            due_ns = now_ns + ((spent_ns() - before) * 20).clamp(500 * MS, 5_000 * MS);
+            let took = Duration::from_nanos(spent_ns() - before);
+            due_ns = now_ns + (took * QP_REST).clamp(QP_SHORTEST, QP_LONGEST).as_nanos() as u64;
         }
         run.half_a_second();
         // The source and its view hold the two latest.

@@ -7,6 +7,7 @@ use super::Config;
 use super::control::Notices;
 use super::counters_only::CountersOnly;
 use super::source::{Loaded, Source};
+use crate::host::fwctl::Fwctl;
 use crate::host::kernel::{Capability, KernelFacts, Needs, preflight};
 use crate::host::select::{self, Chosen};
 use crate::host::sysfs::SysRoot;
@@ -95,5 +96,9 @@ fn resolve(config: &Config) -> Result<(Chosen, Watch)> {
     let without: Vec<String> = chosen.without_interface.iter().map(|(name, _)| name.clone()).collect();
     let mut watch = Watch::new(&host_root, config.host.ask(), &names, &without);
     watch.query_contexts(config.qp_queries);
+    if config.fwctl {
+        let (fwctl, notes) = Fwctl::open(&host_root);
+        watch.use_firmware(Box::new(fwctl), notes);
+    }
     Ok((chosen, watch))
 }

@@ -8,6 +8,7 @@ use super::blame::{Blame, Errors};
 use super::progress::{Moment, Most, Progress, Rules};
 use super::{ContextSample, Contexts, Queries as Cost};
 use crate::host::HostError;
+use crate::host::fwctl::Firmware;
 use crate::host::nldev::{self, Query, QueuePair};
 use crate::host::qp_context::{self, QpContext, Undecodable};
 use crate::host::queries::Queries;
@@ -80,6 +81,10 @@ pub struct Asker {
     turn: bool,
     /// Monotonic time at which the queues were filled.
     queued_ns: u64,
+    /// The second way to contexts, where the user allows it.
+    firmware: Option<Box<dyn Firmware>>,
+    /// Queue pairs that the kernel does not list, for the firmware alone.
+    past_verbs: Vec<QueuePair>,
     cost: Cost,
     changed: bool,
     sampled: Arc<Contexts>,
@@ -97,6 +102,10 @@ struct DeviceState {
     rules: Rules,
     answered: bool,
     refused: Option<String>,
+    /// RDMA netlink refuses contexts, and the firmware is asked.
+    by_firmware: bool,
+    /// The firmware's refusal.
+    firmware_refused: Option<String>,
 }
 
 #[derive(Debug)]
@@ -109,6 +118,8 @@ struct Qp {
     counted: Counted,
     /// Still listed by the kernel.
     present: bool,
+    /// The kernel does not list it: the firmware is asked.
+    past_verbs: bool,
 }
 
 impl Asker {
@@ -116,6 +127,22 @@ impl Asker {
     #[must_use]
     pub fn new(per_second: u32) -> Self {
         Self { per_second, cost: Cost { per_second, ..Cost::default() }, ..Self::default() }
+    }
+
+    /// Has the firmware asked, too: about queue pairs that the kernel does not list, and where RDMA netlink hands out none.
+    pub fn use_firmware(&mut self, firmware: Box<dyn Firmware>) {
+        self.firmware = Some(firmware);
+    }
+
+    /// True when the firmware of a device can be asked.
+    #[must_use]
+    pub fn reaches(&self, device: &str) -> bool {
+        self.firmware.as_ref().is_some_and(|firmware| firmware.reaches(device))
+    }
+
+    /// Takes in the queue pairs that exist and that the kernel does not list, before those that it lists.
+    pub fn take_past_verbs(&mut self, qps: Vec<QueuePair>) {
+        self.past_verbs = qps;
     }
 
     /// True when there is something to ask.
@@ -136,7 +163,9 @@ impl Asker {
             state.port = port.clone();
         }
         self.qps.values_mut().for_each(|qp| qp.present = false);
-        for qp in found.filter(|qp| has_context(qp)) {
+        let past_verbs = std::mem::take(&mut self.past_verbs);
+        let all = found.map(|qp| (qp, false)).chain(past_verbs.iter().map(|qp| (qp, true)));
+        for (qp, past_verbs) in all.filter(|(qp, _)| has_context(qp)) {
             // A context is asked for by port.
             let Some(port) = qp.port.filter(|port| self.ports.contains_key(&(qp.device.clone(), *port)))
             else {
@@ -153,6 +182,7 @@ impl Asker {
                 progress: None,
                 counted: Counted::default(),
                 present: true,
+                past_verbs,
             };
             let known = self.qps.entry(key).or_insert_with(new);
             if known.rqpn != qp.rqpn || known.port != port {
@@ -237,11 +267,15 @@ impl Asker {
                 |(port, blame): &(&Key, &Blame)| port.0 == key.0 && port.1 == qp.port && blame.wants(read_ns);
             progress.suspected_ns == Some(read_ns) || open.iter().any(wanted)
         };
+        let refusing: Vec<(&String, bool)> = (self.devices.iter())
+            .flat_map(|(name, of)| [(name, false, &of.refused), (name, true, &of.firmware_refused)])
+            .filter_map(|(name, past_verbs, why)| why.as_ref().map(|_| (name, past_verbs)))
+            .collect();
         let mut due: [Vec<Due<'_>>; 2] = Default::default();
         for (key, qp) in &self.qps {
             let suspect = is_suspect(key, qp);
             let pause_ns = if suspect { SUSPECT_NS } else { ORDINARY_NS };
-            let refused = || self.devices.get(&key.0).is_some_and(|device| device.refused.is_some());
+            let refused = || refusing.iter().any(|(name, past)| *past == qp.past_verbs && **name == key.0);
             if qp.asked_ns.is_none_or(|asked| now_ns.saturating_sub(asked) >= pause_ns) && !refused() {
                 due[usize::from(suspect)].push((qp.asked_ns, key));
             }
@@ -263,24 +297,46 @@ impl Asker {
         let Some(state) = self.ports.get(&(key.0.clone(), qp.port)) else { return };
         let device = self.devices.entry(key.0.clone()).or_default();
         let driver = state.port.driver.as_deref().unwrap_or("");
-        let answer = kernel.rdma(Query::QpContext(state.port.index, qp.port, key.1));
+        let firmware = self.firmware.as_deref().filter(|_| qp.past_verbs || device.by_firmware);
+        let answer = match firmware {
+            Some(firmware) => firmware.query_qp(&key.0, key.1),
+            None => kernel.rdma(Query::QpContext(state.port.index, qp.port, key.1)).map(|answers| {
+                answers.iter().find_map(|answer| nldev::qp_context(answer)).unwrap_or_default()
+            }),
+        };
         let read = Moment { monotonic_ns: now_ns, unix_ns: clock.unix_ns(now_ns) };
         let bytes = match answer {
-            Ok(answers) => answers.iter().find_map(|answer| nldev::qp_context(answer)).unwrap_or_default(),
+            Ok(bytes) => bytes,
             // It ended, or moved to another port, between the listing and the query.
             Err(error) if matches!(error.errno(), Some(libc::ENOENT | libc::EAGAIN)) => return,
             Err(error) => {
                 self.cost.failed += 1;
-                if !device.answered && is_final(&error) {
+                if firmware.is_some() && is_final(&error) {
+                    device.firmware_refused = Some(format!("fwctl: {}", error.cause()));
+                    // What RDMA netlink refused before is refused again.
+                    device.refused = device
+                        .refused
+                        .take()
+                        .or_else(|| device.by_firmware.then(|| format!("fwctl: {}", error.cause())));
+                } else if firmware.is_some() || device.answered || !is_final(&error) {
+                    return;
+                } else if self.firmware.as_ref().is_some_and(|firmware| firmware.reaches(&key.0)) {
+                    device.by_firmware = true;
+                } else {
                     device.refused = Some(refusal(driver, &error));
-                    self.queued_ns = 0;
-                    self.queues = Default::default();
                 }
+                self.queued_ns = 0;
+                self.queues = Default::default();
                 return;
             }
         };
         self.cost.answered += 1;
-        match qp_context::decode(driver, &bytes, key.1, qp.rqpn) {
+        self.cost.by_firmware += u64::from(firmware.is_some());
+        let decoded = match firmware {
+            Some(_) => qp_context::decode_query(&bytes, qp.rqpn),
+            None => qp_context::decode(driver, &bytes, key.1, qp.rqpn),
+        };
+        match decoded {
             Ok(context) => {
                 device.answered = true;
                 device.rules.learn(&context);
@@ -308,8 +364,9 @@ impl Asker {
         let mut qps: Vec<ContextSample> =
             self.qps.iter().filter_map(|(key, qp)| self.sample_of(key, qp)).collect();
         qps.sort_by(|a, b| (&a.device, a.lqpn).cmp(&(&b.device, b.lqpn)));
+        let why = |of: &DeviceState| of.refused.clone().or_else(|| of.firmware_refused.clone());
         let mut refused: Vec<(String, String)> =
-            self.devices.iter().filter_map(|(name, of)| Some((name.clone(), of.refused.clone()?))).collect();
+            self.devices.iter().filter_map(|(name, of)| Some((name.clone(), why(of)?))).collect();
         refused.sort();
         let queries =
             Cost { queried: qps.len() as u64, of: self.qps.len() as u64, refused, ..self.cost.clone() };
@@ -365,7 +422,10 @@ fn has_context(qp: &QueuePair) -> bool {
 
 /// True for a refusal that holds for every queue pair of the device.
 fn is_final(error: &HostError) -> bool {
-    matches!(error.errno(), Some(libc::EPERM | libc::EACCES | libc::EOPNOTSUPP | libc::EINVAL))
+    matches!(
+        error.errno(),
+        Some(libc::EPERM | libc::EACCES | libc::EOPNOTSUPP | libc::EINVAL | libc::EBADMSG)
+    )
 }
 
 fn refusal(driver: &str, error: &HostError) -> String {

@@ -9,7 +9,7 @@ use crate::host::Result;
 use crate::host::ethtool::{Pause, Rings};
 use crate::host::interface::Interface;
 use crate::host::netlink::Request;
-use crate::host::qp_context::tests::mlx5_dump;
+use crate::host::qp_context::tests::{mlx5_dump, mlx5_query};
 
 const MS: u64 = 1_000_000;
 
@@ -311,4 +311,73 @@ fn timeouts_without_a_suspect_are_nobodys() {
     count(&nic, &mut asker, 2);
     nic.run(&mut asker, 5_000, |_, _| {});
     assert!(asker.sample().qps.iter().all(|qp| qp.blamed.is_none()), "all were idle");
+}
+
+/// The firmware behind fwctl.
+#[derive(Debug)]
+struct VirtualFirmware {
+    errno: Option<i32>,
+}
+
+impl Firmware for VirtualFirmware {
+    fn reaches(&self, device: &str) -> bool {
+        device == "mlx5_0"
+    }
+
+    fn query_qp(&self, _: &str, lqpn: u32) -> Result<Vec<u8>> {
+        match self.errno {
+            Some(errno) => refused(errno),
+            None => Ok(mlx5_query(&[("state", 3), ("remote_qpn", lqpn + 1_000), ("next_send_psn", 9)])),
+        }
+    }
+}
+
+#[test]
+fn the_firmware_is_asked_about_what_the_kernel_does_not_list() {
+    let nic = Nic::with(3);
+    let mut asker = Asker::new(50);
+    assert!(!asker.reaches("mlx5_0"));
+    asker.use_firmware(Box::new(VirtualFirmware { errno: None }));
+    assert!(asker.reaches("mlx5_0") && !asker.reaches("mlx5_1"));
+    asker.take_past_verbs(vec![listed(99)]);
+    nic.list(&mut asker, "mlx5_ib");
+    nic.run(&mut asker, 4_000, |_, _| {});
+    let sample = asker.sample();
+    let numbers: Vec<u32> = sample.qps.iter().map(|qp| qp.lqpn).collect();
+    assert_eq!(numbers, [1, 2, 3, 99]);
+    assert_eq!(sample.qps[3].context.rqpn, Some(1_099));
+    let queries = &sample.queries;
+    assert!(queries.by_firmware >= 2 && queries.answered > queries.by_firmware, "{queries:?}");
+    assert!(!nic.asked.borrow().contains_key(&99), "the kernel does not know it");
+    // It ended: the next list is without it.
+    nic.list(&mut asker, "mlx5_ib");
+    assert_eq!(asker.sample().queries.of, 3);
+}
+
+#[test]
+fn the_firmware_is_the_second_way_and_its_refusal_ends_that() {
+    // The kernel hands out none.
+    let nic = Nic { errno: Some(libc::EOPNOTSUPP), ..Nic::with(3) };
+    let mut asker = nic.asker(50, "mlx5_ib");
+    asker.use_firmware(Box::new(VirtualFirmware { errno: None }));
+    nic.run(&mut asker, 4_000, |_, _| {});
+    let queries = asker.sample().queries.clone();
+    assert_eq!((queries.queried, queries.answered, queries.failed), (3, queries.by_firmware, 1));
+    assert_eq!(nic.asked.borrow().values().sum::<u32>(), 1);
+    // Neither does the firmware: refused, and asked no more.
+    let mut asker = nic.asker(50, "mlx5_ib");
+    asker.use_firmware(Box::new(VirtualFirmware { errno: Some(libc::EACCES) }));
+    nic.run(&mut asker, 4_000, |_, _| {});
+    let queries = asker.sample().queries.clone();
+    assert_eq!((queries.queried, queries.failed, queries.refused.len()), (0, 2, 1), "{queries:?}");
+    assert!(queries.refused[0].1.starts_with("fwctl: "), "{queries:?}");
+    // It refuses those past the verbs alone: the others go on.
+    let nic = Nic::with(3);
+    let mut asker = Asker::new(50);
+    asker.use_firmware(Box::new(VirtualFirmware { errno: Some(libc::EBADMSG) }));
+    asker.take_past_verbs(vec![listed(99)]);
+    nic.list(&mut asker, "mlx5_ib");
+    nic.run(&mut asker, 4_000, |_, _| {});
+    let queries = asker.sample().queries.clone();
+    assert_eq!((queries.queried, queries.failed, queries.by_firmware), (3, 1, 0), "{queries:?}");
 }

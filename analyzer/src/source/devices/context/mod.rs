@@ -89,6 +89,8 @@ pub struct Queries {
     pub of: u64,
     /// Queries that were answered.
     pub answered: u64,
+    /// Those among them that the firmware answered through fwctl.
+    pub by_firmware: u64,
     /// Queries that failed, without those about queue pairs that had ended.
     pub failed: u64,
     /// Time that queries took altogether. Unit: ns.

@@ -266,6 +266,9 @@ fn events(row: &Row<'_>, width: usize) -> Vec<Line<'static>> {
         if let Some(ns) = event.duration_ns {
             spans.push(format!("  after {}", units::duration(ns)), theme::PLAIN);
         }
+        if let Some(reason) = &event.reason {
+            spans.push(format!("  {reason}"), theme::PLAIN);
+        }
         lines.push(spans.into_line());
     }
     if lines.len() == 1 {
@@ -316,7 +319,8 @@ fn reasons(facts: &Facts, row: &Row<'_>) -> Vec<String> {
         let why = match (own.next(), &facts.qp_context) {
             (Some(why), _) => why.to_owned(),
             (None, _) if has(QpSource::Devx) => {
-                "the kernel lists no queue pair that was made past the verbs".to_owned()
+                "the kernel lists no queue pair that was made past the verbs (--fwctl asks the firmware)"
+                    .to_owned()
             }
             (None, _) if row.has_ended() => "it has ended".to_owned(),
             (None, None) => "contexts are not read (--qp-queries)".to_owned(),

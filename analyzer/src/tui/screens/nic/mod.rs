@@ -5,10 +5,12 @@
 //! |---|---|
 //! | `rows` | the queue pairs with rates and findings, in order |
 //! | `columns` | the columns |
+//! | `filter` | what the filter tests |
 //! | `detail` | everything about one queue pair |
 
 mod columns;
 mod detail;
+mod filter;
 mod rows;
 
 use ratatui::buffer::Buffer;
@@ -266,7 +268,7 @@ fn nothing(buffer: &mut Buffer, area: Rect, view: &View, count: usize) {
         return;
     }
     if count > 0 {
-        let why = format!("No queue pair of a NIC has \"{}\" in a cell.", view.filter.text);
+        let why = format!("No queue pair of a NIC matches \"{}\".", view.filter.text);
         empty::because(buffer, area, &why, "Esc clears the filter, / edits it.");
         return;
     }

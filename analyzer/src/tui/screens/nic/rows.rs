@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::columns::{COLUMNS, Column};
+use super::filter::NicFacts;
 use crate::analysis::{Device, DeviceQp, QpSource};
 use crate::findings::Finding;
 use crate::model::Level;
@@ -112,7 +113,7 @@ fn devices(view: &View) -> impl Iterator<Item = &Device> {
     view.analysis.iter().flat_map(|analysis| &analysis.report.facts.devices)
 }
 
-/// The rows that the words of the filter let through, in order; and the number of all.
+/// The rows that the filter lets through, in order; and the number of all.
 pub(super) fn rows(view: &View, order: Order) -> (Vec<Row<'_>>, usize) {
     let now_ns = view.analysis.as_ref().map(|analysis| analysis.time_ns);
     let mut all = Vec::new();
@@ -138,18 +139,9 @@ pub(super) fn rows(view: &View, order: Order) -> (Vec<Row<'_>>, usize) {
         }
     }
     let count = all.len();
-    let words: Vec<String> = view.filter.text.split_whitespace().map(str::to_lowercase).collect();
-    if !words.is_empty() {
-        all.retain(|row| matches(row, &words));
-    }
+    all.retain(|row| view.filter.query.nic(&NicFacts(row)));
     sort(&mut all, order);
     (all, count)
-}
-
-/// Whether each word is in one of the cells.
-fn matches(row: &Row<'_>, words: &[String]) -> bool {
-    let cells: Vec<String> = COLUMNS.iter().map(|column| column.cell(row).to_lowercase()).collect();
-    words.iter().all(|word| cells.iter().any(|cell| cell.contains(word)))
 }
 
 /// Rates from PSNs of the kernel's list.

@@ -1,0 +1,361 @@
+//! Queue pairs of which no packet is seen, over what a fabric hashes and over ports, rails and planes: from source ports that
+//! drivers compute or contexts hold.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::ecmp::{self, Ecmp};
+use super::entropy::{Spread, Weight};
+use super::imbalance::{is_named, jain, max_over_mean};
+use super::{Device, DeviceQp, Options, QpSource};
+use crate::sample::{Address, Direction, Tuple};
+use crate::source::devices::lives::udp_source_port;
+use crate::source::devices::{Devices, PortSample};
+
+/// Paths of queue pairs that send and whose packets bypass rocescope. They are part of neither `entropy`, `imbalance` nor `ecmp`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct QpPaths {
+    /// Connected queue pairs of the watched ports that can send, and of which no packet is in `flows`. Unit: queue pairs.
+    pub qps: u64,
+    /// Those among them whose 5-tuple is known: the figures up to `ecmp` are theirs. Unit: queue pairs.
+    pub known: u64,
+    /// Reasons for which the 5-tuple of the others is not known, with their number. Unit: queue pairs.
+    pub unknown: BTreeMap<String, u64>,
+    /// Weight of a queue pair in all figures here. `bytes`: PSNs that it sent × path MTU, an upper bound of its bytes, known of
+    /// each of them. `queue_pairs`: each counts as 1.
+    pub weighted_by: &'static str,
+    /// Distinct 5-tuples (addresses, UDP, source port, 4791). Unit: tuples.
+    pub five_tuples: u64,
+    /// Distinct UDP source ports among them. Unit: ports.
+    pub source_ports: u64,
+    /// Entropy of the weights over the 5-tuples, as `entropy.entropy_bits`. Unit: bits. Null: no 5-tuple is known, or none has
+    /// sent anything.
+    pub entropy_bits: Option<f64>,
+    /// That over its maximum; 1: even. Unit: ratio. Null: fewer than two 5-tuples.
+    pub normalized: Option<f64>,
+    /// Effective flows: 2 to the entropy. Unit: tuples. Null: as `entropy_bits`.
+    pub effective_flows: Option<f64>,
+    /// Share of the busiest 5-tuple. Unit: ratio. Null: as `entropy_bits`.
+    pub top_share: Option<f64>,
+    /// Model of hashing them over equal uplinks, as `ecmp`, with weights for bytes. Null: `--ecmp` is not given, or as
+    /// `entropy_bits`.
+    pub ecmp: Option<Ecmp>,
+    /// Balance over the watched ports. Null: fewer than two.
+    pub ports: Option<QpBalance>,
+    /// Balance over the rails of `--rail`. Null: fewer than two of them have a watched port.
+    pub rails: Option<QpBalance>,
+    /// Balance over the planes of multi-plane ports that the NIC's own contexts name. Null: fewer than two planes.
+    pub planes: Option<QpBalance>,
+}
+
+/// Balance of queue pairs over what they share.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct QpBalance {
+    /// What the load is shared by, idle ones included.
+    pub parts: Vec<QpPart>,
+    /// Load of the busiest over the mean. Unit: ratio. Null: all are idle.
+    pub max_over_mean: Option<f64>,
+    /// Jain's index over the loads, as `imbalance[].jain`. Unit: ratio. Null: all are idle.
+    pub jain: Option<f64>,
+}
+
+/// The queue pairs of a port, rail or plane.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct QpPart {
+    /// Name: device and port, the rail, or the number of the plane.
+    pub name: String,
+    /// Queue pairs. Unit: queue pairs.
+    pub qps: u64,
+    /// Sum of their weights. Unit: as `weighted_by`.
+    pub load: u64,
+}
+
+impl QpBalance {
+    fn of(parts: BTreeMap<String, QpPart>) -> Option<Self> {
+        let loads: Vec<f64> = parts.values().map(|part| part.load as f64).collect();
+        (parts.len() > 1).then(|| Self {
+            parts: parts.into_values().collect(),
+            max_over_mean: max_over_mean(&loads),
+            jain: jain(&loads),
+        })
+    }
+}
+
+/// A queue pair with its port and weight.
+struct Sender<'a> {
+    device: &'a Device,
+    qp: &'a DeviceQp,
+    weight: u64,
+}
+
+/// Null without such queue pairs.
+pub(super) fn paths(devices: &[Device], watched: &Devices, options: &Options) -> Option<QpPaths> {
+    let hidden = |qp: &&DeviceQp| sends(qp) && !qp.sources.contains(&QpSource::Packets);
+    let all =
+        || devices.iter().flat_map(|device| device.qps.iter().filter(hidden).map(move |qp| (device, qp)));
+    let bytes = |qp: &DeviceQp| Some(qp.sent_packets?.saturating_mul(u64::from(qp.control.path_mtu?)));
+    let by_bytes = all().all(|(_, qp)| bytes(qp).is_some()) && all().any(|(_, qp)| bytes(qp) > Some(0));
+    let weight = |qp: &DeviceQp| if by_bytes { bytes(qp).unwrap_or(0) } else { 1 };
+    let senders: Vec<Sender<'_>> =
+        all().map(|(device, qp)| Sender { device, qp, weight: weight(qp) }).collect();
+    if senders.is_empty() {
+        return None;
+    }
+    let mut unknown: BTreeMap<String, u64> = BTreeMap::new();
+    let mut weights: Vec<Weight> = Vec::new();
+    for sender in &senders {
+        match weight_of(sender) {
+            Ok(weight) => weights.push(weight),
+            Err(why) => *unknown.entry(why).or_default() += 1,
+        }
+    }
+    let known = weights.len() as u64;
+    let by_qp = by(&weights, |weight| Weight { tuple: Tuple { src_port: 0, ..weight.tuple }, ..*weight });
+    let by_tuple = by(&weights, |weight| Weight { dest_qp: 0, ..*weight });
+    let ecmp = options.ecmp.and_then(|uplinks| ecmp::of_weights(uplinks, "queue pairs", &by_tuple, &by_qp));
+    let entropy = Spread::over((by_tuple, Some(0))).entropy();
+    Some(QpPaths {
+        qps: senders.len() as u64,
+        known,
+        unknown,
+        weighted_by: if by_bytes { "bytes" } else { "queue_pairs" },
+        five_tuples: entropy.five_tuples,
+        source_ports: entropy.source_ports,
+        entropy_bits: entropy.entropy_bits,
+        normalized: entropy.normalized,
+        effective_flows: entropy.effective_flows,
+        top_share: entropy.top_share,
+        ecmp,
+        ports: ports(&senders, &watched.ports),
+        rails: rails(&senders, &watched.ports, options),
+        planes: planes(&senders),
+    })
+}
+
+/// Whether a queue pair has one peer and may send to it.
+fn sends(qp: &DeviceQp) -> bool {
+    matches!(qp.kind, Some("RC" | "UC" | "XRC_INI"))
+        && matches!(qp.state, None | Some("RTS" | "SQD"))
+        && qp.rqpn.is_some()
+        && qp.control.ended_ns.is_none()
+}
+
+/// The 5-tuple of a queue pair, or the reason for which it is not known.
+fn weight_of(Sender { device, qp, weight }: &Sender<'_>) -> Result<Weight, String> {
+    let control = &qp.control;
+    let Some(dst) = control.dst else {
+        return Err("neither the control path nor a context shows its peer".to_owned());
+    };
+    let Some(src_port) = control.udp_port else {
+        let driver = device.driver.as_deref().unwrap_or("the driver");
+        return Err(if udp_source_port(driver, 0, 1, 1).is_none() {
+            format!("{driver} leaves the UDP source port to the firmware")
+        } else {
+            "its flow label was not seen".to_owned()
+        });
+    };
+    let Some(src) = control.src else { return Err("its source address was not seen".to_owned()) };
+    let ((family, src), (_, dst)) = (Address::from(src).words(), Address::from(dst).words());
+    Ok(Weight {
+        tuple: Tuple { family, src, dst, src_port },
+        dest_qp: qp.rqpn.unwrap_or(0),
+        direction: Some(Direction::Egress),
+        bytes: *weight,
+    })
+}
+
+/// Sums of the weights that `key` makes equal but for their bytes.
+fn by(weights: &[Weight], key: impl Fn(&Weight) -> Weight) -> Vec<Weight> {
+    let mut sums: Vec<Weight> = weights.iter().map(key).collect();
+    sums.sort_unstable();
+    sums.dedup_by(|more, sum| {
+        let same = (more.tuple, more.dest_qp) == (sum.tuple, sum.dest_qp);
+        sum.bytes = if same { sum.bytes.saturating_add(more.bytes) } else { sum.bytes };
+        same
+    });
+    sums
+}
+
+fn add(parts: &mut BTreeMap<String, QpPart>, name: String, sender: Option<&Sender<'_>>) {
+    let part = parts.entry(name.clone()).or_insert_with(|| QpPart { name, ..QpPart::default() });
+    part.qps += u64::from(sender.is_some());
+    part.load = part.load.saturating_add(sender.map_or(0, |sender| sender.weight));
+}
+
+fn ports(senders: &[Sender<'_>], watched: &[PortSample]) -> Option<QpBalance> {
+    let mut parts = BTreeMap::new();
+    for port in watched {
+        add(&mut parts, port.label(), None);
+    }
+    for sender in senders {
+        add(&mut parts, format!("{}/{}", sender.device.name, sender.device.port.unwrap_or(0)), Some(sender));
+    }
+    QpBalance::of(parts)
+}
+
+fn rails(senders: &[Sender<'_>], watched: &[PortSample], options: &Options) -> Option<QpBalance> {
+    let rail = |interface: Option<&str>| {
+        let name = interface?;
+        options.rails.iter().find(|(link, _)| is_named(name, link)).map(|(_, rail)| rail.clone())
+    };
+    let mut parts = BTreeMap::new();
+    for name in watched.iter().filter_map(|port| rail(port.interface.as_deref())) {
+        add(&mut parts, name, None);
+    }
+    for sender in senders {
+        if let Some(name) = rail(sender.device.interface.as_deref()) {
+            add(&mut parts, name, Some(sender));
+        }
+    }
+    QpBalance::of(parts)
+}
+
+fn planes(senders: &[Sender<'_>]) -> Option<QpBalance> {
+    let of = |sender: &Sender<'_>| sender.qp.plane;
+    let mut parts = BTreeMap::new();
+    // Planes are counted from 1: one that nobody uses is idle.
+    for plane in 1..=senders.iter().filter_map(of).max()? {
+        add(&mut parts, plane.to_string(), None);
+    }
+    for sender in senders {
+        if let Some(plane) = of(sender) {
+            add(&mut parts, plane.to_string(), Some(sender));
+        }
+    }
+    QpBalance::of(parts)
+}
+
+/// Every figure of it, with that what-if.
+#[cfg(test)]
+pub(crate) fn example(ecmp: Option<Ecmp>) -> QpPaths {
+    let part = QpPart { name: "mlx5_0/1".into(), qps: 1, load: 4_096 };
+    let balance = QpBalance { parts: vec![part], max_over_mean: Some(1.0), jain: Some(1.0) };
+    QpPaths {
+        qps: 2,
+        known: 1,
+        unknown: [("its source address was not seen".to_owned(), 1)].into(),
+        weighted_by: "bytes",
+        five_tuples: 1,
+        source_ports: 1,
+        entropy_bits: Some(0.0),
+        normalized: Some(1.0),
+        effective_flows: Some(1.0),
+        top_share: Some(1.0),
+        ecmp,
+        ports: Some(balance.clone()),
+        rails: Some(balance.clone()),
+        planes: Some(balance),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::analysis::{Facts, fixtures};
+    use crate::source::devices::QpSample;
+    use crate::source::devices::context::{ContextSample, Contexts};
+    use crate::source::devices::lives::Lives;
+    use crate::source::flows::owners::QpOwner;
+
+    /// A queue pair: number, peer's last byte, source port, packets sent, plane.
+    type Given = (u32, u8, Option<u16>, Option<u64>, Option<u8>);
+
+    fn facts(driver: &str, given: &[Given], options: &Options) -> Facts {
+        let mut lives = Lives::default();
+        let mut contexts = Contexts::default();
+        let mut listed = Vec::new();
+        for (lqpn, peer, udp_port, sent, plane) in given {
+            let mut life = fixtures::qp_life(*lqpn, lqpn + 1_000);
+            life.control.dst = Some([10, 0, 0, *peer].into());
+            (life.control.udp_port, life.control.path_mtu) = (*udp_port, Some(4_096));
+            let owner = QpOwner {
+                device: life.device.clone(),
+                lqpn: *lqpn,
+                rqpn: life.rqpn,
+                kind: life.kind,
+                state: life.state,
+                ..QpOwner::default()
+            };
+            listed.push(QpSample { owner, sent: *sent, ..QpSample::default() });
+            let mut context = ContextSample {
+                device: life.device.clone(),
+                port: 1,
+                lqpn: *lqpn,
+                ..ContextSample::default()
+            };
+            context.context.plane = *plane;
+            contexts.qps.push(context);
+            lives.qps.push(life);
+        }
+        let mut port = fixtures::port();
+        (port.driver, port.qps) = (Some(driver.to_owned()), Arc::new(listed));
+        let idle = PortSample { device: "mlx5_1".into(), interface: Some("eth1".into()), ..fixtures::port() };
+        let mut sample = fixtures::with_lives(port, lives);
+        let devices = Arc::make_mut(&mut sample.devices);
+        devices.ports.push(idle);
+        devices.contexts = Arc::new(contexts);
+        Facts::of(&sample, options)
+    }
+
+    #[test]
+    fn computed_ports_give_five_tuples_and_their_spread() {
+        let options = Options {
+            ecmp: Some(2),
+            rails: vec![("eth0".into(), "rail0".into()), ("eth1".into(), "rail1".into())],
+            ..Options::default()
+        };
+        let even = [
+            (17, 2, Some(50_000), Some(100), None),
+            (18, 2, Some(50_001), Some(100), None),
+            (19, 3, Some(50_000), Some(100), None),
+            // The same 5-tuple as the one before: one flow to the fabric.
+            (20, 3, Some(50_000), Some(100), None),
+        ];
+        let found = facts("mlx5_ib", &even, &options).qp_paths.unwrap();
+        assert_eq!((found.qps, found.known, found.unknown.len()), (4, 4, 0));
+        assert_eq!((found.weighted_by, found.five_tuples, found.source_ports), ("bytes", 3, 2));
+        // A quarter, a quarter and a half: 1.5 bits.
+        assert!((found.entropy_bits.unwrap() - 1.5).abs() < 1e-12);
+        assert!((found.top_share.unwrap() - 0.5).abs() < 1e-12);
+        let ecmp = found.ecmp.unwrap();
+        assert_eq!((ecmp.sets[0].five_tuples, ecmp.sets[0].bytes), (3, 400 * 4_096));
+        assert_eq!(ecmp.sets[0].cases[1].five_tuples, 4, "each queue pair with a port of its own");
+        for balance in [found.ports.unwrap(), found.rails.unwrap()] {
+            let loads: Vec<(u64, u64)> = balance.parts.iter().map(|part| (part.qps, part.load)).collect();
+            assert_eq!(loads, [(4, 400 * 4_096), (0, 0)], "the idle one counts: {balance:?}");
+            assert!((balance.max_over_mean.unwrap() - 2.0).abs() < 1e-12);
+        }
+        assert_eq!(found.planes, None);
+    }
+
+    #[test]
+    fn without_bytes_of_each_a_queue_pair_weighs_one() {
+        let given = [(17, 2, Some(50_000), Some(1_000), Some(1)), (18, 2, Some(50_001), None, Some(3))];
+        let found = facts("mlx5_ib", &given, &Options::default()).qp_paths.unwrap();
+        assert_eq!((found.weighted_by, found.ecmp, found.rails), ("queue_pairs", None, None));
+        assert!((found.effective_flows.unwrap() - 2.0).abs() < 1e-12);
+        let planes = found.planes.unwrap();
+        let loads: Vec<(&str, u64)> =
+            planes.parts.iter().map(|part| (part.name.as_str(), part.load)).collect();
+        assert_eq!(loads, [("1", 1), ("2", 0), ("3", 1)]);
+        assert!((planes.max_over_mean.unwrap() - 1.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_is_not_known_has_its_reason() {
+        let given = [(17, 2, None, Some(10), None), (18, 2, None, Some(10), None)];
+        let found = facts("bnxt_re", &given, &Options::default()).qp_paths.unwrap();
+        assert_eq!((found.qps, found.known, found.five_tuples, found.entropy_bits), (2, 0, 0, None));
+        let why = "bnxt_re leaves the UDP source port to the firmware".to_owned();
+        assert_eq!(found.unknown, BTreeMap::from([(why, 2)]));
+        let mlx5 = facts("mlx5_ib", &given, &Options::default()).qp_paths.unwrap();
+        assert_eq!(mlx5.unknown.keys().collect::<Vec<_>>(), ["its flow label was not seen"]);
+        assert_eq!(facts("mlx5_ib", &[], &Options::default()).qp_paths, None);
+    }
+}

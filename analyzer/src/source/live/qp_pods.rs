@@ -1,0 +1,81 @@
+//! Pods and jobs of the processes that make queue pairs, as they were when they made them.
+
+use crate::host::cgroup;
+use crate::host::process::Container;
+use crate::host::read::HostRoot;
+use crate::util::map::Map;
+
+/// Names that are kept.
+const MOST: usize = 4_096;
+
+/// Names by control group, each looked up once: a job has thousands of queue pairs and few control groups.
+#[derive(Debug, Default)]
+pub(super) struct Pods {
+    /// Control groups of the unified hierarchy; without it processes, whose control group says nothing then.
+    known: Map<u64, Option<String>>,
+}
+
+impl Pods {
+    /// The pod, container or job of the process that made a queue pair in this control group. `None`: it is of the host, or
+    /// neither the process nor its control group is there any more.
+    pub(super) fn of(&mut self, root: &HostRoot, pid: u32, group: u64) -> Option<String> {
+        let unified = cgroup::is_unified(root);
+        let key = if unified { group } else { u64::from(pid) };
+        if let Some(known) = self.known.get(&key) {
+            return known.clone();
+        }
+        let ended = || cgroup::line_of(root, group).and_then(|line| Container::parse(&line));
+        let found = Container::of(root, pid).or_else(|| if unified { ended() } else { None });
+        let label = found.map(|container| container.label()).filter(|label| !label.is_empty());
+        if self.known.len() >= MOST {
+            self.known.clear();
+        }
+        self.known.insert(key, label.clone());
+        label
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+    use crate::host::testing::tree;
+
+    const POD: &str = "kubepods.slice/kubepods-pod11111111_2222_3333_4444_555555555555.slice";
+    const UID: &str = "11111111-2222-3333-4444-555555555555";
+
+    #[test]
+    fn the_pod_is_known_also_when_the_process_has_ended() {
+        let host = tree(&[
+            ("sys/fs/cgroup/cgroup.controllers", "cpu"),
+            (&format!("sys/fs/cgroup/{POD}/cgroup.procs"), ""),
+            ("sys/fs/cgroup/system.slice/slurmstepd.scope/job_77/cgroup.procs", ""),
+            ("proc/5/cgroup", "0::/system.slice/slurmstepd.scope/job_77"),
+        ]);
+        let root = HostRoot::at(host.path());
+        let inode =
+            |path: &str| std::fs::metadata(root.path(&format!("/sys/fs/cgroup/{path}"))).unwrap().ino();
+        let mut pods = Pods::default();
+        assert_eq!(pods.of(&root, 4_711, inode(POD)).as_deref(), Some(UID), "no such process");
+        let job = inode("system.slice/slurmstepd.scope/job_77");
+        assert_eq!(pods.of(&root, 5, job).as_deref(), Some("slurm job 77"));
+        // Of another process there, known by its group.
+        assert_eq!(pods.of(&root, 6, job).as_deref(), Some("slurm job 77"));
+        assert_eq!(pods.of(&root, 7, inode("system.slice")), None, "of the host");
+    }
+
+    #[test]
+    fn without_the_unified_hierarchy_processes_are_asked() {
+        let host = tree(&[
+            ("proc/5/cgroup", "12:cpu:/slurm/uid_0/job_77/step_0"),
+            ("proc/6/cgroup", "12:cpu:/user.slice"),
+        ]);
+        let root = HostRoot::at(host.path());
+        let mut pods = Pods::default();
+        // The number is that of the root for all of them.
+        assert_eq!(pods.of(&root, 5, 1).as_deref(), Some("slurm job 77"));
+        assert_eq!(pods.of(&root, 6, 1), None);
+        assert_eq!(pods.of(&root, 8, 1), None);
+    }
+}

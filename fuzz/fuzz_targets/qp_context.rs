@@ -1,0 +1,25 @@
+//! Any bytes as what a driver or its firmware says of a queue pair.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use rocescope::host::qp_context::{decode, decode_query, is_decoded};
+
+const DRIVERS: [&str; 5] = ["mlx5_ib", "hns_roce", "hns_roce_hw_v2", "bnxt_re", "rxe"];
+
+fuzz_target!(|input: (u8, u32, Option<u32>, &[u8])| {
+    let (driver, lqpn, rqpn, bytes) = input;
+    let driver = DRIVERS[usize::from(driver) % DRIVERS.len()];
+    let lqpn = lqpn & 0xff_ffff;
+    let found = [decode(driver, bytes, lqpn, rqpn), decode_query(bytes, rqpn)];
+    assert!(is_decoded(driver) || found[0].is_err());
+    for context in found.iter().flatten() {
+        // A form of the context without the peer agrees with any.
+        assert!(rqpn.is_none() || context.rqpn.is_none() || context.rqpn == rqpn);
+        assert!(context.priority.is_none_or(|priority| priority < 16));
+        assert!(context.path_mtu.is_none_or(|mtu| (256..=4096).contains(&mtu)));
+        for psn in [context.next_send_psn, context.acked_psn, context.next_recv_psn] {
+            assert!(driver != "mlx5_ib" || psn.is_none_or(|psn| psn <= 0xff_ffff));
+        }
+    }
+    assert_eq!(found[0], decode(driver, bytes, lqpn, rqpn));
+});
