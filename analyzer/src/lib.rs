@@ -20,6 +20,8 @@ pub mod model;
 pub mod packet;
 pub mod report;
 pub mod sample;
+#[cfg(target_os = "linux")]
+pub mod sandbox;
 pub mod share;
 pub mod source;
 pub mod tui;

@@ -26,8 +26,9 @@ const RULES: &[(&str, &[&str])] = &[
     ("model", &["analysis", "findings", "metrics", "report", "sample", "util"]),
     ("share", &["analysis", "findings", "metrics", "model", "packet", "report", "sample", "util"]),
     ("host", &["util"]),
+    ("sandbox", &["host", "util"]),
     ("doctor", &["host", "util"]),
-    ("source", &["filter", "host", "metrics", "sample", "util"]),
+    ("source", &["filter", "host", "metrics", "sample", "sandbox", "util"]),
     ("bench", &["host", "source", "util"]),
     (
         "tui",
@@ -74,6 +75,10 @@ const CRATES: &[(&str, &[&str])] = &[
     ("crossterm", &["tui/runtime/", "cli/output.rs"]),
     // Everything else has its maps from `util::map`.
     ("foldhash", &["util/map.rs"]),
+    ("clap_complete", &["cli/"]),
+    ("clap_mangen", &["cli/"]),
+    ("landlock", &["sandbox/"]),
+    ("seccompiler", &["sandbox/"]),
     ("jiff", &["util/units.rs", "source/replay/time.rs"]),
     ("textwrap", &["util/"]),
     ("tokio", &["source/live/", "export/serve.rs"]),
