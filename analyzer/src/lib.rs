@@ -21,6 +21,8 @@ pub mod packet;
 pub mod record;
 pub mod report;
 pub mod sample;
+#[cfg(target_os = "linux")]
+pub mod sandbox;
 pub mod share;
 pub mod source;
 pub mod tui;

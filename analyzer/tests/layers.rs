@@ -27,8 +27,9 @@ const RULES: &[(&str, &[&str])] = &[
     ("record", &["analysis", "findings", "metrics", "model", "report", "sample", "util"]),
     ("share", &["analysis", "findings", "metrics", "model", "packet", "report", "sample", "util"]),
     ("host", &["util"]),
+    ("sandbox", &["host", "util"]),
     ("doctor", &["host", "util"]),
-    ("source", &["filter", "host", "metrics", "record", "sample", "util"]),
+    ("source", &["filter", "host", "metrics", "record", "sample", "sandbox", "util"]),
     ("bench", &["host", "source", "util"]),
     (
         "tui",
@@ -75,6 +76,10 @@ const CRATES: &[(&str, &[&str])] = &[
     ("crossterm", &["tui/runtime/", "cli/output.rs"]),
     // Everything else has its maps from `util::map`.
     ("foldhash", &["util/map.rs"]),
+    ("clap_complete", &["cli/"]),
+    ("clap_mangen", &["cli/"]),
+    ("landlock", &["sandbox/"]),
+    ("seccompiler", &["sandbox/"]),
     ("jiff", &["util/units.rs", "source/replay/time.rs"]),
     ("parquet", &["record/parquet.rs"]),
     ("ureq", &["record/clickhouse.rs"]),

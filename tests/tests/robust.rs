@@ -239,6 +239,55 @@ fn names_of_others_do_not_reach_the_terminal_as_they_are() {
     }
 }
 
+/// An LLDP frame of a switch whose names are `name`.
+fn lldp(name: &str) -> Vec<u8> {
+    let mut frame = vec![0x01, 0x80, 0xc2, 0, 0, 0x0e, 2, 0, 0, 0, 0, 1, 0x88, 0xcc];
+    let mut tlv = |kind: u16, value: &[u8]| {
+        let head = kind << 9 | u16::try_from(value.len()).unwrap();
+        frame.extend(head.to_be_bytes());
+        frame.extend(value);
+    };
+    // Names assigned by the switch: subtype 7 of a chassis, 7 of a port.
+    tlv(1, &[&[7], name.as_bytes()].concat());
+    tlv(2, &[&[7], name.as_bytes()].concat());
+    tlv(3, &[0, 120]);
+    tlv(4, name.as_bytes());
+    tlv(5, name.as_bytes());
+    tlv(0, &[]);
+    frame
+}
+
+#[test]
+fn names_in_captures_reach_no_output_as_they_are() {
+    const NAME: &str = "a\u{1b}]0;owned\u{7}\u{9b}2J\u{202E}\r<script>x</script>";
+    let folder = tempfile::tempdir().unwrap();
+    let mut file = PcapNg::new(Order::Little);
+    file.interface(Some(NAME), ETHERNET, Some(9)).interface(Some("b\u{8}"), ETHERNET, Some(9));
+    file.packet(0, START_NS, &lldp(NAME), None);
+    for psn in 0..20 {
+        // Every second packet is missing at the first interface: there are findings with names.
+        let interface = u32::from(psn % 2 == 0);
+        file.packet(interface, START_NS + u64::from(psn) * 1_000, &send(0x100, psn), None);
+    }
+    let name = write(folder.path(), "cap\u{1b}[31m.pcapng", &file.finish());
+    for format in ["text", "csv", "html", "trace", "json", "jsonl"] {
+        let output = output(&mut rocescope(&["replay", &name, "--output", format]));
+        assert!(output.status.success(), "{format}: {}", said(&output));
+        let shown = String::from_utf8(output.stdout).unwrap();
+        assert!(shown.contains("owned"), "{format} does not show the name, and this shows nothing: {shown}");
+        // Formats for programs have them as escapes, and leave directions of text to the reader.
+        let is_bad = |c: char| match format {
+            "text" | "csv" => is_hostile(c),
+            _ => c.is_control() && c != '\n',
+        };
+        let at = shown.find(is_bad);
+        assert_eq!(at.map(|at| &shown[at.saturating_sub(60)..]), None, "{format}");
+        assert!(format != "html" || !shown.contains("<script>x"), "a name becomes markup");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!said.contains(is_hostile), "{format}: {said:?}");
+    }
+}
+
 /// Every number of a report, with its place.
 fn numbers(value: &Value, place: &str, found: &mut Vec<(String, f64)>) {
     match value {

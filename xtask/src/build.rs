@@ -1,7 +1,7 @@
 //! `cargo xtask build`: the release binary with the kernel programs inside.
 
 use crate::ebpf_toolchain::{EbpfToolchain, LINKER_DIR_VAR, SHARED_DIR_VAR, TOOLCHAIN_VAR};
-use crate::run::{cargo, run, say, step, target_dir};
+use crate::run::{cargo, output_of, run, say, step, target_dir, workspace_root};
 use crate::setup;
 use anyhow::Result;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use std::process::Command;
 pub(crate) fn build() -> Result<PathBuf> {
     let toolchain = setup::ebpf_toolchain()?;
     step("building rocescope (release)", || {
-        run(with_ebpf(&mut cargo(), &toolchain).args([
+        run(with_ebpf(&mut cargo(), &toolchain).envs(commit()).args([
             "build",
             "--release",
             "-p",
@@ -26,6 +26,16 @@ pub(crate) fn build() -> Result<PathBuf> {
     let binary = target_dir().join("release/rocescope");
     say(&format!("built {}", binary.display()));
     Ok(binary)
+}
+
+/// The commit, which the program shows in `--version`. Only for programs that people get: each commit would compile tests again.
+pub(crate) fn commit() -> Option<(&'static str, String)> {
+    let git =
+        |arguments: &[&str]| output_of(Command::new("git").current_dir(workspace_root()).args(arguments));
+    let number = git(&["rev-parse", "--short=12", "HEAD"])?;
+    let changed =
+        git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|list| !list.trim().is_empty());
+    Some(("ROCESCOPE_COMMIT", format!("{}{}", number.trim(), if changed { ", changed" } else { "" })))
 }
 
 /// Passes the compiler and the linker to the build script, and the folder in which all profiles and targets

@@ -2,10 +2,10 @@
 
 mod elf;
 
-use crate::build::with_ebpf;
+use crate::build::{commit, with_ebpf};
 use crate::check::{ensure_target, has_target};
 use crate::ebpf_toolchain::EbpfToolchain;
-use crate::run::{cargo, run, say, step, target_dir};
+use crate::run::{cargo, run, say, step, target_dir, workspace_root};
 use crate::setup;
 use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
@@ -25,7 +25,7 @@ pub(crate) struct Dist {
 
 /// A target whose programs need no C library of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Target {
+pub(crate) enum Target {
     X86,
     Arm,
 }
@@ -45,6 +45,37 @@ impl Target {
             Self::X86 => "x86_64-unknown-linux-musl",
             Self::Arm => "aarch64-unknown-linux-musl",
         }
+    }
+
+    /// Debian's name of the architecture.
+    pub(crate) fn debian(self) -> &'static str {
+        match self {
+            Self::X86 => "amd64",
+            Self::Arm => "arm64",
+        }
+    }
+
+    /// That of rpm.
+    pub(crate) fn rpm(self) -> &'static str {
+        match self {
+            Self::X86 => "x86_64",
+            Self::Arm => "aarch64",
+        }
+    }
+
+    /// True when its programs run on this machine.
+    pub(crate) fn is_native(self) -> bool {
+        self.rpm() == std::env::consts::ARCH
+    }
+
+    /// Where its programs get the paths of this machine replaced, which would differ on the next: that is a variable for rustc.
+    fn flags(self) -> (String, String) {
+        let name = self.triple().to_uppercase().replace('-', "_");
+        let home = std::env::var("CARGO_HOME")
+            .or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")));
+        let of_crates = home.map(|home| format!("--remap-path-prefix={home}=/cargo ")).unwrap_or_default();
+        let value = format!("{of_crates}--remap-path-prefix={}=/rocescope", workspace_root().display());
+        (format!("CARGO_TARGET_{name}_RUSTFLAGS"), value)
     }
 
     fn machine(self) -> Machine {
@@ -74,6 +105,17 @@ impl Target {
 /// # Errors
 /// Of the set-up or of a build, or a program that turns out not to be static.
 pub(crate) fn dist(wanted: &Dist) -> Result<()> {
+    for (_, path) in programs(wanted)? {
+        println!("{}", describe(&path)?);
+    }
+    Ok(())
+}
+
+/// Builds and checks the programs.
+///
+/// # Errors
+/// Those of [`dist`].
+pub(crate) fn programs(wanted: &Dist) -> Result<Vec<(Target, PathBuf)>> {
     let toolchain = setup::ebpf_toolchain()?;
     let mut targets = wanted.targets.clone();
     if targets.is_empty() {
@@ -87,12 +129,7 @@ pub(crate) fn dist(wanted: &Dist) -> Result<()> {
             ));
         }
     }
-    let made: Result<Vec<PathBuf>> =
-        targets.into_iter().map(|target| static_program(&toolchain, target)).collect();
-    for path in made? {
-        println!("{}", describe(&path)?);
-    }
-    Ok(())
+    targets.into_iter().map(|target| Ok((target, static_program(&toolchain, target)?))).collect()
 }
 
 /// Builds the program for one target, and gives its place below `target/static`.
@@ -104,7 +141,7 @@ fn static_program(toolchain: &EbpfToolchain, target: Target) -> Result<PathBuf> 
     ensure_target(triple).map_err(|why| anyhow!("{why}"))?;
     step(&format!("building rocescope for {triple}"), || {
         let mut command = cargo();
-        command.envs(target.foreign_linker());
+        command.envs(target.foreign_linker()).envs([target.flags()]).envs(commit());
         run(with_ebpf(&mut command, toolchain)
             .args(["build", "--profile", "dist", "--target", triple, "--locked"])
             .args(["-p", "rocescope", "--bin", "rocescope", "--features", "live"]))

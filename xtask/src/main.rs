@@ -8,6 +8,7 @@ mod dist;
 mod ebpf_toolchain;
 mod gen_capture;
 mod mutate;
+mod package;
 mod programs;
 mod recipe;
 mod run;
@@ -36,6 +37,8 @@ enum Task {
     Build,
     /// Build the static, stripped executables for hosts without Rust
     Dist(dist::Dist),
+    /// Build packages for hosts without Rust: archives, .deb, .rpm, each with manual pages, completions and SBOM
+    Package(dist::Dist),
     /// Build, then run `rocescope demo` as root
     Demo {
         /// Arguments of `rocescope demo`
@@ -86,6 +89,7 @@ fn work(task: &Task) -> Result<()> {
         Task::Setup => setup::setup(),
         Task::Build => build::build().map(drop),
         Task::Dist(wanted) => dist::dist(wanted),
+        Task::Package(wanted) => package::package(wanted),
         Task::Demo { args } => demo::demo(args),
         Task::Test { vm: false } => test::test(),
         Task::Test { vm: true } => vm::test(),

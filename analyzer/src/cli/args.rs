@@ -5,6 +5,7 @@ mod record;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 pub use super::values::SpeedArg;
@@ -37,9 +38,22 @@ Start here:
 
 Exit status: 0 success (also when interrupted), 1 failure, 2 invalid usage.";
 
+/// Version, commit, kernel programs and features of this build. The commit is that of `cargo xtask build`, `dist` and
+/// `package`; a bare `cargo build` does not know it.
+static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
+    let (programs, features) = if cfg!(feature = "live") {
+        ("XDP, TC, kprobes and uprobes, for Linux 5.15 (aarch64: 5.18) and newer", "live")
+    } else {
+        ("none: live, export, demo and bench do not work in this build", "none")
+    };
+    let commit = option_env!("ROCESCOPE_COMMIT").unwrap_or("unknown");
+    let version = env!("CARGO_PKG_VERSION");
+    format!("{version}\ncommit: {commit}\nkernel programs: {programs}\nfeatures: {features}")
+});
+
 /// RoCE traffic of a host per queue pair, live or from captures, with a diagnosis of its problems.
 #[derive(Debug, Parser)]
-#[command(name = "rocescope", version, propagate_version = true, arg_required_else_help = true)]
+#[command(name = "rocescope", version, long_version = LONG_VERSION.as_str(), propagate_version = true, arg_required_else_help = true)]
 #[command(after_help = START)]
 pub struct Args {
     /// The command.
@@ -49,6 +63,9 @@ pub struct Args {
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = Color::Auto)]
     #[arg(hide_possible_values = true, hide_default_value = true, display_order = 900)]
     pub color: Color,
+    /// Keep all privileges after set-up: where a kernel or a container refuses what the sandbox needs (docs/security.md)
+    #[arg(long, global = true, display_order = 901, hide_short_help = true)]
+    pub no_sandbox: bool,
 }
 
 impl Args {
@@ -107,7 +124,25 @@ pub enum Verb {
     Explain(ExplainArgs),
     /// Print a configuration file with all settings, their defaults and reasons
     Config,
+    /// Print completions for a shell
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages
+    #[command(hide = true)]
+    Manual {
+        /// The folder to write to
+        folder: PathBuf,
+    },
 }
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  rocescope completions bash > ~/.local/share/bash-completion/completions/rocescope
+  rocescope completions zsh > ~/.zfunc/_rocescope
+  rocescope completions fish > ~/.config/fish/completions/rocescope.fish";
 
 const LIVE_EXAMPLES: &str = "\
 Examples:

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{DiffArgs, PageOutput};
 use crate::cli::config::Config;
-use crate::cli::output;
+use crate::cli::{confine, output};
 use crate::report::Options;
 use crate::report::Report;
 use crate::source::feed::{Feed, Update};
@@ -19,6 +19,7 @@ use crate::util::style::Paint;
 
 pub(super) fn diff(args: &DiffArgs, paint: Paint) -> Result<()> {
     let options = Options { limits: Config::load(args.config.as_deref())?.findings, ..Options::default() };
+    confine::files(&[args.a.clone(), args.b.clone()]);
     let (a, b) = (report(&args.a, &options)?, report(&args.b, &options)?);
     let (name_a, name_b) = (args.a.display().to_string(), args.b.display().to_string());
     let diff = crate::diff::diff((&name_a, &a), (&name_b, &b));

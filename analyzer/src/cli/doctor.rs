@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 
 use super::{DoctorArgs, PageOutput};
+use crate::cli::confine;
 use crate::cli::output::{self, Interrupt};
 use crate::doctor::facts::{HostFacts, InterfaceFacts};
 use crate::doctor::{self, Page};
@@ -24,7 +25,8 @@ const CRITICAL: u8 = 3;
 
 /// Runs the command; its result is the exit status: 0, or 3 when a check is critical.
 pub(super) fn doctor(args: &DoctorArgs, paint: Paint) -> Result<ExitCode> {
-    // First of all: an error in a name is reported at once.
+    confine::doctor();
+    // Before anything is read: an error in a name is reported at once.
     let captured: Vec<(&String, &Path, Vec<Speaker>)> = (args.lldp_capture.iter())
         .map(|(name, file)| Ok((name, file.as_path(), speakers(file)?)))
         .collect::<Result<_>>()?;
@@ -39,6 +41,7 @@ pub(super) fn doctor(args: &DoctorArgs, paint: Paint) -> Result<ExitCode> {
     let root = HostRoot::here()?;
     let mut host = doctor::collect(&root, &Kernel);
     host.netns.clone_from(&args.netns);
+    host.kernel.sandbox_missing = confine::missing();
     if let Some(limit) = args.lldp {
         heard.extend(from_switches(&host, limit, &mut unread)?);
     }

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, anyhow};
 
+use super::confine;
 use super::live::{netns, source};
 use super::output::{Interrupt, say};
 use super::{ExportArgs, Views, views};
 use crate::export::exposition::Format;
-use crate::export::listen::{DEFAULT, Listener};
+use crate::export::listen::{DEFAULT, Listen, Listener};
 use crate::export::serve::{Board, Server};
 use crate::export::{Exporter, Options, Process};
 use crate::host::error;
@@ -42,11 +43,14 @@ pub(super) fn export(args: ExportArgs) -> Result<()> {
         }
     }
     let board = Arc::new(Board::default());
-    let server = Server::start(listeners, &board).context("cannot start the HTTP server")?;
     let options = Options { peers: whole(args.peers), qps: whole(args.per_qp) };
     let (interval, textfile) = (args.interval, args.textfile.clone());
+    let folders = folders(&args);
     let running = live::start(source(args.source, netns, &view, &views)?)?;
-    let Running { feed, thread, hooks, interfaces } = running;
+    let Running { feed, thread, hooks, interfaces, sandbox: _ } = running;
+    confine::export(folders);
+    // Scrapes wait in the queue of the socket until now: the thread that answers them begins without privileges.
+    let server = Server::start(listeners, &board).context("cannot start the HTTP server")?;
     let Views { mut report, .. } = views;
     report.analysis.imbalance_all_links = interfaces > 1;
     for hook in &hooks {
@@ -71,6 +75,19 @@ pub(super) fn export(args: ExportArgs) -> Result<()> {
     let _ = thread.join();
     drop(server);
     ended
+}
+
+/// The folders of the files and sockets that are replaced, or removed at the end.
+fn folders(args: &ExportArgs) -> Vec<PathBuf> {
+    let sockets = args.listen.iter().filter_map(|listen| match listen {
+        Listen::Unix(path) => Some(path.as_path()),
+        Listen::Tcp(_) => None,
+    });
+    let folder = |path: &Path| match path.parent() {
+        Some(folder) if folder != Path::new("") => folder.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    args.textfile.as_deref().into_iter().chain(sockets).map(folder).collect()
 }
 
 fn whole(number: u64) -> usize {

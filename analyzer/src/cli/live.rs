@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use rocescope_common::account::bin::LONGEST_NS;
 
 use super::{AttachArgs, DemoArgs, LiveArgs, Output, SourceArgs, ViewArgs, Views, chosen, format, views};
+use crate::cli::confine;
 use crate::cli::output::{self, Interrupt};
 use crate::host::hook::HookChoice;
 use crate::host::netns::NetNs;
@@ -171,11 +172,12 @@ fn show(
     interrupt: Option<Interrupt>,
     color: Color,
 ) -> Result<()> {
-    let Running { feed, thread, hooks, interfaces } = running;
+    let Running { feed, thread, hooks, interfaces, sandbox } = running;
     let Views { mut report, tui, sink, .. } = views;
     report.analysis.imbalance_all_links = interfaces > 1;
+    let notes = confine::live(tui.is_some(), &sandbox);
     let shown = match interrupt {
-        None => tui::run(feed, tui::Options { report, ..tui.unwrap_or_default() }),
+        None => tui::run(feed, tui::Options { report, notes, ..tui.unwrap_or_default() }),
         Some(interrupt) => {
             for hook in &hooks {
                 output::say(hook);

@@ -2,6 +2,7 @@
 
 mod args;
 pub mod config;
+mod confine;
 mod diff;
 #[cfg(target_os = "linux")]
 mod doctor;
@@ -10,11 +11,17 @@ mod explain;
 mod export;
 #[cfg(feature = "live")]
 mod live;
+mod manual;
 pub mod output;
+mod progress;
 mod record;
+#[cfg(target_os = "linux")]
+mod start;
 mod values;
 
+use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -42,11 +49,27 @@ use crate::util::time::nanos;
 /// Runs the command; its result is the exit status: 0 done, 1 failed, 2 bad usage, and of doctor 3.
 #[must_use]
 pub fn main() -> ExitCode {
-    let args = match Args::read(std::env::args_os()) {
+    let mut line: Vec<OsString> = std::env::args_os().collect();
+    #[cfg(target_os = "linux")]
+    if line.len() == 1 {
+        match start::start() {
+            Ok(true) => line.push("live".into()),
+            Ok(false) => return ExitCode::SUCCESS,
+            Err(error) => {
+                output::say(&format!("{error:#}"));
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    let args = match Args::read(line) {
         Ok(args) => args,
         Err(error) => return usage(&error),
     };
     let color = args.color;
+    #[cfg(target_os = "linux")]
+    if args.no_sandbox {
+        crate::sandbox::disable();
+    }
     let result = match args.verb {
         Verb::Replay(args) => self::replay(args, color),
         Verb::Record(args) => record::record(args),
@@ -60,6 +83,8 @@ pub fn main() -> ExitCode {
         #[cfg(not(target_os = "linux"))]
         Verb::Doctor(_) => Err(anyhow::anyhow!("doctor needs Linux: run it on the host to be checked")),
         Verb::Config => output::page(&config::template()),
+        Verb::Completions { shell } => manual::completions(shell),
+        Verb::Manual { folder } => manual::pages(&folder),
         #[cfg(feature = "live")]
         Verb::Live(args) => live::live(args, color),
         #[cfg(feature = "live")]
@@ -191,6 +216,7 @@ fn replay(args: ReplayArgs, color: Color) -> Result<()> {
     let Views { report, tui, sink, .. } = views(&args.view, (!stream).then_some(speed))?;
     // The terminal view watches the signals itself: it has a terminal to put back in order.
     let interrupt = if tui.is_some() { None } else { Some(Interrupt::catch()?) };
+    let notes = confine::replay(&args, tui.is_some());
     if let [path] = args.files.as_slice()
         && recording::is_recording(path)
     {
@@ -202,10 +228,15 @@ fn replay(args: ReplayArgs, color: Color) -> Result<()> {
         let (path, host, from, to) = (path.clone(), args.host, args.from, args.to);
         let feed = recording::start(recording::Options { path, host, from, to, speed, emit })?;
         return match interrupt {
-            None => tui::run(feed, tui::Options { report, ..tui.unwrap_or_default() }),
+            None => tui::run(feed, tui::Options { report, notes, ..tui.unwrap_or_default() }),
             Some(interrupt) => output::print(&feed, format(output, color), &sink, &report, &interrupt),
         };
     }
+    // Lines of jsonl come all the time.
+    let is_long = matches!(output, Output::Text | Output::Json | Output::Html | Output::Trace | Output::Csv);
+    let inputs: Vec<PathBuf> =
+        args.files.iter().chain(args.tap.iter().flat_map(|tap| &tap.files)).cloned().collect();
+    let _progress = is_long.then(|| progress::Progress::of(&inputs)).flatten();
     let options = replay::Options {
         files: args.files,
         taps: args.tap,
@@ -232,7 +263,7 @@ fn replay(args: ReplayArgs, color: Color) -> Result<()> {
         replay::start(options)?
     };
     match interrupt {
-        None => tui::run(feed, tui::Options { report, ..tui.unwrap_or_default() }),
+        None => tui::run(feed, tui::Options { report, notes, ..tui.unwrap_or_default() }),
         Some(interrupt) => output::print(&feed, format(output, color), &sink, &report, &interrupt),
     }
 }

@@ -17,6 +17,7 @@ use crate::report::{self, Report, json, text};
 use crate::sample::Sample;
 use crate::share::{csv, html, trace};
 use crate::source::feed::{Command, Feed, Update};
+use crate::util::notice::end_progress;
 pub use crate::util::notice::say;
 use crate::util::style::{Color, Paint};
 
@@ -238,6 +239,7 @@ fn print_all(
             }
         }
     };
+    end_progress();
     if let Some(sample) = latest {
         say_unknown_names(&sample, options);
         let printed = followed.write(format, sink, *sample, options, &mut *out);

@@ -102,6 +102,8 @@ fn kernel_state(root: &HostRoot, unread: &mut Unread) -> KernelState {
     // Only the initial user namespace maps the whole range of IDs onto itself.
     let whole = |map: String| map.split_whitespace().eq(["0", "0", "4294967295"]);
     KernelState {
+        // Tried by the command, which knows whether this is the running host.
+        sandbox_missing: None,
         release: facts.release,
         version: facts.version,
         btf: facts.btf,

@@ -77,6 +77,8 @@ pub struct KernelState {
     pub bpf_stats: Option<u64>,
     /// `kernel.unprivileged_bpf_disabled`.
     pub unprivileged_bpf_disabled: Option<u32>,
+    /// Parts of the sandbox that this kernel or container lacks, with what each means; `None` when it was not tried.
+    pub sandbox_missing: Option<Vec<String>>,
     /// True when the host's libpcap has the RDMA sniffer; `None` when no libpcap was found.
     pub libpcap_sniffs: Option<bool>,
 }

@@ -119,7 +119,9 @@ fn ask(name: &str, action: &str, request: &mut [u32]) -> Result<()> {
 }
 
 fn socket() -> io::Result<OwnedFd> {
-    Ok(net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?)
+    // The request goes to the interface whatever the socket's family is, and after set-up only netlink is allowed.
+    let protocol = Some(net::netlink::GENERIC);
+    Ok(net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?)
 }
 
 fn read(name: &str) -> io::Result<Vec<(String, u64)>> {

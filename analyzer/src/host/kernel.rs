@@ -58,6 +58,9 @@ pub const OLDEST: KernelVersion =
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the kernel's own names")]
 pub enum Capability {
+    DacOverride = 1,
+    DacReadSearch = 2,
+    Kill = 5,
     NetAdmin = 12,
     NetRaw = 13,
     SysPtrace = 19,
@@ -71,6 +74,9 @@ impl Capability {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Self::DacOverride => "CAP_DAC_OVERRIDE",
+            Self::DacReadSearch => "CAP_DAC_READ_SEARCH",
+            Self::Kill => "CAP_KILL",
             Self::NetAdmin => "CAP_NET_ADMIN",
             Self::NetRaw => "CAP_NET_RAW",
             Self::SysPtrace => "CAP_SYS_PTRACE",

@@ -45,6 +45,16 @@ impl SysRoot {
         }
     }
 
+    /// True when `/sys` is not that of the calling thread's network namespace, so that one is mounted for each reading.
+    #[must_use]
+    pub fn needs_mount() -> bool {
+        // Mounts of one namespace's sysfs share a device number.
+        let number =
+            |folder: &str| fs::metadata(folder).map(|found| std::os::unix::fs::MetadataExt::dev(&found)).ok();
+        let Ok(mount) = detached_sysfs() else { return false };
+        number(&format!("/proc/self/fd/{}", mount.as_raw_fd())) != number("/sys")
+    }
+
     /// A path below this root.
     pub fn join(&self, path: impl AsRef<Path>) -> PathBuf {
         self.path.join(path)

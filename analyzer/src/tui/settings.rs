@@ -43,6 +43,8 @@ pub struct Options {
     pub history_bytes: usize,
     /// Episodes of the source; `None` but in the demonstration.
     pub schedule: Option<Schedule>,
+    /// Sentences that stand before the first notice.
+    pub notes: Vec<String>,
 }
 
 impl Default for Options {
@@ -61,6 +63,7 @@ impl Default for Options {
             keys: Keys::default(),
             history_bytes: history::BUDGET,
             schedule: None,
+            notes: Vec::new(),
         }
     }
 }

@@ -1,14 +1,50 @@
 //! Notices to the user, apart from the output.
 
 use std::io::{self, Write as _};
+use std::sync::{Mutex, PoisonError};
 
 use super::layout::plain;
+
+/// The line of progress at the end of standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    Absent,
+    Shown,
+    /// A report follows, which it must not be mixed with.
+    Ended,
+}
+
+static LINE: Mutex<Line> = Mutex::new(Line::Absent);
+/// To the beginning of the line, and clears it.
+const CLEAR: &str = "\r\x1b[K";
+
+/// Shows how far something is, on a terminal, in a line that the next one replaces.
+pub fn progress(text: &str) {
+    let mut line = LINE.lock().unwrap_or_else(PoisonError::into_inner);
+    if *line != Line::Ended {
+        *line = Line::Shown;
+        let _ = write!(io::stderr(), "{CLEAR}{}", plain(text));
+    }
+}
+
+/// Removes the line of progress for good.
+pub fn end_progress() {
+    let mut line = LINE.lock().unwrap_or_else(PoisonError::into_inner);
+    if std::mem::replace(&mut *line, Line::Ended) == Line::Shown {
+        let _ = write!(io::stderr(), "{CLEAR}");
+    }
+}
 
 /// A sentence to standard error. What others named (files, interfaces, arguments, text in files) cannot command the
 /// terminal, nor begin a line of its own.
 pub fn say(sentence: &str) {
+    let mut line = LINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let clear = if *line == Line::Shown { CLEAR } else { "" };
+    if *line == Line::Shown {
+        *line = Line::Absent;
+    }
     // Without a reader there is nothing to report.
-    let _ = writeln!(io::stderr(), "rocescope: {}", lines(sentence));
+    let _ = writeln!(io::stderr(), "{clear}rocescope: {}", lines(sentence));
 }
 
 /// Lines as they may be shown; those after the first are indented.

@@ -45,6 +45,10 @@ pub(super) const ENTRIES: &[Entry] = &[
         about: "sysctl kernel.unprivileged_bpf_disabled. Info when it prevents this process, which lacks CAP_BPF, from loading programs.",
     },
     Entry {
+        id: "kernel.sandbox",
+        about: "Sandbox in which `live`, `export`, `replay` and `diff` run after set-up, tried here: no new privileges, capabilities, user, Landlock, seccomp. Info when this kernel or container lacks a part.",
+    },
+    Entry {
         id: "filters.stale",
         about: "TC filters that a killed rocescope process left on an interface (kernels before 6.6). Warning for each such interface.",
     },
@@ -78,6 +82,17 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
         );
     }
     capabilities(facts, sheet);
+    match kernel.sandbox_missing.as_deref() {
+        None => {}
+        Some([]) => sheet.ok("kernel.sandbox", HOST, "all parts"),
+        Some(missing) => sheet.say(
+            ("kernel.sandbox", Status::Info),
+            HOST,
+            missing.join("; "),
+            "a parser that is taken over by hostile packets could do more",
+            "",
+        ),
+    }
     sysctls(facts, sheet);
     stale_filters(facts, sheet);
 }

@@ -10,10 +10,14 @@ use std::time::{Duration, Instant};
 use super::posts::PostSampler;
 use super::qp_probes::QpProbes;
 use crate::host::clock::{WallClock, monotonic_ns};
+use crate::host::kernel::Capability;
 use crate::host::listen::LldpSocket;
 use crate::host::qp;
 use crate::host::queries::Host;
 use crate::host::read::Unread;
+use crate::host::sysfs::SysRoot;
+use crate::sandbox;
+use crate::sandbox::plan::Files;
 use crate::source::devices::Devices;
 use crate::source::devices::context::ask::Clock;
 use crate::source::devices::posts::Plan;
@@ -153,6 +157,10 @@ impl Work {
         if let Ok(root) = self.host.root() {
             self.watch.audit(&root, self.host.ask());
         }
+        // The audit reads settings that others may not read. LLDP frames, from the network, come after it.
+        if self.host.is_running() {
+            let _state = sandbox::enter(&self.needs());
+        }
         let mut counters_due = Instant::now() + interval;
         loop {
             self.listen();
@@ -175,6 +183,32 @@ impl Work {
             posts.finish();
         }
         self.publish(None);
+    }
+
+    /// What the thread needs from now on.
+    fn needs(&self) -> sandbox::Plan {
+        let mut plan = sandbox::Plan { netlink: true, ..sandbox::Plan::parser() };
+        // Of another network namespace than the one that /sys shows.
+        if SysRoot::needs_mount() {
+            plan = sandbox::Plan { sysfs: true, ..plan }
+                .keeping(Capability::SysAdmin, "sysfs of a network namespace");
+        }
+        if self.watch.is_empty() {
+            plan.files = if plan.sysfs { Files::ReadOnly } else { Files::Listed };
+            plan.read.push("/sys".into());
+            return plan;
+        }
+        plan.files = Files::OfProcesses;
+        plan = plan.keeping(Capability::SysPtrace, "pods of processes with queue pairs");
+        if matches!(self.probes, Some(Ok(_))) {
+            plan = sandbox::Plan { bpf: true, ..plan }
+                .keeping(Capability::Bpf, "probes of the kernel, again when a module is loaded again")
+                .keeping(Capability::Perfmon, "the same");
+        }
+        if self.watch.reads_contexts() {
+            plan = plan.keeping(Capability::NetAdmin, "the NIC's own context of queue pairs");
+        }
+        plan
     }
 
     /// Waits for the next reading and empties the ring buffer meanwhile. True when it is time to end.
@@ -260,6 +294,8 @@ impl Work {
     }
 
     fn listen(&mut self) {
+        #[cfg(feature = "test-clock")]
+        crate::sandbox::hijack::here("devices");
         for socket in &self.sockets {
             for _ in 0..LLDP_FRAMES {
                 let Ok(Some(neighbour)) = socket.receive() else { break };

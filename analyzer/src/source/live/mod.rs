@@ -149,6 +149,8 @@ pub struct Running {
     pub hooks: Vec<String>,
     /// Number of watched interfaces.
     pub interfaces: usize,
+    /// What the thread gave up.
+    pub sandbox: crate::sandbox::State,
 }
 
 /// The largest flow table; beyond it the maps' sizes overflow what the kernel accepts.
@@ -169,7 +171,8 @@ pub fn start(config: Config) -> Result<Running> {
                     Prepared::Packets(source) => source.hooks(),
                     Prepared::Counters(counting) => counting.hooks(),
                 };
-                if ready_in.send(Ok(hooks)).is_ok() {
+                let sandbox = crate::sandbox::enter(&prepared.needs());
+                if ready_in.send(Ok((hooks, sandbox))).is_ok() {
                     match prepared {
                         Prepared::Packets(source) => source.run(&tap, notes),
                         Prepared::Counters(counting) => counting.run(&tap, notes),
@@ -182,8 +185,9 @@ pub fn start(config: Config) -> Result<Running> {
             }
         })
         .context("cannot start the live source thread")?;
-    let hooks = ready_out.recv().map_err(|_| anyhow!("bug: the live source thread ended unexpectedly"))??;
-    Ok(Running { feed, thread, interfaces: hooks.len(), hooks })
+    let (hooks, sandbox) =
+        ready_out.recv().map_err(|_| anyhow!("bug: the live source thread ended unexpectedly"))??;
+    Ok(Running { feed, thread, interfaces: hooks.len(), hooks, sandbox })
 }
 
 /// Opens the network namespace that the user named.

@@ -17,8 +17,11 @@ use rocescope_common::abi::post::{POST_QPS, POST_WINDOW, PostCounts, PostKey, Po
 
 use super::load::Data;
 use crate::host::clock::monotonic_ns;
+use crate::host::kernel::Capability;
 use crate::host::read::HostRoot;
 use crate::host::verbs_context::{self, PostSend};
+use crate::sandbox;
+use crate::sandbox::plan::Files;
 use crate::source::devices::lives::Change;
 use crate::source::devices::posts::{Counter, Plan, Posts, Step};
 use crate::source::devices::present::Present;
@@ -175,8 +178,11 @@ impl PostSampler {
             list: 0,
             root: HostRoot::at("/"),
         };
-        let thread =
-            std::thread::Builder::new().name("posts".into()).spawn(move || work.run(&stopped)).ok()?;
+        let thread = std::thread::Builder::new().name("posts".into()).spawn(move || {
+            let _state = sandbox::enter(&needs());
+            work.run(&stopped);
+        });
+        let thread = thread.ok()?;
         Some(Self { shared, stop: Some(stop), thread: Some(thread) })
     }
 
@@ -219,6 +225,15 @@ impl Shared {
     fn present(&self) -> MutexGuard<'_, Present> {
         self.present.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What the thread needs.
+fn needs() -> sandbox::Plan {
+    sandbox::Plan { bpf: true, files: Files::OfProcesses, ..sandbox::Plan::parser() }
+        .keeping(Capability::Bpf, "probes of post_send")
+        .keeping(Capability::Perfmon, "the same")
+        .keeping(Capability::SysPtrace, "memory of processes with queue pairs, to find their post_send")
+        .keeping(Capability::DacReadSearch, "the same")
 }
 
 /// A file with a `post_send`.

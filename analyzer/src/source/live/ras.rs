@@ -9,8 +9,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::host::clock::{WallClock, monotonic_ns};
+use crate::host::kernel::Capability;
 use crate::host::local;
 use crate::host::read::HostRoot;
+use crate::sandbox::plan::Files;
+use crate::sandbox::{self, Plan};
 use crate::source::nccl::address::RasAddress;
 use crate::source::nccl::dialogue::{self, Monitor, Trouble};
 use crate::source::nccl::track::Track;
@@ -57,8 +60,15 @@ impl RasReader {
             processes: BTreeMap::new(),
             monitor: None,
         };
-        let thread =
-            std::thread::Builder::new().name("nccl".into()).spawn(move || work.run(&stopped)).ok()?;
+        let connect = work.address.sockets().iter().map(std::net::SocketAddr::port).collect();
+        let plan = Plan { connect, netlink: true, files: Files::OfProcesses, ..Plan::parser() };
+        let plan = plan
+            .keeping(Capability::SysPtrace, "network namespaces of processes, to find those of the ranks");
+        let thread = std::thread::Builder::new().name("nccl".into()).spawn(move || {
+            let _state = sandbox::enter(&plan);
+            work.run(&stopped);
+        });
+        let thread = thread.ok()?;
         Some(Self { known, stop: Some(stop), thread: Some(thread) })
     }
 

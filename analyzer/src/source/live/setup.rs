@@ -8,10 +8,12 @@ use super::control::Notices;
 use super::counters_only::CountersOnly;
 use super::source::{Loaded, Source};
 use crate::host::fwctl::Fwctl;
-use crate::host::kernel::{Capability, KernelFacts, Needs, preflight};
+use crate::host::hook::TCX_SINCE;
+use crate::host::kernel::{Capability, KernelFacts, KernelVersion, Needs, preflight};
 use crate::host::select::{self, Chosen};
 use crate::host::sysfs::SysRoot;
 use crate::host::{HostError, interface, rdma};
+use crate::sandbox::Plan;
 use crate::source::devices::watch::Watch;
 use crate::source::nccl::address::RasAddress;
 
@@ -22,6 +24,27 @@ pub(super) enum Prepared {
     /// Device counters only.
     Counters(Box<CountersOnly>),
 }
+
+impl Prepared {
+    /// What its thread needs from now on.
+    pub(super) fn needs(&self) -> Plan {
+        let mut plan = Plan { netlink: true, bpf: true, ..Plan::parser() };
+        if let Self::Packets(_) = self {
+            let facts = KernelFacts::read(std::path::Path::new("/"));
+            if facts.version.is_none_or(|version| version < TCX_SINCE) {
+                plan = plan.keeping(Capability::NetAdmin, "TC filters are removed at the end");
+            }
+            if facts.version.is_none_or(|version| version < MAPS_BY_DESCRIPTOR) {
+                plan = plan.keeping(Capability::Bpf, "reading maps, before Linux 5.19");
+            }
+        }
+        plan
+    }
+}
+
+/// First kernel that lets a process without CAP_BPF use maps that it has open, whatever
+/// kernel.unprivileged_bpf_disabled is.
+const MAPS_BY_DESCRIPTOR: KernelVersion = KernelVersion::new(5, 19, 0);
 
 /// Attaches as configured, on the calling thread, whose network namespace it enters; goes on with
 /// counters where that is all there is.

@@ -310,6 +310,8 @@ impl Source {
         for _ in 0..EVENT_BUDGET {
             let Some(item) = ring.next() else { return Ok((events, false)) };
             let Some(record) = event::read(&item) else { continue };
+            #[cfg(feature = "test-clock")]
+            crate::sandbox::hijack::here("live");
             drop(item);
             self.pairs.event(&mut self.programs, &record, &self.clock)?;
             self.losses.changes(&mut self.programs, &self.pairs);

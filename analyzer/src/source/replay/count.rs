@@ -59,6 +59,8 @@ impl Counts {
         (wire_len, data): (u32, &[u8]),
         frame: &mut Frame,
     ) {
+        #[cfg(feature = "test-clock")]
+        crate::sandbox::hijack::here("replay");
         let (interface, ts_ns) = at;
         if !self.in_range(ts_ns) {
             return widen(&mut self.out_of_range, ts_ns);

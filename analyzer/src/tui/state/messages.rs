@@ -17,6 +17,11 @@ pub struct Messages {
 }
 
 impl Messages {
+    /// Notices that need no attention: they are listed, and do not take the status line.
+    pub(in crate::tui) fn with(notices: &[String]) -> Self {
+        Self { notices: notices.iter().cloned().collect(), ..Self::default() }
+    }
+
     /// Answers a key.
     pub fn say(&mut self, answer: impl Into<String>) {
         self.answer = Some(answer.into());

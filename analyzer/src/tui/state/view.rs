@@ -93,7 +93,7 @@ impl View {
             by: By::default(),
             timeline: Timeline::new(options.history_bytes, options.speed),
             log: Log::default(),
-            messages: Messages::default(),
+            messages: Messages::with(&options.notes),
             selected: None,
             marked: Set::default(),
             newest: None,

@@ -1,0 +1,117 @@
+//! How far a long replay is, on a terminal: share, rate and time left.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::util::{notice, units};
+
+/// Work that takes less is not worth a line.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Between two lines.
+const OFTEN: Duration = Duration::from_millis(500);
+
+/// Shows progress until it is dropped.
+#[derive(Debug)]
+pub(super) struct Progress {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Progress {
+    /// Of reading these files, on standard error. `None` where that is no terminal, or a size is unknown.
+    pub(super) fn of(files: &[PathBuf]) -> Option<Self> {
+        if !io::stderr().is_terminal() {
+            return None;
+        }
+        let sizes: Option<Vec<u64>> = files
+            .iter()
+            .map(|file| Some(fs::metadata(file).ok().filter(fs::Metadata::is_file)?.len()))
+            .collect();
+        let sizes: u64 = sizes?.iter().sum();
+        let paths = files.iter().filter_map(|file| file.canonicalize().ok()).collect::<Vec<_>>();
+        let (stop, stopped) = mpsc::channel();
+        let work = move || {
+            let start = Instant::now();
+            let mut read = BTreeMap::new();
+            let mut wait = PATIENCE;
+            while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+                wait = OFTEN;
+                positions(&paths, &mut read);
+                notice::progress(&line(read.values().sum(), sizes, start.elapsed()));
+            }
+        };
+        let thread = std::thread::Builder::new().name("progress".into()).spawn(work).ok()?;
+        Some(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It holds nothing.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Notes how far this process has read each of the files. One that is closed again keeps its last position.
+fn positions(paths: &[PathBuf], read: &mut BTreeMap<PathBuf, u64>) {
+    for entry in fs::read_dir("/proc/self/fd").into_iter().flatten().flatten() {
+        let Some(path) = fs::read_link(entry.path()).ok().filter(|path| paths.contains(path)) else {
+            continue;
+        };
+        let of = format!("/proc/self/fdinfo/{}", entry.file_name().to_string_lossy());
+        let text = fs::read_to_string(of).unwrap_or_default();
+        let at = text.lines().find_map(|line| line.strip_prefix("pos:")?.trim().parse::<u64>().ok());
+        if let Some(at) = at {
+            let known = read.entry(path).or_default();
+            *known = at.max(*known);
+        }
+    }
+}
+
+/// `34 % of 12.3 GB read, 812 MB/s, 10 s left`.
+fn line(read: u64, size: u64, passed: Duration) -> String {
+    let rate = u128::from(read) * 1000 / passed.as_millis().max(1);
+    let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+    let share = read.saturating_mul(100).checked_div(size).unwrap_or(100).min(100);
+    let left = size
+        .saturating_sub(read)
+        .checked_div(rate)
+        .map_or("waiting".to_owned(), |left| format!("{left} s left"));
+    format!("{share} % of {} read, {}/s, {left}", units::bytes(size), units::bytes(rate))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read as _;
+
+    #[test]
+    fn a_line_has_share_rate_and_time_left() {
+        let text = line(2_000_000_000, 8_000_000_000, Duration::from_secs(4));
+        assert!(text.starts_with("25 % of ") && text.ends_with(", 12 s left"), "{text}");
+        assert!(line(0, 0, Duration::ZERO).contains("100 %"));
+    }
+
+    #[test]
+    fn the_position_is_that_of_the_open_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), [0; 4096]).unwrap();
+        let paths = [file.path().canonicalize().unwrap()];
+        let mut open = fs::File::open(file.path()).unwrap();
+        open.read_exact(&mut [0; 1000]).unwrap();
+        let mut read = BTreeMap::new();
+        positions(&paths, &mut read);
+        assert_eq!(read.values().sum::<u64>(), 1000);
+        drop(open);
+        positions(&paths, &mut read);
+        assert_eq!(read.values().sum::<u64>(), 1000, "closed: at least what was read");
+    }
+}

@@ -1,0 +1,196 @@
+//! `rocescope` without arguments: what this host has, what can be seen, which commands make sense.
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _, Write as _};
+
+use anyhow::Result;
+
+use super::output;
+use crate::doctor::visibility::{self, Availability, SourceKind, Visibility};
+use crate::doctor::{self, facts::HostFacts};
+use crate::host::queries::Kernel;
+use crate::host::read::HostRoot;
+use crate::util::layout::{plain, wrap};
+
+/// Names in a list before the rest is counted.
+const NAMES: usize = 6;
+
+/// Prints the page. True when the user asks for the terminal view, which is offered where it would show something.
+pub(super) fn start() -> Result<bool> {
+    let facts = doctor::collect(&HostRoot::here()?, &Kernel);
+    let visible = visibility::of_host(&facts);
+    output::page(&page(&facts, &visible, output::width()))?;
+    let ready = visible.iter().any(|entry| is_ready(entry, &facts));
+    if !ready || !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+        return Ok(false);
+    }
+    output::page("\nEnter starts `rocescope live`, q and Enter leaves: ")?;
+    let mut answer = String::new();
+    let read = io::stdin().read_line(&mut answer)?;
+    let _ = io::stdout().flush();
+    Ok(read > 0 && answer.trim().is_empty())
+}
+
+/// True where `live` without options shows something, with the privileges of this process: it takes interfaces of RDMA devices.
+fn is_ready(entry: &Visibility, facts: &HostFacts) -> bool {
+    let sudo = entry.command.as_ref().is_some_and(|command| command.starts_with("sudo "));
+    entry.availability == Availability::Yes
+        && entry.source != SourceKind::Sniffer
+        && !sudo
+        && !facts.devices.is_empty()
+}
+
+/// The page. Pure.
+fn page(facts: &HostFacts, visible: &[Visibility], columns: usize) -> String {
+    let mut out = format!(
+        "rocescope {}: RoCE traffic per queue pair, and what is wrong with it\n\n",
+        env!("CARGO_PKG_VERSION")
+    );
+    let mut row = |name: &str, text: &str| {
+        let mut lines = wrap(&plain(text), columns.clamp(60, 120).saturating_sub(9)).into_iter();
+        let _ = writeln!(out, "{name:<9}{}", lines.next().unwrap_or_default());
+        for line in lines {
+            let _ = writeln!(out, "{:9}{line}", "");
+        }
+    };
+    let devices = facts.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>();
+    let up =
+        facts.interfaces.iter().filter(|interface| interface.up).map(|interface| interface.name.as_str());
+    row(
+        "host",
+        &format!(
+            "Linux {}; RDMA devices: {}; interfaces up: {}; GPUs: {}",
+            facts.kernel.release.as_deref().unwrap_or("unknown"),
+            list(&devices),
+            list(&up.collect::<Vec<_>>()),
+            facts.gpus.len()
+        ),
+    );
+    for source in [SourceKind::Packets, SourceKind::Counters] {
+        let subjects = |wanted: Availability| -> Vec<&str> {
+            let of = visible.iter().filter(|entry| entry.source == source && entry.availability == wanted);
+            of.map(|entry| entry.subject.as_str()).collect()
+        };
+        let (yes, no) = (subjects(Availability::Yes), subjects(Availability::No));
+        let mut text = list(&yes);
+        if let Some(first) =
+            visible.iter().find(|entry| entry.source == source && entry.availability == Availability::No)
+        {
+            let _ = write!(text, "; not of {}: {}", list(&no), first.why);
+        }
+        row(source.name(), &text);
+    }
+    let missing = facts.kernel.missing_capabilities.as_deref().unwrap_or_default();
+    if !missing.is_empty() {
+        row("rights", &format!("this process lacks {}: use sudo for packets", missing.join(", ")));
+    }
+    out.push_str("\nUseful here:\n");
+    let commands = commands(facts, visible);
+    let width = commands.iter().map(|(command, _)| command.chars().count()).max().unwrap_or(0);
+    for (command, what) in commands {
+        let _ = writeln!(out, "  {command:<width$}  {what}");
+    }
+    out.push_str("\n`rocescope --help` lists all commands.\n");
+    out
+}
+
+/// Three commands, the most useful first.
+fn commands(facts: &HostFacts, visible: &[Visibility]) -> [(String, &'static str); 3] {
+    let sudo = if facts.kernel.missing_capabilities.as_deref().is_some_and(|missing| !missing.is_empty()) {
+        "sudo "
+    } else {
+        ""
+    };
+    let program = facts.kernel.command();
+    let of = |rest: &str| format!("{sudo}{program} {rest}");
+    let replay = (format!("{program} replay trace.pcap"), "a capture, also without root");
+    let doctor = (of("doctor"), "what can be seen, and whether RoCE is configured correctly");
+    if !facts.devices.is_empty() {
+        return [(of("live"), "the RoCE traffic of this host"), doctor, replay];
+    }
+    let packets = visible
+        .iter()
+        .find(|entry| entry.source == SourceKind::Packets && entry.availability == Availability::Yes);
+    let first = packets.map_or_else(
+        || (of("demo"), "generated traffic with problems to find"),
+        |entry| {
+            (of(&format!("live -i {}", plain(&entry.subject))), "RoCE on a mirror port, or sent by software")
+        },
+    );
+    let second =
+        if packets.is_some() { (of("demo"), "generated traffic with problems to find") } else { doctor };
+    [first, second, replay]
+}
+
+/// Some names, and the number of the others.
+fn list(names: &[&str]) -> String {
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    let more = names.len().saturating_sub(NAMES);
+    let shown = names.iter().take(NAMES).copied().collect::<Vec<_>>().join(", ");
+    if more > 0 { format!("{shown} and {more} more") } else { shown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::facts::{DeviceFacts, InterfaceFacts, KernelState};
+
+    fn host(devices: &[&str], interfaces: &[&str], missing: &[&'static str]) -> HostFacts {
+        HostFacts {
+            kernel: KernelState {
+                release: Some("6.12.0".to_owned()),
+                missing_capabilities: Some(missing.to_vec()),
+                ..KernelState::default()
+            },
+            devices: devices
+                .iter()
+                .map(|name| DeviceFacts { name: (*name).to_owned(), ..DeviceFacts::default() })
+                .collect(),
+            interfaces: interfaces
+                .iter()
+                .map(|name| InterfaceFacts {
+                    name: (*name).to_owned(),
+                    up: true,
+                    ..InterfaceFacts::default()
+                })
+                .collect(),
+            ..HostFacts::default()
+        }
+    }
+
+    fn shown(facts: &HostFacts) -> String {
+        page(facts, &visibility::of_host(facts), 100)
+    }
+
+    #[test]
+    fn a_host_with_devices_is_pointed_to_live() {
+        let text = shown(&host(&["mlx5_0"], &["eth0"], &["CAP_BPF"]));
+        assert!(
+            text.contains("RDMA devices: mlx5_0") && text.contains("this process lacks CAP_BPF"),
+            "{text}"
+        );
+        assert!(text.contains("  sudo rocescope live "), "{text}");
+        assert!(text.lines().count() <= 20, "a few lines: {text}");
+    }
+
+    #[test]
+    fn one_without_is_pointed_to_an_interface_or_the_demonstration() {
+        let text = shown(&host(&[], &["eth0"], &[]));
+        assert!(text.contains("rocescope live -i eth0") && text.contains("rocescope demo"), "{text}");
+        let text = shown(&host(&[], &[], &[]));
+        assert!(text.contains("interfaces up: none") && text.contains("  rocescope demo"), "{text}");
+    }
+
+    #[test]
+    fn names_are_shown_without_control_characters() {
+        let text = shown(&host(&["mlx\u{1b}[2J"], &["eth\u{7}"], &[]));
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+    }
+
+    #[test]
+    fn many_names_are_counted() {
+        assert_eq!(list(&["a", "b", "c", "d", "e", "f", "g", "h"]), "a, b, c, d, e, f and 2 more");
+    }
+}

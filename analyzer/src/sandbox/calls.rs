@@ -1,0 +1,347 @@
+//! seccomp: the system calls that the calling thread may make. Everything else fails with EPERM.
+
+use std::collections::BTreeMap;
+
+use libc::c_long;
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter,
+};
+
+use super::{Plan, State};
+
+/// Calls of every thread: memory, threads, time, files that Landlock and the user allow, descriptors that are open.
+const ALWAYS: &[c_long] = &[
+    libc::SYS_accept4, // a descriptor that listens is needed, which nobody makes without bind
+    libc::SYS_brk,
+    libc::SYS_clock_getres,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_clone3, // answered with ENOSYS, see `threads_by_clone`
+    libc::SYS_close,
+    libc::SYS_close_range,
+    libc::SYS_copy_file_range,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_eventfd2,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_fadvise64,
+    libc::SYS_fallocate,
+    libc::SYS_fchmod,
+    libc::SYS_fcntl,
+    libc::SYS_fdatasync,
+    libc::SYS_flock,
+    libc::SYS_fstat,
+    libc::SYS_fstatfs,
+    libc::SYS_fsync,
+    libc::SYS_ftruncate,
+    libc::SYS_futex,
+    libc::SYS_futex_waitv,
+    libc::SYS_get_robust_list,
+    libc::SYS_getcwd,
+    libc::SYS_getdents64,
+    libc::SYS_getegid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getpgid,
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_getpriority,
+    libc::SYS_getrandom,
+    libc::SYS_getresgid,
+    libc::SYS_getresuid,
+    libc::SYS_getrusage,
+    libc::SYS_getsockname,
+    libc::SYS_getsockopt,
+    libc::SYS_getpeername,
+    libc::SYS_gettid,
+    libc::SYS_gettimeofday,
+    libc::SYS_getuid,
+    libc::SYS_lseek,
+    libc::SYS_madvise,
+    libc::SYS_membarrier,
+    libc::SYS_mincore,
+    libc::SYS_mremap,
+    libc::SYS_msync,
+    libc::SYS_munmap,
+    libc::SYS_nanosleep,
+    libc::SYS_newfstatat,
+    libc::SYS_openat,
+    libc::SYS_openat2,
+    libc::SYS_pipe2,
+    libc::SYS_ppoll,
+    libc::SYS_pread64,
+    libc::SYS_preadv,
+    libc::SYS_prlimit64,
+    libc::SYS_pselect6,
+    libc::SYS_pwrite64,
+    libc::SYS_pwritev,
+    libc::SYS_read,
+    libc::SYS_readahead,
+    libc::SYS_readlinkat,
+    libc::SYS_readv,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmmsg,
+    libc::SYS_recvmsg,
+    libc::SYS_restart_syscall,
+    libc::SYS_rseq,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigpending,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigsuspend,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_sched_get_priority_max,
+    libc::SYS_sched_get_priority_min,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_getparam,
+    libc::SYS_sched_getscheduler,
+    libc::SYS_sched_yield,
+    libc::SYS_sendmmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_sendto,
+    libc::SYS_set_robust_list,
+    libc::SYS_set_tid_address,
+    libc::SYS_setpriority,
+    libc::SYS_setsockopt,
+    libc::SYS_shutdown,
+    libc::SYS_sigaltstack,
+    libc::SYS_socketpair,
+    libc::SYS_splice,
+    libc::SYS_statfs,
+    libc::SYS_statx,
+    libc::SYS_sysinfo,
+    libc::SYS_tee,
+    libc::SYS_timerfd_create,
+    libc::SYS_timerfd_gettime,
+    libc::SYS_timerfd_settime,
+    libc::SYS_times,
+    libc::SYS_umask,
+    libc::SYS_uname,
+    libc::SYS_wait4,
+    libc::SYS_waitid,
+    libc::SYS_write,
+    libc::SYS_writev,
+];
+
+/// Older names of the same, which x86-64 alone has.
+#[cfg(target_arch = "x86_64")]
+const OLDER: &[c_long] = &[
+    libc::SYS_access,
+    libc::SYS_arch_prctl,
+    libc::SYS_dup2,
+    libc::SYS_epoll_create,
+    libc::SYS_epoll_wait,
+    libc::SYS_eventfd,
+    libc::SYS_getdents,
+    libc::SYS_getpgrp,
+    libc::SYS_getrlimit,
+    libc::SYS_lstat,
+    libc::SYS_open,
+    libc::SYS_pipe,
+    libc::SYS_poll,
+    libc::SYS_readlink,
+    libc::SYS_select,
+    libc::SYS_stat,
+    libc::SYS_time,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const OLDER: &[c_long] = &[];
+
+/// Calls that open files, and the argument that holds their flags.
+const OPENS: &[(c_long, u8)] = &[
+    (libc::SYS_openat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1),
+];
+
+/// Calls that change folders.
+const WRITES: &[c_long] = &[
+    libc::SYS_renameat2,
+    libc::SYS_unlinkat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rename,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_unlink,
+    libc::SYS_renameat,
+];
+
+/// Mounting a sysfs that is attached nowhere.
+const SYSFS: &[c_long] = &[libc::SYS_fsopen, libc::SYS_fsconfig, libc::SYS_fsmount];
+
+/// Programs, maps and probes of the kernel.
+const BPF: &[c_long] = &[libc::SYS_bpf, libc::SYS_perf_event_open];
+
+/// Calls that commands which read everything of a host must not make either.
+const NEVER: &[c_long] = &[
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_reboot,
+    libc::SYS_listen,
+    libc::SYS_accept4,
+    libc::SYS_io_uring_setup,
+    libc::SYS_userfaultfd,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+];
+
+/// Types into a terminal as its user would: commands for the shell that is there afterwards.
+const TERMINAL_INPUT: [u64; 2] = [0x5412, 0x541C];
+
+type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
+type Result<T> = std::result::Result<T, BackendError>;
+
+/// Limits the thread, or says what keeps it from that.
+pub(super) fn limit(plan: &Plan, state: &mut State) {
+    let filters = if plan.all_rights { all_but_a_few() } else { chosen(plan) };
+    let done = filters.map_err(|error| error.to_string()).and_then(|filters| {
+        filters.iter().try_for_each(|filter| apply_filter(filter).map_err(|error| error.to_string()))
+    });
+    match done {
+        Ok(()) => state.holds.push("system calls limited (seccomp)".to_owned()),
+        Err(error) => {
+            state.missing.push(format!("system calls are not limited: seccomp is refused ({error})"))
+        }
+    }
+}
+
+fn program(rules: Rules, otherwise: SeccompAction, of_rules: SeccompAction) -> Result<BpfProgram> {
+    let machine = TargetArch::try_from(std::env::consts::ARCH)?;
+    SeccompFilter::new(rules, otherwise, of_rules, machine)?.try_into()
+}
+
+fn refused(errno: i32) -> SeccompAction {
+    SeccompAction::Errno(errno.unsigned_abs())
+}
+
+fn all_but_a_few() -> Result<Vec<BpfProgram>> {
+    let rules = NEVER.iter().map(|call| (*call, Vec::new())).collect();
+    Ok(vec![program(rules, SeccompAction::Allow, refused(libc::EPERM))?])
+}
+
+fn chosen(plan: &Plan) -> Result<Vec<BpfProgram>> {
+    let mut rules: Rules = ALWAYS.iter().chain(OLDER).map(|call| (*call, Vec::new())).collect();
+    let mut open = |calls: &[c_long]| rules.extend(calls.iter().map(|call| (*call, Vec::new())));
+    if !plan.write.is_empty() {
+        open(WRITES);
+    }
+    if plan.sysfs {
+        open(SYSFS);
+    }
+    if plan.bpf {
+        open(BPF);
+    }
+    if plan.netlink {
+        open(&[libc::SYS_bind]);
+    }
+    if plan.netlink || !plan.connect.is_empty() {
+        open(&[libc::SYS_connect]);
+    }
+    if !plan.accept {
+        rules.remove(&libc::SYS_accept4);
+    }
+    let mut families = Vec::new();
+    families.extend(plan.netlink.then_some(libc::AF_NETLINK));
+    families
+        .extend((!plan.connect.is_empty()).then_some([libc::AF_INET, libc::AF_INET6]).into_iter().flatten());
+    if !families.is_empty() {
+        rules.insert(libc::SYS_socket, any_of(0, families.iter().map(|family| number(i64::from(*family))))?);
+    }
+    if plan.write.is_empty() {
+        // Where Landlock is missing, or would hide too much. The flags of openat2 are in memory, which a filter cannot read.
+        let writing =
+            number(i64::from(libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND));
+        for (call, argument) in OPENS {
+            let no_write = condition(*argument, SeccompCmpOp::MaskedEq(writing), 0)?;
+            rules.insert(*call, vec![SeccompRule::new(vec![no_write])?]);
+        }
+    }
+    let own = number(i64::from(std::process::id()));
+    rules.insert(libc::SYS_tgkill, any_of(0, [own])?);
+    // 0 is the process group, which Ctrl-Z stops.
+    rules.insert(libc::SYS_kill, any_of(0, [own, 0])?);
+    rules.insert(libc::SYS_prctl, any_of(0, [number(i64::from(libc::PR_SET_NAME)), 0x5356_4d41])?);
+    // A thread, no process.
+    rules.insert(libc::SYS_clone, vec![masked(0, number(i64::from(libc::CLONE_THREAD)), true)?]);
+    // Nothing that is written becomes code.
+    for call in [libc::SYS_mmap, libc::SYS_mprotect] {
+        rules.insert(call, vec![masked(2, number(i64::from(libc::PROT_EXEC)), false)?]);
+    }
+    let no_input = TERMINAL_INPUT.iter().map(|request| condition(1, SeccompCmpOp::Ne, *request));
+    rules.insert(libc::SYS_ioctl, vec![SeccompRule::new(no_input.collect::<Result<_>>()?)?]);
+    Ok(vec![threads_by_clone()?, program(rules, refused(libc::EPERM), SeccompAction::Allow)?])
+}
+
+/// The flags of clone3 are in memory, which a filter cannot read. Without it the C library uses clone.
+fn threads_by_clone() -> Result<BpfProgram> {
+    let rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    program(rules, SeccompAction::Allow, refused(libc::ENOSYS))
+}
+
+fn number(value: i64) -> u64 {
+    value.cast_unsigned()
+}
+
+fn condition(argument: u8, how: SeccompCmpOp, value: u64) -> Result<SeccompCondition> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, how, value)
+}
+
+fn any_of(argument: u8, values: impl IntoIterator<Item = u64>) -> Result<Vec<SeccompRule>> {
+    let rule = |value| SeccompRule::new(vec![condition(argument, SeccompCmpOp::Eq, value)?]);
+    values.into_iter().map(rule).collect()
+}
+
+/// True when all bits of `mask` are set, or when none is.
+fn masked(argument: u8, mask: u64, set: bool) -> Result<SeccompRule> {
+    let value = if set { mask } else { 0 };
+    SeccompRule::new(vec![condition(argument, SeccompCmpOp::MaskedEq(mask), value)?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_plan_makes_filters_that_the_kernel_can_take() {
+        let all = Plan {
+            netlink: true,
+            bpf: true,
+            sysfs: true,
+            accept: true,
+            connect: vec![28_028],
+            write: vec!["/".into()],
+            ..Plan::parser()
+        };
+        for plan in [Plan::parser(), all] {
+            for filter in chosen(&plan).unwrap() {
+                assert!((2..4096).contains(&filter.len()), "{}", filter.len());
+            }
+        }
+        assert_eq!(all_but_a_few().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn no_call_that_starts_a_program_is_among_those_allowed() {
+        for call in NEVER.iter().filter(|call| **call != libc::SYS_accept4) {
+            for list in [ALWAYS, OLDER, WRITES, SYSFS, BPF] {
+                assert!(!list.contains(call), "{call}");
+            }
+        }
+    }
+}

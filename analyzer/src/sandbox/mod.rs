@@ -1,0 +1,64 @@
+//! Rights of the threads of this process after set-up: capabilities, user, files, sockets and system calls.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`plan`] | what a thread still needs, with the reason for each |
+//! | `rights` | capabilities and user |
+//! | `files` | Landlock: files and TCP ports |
+//! | `calls` | seccomp: system calls |
+//! | [`threads`] | what the kernel says of each thread |
+//! | `hijack` | in builds for tests: a parser that misbehaves |
+//!
+//! All of it belongs to a thread, and threads that it starts inherit it. So a thread that starts others enters its sandbox
+//! first, and one that is started while privileges are still there enters its own.
+
+mod calls;
+mod files;
+#[cfg(feature = "test-clock")]
+pub mod hijack;
+pub mod plan;
+mod rights;
+pub mod threads;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub use plan::Plan;
+
+/// Set by `--no-sandbox`.
+static OFF: AtomicBool = AtomicBool::new(false);
+
+/// Makes every [`enter`] from now on change nothing.
+pub fn disable() {
+    OFF.store(true, Ordering::Relaxed);
+}
+
+/// What was done to a thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// What holds now, one sentence each.
+    pub holds: Vec<String>,
+    /// What this kernel, or the rights that the process began with, did not allow; one sentence each.
+    pub missing: Vec<String>,
+}
+
+/// Gives up everything that `plan` does not need, for the calling thread and those that it starts from now on. What cannot be
+/// given up is said in the result; the run goes on without it.
+#[must_use]
+pub fn enter(plan: &Plan) -> State {
+    if OFF.load(Ordering::Relaxed) {
+        return State { holds: vec!["privileges are kept (--no-sandbox)".to_owned()], missing: Vec::new() };
+    }
+    let mut state = State::default();
+    let user = rights::user(plan);
+    let mut plan = plan.clone();
+    if user.is_none() {
+        plan.keep.extend(rights::of_others(&plan));
+    }
+    let plan = &plan;
+    // Rules name files, which the privileges may be needed to reach.
+    files::limit(plan, &mut state);
+    rights::give_up(plan, user, &mut state);
+    // Last: the calls above are not among those that it allows.
+    calls::limit(plan, &mut state);
+    state
+}

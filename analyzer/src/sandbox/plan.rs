@@ -1,0 +1,96 @@
+//! What a thread still needs after set-up. Pure.
+
+use std::path::PathBuf;
+
+use crate::host::kernel::Capability;
+
+/// The needs of a thread, and of those that it starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent need")]
+pub struct Plan {
+    /// Capabilities that stay, each with what it is for.
+    pub keep: Vec<(Capability, &'static str)>,
+    /// Files, and folders with all below, that are read.
+    pub read: Vec<PathBuf>,
+    /// Folders in which files are made, replaced and removed.
+    pub write: Vec<PathBuf>,
+    /// How far Landlock limits files.
+    pub files: Files,
+    /// True for netlink sockets.
+    pub netlink: bool,
+    /// TCP ports that are connected to.
+    pub connect: Vec<u16>,
+    /// True when connections to sockets that listen already are accepted.
+    pub accept: bool,
+    /// True for bpf(2) and perf_event_open(2).
+    pub bpf: bool,
+    /// True for mounting a sysfs that is attached nowhere.
+    pub sysfs: bool,
+    /// True when the user must stay, and nothing but system calls is limited.
+    pub all_rights: bool,
+}
+
+/// How far Landlock limits files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Files {
+    /// To those of the plan.
+    #[default]
+    Listed,
+    /// None is written. All are read that the user may read: rules cannot name those of a sysfs that is mounted later.
+    ReadOnly,
+    /// Not at all: it would hide files of other processes in `/proc`. System calls and the user limit them.
+    OfProcesses,
+}
+
+impl Plan {
+    /// Of a thread that parses, computes and shows, and nothing else.
+    #[must_use]
+    pub fn parser() -> Self {
+        // Sizes of memory and numbers of processors.
+        Self {
+            read: ["/proc/self", "/sys/devices/system/cpu"].map(PathBuf::from).to_vec(),
+            ..Self::default()
+        }
+    }
+
+    /// The same, of a command that reads `files`, and writes into `folders`.
+    #[must_use]
+    pub fn of_files(files: impl IntoIterator<Item = PathBuf>, folders: Vec<PathBuf>) -> Self {
+        let mut plan = Self::parser();
+        plan.read.extend(files);
+        Self { write: folders, ..plan }
+    }
+
+    /// Adds a capability that stays.
+    #[must_use]
+    pub fn keeping(mut self, capability: Capability, reason: &'static str) -> Self {
+        self.keep.push((capability, reason));
+        self
+    }
+
+    /// The capabilities that stay, for people: `CAP_NET_ADMIN (the NIC's own context of queue pairs)`.
+    #[must_use]
+    pub fn kept(&self) -> Vec<String> {
+        self.keep.iter().map(|(capability, why)| format!("{} ({why})", capability.name())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capability_is_named_with_its_reason() {
+        let plan = Plan::parser().keeping(Capability::Kill, "Ctrl-Z stops the whole pipeline");
+        assert_eq!(plan.kept(), ["CAP_KILL (Ctrl-Z stops the whole pipeline)"]);
+        assert_eq!(Plan::parser().kept(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn files_add_to_what_every_parser_reads() {
+        let plan = Plan::of_files([PathBuf::from("a.pcap")], vec!["out".into()]);
+        assert!(plan.read.contains(&"a.pcap".into()) && plan.read.len() > 1);
+        assert_eq!(plan.write, [PathBuf::from("out")]);
+        assert!(!plan.netlink && !plan.bpf && plan.connect.is_empty());
+    }
+}

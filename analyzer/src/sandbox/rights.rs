@@ -1,0 +1,137 @@
+//! Capabilities and user of the calling thread.
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::process::{Gid, Uid, getuid};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities, set_no_new_privs,
+    set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+};
+
+use super::{Plan, State};
+use crate::host::kernel::Capability;
+
+/// The user and group that own nothing.
+const NOBODY: u32 = 65_534;
+
+/// The user that a thread changes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct User {
+    uid: u32,
+    gid: u32,
+    name: &'static str,
+}
+
+/// The user for `plan`, tried with what it reads and writes: of sudo the one who called it; nobody where nothing is written,
+/// whose files would be nobody's. `None` to stay.
+pub(super) fn user(plan: &Plan) -> Option<User> {
+    if plan.all_rights || !getuid().is_root() {
+        return None;
+    }
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok().filter(|number| *number > 0);
+    let caller = number("SUDO_UID").zip(number("SUDO_GID"));
+    let caller = caller.map(|(uid, gid)| User { uid, gid, name: "the user who called sudo" });
+    let nobody = User { uid: NOBODY, gid: NOBODY, name: "nobody" };
+    let candidates = [caller, plan.write.is_empty().then_some(nobody)];
+    candidates.into_iter().flatten().find(|user| can(plan, Some(*user)) == (true, true))
+}
+
+/// The capabilities that root, who stays, needs for the files of others that `plan` reads and writes.
+pub(super) fn of_others(plan: &Plan) -> Vec<(Capability, &'static str)> {
+    if plan.all_rights || !getuid().is_root() {
+        return Vec::new();
+    }
+    let (reads, writes) = can(plan, None);
+    let needs = [
+        (!reads).then_some((Capability::DacReadSearch, "an input that only its owner may read")),
+        (!writes).then_some((Capability::DacOverride, "a folder that only its owner may write to")),
+    ];
+    needs.into_iter().flatten().collect()
+}
+
+/// Whether a user without capabilities reads and writes what `plan` does, tried by a thread that ends.
+fn can(plan: &Plan, user: Option<User>) -> (bool, bool) {
+    let reads = |path: &PathBuf| !path.is_file() || File::open(path).is_ok();
+    let writes =
+        |path: &PathBuf| accessat(CWD, path, Access::WRITE_OK | Access::EXEC_OK, AtFlags::empty()).is_ok();
+    std::thread::scope(|scope| {
+        let tried = scope.spawn(|| {
+            let changed = match user {
+                Some(user) => change(user, CapabilitySet::empty()),
+                None => limit(CapabilitySet::empty()),
+            };
+            (changed.is_ok() && plan.read.iter().all(reads), changed.is_ok() && plan.write.iter().all(writes))
+        });
+        tried.join().unwrap_or_default()
+    })
+}
+
+/// Becomes `user`, with `kept` of the permitted capabilities.
+fn change(user: User, kept: CapabilitySet) -> rustix::io::Result<()> {
+    let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+    set_keep_capabilities(true)?;
+    set_thread_groups(&[])?;
+    set_thread_res_gid(gid, gid, gid)?;
+    set_thread_res_uid(uid, uid, uid)?;
+    set_keep_capabilities(false)?;
+    limit(kept)
+}
+
+fn limit(kept: CapabilitySet) -> rustix::io::Result<()> {
+    set_capabilities(
+        None,
+        CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() },
+    )
+}
+
+/// Changes the user and gives up capabilities.
+pub(super) fn give_up(plan: &Plan, user: Option<User>, state: &mut State) {
+    match set_no_new_privs(true) {
+        Ok(()) => state.holds.push("no new privileges".to_owned()),
+        Err(error) => state.missing.push(format!("no_new_privs cannot be set: {error}")),
+    }
+    if plan.all_rights {
+        return;
+    }
+    let held = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted);
+    let wanted = plan.keep.iter().fold(CapabilitySet::empty(), |all, (capability, _)| {
+        all | CapabilitySet::from_bits_retain(1 << (*capability as u32))
+    });
+    let kept = held & wanted;
+    // Needs a capability itself. Without it, no new privileges and empty sets keep it from mattering.
+    for capability in 0..64_u32 {
+        let bit = CapabilitySet::from_bits_retain(1 << capability);
+        if !kept.contains(bit) && remove_capability_from_bounding_set(bit).is_err() {
+            break;
+        }
+    }
+    let _ = clear_ambient_capability_set();
+    let changed = user.map(|user| (user, change(user, kept)));
+    match changed {
+        Some((user, Ok(()))) => state.holds.push(format!("user {} ({})", user.uid, user.name)),
+        Some((user, Err(error))) => {
+            state.missing.push(format!("the user cannot become {}: {error}", user.name))
+        }
+        None if getuid().is_root() => {
+            state.holds.push("user root, as no other may read or write the files of this run".to_owned())
+        }
+        None => state.holds.push(format!("user {}", getuid().as_raw())),
+    }
+    if let Err(error) = limit(kept) {
+        state.missing.push(format!("capabilities cannot be given up: {error}"));
+        return;
+    }
+    let names = plan.keep.iter().zip(plan.kept());
+    let names: Vec<String> = names
+        .filter(|((capability, _), _)| kept.bits() >> (*capability as u32) & 1 == 1)
+        .map(|(_, name)| name)
+        .collect();
+    state.holds.push(if names.is_empty() {
+        "no capabilities".to_owned()
+    } else {
+        format!("capabilities: {}", names.join(", "))
+    });
+}

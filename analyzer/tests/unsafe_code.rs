@@ -1,0 +1,40 @@
+//! The number of places with `unsafe` outside the kernel programs: it may only fall.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "support/source.rs"]
+#[allow(dead_code, missing_docs, unreachable_pub, reason = "shared with other tests")]
+mod source;
+use source::{code, files, is_test, without_tests};
+
+/// Blocks, functions, traits and implementations, by folder. Each has its `// SAFETY:` line, which clippy demands.
+const MOST: [(&str, usize); 3] = [("src", 80), ("../analyzer-common/src", 0), ("../xtask/src", 2)];
+
+/// Times that the keyword stands in code.
+fn count(text: &str) -> usize {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    code(without_tests(text)).split(|c| !is_word(c)).filter(|word| *word == "unsafe").count()
+}
+
+#[test]
+fn unsafe_code_grows_nowhere() {
+    for (folder, most) in MOST {
+        let found: Vec<(String, usize)> = files(folder, "rs")
+            .into_iter()
+            .filter(|(path, _)| !is_test(path))
+            .map(|(path, text)| (path, count(&text)))
+            .filter(|(_, number)| *number > 0)
+            .collect();
+        let sum: usize = found.iter().map(|(_, number)| number).sum();
+        assert!(sum <= most, "{folder}: {sum} places with unsafe, {most} before; do without it: {found:?}");
+        assert!(
+            sum == most,
+            "{folder}: {sum} places with unsafe, {most} before: lower MOST, so that it stays"
+        );
+    }
+}
+
+#[test]
+fn names_and_comments_do_not_count() {
+    let text = "// unsafe\nfn unshare_unsafe() { let s = \"unsafe\"; unsafe { call() } }\n#[cfg(test)]\nmod tests { unsafe {} }";
+    assert_eq!(count(text), 1);
+}

@@ -1,0 +1,203 @@
+//! What the kernel says of the threads of a running program, and what a parser that was taken over can do.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use rocescope::host::kernel::{Capabilities, Capability};
+use rocescope::sandbox::threads::{self, Thread};
+use rocescope_tests::live::program::{PATIENCE, Program, Start};
+use rocescope_tests::live::wire::World;
+use rocescope_tests::live::{frames, root_or_skip};
+use rocescope_tests::oracle::binary;
+
+/// Attempts of a parser that misbehaves, each on a line of its own.
+const ATTEMPTS: usize = 8;
+/// The address that it connects to, for a build for tests.
+const HIJACK: &str = "ROCESCOPE_TEST_HIJACK";
+
+/// The threads of a program, once all of them are as they stay.
+fn settled(program: &Program, wanted: impl Fn(&Thread) -> bool) -> Vec<Thread> {
+    let late = Instant::now() + PATIENCE;
+    loop {
+        let all: Vec<Thread> = threads::of(program.id()).into_values().collect();
+        if !all.is_empty() && all.iter().all(&wanted) || Instant::now() > late {
+            return all;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn is_confined(thread: &Thread) -> bool {
+    thread.no_new_privs && thread.filtered
+}
+
+/// Every attempt in `place` was refused.
+fn refused(said: &str, place: &str) {
+    let lines: Vec<&str> =
+        said.lines().filter(|line| line.contains(&format!("hijack in {place}: "))).collect();
+    assert_eq!(lines.len(), ATTEMPTS, "{said}");
+    assert!(lines.iter().all(|line| line.contains(": denied: ")), "{said}");
+}
+
+#[test]
+fn the_threads_of_live_keep_what_their_sources_need_and_nothing_else() {
+    if !root_or_skip("the_threads_of_live_keep_what_their_sources_need_and_nothing_else") {
+        return;
+    }
+    let export = ["export", "--listen", "127.0.0.1:0", "-i", "near0"];
+    for arguments in [&["live", "-i", "near0", "--output", "jsonl"][..], &export] {
+        let (world, mut link) = World::with_link(1500).unwrap();
+        let how = Start { netns: Some(&world.near), ..Start::default() };
+        let program = Program::watching(how, arguments).unwrap();
+        link.receive(&frames::sends(3, 5)).unwrap();
+        let all = settled(&program, is_confined);
+        assert!(all.len() >= 3, "{all:?}");
+        for thread in &all {
+            assert!(is_confined(thread), "{all:?}");
+            assert_ne!(thread.user, 0, "nothing is written, so nobody's rights are enough: {all:?}");
+            // The program is in a namespace that /sys does not show.
+            let kept = if thread.name == "devices" || thread.name == "file" {
+                1 << (Capability::SysAdmin as u32)
+            } else {
+                0
+            };
+            assert_eq!(thread.permitted, Capabilities(kept), "{}: {all:?}", thread.name);
+        }
+        let ended = program.interrupt().unwrap();
+        assert!(ended.status.success(), "{ended:?}");
+        assert!(!ended.err.contains("privileges:"), "this kernel has all of it: {}", ended.err);
+    }
+}
+
+#[test]
+fn privileges_are_kept_when_the_user_says_so() {
+    if !root_or_skip("privileges_are_kept_when_the_user_says_so") {
+        return;
+    }
+    let (world, _link) = World::with_link(1500).unwrap();
+    let program = Program::live(&world.near, &["-i", "near0", "--output", "json", "--no-sandbox"]).unwrap();
+    let all: Vec<Thread> = threads::of(program.id()).into_values().collect();
+    assert!(all.iter().all(|thread| thread.user == 0 && !thread.filtered), "{all:?}");
+    assert!(all.iter().all(|thread| thread.permitted.has(Capability::SysAdmin)), "{all:?}");
+    assert!(program.interrupt().unwrap().status.success());
+}
+
+/// Runs rocescope with a parser that misbehaves, in the namespace of the test.
+fn hijacked(arguments: &[&str], folder: &Path) -> (Output, TcpListener) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let mut command = Command::new(binary::path().unwrap());
+    command.args(arguments).env(HIJACK, address).current_dir(folder);
+    (command.output().unwrap(), listener)
+}
+
+fn nobody_came(listener: &TcpListener) {
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err(), "a connection was made");
+    assert!(!Path::new("/tmp/rocescope-hijacked").exists());
+}
+
+#[test]
+fn a_hijacked_parser_of_a_capture_can_do_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    // As tcpdump leaves it for root alone.
+    let capture = folder.path().join("a.pcap");
+    std::fs::write(&capture, frames::capture(&frames::sends(3, 5))).unwrap();
+    let name = capture.to_str().unwrap();
+    for arguments in [&["replay", name, "--output", "json"][..], &["diff", name, name, "--output", "json"]] {
+        let (output, listener) = hijacked(arguments, folder.path());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        refused(&said, "replay");
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap();
+        nobody_came(&listener);
+    }
+}
+
+#[test]
+fn the_same_parser_does_as_it_likes_without_the_sandbox() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("a.pcap");
+    std::fs::write(&capture, frames::capture(&frames::sends(1, 1))).unwrap();
+    let (output, listener) =
+        hijacked(&["replay", capture.to_str().unwrap(), "--output", "json", "--no-sandbox"], folder.path());
+    let said = String::from_utf8_lossy(&output.stderr);
+    for what in ["connect", "exec", "send"] {
+        assert!(said.contains(&format!("hijack in replay: {what}: done")), "the attempts are real: {said}");
+    }
+    assert!(listener.accept().is_ok());
+    // Made by the attempt; its owner may be another user's test.
+    let _ = std::fs::remove_file("/tmp/rocescope-hijacked");
+}
+
+#[test]
+fn a_capture_that_only_its_owner_may_read_is_read_by_root() {
+    if !root_or_skip("a_capture_that_only_its_owner_may_read_is_read_by_root") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("private.pcap");
+    std::fs::write(&capture, frames::capture(&frames::sends(3, 5))).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&capture, mode).unwrap();
+    for owner in [0, 1000] {
+        std::os::unix::fs::chown(&capture, Some(owner), Some(owner)).unwrap();
+        let report = binary::replay(std::slice::from_ref(&capture), ["--to", "+1s"]).unwrap();
+        assert_eq!(report["totals"]["roce_packets"], 15, "owner {owner}");
+    }
+}
+
+/// Only one user and one group exist there, so that nobody cannot be had.
+#[test]
+fn a_capture_is_read_in_a_user_namespace_and_live_says_what_it_lacks_there() {
+    let unshared = |arguments: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--"]).arg(binary::path().unwrap()).args(arguments);
+        command.output().unwrap()
+    };
+    if !Command::new("unshare")
+        .args(["--user", "--map-root-user", "true"])
+        .status()
+        .is_ok_and(|s| s.success())
+    {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "user namespaces are off on this host, or unshare is missing"
+        );
+        eprintln!("SKIP: user namespaces are off on this host, or unshare (util-linux) is missing");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("a.pcap");
+    std::fs::write(&capture, frames::capture(&frames::sends(3, 5))).unwrap();
+    let output = unshared(&["replay", capture.to_str().unwrap(), "--output", "json"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["totals"]["roce_packets"], 15);
+    let output = unshared(&["live", "-i", "lo", "--output", "json", "--duration", "1s"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("lo") && !said.contains("panicked"), "{said}");
+}
+
+#[test]
+fn hijacked_parsers_of_live_can_do_nothing_else() {
+    if !root_or_skip("hijacked_parsers_of_live_can_do_nothing_else") {
+        return;
+    }
+    let (world, mut link) = World::with_link(1500).unwrap();
+    let how = Start { netns: Some(&world.near), variable: Some((HIJACK, "127.0.0.1:9")), ..Start::default() };
+    let program = Program::watching(how, &["live", "-i", "near0", "--output", "jsonl"]).unwrap();
+    link.receive(&frames::sends(3, 5)).unwrap();
+    program.reported(|report| report["totals"]["roce_packets"] == 15).unwrap();
+    for place in ["live", "devices"] {
+        let last = format!("hijack in {place}: become root");
+        program.said(|text| text.contains(&last).then_some(())).unwrap();
+    }
+    let ended = program.interrupt().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    refused(&ended.err, "live");
+    refused(&ended.err, "devices");
+}

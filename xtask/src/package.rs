@@ -1,0 +1,168 @@
+//! `cargo xtask package`: archives, .deb and .rpm of the static programs, with manual pages, completions, units, licences,
+//! an SBOM and checksums. The same commit gives the same bytes.
+
+mod archive;
+mod dependencies;
+mod systemd;
+mod tree;
+
+use crate::dist::{self, Dist, Target};
+use crate::run::{has_program, output_of, say, step, target_dir, workspace_root};
+use anyhow::{Context as _, Result, bail};
+use sha2::{Digest as _, Sha256};
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What all packages of a run have in common.
+pub(crate) struct Release {
+    /// Version of the program.
+    version: &'static str,
+    /// Time of every file, in Unix seconds: that of the commit.
+    epoch: u64,
+}
+
+/// Builds the programs, then packs them.
+///
+/// # Errors
+/// Of the build, or a tool that is missing or fails.
+pub(crate) fn package(wanted: &Dist) -> Result<()> {
+    let programs = dist::programs(wanted)?;
+    let native = programs.iter().find(|(target, _)| target.is_native()).map(|(_, program)| program);
+    let Some(native) = native else {
+        bail!("the manual pages come from the program itself: build the target of this machine too")
+    };
+    let release = Release { version: env!("CARGO_PKG_VERSION"), epoch: epoch()? };
+    systemd::check(&workspace_root().join("deploy/systemd"))?;
+    let folder = target_dir().join("package");
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let mut made = Vec::new();
+    for (target, program) in &programs {
+        made.extend(step(&format!("packing for {}", target.triple()), || {
+            pack(&release, *target, program, native, &folder)
+        })?);
+    }
+    made.sort();
+    let sums: Result<String> = made.iter().map(|path| sum(path)).collect();
+    let sums = sums?;
+    let list = folder.join("SHA256SUMS");
+    fs::write(&list, &sums).with_context(|| format!("cannot write {}", list.display()))?;
+    print!("{sums}");
+    Ok(())
+}
+
+/// Everything for one target; gives the files that it made.
+fn pack(release: &Release, target: Target, program: &Path, native: &Path, to: &Path) -> Result<Vec<PathBuf>> {
+    let work = to.join(".work").join(target.triple());
+    let found = dependencies::of_program(target)?;
+    let sbom = to.join(format!("rocescope-{}-{}.cdx.json", release.version, target.triple()));
+    let text = dependencies::sbom(&found, release)?;
+    fs::write(&sbom, &text).with_context(|| format!("cannot write {}", sbom.display()))?;
+    let parts = tree::Parts { program, native, licences: dependencies::licences(&found)?, sbom: text };
+    let mut made = vec![sbom, archive::tarball(release, target, &parts, &work, to)?];
+    if has_program("dpkg-deb") {
+        made.push(archive::deb(release, target, &parts, &work, to)?);
+    } else {
+        say("SKIP .deb: dpkg-deb is missing (Debian: apt-get install dpkg; Fedora: dnf install dpkg)");
+    }
+    if has_program("rpmbuild") {
+        made.push(archive::rpm(release, target, &parts, &work, to)?);
+    } else {
+        say("SKIP .rpm: rpmbuild is missing (Debian: apt-get install rpm; Fedora: dnf install rpm-build)");
+    }
+    fs::remove_dir_all(to.join(".work")).context("cannot remove the working folder")?;
+    Ok(made)
+}
+
+/// `SOURCE_DATE_EPOCH`, else the time of the commit.
+fn epoch() -> Result<u64> {
+    let given = env::var("SOURCE_DATE_EPOCH").ok();
+    let of_commit =
+        || output_of(Command::new("git").current_dir(workspace_root()).args(["log", "-1", "--format=%ct"]));
+    let text = given.or_else(of_commit).unwrap_or_default();
+    text.trim()
+        .parse()
+        .context("neither SOURCE_DATE_EPOCH nor git gives the time that files in the packages have")
+}
+
+/// A line that `sha256sum --check` reads in the folder of the packages.
+fn sum(path: &Path) -> Result<String> {
+    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let digits: Vec<String> = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("{}  {name}\n", digits.concat()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    /// Writes what the program writes, as far as packages have it.
+    const PROGRAM: &str = "#!/bin/sh
+case $1 in
+manual) mkdir -p \"$2\"; echo .TH rocescope 1 > \"$2/rocescope.1\" ;;
+*) echo \"# $1 $2\" ;;
+esac
+";
+
+    fn packed(program: &Path, to: &Path) -> Vec<(String, Vec<u8>)> {
+        fs::create_dir_all(to).unwrap();
+        let release = Release { version: "1.2.3", epoch: 1_700_000_000 };
+        let made = pack(&release, Target::X86, program, program, to).unwrap();
+        let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
+        let mut all: Vec<_> = made.iter().map(|path| (name(path), fs::read(path).unwrap())).collect();
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn the_same_program_gives_the_same_bytes() {
+        let folder = env::temp_dir().join(format!("rocescope-package-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let program = folder.join("program");
+        fs::write(&program, PROGRAM).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let first = packed(&program, &folder.join("a"));
+        // Archives have times of a second.
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+        let second = packed(&program, &folder.join("b"));
+        let listed = output_of(
+            Command::new("tar")
+                .arg("-tzf")
+                .arg(folder.join("a/rocescope-1.2.3-x86_64-unknown-linux-musl.tar.gz")),
+        );
+        let deb = folder.join("a/rocescope_1.2.3_amd64.deb");
+        let of_deb = deb.exists().then(|| output_of(Command::new("dpkg-deb").arg("-c").arg(&deb)).unwrap());
+        fs::remove_dir_all(&folder).unwrap();
+        for (one, other) in first.iter().zip(&second) {
+            assert!(one == other, "{} differs", one.0);
+        }
+        assert_eq!(first.len(), second.len());
+        let listed = listed.unwrap();
+        for name in [
+            "/rocescope\n",
+            "completions/_rocescope",
+            "man/rocescope.1",
+            "systemd/rocescope-agent.service",
+            "config.toml",
+        ] {
+            assert!(listed.contains(name), "{name}: {listed}");
+        }
+        for name in [
+            "./usr/bin/rocescope\n",
+            "man1/rocescope.1.gz",
+            "vendor-completions/_rocescope",
+            "doc/rocescope/copyright",
+        ] {
+            assert!(
+                of_deb.as_ref().is_none_or(|listed| listed.contains(name) && listed.contains("root/root")),
+                "{name}: {of_deb:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Trees of files as archives: tar, .deb, .rpm. Names in order, times of the commit, root as owner.
+
+use super::Release;
+use super::tree::{Layout, Parts, set_mode, write};
+use crate::dist::Target;
+use crate::run::{run, workspace_root};
+use anyhow::{Context as _, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SUMMARY: &str = "RoCE traffic analyzer for GPU hosts";
+const DESCRIPTION: &str = "Shows RoCE traffic per queue pair, live through eBPF or from captures, with a
+diagnosis of congestion, loss, slow receivers, bad hashing and wrong settings.
+One static program; the service is installed, and not enabled.";
+const HOME: &str = "https://github.com/rocescope/rocescope";
+
+/// rocescope-VERSION-TRIPLE.tar.gz, with one folder of that name inside.
+pub(crate) fn tarball(
+    release: &Release,
+    target: Target,
+    parts: &Parts<'_>,
+    work: &Path,
+    to: &Path,
+) -> Result<PathBuf> {
+    let name = format!("rocescope-{}-{}", release.version, target.triple());
+    parts.write(&work.join(&name), Layout::Tarball, release)?;
+    let path = to.join(format!("{name}.tar.gz"));
+    run(Command::new("tar")
+        .current_dir(work)
+        .env("GZIP", "-n9")
+        .args([
+            "--create",
+            "--gzip",
+            "--sort=name",
+            "--format=ustar",
+            "--owner=0",
+            "--group=0",
+            "--numeric-owner",
+        ])
+        .arg("--mode=u=rwX,go=rX")
+        .arg(format!("--mtime=@{}", release.epoch))
+        .arg("--file")
+        .arg(&path)
+        .arg(&name))?;
+    Ok(path)
+}
+
+/// A package for Debian and Ubuntu.
+pub(crate) fn deb(
+    release: &Release,
+    target: Target,
+    parts: &Parts<'_>,
+    work: &Path,
+    to: &Path,
+) -> Result<PathBuf> {
+    let root = work.join("deb");
+    parts.write(&root, Layout::Deb, release)?;
+    let control = root.join("DEBIAN");
+    let size = size_of_tree(&root)?.div_ceil(1024);
+    let indented: String = DESCRIPTION.lines().map(|line| format!(" {line}\n")).collect();
+    let fields = format!(
+        "Package: rocescope\nVersion: {}\nArchitecture: {}\nMaintainer: rocescope contributors <security@rocescope.dev>\n\
+         Installed-Size: {size}\nSection: net\nPriority: optional\nHomepage: {HOME}\nDescription: {SUMMARY}\n{indented}",
+        release.version,
+        target.debian()
+    );
+    write(&control.join("control"), fields.as_bytes())?;
+    write(&control.join("conffiles"), b"/etc/rocescope/config.toml\n")?;
+    let scripts = workspace_root().join("deploy/debian");
+    for name in ["postinst", "prerm", "postrm"] {
+        let text = fs::read(scripts.join(name)).with_context(|| format!("cannot read {name}"))?;
+        write(&control.join(name), &text)?;
+        set_mode(&control.join(name), 0o755)?;
+    }
+    folders(&root)?;
+    let path = to.join(format!("rocescope_{}_{}.deb", release.version, target.debian()));
+    run(Command::new("dpkg-deb")
+        .env("SOURCE_DATE_EPOCH", release.epoch.to_string())
+        .args(["--root-owner-group", "--threads-max=1", "-Zxz", "--build"])
+        .arg(&root)
+        .arg(&path))?;
+    Ok(path)
+}
+
+/// A package for Fedora, RHEL and SUSE.
+pub(crate) fn rpm(
+    release: &Release,
+    target: Target,
+    parts: &Parts<'_>,
+    work: &Path,
+    to: &Path,
+) -> Result<PathBuf> {
+    let root = work.join("rpm");
+    parts.write(&root, Layout::Rpm, release)?;
+    folders(&root)?;
+    let top = work.join("rpmbuild");
+    let spec = work.join("rocescope.spec");
+    write(&spec, spec_text(release, &root)?.as_bytes())?;
+    let machine = target.rpm();
+    run(Command::new("rpmbuild")
+        .env("SOURCE_DATE_EPOCH", release.epoch.to_string())
+        .args(["-bb", "--quiet", "--target", machine])
+        .arg("--define")
+        .arg(format!("_topdir {}", top.display()))
+        .args(["--define", "_buildhost rocescope", "--define", "use_source_date_epoch_as_buildtime 1"])
+        .args(["--define", "clamp_mtime_to_source_date_epoch 1", "--define", "_build_id_links none"])
+        .args(["--define", "_binary_payload w9.xzdio", "--define", "debug_package %{nil}"])
+        .args(["--define", "__os_install_post %{nil}", "--define", "__brp_mangle_shebangs %{nil}"])
+        .arg(&spec))?;
+    let name = format!("rocescope-{}-1.{machine}.rpm", release.version);
+    let path = to.join(&name);
+    let built = top.join("RPMS").join(machine).join(&name);
+    fs::copy(&built, &path).with_context(|| format!("cannot copy {}", built.display()))?;
+    Ok(path)
+}
+
+/// The description from which rpmbuild packs the files below `root`.
+fn spec_text(release: &Release, root: &Path) -> Result<String> {
+    let mut files = Vec::new();
+    list(root, &mut files)?;
+    files.sort();
+    let lines: Result<Vec<String>> = files
+        .iter()
+        .map(|file| {
+            let place = Path::new("/").join(file.strip_prefix(root).context("a file outside of the tree")?);
+            let kind = match place.to_string_lossy() {
+                name if name.starts_with("/etc/") => "%config(noreplace) ",
+                name if name.contains("/LICENSE") => "%license ",
+                name if name.starts_with("/usr/share/doc/") => "%doc ",
+                _ => "",
+            };
+            Ok(format!("{kind}\"{}\"\n", place.display()))
+        })
+        .collect();
+    Ok(format!(
+        "Name: rocescope\nVersion: {version}\nRelease: 1\nSummary: {SUMMARY}\nLicense: MIT OR Apache-2.0\nURL: {HOME}\n\
+         AutoReqProv: no\n\n%description\n{DESCRIPTION}\n\n%install\ncp -a {root}/. %{{buildroot}}/\n\n\
+         %post\n[ ! -d /run/systemd/system ] || systemctl daemon-reload || :\n\n\
+         %preun\nif [ $1 -eq 0 ] && [ -d /run/systemd/system ]; then\n  \
+         systemctl --no-reload disable --now rocescope-agent.socket rocescope-agent.service || :\nfi\n\n\
+         %postun\n[ ! -d /run/systemd/system ] || systemctl daemon-reload || :\n\n%files\n{files}",
+        version = release.version,
+        root = root.display(),
+        files = lines?.concat(),
+    ))
+}
+
+/// The files below a folder.
+fn list(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?.flatten()
+    {
+        let path = entry.path();
+        if path.is_dir() {
+            list(&path, files)?;
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Folders that everybody may enter, whatever the umask of the build.
+fn folders(folder: &Path) -> Result<()> {
+    set_mode(folder, 0o755)?;
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?.flatten()
+    {
+        if entry.path().is_dir() {
+            folders(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn size_of_tree(root: &Path) -> Result<u64> {
+    let mut files = Vec::new();
+    list(root, &mut files)?;
+    files.iter().map(|file| Ok(fs::metadata(file).context("cannot read a size")?.len())).sum()
+}

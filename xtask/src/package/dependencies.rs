@@ -1,0 +1,210 @@
+//! The crates in the program: their licences, and a software bill of materials in CycloneDX's format.
+
+use super::Release;
+use crate::dist::Target;
+use crate::run::{cargo, output_of};
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A crate in the program.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Dependency {
+    name: String,
+    version: String,
+    licence: String,
+    /// Empty for the crates of this repository.
+    source: String,
+    folder: PathBuf,
+    /// Names and versions of what it uses.
+    uses: Vec<String>,
+}
+
+/// The crates that are linked into the program for a target.
+pub(crate) fn of_program(target: Target) -> Result<Vec<Dependency>> {
+    let metadata = output_of(cargo().args([
+        "metadata",
+        "--format-version=1",
+        "--locked",
+        "--features=rocescope/live",
+        "--filter-platform",
+        target.triple(),
+    ]));
+    let metadata: Value = serde_json::from_str(&metadata.context("cargo metadata failed")?)?;
+    Ok(linked(&metadata, "rocescope"))
+}
+
+/// What `root` is linked with, itself included, in order of name and version.
+fn linked(metadata: &Value, root: &str) -> Vec<Dependency> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let packages: BTreeMap<String, Value> =
+        list(&metadata["packages"]).into_iter().map(|package| (text(&package["id"]), package)).collect();
+    let nodes: BTreeMap<String, Value> =
+        list(&metadata["resolve"]["nodes"]).into_iter().map(|node| (text(&node["id"]), node)).collect();
+    // Not of tests, nor of build scripts, which leave nothing in the program.
+    let normal =
+        |dependency: &Value| list(&dependency["dep_kinds"]).iter().any(|kind| kind["kind"].is_null());
+    let uses = |id: &String| -> Vec<String> {
+        let all = nodes.get(id).map(|node| list(&node["deps"])).unwrap_or_default();
+        all.iter()
+            .filter(|dependency| normal(dependency))
+            .map(|dependency| text(&dependency["pkg"]))
+            .collect()
+    };
+    let mut open: Vec<String> =
+        packages.iter().filter(|(_, package)| package["name"] == root).map(|(id, _)| id.clone()).collect();
+    let mut found = BTreeSet::new();
+    while let Some(id) = open.pop() {
+        if found.insert(id.clone()) {
+            open.extend(uses(&id));
+        }
+    }
+    let named = |id: &String| {
+        packages.get(id).map(|package| format!("{}@{}", text(&package["name"]), text(&package["version"])))
+    };
+    let described = |id: &String| {
+        let package = packages.get(id)?;
+        let folder = Path::new(package["manifest_path"].as_str()?).parent()?.to_owned();
+        let mut used: Vec<String> = uses(id).iter().filter_map(named).collect();
+        used.sort();
+        Some(Dependency {
+            name: text(&package["name"]),
+            version: text(&package["version"]),
+            licence: text(&package["license"]),
+            source: text(&package["source"]),
+            folder,
+            uses: used,
+        })
+    };
+    let mut all: Vec<Dependency> = found.iter().filter_map(described).collect();
+    all.sort();
+    all
+}
+
+/// The bill of materials as JSON.
+pub(crate) fn sbom(all: &[Dependency], release: &Release) -> Result<String> {
+    let reference = |name: &str, version: &str| format!("pkg:cargo/{name}@{version}");
+    let component = |one: &Dependency| {
+        json!({
+            "type": if one.source.is_empty() { "application" } else { "library" },
+            "bom-ref": reference(&one.name, &one.version),
+            "name": one.name,
+            "version": one.version,
+            "licenses": [{ "expression": one.licence.replace('/', " OR ") }],
+            "purl": reference(&one.name, &one.version),
+        })
+    };
+    let own =
+        all.iter().find(|one| one.name == "rocescope").context("cargo metadata does not name rocescope")?;
+    let components: Vec<Value> = all.iter().filter(|one| one.name != own.name).map(component).collect();
+    let depends: Vec<Value> = all
+        .iter()
+        .map(|one| {
+            let on: Vec<String> = one.uses.iter().map(|used| format!("pkg:cargo/{used}")).collect();
+            json!({ "ref": reference(&one.name, &one.version), "dependsOn": on })
+        })
+        .collect();
+    let bom = json!({
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": { "timestamp": time(release.epoch), "component": component(own) },
+        "components": components,
+        "dependencies": depends,
+    });
+    let mut text = serde_json::to_string_pretty(&bom).context("cannot write the bill of materials")?;
+    text.push('\n');
+    Ok(text)
+}
+
+/// A Unix time as RFC 3339 (days to a date as Howard Hinnant's `civil_from_days`).
+fn time(epoch: u64) -> String {
+    let (days, second) = (epoch / 86_400 + 719_468, epoch % 86_400);
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
+}
+
+/// The licences of everything in the program, with the texts that come with the crates; each text once.
+pub(crate) fn licences(all: &[Dependency]) -> Result<String> {
+    let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut out = String::from("Licences of the libraries in rocescope\n\n");
+    for one in all.iter().filter(|one| !one.source.is_empty()) {
+        writeln!(out, "{} {}: {}", one.name, one.version, one.licence)?;
+        for text in texts_in(&one.folder)? {
+            texts.entry(text).or_default().push(format!("{} {}", one.name, one.version));
+        }
+    }
+    for (text, of) in texts {
+        write!(out, "\n{}\n{}\n\n{}\n", "=".repeat(78), of.join(", "), text.trim_end())?;
+    }
+    Ok(out)
+}
+
+fn texts_in(folder: &Path) -> Result<Vec<String>> {
+    const NAMES: [&str; 4] = ["LICENSE", "LICENCE", "COPYING", "NOTICE"];
+    let entries = fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
+    let mut files: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| {
+            let name = path.file_name().map(|name| name.to_string_lossy().to_uppercase()).unwrap_or_default();
+            path.is_file() && NAMES.iter().any(|start| name.starts_with(start))
+        })
+        .collect();
+    files.sort();
+    files
+        .iter()
+        .map(|file| fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display())))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata() -> Value {
+        let package = |name: &str, source: Option<&str>| {
+            json!({ "id": name, "name": name, "version": "1.0.0", "license": "MIT/Apache-2.0", "source": source,
+                    "manifest_path": format!("/nowhere/{name}/Cargo.toml") })
+        };
+        let uses = |name: &str, kind: Option<&str>| json!({ "pkg": name, "dep_kinds": [{ "kind": kind }] });
+        json!({
+            "packages": [package("rocescope", None), package("a", Some("r")), package("b", Some("r")), package("t", Some("r"))],
+            "resolve": { "nodes": [
+                { "id": "rocescope", "deps": [uses("a", None), uses("t", Some("dev")), uses("t", Some("build"))] },
+                { "id": "a", "deps": [uses("b", None)] },
+                { "id": "b", "deps": [] },
+                { "id": "t", "deps": [] },
+            ] },
+        })
+    }
+
+    #[test]
+    fn what_is_linked_is_listed_and_nothing_of_tests() {
+        let all = linked(&metadata(), "rocescope");
+        let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["a", "b", "rocescope"]);
+        let text = sbom(&all, &Release { version: "1.0.0", epoch: 1_764_088_331 }).unwrap();
+        let bom: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(bom["metadata"]["timestamp"], "2025-11-25T16:32:11Z");
+        assert_eq!(bom["components"][0]["licenses"][0]["expression"], "MIT OR Apache-2.0");
+        assert_eq!(bom["dependencies"][2]["dependsOn"], json!(["pkg:cargo/a@1.0.0"]));
+    }
+
+    #[test]
+    fn dates() {
+        for (epoch, text) in [(0, "1970-01-01T00:00:00Z"), (951_827_696, "2000-02-29T12:34:56Z")] {
+            assert_eq!(time(epoch), text);
+        }
+    }
+}
