@@ -1,6 +1,7 @@
 //! Commands, options and their help.
 
 mod export;
+mod fleet;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use super::values::{
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args as ClapArgs, CommandFactory as _, Parser, Subcommand, ValueEnum};
 pub use export::ExportArgs;
+pub use fleet::{FleetArgs, FleetOutput};
 
 use crate::filter::{Filter, fields};
 use crate::host::hook::{HookChoice, XdpModeChoice};
@@ -99,6 +101,8 @@ pub enum Verb {
     Doctor(DoctorArgs),
     /// Compare two captures or saved reports: metrics and findings that improved or regressed
     Diff(DiffArgs),
+    /// Ask about the recordings of many hosts: what is slow, lossy, uneven, late, on DuckDB or ClickHouse
+    Fleet(FleetArgs),
     /// Explain a finding: meaning, rule, thresholds, remedy; without ID, list all findings
     Explain(ExplainArgs),
     /// Print a configuration file with all settings, their defaults and reasons
