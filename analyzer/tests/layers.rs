@@ -26,6 +26,7 @@ const RULES: &[(&str, &[&str])] = &[
     ("model", &["analysis", "findings", "metrics", "report", "sample", "util"]),
     ("record", &["analysis", "findings", "metrics", "model", "report", "sample", "util"]),
     ("share", &["analysis", "findings", "metrics", "model", "packet", "report", "sample", "util"]),
+    ("fleet", &["record", "share", "util"]),
     ("host", &["util"]),
     ("sandbox", &["host", "util"]),
     ("doctor", &["host", "util"]),

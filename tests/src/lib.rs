@@ -15,6 +15,8 @@ pub mod kernel;
 pub mod live;
 #[cfg(feature = "live")]
 pub mod load;
+#[cfg(feature = "live")]
+pub mod fleet;
 pub mod mutation;
 pub mod oracle;
 pub mod packages;

@@ -1,6 +1,7 @@
 //! Commands, options and their help.
 
 mod export;
+mod fleet;
 mod record;
 
 use std::ffi::OsString;
@@ -16,6 +17,7 @@ use super::values::{
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args as ClapArgs, CommandFactory as _, Parser, Subcommand, ValueEnum};
 pub use export::ExportArgs;
+pub use fleet::{FleetArgs, FleetOutput};
 pub use record::RecordArgs;
 
 use crate::filter::{Filter, fields};
@@ -120,6 +122,8 @@ pub enum Verb {
     Doctor(DoctorArgs),
     /// Compare two captures, recordings or saved reports: metrics and findings that improved or regressed
     Diff(DiffArgs),
+    /// Ask about the recordings of many hosts: what is slow, lossy, uneven, late, on DuckDB or ClickHouse
+    Fleet(FleetArgs),
     /// Explain a finding: meaning, rule, thresholds, remedy; without ID, list all findings
     Explain(ExplainArgs),
     /// Print a configuration file with all settings, their defaults and reasons

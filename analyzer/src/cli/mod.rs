@@ -9,6 +9,7 @@ mod doctor;
 mod explain;
 #[cfg(feature = "live")]
 mod export;
+mod fleet;
 #[cfg(feature = "live")]
 mod live;
 mod manual;
@@ -28,8 +29,8 @@ use anyhow::{Result, bail};
 use clap::error::ErrorKind;
 
 pub use args::{
-    Args, AttachArgs, BenchArgs, DemoArgs, DiffArgs, DoctorArgs, ExplainArgs, ExportArgs, LiveArgs, Output,
-    PageOutput, RecordArgs, ReplayArgs, SourceArgs, SpeedArg, Verb, ViewArgs,
+    Args, AttachArgs, BenchArgs, DemoArgs, DiffArgs, DoctorArgs, ExplainArgs, ExportArgs, FleetArgs,
+    FleetOutput, LiveArgs, Output, PageOutput, RecordArgs, ReplayArgs, SourceArgs, SpeedArg, Verb, ViewArgs,
 };
 
 use self::config::Config;
@@ -74,6 +75,7 @@ pub fn main() -> ExitCode {
         Verb::Replay(args) => self::replay(args, color),
         Verb::Record(args) => record::record(args),
         Verb::Explain(args) => return explain::explain(args.id.as_deref(), Paint::of_stdout(color)),
+        Verb::Fleet(args) => fleet::fleet(&args, Paint::of_stdout(color)),
         Verb::Diff(args) => diff::diff(&args, Paint::of_stdout(color)),
         #[cfg(target_os = "linux")]
         Verb::Doctor(args) => match doctor::doctor(&args, Paint::of_stdout(color)) {

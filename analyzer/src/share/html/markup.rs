@@ -6,23 +6,23 @@ use crate::util::layout::plain;
 
 /// A page while it is written.
 #[derive(Debug, Default)]
-pub(super) struct Markup(String);
+pub(crate) struct Markup(String);
 
 impl Markup {
     /// Markup of this program. Data has no such lifetime.
-    pub(super) fn raw(&mut self, literal: &'static str) -> &mut Self {
+    pub(crate) fn raw(&mut self, literal: &'static str) -> &mut Self {
         self.0.push_str(literal);
         self
     }
 
     /// A text, escaped.
-    pub(super) fn text(&mut self, text: &str) -> &mut Self {
+    pub(crate) fn text(&mut self, text: &str) -> &mut Self {
         self.0.push_str(&escape(text));
         self
     }
 
     /// The begin of an element; values of attributes are escaped, empty ones are left out.
-    pub(super) fn open(&mut self, tag: &'static str, attributes: &[(&'static str, &str)]) -> &mut Self {
+    pub(crate) fn open(&mut self, tag: &'static str, attributes: &[(&'static str, &str)]) -> &mut Self {
         self.0.push('<');
         self.0.push_str(tag);
         for (name, value) in attributes.iter().filter(|(_, value)| !value.is_empty()) {
@@ -37,7 +37,7 @@ impl Markup {
     }
 
     /// The end of an element.
-    pub(super) fn close(&mut self, tag: &'static str) -> &mut Self {
+    pub(crate) fn close(&mut self, tag: &'static str) -> &mut Self {
         self.0.push_str("</");
         self.0.push_str(tag);
         self.0.push('>');
@@ -45,12 +45,12 @@ impl Markup {
     }
 
     /// An element with a text.
-    pub(super) fn leaf(&mut self, tag: &'static str, class: &str, text: &str) -> &mut Self {
+    pub(crate) fn leaf(&mut self, tag: &'static str, class: &str, text: &str) -> &mut Self {
         self.open(tag, &[("class", class)]).text(text).close(tag)
     }
 
     /// Lines in a block that keeps their layout.
-    pub(super) fn lines(&mut self, lines: &[String]) -> &mut Self {
+    pub(crate) fn lines(&mut self, lines: &[String]) -> &mut Self {
         self.raw("<pre>");
         for line in lines {
             self.text(line).raw("\n");
@@ -59,29 +59,29 @@ impl Markup {
     }
 
     /// Data for a script: JSON, of which no character can end its element.
-    pub(super) fn data(&mut self, id: &'static str, json: &str) -> &mut Self {
+    pub(crate) fn data(&mut self, id: &'static str, json: &str) -> &mut Self {
         self.raw("\n").open("script", &[("type", "application/json"), ("id", id)]);
         self.0.push_str(&inert(json));
         self.close("script")
     }
 
     /// Markup that is finished.
-    pub(super) fn append(&mut self, part: &Self) -> &mut Self {
+    pub(crate) fn append(&mut self, part: &Self) -> &mut Self {
         self.0.push_str(&part.0);
         self
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         self.0
     }
 }
 
 /// A text as text of a page or a value of an attribute: without markup and without control characters.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let plain = plain(text);
     let mut escaped = String::with_capacity(plain.len());
     for c in plain.chars() {

@@ -8,7 +8,7 @@
 mod flows;
 mod job;
 mod latency;
-mod markup;
+pub(crate) mod markup;
 mod matrix;
 mod nics;
 mod problems;
@@ -93,7 +93,8 @@ fn page(report: &Report, over_time: Option<&OverTime>) -> String {
     page.finish()
 }
 
-fn head(page: &mut Markup, sentence: &str) {
+/// Writes everything before the body.
+pub(crate) fn head(page: &mut Markup, sentence: &str) {
     page.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
     let policy = format!(
         "default-src 'none'; style-src '{STYLE_HASH}'; script-src '{SCRIPT_HASH}'; img-src data:; base-uri 'none'; form-action 'none'"

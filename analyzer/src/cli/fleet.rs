@@ -1,0 +1,69 @@
+//! `fleet`: questions over the recordings of many hosts.
+
+use anyhow::{Context as _, Result, anyhow, bail};
+
+use super::output;
+use super::{FleetArgs, FleetOutput};
+use crate::fleet::answer::Answer;
+use crate::fleet::engine::Engine;
+use crate::fleet::http::Server;
+use crate::fleet::page;
+use crate::fleet::recording::{Dialect, Recordings};
+use crate::util::style::Paint;
+
+pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
+    let chosen = args.chosen();
+    if let (Some(from), Some(to)) = (args.from, args.to)
+        && to <= from
+    {
+        bail!("--to is not after --from, so nothing is in the time range; exchange the two");
+    }
+    let question = args.question.sql(&chosen);
+    let (engine, declarations) = match server(&args.sources)? {
+        Some(_) if args.engine.is_some() => {
+            bail!("--engine is for recordings in files: the server is its own engine")
+        }
+        Some(server) => (Ok(Engine::Server(server)), String::new()),
+        None => {
+            let found = Recordings::find(&args.sources).map_err(|error| anyhow!(error))?;
+            let engine = Engine::find(args.engine.as_deref(), std::env::var_os("PATH").as_deref());
+            let dialect = match &engine {
+                Ok(Engine::Program(_, dialect)) => *dialect,
+                _ => Dialect::DuckDb,
+            };
+            (engine, found.declare(args.question, &chosen, dialect))
+        }
+    };
+    if args.print_sql {
+        return output::page(&format!("{declarations}{question};\n"));
+    }
+    let engine = engine.map_err(|error| anyhow!(error))?;
+    let rows = engine.run(&declarations, &[chosen.summary(), question]).map_err(|error| anyhow!(error))?;
+    let top = usize::try_from(args.top).unwrap_or(usize::MAX);
+    let answer = Answer::of(args.question, rows, top).map_err(|error| anyhow!(error))?;
+    let text = match args.output {
+        FleetOutput::Table => {
+            let paint = if args.out.is_some() { Paint::PLAIN } else { paint };
+            page::text(&answer, output::width(), paint)
+        }
+        FleetOutput::Json => page::json(&answer).context("cannot write the answer as JSON")?,
+        FleetOutput::Html => page::html(&answer),
+    };
+    match &args.out {
+        Some(file) => std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display())),
+        None => output::page(&text),
+    }
+}
+
+/// The server, if the sources are one.
+fn server(sources: &[String]) -> Result<Option<Server>> {
+    let server = sources
+        .iter()
+        .find_map(|source| Server::parse(source))
+        .transpose()
+        .map_err(|error| anyhow!(error))?;
+    if server.is_some() && sources.len() > 1 {
+        bail!("a server is the only source of a question: name one URL, or folders");
+    }
+    Ok(server)
+}

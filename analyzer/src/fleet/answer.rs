@@ -1,0 +1,425 @@
+//! Answers: rows, the sentence about the first of them, and how sure it is.
+
+use serde_json::{Value, json};
+
+use super::question::{Column, Question};
+use super::{Row, cover, number, text};
+use crate::util::layout::plain;
+use crate::util::units;
+
+/// Unit of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Text.
+    Text,
+    /// A number of things.
+    Count,
+    /// Bytes.
+    Bytes,
+    /// Bytes per second, shown in bits.
+    Rate,
+    /// Fraction of 1.
+    Ratio,
+    /// A factor.
+    Times,
+    /// Nanoseconds.
+    Duration,
+    /// Distance from the median in robust standard deviations.
+    Score,
+    /// Unix seconds.
+    Time,
+    /// Nanoseconds where the row's metric is `latency`, else a fraction of 1.
+    OfMetric,
+}
+
+/// How sure an answer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Confidence {
+    /// A hint.
+    Low,
+    /// Likely.
+    Medium,
+    /// Hardly anything else explains the figures.
+    High,
+}
+
+impl Confidence {
+    /// Share of the pairs, hosts or intervals that agree, their number, and robust z-score, from which confidence is medium and
+    /// high. Four that agree by chance where half of all are bad: one in 16; z 10 is no tail of noise.
+    const FROM: [(Self, f64, f64, f64); 2] = [(Self::High, 0.9, 4.0, 10.0), (Self::Medium, 0.7, 2.0, 5.0)];
+
+    /// From what agrees, and how far it is from the median. What is unknown does not count.
+    #[must_use]
+    pub fn of(share: Option<f64>, count: Option<f64>, z: Option<f64>) -> Self {
+        let at_least = |value: Option<f64>, least: f64| value.is_none_or(|value| value >= least);
+        let reached = Self::FROM
+            .iter()
+            .find(|(_, s, c, least)| at_least(share, *s) && at_least(count, *c) && at_least(z, *least));
+        reached.map_or(Self::Low, |(confidence, ..)| *confidence)
+    }
+
+    /// One less, where another place has the same evidence.
+    #[must_use]
+    pub const fn less(self) -> Self {
+        match self {
+            Self::High => Self::Medium,
+            Self::Medium | Self::Low => Self::Low,
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Answer {
+    /// What was asked.
+    pub question: Question,
+    /// The first row in a sentence, or that nothing stands out.
+    pub headline: String,
+    /// What was looked at.
+    pub scope: String,
+    /// The rows, the most important first; of `timeline` in the order of time.
+    pub rows: Vec<Row>,
+    /// Rows beyond those that were asked for.
+    pub left_out: usize,
+}
+
+impl Answer {
+    /// Makes the answer from what an engine gave: a row with counts, then the rows of the question.
+    ///
+    /// # Errors
+    /// There is no data, or a row is not what the SQL asks for.
+    pub fn of(question: Question, mut rows: Vec<Row>, top: usize) -> Result<Self, String> {
+        if rows.is_empty() {
+            return Err("the engine gave no result; `--print-sql` prints what it was asked".to_owned());
+        }
+        let summary = rows.remove(0);
+        let readings = number(&summary, "readings").unwrap_or(0.0);
+        if readings < 1.0 {
+            return Err(
+                "no flow was recorded in this time range and job: check --from, --to (UTC) and --job"
+                    .to_owned(),
+            );
+        }
+        if matches!(question, Question::Slow | Question::Loss) {
+            rows = cover::explain(rows)
+                .map_err(|error| format!("a row of the engine is not as expected: {error}"))?;
+        }
+        for row in &mut rows {
+            normalise(row, question.columns());
+            let sure = confidence(question, row);
+            row.insert("confidence".to_owned(), json!(sure.name()));
+        }
+        let headline = headline(question, &rows);
+        let all = rows.len();
+        if question != Question::Timeline {
+            rows.truncate(top);
+        }
+        Ok(Self { question, headline, scope: scope(&summary), left_out: all - rows.len(), rows })
+    }
+}
+
+/// Numbers that an engine writes as text become numbers.
+fn normalise(row: &mut Row, columns: &[Column]) {
+    for column in columns.iter().filter(|column| column.unit != Unit::Text) {
+        if let Some(value @ Value::String(_)) = row.get_mut(column.name) {
+            *value = value.as_str().and_then(|text| serde_json::from_str(text).ok()).unwrap_or(Value::Null);
+        }
+    }
+}
+
+fn scope(summary: &Row) -> String {
+    let count = |name: &str| number(summary, name).map_or(0, whole);
+    let time = |name: &str| units::time_utc(count(name).saturating_mul(1_000_000_000));
+    let time = |name: &str| time(name).get(..19).unwrap_or_default().to_owned();
+    format!(
+        "{}, {}, {}, {} to {} UTC",
+        units::plural(count("hosts"), "host"),
+        units::plural(count("jobs"), "job"),
+        units::plural(count("readings"), "flow reading"),
+        time("first_s"),
+        time("last_s"),
+    )
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+fn whole(number: f64) -> u64 {
+    number.round().max(0.0) as u64
+}
+
+fn confidence(question: Question, row: &Row) -> Confidence {
+    let of = |name: &str| number(row, name);
+    let share = |part: &str, all: &str| Some(of(part)? / of(all).filter(|all| *all > 0.0)?);
+    match question {
+        Question::Slow | Question::Loss => {
+            let sure = Confidence::of(share("bad_pairs", "pairs"), of("bad_pairs"), of("z"));
+            if text(row, "or").is_empty() { sure } else { sure.less() }
+        }
+        Question::Balance => Confidence::of(share("agree", "of_hosts"), of("of_hosts"), None),
+        Question::Jobs => Confidence::of(None, None, Some(of("z").unwrap_or(0.0))),
+        Question::Stragglers => {
+            let others = of("of_hosts").map(|hosts| (hosts - 1.0).max(1.0));
+            let named = of("named_by").zip(others).map(|(named, others)| named / others);
+            let by_name = Confidence::of(named.or(Some(0.0)), of("named_by"), None);
+            let late = share("late_seconds", "quiet_seconds").unwrap_or(0.0);
+            by_name.max(Confidence::of(Some(late), of("late_seconds"), None))
+        }
+        Question::Timeline => Confidence::of(None, None, Some(of("worst_z").unwrap_or(0.0))),
+    }
+}
+
+/// Robust z-score from which an interval of the timeline or a job stands out.
+const STANDS_OUT: f64 = 5.0;
+
+/// The culprit in a sentence.
+fn headline(question: Question, rows: &[Row]) -> String {
+    let most = |name: &'static str| {
+        let known = rows.iter().filter(|row| number(row, name).is_some_and(|z| z >= STANDS_OUT));
+        known.max_by(|a, b| number(a, name).unwrap_or(0.0).total_cmp(&number(b, name).unwrap_or(0.0)))
+    };
+    let first = match question {
+        Question::Timeline => most("worst_z"),
+        Question::Jobs => most("z"),
+        _ => rows.first(),
+    };
+    let Some(row) = first else { return nothing(question).to_owned() };
+    let shown = |name: &str| {
+        let column = question.columns().iter().find(|column| column.name == name);
+        column.map_or_else(String::new, |column| cell(row, column))
+    };
+    let diagnosis = match question {
+        Question::Slow => format!(
+            "{} {}: {} {} against {} of the job, in {} of {} pairs of ports through it",
+            shown("scope"),
+            shown("place"),
+            shown("metric"),
+            shown("figure"),
+            shown("usual"),
+            shown("bad_pairs"),
+            shown("pairs"),
+        ),
+        Question::Loss => format!(
+            "{} {}: {} packets lost ({}), in {} of {} pairs of ports through it",
+            shown("scope"),
+            shown("place"),
+            shown("lost"),
+            shown("figure"),
+            shown("bad_pairs"),
+            shown("pairs"),
+        ),
+        Question::Balance => format!(
+            "{} {} {}: {} carries {} the mean, {} {}; {} of {} hosts agree",
+            shown("scope"),
+            shown("place"),
+            shown("direction"),
+            shown("busiest"),
+            shown("busiest_ratio"),
+            shown("idlest"),
+            shown("idlest_ratio"),
+            shown("agree"),
+            shown("of_hosts"),
+        ),
+        Question::Jobs => format!(
+            "job {}: {} {} against a median of {}, on {} hosts",
+            shown("job_name"),
+            shown("problem"),
+            shown("figure"),
+            shown("usual"),
+            shown("host_count"),
+        ),
+        Question::Stragglers => straggler(row, &shown),
+        Question::Timeline => format!(
+            "{}: {} unusual (z {}), highest at {}",
+            shown("unix_s"),
+            shown("worst_metric"),
+            shown("worst_z"),
+            shown("worst_host"),
+        ),
+    };
+    let also = text(row, "or");
+    let also = if also.is_empty() { String::new() } else { format!("; same evidence: {}", plain(also)) };
+    let mut letters = diagnosis.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}{also}. Confidence: {}", letters.as_str(), text(row, "confidence"))
+}
+
+fn straggler(row: &Row, shown: &dyn Fn(&str) -> String) -> String {
+    let named = number(row, "named_by").unwrap_or(0.0) > 0.0;
+    let late = number(row, "late_seconds").unwrap_or(0.0) > 0.0;
+    let mut evidence = Vec::new();
+    if named {
+        evidence.push(format!(
+            "{} of {} hosts wait {} for it per step of {}",
+            shown("named_by"),
+            shown("of_hosts"),
+            shown("behind_ns"),
+            shown("step_ns")
+        ));
+    }
+    if late {
+        evidence.push(format!(
+            "sends alone in {} of {} quiet intervals",
+            shown("late_seconds"),
+            shown("quiet_seconds")
+        ));
+    }
+    if !named && !late {
+        evidence.push(format!("senders wait {} for its receive buffers", shown("rnr_wait_ns")));
+    }
+    format!("{} of job {}: {}", shown("straggler"), shown("job_name"), evidence.join("; "))
+}
+
+/// The sentence when no row stands out.
+const fn nothing(question: Question) -> &'static str {
+    match question {
+        Question::Slow => "No link, host, switch, path or rail exceeds the median of its job",
+        Question::Loss => "No pair of ports loses more than 15 packets in a million",
+        Question::Balance => "No busiest link, rail or plane carries more than 1.1 × the mean",
+        Question::Jobs => "No job stands out in loss, stalls, waits or step growth",
+        Question::Stragglers => "No host makes others of its job wait",
+        Question::Timeline => "No interval stands out",
+    }
+}
+
+/// A cell as people read it.
+#[must_use]
+pub fn cell(row: &Row, column: &Column) -> String {
+    let unit = match column.unit {
+        Unit::OfMetric if text(row, "metric") == "latency" => Unit::Duration,
+        Unit::OfMetric => Unit::Ratio,
+        unit => unit,
+    };
+    if unit == Unit::Text {
+        let value = text(row, column.name);
+        return if value.is_empty() { units::UNKNOWN.to_owned() } else { plain(value) };
+    }
+    let Some(value) = number(row, column.name) else { return units::UNKNOWN.to_owned() };
+    match unit {
+        Unit::Count => units::count(whole(value)),
+        Unit::Bytes => units::bytes(whole(value)),
+        Unit::Rate => units::bit_rate(value * 8.0),
+        Unit::Ratio => ratio(value),
+        Unit::Times => format!("{value:.2} ×"),
+        Unit::Duration => units::duration(whole(value)),
+        Unit::Score => format!("{value:.1}"),
+        Unit::Time => {
+            let time = units::time_utc(whole(value).saturating_mul(1_000_000_000));
+            time.get(..19).unwrap_or_default().to_owned()
+        }
+        Unit::Text | Unit::OfMetric => units::UNKNOWN.to_owned(),
+    }
+}
+
+/// A fraction: losses are far below what a percentage shows.
+fn ratio(value: f64) -> String {
+    match value {
+        value if value.abs() >= 0.0001 || value == 0.0 => format!("{:.3} %", 100.0 * value),
+        value => format!("{:.2} ppm", 1e6 * value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(value: Value) -> Row {
+        value.as_object().unwrap().clone()
+    }
+
+    fn summary() -> Row {
+        row(
+            json!({"readings": 3600, "hosts": 60, "jobs": "3", "first_s": 1_763_800_000, "last_s": 1_763_800_060}),
+        )
+    }
+
+    #[test]
+    fn confidence_needs_share_count_and_distance() {
+        let of = |share, count, z| Confidence::of(Some(share), Some(count), Some(z));
+        assert_eq!(of(0.9, 4.0, 10.0), Confidence::High);
+        for (share, count, z) in [(0.89, 4.0, 10.0), (0.9, 3.0, 10.0), (0.9, 4.0, 9.9), (0.7, 2.0, 5.0)] {
+            assert_eq!(of(share, count, z), Confidence::Medium, "{share} {count} {z}");
+        }
+        for (share, count, z) in [(0.69, 4.0, 10.0), (0.9, 1.0, 10.0), (0.9, 4.0, 4.9)] {
+            assert_eq!(of(share, count, z), Confidence::Low, "{share} {count} {z}");
+        }
+        assert_eq!(Confidence::of(None, None, Some(10.0)), Confidence::High);
+        assert_eq!(Confidence::High.less(), Confidence::Medium);
+    }
+
+    #[test]
+    fn the_culprit_comes_first_with_its_figure() {
+        let found = row(json!({
+            "scope": "switches", "direction": "ingress", "place": "l1 + l2", "busiest": "plane 1", "busiest_ratio": 1.9,
+            "idlest": "plane 2", "idlest_ratio": "0.1", "agree": "20", "of_hosts": 20, "misplaced": "578653607169",
+        }));
+        let answer = Answer::of(Question::Balance, vec![summary(), found.clone(), found], 1).unwrap();
+        assert_eq!(
+            answer.headline,
+            "Switches l1 + l2 ingress: plane 1 carries 1.90 × the mean, plane 2 0.10 ×; 20 of 20 hosts agree. Confidence: high"
+        );
+        assert_eq!((answer.rows.len(), answer.left_out), (1, 1));
+        assert_eq!(answer.rows[0]["idlest_ratio"], json!(0.1));
+        assert!(
+            answer.scope.starts_with("60 hosts, 3 jobs, 3,600 flow readings, 2025-11-22 08:26:40 to"),
+            "{}",
+            answer.scope
+        );
+    }
+
+    #[test]
+    fn a_straggler_is_named_with_its_evidence() {
+        let found = row(json!({
+            "straggler": "node31", "job_name": "j", "named_by": 19, "of_hosts": 20, "behind_ns": 2e9, "step_ns": 6e9,
+            "late_seconds": 0, "quiet_seconds": 10, "rnr_wait_ns": 0,
+        }));
+        let answer = Answer::of(Question::Stragglers, vec![summary(), found], 10).unwrap();
+        assert_eq!(
+            answer.headline,
+            "Node31 of job j: 19 of 20 hosts wait 2.00 s for it per step of 6.00 s. Confidence: high"
+        );
+    }
+
+    #[test]
+    fn quiet_data_has_no_culprit_and_no_data_is_an_error() {
+        for question in [Question::Slow, Question::Loss, Question::Balance, Question::Stragglers] {
+            let answer = Answer::of(question, vec![summary()], 10).unwrap();
+            assert_eq!(answer.headline, nothing(question));
+        }
+        let calm = row(json!({"job_name": "j", "problem": "loss", "z": 4.9}));
+        assert_eq!(
+            Answer::of(Question::Jobs, vec![summary(), calm], 10).unwrap().headline,
+            nothing(Question::Jobs)
+        );
+        let empty = row(json!({"readings": 0}));
+        assert!(Answer::of(Question::Slow, vec![empty], 10).unwrap_err().contains("--from"));
+        assert!(Answer::of(Question::Slow, Vec::new(), 10).is_err());
+    }
+
+    #[test]
+    fn cells_have_units_and_unknown_is_a_dash() {
+        let found =
+            row(json!({"metric": "latency", "figure": 57598.5, "place": "a\u{1b}[2Jb", "times": null}));
+        let shown = |name: &str| {
+            let column = Question::Slow.columns().iter().find(|column| column.name == name).unwrap();
+            cell(&found, column)
+        };
+        assert_eq!(shown("figure"), "57.6 µs");
+        assert_eq!(
+            (shown("place").as_str(), shown("times").as_str(), shown("job").as_str()),
+            ("a\u{fffd}[2Jb", "-", "-")
+        );
+        assert_eq!(
+            (ratio(0.002), ratio(6.2e-6), ratio(0.0)),
+            ("0.200 %".into(), "6.20 ppm".into(), "0.000 %".into())
+        );
+    }
+}

@@ -1,0 +1,210 @@
+//! The smallest set of hops that explains bad pairs of ports: greedy set cover.
+//!
+//! Each pair passes several hops: two links, two hosts, two switches, a path, a rail, a plane. A hop is the better an explanation, the
+//! more bad pairs pass it that none before it explains, and the fewer good ones do.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Row;
+use crate::util::map::{Map, Set};
+
+/// Hops of an answer: whoever looks for one fault reads the first, and noise has no end.
+const MOST: usize = 100;
+
+/// A bad pair at one of its hops: a row of the SQL.
+#[derive(Clone, Debug, Deserialize)]
+struct Pair {
+    metric: String,
+    scope: String,
+    #[serde(deserialize_with = "number")]
+    breadth: f64,
+    side: String,
+    hop: String,
+    /// Pairs that pass the hop and are bad, and all that pass it.
+    #[serde(deserialize_with = "number")]
+    bad_pairs: f64,
+    #[serde(deserialize_with = "number")]
+    pairs: f64,
+    #[serde(deserialize_with = "number")]
+    hop_z: f64,
+    job: Option<String>,
+    direction: Option<String>,
+    src: String,
+    dst: String,
+    #[serde(deserialize_with = "number")]
+    weight: f64,
+    #[serde(deserialize_with = "number")]
+    figure: f64,
+    #[serde(deserialize_with = "number")]
+    usual: f64,
+}
+
+/// A number that an engine may write as text.
+fn number<'de, D: serde::Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    let value = Value::deserialize(from)?;
+    let number = value.as_f64().or_else(|| value.as_str()?.parse().ok());
+    number.ok_or_else(|| serde::de::Error::custom(format!("{value} is no number")))
+}
+
+/// A hop, with the bad pairs that pass it.
+struct Hop {
+    of: Pair,
+    pairs: Vec<usize>,
+    /// Share of the pairs that pass it and are bad.
+    share: f64,
+}
+
+/// Explains the rows of the SQL by hops, the best explanation first.
+///
+/// # Errors
+/// A row lacks a field.
+pub fn explain(rows: Vec<Row>) -> Result<Vec<Row>, serde_json::Error> {
+    let (hops, pairs) = hops(rows)?;
+    let mut open: Vec<bool> = vec![true; pairs.len()];
+    let mut answers = Vec::new();
+    while answers.len() < MOST {
+        let score = |hop: &Hop| {
+            let weight: f64 =
+                hop.pairs.iter().filter(|pair| open[**pair]).map(|pair| pairs[*pair].weight.max(1.0)).sum();
+            weight * hop.share * hop.share
+        };
+        let scored = hops.iter().map(|hop| (score(hop), hop));
+        let best = scored.max_by(|(a, one), (b, other)| {
+            let narrower = || other.of.breadth.total_cmp(&one.of.breadth);
+            let clearer = || one.of.hop_z.total_cmp(&other.of.hop_z);
+            let names = || other.of.hop.cmp(&one.of.hop);
+            a.total_cmp(b).then_with(narrower).then_with(clearer).then_with(names)
+        });
+        let Some((score, best)) = best.filter(|(score, _)| *score > 0.0) else { break };
+        answers.push(answer(best, &hops, &pairs, &open, score));
+        best.pairs.iter().for_each(|pair| open[*pair] = false);
+    }
+    Ok(answers)
+}
+
+/// The hops of the rows, and the pairs that they name by number.
+fn hops(rows: Vec<Row>) -> Result<(Vec<Hop>, Vec<Pair>), serde_json::Error> {
+    let (mut hops, mut pairs): (Vec<Hop>, Vec<Pair>) = (Vec::new(), Vec::new());
+    let mut hop_of: Map<(String, String, String, String), usize> = Map::default();
+    let mut pair_of: Map<(String, Option<String>, Option<String>, String, String), usize> = Map::default();
+    for row in rows {
+        let row: Pair = serde_json::from_value(Value::Object(row))?;
+        let key =
+            (row.metric.clone(), row.job.clone(), row.direction.clone(), row.src.clone(), row.dst.clone());
+        let pair = *pair_of.entry(key).or_insert_with(|| {
+            pairs.push(row.clone());
+            pairs.len() - 1
+        });
+        let key = (row.metric.clone(), row.scope.clone(), row.side.clone(), row.hop.clone());
+        let hop = *hop_of.entry(key).or_insert_with(|| {
+            let share = row.bad_pairs / row.pairs.max(1.0);
+            hops.push(Hop { of: row, pairs: Vec::new(), share });
+            hops.len() - 1
+        });
+        hops[hop].pairs.push(pair);
+    }
+    for hop in &mut hops {
+        // A rail, say, may come once for each end.
+        hop.pairs.sort_unstable();
+        hop.pairs.dedup();
+    }
+    Ok((hops, pairs))
+}
+
+/// A row of the answer.
+fn answer(best: &Hop, hops: &[Hop], pairs: &[Pair], open: &[bool], score: f64) -> Row {
+    let explained =
+        |hop: &Hop| -> Set<usize> { hop.pairs.iter().copied().filter(|pair| open[*pair]).collect() };
+    let own = explained(best);
+    let same = hops.iter().filter(|hop| !std::ptr::eq(*hop, best) && hop.of.metric == best.of.metric);
+    let same: Vec<String> = (same.filter(|hop| hop.share >= best.share && explained(hop) == own))
+        .map(|hop| format!("{} {}", hop.of.scope, place(&hop.of)))
+        .collect();
+    let mut by_excess: Vec<&Pair> = own.iter().map(|pair| &pairs[*pair]).collect();
+    by_excess.sort_by(|a, b| (a.figure - a.usual).total_cmp(&(b.figure - b.usual)));
+    let middle = by_excess.get(by_excess.len() / 2).copied().unwrap_or(&best.of);
+    let of_loss = best.of.metric == "loss";
+    let lost: f64 = own.iter().map(|pair| pairs[*pair].weight).sum();
+    let mut jobs: Vec<&str> = by_excess.iter().filter_map(|pair| pair.job.as_deref()).collect();
+    jobs.sort_unstable();
+    jobs.dedup();
+    let job = match jobs.as_slice() {
+        [] => Value::Null,
+        [one] => json!(one),
+        several => json!(format!("{} jobs", several.len())),
+    };
+    let times = (middle.usual > 0.0).then(|| middle.figure / middle.usual);
+    let row = json!({
+        "metric": best.of.metric, "scope": best.of.scope, "side": best.of.side, "place": place(&best.of),
+        "figure": middle.figure, "usual": middle.usual, "times": times, "lost": of_loss.then_some(lost),
+        "bad_pairs": best.of.bad_pairs, "pairs": best.of.pairs, "z": best.of.hop_z, "job": job,
+        "or": (!same.is_empty()).then(|| same.join("; ")), "score": score,
+    });
+    match row {
+        Value::Object(row) => row,
+        _ => Row::new(),
+    }
+}
+
+/// The hop with its direction.
+fn place(pair: &Pair) -> String {
+    let side = if pair.side.is_empty() { String::new() } else { format!("{} ", pair.side) };
+    format!("{side}{}", pair.hop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bad pairs `0 → 1` at hops, each with its bad and all pairs.
+    fn rows(pairs: &[(&str, &str, &[(&str, u32, &str, u32, u32)])]) -> Vec<Row> {
+        let row = |src: &str, dst: &str, hop: &(&str, u32, &str, u32, u32)| {
+            let (scope, breadth, name, bad, all) = hop;
+            let value = json!({
+                "metric": "loss", "scope": scope, "breadth": breadth, "side": "to", "hop": name, "bad_pairs": bad.to_string(),
+                "pairs": all, "hop_z": 12.5, "job": "j", "direction": null, "src": src, "dst": dst, "readings": 60,
+                "weight": "10.0", "figure": 0.01, "usual": 0.0, "z": 13, "score": 1,
+            });
+            value.as_object().unwrap().clone()
+        };
+        pairs.iter().flat_map(|(src, dst, hops)| hops.iter().map(|hop| row(src, dst, hop))).collect()
+    }
+
+    fn places(answers: &[Row]) -> Vec<&str> {
+        answers.iter().map(|row| row["place"].as_str().unwrap()).collect()
+    }
+
+    #[test]
+    fn one_link_explains_what_its_host_and_senders_do_not() {
+        let hops = |sender: &'static str| {
+            [("link", 1, "b eth0", 2, 2), ("host", 2, "b", 2, 8), ("link", 1, sender, 1, 2)]
+        };
+        let (one, two) = (hops("a eth0"), hops("c eth0"));
+        let answers = explain(rows(&[("a", "b", &one), ("c", "b", &two)])).unwrap();
+        assert_eq!(places(&answers), ["to b eth0"]);
+        assert_eq!((&answers[0]["bad_pairs"], &answers[0]["lost"]), (&json!(2.0), &json!(20.0)));
+        assert_eq!(answers[0]["or"], Value::Null);
+    }
+
+    #[test]
+    fn two_faults_are_two_hops_the_greater_first() {
+        let (one, two) = ([("link", 1, "x", 1, 1)], [("switch", 3, "s", 2, 2)]);
+        let answers = explain(rows(&[("a", "b", &one), ("c", "d", &two), ("e", "f", &two)])).unwrap();
+        assert_eq!(places(&answers), ["to s", "to x"]);
+    }
+
+    #[test]
+    fn hops_that_the_pairs_cannot_separate_are_named_together() {
+        let hops = [("host", 2, "b", 1, 1), ("link", 1, "b eth0", 1, 1), ("switch", 3, "s", 1, 4)];
+        let answers = explain(rows(&[("a", "b", &hops)])).unwrap();
+        assert_eq!(places(&answers), ["to b eth0"]);
+        assert_eq!(answers[0]["or"], json!("host to b"));
+    }
+
+    #[test]
+    fn nothing_bad_is_no_answer_and_a_row_without_its_fields_an_error() {
+        assert!(explain(Vec::new()).unwrap().is_empty());
+        assert!(explain(vec![Row::new()]).is_err());
+    }
+}

@@ -1,0 +1,207 @@
+//! Runs SQL on an engine: a program of this host, or a server.
+
+use std::ffi::OsStr;
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::Row;
+use super::http::Server;
+use super::recording::Dialect;
+
+/// Programs that are looked for, the first that is there is used.
+const PROGRAMS: [&str; 3] = ["duckdb", "clickhouse", "clickhouse-local"];
+
+/// How to get an engine.
+const REMEDY: &str = "install DuckDB (one program: `duckdb`, or the Python package duckdb-cli) or ClickHouse (`clickhouse`), name it with \
+                      --engine, or give the URL of a ClickHouse server (http://HOST:8123/DATABASE) in place of the folder; `--print-sql` \
+                      prints the SQL for any other engine";
+
+/// What runs SQL.
+#[derive(Debug)]
+pub enum Engine {
+    /// A program that reads SQL from standard input.
+    Program(PathBuf, Dialect),
+    /// A ClickHouse server that has the tables.
+    Server(Server),
+}
+
+impl Engine {
+    /// The program `wanted`, or the first known one in the folders of `path`.
+    ///
+    /// # Errors
+    /// There is none; the sentence says how to get one.
+    pub fn find(wanted: Option<&Path>, path: Option<&OsStr>) -> Result<Self, String> {
+        let folders: Vec<PathBuf> =
+            path.map(|path| std::env::split_paths(path).collect()).unwrap_or_default();
+        let look = |name: &Path| {
+            let places = folders.iter().map(|folder| folder.join(name));
+            // A name with a folder is used as it is.
+            let places = name
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty())
+                .map(|_| name.to_owned())
+                .into_iter()
+                .chain(places);
+            places.into_iter().find(|path| path.is_file())
+        };
+        let found = match wanted {
+            Some(name) => look(name).ok_or_else(|| format!("no engine {}: {REMEDY}", name.display()))?,
+            None => (PROGRAMS.iter().find_map(|name| look(Path::new(name))))
+                .ok_or_else(|| format!("no engine for questions on PATH: {REMEDY}"))?,
+        };
+        let dialect = dialect_of(&found);
+        Ok(Self::Program(found, dialect))
+    }
+
+    /// Runs statements that only declare, then questions, and gives their rows in order.
+    ///
+    /// # Errors
+    /// The engine cannot be started or reached, or refuses the SQL.
+    pub fn run(&self, declarations: &str, questions: &[String]) -> Result<Vec<Row>, String> {
+        match self {
+            Self::Program(path, dialect) => {
+                let script = format!("{declarations}{};\n", questions.join(";\n"));
+                program(path, *dialect, &script)
+            }
+            Self::Server(server) => {
+                let mut rows = Vec::new();
+                for question in questions {
+                    rows.extend(parse(&server.ask(question)?)?);
+                }
+                Ok(rows)
+            }
+        }
+    }
+}
+
+/// The language of a program, by its name.
+#[must_use]
+pub fn dialect_of(program: &Path) -> Dialect {
+    let name = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    if name.starts_with("clickhouse") { Dialect::ClickHouse } else { Dialect::DuckDb }
+}
+
+fn program(path: &Path, dialect: Dialect, script: &str) -> Result<Vec<Row>, String> {
+    let mut command = Command::new(path);
+    match dialect {
+        // Without the settings of the user, which could change results and their form.
+        Dialect::DuckDb => command.args(["-init", "/dev/null", "-batch", "-bail", "-json"]),
+        Dialect::ClickHouse => {
+            if !path.ends_with("clickhouse-local") {
+                command.arg("local");
+            }
+            command.args(["--output-format", "JSONEachRow"])
+        }
+    };
+    let name = path.display();
+    let mut child = (command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn())
+        .map_err(|error| format!("cannot start {name}: {error}"))?;
+    // The script fits into the pipe, so that neither side waits for the other.
+    let written = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(script.as_bytes()));
+    let output = child.wait_with_output().map_err(|error| format!("cannot read from {name}: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("{name}: {} ({})", first_lines(&output.stderr), output.status));
+    }
+    match written {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            return Err(format!("cannot write to {name}: {error}"));
+        }
+        _ => {}
+    }
+    parse(&output.stdout).map_err(|error| format!("{name}: {error}"))
+}
+
+/// What an engine says of an error: what it is, and where.
+pub(super) fn first_lines(text: &[u8]) -> String {
+    const MOST: usize = 400;
+    let text = String::from_utf8_lossy(text);
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty()).take(3);
+    let text: String = lines.collect::<Vec<_>>().join(" ").chars().take(MOST).collect();
+    if text.is_empty() { "it failed and gave no reason".to_owned() } else { text }
+}
+
+/// Rows as both engines write them: objects, or arrays of objects.
+fn parse(text: &[u8]) -> Result<Vec<Row>, String> {
+    let mut rows = Vec::new();
+    for value in serde_json::Deserializer::from_slice(text).into_iter::<Value>() {
+        let value =
+            value.map_err(|error| format!("the result is no JSON ({error}): {}", first_lines(text)))?;
+        let values = if let Value::Array(values) = value { values } else { vec![value] };
+        for value in values {
+            match value {
+                Value::Object(row) => rows.push(row),
+                other => return Err(format!("the result has {other} in place of a row")),
+            }
+        }
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    /// A program of this name that runs a script.
+    fn fake(folder: &Path, name: &str, script: &str) -> PathBuf {
+        let path = folder.join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    #[test]
+    fn rows_of_both_engines_are_read() {
+        for text in ["[{\"a\":1},\n{\"a\":2}]\n[]\n[{\"a\":3}]", "{\"a\":1}\n{\"a\":2}\n{\"a\":3}\n"] {
+            let rows = parse(text.as_bytes()).unwrap();
+            assert_eq!(rows.iter().map(|row| row["a"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 3]);
+        }
+        assert!(parse(b"[1]").unwrap_err().contains("in place of a row"));
+        assert!(parse(b"[{]").unwrap_err().contains("no JSON"));
+        assert!(parse(b"").unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_first_engine_on_the_path_is_used_and_none_says_how_to_get_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().as_os_str();
+        let error = Engine::find(None, Some(path)).unwrap_err();
+        assert!(error.contains("install DuckDB") && error.contains("http://HOST:8123"), "{error}");
+        assert!(
+            Engine::find(Some(Path::new("nothere")), Some(path)).unwrap_err().contains("no engine nothere")
+        );
+        let click = fake(folder.path(), "clickhouse", "");
+        assert!(
+            matches!(Engine::find(None, Some(path)), Ok(Engine::Program(found, Dialect::ClickHouse)) if found == click)
+        );
+        let duck = fake(folder.path(), "duckdb", "");
+        assert!(
+            matches!(Engine::find(None, Some(path)), Ok(Engine::Program(found, Dialect::DuckDb)) if found == duck)
+        );
+        assert!(matches!(Engine::find(Some(&click), None), Ok(Engine::Program(_, Dialect::ClickHouse))));
+    }
+
+    #[test]
+    fn a_program_gets_the_sql_on_standard_input_and_its_error_is_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let echo = fake(
+            folder.path(),
+            "duckdb",
+            "sql=$(cat); echo \"[{\\\"sql\\\": \\\"$sql\\\", \\\"args\\\": \\\"$*\\\"}]\"",
+        );
+        let rows = Engine::Program(echo, Dialect::DuckDb).run("", &["select 1".into(), "select 2".into()]);
+        let rows = rows.unwrap_err();
+        assert!(rows.contains("no JSON") && rows.contains("select 1;"), "{rows}");
+        let bad =
+            fake(folder.path(), "clickhouse", "cat >/dev/null; echo 'Code: 60. Unknown table' >&2; exit 60");
+        let error = Engine::Program(bad, Dialect::ClickHouse).run("", &["select 1".into()]).unwrap_err();
+        assert!(error.contains("Code: 60. Unknown table") && error.contains("exit status: 60"), "{error}");
+        let gone = Engine::Program(folder.path().join("none"), Dialect::DuckDb)
+            .run("", &[String::new()])
+            .unwrap_err();
+        assert!(gone.contains("cannot start"), "{gone}");
+    }
+}

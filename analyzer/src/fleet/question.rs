@@ -1,0 +1,297 @@
+//! The questions: their SQL, and the columns of their answers.
+//!
+//! The SQL is one text for every engine: it keeps to what DuckDB and ClickHouse both understand, and a test runs it on both.
+//! Names of results differ from names of columns, because ClickHouse puts the former into expressions; each common table
+//! expression is read once where it can be, because ClickHouse computes it anew for each reader.
+
+use clap::ValueEnum;
+
+use super::answer::Unit::{self, Bytes, Count, Duration, Rate, Ratio, Score, Text, Time, Times};
+use crate::util::units;
+
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Question {
+    /// Host, link with its switch port, switch, path, rail or plane that is slower than the median of its job: latency, CE,
+    /// retransmission
+    Slow,
+    /// Smallest set of links, hosts, switches and paths that explains the losses
+    Loss,
+    /// Uneven load of parallel links, rails, planes and the links of a pair of switches
+    Balance,
+    /// Jobs that lose packets, wait or stall; step time, its growth, and the share of the network
+    Jobs,
+    /// Hosts that others of their job wait for
+    Stragglers,
+    /// What happened when, over all hosts
+    Timeline,
+}
+
+/// A column of an answer.
+#[derive(Debug)]
+pub struct Column {
+    /// Name in JSON, and in the SQL where it comes from there.
+    pub name: &'static str,
+    /// Heading.
+    pub title: &'static str,
+    /// Unit of its values.
+    pub unit: Unit,
+}
+
+const fn column(name: &'static str, title: &'static str, unit: Unit) -> Column {
+    Column { name, title, unit }
+}
+
+/// Of `slow` and `loss`, which [`cover`](super::cover) makes.
+const HOPS: &[Column] = &[
+    column("scope", "SCOPE", Text),
+    column("place", "WHERE", Text),
+    column("metric", "METRIC", Text),
+    column("figure", "FIGURE", Unit::OfMetric),
+    column("usual", "JOB MEDIAN", Unit::OfMetric),
+    column("times", "TIMES", Times),
+    column("confidence", "CONFIDENCE", Text),
+    column("bad_pairs", "BAD PAIRS", Count),
+    column("pairs", "OF PAIRS", Count),
+    column("lost", "LOST", Count),
+    column("job", "JOB", Text),
+    column("z", "Z", Score),
+    column("or", "SAME EVIDENCE", Text),
+];
+
+const BALANCE: &[Column] = &[
+    column("scope", "SCOPE", Text),
+    column("place", "WHERE", Text),
+    column("direction", "DIRECTION", Text),
+    column("busiest", "BUSIEST", Text),
+    column("busiest_ratio", "× MEAN", Times),
+    column("idlest", "IDLEST", Text),
+    column("idlest_ratio", "× MEAN", Times),
+    column("confidence", "CONFIDENCE", Text),
+    column("agree", "HOSTS AGREE", Count),
+    column("of_hosts", "OF HOSTS", Count),
+    column("misplaced", "EXCESS", Bytes),
+];
+
+const JOBS: &[Column] = &[
+    column("job_name", "JOB", Text),
+    column("problem", "PROBLEM", Text),
+    column("figure", "FIGURE", Ratio),
+    column("usual", "MEDIAN", Ratio),
+    column("confidence", "CONFIDENCE", Text),
+    column("all_lost", "LOST", Count),
+    column("all_timeouts", "TIMEOUTS", Count),
+    column("stall_ns", "STALLED", Duration),
+    column("wait_ns", "RNR WAIT", Duration),
+    column("step_ns", "STEP", Duration),
+    column("growth", "GROWTH", Ratio),
+    column("network_ratio", "NETWORK", Ratio),
+    column("all_retransmitted", "RETX", Count),
+    column("ce_ratio", "CE", Ratio),
+    column("host_count", "HOSTS", Count),
+    column("all_bytes", "BYTES", Bytes),
+    column("z", "Z", Score),
+];
+
+const STRAGGLERS: &[Column] = &[
+    column("straggler", "STRAGGLER", Text),
+    column("job_name", "JOB", Text),
+    column("named_by", "NAMED BY", Count),
+    column("of_hosts", "OF HOSTS", Count),
+    column("behind_ns", "BEHIND", Duration),
+    column("step_ns", "STEP", Duration),
+    column("late_seconds", "SENDS ALONE", Count),
+    column("quiet_seconds", "OF INTERVALS", Count),
+    column("rnr_wait_ns", "RNR WAIT", Duration),
+    column("confidence", "CONFIDENCE", Text),
+];
+
+const TIMELINE: &[Column] = &[
+    column("unix_s", "TIME UTC", Time),
+    column("worst_metric", "MOST UNUSUAL", Text),
+    column("worst_host", "HIGHEST AT", Text),
+    column("worst_z", "Z", Score),
+    column("confidence", "CONFIDENCE", Text),
+    column("bytes_per_s", "RATE", Rate),
+    column("lost_packets", "LOST", Count),
+    column("retransmitted_packets", "RETX", Count),
+    column("timeout_count", "TIMEOUTS", Count),
+    column("ce_ratio", "CE", Ratio),
+    column("latency_ns", "LATENCY", Duration),
+    column("loss_ratio", "LOSS", Ratio),
+];
+
+impl Question {
+    /// Its name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Slow => "slow",
+            Self::Loss => "loss",
+            Self::Balance => "balance",
+            Self::Jobs => "jobs",
+            Self::Stragglers => "stragglers",
+            Self::Timeline => "timeline",
+        }
+    }
+
+    /// The columns of its answer.
+    #[must_use]
+    pub const fn columns(self) -> &'static [Column] {
+        match self {
+            Self::Slow | Self::Loss => HOPS,
+            Self::Balance => BALANCE,
+            Self::Jobs => JOBS,
+            Self::Stragglers => STRAGGLERS,
+            Self::Timeline => TIMELINE,
+        }
+    }
+
+    /// The tables that it reads.
+    #[must_use]
+    pub const fn tables(self) -> &'static [&'static str] {
+        match self {
+            Self::Slow | Self::Loss | Self::Balance => &["flow_seconds", "link_seconds"],
+            Self::Jobs | Self::Stragglers => &["flow_seconds", "steps"],
+            Self::Timeline => &["flow_seconds"],
+        }
+    }
+
+    /// Its SQL: one statement.
+    #[must_use]
+    pub fn sql(self, chosen: &Chosen) -> String {
+        const HOPS: &str = include_str!("sql/hops.sql");
+        let text = match self {
+            Self::Slow => include_str!("sql/slow.sql").to_owned() + HOPS,
+            Self::Loss => include_str!("sql/loss.sql").to_owned() + HOPS,
+            Self::Balance => include_str!("sql/balance.sql").to_owned(),
+            Self::Jobs => include_str!("sql/jobs.sql").to_owned(),
+            Self::Stragglers => include_str!("sql/stragglers.sql").to_owned(),
+            Self::Timeline => include_str!("sql/timeline.sql").to_owned(),
+        };
+        chosen.put_into(&text)
+    }
+}
+
+/// The rows that are looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chosen {
+    /// Of this job. `None`: of all jobs.
+    pub job: Option<Name>,
+    /// Of intervals that end after this time, in Unix seconds.
+    pub from_s: Option<u64>,
+    /// Of intervals that end by this time, in Unix seconds.
+    pub to_s: Option<u64>,
+}
+
+impl Chosen {
+    /// The SQL that counts them: the first statement of every question.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        self.put_into(include_str!("sql/summary.sql"))
+    }
+
+    fn put_into(&self, text: &str) -> String {
+        text.replace("{rows}", &self.condition())
+    }
+
+    fn condition(&self) -> String {
+        let time = |sign: &str, seconds: u64| {
+            let time = units::time_utc(seconds.saturating_mul(NS_PER_S));
+            format!("t {sign} TIMESTAMP '{}'", time.get(..19).unwrap_or_default())
+        };
+        let all = [
+            self.from_s.map(|from| time(">", from)),
+            self.to_s.map(|to| time("<=", to)),
+            self.job.as_ref().map(|job| format!("job = '{}'", job.0)),
+        ];
+        let all: Vec<String> = all.into_iter().flatten().collect();
+        if all.is_empty() { "t is not null".to_owned() } else { all.join(" and ") }
+    }
+}
+
+/// A name that can stand in a string of SQL as it is, whatever the engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name(String);
+
+impl Name {
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::str::FromStr for Name {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // Engines differ in what a backslash means.
+        if text.is_empty() || text.contains(['\'', '\\']) || text.chars().any(char::is_control) {
+            return Err(format!(
+                "invalid name '{text}': it is empty, or has a quote, backslash or control character"
+            ));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_chosen_by_job_and_time() {
+        let chosen = Chosen {
+            job: Some("job 7".parse().unwrap()),
+            from_s: Some(1_763_800_000),
+            to_s: Some(1_763_800_060),
+        };
+        let condition =
+            "t > TIMESTAMP '2025-11-22 08:26:40' and t <= TIMESTAMP '2025-11-22 08:27:40' and job = 'job 7'";
+        assert_eq!(chosen.condition(), condition);
+        for question in Question::value_variants() {
+            let sql = question.sql(&chosen);
+            assert!(
+                sql.contains(condition) && !sql.contains('{') && !sql.contains(';'),
+                "{question:?}: {sql}"
+            );
+            for table in ["flow_seconds", "link_seconds", "steps", "findings"] {
+                assert_eq!(sql.contains(table), question.tables().contains(&table), "{question:?}: {table}");
+            }
+            assert!(question.sql(&Chosen::default()).contains("where t is not null"));
+        }
+    }
+
+    #[test]
+    fn a_name_cannot_end_its_string() {
+        for text in ["", "a'b", "a\\", "a\nb"] {
+            assert!(text.parse::<Name>().is_err(), "{text:?}");
+        }
+        assert_eq!("a.b-7/ü \"x\"".parse::<Name>().unwrap().as_str(), "a.b-7/ü \"x\"");
+    }
+
+    #[test]
+    fn every_column_of_the_answer_is_in_the_sql() {
+        for question in [Question::Balance, Question::Jobs, Question::Stragglers, Question::Timeline] {
+            let sql = question.sql(&Chosen::default());
+            for column in question.columns().iter().filter(|column| column.name != "confidence") {
+                assert!(sql.contains(column.name), "{question:?}: {}", column.name);
+            }
+        }
+    }
+
+    #[test]
+    fn columns_that_the_sql_reads_are_columns_of_the_tables() {
+        // Results of expressions are named otherwise than columns: see the module's documentation.
+        let known: Vec<&str> =
+            crate::record::TABLES.iter().flat_map(|table| table.columns).map(|column| column.name).collect();
+        for name in
+            ["rtt_p99_ns", "ecn_capable", "retransmitted", "neighbour_system", "straggler", "behind_ns"]
+        {
+            assert!(known.contains(&name), "{name}");
+        }
+    }
+}

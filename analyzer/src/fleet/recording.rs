@@ -1,0 +1,277 @@
+//! Where the tables of recordings are, and what makes them known to an engine.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::question::{Chosen, Question};
+use crate::record::TABLES;
+use crate::record::cell::Kind;
+use crate::record::parquet::VERSION;
+use crate::record::table::{Column, Table};
+use crate::util::units;
+
+/// Hours of a time range whose folders are named one by one; of longer ones all files are offered to the engine.
+const MOST_HOURS: u64 = 24 * 8;
+const HOUR_S: u64 = 3_600;
+
+/// Language of an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// DuckDB.
+    DuckDb,
+    /// ClickHouse.
+    ClickHouse,
+}
+
+/// Folders of recordings: each has a folder of the schema's version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recordings(Vec<String>);
+
+impl Recordings {
+    /// Those that folders, patterns of folders (`*` and `?`) and addresses of buckets name.
+    ///
+    /// # Errors
+    /// There is none, or a name cannot stand in SQL.
+    pub fn find<S: AsRef<str>>(sources: &[S]) -> Result<Self, String> {
+        let mut roots = Vec::new();
+        for source in sources {
+            roots.extend(Self::of(source.as_ref())?);
+        }
+        Ok(Self(roots))
+    }
+
+    fn of(text: &str) -> Result<Vec<String>, String> {
+        if text.contains("://") {
+            return named(text.trim_end_matches('/').to_owned()).map(|root| vec![root]);
+        }
+        let found: Vec<PathBuf> =
+            expand(text).into_iter().filter(|root| root.join(VERSION).is_dir()).collect();
+        if found.is_empty() {
+            return Err(format!(
+                "no recording in {text}: `rocescope record` writes tables below {VERSION}/ of its folder; name that folder, or several with *"
+            ));
+        }
+        let roots = found.into_iter().map(|root| {
+            root.into_os_string()
+                .into_string()
+                .map_err(|name| format!("{} is not UTF-8", name.display()))
+                .and_then(named)
+        });
+        roots.collect()
+    }
+
+    /// SQL that makes the tables of a question known to an engine.
+    #[must_use]
+    pub fn declare(&self, question: Question, chosen: &Chosen, dialect: Dialect) -> String {
+        let zone = match dialect {
+            Dialect::DuckDb => "set timezone = 'UTC';\n",
+            Dialect::ClickHouse => {
+                "set session_timezone = 'UTC', output_format_json_quote_64bit_integers = 0;\n"
+            }
+        };
+        let tables = TABLES.iter().filter(|table| question.tables().contains(&table.name));
+        let views = tables.map(|table| {
+            let files = self.files(table.name, chosen);
+            format!("create view {} as {};\n", table.name, source(table, &files, dialect))
+        });
+        std::iter::once(zone.to_owned()).chain(views).collect()
+    }
+
+    /// Patterns of the files of a table in the time range.
+    fn files(&self, table: &str, chosen: &Chosen) -> Vec<String> {
+        let hours = hours(chosen);
+        let of_root = |root: &String| {
+            let folder = format!("{root}/{VERSION}/{table}");
+            let remote = root.contains("://");
+            match &hours {
+                Some(hours) if !remote => {
+                    let of_hours = hours.iter().map(|hour| format!("{folder}/{hour}"));
+                    of_hours.filter(|folder| Path::new(folder).is_dir()).collect()
+                }
+                _ if remote || Path::new(&folder).is_dir() => vec![folder],
+                _ => Vec::new(),
+            }
+        };
+        self.0.iter().flat_map(of_root).map(|folder| format!("{folder}/**/*.parquet")).collect()
+    }
+}
+
+/// A name that can stand in a string of SQL.
+fn named(root: String) -> Result<String, String> {
+    if root.contains(['\'', '\\', '{', '}', '[', ']', '*', '?']) || root.chars().any(char::is_control) {
+        return Err(format!(
+            "cannot ask an engine for {root}: its name has a quote, backslash, bracket, wildcard or control character"
+        ));
+    }
+    Ok(root)
+}
+
+/// The folders of the hours in a time range, if it has two ends that are not far apart. A file is in the hour in which it begins,
+/// so that the hour before counts too.
+fn hours(chosen: &Chosen) -> Option<Vec<String>> {
+    let (from, to) = (chosen.from_s? / HOUR_S, chosen.to_s? / HOUR_S);
+    let from = from.saturating_sub(1);
+    (to.checked_sub(from)? <= MOST_HOURS).then(|| {
+        let folder = |hour: u64| {
+            let time = units::time_utc(hour.saturating_mul(HOUR_S).saturating_mul(1_000_000_000));
+            let part = |range| time.get(range).unwrap_or_default();
+            format!("date={}/hour={}", part(0..10), part(11..13))
+        };
+        (from..=to).map(folder).collect()
+    })
+}
+
+/// A query for the rows of a table in files. Columns that older files do not have are null, and a table without files is empty.
+fn source(table: &Table, files: &[String], dialect: Dialect) -> String {
+    let columns =
+        |write: fn(&Column) -> String| table.columns.iter().map(write).collect::<Vec<_>>().join(", ");
+    match (dialect, files) {
+        (Dialect::DuckDb, []) => {
+            format!(
+                "select {} where false",
+                columns(|column| format!("null::{} as {}", duck_db(column.kind), column.name))
+            )
+        }
+        (Dialect::DuckDb, files) => format!(
+            "select * from read_parquet(['{}'], union_by_name = true, hive_partitioning = false)",
+            files.join("', '")
+        ),
+        (Dialect::ClickHouse, []) => format!("select * from null('{}')", columns(click_house)),
+        (Dialect::ClickHouse, files) => {
+            let of =
+                |file: &String| format!("select * from file('{file}', Parquet, '{}')", columns(click_house));
+            files.iter().map(of).collect::<Vec<_>>().join(" union all ")
+        }
+    }
+}
+
+const fn duck_db(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Time => "timestamptz",
+        Kind::Int => "bigint",
+        Kind::Float => "double",
+        Kind::Text => "varchar",
+    }
+}
+
+fn click_house(column: &Column) -> String {
+    let kind = match column.kind {
+        Kind::Time => "DateTime64(9, \\'UTC\\')",
+        Kind::Int => "Int64",
+        Kind::Float => "Float64",
+        Kind::Text => "String",
+    };
+    if column.nullable {
+        format!("{} Nullable({kind})", column.name)
+    } else {
+        format!("{} {kind}", column.name)
+    }
+}
+
+/// The paths that a pattern matches, in order.
+fn expand(pattern: &str) -> Vec<PathBuf> {
+    let mut found = vec![PathBuf::from(if pattern.starts_with('/') { "/" } else { "" })];
+    for part in pattern.split('/').filter(|part| !part.is_empty()) {
+        found = if part.contains(['*', '?']) {
+            let matching = |folder: &PathBuf| {
+                let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+                let names =
+                    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+                let names = names.filter(|name| {
+                    name.to_str().is_some_and(|name| matches(part.as_bytes(), name.as_bytes()))
+                });
+                let mut paths: Vec<PathBuf> = names.map(|name| folder.join(name)).collect();
+                paths.sort();
+                paths
+            };
+            found.iter().flat_map(matching).collect()
+        } else {
+            found.into_iter().map(|folder| folder.join(part)).collect()
+        };
+    }
+    found
+}
+
+/// Whether a name matches a pattern with `*` and `?`. A name that begins with a dot needs one in the pattern.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    fn from(pattern: &[u8], name: &[u8]) -> bool {
+        match (pattern, name) {
+            ([], []) => true,
+            ([b'*', rest @ ..], _) => (0..=name.len()).any(|at| from(rest, &name[at..])),
+            ([b'?', rest @ ..], [_, name @ ..]) => from(rest, name),
+            ([one, rest @ ..], [other, name @ ..]) => one == other && from(rest, name),
+            _ => false,
+        }
+    }
+    name.starts_with(b".") == pattern.starts_with(b".") && from(pattern, name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recording(folders: &[&str]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for folder in folders {
+            fs::create_dir_all(root.path().join(folder)).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn folders_and_patterns_name_recordings() {
+        let root = recording(&["a1/v1", "a2/v1", "b/v1", "a3", ".a4/v1"]);
+        let path = root.path().to_str().unwrap();
+        let find = |text: &str| Recordings::find(&[format!("{path}/{text}")]).map(|found| found.0);
+        assert_eq!(find("a*").unwrap(), [format!("{path}/a1"), format!("{path}/a2")]);
+        assert_eq!(find("?/").unwrap(), [format!("{path}/b")]);
+        assert!(find("a3").unwrap_err().contains("no recording in"));
+        assert!(find("x*").is_err());
+        assert_eq!(Recordings::find(&["s3://bucket/fleet/"]).unwrap().0, ["s3://bucket/fleet"]);
+        assert!(Recordings::find(&["s3://b'; drop table x"]).is_err());
+    }
+
+    #[test]
+    fn files_of_a_time_range_are_those_of_its_hours_and_the_hour_before() {
+        let day = "v1/flow_seconds/date=2025-11-22";
+        let root =
+            recording(&[&format!("{day}/hour=06"), &format!("{day}/hour=07"), &format!("{day}/hour=08")]);
+        let path = root.path().to_str().unwrap();
+        let found = Recordings::find(&[path]).unwrap();
+        let at = 1_763_800_000; // 08:26:40
+        let chosen = Chosen { from_s: Some(at), to_s: Some(at + 60), job: None };
+        let hour = |hour: &str| format!("{path}/{day}/hour={hour}/**/*.parquet");
+        assert_eq!(found.files("flow_seconds", &chosen), [hour("07"), hour("08")]);
+        let open = Chosen { to_s: None, ..chosen };
+        assert_eq!(found.files("flow_seconds", &open), [format!("{path}/v1/flow_seconds/**/*.parquet")]);
+        assert!(found.files("steps", &open).is_empty());
+    }
+
+    #[test]
+    fn every_table_has_a_source_for_every_engine() {
+        let root = recording(&["v1/flow_seconds"]);
+        let found = Recordings::find(&[root.path().to_str().unwrap()]).unwrap();
+        let sql = found.declare(Question::Jobs, &Chosen::default(), Dialect::DuckDb);
+        assert!(sql.contains("create view flow_seconds as select * from read_parquet(['/"), "{sql}");
+        assert!(sql.contains("create view steps as select null::timestamptz as t, "), "{sql}");
+        let sql = found.declare(Question::Jobs, &Chosen::default(), Dialect::ClickHouse);
+        assert!(
+            sql.contains(
+                "Parquet, 't DateTime64(9, \\'UTC\\'), interval_ns Int64, host String, job Nullable(String)"
+            ),
+            "{sql}"
+        );
+        assert!(sql.contains("create view steps as select * from null('t "), "{sql}");
+        assert!(!sql.contains("view link_seconds"), "{sql}");
+    }
+
+    #[test]
+    fn patterns_match_as_in_a_shell() {
+        for (pattern, name) in [("*", "abc"), ("a*c", "abbc"), ("a?c", "abc"), ("*b*", "abc"), (".*", ".x")] {
+            assert!(matches(pattern.as_bytes(), name.as_bytes()), "{pattern} {name}");
+        }
+        for (pattern, name) in [("*", ".x"), ("a?c", "ac"), ("a", "ab"), ("?", "")] {
+            assert!(!matches(pattern.as_bytes(), name.as_bytes()), "{pattern} {name}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+-- Load of parallel links, rails and planes: the busiest over the mean.
+with
+loads as (
+  select host, link, direction, coalesce(min(rail), link) as rail, coalesce(max(neighbour_system), '') as switch, sum(bytes) as carried
+  from link_seconds
+  where {rows} and direction is not null
+  group by host, link, direction
+),
+places as (
+  select *, dense_rank() over (partition by host, rail, direction order by link) as plane,
+         min(switch) over (partition by host, rail, direction) as first_switch,
+         max(switch) over (partition by host, rail, direction) as last_switch
+  from loads
+),
+parts as (
+  select scope, direction, host, carried,
+         case scope when 'links of a host' then host || ' ' || rail
+                    when 'rails of a host' then host
+                    when 'switches' then case when first_switch = last_switch then first_switch else first_switch || ' + ' || last_switch end
+                    else 'all hosts' end as place,
+         case scope when 'links of a host' then link
+                    when 'rails of a host' then rail
+                    when 'rails' then rail
+                    else 'plane ' || cast(plane as varchar) end as part
+  from places
+  cross join (
+    select 'links of a host' as scope union all select 'rails of a host' union all select 'switches'
+    union all select 'planes' union all select 'rails'
+  ) scopes
+),
+hosts as (
+  select scope, direction, place, part, host, sum(carried) as host_carried
+  from parts
+  where place <> ''
+  group by scope, direction, place, part, host
+),
+leaders as (
+  select *, case when host_carried = max(host_carried) over (partition by scope, direction, place, host) then 1 else 0 end as leads
+  from hosts
+),
+sums as (
+  select scope, direction, place, part, sum(host_carried) as carried, sum(leads) as leads, count(*) as hosts
+  from leaders
+  group by scope, direction, place, part
+),
+ranks as (
+  select *, count(*) over (partition by scope, direction, place) as parts,
+         avg(carried) over (partition by scope, direction, place) as fair,
+         row_number() over (partition by scope, direction, place order by carried desc, part) as from_top,
+         row_number() over (partition by scope, direction, place order by carried, part desc) as from_bottom
+  from sums
+),
+answers as (
+  select scope, direction, place, max(parts) as part_count, max(hosts) as of_hosts,
+         max(case when from_top = 1 then part end) as busiest,
+         max(case when from_top = 1 then carried / nullif(fair, 0) end) as busiest_ratio,
+         max(case when from_top = 1 then leads end) as agree,
+         max(case when from_bottom = 1 then part end) as idlest,
+         max(case when from_bottom = 1 then carried / nullif(fair, 0) end) as idlest_ratio,
+         sum(abs(carried - fair)) / 2 as misplaced
+  from ranks
+  where parts > 1
+  group by scope, direction, place
+)
+select scope, direction, place, part_count, busiest, busiest_ratio, idlest, idlest_ratio, agree, of_hosts, misplaced,
+       misplaced * (busiest_ratio - 1) as score
+from answers
+where busiest_ratio >= 1.1
+order by score desc, scope, place, direction
+limit 1000

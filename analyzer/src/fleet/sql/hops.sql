@@ -1,0 +1,62 @@
+medians as (
+  select *, median(figure) over (partition by metric, job, direction) as usual from figures
+),
+deviations as (
+  select *, median(abs(figure - usual)) over (partition by metric, job, direction) as mad from medians
+),
+owners as (
+  select case when direction = 'egress' then src else dst end as addr, min(host) as owner, min(link) as owner_link
+  from flow_seconds
+  where {rows} and direction is not null
+  group by addr
+),
+cables as (
+  select host, link, dense_rank() over (partition by host, min(coalesce(rail, link)) order by link) as plane,
+         max(neighbour_system) as switch, max(neighbour_port) as port
+  from link_seconds
+  where {rows}
+  group by host, link
+),
+ends as (
+  select addr, owner, switch, 'plane ' || cast(plane as varchar) as plane,
+         owner || ' ' || owner_link || coalesce(' - ' || switch || ' ' || port, '') as cable
+  from owners join cables on owner = host and owner_link = link
+),
+cells as (
+  select metric, job, lane, d.direction as direction, src, dst, readings, weight, figure, usual,
+         (figure - usual) / (1.4826 * greatest(mad, 0.05 * usual, least / 5)) as z,
+         coalesce(s.plane, r.plane) as plane, s.switch as s_switch, r.switch as r_switch,
+         coalesce(nullif(s.owner, ''), src) as s_owner, coalesce(nullif(r.owner, ''), dst) as r_owner,
+         coalesce(nullif(s.cable, ''), src) as s_cable, coalesce(nullif(r.cable, ''), dst) as r_cable
+  from deviations d left join ends s on d.src = s.addr left join ends r on d.dst = r.addr
+),
+hops as (
+  select metric, scope, breadth, case when metric = 'latency' then '' else way end as side,
+         job, direction, src, dst, readings, weight, figure, usual, z,
+         case scope when 'link' then case way when 'to' then r_cable else s_cable end
+                    when 'host' then case way when 'to' then r_owner else s_owner end
+                    when 'switch' then case way when 'to' then r_switch else s_switch end
+                    when 'path' then s_switch || ' to ' || r_switch
+                    when 'rail' then lane else plane end as hop
+  from cells
+  cross join (
+    select 'link' as scope, 1 as breadth, 'from' as way union all select 'link', 1, 'to'
+    union all select 'host', 2, 'from' union all select 'host', 2, 'to'
+    union all select 'switch', 3, 'from' union all select 'switch', 3, 'to'
+    union all select 'path', 4, '' union all select 'rail', 5, '' union all select 'plane', 6, ''
+  ) scopes
+  where not (metric = 'latency' and scope = 'switch' and way = 'to' and s_switch = r_switch)
+),
+totals as (
+  select *, count(*) over (partition by metric, scope, side, hop) as pairs,
+         sum(case when z > 5 then 1 else 0 end) over (partition by metric, scope, side, hop) as bad_pairs,
+         median(z) over (partition by metric, scope, side, hop) as hop_z
+  from hops
+  where hop is not null and hop <> ''
+)
+select metric, scope, breadth, side, hop, bad_pairs, pairs, hop_z, job, direction, src, dst, readings, weight, figure, usual, z,
+       bad_pairs * pow(bad_pairs / pairs, 2) as score
+from totals
+where z > 5 and bad_pairs * 2 >= pairs
+order by score desc, breadth, hop_z desc, metric, hop, side, src, dst, direction
+limit 50000

@@ -1,0 +1,379 @@
+//! Recordings of many hosts with known faults, for `rocescope fleet`.
+//!
+//! A fabric of rails and planes: each host has a port in each plane of each rail, at a leaf switch of its pod. Jobs exchange in rings, in steps
+//! of four seconds. Each fault has a time range of its own in one recording, the first range has none.
+
+pub mod ask;
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use rocescope::record::cell::Time;
+use rocescope::record::parquet::{VERSION, encode};
+use rocescope::record::registry::{FlowSecond, LinkSecond, Step};
+use rocescope::record::table::Row;
+use rocescope::sample::{Address, Direction};
+use rocescope::util::shared::Shared;
+
+use crate::sim::rng::mix;
+
+/// Begin of the recording: an hour, 2025-11-22 08:00:00 UTC.
+const BEGIN_S: u64 = 1_763_798_400;
+const HOUR: &str = "date=2025-11-22/hour=08";
+const NS: u64 = 1_000_000_000;
+const RAILS: u64 = 4;
+const PLANES: u64 = 2;
+/// Hosts that each host sends to on each of its ports: the next ones of its job.
+const PEERS: u64 = 2;
+/// Length of a step, of which it sends in the first half.
+const STEP_S: u64 = 4;
+/// Bytes of a flow in a second of that half, and in one of the other.
+const BUSY: f64 = 1.5e9;
+const QUIET: f64 = 0.1e9;
+const PACKET: f64 = 4_096.0;
+const BIT_RATE: u64 = 400_000_000_000;
+
+/// A fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// None.
+    Healthy,
+    /// The port of a host: three times the latency in both directions.
+    SlowLink,
+    /// A switch port drops packets to its host.
+    LossyPort,
+    /// The hash of a pair of leaf switches sends what arrives for their hosts through one of the two planes.
+    PolarisedHash,
+    /// A host computes longer than the others of its job.
+    Straggler,
+    /// One plane carries less, slower.
+    BadPlane,
+}
+
+/// All of them, in the order of their time ranges.
+pub const FAULTS: [Fault; 6] = [
+    Fault::Healthy,
+    Fault::SlowLink,
+    Fault::LossyPort,
+    Fault::PolarisedHash,
+    Fault::Straggler,
+    Fault::BadPlane,
+];
+
+/// A fleet, and for how long each fault lasts.
+#[derive(Clone, Copy, Debug)]
+pub struct Fleet {
+    /// Hosts.
+    pub hosts: u64,
+    /// Seconds of each fault; six times as many fit into an hour.
+    pub seconds: u64,
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Written {
+    /// Rows of all tables.
+    pub rows: u64,
+    /// Rows of `flow_seconds`.
+    pub flow_rows: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+}
+
+/// A port of the fabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Port {
+    host: u64,
+    rail: u64,
+    plane: u64,
+}
+
+impl Fleet {
+    /// The fleet of the tests.
+    pub const SMALL: Self = Self { hosts: 60, seconds: 20 };
+
+    /// Hosts of a job, of which each has its own ring.
+    const fn job(&self) -> u64 {
+        if self.hosts < 200 { 20 } else { 40 }
+    }
+
+    /// Hosts at one leaf switch.
+    const fn pod(&self) -> u64 {
+        if self.hosts < 200 { 20 } else { 50 }
+    }
+
+    /// The time range of a fault in Unix seconds, for `--from` and `--to`.
+    #[must_use]
+    pub fn range(&self, fault: Fault) -> (u64, u64) {
+        let at = FAULTS.iter().position(|one| *one == fault).unwrap_or(0) as u64;
+        (BEGIN_S + at * self.seconds, BEGIN_S + (at + 1) * self.seconds)
+    }
+
+    fn fault_at(&self, second: u64) -> Fault {
+        FAULTS[((second - BEGIN_S) / self.seconds).min(FAULTS.len() as u64 - 1) as usize]
+    }
+
+    const fn slow(&self) -> Port {
+        Port { host: self.hosts / 8, rail: 1, plane: 0 }
+    }
+
+    const fn lossy(&self) -> Port {
+        Port { host: self.hosts / 2 - 7, rail: 2, plane: 1 }
+    }
+
+    const fn straggler(&self) -> u64 {
+        self.hosts / 2 + 1
+    }
+
+    /// What the headline of the answer to `question` says of a fault, in its time range. `None`: nothing stands out.
+    #[must_use]
+    pub fn culprit(&self, question: &str, fault: Fault) -> Option<String> {
+        let (slow, lossy) = (self.slow(), self.lossy());
+        match (question, fault) {
+            ("slow", Fault::SlowLink) => Some(format!("Link {}: latency", self.cable(slow))),
+            ("loss", Fault::LossyPort) => Some(format!("Link to {}: ", self.cable(lossy))),
+            ("balance", Fault::PolarisedHash) => {
+                let (one, other) = (self.switch(Port { plane: 0, ..POLARISED }), self.switch(Port { plane: 1, ..POLARISED }));
+                Some(format!("Switches {one} + {other} ingress: plane 1 carries 1.9"))
+            }
+            ("balance", Fault::BadPlane) => Some("Planes all hosts".to_owned()),
+            ("jobs", Fault::LossyPort) => Some(format!("Job {}: ", self.job_of(lossy.host))),
+            ("stragglers", Fault::Straggler) => {
+                let host = self.straggler();
+                Some(format!("Node{host:05} of job {}: ", self.job_of(host)))
+            }
+            _ => None,
+        }
+    }
+
+    /// The host whose port drops packets, which the timeline of the whole recording names.
+    #[must_use]
+    pub fn lossy_host(&self) -> String {
+        name(self.lossy().host)
+    }
+
+    fn job_of(&self, host: u64) -> String {
+        format!("job{}", host / self.job())
+    }
+
+    fn switch(&self, port: Port) -> String {
+        format!("leaf-{}-r{}-{}", port.host / self.pod(), port.rail, ["a", "b"][port.plane as usize])
+    }
+
+    fn switch_port(&self, port: Port) -> String {
+        format!("Ethernet{}", port.host % self.pod() + 1)
+    }
+
+    fn cable(&self, port: Port) -> String {
+        format!("{} {} - {} {}", name(port.host), link(port), self.switch(port), self.switch_port(port))
+    }
+
+    /// Writes the recording below `root`.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn write(&self, root: &Path) -> Result<Written> {
+        let mut written = Written::default();
+        for host in 0..self.hosts {
+            let (flows, links) = self.rows_of(host);
+            written.flow_rows += flows.len() as u64;
+            self.table(root, host, &flows, &mut written)?;
+            self.table(root, host, &links, &mut written)?;
+            self.table(root, host, &self.steps_of(host), &mut written)?;
+        }
+        Ok(written)
+    }
+
+    fn table<R: Row>(&self, root: &Path, host: u64, rows: &[R], written: &mut Written) -> Result<()> {
+        let folder = root.join(VERSION).join(R::TABLE.name).join(HOUR).join(format!("host={}", name(host)));
+        let file = folder.join(format!("part-{}-{host:012x}.parquet", BEGIN_S * NS));
+        let bytes = encode(rows).with_context(|| format!("rows of {} are no Parquet", R::TABLE.name))?;
+        let put = || -> io::Result<()> {
+            fs::create_dir_all(&folder)?;
+            fs::write(&file, &bytes)
+        };
+        put().with_context(|| format!("cannot write {}", file.display()))?;
+        written.rows += rows.len() as u64;
+        written.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Flows and links of a host.
+    fn rows_of(&self, host: u64) -> (Vec<FlowSecond>, Vec<LinkSecond>) {
+        let first = host / self.job() * self.job();
+        let members = self.job().min(self.hosts - first);
+        let names = Names { host: Shared::from(name(host).as_str()), job: Shared::from(self.job_of(host).as_str()) };
+        let (mut flows, mut links) = (Vec::new(), Vec::new());
+        for second in BEGIN_S..BEGIN_S + self.seconds * FAULTS.len() as u64 {
+            for at in 0..RAILS * PLANES {
+                let own = Port { host, rail: at / PLANES, plane: at % PLANES };
+                for direction in [Direction::Egress, Direction::Ingress] {
+                    let start = flows.len();
+                    for distance in 1..=PEERS {
+                        let step = if direction == Direction::Egress { distance } else { members - distance };
+                        let peer = Port { host: first + (host - first + step) % members, ..own };
+                        flows.push(self.flow(&names, second, own, peer, direction, distance));
+                    }
+                    links.push(self.link_row(&names, second, own, direction, &flows[start..]));
+                }
+            }
+        }
+        (flows, links)
+    }
+
+    fn flow(&self, names: &Names, second: u64, own: Port, peer: Port, direction: Direction, distance: u64) -> FlowSecond {
+        let fault = self.fault_at(second);
+        let (src, dst) = if direction == Direction::Egress { (own, peer) } else { (peer, own) };
+        let seed = mix(second ^ mix(src.host << 20 | src.rail << 12 | src.plane << 8 | distance));
+        let dice = |n: u64| mix(seed.wrapping_add(n)) as f64 / u64::MAX as f64;
+        let late = fault == Fault::Straggler && src.host == self.straggler();
+        let sends = (second % STEP_S < STEP_S / 2) != late;
+        let mut bytes = if sends { BUSY } else { QUIET } * (0.9 + 0.2 * dice(1));
+        if fault == Fault::PolarisedHash && dst.host / self.pod() == 0 && dst.rail == POLARISED.rail && direction == Direction::Ingress {
+            bytes *= if dst.plane == 0 { 1.9 } else { 0.1 };
+        }
+        let bad_plane = fault == Fault::BadPlane && dst.plane == 1;
+        if bad_plane {
+            bytes *= 0.6;
+        }
+        let packets = bytes / PACKET;
+        let slow = fault == Fault::SlowLink && [src, dst].contains(&self.slow());
+        // At the receiver, the way through the fabric is behind the packets.
+        let base = if direction == Direction::Egress { 20_000.0 } else { 4_000.0 };
+        let latency = base * (0.8 + 0.4 * dice(2)) * if slow { 3.0 } else { 1.0 } * if bad_plane { 1.6 } else { 1.0 };
+        let lossy = fault == Fault::LossyPort && dst == self.lossy();
+        // A bit error here and there is no fault.
+        let stray = u64::from(dice(3) < 0.001);
+        let lost = if direction == Direction::Ingress { stray + if lossy { (packets * 0.002) as u64 } else { 0 } } else { 0 };
+        let timeouts = i64::from(lossy && sends);
+        FlowSecond {
+            t: Time((second + 1) * NS),
+            interval_ns: NS,
+            host: names.host.clone(),
+            job: Some(names.job.clone()),
+            pod: None,
+            link: Shared::from(link(own).as_str()),
+            rail: Some(Shared::from(format!("rail{}", own.rail).as_str())),
+            direction: Some(direction),
+            src: address(src),
+            dst: address(dst),
+            dest_qp: 64 + distance,
+            src_qp: None,
+            src_port: Some(49_152 + seed % 16_384),
+            src_port_count: Some(1),
+            roce_version: Some(2),
+            transport: 0,
+            dscp: Some(26),
+            pcp: None,
+            vlan: Some(0),
+            packets: packets as u64,
+            bytes: bytes as u64,
+            payload_bytes: bytes as u64,
+            ecn_capable: packets as u64,
+            ce: (packets * 0.001 * dice(4)) as u64,
+            cnp_packets: 0,
+            acks: 0,
+            rnr_naks: 0,
+            nak_sequence: 0,
+            nak_other: 0,
+            lost: Some(lost as i64),
+            reordered: Some(0),
+            retransmitted: Some(if lossy { (packets * 0.01) as i64 } else { 0 }),
+            timeouts: Some(timeouts),
+            timeout_wait_ns: Some(timeouts * 67_000_000),
+            rnr_wait_ns: Some(0),
+            rtt_count: Some(1_000),
+            rtt_sum_ns: Some((latency * 600.0) as u64),
+            rtt_p50_ns: Some((latency * 0.6) as u64),
+            rtt_p99_ns: Some(latency as u64),
+            rtt_max_ns: Some((latency * 1.5) as u64),
+            messages: packets as u64 / 256,
+            pid: None,
+            comm: None,
+            source: Shared::from("packets"),
+        }
+    }
+
+    fn link_row(&self, names: &Names, second: u64, own: Port, direction: Direction, flows: &[FlowSecond]) -> LinkSecond {
+        let sum = |of: fn(&FlowSecond) -> u64| flows.iter().map(of).sum::<u64>();
+        let signed = |of: fn(&FlowSecond) -> Option<i64>| Some(flows.iter().filter_map(of).sum::<i64>());
+        LinkSecond {
+            t: Time((second + 1) * NS),
+            interval_ns: NS,
+            host: names.host.clone(),
+            job: Some(names.job.clone()),
+            link: Shared::from(link(own).as_str()),
+            rail: Some(Shared::from(format!("rail{}", own.rail).as_str())),
+            direction: Some(direction),
+            speed_bps: Some(BIT_RATE),
+            packets: sum(|flow| flow.packets),
+            bytes: sum(|flow| flow.bytes),
+            ecn_capable: sum(|flow| flow.ecn_capable),
+            ce: sum(|flow| flow.ce),
+            cnp_packets: 0,
+            skipped: 0,
+            flows: flows.len() as u64,
+            lost: signed(|flow| flow.lost),
+            reordered: Some(0),
+            retransmitted: signed(|flow| flow.retransmitted),
+            timeouts: signed(|flow| flow.timeouts),
+            peak_bytes: None,
+            bin_ns: None,
+            bursts: None,
+            incast_senders: None,
+            neighbour_system: Some(Shared::from(self.switch(own).as_str())),
+            neighbour_port: Some(Shared::from(self.switch_port(own).as_str())),
+        }
+    }
+
+    /// The steps that a host sees, with the straggler that it waits for.
+    fn steps_of(&self, host: u64) -> Vec<Step> {
+        let names = Names { host: Shared::from(name(host).as_str()), job: Shared::from(self.job_of(host).as_str()) };
+        let straggler = self.straggler();
+        let starts = (BEGIN_S..BEGIN_S + self.seconds * FAULTS.len() as u64).step_by(STEP_S as usize);
+        let step = |start: u64| {
+            let waits = self.fault_at(start) == Fault::Straggler && self.job_of(host) == self.job_of(straggler) && host != straggler;
+            Step {
+                t: Time((start + STEP_S) * NS),
+                host: names.host.clone(),
+                job: Some(names.job.clone()),
+                link: Shared::from("eth0"),
+                direction: Some(Direction::Egress),
+                start: Time(start * NS),
+                length_ns: STEP_S * NS,
+                busy_ns: 2 * NS,
+                silence_ns: NS / 10,
+                straggler: waits.then(|| address(Port { host: straggler, rail: 0, plane: 0 })),
+                straggler_kind: waits.then(|| Shared::from("starts_late")),
+                straggler_certain: waits.then_some(1),
+                behind_ns: waits.then_some(2 * NS),
+            }
+        };
+        starts.map(step).collect()
+    }
+}
+
+/// The rail and pod whose leaf switches hash badly.
+const POLARISED: Port = Port { host: 0, rail: 1, plane: 0 };
+
+struct Names {
+    host: Shared,
+    job: Shared,
+}
+
+fn name(host: u64) -> String {
+    format!("node{host:05}")
+}
+
+fn link(port: Port) -> String {
+    format!("eth{}", port.rail * PLANES + port.plane)
+}
+
+fn address(port: Port) -> Address {
+    let host = port.host as u32;
+    let ports = (port.rail * PLANES + port.plane) as u32;
+    Address::Ip(IpAddr::V4(Ipv4Addr::from(0x0a00_0000 | ports << 20 | (host + 1))))
+}
