@@ -4,7 +4,7 @@ mod kernel;
 mod length;
 
 use crate::ebpf_toolchain::EbpfToolchain;
-use crate::programs::{self, Packages};
+use crate::programs::{self, Features};
 use crate::run::{cargo, has_program, output_of, run, say, step};
 use crate::setup;
 use anyhow::{Result, bail};
@@ -80,14 +80,14 @@ fn lints(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
         Ok(()) => {
             checks.check("lints", || {
                 let mut command = cargo();
-                programs::select(command.arg("clippy"), Packages::All, ebpf);
+                programs::select(command.arg("clippy"), Features::All, ebpf);
                 run(command.args(["--all-targets", "--", "-D", "warnings"]))
             });
             if ebpf.is_some() {
                 // What differs without the kernel side is in the library: the tests of it are those above.
                 checks.check("lints without `live`", || {
                     let mut command = cargo();
-                    programs::select(command.arg("clippy"), Packages::All, None);
+                    programs::select(command.arg("clippy"), Features::All, None);
                     run(command.args(["--lib", "--bins", "--", "-D", "warnings"]))
                 });
             }
@@ -101,7 +101,7 @@ fn docs(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
     checks.check("documentation", || {
         let mut command = cargo();
         command.env("RUSTDOCFLAGS", "-D warnings").args(["doc", "--no-deps"]);
-        programs::select(&mut command, Packages::All, ebpf);
+        programs::select(&mut command, Features::All, ebpf);
         run(&mut command)
     });
 }

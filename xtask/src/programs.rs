@@ -16,31 +16,30 @@ pub(crate) const CHECKED: &str = "checked";
 pub(crate) const DEBUG: &str = "dev";
 /// The package of the tests that need root, a program and the kernel.
 pub(crate) const INTEGRATION: &str = "rocescope-tests";
-const FEATURES: &str = "rocescope/live,rocescope/test-clock";
+const PACKAGES: [&str; 4] = ["rocescope", "rocescope-common", INTEGRATION, "xtask"];
+const LIBRARY: &str = "rocescope/live,rocescope/test-clock";
+const TESTS: &str = "rocescope-tests/live";
 
-/// Packages to build together.
+/// Which features what is built has.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Packages {
+pub(crate) enum Features {
     All,
-    /// Those with unit tests of their own. What the integration tests share is tested with them: it uses the library,
-    /// which would be compiled once more for it.
+    /// Those of unit tests: with its feature `live`, what the integration tests share would need the whole library
+    /// once more, unoptimised.
     Units,
 }
 
-/// Adds the packages, and all features where the kernel programs can be built, to a command of cargo.
+/// Adds the packages, and their features where the kernel programs can be built, to a command of cargo.
 pub(crate) fn select<'a>(
     command: &'a mut Command,
-    packages: Packages,
+    features: Features,
     toolchain: Option<&EbpfToolchain>,
 ) -> &'a mut Command {
-    command.args(["-p", "rocescope", "-p", "rocescope-common", "-p", "xtask"]);
-    if packages == Packages::All {
-        command.args(["-p", INTEGRATION]);
-    }
+    command.args(PACKAGES.iter().flat_map(|package| ["-p", package]));
     if let Some(toolchain) = toolchain {
-        with_ebpf(command, toolchain).args(["--features", FEATURES]);
-        if packages == Packages::All {
-            command.args(["--features", "rocescope-tests/live"]);
+        with_ebpf(command, toolchain).args(["--features", LIBRARY]);
+        if features == Features::All {
+            command.args(["--features", TESTS]);
         }
     }
     command
@@ -75,7 +74,7 @@ impl Programs {
         profile: &str,
         selection: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self> {
-        let (rocescope, tests) = build(Packages::All, toolchain, profile, selection)?;
+        let (rocescope, tests) = build(Features::All, toolchain, profile, selection)?;
         let rocescope = rocescope.context("cargo built no rocescope")?;
         Ok(Self { rocescope, tests })
     }
@@ -97,19 +96,19 @@ impl Programs {
 /// # Errors
 /// The command that failed.
 pub(crate) fn units(toolchain: Option<&EbpfToolchain>) -> Result<Vec<TestProgram>> {
-    Ok(build(Packages::Units, toolchain, DEBUG, ["--lib", "--bin", "xtask"])?.1)
+    Ok(build(Features::Units, toolchain, DEBUG, ["--lib", "--bin", "xtask"])?.1)
 }
 
 /// Builds what `selection` names: rocescope, where that is needed, and tests.
 fn build<'a>(
-    packages: Packages,
+    features: Features,
     toolchain: Option<&EbpfToolchain>,
     profile: &str,
     selection: impl IntoIterator<Item = &'a str>,
 ) -> Result<(Option<PathBuf>, Vec<TestProgram>)> {
     let mut command = cargo();
     command.args(["test", "--no-run", "--profile", profile, "--message-format", "json-render-diagnostics"]);
-    select(&mut command, packages, toolchain).args(selection);
+    select(&mut command, features, toolchain).args(selection);
     let shown = show(&command);
     let output =
         command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start `{shown}`"))?;

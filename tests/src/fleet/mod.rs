@@ -136,7 +136,10 @@ impl Fleet {
             ("slow", Fault::SlowLink) => Some(format!("Link {}: latency", self.cable(slow))),
             ("loss", Fault::LossyPort) => Some(format!("Link to {}: ", self.cable(lossy))),
             ("balance", Fault::PolarisedHash) => {
-                let (one, other) = (self.switch(Port { plane: 0, ..POLARISED }), self.switch(Port { plane: 1, ..POLARISED }));
+                let (one, other) = (
+                    self.switch(Port { plane: 0, ..POLARISED }),
+                    self.switch(Port { plane: 1, ..POLARISED }),
+                );
                 Some(format!("Switches {one} + {other} ingress: plane 1 carries 1.9"))
             }
             ("balance", Fault::BadPlane) => Some("Planes all hosts".to_owned()),
@@ -205,7 +208,8 @@ impl Fleet {
     fn rows_of(&self, host: u64) -> (Vec<FlowSecond>, Vec<LinkSecond>) {
         let first = host / self.job() * self.job();
         let members = self.job().min(self.hosts - first);
-        let names = Names { host: Shared::from(name(host).as_str()), job: Shared::from(self.job_of(host).as_str()) };
+        let names =
+            Names { host: Shared::from(name(host).as_str()), job: Shared::from(self.job_of(host).as_str()) };
         let (mut flows, mut links) = (Vec::new(), Vec::new());
         for second in BEGIN_S..BEGIN_S + self.seconds * FAULTS.len() as u64 {
             for at in 0..RAILS * PLANES {
@@ -224,7 +228,15 @@ impl Fleet {
         (flows, links)
     }
 
-    fn flow(&self, names: &Names, second: u64, own: Port, peer: Port, direction: Direction, distance: u64) -> FlowSecond {
+    fn flow(
+        &self,
+        names: &Names,
+        second: u64,
+        own: Port,
+        peer: Port,
+        direction: Direction,
+        distance: u64,
+    ) -> FlowSecond {
         let fault = self.fault_at(second);
         let (src, dst) = if direction == Direction::Egress { (own, peer) } else { (peer, own) };
         let seed = mix(second ^ mix(src.host << 20 | src.rail << 12 | src.plane << 8 | distance));
@@ -232,7 +244,11 @@ impl Fleet {
         let late = fault == Fault::Straggler && src.host == self.straggler();
         let sends = (second % STEP_S < STEP_S / 2) != late;
         let mut bytes = if sends { BUSY } else { QUIET } * (0.9 + 0.2 * dice(1));
-        if fault == Fault::PolarisedHash && dst.host / self.pod() == 0 && dst.rail == POLARISED.rail && direction == Direction::Ingress {
+        if fault == Fault::PolarisedHash
+            && dst.host / self.pod() == 0
+            && dst.rail == POLARISED.rail
+            && direction == Direction::Ingress
+        {
             bytes *= if dst.plane == 0 { 1.9 } else { 0.1 };
         }
         let bad_plane = fault == Fault::BadPlane && dst.plane == 1;
@@ -243,11 +259,16 @@ impl Fleet {
         let slow = fault == Fault::SlowLink && [src, dst].contains(&self.slow());
         // At the receiver, the way through the fabric is behind the packets.
         let base = if direction == Direction::Egress { 20_000.0 } else { 4_000.0 };
-        let latency = base * (0.8 + 0.4 * dice(2)) * if slow { 3.0 } else { 1.0 } * if bad_plane { 1.6 } else { 1.0 };
+        let latency =
+            base * (0.8 + 0.4 * dice(2)) * if slow { 3.0 } else { 1.0 } * if bad_plane { 1.6 } else { 1.0 };
         let lossy = fault == Fault::LossyPort && dst == self.lossy();
         // A bit error here and there is no fault.
         let stray = u64::from(dice(3) < 0.001);
-        let lost = if direction == Direction::Ingress { stray + if lossy { (packets * 0.002) as u64 } else { 0 } } else { 0 };
+        let lost = if direction == Direction::Ingress {
+            stray + if lossy { (packets * 0.002) as u64 } else { 0 }
+        } else {
+            0
+        };
         let timeouts = i64::from(lossy && sends);
         FlowSecond {
             t: Time((second + 1) * NS),
@@ -297,7 +318,14 @@ impl Fleet {
         }
     }
 
-    fn link_row(&self, names: &Names, second: u64, own: Port, direction: Direction, flows: &[FlowSecond]) -> LinkSecond {
+    fn link_row(
+        &self,
+        names: &Names,
+        second: u64,
+        own: Port,
+        direction: Direction,
+        flows: &[FlowSecond],
+    ) -> LinkSecond {
         let sum = |of: fn(&FlowSecond) -> u64| flows.iter().map(of).sum::<u64>();
         let signed = |of: fn(&FlowSecond) -> Option<i64>| Some(flows.iter().filter_map(of).sum::<i64>());
         LinkSecond {
@@ -331,11 +359,14 @@ impl Fleet {
 
     /// The steps that a host sees, with the straggler that it waits for.
     fn steps_of(&self, host: u64) -> Vec<Step> {
-        let names = Names { host: Shared::from(name(host).as_str()), job: Shared::from(self.job_of(host).as_str()) };
+        let names =
+            Names { host: Shared::from(name(host).as_str()), job: Shared::from(self.job_of(host).as_str()) };
         let straggler = self.straggler();
         let starts = (BEGIN_S..BEGIN_S + self.seconds * FAULTS.len() as u64).step_by(STEP_S as usize);
         let step = |start: u64| {
-            let waits = self.fault_at(start) == Fault::Straggler && self.job_of(host) == self.job_of(straggler) && host != straggler;
+            let waits = self.fault_at(start) == Fault::Straggler
+                && self.job_of(host) == self.job_of(straggler)
+                && host != straggler;
             Step {
                 t: Time((start + STEP_S) * NS),
                 host: names.host.clone(),

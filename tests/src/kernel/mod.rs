@@ -6,7 +6,6 @@
 //! real interfaces with the live source on one of them.
 
 pub mod cpus;
-pub mod diff;
 pub mod frames;
 pub mod machine;
 pub mod memory;

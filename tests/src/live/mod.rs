@@ -4,7 +4,6 @@
 
 pub mod attached;
 pub mod frames;
-pub mod picture;
 pub mod program;
 pub mod tcp;
 pub mod terminal;

@@ -162,21 +162,3 @@ fn result(said: &str) -> Option<(u64, u64)> {
     let mut columns = lines.nth(1)?.split_whitespace();
     Some((columns.next()?.parse().ok()?, columns.next()?.parse().ok()?))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_perftest_prints_is_read() {
-        let said = " local address: LID 0000 QPN 0x0015 PSN 0x2fe12c RKey 0x0003a3 VAddr 0x007f7746470000\n\
-                    \x20remote address: LID 0000 QPN 0x0016 PSN 0x7132c4 RKey 0x0003df VAddr 0x007f6aa0fbf000\n\
-                    \x20#bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n\
-                    \x2065536      80               6.87               3.79   \t\t   0.000061\n";
-        assert_eq!(result(said), Some((65536, 80)));
-        let of = |side| said.lines().find_map(|line| end_of(line, side));
-        assert_eq!(of("local address:"), Some((0x15, 0x2f_e12c)));
-        assert_eq!(of("remote address:"), Some((0x16, 0x71_32c4)));
-        assert_eq!(result("nothing"), None);
-    }
-}

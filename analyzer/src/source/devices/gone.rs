@@ -93,6 +93,7 @@ fn event(life: &QpLife) -> QpEvent {
         time_ns: life.control.ended_ns.unwrap_or(0),
         lqpn: Some(life.lqpn),
         event: DESTROYED.to_owned(),
+        reason: None,
         errno: None,
         duration_ns: None,
         pid: life.pid,
