@@ -408,15 +408,21 @@ fn links_that_see_one_queue_pair_cost_time_in_proportion() {
     assert!(seconds[1] < 8.0 * seconds[0].max(0.1), "{seconds:?} s");
 }
 
-#[test]
-fn a_report_of_many_flows_is_bounded() {
-    const FLOWS: u32 = 140_000;
+const FLOWS: u32 = 140_000;
+
+/// A capture with one packet of each of [`FLOWS`] flows.
+fn many_flows(folder: &Path) -> String {
     let mut file = Pcap::new(Order::Little, true, ETHERNET);
     for flow in 0..FLOWS {
         file.packet(START_NS + u64::from(flow) * 1_000, &send(0x100 + flow, 7));
     }
+    write(folder, "flows.pcap", &file.finish())
+}
+
+#[test]
+fn a_report_of_many_flows_is_bounded() {
     let folder = tempfile::tempdir().unwrap();
-    let (report, _) = report(&[&write(folder.path(), "flows.pcap", &file.finish())]);
+    let (report, _) = report(&[&many_flows(folder.path())]);
     let flows = report["flows"].as_array().unwrap().len() as u64;
     assert!(flows <= 131_072, "{flows} flows in the report");
     assert_eq!(report["totals"]["lost"]["flow_table_full"].as_u64().unwrap(), u64::from(FLOWS) - flows);
@@ -446,6 +452,20 @@ fn limits_of_the_process_are_named_with_what_raises_them() {
         assert!(!said.contains("--max-flows") && !said.contains("please report"), "{limit} files: {said}");
     }
     assert!(refused > 1, "no limit was too small, and this shows nothing");
+}
+
+#[test]
+fn without_memory_it_says_so_and_is_not_aborted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = many_flows(folder.path());
+    for kib in [60_000, 100_000, 140_000] {
+        let program = binary::path().unwrap();
+        let script =
+            format!("ulimit -v {kib} && exec {} replay {path} --output json >/dev/null", program.display());
+        let output = output(Command::new("sh").args(["-c", &script]).stdin(Stdio::null()));
+        assert_eq!(output.status.code(), Some(1), "{kib} KiB: {}", said(&output));
+        assert!(said(&output).contains("ulimit -v"), "{kib} KiB: {}", said(&output));
+    }
 }
 
 #[test]

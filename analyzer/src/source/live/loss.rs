@@ -77,7 +77,7 @@ struct Watched {
     /// Packets of times in which a report was lost, and those that the flow had had at the end of the latest.
     left_out: Unfollowed,
     left_out_to: u64,
-    /// What passed between two times in which it was followed is not known.
+    /// Its packets between two times in which it was followed are not known.
     incomplete: bool,
     first: u32,
 }
