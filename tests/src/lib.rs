@@ -10,13 +10,13 @@ pub mod craft;
 #[path = "../../analyzer/tests/support/document.rs"]
 pub mod document;
 #[cfg(feature = "live")]
+pub mod fleet;
+#[cfg(feature = "live")]
 pub mod kernel;
 #[cfg(feature = "live")]
 pub mod live;
 #[cfg(feature = "live")]
 pub mod load;
-#[cfg(feature = "live")]
-pub mod fleet;
 pub mod mutation;
 pub mod oracle;
 pub mod packages;

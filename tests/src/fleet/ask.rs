@@ -10,7 +10,13 @@ use serde_json::Value;
 ///
 /// # Errors
 /// The program is missing, or fails.
-pub fn ask(rocescope: &Path, question: &str, source: &str, engine: Option<&Path>, range: Option<(u64, u64)>) -> Result<Value> {
+pub fn ask(
+    rocescope: &Path,
+    question: &str,
+    source: &str,
+    engine: Option<&Path>,
+    range: Option<(u64, u64)>,
+) -> Result<Value> {
     let mut command = Command::new(rocescope);
     command.args(["fleet", question, source, "--output", "json"]);
     if let Some(engine) = engine {
@@ -21,7 +27,11 @@ pub fn ask(rocescope: &Path, question: &str, source: &str, engine: Option<&Path>
     }
     let output = command.output().context("rocescope could not be started")?;
     if !output.status.success() {
-        bail!("fleet {question} ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+        bail!(
+            "fleet {question} ended with {}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
     }
     serde_json::from_slice(&output.stdout).context("the answer is no JSON")
 }

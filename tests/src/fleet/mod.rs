@@ -3,6 +3,12 @@
 //! A fabric of rails and planes: each host has a port in each plane of each rail, at a leaf switch of its pod. Jobs exchange in rings, in steps
 //! of four seconds. Each fault has a time range of its own in one recording, the first range has none.
 
+#![expect(
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "counts of a simulation are positive and far below the limits"
+)]
+
 pub mod ask;
 
 use std::fs;
@@ -13,7 +19,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use rocescope::record::cell::Time;
 use rocescope::record::parquet::{VERSION, encode};
-use rocescope::record::registry::{FlowSecond, LinkSecond, Step};
+use rocescope::record::registry::{DeviceSecond, FlowSecond, LinkSecond, Step};
 use rocescope::record::table::Row;
 use rocescope::sample::{Address, Direction};
 use rocescope::util::shared::Shared;
@@ -136,7 +142,10 @@ impl Fleet {
             ("slow", Fault::SlowLink) => Some(format!("Link {}: latency", self.cable(slow))),
             ("loss", Fault::LossyPort) => Some(format!("Link to {}: ", self.cable(lossy))),
             ("balance", Fault::PolarisedHash) => {
-                let (one, other) = (self.switch(Port { plane: 0, ..POLARISED }), self.switch(Port { plane: 1, ..POLARISED }));
+                let (one, other) = (
+                    self.switch(Port { plane: 0, ..POLARISED }),
+                    self.switch(Port { plane: 1, ..POLARISED }),
+                );
                 Some(format!("Switches {one} + {other} ingress: plane 1 carries 1.9"))
             }
             ("balance", Fault::BadPlane) => Some("Planes all hosts".to_owned()),
@@ -156,7 +165,7 @@ impl Fleet {
     }
 
     fn job_of(&self, host: u64) -> String {
-        format!("job{}", host / self.job())
+        format!("train-{}", host / self.job())
     }
 
     fn switch(&self, port: Port) -> String {
@@ -183,6 +192,7 @@ impl Fleet {
             self.table(root, host, &flows, &mut written)?;
             self.table(root, host, &links, &mut written)?;
             self.table(root, host, &self.steps_of(host), &mut written)?;
+            self.table(root, host, &self.devices_of(host), &mut written)?;
         }
         Ok(written)
     }
@@ -205,7 +215,8 @@ impl Fleet {
     fn rows_of(&self, host: u64) -> (Vec<FlowSecond>, Vec<LinkSecond>) {
         let first = host / self.job() * self.job();
         let members = self.job().min(self.hosts - first);
-        let names = Names { host: Shared::from(name(host).as_str()), job: Shared::from(self.job_of(host).as_str()) };
+        let names =
+            Names { host: Shared::from(name(host).as_str()), job: Shared::from(self.job_of(host).as_str()) };
         let (mut flows, mut links) = (Vec::new(), Vec::new());
         for second in BEGIN_S..BEGIN_S + self.seconds * FAULTS.len() as u64 {
             for at in 0..RAILS * PLANES {
@@ -224,7 +235,16 @@ impl Fleet {
         (flows, links)
     }
 
-    fn flow(&self, names: &Names, second: u64, own: Port, peer: Port, direction: Direction, distance: u64) -> FlowSecond {
+    #[expect(clippy::too_many_lines, reason = "what the faults do to a flow, then every column of the row")]
+    fn flow(
+        &self,
+        names: &Names,
+        second: u64,
+        own: Port,
+        peer: Port,
+        direction: Direction,
+        distance: u64,
+    ) -> FlowSecond {
         let fault = self.fault_at(second);
         let (src, dst) = if direction == Direction::Egress { (own, peer) } else { (peer, own) };
         let seed = mix(second ^ mix(src.host << 20 | src.rail << 12 | src.plane << 8 | distance));
@@ -232,7 +252,11 @@ impl Fleet {
         let late = fault == Fault::Straggler && src.host == self.straggler();
         let sends = (second % STEP_S < STEP_S / 2) != late;
         let mut bytes = if sends { BUSY } else { QUIET } * (0.9 + 0.2 * dice(1));
-        if fault == Fault::PolarisedHash && dst.host / self.pod() == 0 && dst.rail == POLARISED.rail && direction == Direction::Ingress {
+        if fault == Fault::PolarisedHash
+            && dst.host / self.pod() == 0
+            && dst.rail == POLARISED.rail
+            && direction == Direction::Ingress
+        {
             bytes *= if dst.plane == 0 { 1.9 } else { 0.1 };
         }
         let bad_plane = fault == Fault::BadPlane && dst.plane == 1;
@@ -243,11 +267,16 @@ impl Fleet {
         let slow = fault == Fault::SlowLink && [src, dst].contains(&self.slow());
         // At the receiver, the way through the fabric is behind the packets.
         let base = if direction == Direction::Egress { 20_000.0 } else { 4_000.0 };
-        let latency = base * (0.8 + 0.4 * dice(2)) * if slow { 3.0 } else { 1.0 } * if bad_plane { 1.6 } else { 1.0 };
+        let latency =
+            base * (0.8 + 0.4 * dice(2)) * if slow { 3.0 } else { 1.0 } * if bad_plane { 1.6 } else { 1.0 };
         let lossy = fault == Fault::LossyPort && dst == self.lossy();
         // A bit error here and there is no fault.
         let stray = u64::from(dice(3) < 0.001);
-        let lost = if direction == Direction::Ingress { stray + if lossy { (packets * 0.002) as u64 } else { 0 } } else { 0 };
+        let lost = if direction == Direction::Ingress {
+            stray + if lossy { (packets * 0.002) as u64 } else { 0 }
+        } else {
+            0
+        };
         let timeouts = i64::from(lossy && sends);
         FlowSecond {
             t: Time((second + 1) * NS),
@@ -297,7 +326,14 @@ impl Fleet {
         }
     }
 
-    fn link_row(&self, names: &Names, second: u64, own: Port, direction: Direction, flows: &[FlowSecond]) -> LinkSecond {
+    fn link_row(
+        &self,
+        names: &Names,
+        second: u64,
+        own: Port,
+        direction: Direction,
+        flows: &[FlowSecond],
+    ) -> LinkSecond {
         let sum = |of: fn(&FlowSecond) -> u64| flows.iter().map(of).sum::<u64>();
         let signed = |of: fn(&FlowSecond) -> Option<i64>| Some(flows.iter().filter_map(of).sum::<i64>());
         LinkSecond {
@@ -329,13 +365,66 @@ impl Fleet {
         }
     }
 
+    /// Counters of the devices of a host, in the time of each fault: all that a recording has where the NIC does RoCE.
+    fn devices_of(&self, host: u64) -> Vec<DeviceSecond> {
+        let (name, job) = (name(host), self.job_of(host));
+        let ports = (0..RAILS * PLANES).map(|at| Port { host, rail: at / PLANES, plane: at % PLANES });
+        let of_port = |port: Port| {
+            let (name, job) = (&name, &job);
+            let row = move |fault: Fault, counter: &str, delta: u64| DeviceSecond {
+                t: Time(self.range(fault).1 * NS),
+                interval_ns: self.seconds * NS,
+                host: Shared::from(name.as_str()),
+                job: Some(Shared::from(job.as_str())),
+                device: Shared::from(device(port).as_str()),
+                port: Some(1),
+                netdev: Some(Shared::from(link(port).as_str())),
+                driver: Some(Shared::from("mlx5_core")),
+                source: Shared::from("sysfs"),
+                counter: Shared::from(counter),
+                direction: None,
+                priority: None,
+                delta,
+            };
+            FAULTS.into_iter().flat_map(move |fault| {
+                let packets = (BUSY / PACKET) as u64 * self.seconds;
+                let lossy = fault == Fault::LossyPort && port == self.lossy();
+                let disordered = if lossy { packets / 500 } else { 3 };
+                let slow = fault == Fault::SlowLink && port == self.slow();
+                let marked = if slow { packets / 10 } else { packets / 1_000 };
+                [
+                    ("rx_packets", packets),
+                    ("tx_packets", packets),
+                    ("out_of_sequence", disordered),
+                    ("ce_marked_packets", marked),
+                ]
+                .map(|(counter, delta)| row(fault, counter, delta))
+            })
+        };
+        ports.flat_map(|port| of_port(port).collect::<Vec<_>>()).collect()
+    }
+
+    /// What the headline names where the recording has nothing but counters of devices.
+    #[must_use]
+    pub fn culprit_by_devices(&self, fault: Fault) -> Option<(&'static str, String)> {
+        let named = |port: Port, metric: &str| format!("Link {} {}: {metric}", name(port.host), device(port));
+        match fault {
+            Fault::SlowLink => Some(("slow", named(self.slow(), "CE (device)"))),
+            Fault::LossyPort => Some(("loss", named(self.lossy(), "out of sequence (device)"))),
+            _ => None,
+        }
+    }
+
     /// The steps that a host sees, with the straggler that it waits for.
     fn steps_of(&self, host: u64) -> Vec<Step> {
-        let names = Names { host: Shared::from(name(host).as_str()), job: Shared::from(self.job_of(host).as_str()) };
+        let names =
+            Names { host: Shared::from(name(host).as_str()), job: Shared::from(self.job_of(host).as_str()) };
         let straggler = self.straggler();
         let starts = (BEGIN_S..BEGIN_S + self.seconds * FAULTS.len() as u64).step_by(STEP_S as usize);
         let step = |start: u64| {
-            let waits = self.fault_at(start) == Fault::Straggler && self.job_of(host) == self.job_of(straggler) && host != straggler;
+            let waits = self.fault_at(start) == Fault::Straggler
+                && self.job_of(host) == self.job_of(straggler)
+                && host != straggler;
             Step {
                 t: Time((start + STEP_S) * NS),
                 host: names.host.clone(),
@@ -366,6 +455,10 @@ struct Names {
 
 fn name(host: u64) -> String {
     format!("node{host:05}")
+}
+
+fn device(port: Port) -> String {
+    format!("mlx5_{}", port.rail * PLANES + port.plane)
 }
 
 fn link(port: Port) -> String {
