@@ -345,7 +345,10 @@ mod tests {
     use super::*;
 
     fn row(value: Value) -> Row {
-        value.as_object().unwrap().clone()
+        match value {
+            Value::Object(row) => row,
+            other => panic!("{other}"),
+        }
     }
 
     fn summary() -> Row {

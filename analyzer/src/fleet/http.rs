@@ -35,6 +35,7 @@ impl Server {
     ///
     /// # Errors
     /// It is one, and not usable.
+    #[must_use]
     pub fn parse(url: &str) -> Option<Result<Self, String>> {
         if url.starts_with("https://") {
             return Some(Err(format!(
