@@ -1,4 +1,4 @@
-//! Programs of Debian packages that some tests call, unpacked by `cargo xtask setup` and not installed: a package of a server
+//! Programs of packages that some tests call, unpacked by `cargo xtask setup` and not installed: a package of a server
 //! would start it.
 
 use std::path::PathBuf;
@@ -52,7 +52,61 @@ pub fn python_or_skip(test: &str, package: &str, module: &str) -> Option<Command
 fn missing(test: &str, package: &str) {
     assert!(
         std::env::var("CI").as_deref() != Ok("true"),
-        "{test} must find the Debian package {package} where CI=true: ROCESCOPE_PACKAGES names the folder of cargo xtask setup"
+        "{test} must find the package {package} where CI=true: ROCESCOPE_PACKAGES names the folder of cargo xtask setup"
     );
-    eprintln!("SKIP: {test} needs the Debian package {package}");
+    eprintln!("SKIP: {test} needs the package {package}");
+}
+
+/// DuckDB's program: of the Python package that has it, or on `PATH`. Says so when there is none, and fails where there must be.
+///
+/// # Panics
+/// Panics if it is missing and `CI` is `true`.
+#[must_use]
+pub fn duck_db_or_skip(test: &str) -> Option<PathBuf> {
+    let of_package = unpacked("duckdb").map(|folder| folder.join("duckdb_cli/duckdb"));
+    let found = of_package.filter(|path| path.is_file()).or_else(|| on_path("duckdb"));
+    if found.is_none() {
+        missing(test, "duckdb-cli");
+    }
+    found
+}
+
+/// A stand-in for ClickHouse's program over the Python package chdb, which is the engine without programs. Says so when there is none, and
+/// fails where there must be.
+///
+/// # Panics
+/// Panics if it is missing and `CI` is `true`.
+#[must_use]
+pub fn click_house_or_skip(test: &str) -> Option<PathBuf> {
+    let Some(folder) = unpacked("chdb") else {
+        missing(test, "chdb, which `cargo xtask setup --clickhouse` installs");
+        return None;
+    };
+    let wrapper = folder.join("clickhouse");
+    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("data/fleet/clickhouse.py");
+    let text = format!(
+        "#!/bin/sh\nPYTHONPATH='{}' PYTHONDONTWRITEBYTECODE=1 exec python3 '{}' \"$@\"\n",
+        folder.display(),
+        script.display()
+    );
+    // Tests beside this one write the same: never over a file that one of them runs.
+    if std::fs::read_to_string(&wrapper).ok().as_deref() != Some(&text) {
+        let new = folder.join(format!("clickhouse.{}", std::process::id()));
+        let write = || -> std::io::Result<()> {
+            use std::os::unix::fs::PermissionsExt as _;
+            std::fs::write(&new, &text)?;
+            std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o755))?;
+            std::fs::rename(&new, &wrapper)
+        };
+        write().unwrap_or_else(|error| panic!("cannot write {}: {error}", wrapper.display()));
+    }
+    Some(wrapper)
+}
+
+/// A program on `PATH` that says its version.
+fn on_path(program: &str) -> Option<PathBuf> {
+    let output = Command::new(program).arg("--version").output().ok()?;
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let mut paths = std::env::split_paths(&folders).map(|folder| folder.join(program));
+    paths.find(|path| output.status.success() && path.is_file())
 }

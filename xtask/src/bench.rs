@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: measurements side by side with other programs, as ratios.
 
 mod child;
+mod fleet;
 mod kernel;
 mod keys;
 mod load;
@@ -21,6 +22,8 @@ pub(crate) enum Bench {
     Replay(replay::Wanted),
     /// `rocescope live` on a flooded veth pair, beside an empty program and nothing
     Load(load::Wanted),
+    /// Questions of `rocescope fleet` over a simulated fleet with known faults
+    Fleet(fleet::Wanted),
     /// Response time of the terminal UI to keys while it receives samples of 65,536 flows
     Keys(keys::Wanted),
     /// What the terminal UI takes of a processor and writes, quiet and while it shows a replay at full speed
@@ -38,6 +41,7 @@ pub(crate) fn bench(wanted: &Bench) -> Result<()> {
         Bench::Kernel(wanted) => kernel::kernel(wanted),
         Bench::Replay(wanted) => replay::replay(wanted),
         Bench::Load(wanted) => load::load(wanted),
+        Bench::Fleet(wanted) => fleet::fleet(wanted),
         Bench::Keys(wanted) => keys::keys(wanted),
         Bench::Screen(wanted) => screen::screen(wanted),
         Bench::Truth(wanted) => truth::truth(wanted),

@@ -32,7 +32,11 @@ struct Cli {
 #[derive(Subcommand)]
 enum Task {
     /// Install missing tools for building and testing
-    Setup,
+    Setup {
+        /// Also ClickHouse's engine for the tests of `fleet` (560 MB), which CI always has
+        #[arg(long)]
+        clickhouse: bool,
+    },
     /// Build target/release/rocescope with the kernel programs inside
     Build,
     /// Build the static, stripped executables for hosts without Rust
@@ -86,7 +90,7 @@ fn main() -> ExitCode {
 
 fn work(task: &Task) -> Result<()> {
     match task {
-        Task::Setup => setup::setup(),
+        Task::Setup { clickhouse } => setup::setup(*clickhouse),
         Task::Build => build::build().map(drop),
         Task::Dist(wanted) => dist::dist(wanted),
         Task::Package(wanted) => package::package(wanted),

@@ -2,12 +2,13 @@
 
 mod debian;
 mod packages;
+mod python;
 mod rustup;
 mod tool;
 
 use crate::ebpf_toolchain::{EbpfToolchain, cache_dir, record_path};
 use crate::recipe::{Facts, LLVM_MAJOR, Recipe, llvm_major, plan};
-use crate::run::{cargo, has_program, output_of, say};
+use crate::run::{cargo, has_program, is_ci, output_of, say};
 use anyhow::{Context as _, Result, anyhow, bail};
 use std::env;
 use std::fs;
@@ -22,10 +23,11 @@ const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", args: &[], env:
 ///
 /// # Errors
 /// The failed installation, with the remedy.
-pub(crate) fn setup() -> Result<()> {
+pub(crate) fn setup(click_house: bool) -> Result<()> {
     ebpf_toolchain()?;
     test_tools()?;
-    test_packages()?;
+    let packages = test_packages()?;
+    engines(&packages, click_house)?;
     deny().map(drop)
 }
 
@@ -63,6 +65,15 @@ pub(crate) fn test_packages() -> Result<PathBuf> {
     let dir = cache()?.join("packages");
     packages::unpack_for_tests(&dir)?;
     Ok(dir)
+}
+
+/// Engines for the tests of `fleet`, in the folder of the packages: DuckDB, and ClickHouse under CI and for who asks for it.
+///
+/// # Errors
+/// Names the package that cannot be had.
+pub(crate) fn engines(packages: &Path, click_house: bool) -> Result<()> {
+    python::ensure(packages, python::DUCK_DB)?;
+    if click_house || is_ci() { python::ensure(packages, python::CLICK_HOUSE) } else { Ok(()) }
 }
 
 /// Programs that the test in a virtual machine calls.

@@ -109,6 +109,9 @@ pub(crate) fn test() -> Result<()> {
             None
         }
     };
+    if let Some(Err(error)) = packages.as_deref().map(|packages| setup::engines(packages, false)) {
+        tally.skip("tests of `fleet` on engines", &format!("{error:#}"));
+    }
     let toolchain = match setup::ebpf_toolchain() {
         Ok(toolchain) => Some(toolchain),
         Err(error) if is_ci() => return Err(error),

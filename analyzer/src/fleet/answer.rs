@@ -106,11 +106,18 @@ impl Answer {
         let readings = number(&summary, "readings").unwrap_or(0.0);
         if readings < 1.0 {
             return Err(
-                "no flow was recorded in this time range and job: check --from, --to (UTC) and --job"
+                "nothing was recorded in this time range and job: check --from, --to (UTC) and --job"
                     .to_owned(),
             );
         }
-        if matches!(question, Question::Slow | Question::Loss) {
+        let by_devices = matches!(question, Question::Slow | Question::Loss);
+        if !by_devices && number(&summary, "flow_readings").unwrap_or(0.0) < 1.0 {
+            return Err(format!(
+                "no flow was recorded in this time range and job, and `{}` needs flows: `slow` and `loss` also read counters of devices",
+                question.name()
+            ));
+        }
+        if by_devices {
             rows = cover::explain(rows)
                 .map_err(|error| format!("a row of the engine is not as expected: {error}"))?;
         }
@@ -145,7 +152,7 @@ fn scope(summary: &Row) -> String {
         "{}, {}, {}, {} to {} UTC",
         units::plural(count("hosts"), "host"),
         units::plural(count("jobs"), "job"),
-        units::plural(count("readings"), "flow reading"),
+        units::plural(count("readings"), "reading"),
         time("first_s"),
         time("last_s"),
     )
@@ -156,12 +163,19 @@ fn whole(number: f64) -> u64 {
     number.round().max(0.0) as u64
 }
 
+/// Whether the figure is a counter of a device, not of pairs of ports.
+fn is_of_device(row: &Row) -> bool {
+    text(row, "metric").ends_with("(device)")
+}
+
 fn confidence(question: Question, row: &Row) -> Confidence {
     let of = |name: &str| number(row, name);
     let share = |part: &str, all: &str| Some(of(part)? / of(all).filter(|all| *all > 0.0)?);
     match question {
         Question::Slow | Question::Loss => {
-            let sure = Confidence::of(share("bad_pairs", "pairs"), of("bad_pairs"), of("z"));
+            // A device is one; its figure is of many packets.
+            let count = of("bad_pairs").filter(|_| !is_of_device(row));
+            let sure = Confidence::of(share("bad_pairs", "pairs"), count, of("z"));
             if text(row, "or").is_empty() { sure } else { sure.less() }
         }
         Question::Balance => Confidence::of(share("agree", "of_hosts"), of("of_hosts"), None),
@@ -197,25 +211,7 @@ fn headline(question: Question, rows: &[Row]) -> String {
         column.map_or_else(String::new, |column| cell(row, column))
     };
     let diagnosis = match question {
-        Question::Slow => format!(
-            "{} {}: {} {} against {} of the job, in {} of {} pairs of ports through it",
-            shown("scope"),
-            shown("place"),
-            shown("metric"),
-            shown("figure"),
-            shown("usual"),
-            shown("bad_pairs"),
-            shown("pairs"),
-        ),
-        Question::Loss => format!(
-            "{} {}: {} packets lost ({}), in {} of {} pairs of ports through it",
-            shown("scope"),
-            shown("place"),
-            shown("lost"),
-            shown("figure"),
-            shown("bad_pairs"),
-            shown("pairs"),
-        ),
+        Question::Slow | Question::Loss => hop(row, &shown),
         Question::Balance => format!(
             "{} {} {}: {} carries {} the mean, {} {}; {} of {} hosts agree",
             shown("scope"),
@@ -250,6 +246,21 @@ fn headline(question: Question, rows: &[Row]) -> String {
     let mut letters = diagnosis.chars();
     let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
     format!("{first}{}{also}. Confidence: {}", letters.as_str(), text(row, "confidence"))
+}
+
+fn hop(row: &Row, shown: &dyn Fn(&str) -> String) -> String {
+    let figure = match text(row, "metric") {
+        "loss" => format!("{} packets lost ({})", shown("lost"), shown("figure")),
+        metric => format!("{} {} against {} of the job", plain(metric), shown("figure"), shown("usual")),
+    };
+    let of = if is_of_device(row) { "devices" } else { "pairs of ports through it" };
+    format!(
+        "{} {}: {figure}, in {} of {} {of}",
+        shown("scope"),
+        shown("place"),
+        shown("bad_pairs"),
+        shown("pairs")
+    )
 }
 
 fn straggler(row: &Row, shown: &dyn Fn(&str) -> String) -> String {
@@ -322,8 +333,10 @@ pub fn cell(row: &Row, column: &Column) -> String {
 /// A fraction: losses are far below what a percentage shows.
 fn ratio(value: f64) -> String {
     match value {
-        value if value.abs() >= 0.0001 || value == 0.0 => format!("{:.3} %", 100.0 * value),
-        value => format!("{:.2} ppm", 1e6 * value),
+        value if value < 0.0 => format!("−{}", ratio(-value)),
+        value if value > 0.0 && value < 1e-8 => "<0.01 ppm".to_owned(),
+        value if value > 0.0 && value < 1e-4 => format!("{:.2} ppm", 1e6 * value),
+        value => units::ratio(Some(value)),
     }
 }
 
@@ -332,12 +345,15 @@ mod tests {
     use super::*;
 
     fn row(value: Value) -> Row {
-        value.as_object().unwrap().clone()
+        match value {
+            Value::Object(row) => row,
+            other => panic!("{other}"),
+        }
     }
 
     fn summary() -> Row {
         row(
-            json!({"readings": 3600, "hosts": 60, "jobs": "3", "first_s": 1_763_800_000, "last_s": 1_763_800_060}),
+            json!({"readings": 3600, "flow_readings": "3600", "hosts": 60, "jobs": "3", "first_s": 1_763_800_000, "last_s": 1_763_800_060}),
         )
     }
 
@@ -369,7 +385,7 @@ mod tests {
         assert_eq!((answer.rows.len(), answer.left_out), (1, 1));
         assert_eq!(answer.rows[0]["idlest_ratio"], json!(0.1));
         assert!(
-            answer.scope.starts_with("60 hosts, 3 jobs, 3,600 flow readings, 2025-11-22 08:26:40 to"),
+            answer.scope.starts_with("60 hosts, 3 jobs, 3,600 readings, 2025-11-22 08:26:40 to"),
             "{}",
             answer.scope
         );
@@ -402,6 +418,12 @@ mod tests {
         let empty = row(json!({"readings": 0}));
         assert!(Answer::of(Question::Slow, vec![empty], 10).unwrap_err().contains("--from"));
         assert!(Answer::of(Question::Slow, Vec::new(), 10).is_err());
+        let devices =
+            row(json!({"readings": 8, "flow_readings": 0, "hosts": 1, "jobs": 0, "first_s": 1, "last_s": 2}));
+        assert!(
+            Answer::of(Question::Jobs, vec![devices.clone()], 10).unwrap_err().contains("`slow` and `loss`")
+        );
+        assert!(Answer::of(Question::Loss, vec![devices], 10).is_ok());
     }
 
     #[test]
@@ -417,9 +439,7 @@ mod tests {
             (shown("place").as_str(), shown("times").as_str(), shown("job").as_str()),
             ("a\u{fffd}[2Jb", "-", "-")
         );
-        assert_eq!(
-            (ratio(0.002), ratio(6.2e-6), ratio(0.0)),
-            ("0.200 %".into(), "6.20 ppm".into(), "0.000 %".into())
-        );
+        let ratios = [0.002, 6.2e-6, 3e-9, 0.0, -0.1].map(ratio);
+        assert_eq!(ratios, ["0.20 %", "6.20 ppm", "<0.01 ppm", "0 %", "−10.0 %"]);
     }
 }

@@ -83,11 +83,14 @@ pub fn explain(rows: Vec<Row>) -> Result<Vec<Row>, serde_json::Error> {
     Ok(answers)
 }
 
+/// What a pair is known by: metric, job, direction, source and destination.
+type Ports = (String, Option<String>, Option<String>, String, String);
+
 /// The hops of the rows, and the pairs that they name by number.
 fn hops(rows: Vec<Row>) -> Result<(Vec<Hop>, Vec<Pair>), serde_json::Error> {
     let (mut hops, mut pairs): (Vec<Hop>, Vec<Pair>) = (Vec::new(), Vec::new());
     let mut hop_of: Map<(String, String, String, String), usize> = Map::default();
-    let mut pair_of: Map<(String, Option<String>, Option<String>, String, String), usize> = Map::default();
+    let mut pair_of: Map<Ports, usize> = Map::default();
     for row in rows {
         let row: Pair = serde_json::from_value(Value::Object(row))?;
         let key =
@@ -157,9 +160,12 @@ fn place(pair: &Pair) -> String {
 mod tests {
     use super::*;
 
+    /// A hop: scope, breadth, name, bad and all pairs.
+    type Passed = (&'static str, u32, &'static str, u32, u32);
+
     /// Bad pairs `0 → 1` at hops, each with its bad and all pairs.
-    fn rows(pairs: &[(&str, &str, &[(&str, u32, &str, u32, u32)])]) -> Vec<Row> {
-        let row = |src: &str, dst: &str, hop: &(&str, u32, &str, u32, u32)| {
+    fn rows(pairs: &[(&str, &str, &[Passed])]) -> Vec<Row> {
+        let row = |src: &str, dst: &str, hop: &Passed| {
             let (scope, breadth, name, bad, all) = hop;
             let value = json!({
                 "metric": "loss", "scope": scope, "breadth": breadth, "side": "to", "hop": name, "bad_pairs": bad.to_string(),

@@ -35,6 +35,7 @@ impl Server {
     ///
     /// # Errors
     /// It is one, and not usable.
+    #[must_use]
     pub fn parse(url: &str) -> Option<Result<Self, String>> {
         if url.starts_with("https://") {
             return Some(Err(format!(
@@ -204,7 +205,7 @@ mod tests {
     fn a_statement_is_posted_and_an_error_is_the_servers() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let served = std::thread::spawn(move || {
+        let answering = std::thread::spawn(move || {
             let answers = [
                 "200 OK\r\nContent-Length: 8\r\n\r\n{\"a\":1}\n",
                 "404 Not Found\r\n\r\nCode: 60. Unknown table\n",
@@ -213,9 +214,9 @@ mod tests {
                 let (mut stream, _) = listener.accept().unwrap();
                 let mut request = Vec::new();
                 while !request.ends_with(b"select 1") {
-                    let mut part = [0; 512];
-                    let read = stream.read(&mut part).unwrap();
-                    request.extend_from_slice(&part[..read]);
+                    let mut piece = [0; 512];
+                    let read = stream.read(&mut piece).unwrap();
+                    request.extend_from_slice(&piece[..read]);
                 }
                 stream.write_all(format!("HTTP/1.1 {answer}").as_bytes()).unwrap();
                 String::from_utf8(request).unwrap()
@@ -228,7 +229,7 @@ mod tests {
             error.contains("Unknown table") && error.contains("status 404") && !error.contains("u:p"),
             "{error}"
         );
-        let requests = served.join().unwrap();
+        let requests = answering.join().unwrap();
         assert!(
             requests[0].starts_with("POST /?database=fleet&default_format=JSONEachRow"),
             "{}",

@@ -149,23 +149,23 @@ impl Question {
         }
     }
 
-    /// The tables that it reads.
+    /// The tables that it reads, the summary included.
     #[must_use]
     pub const fn tables(self) -> &'static [&'static str] {
         match self {
-            Self::Slow | Self::Loss | Self::Balance => &["flow_seconds", "link_seconds"],
-            Self::Jobs | Self::Stragglers => &["flow_seconds", "steps"],
-            Self::Timeline => &["flow_seconds"],
+            Self::Slow | Self::Loss | Self::Balance => &["flow_seconds", "device_seconds", "link_seconds"],
+            Self::Jobs | Self::Stragglers => &["flow_seconds", "device_seconds", "steps"],
+            Self::Timeline => &["flow_seconds", "device_seconds"],
         }
     }
 
     /// Its SQL: one statement.
     #[must_use]
     pub fn sql(self, chosen: &Chosen) -> String {
-        const HOPS: &str = include_str!("sql/hops.sql");
+        const COMMON: &str = include_str!("sql/hops.sql");
         let text = match self {
-            Self::Slow => include_str!("sql/slow.sql").to_owned() + HOPS,
-            Self::Loss => include_str!("sql/loss.sql").to_owned() + HOPS,
+            Self::Slow => include_str!("sql/slow.sql").to_owned() + COMMON,
+            Self::Loss => include_str!("sql/loss.sql").to_owned() + COMMON,
             Self::Balance => include_str!("sql/balance.sql").to_owned(),
             Self::Jobs => include_str!("sql/jobs.sql").to_owned(),
             Self::Stragglers => include_str!("sql/stragglers.sql").to_owned(),
@@ -258,8 +258,10 @@ mod tests {
                 sql.contains(condition) && !sql.contains('{') && !sql.contains(';'),
                 "{question:?}: {sql}"
             );
-            for table in ["flow_seconds", "link_seconds", "steps", "findings"] {
-                assert_eq!(sql.contains(table), question.tables().contains(&table), "{question:?}: {table}");
+            let sql = sql + &chosen.summary();
+            for table in crate::record::TABLES.iter().map(|table| table.name) {
+                let read = sql.contains(&format!("from {table}")) || sql.contains(&format!("join {table}"));
+                assert_eq!(read, question.tables().contains(&table), "{question:?}: {table}");
             }
             assert!(question.sql(&Chosen::default()).contains("where t is not null"));
         }

@@ -3,6 +3,12 @@
 //! A fabric of rails and planes: each host has a port in each plane of each rail, at a leaf switch of its pod. Jobs exchange in rings, in steps
 //! of four seconds. Each fault has a time range of its own in one recording, the first range has none.
 
+#![expect(
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "counts of a simulation are positive and far below the limits"
+)]
+
 pub mod ask;
 
 use std::fs;
@@ -13,7 +19,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use rocescope::record::cell::Time;
 use rocescope::record::parquet::{VERSION, encode};
-use rocescope::record::registry::{FlowSecond, LinkSecond, Step};
+use rocescope::record::registry::{DeviceSecond, FlowSecond, LinkSecond, Step};
 use rocescope::record::table::Row;
 use rocescope::sample::{Address, Direction};
 use rocescope::util::shared::Shared;
@@ -159,7 +165,7 @@ impl Fleet {
     }
 
     fn job_of(&self, host: u64) -> String {
-        format!("job{}", host / self.job())
+        format!("train-{}", host / self.job())
     }
 
     fn switch(&self, port: Port) -> String {
@@ -186,6 +192,7 @@ impl Fleet {
             self.table(root, host, &flows, &mut written)?;
             self.table(root, host, &links, &mut written)?;
             self.table(root, host, &self.steps_of(host), &mut written)?;
+            self.table(root, host, &self.devices_of(host), &mut written)?;
         }
         Ok(written)
     }
@@ -228,6 +235,7 @@ impl Fleet {
         (flows, links)
     }
 
+    #[expect(clippy::too_many_lines, reason = "what the faults do to a flow, then every column of the row")]
     fn flow(
         &self,
         names: &Names,
@@ -357,6 +365,56 @@ impl Fleet {
         }
     }
 
+    /// Counters of the devices of a host, in the time of each fault: all that a recording has where the NIC does RoCE.
+    fn devices_of(&self, host: u64) -> Vec<DeviceSecond> {
+        let (name, job) = (name(host), self.job_of(host));
+        let ports = (0..RAILS * PLANES).map(|at| Port { host, rail: at / PLANES, plane: at % PLANES });
+        let of_port = |port: Port| {
+            let (name, job) = (&name, &job);
+            let row = move |fault: Fault, counter: &str, delta: u64| DeviceSecond {
+                t: Time(self.range(fault).1 * NS),
+                interval_ns: self.seconds * NS,
+                host: Shared::from(name.as_str()),
+                job: Some(Shared::from(job.as_str())),
+                device: Shared::from(device(port).as_str()),
+                port: Some(1),
+                netdev: Some(Shared::from(link(port).as_str())),
+                driver: Some(Shared::from("mlx5_core")),
+                source: Shared::from("sysfs"),
+                counter: Shared::from(counter),
+                direction: None,
+                priority: None,
+                delta,
+            };
+            FAULTS.into_iter().flat_map(move |fault| {
+                let packets = (BUSY / PACKET) as u64 * self.seconds;
+                let lossy = fault == Fault::LossyPort && port == self.lossy();
+                let disordered = if lossy { packets / 500 } else { 3 };
+                let slow = fault == Fault::SlowLink && port == self.slow();
+                let marked = if slow { packets / 10 } else { packets / 1_000 };
+                [
+                    ("rx_packets", packets),
+                    ("tx_packets", packets),
+                    ("out_of_sequence", disordered),
+                    ("ce_marked_packets", marked),
+                ]
+                .map(|(counter, delta)| row(fault, counter, delta))
+            })
+        };
+        ports.flat_map(|port| of_port(port).collect::<Vec<_>>()).collect()
+    }
+
+    /// What the headline names where the recording has nothing but counters of devices.
+    #[must_use]
+    pub fn culprit_by_devices(&self, fault: Fault) -> Option<(&'static str, String)> {
+        let named = |port: Port, metric: &str| format!("Link {} {}: {metric}", name(port.host), device(port));
+        match fault {
+            Fault::SlowLink => Some(("slow", named(self.slow(), "CE (device)"))),
+            Fault::LossyPort => Some(("loss", named(self.lossy(), "out of sequence (device)"))),
+            _ => None,
+        }
+    }
+
     /// The steps that a host sees, with the straggler that it waits for.
     fn steps_of(&self, host: u64) -> Vec<Step> {
         let names =
@@ -397,6 +455,10 @@ struct Names {
 
 fn name(host: u64) -> String {
     format!("node{host:05}")
+}
+
+fn device(port: Port) -> String {
+    format!("mlx5_{}", port.rail * PLANES + port.plane)
 }
 
 fn link(port: Port) -> String {

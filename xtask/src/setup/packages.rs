@@ -7,13 +7,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A program the integration tests call, and the Debian package that has it.
-const TEST_TOOLS: [(&str, &str); 7] = [
+const TEST_TOOLS: [(&str, &str); 8] = [
     ("tshark", "tshark"),
     ("tcpdump", "tcpdump"),
     ("ip", "iproute2"),
     ("ethtool", "ethtool"),
     ("tmux", "tmux"),
     ("python3", "python3"),
+    ("pip3", "python3-pip"),
     ("qemu-aarch64", "qemu-user"),
 ];
 

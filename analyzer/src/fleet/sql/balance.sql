@@ -28,7 +28,7 @@ parts as (
     union all select 'planes' union all select 'rails'
   ) scopes
 ),
-hosts as (
+by_host as (
   select scope, direction, place, part, host, sum(carried) as host_carried
   from parts
   where place <> ''
@@ -36,7 +36,7 @@ hosts as (
 ),
 leaders as (
   select *, case when host_carried = max(host_carried) over (partition by scope, direction, place, host) then 1 else 0 end as leads
-  from hosts
+  from by_host
 ),
 sums as (
   select scope, direction, place, part, sum(host_carried) as carried, sum(leads) as leads, count(*) as hosts

@@ -23,7 +23,7 @@ ends as (
   from owners join cables on owner = host and owner_link = link
 ),
 cells as (
-  select metric, job, lane, d.direction as direction, src, dst, readings, weight, figure, usual,
+  select metric, job, box, lane, d.direction as direction, src, dst, readings, weight, figure, usual,
          (figure - usual) / (1.4826 * greatest(mad, 0.05 * usual, least / 5)) as z,
          coalesce(s.plane, r.plane) as plane, s.switch as s_switch, r.switch as r_switch,
          coalesce(nullif(s.owner, ''), src) as s_owner, coalesce(nullif(r.owner, ''), dst) as r_owner,
@@ -31,10 +31,10 @@ cells as (
   from deviations d left join ends s on d.src = s.addr left join ends r on d.dst = r.addr
 ),
 hops as (
-  select metric, scope, breadth, case when metric = 'latency' then '' else way end as side,
+  select metric, scope, breadth, case when metric = 'latency' or box is not null then '' else way end as side,
          job, direction, src, dst, readings, weight, figure, usual, z,
          case scope when 'link' then case way when 'to' then r_cable else s_cable end
-                    when 'host' then case way when 'to' then r_owner else s_owner end
+                    when 'host' then coalesce(box, case way when 'to' then r_owner else s_owner end)
                     when 'switch' then case way when 'to' then r_switch else s_switch end
                     when 'path' then s_switch || ' to ' || r_switch
                     when 'rail' then lane else plane end as hop
@@ -45,7 +45,7 @@ hops as (
     union all select 'switch', 3, 'from' union all select 'switch', 3, 'to'
     union all select 'path', 4, '' union all select 'rail', 5, '' union all select 'plane', 6, ''
   ) scopes
-  where not (metric = 'latency' and scope = 'switch' and way = 'to' and s_switch = r_switch)
+  where not (metric = 'latency' and scope = 'switch' and way = 'to' and s_switch = r_switch) and not (box is not null and way = 'to')
 ),
 totals as (
   select *, count(*) over (partition by metric, scope, side, hop) as pairs,

@@ -8,8 +8,19 @@ pairs as (
   where {rows}
   group by job, coalesce(rail, link), direction, src, dst
 ),
+devices as (
+  select job, host, device, max(netdev) as port_of, count(*) as readings,
+         sum(case when counter = 'rx_packets' then delta end) as rx, sum(case when counter = 'tx_packets' then delta end) as tx,
+         sum(case when counter = 'ce_marked_packets' then delta end) as marked,
+         sum(case when counter = 'retransmissions' then delta end) as resent,
+         sum(case when counter = 'pause_ns' and direction = 'received' then delta end) as paused,
+         sum(case when counter = 'rx_packets' then interval_ns end) as span
+  from device_seconds
+  where {rows}
+  group by job, host, device
+),
 figures as (
-  select metric, job, lane, direction, src, dst, readings, figure, least, 1.0 as weight
+  select metric, job, nullif(src, src) as box, lane, direction, src, dst, readings, figure, least, 1.0 as weight
   from (
     select *, case metric when 'latency' then latency
                           when 'CE' then all_ce / nullif(all_capable, 0)
@@ -17,6 +28,20 @@ figures as (
     from pairs
     cross join (
       select 'latency' as metric, 1000.0 as least union all select 'CE', 0.005 union all select 'retransmission', 0.0001
+    ) metrics
+  ) long
+  where figure is not null
+  union all
+  select metric, job, host as box, coalesce(port_of, device) as lane, 'device' as direction, host || ' ' || device as src,
+         host || ' ' || device as dst, readings, figure, least, 1.0 as weight
+  from (
+    select *, case metric when 'CE (device)' then coalesce(marked, 0) / nullif(rx, 0)
+                          when 'retransmission (device)' then coalesce(resent, 0) / nullif(tx, 0)
+                          else coalesce(paused, 0) / nullif(span, 0) end as figure
+    from devices
+    cross join (
+      select 'CE (device)' as metric, 0.005 as least union all select 'retransmission (device)', 0.0001
+      union all select 'paused (device)', 0.005
     ) metrics
   ) long
   where figure is not null

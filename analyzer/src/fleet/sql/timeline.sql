@@ -14,22 +14,21 @@ seconds as (
   group by slot, host
 ),
 long as (
-  select slot, host, metric, least,
+  select slot, host, metric, least, all_packets,
          case metric when 'latency' then all_rtt when 'CE' then all_ce when 'loss' then all_lost
                      when 'retransmission' then all_retransmitted when 'timeouts' then all_timeouts else all_bytes end as num,
-         case metric when 'latency' then all_rtts when 'CE' then all_capable when 'loss' then all_packets
-                     when 'retransmission' then all_packets else 1 end as den
+         case metric when 'latency' then all_rtts when 'CE' then all_capable end as den
   from seconds
   cross join (
-    select 'latency' as metric, 1000.0 as least union all select 'CE', 0.005 union all select 'loss', 0.00001
-    union all select 'retransmission', 0.0001 union all select 'timeouts', 0.1 union all select 'traffic', 1000000.0
+    select 'latency' as metric, 1000.0 as least union all select 'CE', 0.005 union all select 'loss', 5.0
+    union all select 'retransmission', 5.0 union all select 'timeouts', 5.0 union all select 'traffic', 1000000.0
   ) metrics
 ),
 tops as (
-  select *, row_number() over (partition by slot, metric order by coalesce(num / nullif(den, 0), -1) desc, host) as place from long
+  select *, row_number() over (partition by slot, metric order by coalesce(num / nullif(den, 0), num / 1, -1) desc, host) as place from long
 ),
 slots as (
-  select slot, metric, max(least) as least_of, sum(num) as all_num, sum(num) / nullif(sum(den), 0) as figure,
+  select slot, metric, sum(all_packets) as all_of, max(least) as least_of, sum(num) as all_num, coalesce(sum(num) / nullif(sum(den), 0), sum(num) / 1) as figure,
          max(case when place = 1 then host end) as top_host, max(case when place = 1 then num end) / nullif(sum(num), 0) as top_share
   from tops
   group by slot, metric
@@ -50,13 +49,13 @@ worst as (
 ),
 wide as (
   select slot, sum(case when metric = 'traffic' then all_num end) as carried,
-         sum(case when metric = 'loss' then all_num end) as lost_packets, max(case when metric = 'loss' then figure end) as loss_ratio,
+         sum(case when metric = 'loss' then all_num end) as lost_packets, sum(case when metric = 'loss' then all_num end) / nullif(max(all_of), 0) as loss_ratio,
          sum(case when metric = 'retransmission' then all_num end) as retransmitted_packets,
          sum(case when metric = 'timeouts' then all_num end) as timeout_count,
          max(case when metric = 'CE' then figure end) as ce_ratio, max(case when metric = 'latency' then figure end) as latency_ns,
-         max(case when place = 1 then metric end) as worst_metric, max(case when place = 1 then z end) as worst_z,
-         max(case when place = 1 then figure end) as worst_figure, max(case when place = 1 then usual end) as worst_usual,
-         max(case when place = 1 then top_host end) as worst_host, max(case when place = 1 then top_share end) as worst_share
+         max(case when place = 1 and z > 5 then metric end) as worst_metric, max(case when place = 1 then z end) as worst_z,
+         max(case when place = 1 and z > 5 then figure end) as worst_figure, max(case when place = 1 and z > 5 then usual end) as worst_usual,
+         max(case when place = 1 and z > 5 then top_host end) as worst_host, max(case when place = 1 and z > 5 then top_share end) as worst_share
   from worst
   group by slot
 )

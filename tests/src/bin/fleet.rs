@@ -1,0 +1,106 @@
+//! Asks `rocescope fleet` about a simulated fleet and takes the time, for `cargo xtask bench fleet`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+use rocescope_tests::fleet::ask::ask;
+use rocescope_tests::fleet::{FAULTS, Fleet};
+use rocescope_tests::oracle::binary;
+use rocescope_tests::packages::{click_house_or_skip, duck_db_or_skip};
+
+const QUESTIONS: [&str; 6] = ["slow", "loss", "balance", "jobs", "stragglers", "timeline"];
+
+fn main() -> ExitCode {
+    rocescope_tests::exit_status(work())
+}
+
+fn work() -> Result<()> {
+    let mut fleet = Fleet { hosts: 1_000, seconds: 20 };
+    let (mut keep, mut click_house): (Option<PathBuf>, bool) = (None, false);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().with_context(|| format!("{argument} needs a value"));
+        match argument.as_str() {
+            "--hosts" => fleet.hosts = value()?.parse().context("--hosts needs a number")?,
+            "--seconds" => fleet.seconds = value()?.parse().context("--seconds needs a number")?,
+            "--keep" => keep = Some(value()?.into()),
+            "--clickhouse" => click_house = true,
+            other => bail!("unknown argument {other}"),
+        }
+    }
+    if fleet.hosts < 40 || fleet.seconds < 8 || fleet.seconds * FAULTS.len() as u64 > 3_600 {
+        bail!("a fleet has at least 40 hosts, and faults of 8 to 600 seconds");
+    }
+    let temporary = tempfile::tempdir().context("no temporary folder")?;
+    let folder = keep.as_deref().unwrap_or(temporary.path());
+    if folder.join("v1").is_dir() {
+        println!("recording:  {}, as it is", folder.display());
+    } else {
+        let start = Instant::now();
+        let written = fleet.write(folder)?;
+        let took = start.elapsed().as_secs_f64();
+        println!(
+            "recording:  {} hosts, {} rows of flows of {} rows, {:.1} MB ({:.1} B/row), made in {took:.1} s ({:.0} k rows/s)",
+            fleet.hosts,
+            written.flow_rows,
+            written.rows,
+            written.bytes as f64 / 1e6,
+            written.bytes as f64 / written.rows as f64,
+            written.rows as f64 / took / 1e3,
+        );
+    }
+    let mut engines = Vec::new();
+    engines.extend(duck_db_or_skip("bench fleet").map(|engine| ("DuckDB", engine)));
+    if click_house {
+        engines.extend(click_house_or_skip("bench fleet").map(|engine| ("ClickHouse", engine)));
+    }
+    let wrong: usize =
+        engines.iter().map(|(name, engine)| measure(fleet, folder, name, engine)).sum::<Result<usize>>()?;
+    if wrong > 0 {
+        bail!("{wrong} answers do not name the culprit first");
+    }
+    Ok(())
+}
+
+/// Asks every question over the whole recording, then about the time of each fault that it is about. Gives the number of wrong answers.
+fn measure(fleet: Fleet, folder: &Path, name: &str, engine: &Path) -> Result<usize> {
+    let program = binary::path()?;
+    let folder = folder.to_str().context("the folder is no text")?;
+    let rows = (fleet.hosts * 8 * 2 * 2 * fleet.seconds * FAULTS.len() as u64) as f64;
+    println!("\n{name}\nquestion    all rows  on CPUs  rows/CPU s  answer in the time of the fault");
+    let mut wrong = 0;
+    for question in QUESTIONS {
+        let (start, used) = (Instant::now(), cpu_of_children()?);
+        let whole = ask(&program, question, folder, Some(engine), None)?;
+        let (took, used) = (start.elapsed().as_secs_f64(), cpu_of_children()? - used);
+        print!("{question:<10} {took:7.2} s {used:6.2} s  {:7.2} M  ", rows / used.max(0.01) / 1e6);
+        if question == "timeline" {
+            let headline = whole["headline"].as_str().unwrap_or_default();
+            let right = headline.contains(&fleet.lossy_host());
+            wrong += usize::from(!right);
+            println!("{} {headline}", if right { "ok" } else { "WRONG" });
+        }
+        let about = FAULTS.into_iter().filter_map(|fault| Some((fault, fleet.culprit(question, fault)?)));
+        for (at, (fault, culprit)) in about.enumerate() {
+            let answer = ask(&program, question, folder, Some(engine), Some(fleet.range(fault)))?;
+            let headline = answer["headline"].as_str().unwrap_or_default();
+            let right = headline.starts_with(&culprit);
+            wrong += usize::from(!right);
+            let indent = if at == 0 { "" } else { "                                        " };
+            println!("{indent}{} {headline}", if right { "ok" } else { "WRONG" });
+        }
+    }
+    Ok(wrong)
+}
+
+/// Processor time of the programs that have ended, in seconds: on a busy machine it says more than the clock.
+fn cpu_of_children() -> Result<f64> {
+    const TICKS_PER_S: f64 = 100.0;
+    let stat = std::fs::read_to_string("/proc/self/stat").context("/proc/self/stat cannot be read")?;
+    // The name in parentheses may have spaces: fields count from behind it, cutime and cstime are the 14th and 15th there.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let ticks = fields.split_whitespace().skip(13).take(2).map(str::parse::<f64>);
+    Ok(ticks.sum::<Result<f64, _>>().context("/proc/self/stat is not as expected")? / TICKS_PER_S)
+}

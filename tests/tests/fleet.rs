@@ -1,0 +1,323 @@
+//! `rocescope fleet` on real engines: recordings of a simulated fleet with known faults. Each question names the culprit first, and none
+//! where nothing is wrong.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use rocescope_tests::fleet::ask::ask;
+use rocescope_tests::fleet::{FAULTS, Fault, Fleet};
+use rocescope_tests::oracle::binary;
+use rocescope_tests::packages::{click_house_or_skip, duck_db_or_skip, program_or_skip};
+use serde_json::Value;
+
+const QUESTIONS: [&str; 6] = ["slow", "loss", "balance", "jobs", "stragglers", "timeline"];
+
+/// The recording, written once for all tests.
+fn recording() -> &'static Path {
+    static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let written = Fleet::SMALL.write(folder.path()).unwrap();
+        // 60 hosts, 8 ports, 2 directions, 2 peers, 120 seconds.
+        assert_eq!(written.flow_rows, 60 * 8 * 2 * 2 * 120);
+        folder
+    });
+    folder.path()
+}
+
+/// Asks every question in the time ranges of its faults and of none, and the timeline in all; gives the rows.
+fn names_the_culprits(source: &str, engine: Option<&Path>) -> Vec<Value> {
+    let program = binary::path().unwrap();
+    let fleet = Fleet::SMALL;
+    let mut answers = Vec::new();
+    for question in QUESTIONS {
+        for fault in FAULTS {
+            let culprit = fleet.culprit(question, fault);
+            // Other faults may show in a question that is not about them, but none in healthy traffic.
+            if culprit.is_none() && fault != Fault::Healthy {
+                continue;
+            }
+            let answer = ask(&program, question, source, engine, Some(fleet.range(fault))).unwrap();
+            let headline = answer["headline"].as_str().unwrap();
+            match culprit {
+                Some(culprit) => {
+                    assert!(
+                        headline.starts_with(&culprit),
+                        "{question} {fault:?}: {headline}, not {culprit}"
+                    );
+                    assert!(headline.ends_with("Confidence: high") || question != "slow", "{headline}");
+                }
+                None => assert!(headline.starts_with("No "), "{question} {fault:?}: {headline}"),
+            }
+            assert!(answer["scope"].as_str().unwrap().starts_with("60 hosts, 3 jobs, "), "{answer}");
+            answers.push(answer["rows"].clone());
+        }
+    }
+    let timeline = ask(&program, "timeline", source, engine, None).unwrap();
+    let headline = timeline["headline"].as_str().unwrap();
+    assert!(
+        headline.contains("retransmission unusual") && headline.contains(&fleet.lossy_host()),
+        "{headline}"
+    );
+    let at: Vec<_> =
+        timeline["rows"].as_array().unwrap().iter().map(|row| row["unix_s"].as_f64().unwrap()).collect();
+    assert!(at.len() > 50 && at.is_sorted(), "{at:?}");
+    answers.push(timeline["rows"].clone());
+    answers
+}
+
+/// Both engines give the same figures, but for what floating-point sums in another order differ by.
+fn same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(a, b)| same(a, b))
+        }
+        (Value::Object(one), Value::Object(other)) => one.iter().all(|(key, value)| same(value, &other[key])),
+        (Value::Number(one), Value::Number(other)) => {
+            let (one, other) = (one.as_f64().unwrap(), other.as_f64().unwrap());
+            (one - other).abs() <= 1e-6 * one.abs().max(other.abs())
+        }
+        _ => one == other,
+    }
+}
+
+#[test]
+fn duck_db_names_every_culprit_first() {
+    let Some(engine) = duck_db_or_skip("duck_db_names_every_culprit_first") else { return };
+    names_the_culprits(recording().to_str().unwrap(), Some(&engine));
+}
+
+#[test]
+fn click_house_gives_the_same_answers_from_files_and_as_a_server() {
+    const NAME: &str = "click_house_gives_the_same_answers_from_files_and_as_a_server";
+    let Some(engine) = click_house_or_skip(NAME) else { return };
+    let source = recording().to_str().unwrap();
+    let rows = names_the_culprits(source, Some(&engine));
+    if let Some(duck) = duck_db_or_skip(NAME) {
+        let others = names_the_culprits(source, Some(&duck));
+        for (one, other) in rows.iter().zip(&others) {
+            assert!(same(one, other), "{one}\n{other}");
+        }
+    }
+    let server = Server::start(&engine, source);
+    assert_eq!(names_the_culprits(&server.url, None).len(), rows.len());
+    let wrong =
+        ask(&binary::path().unwrap(), "jobs", &format!("{}/nowhere:1", server.url), None, None).unwrap_err();
+    assert!(wrong.to_string().contains("invalid URL"), "{wrong}");
+}
+
+#[test]
+fn counters_of_devices_name_the_culprit_where_no_packet_is_seen() {
+    let Some(engine) = duck_db_or_skip("counters_of_devices_name_the_culprit_where_no_packet_is_seen") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("v1")).unwrap();
+    std::os::unix::fs::symlink(
+        recording().join("v1/device_seconds"),
+        folder.path().join("v1/device_seconds"),
+    )
+    .unwrap();
+    let (program, fleet) = (binary::path().unwrap(), Fleet::SMALL);
+    for fault in FAULTS {
+        let Some((question, culprit)) = fleet.culprit_by_devices(fault) else { continue };
+        let source = folder.path().to_str().unwrap();
+        let answer = ask(&program, question, source, Some(&engine), Some(fleet.range(fault))).unwrap();
+        let headline = answer["headline"].as_str().unwrap();
+        assert!(
+            headline.starts_with(&culprit) && headline.ends_with("Confidence: high"),
+            "{headline}, not {culprit}"
+        );
+    }
+}
+
+#[test]
+fn printed_sql_runs_as_it_is() {
+    let Some(engine) = duck_db_or_skip("printed_sql_runs_as_it_is") else { return };
+    for question in QUESTIONS {
+        let mut printed = Command::new(binary::path().unwrap());
+        let printed = printed
+            .args(["fleet", question, recording().to_str().unwrap(), "--print-sql", "--engine"])
+            .arg(&engine);
+        let printed = printed.output().unwrap();
+        assert!(printed.status.success() && printed.stderr.is_empty(), "{printed:?}");
+        let arguments = ["-init", "/dev/null", "-batch", "-bail", "-csv"];
+        let output = piped(&engine, &arguments, &printed.stdout);
+        assert!(output.status.success() && output.stderr.is_empty(), "{question}: {output:?}");
+    }
+}
+
+#[test]
+fn what_is_missing_is_named_with_its_remedy() {
+    let program = binary::path().unwrap();
+    let run = |arguments: &[&str], path: &str| {
+        let output = Command::new(&program).arg("fleet").args(arguments).env("PATH", path).output().unwrap();
+        assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let source = recording().to_str().unwrap();
+    let error = run(&["slow", source], "/nowhere");
+    assert!(error.contains("install DuckDB") && error.contains("--print-sql"), "{error}");
+    let error = run(&["slow", "/nowhere/at/all"], "/nowhere");
+    assert!(error.contains("no recording in /nowhere/at/all"), "{error}");
+    let error = run(&["slow", "https://db:8443"], "/nowhere");
+    assert!(error.contains("TLS"), "{error}");
+    let error = run(&["slow", "http://127.0.0.1:9/db"], "/nowhere");
+    assert!(error.contains("ClickHouse at http://127.0.0.1:9/db"), "{error}");
+    if let Some(engine) = duck_db_or_skip("what_is_missing_is_named_with_its_remedy") {
+        let engine = engine.to_str().unwrap();
+        let error = run(&["slow", source, "--engine", engine, "--job", "other"], "/nowhere");
+        assert!(error.contains("nothing was recorded"), "{error}");
+    }
+}
+
+/// An engine that gets a script on standard input.
+fn piped(engine: &Path, arguments: &[&str], script: &[u8]) -> Output {
+    let mut command = Command::new(engine);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(script).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+/// A ClickHouse server with the tables of a recording.
+struct Server {
+    child: Child,
+    url: String,
+}
+
+impl Server {
+    fn start(engine: &Path, source: &str) -> Self {
+        let mut child = Command::new(engine).args(["serve", source]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut port = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut port).unwrap();
+        Self { child, url: format!("http://127.0.0.1:{}", port.trim()) }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn dashboard(name: &str) -> Value {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/dashboards").join(name);
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// The queries of a dashboard in this field of its targets, each with the title of its panel, and those of its variables.
+fn queries(dashboard: &Value, field: &str) -> Vec<(String, String)> {
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let of_panel = |panel: &Value| {
+        let title = panel["title"].as_str().unwrap().to_owned();
+        let targets = panel["targets"].as_array().into_iter().flatten();
+        targets.map(|target| (title.clone(), target[field].as_str().unwrap().to_owned())).collect::<Vec<_>>()
+    };
+    let panels = panels.flat_map(of_panel);
+    let variables = dashboard["templating"]["list"].as_array().unwrap().iter();
+    let variables = variables.filter_map(|variable| {
+        Some((variable["name"].as_str()?.to_owned(), variable["query"].as_str()?.to_owned()))
+    });
+    panels.chain(variables.filter(|(name, _)| name != "datasource")).collect()
+}
+
+#[test]
+fn prometheus_parses_every_query_of_its_dashboard_and_knows_its_metrics() {
+    let dashboard = dashboard("prometheus.json");
+    let queries = queries(&dashboard, "expr");
+    assert!(queries.len() > 10);
+    let known: Vec<String> = (rocescope::export::registry::REGISTRY.iter())
+        .map(rocescope::export::registry::Metric::sample_name)
+        .collect();
+    let mut rules = "groups:\n  - name: dashboard\n    rules:\n".to_owned();
+    for (title, query) in &queries {
+        let query = query
+            .strip_prefix("label_values(")
+            .map_or(query.as_str(), |rest| rest.rsplit_once(',').unwrap().0);
+        let query =
+            query.replace("$__rate_interval", "5m").replace("$__range", "1h").replace("$instance", ".*");
+        assert!(!query.contains('$'), "{title}: {query}");
+        for name in query
+            .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+            .filter(|word| word.starts_with("rocescope_"))
+        {
+            let base = ["_bucket", "_sum", "_count"]
+                .iter()
+                .find_map(|suffix| name.strip_suffix(suffix))
+                .unwrap_or(name);
+            assert!(
+                known.iter().any(|metric| metric == name || metric == base),
+                "{title}: {name} is no metric"
+            );
+        }
+        let query = serde_json::to_string(&query).unwrap();
+        rules.extend(["      - record: dashboard:query\n        expr: ", &query, "\n"]);
+    }
+    let Some(promtool) = program_or_skip(
+        "prometheus_parses_every_query_of_its_dashboard_and_knows_its_metrics",
+        "prometheus",
+        "promtool",
+    ) else {
+        return;
+    };
+    let file = tempfile::NamedTempFile::with_suffix(".yml").unwrap();
+    std::fs::write(file.path(), rules).unwrap();
+    let output = Command::new(promtool).args(["check", "rules"]).arg(file.path()).output().unwrap();
+    // Several rules may have one name: that is a warning.
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn engines_run_every_query_of_the_dashboard_of_click_house() {
+    const NAME: &str = "engines_run_every_query_of_the_dashboard_of_click_house";
+    let dashboard = dashboard("clickhouse.json");
+    let queries = queries(&dashboard, "rawSql");
+    assert!(queries.len() > 8);
+    let (from, _) = Fleet::SMALL.range(Fault::Healthy);
+    let root = recording().to_str().unwrap();
+    let duck = duck_db_or_skip(NAME)
+        .map(|engine| (engine, "timestamptz", vec!["-init", "/dev/null", "-batch", "-bail", "-json"]));
+    let click = click_house_or_skip(NAME)
+        .map(|engine| (engine, "DateTime", vec!["local", "--output-format", "JSONEachRow"]));
+    for (engine, time, arguments) in duck.into_iter().chain(click) {
+        let is_duck = time == "timestamptz";
+        let read = |table: &str| {
+            let files = format!("{root}/v1/{table}/**/*.parquet");
+            if is_duck {
+                format!("read_parquet('{files}', hive_partitioning = false)")
+            } else {
+                format!("file('{files}', Parquet)")
+            }
+        };
+        let views = ["flow_seconds", "link_seconds", "steps"]
+            .map(|table| format!("create view {table} as select * from {};\n", read(table)));
+        // What the data source makes of its macros.
+        let (start, end) = (from + 1, from + 120);
+        let second = |seconds: u64| {
+            if is_duck { format!("to_timestamp({seconds})") } else { format!("toDateTime({seconds}, 'UTC')") }
+        };
+        let filter = format!("t >= {} and t <= {}", second(start), second(end));
+        let interval = if is_duck {
+            "time_bucket(interval '10 seconds', t)"
+        } else {
+            "toStartOfInterval(t, INTERVAL 10 second)"
+        };
+        for (title, query) in &queries {
+            let sql = query
+                .replace("$__timeFilter(t)", &filter)
+                .replace("$__timeInterval(t)", interval)
+                .replace("$__interval_s", "10")
+                .replace("$job", "train-1");
+            assert!(!sql.contains("$__") && !sql.contains(';'), "{title}: {sql}");
+            let output = piped(&engine, &arguments, format!("{}{sql};\n", views.concat()).as_bytes());
+            assert!(output.status.success() && output.stderr.is_empty(), "{title}: {output:?}\n{sql}");
+            assert!(output.stdout.len() > 10, "{title} has no row: {sql}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Python packages that the integration tests use, in folders of their own beside those of Debian.
+
+use crate::run::{output_of, run, step};
+use anyhow::{Context as _, Result, bail};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A folder, and the packages in it with their versions. Others that they name as requirements are not used.
+type Folder = (&'static str, &'static [&'static str]);
+
+/// DuckDB's program: 60 MB.
+pub(super) const DUCK_DB: Folder = ("duckdb", &["duckdb-cli==1.5.6"]);
+/// ClickHouse's engine: 560 MB, so that only CI and who asks for it have it.
+pub(super) const CLICK_HOUSE: Folder = ("chdb", &["chdb==4.4.0", "chdb-core==26.9.0"]);
+
+/// Puts packages into their folder below `dir`, once.
+///
+/// # Errors
+/// Names the packages that cannot be had.
+pub(super) fn ensure(dir: &Path, (folder, packages): Folder) -> Result<()> {
+    let folder = dir.join(folder);
+    let done = folder.join("installed");
+    let names = packages.join(" ");
+    if fs::read_to_string(&done).is_ok_and(|installed| installed == names) {
+        return Ok(());
+    }
+    if output_of(Command::new("python3").args(["-m", "pip", "--version"])).is_none() {
+        bail!(
+            "the tests of `fleet` use {names}, which Python's pip downloads: install it (Debian: `apt-get install python3-pip`)"
+        );
+    }
+    step(&format!("{names} for the tests of `fleet`"), || {
+        // What an interrupted run left would stay beside the new files.
+        if folder.exists() {
+            fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+        }
+        let mut pip = Command::new("python3");
+        pip.args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--no-compile",
+        ]);
+        // Debian's pip refuses even a folder of its own without this.
+        pip.args(["--break-system-packages", "--root-user-action=ignore", "--target"])
+            .arg(&folder)
+            .args(packages);
+        run(pip.stdin(Stdio::null()))?;
+        fs::write(&done, &names).with_context(|| format!("cannot write {}", done.display()))
+    })
+    .with_context(|| format!("cannot install {names}"))
+}
