@@ -76,7 +76,8 @@ const CRATES: &[(&str, &[&str])] = &[
     // Everything else has its maps from `util::map`.
     ("foldhash", &["util/map.rs"]),
     ("jiff", &["util/units.rs", "source/replay/time.rs"]),
-    ("parquet", &["record/parquet.rs"]),
+    // The module of this name hides it from all others.
+    ("parquet", &["record/"]),
     ("ureq", &["record/clickhouse.rs"]),
     ("textwrap", &["util/"]),
     ("tokio", &["source/live/", "export/serve.rs"]),
