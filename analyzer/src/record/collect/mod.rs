@@ -1,6 +1,6 @@
 //! Rows from one report to the next: what was counted in between. Pure: time comes from the samples.
 //!
-//! Counts of a flow are differences of two reports. A flow whose first packet is another, or whose packets went back, is a new
+//! Counts of a flow are differences of two reports. A flow whose first packet is another, or whose packets decreased, is a new
 //! one. A figure that a later packet corrects (a loss that proves to be reordering) makes a negative difference, so that sums
 //! over rows are the figures of the report.
 
