@@ -74,7 +74,9 @@ const CRATES: &[(&str, &[&str])] = &[
     ("crossterm", &["tui/runtime/", "cli/output.rs"]),
     // Everything else has its maps from `util::map`.
     ("foldhash", &["util/map.rs"]),
-    ("jiff", &["util/units.rs", "source/replay/time.rs"]),
+    ("jiff", &["util/units.rs", "source/replay/time.rs", "export/otlp/queue.rs"]),
+    ("prost", &["export/otlp/"]),
+    ("ureq", &["export/otlp/"]),
     ("textwrap", &["util/"]),
     ("tokio", &["source/live/", "export/serve.rs"]),
     ("anstream", &["util/style.rs"]),

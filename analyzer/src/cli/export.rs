@@ -1,4 +1,4 @@
-//! `export`: the live source behind an HTTP server, or a file, with metrics for Prometheus.
+//! `export`: the live source behind an HTTP server, a file or a collector, with metrics for Prometheus and OpenTelemetry.
 
 use std::fs::{File, Permissions};
 use std::io::{self, ErrorKind, Write as _};
@@ -15,14 +15,18 @@ use super::output::{Interrupt, say};
 use super::{ExportArgs, Views, views};
 use crate::export::exposition::Format;
 use crate::export::listen::{DEFAULT, Listener};
+use crate::export::otlp::Encoder;
+use crate::export::otlp::send::Pusher;
+use crate::export::otlp::settings::{self, Host};
 use crate::export::serve::{Board, Server};
-use crate::export::{Exporter, Options, Process};
+use crate::export::{Exporter, Exposition, Options, Process, Series};
 use crate::host::error;
 use crate::report::{self, Report};
 use crate::sample::Sample;
 use crate::source::feed::{Command, Feed, Update};
 use crate::source::live::{self, Running};
 use crate::util::time::nanos;
+use crate::util::units::duration;
 
 /// Longest time between two checks for signals.
 const LOOK: Duration = Duration::from_millis(50);
@@ -41,6 +45,7 @@ pub(super) fn export(args: ExportArgs) -> Result<()> {
             say("other hosts can read the metrics: they are neither encrypted nor protected by a password");
         }
     }
+    let push = args.otlp.as_deref().map(Push::start).transpose()?;
     let board = Arc::new(Board::default());
     let server = Server::start(listeners, &board).context("cannot start the HTTP server")?;
     let options = Options { peers: whole(args.peers), qps: whole(args.per_qp) };
@@ -58,6 +63,7 @@ pub(super) fn export(args: ExportArgs) -> Result<()> {
         report,
         board,
         textfile: textfile.map(Textfile),
+        push,
         process: Process {
             kernel: kernel.map(|release| release.trim().to_owned()),
             started_ns,
@@ -70,7 +76,46 @@ pub(super) fn export(args: ExportArgs) -> Result<()> {
     // The source's own end has been reported through the feed.
     let _ = thread.join();
     drop(server);
+    if let Some(push) = publisher.push {
+        push.pusher.finish();
+    }
     ended
+}
+
+/// What is pushed to a collector.
+struct Push {
+    encoder: Encoder,
+    pusher: Pusher,
+}
+
+impl Push {
+    /// Sends to the URL of `--otlp`, or where the environment says.
+    fn start(url: &str) -> Result<Self> {
+        let env = |name: &str| std::env::var(name).ok();
+        let read = |path: &str| {
+            let text = std::fs::read_to_string(path).ok()?;
+            Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+        };
+        let host = Host { name: read("/proc/sys/kernel/hostname"), id: read("/etc/machine-id") };
+        let targets = settings::targets(url, &env).map_err(|error| anyhow!(error))?;
+        let resource = settings::resource(&host, &env).map_err(|error| anyhow!(error))?;
+        for target in &targets {
+            say(&format!("{} are sent to {}", target.signal.name(), target.url));
+        }
+        let pusher = Pusher::start(targets).context("cannot start the thread that sends OTLP")?;
+        Ok(Self { encoder: Encoder::new(resource), pusher })
+    }
+
+    fn take(&mut self, families: &[Series], report: &Report, sample: &Sample) {
+        let requests = self.encoder.take(families, report, sample.time_ns);
+        if let Some(back_ns) = requests.back_ns {
+            let back = duration(back_ns);
+            say(&format!(
+                "the clock went back by {back}: OTLP counters start anew, and a database may reject that time"
+            ));
+        }
+        self.pusher.push(requests);
+    }
 }
 
 fn whole(number: u64) -> usize {
@@ -81,7 +126,7 @@ fn whole(number: u64) -> usize {
 fn listeners(args: &ExportArgs) -> Result<Vec<Listener>> {
     let mut all = Listener::from_systemd();
     let mut addresses = args.listen.clone();
-    if addresses.is_empty() && all.is_empty() && args.textfile.is_none() {
+    if addresses.is_empty() && all.is_empty() && args.textfile.is_none() && args.otlp.is_none() {
         addresses.push(DEFAULT.parse().map_err(|error: String| anyhow!(error))?);
     }
     for address in addresses {
@@ -111,6 +156,7 @@ struct Publisher {
     report: report::Options,
     board: Arc<Board>,
     textfile: Option<Textfile>,
+    push: Option<Push>,
     process: Process,
     /// The file could not be written the last time.
     failing: bool,
@@ -150,7 +196,14 @@ impl Publisher {
         self.process.cpu_seconds = Some(cpu_seconds());
         self.process.resident_bytes = resident_bytes();
         let report = Report::build(sample, &self.report);
-        let exposition = self.exporter.take(sample, &report, &self.process);
+        if let Some(push) = &self.push {
+            self.process.otlp = push.pusher.tallies();
+        }
+        let families = self.exporter.take(sample, &report, &self.process);
+        if let Some(push) = &mut self.push {
+            push.take(&families, &report, sample);
+        }
+        let exposition = Exposition::of(&families);
         if let Some(file) = &self.textfile {
             let written = file.write(exposition.text(Format::Text));
             if let Err(error) = &written

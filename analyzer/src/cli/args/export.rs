@@ -17,6 +17,7 @@ Examples:
   rocescope export -i eth2 --listen 10.0.0.5:14791           for other hosts to scrape
   rocescope export --listen unix:/run/rocescope/metrics.sock
   rocescope export --textfile /var/lib/prometheus/node-exporter/rocescope.prom
+  rocescope export --otlp http://localhost:4318              to an OpenTelemetry collector
 
 Sockets of systemd (LISTEN_FDS) are used where they are passed. The answers are not encrypted, and ask for no password:
 put a proxy before an address that others reach.";
@@ -25,12 +26,16 @@ put a proxy before an address that others reach.";
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = format!("{EXPORT_EXAMPLES}\n\n{}", fields::source_help()))]
 pub struct ExportArgs {
-    /// Serve HTTP at ADDRESS:PORT or unix:PATH; repeatable [default: 127.0.0.1:14791, unless --textfile or systemd's sockets]
+    /// Serve HTTP at ADDRESS:PORT or unix:PATH; repeatable [default: 127.0.0.1:14791, unless --textfile, --otlp or systemd's sockets]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<Listen>,
     /// Write the metrics to this file too, replaced as a whole; removed at the end
     #[arg(long, value_name = "FILE")]
     pub textfile: Option<PathBuf>,
+    /// Push the metrics, and findings as log records, to an OpenTelemetry collector, http://HOST:PORT; without URL that of
+    /// OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318
+    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "")]
+    pub otlp: Option<String>,
     /// Interval of the metrics: a scrape gets the latest. At most that of the scrapes
     #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "15s")]
     pub interval: Duration,
