@@ -18,6 +18,7 @@ pub mod host;
 pub mod metrics;
 pub mod model;
 pub mod packet;
+pub mod record;
 pub mod report;
 pub mod sample;
 pub mod share;

@@ -24,6 +24,7 @@ const RULES: &[(&str, &[&str])] = &[
     ("diff", &["findings", "metrics", "report", "util"]),
     ("export", &["analysis", "findings", "metrics", "report", "sample", "util"]),
     ("model", &["analysis", "findings", "metrics", "report", "sample", "util"]),
+    ("record", &["analysis", "findings", "metrics", "model", "report", "sample", "util"]),
     ("share", &["analysis", "findings", "metrics", "model", "packet", "report", "sample", "util"]),
     ("host", &["util"]),
     ("doctor", &["host", "util"]),
@@ -75,6 +76,7 @@ const CRATES: &[(&str, &[&str])] = &[
     // Everything else has its maps from `util::map`.
     ("foldhash", &["util/map.rs"]),
     ("jiff", &["util/units.rs", "source/replay/time.rs", "export/otlp/queue.rs"]),
+    ("parquet", &["record/parquet.rs"]),
     ("prost", &["export/otlp/"]),
     ("ureq", &["export/otlp/"]),
     ("textwrap", &["util/"]),

@@ -1,0 +1,92 @@
+use bytes::Bytes;
+
+use super::cell::{Cell, Time};
+use super::parquet::{GROUP, decode, encode, join};
+use super::registry::{DeviceSecond, LinkSecond, TABLES};
+use super::table::Row;
+use crate::sample::Direction;
+
+fn link(n: u64) -> LinkSecond {
+    LinkSecond {
+        t: Time(1_700_000_000_000_000_000 + n * 1_000_000_000),
+        interval_ns: 1_000_000_000,
+        host: "node1".into(),
+        job: (n % 3 == 0).then(|| "slurm:7".into()),
+        link: if n % 2 == 0 { "eth0".into() } else { "eth1".into() },
+        rail: (n % 2 == 0).then(|| "rail0".into()),
+        direction: [None, Some(Direction::Ingress), Some(Direction::Egress)][(n % 3) as usize],
+        speed_bps: Some(400_000_000_000),
+        packets: n * 1_000,
+        bytes: u64::MAX >> 1,
+        ecn_capable: 0,
+        ce: n,
+        cnp_packets: 0,
+        skipped: 3,
+        flows: 2,
+        lost: (n % 5 != 0).then_some(-5),
+        reordered: None,
+        retransmitted: None,
+        timeouts: None,
+        peak_bytes: None,
+        bin_ns: None,
+        bursts: None,
+        incast_senders: None,
+        neighbour_system: Some("leaf \"1\"\n\u{e9}".into()),
+        neighbour_port: None,
+    }
+}
+
+#[test]
+fn rows_come_back_as_they_were_written() {
+    for count in [0, 1, 7, GROUP as u64 + 1] {
+        let rows: Vec<LinkSecond> = (0..count).map(link).collect();
+        let file = Bytes::from(encode(&rows).unwrap());
+        assert_eq!(decode::<LinkSecond>(file).unwrap(), rows, "{count}");
+    }
+}
+
+#[test]
+fn joined_files_have_the_rows_of_all() {
+    let rows: Vec<LinkSecond> = (0..100).map(link).collect();
+    let blocks: Vec<Bytes> = rows.chunks(40).map(|rows| encode(rows).unwrap().into()).collect();
+    let whole = join(LinkSecond::TABLE, blocks.clone(), Vec::new()).unwrap();
+    assert_eq!(decode::<LinkSecond>(whole.into()).unwrap(), rows);
+    assert!(join(DeviceSecond::TABLE, blocks, Vec::new()).is_err());
+}
+
+#[test]
+fn what_is_no_file_of_the_table_is_an_error_and_never_a_panic() {
+    let file = encode(&(0..50).map(link).collect::<Vec<_>>()).unwrap();
+    assert!(decode::<LinkSecond>(Bytes::new()).is_err());
+    for cut in (0..file.len()).step_by(97) {
+        assert!(decode::<LinkSecond>(Bytes::copy_from_slice(&file[..cut])).is_err(), "{cut}");
+        let mut damaged = file.clone();
+        damaged[cut] ^= 0x55;
+        let _ = decode::<LinkSecond>(damaged.into());
+    }
+    // A column that may not be null is not there.
+    assert!(decode::<DeviceSecond>(file.into()).is_err());
+}
+
+#[test]
+fn tables_and_columns_have_names_of_their_own_and_a_meaning() {
+    let mut names: Vec<&str> = TABLES.iter().map(|table| table.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), TABLES.len());
+    for table in TABLES {
+        let mut names: Vec<&str> = table.columns.iter().map(|column| column.name).collect();
+        assert_eq!((names[0], names.contains(&"host")), ("t", true), "{}", table.name);
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), table.columns.len(), "{}", table.name);
+        for column in table.columns {
+            let at = format!("{}.{}", table.name, column.name);
+            assert_eq!(column.nullable, column.help.contains("Null: "), "{at}: {}", column.help);
+            assert!(column.help.ends_with('.') && column.name.is_ascii(), "{at}");
+        }
+    }
+    let mut cells = 0;
+    link(1).cells(&mut |cell| cells += usize::from(cell != Cell::Null || cells < 100));
+    assert_eq!(cells, LinkSecond::TABLE.columns.len());
+}
