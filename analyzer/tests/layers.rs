@@ -28,7 +28,7 @@ const RULES: &[(&str, &[&str])] = &[
     ("share", &["analysis", "findings", "metrics", "model", "packet", "report", "sample", "util"]),
     ("host", &["util"]),
     ("doctor", &["host", "util"]),
-    ("source", &["filter", "host", "metrics", "sample", "util"]),
+    ("source", &["filter", "host", "metrics", "record", "sample", "util"]),
     ("bench", &["host", "source", "util"]),
     (
         "tui",
@@ -78,7 +78,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("jiff", &["util/units.rs", "source/replay/time.rs", "export/otlp/queue.rs"]),
     ("parquet", &["record/parquet.rs"]),
     ("prost", &["export/otlp/"]),
-    ("ureq", &["export/otlp/"]),
+    ("ureq", &["export/otlp/", "record/clickhouse.rs"]),
     ("textwrap", &["util/"]),
     ("tokio", &["source/live/", "export/serve.rs"]),
     ("anstream", &["util/style.rs"]),

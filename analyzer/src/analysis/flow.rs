@@ -164,7 +164,8 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
         peer_qp,
         pairing,
         loss: loss
-            .filter(|_| requests_known && stats.psn.seen != 0)
+            // A recording has no PSNs.
+            .filter(|_| requests_known && (stats.psn.seen != 0 || sample.recorded.is_some()))
             .map(|loss| Loss::of(loss.requests.as_ref()))
             .into(),
         loss_responses: loss

@@ -1,6 +1,7 @@
 //! Commands, options and their help.
 
 mod export;
+mod record;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use super::values::{
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args as ClapArgs, CommandFactory as _, Parser, Subcommand, ValueEnum};
 pub use export::ExportArgs;
+pub use record::RecordArgs;
 
 use crate::filter::{Filter, fields};
 use crate::host::hook::{HookChoice, XdpModeChoice};
@@ -87,17 +89,19 @@ fn capture_alone(error: &clap::Error) -> Option<clap::Error> {
 pub enum Verb {
     /// Watch interfaces live through eBPF
     Live(LiveArgs),
-    /// Read capture files, or a capture from standard input
+    /// Read capture files, a capture from standard input, or a recording
     Replay(ReplayArgs),
     /// Serve metrics of live interfaces to Prometheus
     Export(ExportArgs),
+    /// Record live interfaces, or captures, to Parquet files
+    Record(RecordArgs),
     /// Send generated RoCE traffic through network namespaces of its own and show it live
     Demo(DemoArgs),
     /// Benchmark the overhead per packet on this host; no interface is touched
     Bench(BenchArgs),
     /// Check visibility and RoCE configuration of this host
     Doctor(DoctorArgs),
-    /// Compare two captures or saved reports: metrics and findings that improved or regressed
+    /// Compare two captures, recordings or saved reports: metrics and findings that improved or regressed
     Diff(DiffArgs),
     /// Explain a finding: meaning, rule, thresholds, remedy; without ID, list all findings
     Explain(ExplainArgs),
@@ -216,6 +220,7 @@ Examples:
   rocescope replay h0.pcap h1.pcap.gz --group h0.pcap,h1.pcap.gz
   rocescope replay --tap leaf1=l1.pcap0,l1.pcap1 --tap leaf2=l2.pcap --output json
   rocescope replay trace.pcap --output html --out report.html
+  rocescope replay /var/lib/rocescope --from 2026-01-01T03:00:00Z       a recording of rocescope record
   rocescope replay trace.pcapng --from +10s --to +20s --filter 'host 10.0.0.1 and not opcode CNP'
   tcpdump -U -s 128 -i mlx5_0 -w - | rocescope replay -";
 
@@ -223,12 +228,15 @@ Examples:
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = format!("{REPLAY_EXAMPLES}\n\n{}", fields::source_help()))]
 pub struct ReplayArgs {
-    /// pcap or pcapng files, also gzip, each a separate tap; - is standard input
+    /// pcap or pcapng files, also gzip, each a separate tap; - is standard input; or the folder of a recording
     #[arg(value_name = "FILE", required_unless_present = "tap")]
     pub files: Vec<PathBuf>,
     /// Name a tap and merge files into it; repeatable
     #[arg(long, value_name = "NAME=FILE[,FILE..]", value_parser = parse_tap)]
     pub tap: Vec<TapFiles>,
+    /// Host to show, of a recording that has several
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
     /// Playback speed: max, 1x, 10x, 0.5x [default: max; Space plays a capture that was read]
     #[arg(long, value_name = "SPEED")]
     pub speed: Option<SpeedArg>,
@@ -311,9 +319,9 @@ Examples:
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = DIFF_EXAMPLES)]
 pub struct DiffArgs {
-    /// Baseline: a capture, or a report saved with --output json
+    /// Baseline: a capture, a recording, or a report saved with --output json
     pub a: PathBuf,
-    /// Capture or report to compare with the baseline
+    /// Capture, recording or report to compare with the baseline
     pub b: PathBuf,
     /// Output format
     #[arg(long, value_enum, default_value_t = PageOutput::Text)]

@@ -12,8 +12,9 @@ use crate::cli::config::Config;
 use crate::cli::output;
 use crate::report::Options;
 use crate::report::Report;
-use crate::source::feed::Update;
-use crate::source::replay;
+use crate::source::feed::{Feed, Update};
+use crate::source::recording;
+use crate::source::replay::{self, Emit};
 use crate::util::style::Paint;
 
 pub(super) fn diff(args: &DiffArgs, paint: Paint) -> Result<()> {
@@ -32,8 +33,17 @@ pub(super) fn diff(args: &DiffArgs, paint: Paint) -> Result<()> {
     }
 }
 
-/// The report in a file, or of a capture.
+/// The report in a file, or of a capture or a recording.
 fn report(path: &Path, options: &Options) -> Result<Value> {
+    if recording::is_recording(path) {
+        let (host, from, to) = (None, None, None);
+        let (path, speed, emit) = (path.to_owned(), f64::INFINITY, Emit::AtEnd);
+        return last_of(
+            &recording::start(recording::Options { path: path.clone(), host, from, to, speed, emit })?,
+            &path,
+            options,
+        );
+    }
     if starts_like_json(path)? { saved(path) } else { replayed(path, options) }
 }
 
@@ -65,6 +75,11 @@ fn saved(path: &Path) -> Result<Value> {
 fn replayed(path: &Path, options: &Options) -> Result<Value> {
     let feed =
         replay::start(replay::Options { files: vec![PathBuf::from(path)], ..replay::Options::default() })?;
+    last_of(&feed, path, options)
+}
+
+/// The report of the last sample.
+fn last_of(feed: &Feed, path: &Path, options: &Options) -> Result<Value> {
     let mut last = None;
     for update in &feed.updates {
         match update {

@@ -11,6 +11,7 @@ mod export;
 #[cfg(feature = "live")]
 mod live;
 pub mod output;
+mod record;
 mod values;
 
 use std::io::{IsTerminal as _, Write as _};
@@ -21,13 +22,14 @@ use clap::error::ErrorKind;
 
 pub use args::{
     Args, AttachArgs, BenchArgs, DemoArgs, DiffArgs, DoctorArgs, ExplainArgs, ExportArgs, LiveArgs, Output,
-    PageOutput, ReplayArgs, SourceArgs, SpeedArg, Verb, ViewArgs,
+    PageOutput, RecordArgs, ReplayArgs, SourceArgs, SpeedArg, Verb, ViewArgs,
 };
 
 use self::config::Config;
 use self::output::{Format, Interrupt, Sink};
 use crate::analysis;
 use crate::report;
+use crate::source::recording;
 use crate::source::replay::{self, Emit};
 use crate::tui;
 use crate::util::background;
@@ -47,6 +49,7 @@ pub fn main() -> ExitCode {
     let color = args.color;
     let result = match args.verb {
         Verb::Replay(args) => self::replay(args, color),
+        Verb::Record(args) => record::record(args),
         Verb::Explain(args) => return explain::explain(args.id.as_deref(), Paint::of_stdout(color)),
         Verb::Diff(args) => diff::diff(&args, Paint::of_stdout(color)),
         #[cfg(target_os = "linux")]
@@ -188,6 +191,21 @@ fn replay(args: ReplayArgs, color: Color) -> Result<()> {
     let Views { report, tui, sink, .. } = views(&args.view, (!stream).then_some(speed))?;
     // The terminal view watches the signals itself: it has a terminal to put back in order.
     let interrupt = if tui.is_some() { None } else { Some(Interrupt::catch()?) };
+    if let [path] = args.files.as_slice()
+        && recording::is_recording(path)
+    {
+        if args.view.filter.is_some() {
+            bail!(
+                "--filter needs packets, which a recording does not have; --view-filter shows matching rows"
+            );
+        }
+        let (path, host, from, to) = (path.clone(), args.host, args.from, args.to);
+        let feed = recording::start(recording::Options { path, host, from, to, speed, emit })?;
+        return match interrupt {
+            None => tui::run(feed, tui::Options { report, ..tui.unwrap_or_default() }),
+            Some(interrupt) => output::print(&feed, format(output, color), &sink, &report, &interrupt),
+        };
+    }
     let options = replay::Options {
         files: args.files,
         taps: args.tap,

@@ -59,6 +59,7 @@ mod qp_context;
 mod qp_settings;
 mod qps;
 mod raise;
+pub mod recorded;
 mod relate;
 mod retry;
 mod rnr;

@@ -5,13 +5,23 @@
 //! | [`registry`] | the tables: each column with type, unit, meaning and source, and from it the type of a row |
 //! | [`cell`], [`table`] | values, columns and rows |
 //! | [`parquet`] | rows as Parquet files and back |
+//! | [`collect`] | rows from one report to the next; pure |
+//! | [`clickhouse`] | files to a ClickHouse, from a queue on disk |
+//! | [`recorder`] | a recording that goes on: all of these together |
+//! | [`store`] | the journal, files, rotation and retention |
 
 #[macro_use]
 pub mod table;
 pub mod cell;
+pub mod clickhouse;
+pub mod collect;
+#[cfg(test)]
+mod document;
 pub mod parquet;
 #[cfg(test)]
 mod parquet_tests;
+pub mod recorder;
 pub mod registry;
+pub mod store;
 
 pub use registry::{Rows, TABLES};

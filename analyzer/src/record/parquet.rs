@@ -3,7 +3,8 @@
 //! Numbers are delta-encoded, texts have dictionaries, both are compressed with LZ4: 8,192 rows of 400 flows take as little as
 //! with zstd, and need no C library.
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,7 +15,7 @@ use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Ty
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::file::reader::{FileReader, RowGroupReader};
+use parquet::file::reader::{ChunkReader, FileReader, RowGroupReader};
 use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type};
@@ -25,6 +26,8 @@ use crate::util::shared::Shared;
 
 /// Rows of a row group.
 pub const GROUP: usize = 8_192;
+/// Rows of a row group beyond which a file is not read: other writers make groups of some hundred thousand.
+const MOST_ROWS: usize = 1 << 24;
 /// Key of the file's metadata that names the version of the schema.
 const VERSION_KEY: &str = "rocescope.schema";
 /// Version of the schema, which the folder of a recording names too.
@@ -169,6 +172,18 @@ pub fn join<W: Write + Send>(table: &Table, files: impl IntoIterator<Item = Byte
     writer.into_inner()
 }
 
+/// The error of the system behind one of the writer.
+#[must_use]
+pub fn cause(error: ParquetError) -> io::Error {
+    match error {
+        ParquetError::External(cause) => match cause.downcast::<io::Error>() {
+            Ok(cause) => *cause,
+            Err(other) => io::Error::other(other),
+        },
+        other => io::Error::other(other),
+    }
+}
+
 fn count(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
@@ -192,25 +207,78 @@ pub fn decode<R: Row>(file: Bytes) -> Result<Vec<R>> {
 /// # Errors
 /// As [`decode`].
 pub fn each<R: Row>(file: Bytes, take: &mut dyn FnMut(R)) -> Result<()> {
-    let reader = SerializedFileReader::new(file)?;
-    for at in 0..reader.num_row_groups() {
-        let group = reader.get_row_group(at)?;
-        let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
-        let columns: Vec<Vec<Cell>> = R::TABLE
-            .columns
-            .iter()
-            .map(|column| read_column(&*group, column, rows))
-            .collect::<Result<_>>()?;
-        let mut columns: Vec<_> = columns.into_iter().map(Vec::into_iter).collect();
-        for row in 0..rows {
-            let mut cells = columns.iter_mut().map_while(Iterator::next);
-            let read = R::of(&mut cells).ok_or_else(|| {
-                ParquetError::General(format!("row {row} of a row group is no row of {}", R::TABLE.name))
-            })?;
-            take(read);
-        }
+    let mut groups = Groups::new(file)?;
+    while let Some(rows) = groups.next()? {
+        rows.into_iter().for_each(&mut *take);
     }
     Ok(())
+}
+
+/// The row groups of a file, one after the other.
+pub struct Groups<C: ChunkReader + 'static> {
+    reader: SerializedFileReader<C>,
+    bytes: u64,
+    at: usize,
+}
+
+impl<C: ChunkReader + 'static> Groups<C> {
+    /// Reads the end of the file, which says where the groups are.
+    ///
+    /// # Errors
+    /// This is no Parquet file, or it is damaged.
+    pub fn new(file: C) -> Result<Self> {
+        let bytes = file.len();
+        Ok(Self { reader: guarded(|| SerializedFileReader::new(file))?, bytes, at: 0 })
+    }
+
+    /// Name of the table.
+    #[must_use]
+    pub fn table(&self) -> &str {
+        self.reader.metadata().file_metadata().schema().name()
+    }
+
+    /// The rows of the next group; `None` after the last.
+    ///
+    /// # Errors
+    /// As [`decode`].
+    pub fn next<R: Row>(&mut self) -> Result<Option<Vec<R>>> {
+        if self.at >= self.reader.num_row_groups() {
+            return Ok(None);
+        }
+        self.at += 1;
+        guarded(|| read_group(&*self.reader.get_row_group(self.at - 1)?, self.bytes)).map(Some)
+    }
+}
+
+/// The reader asserts what a damaged file may not keep; what is checked before it leaves few of these.
+fn guarded<T>(read: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err(damaged()))
+}
+
+fn damaged() -> ParquetError {
+    ParquetError::General("the file is damaged".to_owned())
+}
+
+fn read_group<R: Row>(group: &dyn RowGroupReader, bytes: u64) -> Result<Vec<R>> {
+    let rows = usize::try_from(group.metadata().num_rows()).ok().filter(|rows| *rows <= MOST_ROWS);
+    let rows = rows.ok_or_else(damaged)?;
+    let is_inside = |number: i64| u64::try_from(number).is_ok_and(|number| number <= bytes);
+    for column in group.metadata().columns() {
+        let begin = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
+        let end = begin.checked_add(column.compressed_size()).ok_or_else(damaged)?;
+        if ![begin, column.data_page_offset(), column.compressed_size(), end].into_iter().all(is_inside) {
+            return Err(damaged());
+        }
+    }
+    let columns: Vec<Vec<Cell>> =
+        R::TABLE.columns.iter().map(|column| read_column(group, column, rows)).collect::<Result<_>>()?;
+    let mut columns: Vec<_> = columns.into_iter().map(Vec::into_iter).collect();
+    let row = |row| {
+        R::of(&mut columns.iter_mut().map_while(Iterator::next)).ok_or_else(|| {
+            ParquetError::General(format!("row {row} of a row group is no row of {}", R::TABLE.name))
+        })
+    };
+    (0..rows).map(row).collect()
 }
 
 fn read_column(group: &dyn RowGroupReader, column: &Column, rows: usize) -> Result<Vec<Cell>> {

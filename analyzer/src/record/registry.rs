@@ -239,7 +239,7 @@ tables! {
         events_dropped: Option<u64>, "events", "totals.lost.events_dropped", "Events that did not reach user space. Null: not known.";
         capture_drops: Option<u64>, "packets", "totals.lost.capture_drops", "Packets that the capture says it dropped. Null: not known.";
         interface_drops: Option<u64>, "packets", "totals.lost.interface_drops", "Packets that the interfaces dropped on receipt. Null: not known.";
-        unrecorded_packets: u64, "packets", "", "RoCE packets in no row of `flow_seconds`: of flows that left the table between two readings.";
+        unrecorded_packets: u64, "packets", "", "RoCE packets in no row of `flow_seconds`: of flows that left the table between two readings, or that found no place in it.";
         rows_lost: u64, "rows", "", "Rows that could not be written.";
         events_left_out: u64, "events", "", "Events beyond the bound of an interval.";
         clock_jump_ns: i64, "ns", "", "Change of the clock against the time that passed: positive forwards. 0: none.";

@@ -126,6 +126,11 @@ macro_rules! tables {
                 self.len() == 0
             }
 
+            /// Adds others.
+            pub fn append(&mut self, mut more: Self) {
+                $( self.$table.append(&mut more.$table); )+
+            }
+
             /// Visits the rows of each table, in the order of [`TABLES`].
             ///
             /// # Errors

@@ -69,6 +69,13 @@ impl Report {
 
     /// The report of these facts and what follows from them. Findings have flows from facts alone.
     fn with(sample: &Sample, facts: Facts, options: &Options) -> Self {
+        if let Some(recorded) = &sample.recorded {
+            // They were judged when they were recorded, from more than a recording keeps.
+            let mut findings: Vec<Finding> =
+                recorded.iter().filter_map(|json| findings::recorded::read(json)).collect();
+            findings::order::sort(&mut findings, facts.window.last_ns);
+            return Self { schema: SCHEMA, facts, findings, not_evaluated: Vec::new() };
+        }
         let not_evaluated = findings::not_evaluated(sample, &facts.flows);
         let findings = findings::check(&findings::Input { sample, facts: &facts, limits: &options.limits });
         Self { schema: SCHEMA, facts, findings, not_evaluated }

@@ -23,6 +23,7 @@ use crate::source::devices::Devices;
 use crate::source::flows::owners::{Owned, Owners};
 use crate::source::nccl::Nccl;
 use crate::util::map::Map;
+use crate::util::shared::Shared;
 pub use address::{Address, MULTICAST_QP, address};
 pub use flows::{Flows, Spare};
 
@@ -82,6 +83,8 @@ pub struct Sample {
     pub devices: Arc<Devices>,
     /// What NCCL says of its job; `None` where it is not asked.
     pub nccl: Option<Arc<Nccl>>,
+    /// Findings of a recording at that time, in the JSON of the report; `None` where they are drawn from the sample.
+    pub recorded: Option<Arc<Vec<Shared>>>,
     /// Figures beyond counters.
     pub metrics: Metrics,
 }

@@ -1,4 +1,4 @@
-//! Where samples come from: captures, the kernel, a demonstration; and what sources share.
+//! Where samples come from: captures, the kernel, recordings, a demonstration; and what sources share.
 //!
 //! A source runs in a thread of its own behind a [`feed`].
 
@@ -11,4 +11,5 @@ pub mod flows;
 pub mod live;
 pub mod nccl;
 pub mod net;
+pub mod recording;
 pub mod replay;

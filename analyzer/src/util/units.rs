@@ -195,6 +195,13 @@ pub fn stamp_utc(ns: u64) -> String {
     utc(ns).strftime("%Y%m%dT%H%M%SZ").to_string()
 }
 
+/// Date and hour in UTC: `2026-03-01` and `13`.
+#[must_use]
+pub fn date_hour_utc(ns: u64) -> (String, String) {
+    let time = utc(ns);
+    (time.strftime("%Y-%m-%d").to_string(), time.strftime("%H").to_string())
+}
+
 /// Unix time in nanoseconds as a calendar time; every `u64` is one, the last in the year 2554.
 fn utc(ns: u64) -> Timestamp {
     Timestamp::from_nanosecond(i128::from(ns)).unwrap_or(Timestamp::MAX)

@@ -1,0 +1,176 @@
+//! Options of `record`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+
+use super::{Output, SourceArgs, ViewArgs};
+use crate::cli::values::{parse_filter, parse_flows, parse_group, parse_rail, positive};
+use crate::filter::{Filter, fields};
+use crate::record::clickhouse::Server;
+use crate::record::store::{Keep, Rotate};
+use crate::source::replay::time::parse_duration;
+use crate::util::time::nanos;
+
+const RECORD_EXAMPLES: &str = "\
+Examples:
+  rocescope record                                       all interfaces with an RDMA device, to /var/lib/rocescope
+  rocescope record -i eth2 --dir /data/roce --keep 30d,100GiB
+  rocescope record --rollup 10s --clickhouse http://ch.example:8123/?database=roce
+  rocescope record --read trace.pcap --dir tables        a capture as tables
+  rocescope replay /var/lib/rocescope                    play a recording back";
+
+/// Options of `record`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = format!("{RECORD_EXAMPLES}\n\n{}", fields::source_help()))]
+pub struct RecordArgs {
+    /// Folder of the recording
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/rocescope")]
+    pub dir: PathBuf,
+    /// Record this capture (pcap, pcapng, also gzip; - is standard input) instead of live interfaces; repeatable, each a tap
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["interface", "netns", "nccl_ras", "sample_posts"])]
+    pub read: Vec<PathBuf>,
+    /// Interval of the rows
+    #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "1s")]
+    pub interval: Duration,
+    /// Begin new files after this time or this size, whichever is first
+    #[arg(long, value_name = "TIME,SIZE", value_parser = parse_rotate, default_value = "15m,64MiB")]
+    pub rotate: Rotate,
+    /// Remove the oldest files of this host beyond this time or this total size [default: 7d,20GiB; with --read: all is kept]
+    #[arg(long, value_name = "TIME,SIZE", value_parser = parse_keep)]
+    pub keep: Option<Keep>,
+    /// Also sum flows over this longer interval, by link and destination (table flow_rollup)
+    #[arg(long, value_name = "DURATION", value_parser = positive)]
+    pub rollup: Option<Duration>,
+    /// Job of this host [default: of the owning processes' Slurm job or Kubernetes pod, or SLURM_JOB_ID]
+    #[arg(long, value_name = "NAME")]
+    pub job: Option<String>,
+    /// Name of this host in the recording [default: the host name]
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
+    /// Also send the files to this ClickHouse; they wait in a queue on disk while it is away
+    #[arg(long, value_name = "URL")]
+    pub clickhouse: Option<Server>,
+    /// Options of the source.
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// Stop after this time
+    #[arg(long, value_name = "DURATION", value_parser = positive)]
+    pub duration: Option<Duration>,
+    /// Count only RoCE packets (live: flows) that match, such as 'host 10.0.1.0/24 and qp 17'; see Filters below
+    #[arg(long, value_name = "EXPR", value_parser = parse_filter)]
+    pub filter: Option<Filter>,
+    /// Parallel links whose load balance is evaluated; repeatable
+    #[arg(long, value_name = "LINK,LINK", value_parser = parse_group)]
+    pub group: Vec<Vec<String>>,
+    /// Rail of a link; repeatable
+    #[arg(long, value_name = "LINK=RAIL", value_parser = parse_rail)]
+    pub rail: Vec<(String, String)>,
+    /// Flow table size [default: live 65536, with --read 131072]
+    #[arg(long, value_name = "N", value_parser = parse_flows)]
+    pub max_flows: Option<usize>,
+    /// Configuration file [default: ~/.config/rocescope/config.toml, if it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Idle timeout of flows [default: live 10m, with --read none]
+    #[arg(long, value_name = "DURATION", value_parser = positive)]
+    pub idle: Option<Duration>,
+}
+
+impl RecordArgs {
+    /// The options that it shares with the views.
+    #[must_use]
+    pub fn view(&self) -> ViewArgs {
+        ViewArgs {
+            output: Some(Output::Jsonl),
+            out: None,
+            duration: self.duration,
+            interval: self.interval,
+            filter: self.filter.clone(),
+            group: self.group.clone(),
+            ecmp: None,
+            rail: self.rail.clone(),
+            screen: None,
+            sort: None,
+            view_filter: None,
+            no_mouse: true,
+            max_flows: self.max_flows,
+            config: self.config.clone(),
+            idle: self.idle,
+        }
+    }
+
+    /// What is kept.
+    #[must_use]
+    pub fn keep(&self) -> Keep {
+        let always = Keep { time_ns: Some(7 * DAY_NS), bytes: Some(20 << 30) };
+        self.keep.unwrap_or(if self.read.is_empty() { always } else { Keep::default() })
+    }
+}
+
+const DAY_NS: u64 = 86_400_000_000_000;
+
+/// A time and a size, in any order, or one of them.
+fn time_and_size(text: &str) -> Result<(Option<u64>, Option<u64>), String> {
+    let (mut time, mut bytes) = (None, None);
+    for part in text.split([',', '|']) {
+        if let Some(size) = size(part) {
+            bytes = Some(size);
+        } else if let Some(days) = part.strip_suffix('d').and_then(|days| days.parse::<u64>().ok()) {
+            time = Some(days.saturating_mul(DAY_NS));
+        } else {
+            time = parse_duration(part).ok().map(nanos);
+            if time.is_none() {
+                return Err(format!("invalid time or size '{part}': write 15m, 7d, 64MiB or 20GiB"));
+            }
+        }
+    }
+    if time == Some(0) || bytes == Some(0) {
+        Err("must be greater than 0".to_owned())
+    } else {
+        Ok((time, bytes))
+    }
+}
+
+/// Bytes of a size with a unit.
+fn size(text: &str) -> Option<u64> {
+    const UNITS: [(&str, u64); 8] = [
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("TiB", 1 << 40),
+        ("kB", 1_000),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
+        ("TB", 1_000_000_000_000),
+    ];
+    let (number, unit) = UNITS.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))?;
+    number.trim().parse::<u64>().ok()?.checked_mul(*unit)
+}
+
+fn parse_rotate(text: &str) -> Result<Rotate, String> {
+    let (time, bytes) = time_and_size(text)?;
+    Ok(Rotate { time_ns: time.unwrap_or(u64::MAX), bytes: bytes.unwrap_or(u64::MAX) })
+}
+
+fn parse_keep(text: &str) -> Result<Keep, String> {
+    let (time_ns, bytes) = time_and_size(text)?;
+    Ok(Keep { time_ns, bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_sizes_are_read() {
+        assert_eq!(parse_rotate("15m,64MiB"), Ok(Rotate { time_ns: 900_000_000_000, bytes: 64 << 20 }));
+        assert_eq!(parse_rotate("1MB"), Ok(Rotate { time_ns: u64::MAX, bytes: 1_000_000 }));
+        assert_eq!(parse_keep("7d|20GiB"), Ok(Keep { time_ns: Some(7 * DAY_NS), bytes: Some(20 << 30) }));
+        assert_eq!(parse_keep("90s"), Ok(Keep { time_ns: Some(90_000_000_000), bytes: None }));
+        for wrong in ["", "0s", "0MiB", "x", "1m,y", "-1d", "99999999999TiB"] {
+            assert!(parse_keep(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! `record`: live interfaces or captures, to Parquet files.
+
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow};
+
+use super::output::{Interrupt, say};
+use super::{RecordArgs, Views, views};
+use crate::record::collect::Origin;
+use crate::record::recorder::{Recorder, Settings};
+use crate::report::{self, Report};
+use crate::source::feed::{Command, Feed, Update};
+use crate::source::replay::{self, Emit};
+use crate::util::time::nanos;
+use crate::util::units::{count, plural};
+
+/// Longest time between two checks for signals.
+const LOOK: Duration = Duration::from_millis(50);
+
+pub(super) fn record(args: RecordArgs) -> Result<()> {
+    let interrupt = Interrupt::catch()?;
+    if args.read.is_empty() { live(args, &interrupt) } else { captures(args, &interrupt) }
+}
+
+fn captures(args: RecordArgs, interrupt: &Interrupt) -> Result<()> {
+    let settings = settings(&args)?;
+    let Views { report, .. } = views(&args.view(), None)?;
+    let recorder = start(settings)?;
+    let feed = replay::start(replay::Options {
+        files: args.read,
+        duration: args.duration,
+        filter: args.filter,
+        idle: args.idle,
+        max_flows: args.max_flows.unwrap_or(replay::MAX_FLOWS),
+        emit: Emit::Every(args.interval),
+        events: true,
+        ..replay::Options::default()
+    })?;
+    run(&feed, recorder, &report, false, interrupt)
+}
+
+#[cfg(feature = "live")]
+fn live(args: RecordArgs, interrupt: &Interrupt) -> Result<()> {
+    let netns = super::live::netns(&args.source)?;
+    let view = args.view();
+    let views = views(&view, None)?;
+    let settings = settings(&args)?;
+    // Before anything is attached: a folder that cannot be written has nothing to undo.
+    let recorder = start(settings)?;
+    let config = super::live::source(args.source, netns, &view, &views)?;
+    let running = crate::source::live::start(config)?;
+    let crate::source::live::Running { feed, thread, hooks, interfaces } = running;
+    let mut report = views.report;
+    report.analysis.imbalance_all_links = interfaces > 1;
+    for hook in &hooks {
+        say(hook);
+    }
+    let ended = run(&feed, recorder, &report, true, interrupt);
+    drop(feed);
+    // The source's own end has been reported through the feed.
+    let _ = thread.join();
+    ended
+}
+
+#[cfg(not(feature = "live"))]
+fn live(_: RecordArgs, _: &Interrupt) -> Result<()> {
+    Err(anyhow!("{}; captures can be recorded with --read FILE", super::NO_KERNEL_SIDE))
+}
+
+fn settings(args: &RecordArgs) -> Result<Settings> {
+    let host = match &args.host {
+        Some(host) => host.clone(),
+        None => kernel("hostname").unwrap_or_else(|| "host".to_owned()),
+    };
+    let slurm = std::env::var("SLURM_JOB_ID").ok().filter(|_| args.read.is_empty());
+    let job = args.job.clone().or_else(|| slurm.map(|id| format!("slurm job {id}")));
+    let origin = Origin {
+        host: host.as_str().into(),
+        job: job.as_deref().map(Into::into),
+        job_of: job_of(),
+        kernel: kernel("osrelease").filter(|_| args.read.is_empty()).as_deref().map(Into::into),
+    };
+    Ok(Settings {
+        dir: std::path::absolute(&args.dir).context("the folder of --dir has no absolute path")?,
+        origin,
+        rotate: args.rotate,
+        keep: args.keep(),
+        rollup_ns: args.rollup.map(nanos),
+        clickhouse: args.clickhouse.clone(),
+    })
+}
+
+/// What the kernel says of itself.
+fn kernel(name: &str) -> Option<String> {
+    let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?;
+    Some(text.trim().to_owned())
+}
+
+#[cfg(target_os = "linux")]
+fn job_of() -> fn(&str) -> Option<&str> {
+    crate::host::process::job
+}
+
+#[cfg(not(target_os = "linux"))]
+fn job_of() -> fn(&str) -> Option<&str> {
+    |_| None
+}
+
+fn start(settings: Settings) -> Result<Recorder> {
+    let dir = settings.dir.display().to_string();
+    let (recorder, notices) = Recorder::start(settings)
+        .with_context(|| format!("cannot record to {dir}; choose another folder with --dir"))?;
+    say(&format!("recording to {dir}"));
+    notices.iter().for_each(|notice| say(notice));
+    Ok(recorder)
+}
+
+/// Runs until the source ends or a signal asks for the end.
+fn run(
+    feed: &Feed,
+    mut recorder: Recorder,
+    options: &report::Options,
+    is_live: bool,
+    interrupt: &Interrupt,
+) -> Result<()> {
+    let begin = Instant::now();
+    let mut stopping = false;
+    let ended = loop {
+        if interrupt.is_set() && !stopping {
+            stopping = true;
+            // A source that is gone has ended, as the next update shows.
+            let _ = feed.commands.send(Command::Stop);
+        }
+        match feed.updates.recv_timeout(LOOK) {
+            Ok(Update::Sample(sample)) => {
+                let report = Report::build(&sample, options);
+                let steady = is_live.then(|| nanos(begin.elapsed()));
+                recorder.take(&sample, &report, steady).iter().for_each(|notice| say(notice));
+            }
+            Ok(Update::Events(events)) => recorder.events(events),
+            Ok(Update::Notice(notice)) => say(&notice),
+            Ok(Update::Ended(result)) => break result,
+            Ok(Update::Restarted) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                break Err(anyhow!("bug: source thread ended unexpectedly"));
+            }
+        }
+    };
+    let (recorded, notices) = recorder.finish();
+    notices.iter().for_each(|notice| say(notice));
+    let lost = match recorded.losses.rows {
+        0 => String::new(),
+        rows => format!("; {} lost", plural(rows, "row")),
+    };
+    say(&format!("{} rows recorded{lost}", count(recorded.rows)));
+    ended
+}

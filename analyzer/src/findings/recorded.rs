@@ -1,0 +1,174 @@
+//! Findings of a recording: read from the JSON of the report that they were in, and judged by nobody again.
+
+use serde_json::Value;
+
+use super::catalog::{entry, evidence_label, family};
+use super::labels::COMMON;
+use super::{End, Episode, Evidence, Finding, Impact, Place, Severity, Step};
+use crate::analysis::FlowId;
+use crate::sample::Direction;
+
+/// A finding from its JSON; `None` where it is none, or of a kind that this version does not have.
+#[must_use]
+pub fn read(json: &str) -> Option<Finding> {
+    let value: Value = serde_json::from_str(json).ok()?;
+    let kind = entry(text(&value, "id")?)?;
+    let severity = match text(&value, "severity")? {
+        "info" => Severity::Info,
+        "warning" => Severity::Warning,
+        "critical" => Severity::Critical,
+        _ => return None,
+    };
+    let mut finding = Finding::new(kind.id, severity, text(&value, "title")?.to_owned());
+    for (name, value) in value.get("evidence").and_then(Value::as_object).into_iter().flatten() {
+        finding.evidence.insert(evidence(kind.id, name, value.clone()));
+    }
+    finding.flows = list(&value, "flows").filter_map(flow).collect();
+    finding.named = finding.flows.iter().map(|flow| (flow.src, flow.dst, flow.dest_qp)).collect();
+    finding.advice = text(&value, "advice").unwrap_or_default().to_owned();
+    finding.last_seen_ns = number(&value, "last_seen_ns");
+    finding.first_seen_ns = number(&value, "first_seen_ns");
+    finding.active = value.get("active").and_then(Value::as_bool).unwrap_or(false);
+    finding.episodes = list(&value, "episodes").filter_map(episode).collect();
+    if let Some(impact) = value.get("impact") {
+        finding.impact = Impact {
+            packets_ratio: impact.get("packets_ratio").and_then(Value::as_f64),
+            retransmissions: number(impact, "retransmissions"),
+            goodput_lost_bytes: number(impact, "goodput_lost_bytes"),
+            time_lost_ns: number(impact, "time_lost_ns"),
+        };
+    }
+    finding.place = value.get("where").map(place).unwrap_or_default();
+    finding.requester = value.get("requester").and_then(end);
+    finding.responder = value.get("responder").and_then(end);
+    finding.causes = ids(&value, "causes");
+    finding.effects = ids(&value, "effects");
+    finding.owner = text(&value, "owner").and_then(entry).map(|owner| owner.id);
+    finding.steps = list(&value, "steps").filter_map(step).collect();
+    finding.caveats = list(&value, "caveats").filter_map(|one| Some(one.as_str()?.to_owned())).collect();
+    Some(finding)
+}
+
+fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
+    value.get(name)?.as_str()
+}
+
+fn number(value: &Value, name: &str) -> Option<u64> {
+    value.get(name)?.as_u64()
+}
+
+fn small(value: &Value, name: &str) -> Option<u32> {
+    u32::try_from(number(value, name)?).ok()
+}
+
+fn list<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+    value.get(name).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn ids(value: &Value, name: &str) -> Vec<&'static str> {
+    list(value, name).filter_map(|id| Some(entry(id.as_str()?)?.id)).collect()
+}
+
+/// A figure with the label and unit that its family declares.
+fn evidence(id: &str, name: &str, value: Value) -> Evidence {
+    let own = family(id).map_or(&[][..], |family| family.evidence);
+    match own.iter().chain(COMMON).find(|known| known.name == name) {
+        Some(known) => Evidence {
+            name: name.to_owned(),
+            label: evidence_label(id, known.name).to_owned(),
+            value,
+            unit: known.unit,
+        },
+        None => Evidence::named(name, value),
+    }
+}
+
+fn direction(value: &Value) -> Option<Direction> {
+    match text(value, "direction")? {
+        "ingress" => Some(Direction::Ingress),
+        "egress" => Some(Direction::Egress),
+        _ => None,
+    }
+}
+
+fn flow(value: &Value) -> Option<FlowId> {
+    Some(FlowId {
+        link: text(value, "link")?.into(),
+        direction: direction(value),
+        src: text(value, "src")?.parse().ok()?,
+        dst: text(value, "dst")?.parse().ok()?,
+        dest_qp: small(value, "dest_qp")?,
+    })
+}
+
+fn episode(value: &Value) -> Option<Episode> {
+    Some(Episode {
+        first_ns: number(value, "first_ns")?,
+        last_ns: number(value, "last_ns")?,
+        peak: value.get("peak").and_then(Value::as_f64),
+    })
+}
+
+fn place(value: &Value) -> Place {
+    let owned = |name| text(value, name).map(str::to_owned);
+    Place {
+        tap: owned("tap"),
+        link: owned("link"),
+        direction: direction(value),
+        hop: owned("hop"),
+        switch_port: owned("switch_port"),
+    }
+}
+
+fn end(value: &Value) -> Option<End> {
+    Some(End {
+        addr: text(value, "addr")?.parse().ok()?,
+        qpn: small(value, "qpn"),
+        pid: small(value, "pid"),
+        comm: text(value, "comm").map(str::to_owned),
+        pod: text(value, "pod").map(str::to_owned),
+    })
+}
+
+fn step(value: &Value) -> Option<Step> {
+    Some(Step {
+        text: text(value, "text")?.to_owned(),
+        command: text(value, "command").map(str::to_owned),
+        host: text(value, "host").and_then(|host| host.parse().ok()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read;
+    use crate::analysis::fixtures::everything;
+    use crate::report::{Options, Report};
+
+    #[test]
+    fn a_finding_comes_back_as_the_report_had_it() {
+        let report = Report::build(&everything(), &Options::default());
+        assert!(report.findings.len() > 2);
+        for finding in &report.findings {
+            let json = serde_json::to_string(finding).unwrap();
+            let back = read(&json).unwrap();
+            assert_eq!(serde_json::to_string(&back).unwrap(), json);
+            // Labels and units too. The report has evidence in the order of its names.
+            for evidence in finding.evidence.iter() {
+                assert_eq!(back.evidence.get(&evidence.name), Some(evidence));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_finding_is_none() {
+        for json in [
+            "",
+            "{}",
+            "[]",
+            r#"{"id":"no.such","severity":"info","title":""}"#,
+            r#"{"id":"loss.before_tap"}"#,
+        ] {
+            assert_eq!(read(json), None, "{json}");
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! Sends files of a recording to a ClickHouse: the same Parquet files, from a queue on disk.
+//!
+//! A file stays in the queue until the server has it. Its name is the token of deduplication, so that a file whose answer was lost
+//! is not inserted twice.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ureq::Agent;
+
+use super::cell::Kind;
+use super::registry::TABLES;
+use super::store::queue;
+use super::table::Table;
+use crate::util::notice::say;
+use crate::util::units::plural;
+
+/// First and longest pause after a failure; it doubles.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// Time for one file.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Time between two looks at the queue, which is told of new files besides.
+const LOOK: Duration = Duration::from_secs(60);
+/// Time at the end in which what waits is sent.
+const LAST: Duration = Duration::from_secs(5);
+/// Bytes of an answer that are read.
+const MOST_ANSWER: u64 = 4_096;
+/// Inserts of which ClickHouse remembers the token.
+const WINDOW: u32 = 10_000;
+
+/// The address of a ClickHouse.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// `http://host:port/`.
+    base: String,
+    /// Parameters for every request, `database=x` among them.
+    query: String,
+    /// User and password.
+    login: Option<(String, String)>,
+}
+
+impl std::str::FromStr for Server {
+    type Err = String;
+
+    fn from_str(url: &str) -> Result<Self, String> {
+        let Some(rest) = url.strip_prefix("http://") else {
+            return Err(match url.starts_with("https://") {
+                true => "there is no TLS: use http:// to a server in a trusted network, or to a local proxy that adds TLS".to_owned(),
+                false => "expected http://[USER:PASSWORD@]HOST:PORT/[?database=NAME]".to_owned(),
+            });
+        };
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (login, host) = match rest.rsplit_once('@') {
+            Some((login, host)) => {
+                let (user, password) = login.split_once(':').unwrap_or((login, ""));
+                (Some((user.to_owned(), password.to_owned())), host)
+            }
+            None => (None, rest),
+        };
+        let host = host.trim_end_matches('/');
+        if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c == '/') {
+            return Err("expected http://[USER:PASSWORD@]HOST:PORT/[?database=NAME]".to_owned());
+        }
+        Ok(Self { base: format!("http://{host}/"), query: query.to_owned(), login })
+    }
+}
+
+impl std::fmt::Display for Server {
+    /// Without the password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.base)
+    }
+}
+
+impl Server {
+    /// The address of a query, with a token of deduplication where it inserts.
+    fn url(&self, sql: &str, token: Option<&str>) -> String {
+        let mut url = format!("{}?query={}", self.base, escaped(sql));
+        if let Some(token) = token {
+            // Writing to a String cannot fail.
+            let _ = write!(url, "&insert_deduplicate=1&insert_deduplication_token={}", escaped(token));
+        }
+        if !self.query.is_empty() {
+            url.push('&');
+            url.push_str(&self.query);
+        }
+        url
+    }
+}
+
+/// A text as part of a query.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => escaped.push(byte.into()),
+            // Writing to a String cannot fail.
+            _ => _ = write!(escaped, "%{byte:02X}"),
+        }
+    }
+    escaped
+}
+
+/// The statement that makes a table. Tokens are remembered for some days of one host; a fleet wants a larger window, or a
+/// replicated table, which has its own.
+#[must_use]
+pub fn create_table(table: &Table) -> String {
+    let columns: Vec<String> = table
+        .columns
+        .iter()
+        .map(|column| {
+            let kind = match column.kind {
+                Kind::Time => "DateTime64(9, 'UTC')",
+                Kind::Int => "Int64",
+                Kind::Float => "Float64",
+                Kind::Text => "String",
+            };
+            let kind = if column.nullable { format!("Nullable({kind})") } else { kind.to_owned() };
+            let kind = if column.kind == Kind::Text && column.name != "json" {
+                format!("LowCardinality({kind})")
+            } else {
+                kind
+            };
+            format!("    `{}` {kind}", column.name)
+        })
+        .collect();
+    format!(
+        "CREATE TABLE IF NOT EXISTS {} (\n{}\n) ENGINE = MergeTree PARTITION BY toDate(t) ORDER BY (host, t) \
+         SETTINGS non_replicated_deduplication_window = {WINDOW}",
+        table.name,
+        columns.join(",\n")
+    )
+}
+
+/// A thread that sends.
+#[derive(Debug)]
+pub struct Sender {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Something may be new in the queue.
+    woken: bool,
+    /// Time at which the thread ends, whatever waits.
+    until: Option<Instant>,
+    done: bool,
+    /// Files sent.
+    sent: u64,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until it is woken or ended, or this time has passed. False when the thread should end.
+    fn wait(&self, most: Duration, until_woken: bool) -> bool {
+        let end = Instant::now() + most;
+        let mut state = self.lock();
+        loop {
+            let now = Instant::now();
+            let ends = state.until.is_some_and(|until| now >= until);
+            if ends || now >= end || (until_woken && (state.woken || state.until.is_some())) {
+                state.woken = false;
+                return !ends;
+            }
+            let most = state.until.map_or(end, |until| until.min(end)).saturating_duration_since(now);
+            state = self
+                .changed
+                .wait_timeout(state, most)
+                .map_or_else(|error| error.into_inner().0, |(state, _)| state);
+        }
+    }
+}
+
+impl Sender {
+    /// Sends what is in the queue of a recording's folder, and what comes.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn start(dir: &Path, server: Server) -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let mut work = Work {
+            shared: Arc::clone(&shared),
+            queue: queue(dir),
+            agent: Agent::config_builder()
+                .timeout_global(Some(TIMEOUT))
+                .http_status_as_error(false)
+                .max_redirects(0)
+                // The server is in the same network: a proxy is for the rest of the world.
+                .proxy(None)
+                .user_agent(concat!("rocescope/", env!("CARGO_PKG_VERSION")))
+                .build()
+                .into(),
+            server,
+            has_tables: false,
+            said: None,
+        };
+        let thread = std::thread::Builder::new().name("clickhouse".to_owned()).spawn(move || {
+            work.run();
+            let mut state = work.shared.lock();
+            state.done = true;
+            work.shared.changed.notify_all();
+        })?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Says that the queue has new files.
+    pub fn wake(&self) {
+        self.shared.lock().woken = true;
+        self.shared.changed.notify_all();
+    }
+
+    /// Files sent so far.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.shared.lock().sent
+    }
+
+    /// Sends what waits for some seconds; the rest is sent after the next start.
+    pub fn finish(mut self, dir: &Path) {
+        self.shared.lock().until = Some(Instant::now() + LAST);
+        self.shared.changed.notify_all();
+        let mut state = self.shared.lock();
+        let until = Instant::now() + LAST;
+        while !state.done && Instant::now() < until {
+            let most = until.saturating_duration_since(Instant::now());
+            let waited = self.shared.changed.wait_timeout(state, most);
+            state = waited.map_or_else(|error| error.into_inner().0, |(state, _)| state);
+        }
+        let done = state.done;
+        drop(state);
+        if let Some(thread) = self.thread.take().filter(|_| done) {
+            // A panic there was reported on standard error.
+            let _ = thread.join();
+        }
+        let left = waiting(&queue(dir)).len();
+        if left > 0 {
+            say(&format!(
+                "{} wait for ClickHouse in {}; the next record --clickhouse sends them",
+                plural(left as u64, "file"),
+                queue(dir).display()
+            ));
+        }
+    }
+}
+
+/// The files of a queue, the oldest first.
+fn waiting(queue: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(queue) else { return Vec::new() };
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.sort_unstable();
+    files
+}
+
+struct Work {
+    shared: Arc<Shared>,
+    queue: PathBuf,
+    agent: Agent,
+    server: Server,
+    /// The tables were made, or cannot be made by this user.
+    has_tables: bool,
+    /// The reason that was said last, until a file arrives.
+    said: Option<String>,
+}
+
+impl Work {
+    fn run(&mut self) {
+        let mut pause = PAUSES.0;
+        loop {
+            let mut failed = false;
+            for file in waiting(&self.queue) {
+                if self.is_over() {
+                    return;
+                }
+                match self.send(&file) {
+                    Ok(()) => {
+                        pause = PAUSES.0;
+                        self.recovered();
+                        self.shared.lock().sent += 1;
+                        if let Err(error) = std::fs::remove_file(&file) {
+                            self.complain(format!("cannot remove {}: {error}", file.display()));
+                            failed = true;
+                            break;
+                        }
+                    }
+                    Err(reason) => {
+                        self.complain(reason);
+                        failed = true;
+                        break;
+                    }
+                }
+            }
+            let is_last = self.shared.lock().until.is_some();
+            if !failed && is_last && waiting(&self.queue).is_empty() {
+                return;
+            }
+            let goes_on = if failed { self.shared.wait(pause, false) } else { self.shared.wait(LOOK, true) };
+            if !goes_on {
+                return;
+            }
+            if failed {
+                pause = (pause * 2).min(PAUSES.1);
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.shared.lock().until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    fn complain(&mut self, reason: String) {
+        if self.said.as_ref() != Some(&reason) {
+            say(&format!(
+                "cannot send to ClickHouse at {}: {reason}; files wait in {}",
+                self.server,
+                self.queue.display()
+            ));
+            self.said = Some(reason);
+        }
+    }
+
+    fn recovered(&mut self) {
+        if self.said.take().is_some() {
+            say(&format!("files are sent to ClickHouse at {} again", self.server));
+        }
+    }
+
+    fn send(&mut self, file: &Path) -> Result<(), String> {
+        if !self.has_tables {
+            for table in TABLES {
+                match self.post(&self.server.url(&create_table(table), None), None) {
+                    Ok(()) => {}
+                    // A user that may not make tables may still insert.
+                    Err(Failure::Refused(reason)) => {
+                        say(&format!("ClickHouse does not make table {}: {reason}", table.name))
+                    }
+                    Err(Failure::Away(reason)) => return Err(reason),
+                }
+            }
+            self.has_tables = true;
+        }
+        let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let Some(table) =
+            name.rsplit_once('.').and_then(|(_, end)| TABLES.iter().find(|table| table.name == end))
+        else {
+            return Err(format!("{} is no file of a recording; remove it", file.display()));
+        };
+        let sql = format!("INSERT INTO {} FORMAT Parquet", table.name);
+        self.post(&self.server.url(&sql, Some(&name)), Some(file)).map_err(|failure| match failure {
+            Failure::Refused(reason) | Failure::Away(reason) => reason,
+        })
+    }
+
+    fn post(&self, url: &str, file: Option<&Path>) -> Result<(), Failure> {
+        let mut request = self.agent.post(url).header("Content-Type", "application/octet-stream");
+        if let Some((user, password)) = &self.server.login {
+            request = request.header("X-ClickHouse-User", user).header("X-ClickHouse-Key", password);
+        }
+        let sent = match file {
+            Some(file) => {
+                let of = |error: io::Error| Failure::Away(format!("cannot read {}: {error}", file.display()));
+                let body = File::open(file).map_err(of)?;
+                let length = body.metadata().map_err(of)?.len();
+                request.header("Content-Length", length.to_string()).send(body)
+            }
+            None => request.send_empty(),
+        };
+        let mut response = sent.map_err(|error| {
+            let reason = error.to_string();
+            Failure::Away(reason.strip_prefix("io: ").unwrap_or(&reason).to_owned())
+        })?;
+        let status = response.status();
+        let answer =
+            response.body_mut().with_config().limit(MOST_ANSWER).read_to_string().unwrap_or_default();
+        if status.is_success() {
+            return Ok(());
+        }
+        let words = answer.lines().next().unwrap_or_default();
+        let reason = format!("it answers {status} {words}").trim_end().to_owned();
+        Err(if status.is_client_error() { Failure::Refused(reason) } else { Failure::Away(reason) })
+    }
+}
+
+/// Why a request failed.
+enum Failure {
+    /// The server does not want it.
+    Refused(String),
+    /// The server is not there, or does not work.
+    Away(String),
+}
+
+#[cfg(test)]
+#[path = "clickhouse_tests.rs"]
+mod tests;

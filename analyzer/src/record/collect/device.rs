@@ -1,0 +1,158 @@
+//! Rows of devices: counters, queue pairs, events of the control path.
+
+use std::collections::BTreeMap;
+
+use super::{Interval, Origin, text};
+use crate::analysis::{Device, DeviceQp};
+use crate::record::cell::Time;
+use crate::record::registry::{DeviceSecond, Event, QpLife, Rows};
+use crate::report::Report;
+use crate::util::map::Map;
+use crate::util::shared::Shared;
+
+/// Device, port, source, counter, direction, priority.
+type CounterKey = (String, Option<u32>, String, String, Option<&'static str>, Option<u8>);
+/// Device, number, creation.
+type QpKey = (String, u32, Option<u64>);
+
+/// What devices had at the latest report.
+#[derive(Debug, Default)]
+pub(super) struct Devices {
+    counters: BTreeMap<CounterKey, u64>,
+    qps: Map<QpKey, QpLife>,
+    /// Time of the latest event.
+    event_ns: u64,
+}
+
+impl Devices {
+    pub(super) fn take(&mut self, origin: &Origin, at: Interval, report: &Report, rows: &mut Rows) {
+        for device in &report.facts.devices {
+            self.counters(origin, at, device, &mut rows.device_seconds);
+            self.qps(origin, at, device, &mut rows.qp_lives);
+        }
+        self.events(origin, report, &mut rows.events);
+    }
+
+    fn counters(&mut self, origin: &Origin, at: Interval, device: &Device, rows: &mut Vec<DeviceSecond>) {
+        let plain = device.counters.iter().map(|(name, value)| (name.as_str(), *value, None, None));
+        let pauses = device.pause.iter().flat_map(|pause| {
+            let figures = [
+                ("pause_frames", pause.frames),
+                ("pause_ns", pause.paused_ns),
+                ("pause_episodes", pause.episodes),
+            ];
+            let known = figures.into_iter().filter_map(|(name, value)| Some((name, value?)));
+            known.map(|(name, value)| (name, value, pause.direction, pause.priority))
+        });
+        for (name, value, direction, priority) in plain.chain(pauses) {
+            let key = (
+                device.name.clone(),
+                device.port,
+                device.source.clone(),
+                name.to_owned(),
+                direction,
+                priority,
+            );
+            let before = self.counters.insert(key, value).unwrap_or(0);
+            let delta = value.saturating_sub(before);
+            if delta == 0 {
+                continue;
+            }
+            rows.push(DeviceSecond {
+                t: at.t,
+                interval_ns: at.ns,
+                host: origin.host.clone(),
+                job: origin.job.clone(),
+                device: device.name.as_str().into(),
+                port: device.port.map(Into::into),
+                netdev: text(device.interface.as_deref()),
+                driver: text(device.driver.as_deref()),
+                source: device.source.as_str().into(),
+                counter: name.into(),
+                direction: text(direction),
+                priority: priority.map(Into::into),
+                delta,
+            });
+        }
+    }
+
+    fn qps(&mut self, origin: &Origin, at: Interval, device: &Device, rows: &mut Vec<QpLife>) {
+        for qp in &device.qps {
+            let now = life(origin, at, device, qp);
+            let key = (device.name.clone(), qp.lqpn, qp.control.created_ns);
+            let known = self.qps.get(&key);
+            if known.is_none_or(|known| *known != QpLife { t: known.t, ..now.clone() }) {
+                rows.push(now.clone());
+                self.qps.insert(key, now);
+            }
+        }
+    }
+
+    /// Events that came after the latest one of before. One of the same nanosecond that is read later is lost.
+    fn events(&mut self, origin: &Origin, report: &Report, rows: &mut Vec<Event>) {
+        let since = self.event_ns;
+        for device in &report.facts.devices {
+            for event in device.qp_events.iter().filter(|event| event.time_ns > since) {
+                self.event_ns = self.event_ns.max(event.time_ns);
+                rows.push(Event {
+                    t: Time(event.time_ns),
+                    host: origin.host.clone(),
+                    job: origin.job.clone(),
+                    event: event.event.as_str().into(),
+                    link: None,
+                    direction: None,
+                    device: text(Some(&device.name)),
+                    lqpn: event.lqpn.map(Into::into),
+                    src: event.src.map(Into::into),
+                    dst: event.dst.map(Into::into),
+                    dest_qp: None,
+                    bits: None,
+                    opcode: None,
+                    psn: None,
+                    missing: None,
+                    aeth: None,
+                    tos: None,
+                    src_port: None,
+                    wire_len: None,
+                    errno: event.errno.map(Into::into),
+                    pid: event.pid.map(Into::into),
+                    comm: text(event.comm.as_deref()),
+                });
+            }
+        }
+    }
+}
+
+fn life(origin: &Origin, at: Interval, device: &Device, qp: &DeviceQp) -> QpLife {
+    let control = &qp.control;
+    let over = control.ended_ns.is_some() || qp.state == Some("ERR");
+    let mut events = device.qp_events.iter().rev();
+    let end_reason = events.find(|event| over && event.lqpn == Some(qp.lqpn));
+    QpLife {
+        t: at.t,
+        host: origin.host.clone(),
+        job: origin.job.clone(),
+        pod: text(qp.pod.as_deref()),
+        device: device.name.as_str().into(),
+        port: device.port.map(Into::into),
+        netdev: text(device.interface.as_deref()),
+        lqpn: qp.lqpn.into(),
+        rqpn: qp.rqpn.map(Into::into),
+        kind: text(qp.kind),
+        origin: text(qp.origin),
+        state: text(qp.state),
+        pid: qp.pid.map(Into::into),
+        comm: text(qp.comm.as_deref()),
+        created: control.created_ns.map(Time),
+        ended: control.ended_ns.map(Time),
+        end_reason: end_reason.map(|event| Shared::from(event.event.as_str())),
+        src: control.src.map(Into::into),
+        dst: control.dst.map(Into::into),
+        udp_port: control.udp_port.map(Into::into),
+        dscp: control.dscp.map(Into::into),
+        path_mtu: control.path_mtu.map(Into::into),
+        timeout_ns: control.timeout_ns,
+        retry_cnt: control.retry_cnt.map(Into::into),
+        rnr_retry: control.rnr_retry.map(Into::into),
+    }
+}

@@ -1,0 +1,227 @@
+//! Rows of flows.
+
+use std::collections::BTreeMap;
+
+use rocescope_common::account::latency::{BUCKETS, bounds};
+use rocescope_common::wire::opcode::Op;
+
+use super::{Interval, Origin, text};
+use crate::analysis::{Flow, Loss, Opcode};
+use crate::metrics::latency::{Histogram, Summary};
+use crate::record::registry::FlowSecond;
+use crate::report::Report;
+use crate::sample::{Address, Direction, Sample};
+use crate::util::map::Map;
+use crate::util::shared::Shared;
+
+/// Counts of a flow that only rise.
+const COUNTS: usize = 11;
+/// Figures of loss, which may be corrected.
+const LOSSES: usize = 6;
+
+/// A flow: link, direction, source, destination, destination queue pair.
+type Key = (Shared, Option<Direction>, Address, Address, u32);
+
+/// What a flow had at the latest report.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    first_ns: u64,
+    counts: [u64; COUNTS],
+    losses: Option<[u64; LOSSES]>,
+    times: Histogram,
+    /// In the latest report.
+    present: bool,
+}
+
+/// Flows of the latest report.
+#[derive(Debug, Default)]
+pub(super) struct Flows(Map<Key, Known>);
+
+impl Flows {
+    pub(super) fn take(
+        &mut self,
+        (origin, is_job_given): (&Origin, bool),
+        at: Interval,
+        sample: &Sample,
+        report: &Report,
+        rails: &BTreeMap<&str, Shared>,
+        rows: &mut Vec<FlowSecond>,
+    ) {
+        self.0.values_mut().for_each(|known| known.present = false);
+        for flow in &report.facts.flows {
+            let key = (flow.link.clone(), flow.direction, flow.src, flow.dst, flow.dest_qp);
+            let known = self.0.entry(key).or_default();
+            let counts = counts(flow);
+            if known.first_ns != flow.first_ns || counts[0] < known.counts[0] {
+                *known = Known { first_ns: flow.first_ns, ..Known::default() };
+            }
+            known.present = true;
+            let figure = sample.metrics.latency.as_ref().map(|all| all.get(flow.slot));
+            // The figures of a flow without packets stand still, but for losses that a timer decides.
+            let losses = losses(flow);
+            if counts == known.counts && losses == known.losses {
+                continue;
+            }
+            let new = std::array::from_fn(|at| counts[at].saturating_sub(known.counts[at]));
+            let lost = losses.map(|now| {
+                let before = known.losses.unwrap_or_default();
+                std::array::from_fn(|at| signed(now[at]) - signed(before[at]))
+            });
+            let times = figure.map(|figure| {
+                let figure = figure?;
+                let new = times(&figure.histogram, &known.times, figure.all.map_or(0, |all| all.max));
+                known.times = figure.histogram.clone();
+                new
+            });
+            (known.counts, known.losses) = (counts, losses);
+            let row = row(origin, at, flow, rails.get(flow.link.as_str()), new, lost, times);
+            rows.push(FlowSecond { job: origin.job(flow.pod.as_deref(), is_job_given), ..row });
+        }
+        self.0.retain(|_, known| known.present);
+    }
+}
+
+/// A count as a signed number; what does not fit does not occur.
+fn signed(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// Counts in the order of [`row`].
+fn counts(flow: &Flow) -> [u64; COUNTS] {
+    let naks = &flow.ack.naks;
+    [
+        flow.packets,
+        flow.bytes,
+        flow.payload_bytes,
+        flow.ecn_data.capable(),
+        flow.ecn_data.ce,
+        flow.cnp_packets,
+        flow.ack.acks,
+        flow.ack.rnr_naks,
+        naks.psn_sequence_error,
+        naks.total().saturating_sub(naks.psn_sequence_error),
+        messages(&flow.opcodes),
+    ]
+}
+
+/// Requests that are complete with their packet.
+fn messages(opcodes: &[Opcode]) -> u64 {
+    let ends = |code: u8| {
+        let op = Op::of(code);
+        op.has(Op::RELIABLE) && matches!(code & 0x1F, 0x02..=0x05 | 0x08..=0x0C | 0x13 | 0x14 | 0x16 | 0x17)
+            || matches!(code >> 5, 1 | 3) && matches!(code & 0x1F, 0x02..=0x05 | 0x08..=0x0B)
+    };
+    opcodes.iter().filter(|opcode| ends(opcode.code)).map(|opcode| opcode.packets).sum()
+}
+
+/// Figures of both sequences; `None` where none is followed.
+fn losses(flow: &Flow) -> Option<[u64; LOSSES]> {
+    let of = |loss: Loss| {
+        [loss.lost, loss.recovered, loss.retransmitted, loss.timeouts, loss.timeout_wait_ns, loss.rnr_wait_ns]
+    };
+    let both = flow.losses().into_iter().flatten().map(of);
+    both.reduce(|a, b| std::array::from_fn(|at| a[at].saturating_add(b[at])))
+}
+
+/// Times of an interval.
+struct Times {
+    summary: Summary,
+    sum_ns: u64,
+}
+
+/// The times that came on top of those of before; `None` when none did.
+fn times(now: &Histogram, before: &Histogram, longest_ns: u64) -> Option<Times> {
+    let (mut new, mut old) = ([0; BUCKETS], [0; BUCKETS]);
+    now.add_to(&mut new);
+    if before.count() <= now.count() {
+        before.add_to(&mut old);
+    }
+    let mut sum_ns = 0u64;
+    let mut max_ns = 0;
+    for (bucket, (new, old)) in new.iter_mut().zip(old).enumerate() {
+        *new = new.saturating_sub(old);
+        if *new > 0 {
+            let (low, high) = bounds(bucket);
+            // The open bucket has no middle.
+            let middle = if high == u64::MAX { low } else { u64::midpoint(low, high) };
+            sum_ns = sum_ns.saturating_add(middle.saturating_mul(*new));
+            max_ns = high.min(longest_ns);
+        }
+    }
+    Summary::of(&new, max_ns).map(|summary| Times { summary, sum_ns })
+}
+
+/// `times`: `None` where latency is not measured, `Some(None)` where there was no sample.
+fn row(
+    origin: &Origin,
+    at: Interval,
+    flow: &Flow,
+    rail: Option<&Shared>,
+    counts: [u64; COUNTS],
+    losses: Option<[i64; LOSSES]>,
+    times: Option<Option<Times>>,
+) -> FlowSecond {
+    let [
+        packets,
+        bytes,
+        payload_bytes,
+        ecn_capable,
+        ce,
+        cnp_packets,
+        acks,
+        rnr_naks,
+        nak_sequence,
+        nak_other,
+        messages,
+    ] = counts;
+    let loss = |at: usize| losses.map(|losses| losses[at]);
+    let measured = times.is_some();
+    let times = times.flatten();
+    let time = |of: fn(&Times) -> u64| times.as_ref().map(of);
+    FlowSecond {
+        t: at.t,
+        interval_ns: at.ns,
+        host: origin.host.clone(),
+        job: origin.job.clone(),
+        pod: text(flow.pod.as_deref()),
+        link: flow.link.clone(),
+        rail: rail.cloned(),
+        direction: flow.direction,
+        src: flow.src,
+        dst: flow.dst,
+        dest_qp: flow.dest_qp.into(),
+        src_qp: flow.peer_qp.map(Into::into),
+        src_port: flow.src_ports.first().map(|port| port.port.into()),
+        src_port_count: flow.src_port_count,
+        roce_version: flow.roce_version.map(Into::into),
+        transport: flow.transport.into(),
+        dscp: flow.dscp.map(Into::into),
+        pcp: flow.pcp.map(Into::into),
+        vlan: flow.vlan.map(Into::into),
+        packets,
+        bytes,
+        payload_bytes,
+        ecn_capable,
+        ce,
+        cnp_packets,
+        acks,
+        rnr_naks,
+        nak_sequence,
+        nak_other,
+        lost: loss(0),
+        reordered: loss(1),
+        retransmitted: loss(2),
+        timeouts: loss(3),
+        timeout_wait_ns: loss(4),
+        rnr_wait_ns: loss(5),
+        rtt_count: measured.then(|| time(|times| times.summary.count).unwrap_or(0)),
+        rtt_sum_ns: time(|times| times.sum_ns),
+        rtt_p50_ns: time(|times| times.summary.p50),
+        rtt_p99_ns: time(|times| times.summary.p99),
+        rtt_max_ns: time(|times| times.summary.max),
+        messages,
+        pid: flow.pid.map(Into::into),
+        comm: text(flow.comm.as_deref()),
+        source: "packets".into(),
+    }
+}

@@ -1,0 +1,127 @@
+//! Rows of links.
+
+use std::collections::BTreeMap;
+
+use super::{Interval, Origin, text};
+use crate::analysis::Link;
+use crate::record::registry::{FlowSecond, LinkSecond, Rows};
+use crate::report::Report;
+use crate::sample::{Direction, Sample};
+use crate::util::shared::Shared;
+
+type Key = (Shared, Option<Direction>);
+
+/// What a link had at the latest report: packets, bytes, ECN-capable, CE, CNPs, skipped frames, bursts.
+type Counts = [u64; 7];
+
+/// Links of the latest report.
+#[derive(Debug, Default)]
+pub(super) struct Links(BTreeMap<Key, Counts>);
+
+/// What the flows of a link add up to in an interval.
+#[derive(Default)]
+struct Sum {
+    flows: u64,
+    packets: u64,
+    losses: [Option<i64>; 4],
+}
+
+impl Sum {
+    fn add(&mut self, flow: &FlowSecond) {
+        self.flows += u64::from(flow.packets > 0);
+        self.packets += flow.packets;
+        let new = [flow.lost, flow.reordered, flow.retransmitted, flow.timeouts];
+        for (sum, new) in self.losses.iter_mut().zip(new) {
+            *sum = [*sum, new].into_iter().flatten().reduce(i64::saturating_add);
+        }
+    }
+}
+
+impl Links {
+    /// Adds rows of the links, given those of their flows. Its result: RoCE packets in no row of a flow.
+    pub(super) fn take(
+        &mut self,
+        origin: &Origin,
+        at: Interval,
+        sample: &Sample,
+        report: &Report,
+        rails: &BTreeMap<&str, Shared>,
+        rows: &mut Rows,
+    ) -> u64 {
+        let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
+        for flow in &rows.flow_seconds {
+            sums.entry((flow.link.clone(), flow.direction)).or_default().add(flow);
+        }
+        let mut unrecorded = 0;
+        for link in &report.facts.links {
+            let key: Key = (link.name.as_str().into(), link.direction);
+            let sum = sums.remove(&key).unwrap_or_default();
+            let same = |name: &str, direction| name == link.name && direction == link.direction;
+            let counted = sample.links.iter().find(|one| same(&one.name, one.direction));
+            let burst = report.facts.bursts.iter().flatten().find(|one| same(&one.link, one.direction));
+            let now: Counts = [
+                link.packets,
+                link.bytes,
+                link.ecn_data.capable(),
+                link.ecn_data.ce,
+                link.cnp_packets,
+                counted.map_or(0, |link| link.skipped.iter().map(|skipped| skipped.packets).sum()),
+                burst.map_or(0, |burst| burst.bursts),
+            ];
+            let before = self.0.insert(key.clone(), now).unwrap_or_default();
+            let [packets, bytes, ecn_capable, ce, cnp_packets, skipped, bursts] =
+                std::array::from_fn(|at| now[at].saturating_sub(before[at]));
+            unrecorded += packets.saturating_sub(sum.packets);
+            if packets == 0 && skipped == 0 && sum.flows == 0 {
+                continue;
+            }
+            let in_interval =
+                burst.filter(|burst| (at.from_ns..=at.t.0).contains(&burst.peak_ns) && at.ns > 0);
+            let incast = report.facts.incast.as_ref().map(|all| {
+                let here = all.iter().filter(|one| same(&one.link, one.direction));
+                here.map(|one| one.senders_max).max().unwrap_or(0)
+            });
+            let [lost, reordered, retransmitted, timeouts] = sum.losses;
+            let (neighbour_system, neighbour_port) = neighbour(link);
+            rows.link_seconds.push(LinkSecond {
+                t: at.t,
+                interval_ns: at.ns,
+                host: origin.host.clone(),
+                job: origin.job.clone(),
+                rail: rails.get(link.name.as_str()).cloned(),
+                link: key.0,
+                direction: link.direction,
+                speed_bps: counted
+                    .and_then(|link| link.speed_mbps)
+                    .map(|mbps| mbps.saturating_mul(1_000_000)),
+                packets,
+                bytes,
+                ecn_capable,
+                ce,
+                cnp_packets,
+                skipped,
+                flows: sum.flows,
+                lost,
+                reordered,
+                retransmitted,
+                timeouts,
+                peak_bytes: in_interval.map(|burst| burst.peak_bytes),
+                bin_ns: burst.map(|burst| burst.bin_ns),
+                bursts: burst.map(|_| bursts),
+                incast_senders: incast,
+                neighbour_system,
+                neighbour_port,
+            });
+        }
+        unrecorded
+    }
+}
+
+/// Switch and port at the other end; of several the first.
+fn neighbour(link: &Link) -> (Option<Shared>, Option<Shared>) {
+    let Some(one) = link.neighbours.first() else { return (None, None) };
+    (
+        text(one.system.as_deref().or(one.chassis.as_deref())),
+        text(one.port.as_deref().or(one.port_description.as_deref())),
+    )
+}

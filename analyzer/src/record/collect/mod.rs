@@ -1,0 +1,281 @@
+//! Rows from one report to the next: what was counted in between. Pure: time comes from the samples.
+//!
+//! Counts of a flow are differences of two reports. A flow whose first packet is another, or whose packets went back, is a new
+//! one. A figure that a later packet corrects (a loss that proves to be reordering) makes a negative difference, so that sums
+//! over rows are the figures of the report.
+
+mod device;
+mod event;
+mod finding;
+mod flow;
+mod link;
+mod rollup;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use crate::report::Report;
+use crate::sample::{EventSample, Sample};
+use crate::util::shared::Shared;
+
+use super::cell::Time;
+use super::registry::{Host, Rows};
+use super::store::Losses;
+
+/// Time between two rows of `hosts` without a reason.
+const HOST_EVERY_NS: u64 = 60_000_000_000;
+
+/// What every row says of its origin.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// Name of the host.
+    pub host: Shared,
+    /// Job of the host, as the user names it; else that of the processes is found.
+    pub job: Option<Shared>,
+    /// The job that a pod's label in the report belongs to; `None` where it is of no job.
+    pub job_of: fn(&str) -> Option<&str>,
+    /// Release of the kernel; `None` from captures.
+    pub kernel: Option<Shared>,
+}
+
+/// Interval of rows.
+#[derive(Clone, Copy, Debug)]
+struct Interval {
+    t: Time,
+    /// Length.
+    ns: u64,
+    /// Its begin.
+    from_ns: u64,
+}
+
+/// Follows reports.
+#[derive(Debug)]
+pub struct Collector {
+    origin: Origin,
+    /// The user named the job.
+    is_job_given: bool,
+    rollup: Option<rollup::Rollup>,
+    /// Time of the latest sample.
+    last_ns: Option<u64>,
+    flows: flow::Flows,
+    links: link::Links,
+    devices: device::Devices,
+    findings: finding::Findings,
+    events: event::Events,
+    /// Begin of the latest step.
+    step_ns: u64,
+    /// Of the latest row of `hosts`.
+    host: Option<Totals>,
+    /// Since that row.
+    unrecorded_packets: u64,
+    losses: Losses,
+}
+
+/// Cumulative counts of `hosts`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    time_ns: u64,
+    counts: [u64; 5],
+    own_losses: [Option<u64>; 3],
+}
+
+impl Totals {
+    fn of(sample: &Sample, report: &Report) -> Self {
+        let totals = &report.facts.totals;
+        let lost = &totals.lost;
+        Self {
+            time_ns: sample.time_ns,
+            counts: [
+                totals.packets,
+                totals.roce_packets,
+                totals.retired.flows,
+                lost.flow_table_full,
+                lost.contended,
+            ],
+            own_losses: [lost.events_dropped, lost.capture_drops, lost.interface_drops],
+        }
+    }
+}
+
+impl Collector {
+    /// Nothing seen yet. `rollup_ns`: the interval of `flow_rollup`, if it is wanted.
+    #[must_use]
+    pub fn new(origin: Origin, rollup_ns: Option<u64>) -> Self {
+        Self {
+            is_job_given: origin.job.is_some(),
+            origin,
+            rollup: rollup_ns.map(rollup::Rollup::new),
+            last_ns: None,
+            flows: flow::Flows::default(),
+            links: link::Links::default(),
+            devices: device::Devices::default(),
+            findings: finding::Findings::default(),
+            events: event::Events::default(),
+            step_ns: 0,
+            host: None,
+            unrecorded_packets: 0,
+            losses: Losses::default(),
+        }
+    }
+
+    /// Takes events of packets; their rows come with the next sample.
+    pub fn events(&mut self, events: Vec<EventSample>) {
+        self.events.take(events);
+    }
+
+    /// Counts losses of the recording itself, for the next row of `hosts`.
+    pub fn losses(&mut self, losses: Losses) {
+        self.losses.add(losses);
+    }
+
+    /// The rows between the latest sample and this one. `elapsed_ns`: the time between them where the clock stepped.
+    #[must_use]
+    pub fn take(&mut self, sample: &Sample, report: &Report, elapsed_ns: Option<u64>) -> Rows {
+        let begin = self.last_ns.or(report.facts.window.first_ns).unwrap_or(sample.time_ns);
+        let ns = elapsed_ns.unwrap_or_else(|| sample.time_ns.saturating_sub(begin));
+        let at = Interval { t: Time(sample.time_ns), ns, from_ns: sample.time_ns.saturating_sub(ns) };
+        self.find_job(report);
+        self.last_ns = Some(sample.time_ns);
+        let mut rows = Rows::default();
+        let rails = rails(report);
+        let given = self.is_job_given;
+        self.flows.take((&self.origin, given), at, sample, report, &rails, &mut rows.flow_seconds);
+        let unrecorded = self.links.take(&self.origin, at, sample, report, &rails, &mut rows);
+        self.unrecorded_packets += unrecorded;
+        self.devices.take(&self.origin, at, report, &mut rows);
+        self.losses.events_left_out += self.events.rows(&self.origin, sample, &mut rows.events);
+        self.findings.take(&self.origin, at, report, &mut rows.findings);
+        self.steps(at, report, &mut rows);
+        if let Some(rollup) = &mut self.rollup {
+            rollup.take(&rows.flow_seconds, &mut rows.flow_rollup);
+        }
+        self.host_row(sample, report, &mut rows);
+        rows
+    }
+
+    /// The job of the host, unless the user named it: that of the flow with the most bytes, and the latest that was known.
+    fn find_job(&mut self, report: &Report) {
+        if self.is_job_given {
+            return;
+        }
+        let job_of = self.origin.job_of;
+        let owned =
+            report.facts.flows.iter().filter_map(|flow| Some((flow.bytes, job_of(flow.pod.as_deref()?)?)));
+        if let Some((_, job)) = owned.max_by_key(|(bytes, _)| *bytes)
+            && self.origin.job.as_deref() != Some(job)
+        {
+            self.origin.job = Some(job.into());
+        }
+    }
+
+    /// Rows that wait for the end of an interval.
+    #[must_use]
+    pub fn finish(&mut self) -> Rows {
+        let mut rows = Rows::default();
+        if let Some(rollup) = &mut self.rollup {
+            rollup.finish(&mut rows.flow_rollup);
+        }
+        rows
+    }
+
+    fn steps(&mut self, at: Interval, report: &Report, rows: &mut Rows) {
+        let Some(steps) = &report.facts.steps else { return };
+        let straggler = steps.straggler.as_ref();
+        for step in steps.latest.iter().filter(|step| step.start_ns > self.step_ns) {
+            rows.steps.push(super::registry::Step {
+                t: at.t,
+                host: self.origin.host.clone(),
+                job: self.origin.job.clone(),
+                link: steps.link.as_str().into(),
+                direction: steps.direction,
+                start: Time(step.start_ns),
+                length_ns: step.length_ns,
+                busy_ns: step.busy_ns,
+                silence_ns: step.silence_ns,
+                straggler: straggler.map(|one| one.waits_for),
+                straggler_kind: straggler.map(|one| one.kind.into()),
+                straggler_certain: straggler.map(|one| u64::from(one.certain)),
+                behind_ns: straggler.map(|one| one.behind_ns),
+            });
+        }
+        let latest = steps.latest.iter().map(|step| step.start_ns).max();
+        self.step_ns = latest.unwrap_or(0).max(self.step_ns);
+    }
+
+    fn host_row(&mut self, sample: &Sample, report: &Report, rows: &mut Rows) {
+        let now = Totals::of(sample, report);
+        let before = self.host.unwrap_or_default();
+        let grew =
+            |now: Option<u64>, before: Option<u64>| now.map(|now| now.saturating_sub(before.unwrap_or(0)));
+        let counts: Vec<u64> =
+            now.counts.iter().zip(before.counts).map(|(now, before)| now.saturating_sub(before)).collect();
+        let &[packets, roce_packets, retired_flows, flow_table_full, contended] = counts.as_slice() else {
+            return;
+        };
+        let [events_dropped, capture_drops, interface_drops] =
+            std::array::from_fn(|at| grew(now.own_losses[at], before.own_losses[at]));
+        let lost = flow_table_full
+            + contended
+            + [events_dropped, capture_drops, interface_drops].into_iter().flatten().sum::<u64>();
+        let since = now.time_ns.saturating_sub(before.time_ns);
+        if self.host.is_some() && lost == 0 && self.losses == Losses::default() && since < HOST_EVERY_NS {
+            return;
+        }
+        let facts = &report.facts;
+        let mut devices: Vec<String> = facts
+            .devices
+            .iter()
+            .map(|device| match &device.driver {
+                Some(driver) => format!("{} ({driver})", device.name),
+                None => device.name.clone(),
+            })
+            .collect();
+        devices.dedup();
+        let losses = std::mem::take(&mut self.losses);
+        let first_ns = facts.window.first_ns.unwrap_or(now.time_ns);
+        rows.hosts.push(Host {
+            t: Time(now.time_ns),
+            interval_ns: if self.host.is_some() { since } else { now.time_ns.saturating_sub(first_ns) },
+            host: self.origin.host.clone(),
+            job: self.origin.job.clone(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            kernel: self.origin.kernel.clone(),
+            source: facts.source.kind.name().into(),
+            inputs: facts.source.inputs.join(",").as_str().into(),
+            devices: (!devices.is_empty()).then(|| devices.join(",").as_str().into()),
+            packets,
+            roce_packets,
+            retired_flows,
+            flow_table_full,
+            contended,
+            events_dropped,
+            capture_drops,
+            interface_drops,
+            unrecorded_packets: std::mem::take(&mut self.unrecorded_packets),
+            rows_lost: losses.rows,
+            events_left_out: losses.events_left_out,
+            clock_jump_ns: losses.clock_jump_ns,
+        });
+        self.host = Some(now);
+    }
+}
+
+/// The rails of links, by the name of the link.
+fn rails(report: &Report) -> BTreeMap<&str, Shared> {
+    let all = report.facts.rails.iter().flat_map(|rails| &rails.rails);
+    all.flat_map(|rail| rail.links.iter().map(|link| (link.as_str(), rail.name.as_str().into()))).collect()
+}
+
+impl Origin {
+    /// The job of a process in a pod.
+    fn job(&self, pod: Option<&str>, given: bool) -> Option<Shared> {
+        let own = pod.filter(|_| !given).and_then(self.job_of);
+        own.map(Shared::from).or_else(|| self.job.clone())
+    }
+}
+
+/// A text as a column has it.
+fn text(text: Option<&str>) -> Option<Shared> {
+    text.map(Shared::from)
+}

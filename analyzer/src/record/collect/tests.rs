@@ -1,0 +1,233 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::*;
+use crate::analysis::fixtures::{
+    SECOND, START, everything, key, link, port, qp_event, qp_life, sample, stats,
+};
+use crate::record::registry::FlowSecond;
+use crate::report::Options;
+use crate::sample::Direction;
+use crate::source::devices::Devices;
+use crate::source::devices::lives::Lives;
+use crate::source::feed::Update;
+use crate::source::replay::{self, Emit};
+
+fn collector(rollup_ns: Option<u64>) -> Collector {
+    let origin =
+        Origin { host: "node1".into(), job: None, job_of: |pod| pod.strip_suffix("-0"), kernel: None };
+    Collector::new(origin, rollup_ns)
+}
+
+fn take(collector: &mut Collector, sample: &Sample) -> Rows {
+    collector.take(sample, &Report::build(sample, &Options::default()), None)
+}
+
+/// The rows of a capture in intervals, and its report.
+fn recorded(capture: &str, interval: Duration) -> (Rows, Report) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(capture);
+    let feed = replay::start(replay::Options {
+        files: vec![path],
+        emit: Emit::Every(interval),
+        events: true,
+        ..replay::Options::default()
+    })
+    .unwrap();
+    let mut collector = collector(Some(1_000_000_000));
+    let (mut rows, mut last) = (Rows::default(), None);
+    for update in feed.updates {
+        match update {
+            Update::Sample(sample) => {
+                let report = Report::build(&sample, &Options::default());
+                rows.append(collector.take(&sample, &report, None));
+                last = Some(report);
+            }
+            Update::Events(events) => collector.events(events),
+            Update::Ended(result) => result.unwrap(),
+            _ => {}
+        }
+    }
+    rows.append(collector.finish());
+    (rows, last.unwrap())
+}
+
+fn signed(n: u64) -> i64 {
+    i64::try_from(n).unwrap()
+}
+
+/// Sums over the rows of every capture are the figures of its report, exactly.
+#[test]
+fn rows_add_up_to_the_report() {
+    for capture in [
+        "a1_write_mtu1024.h0.pcap",
+        "b2_read.h0.pcap",
+        "b7_ud_ops.h1.pcap",
+        "e1_loss1.h0.pcap.gz",
+        "e3_reorder.h1.pcap.gz",
+        "f1_ecn_red.h1.pcap.gz",
+        "g_rnr.h0.pcap",
+        "h6_rping_loss.h1.pcap.gz",
+    ] {
+        let (rows, report) = recorded(capture, Duration::from_millis(20));
+        let flows = &report.facts.flows;
+        assert!(rows.flow_seconds.len() >= flows.len() && !flows.is_empty(), "{capture}");
+        let sum = |of: fn(&FlowSecond) -> u64| rows.flow_seconds.iter().map(of).sum::<u64>();
+        assert_eq!(sum(|row| row.packets), report.facts.totals.roce_packets, "{capture}");
+        assert_eq!(sum(|row| row.bytes), report.facts.totals.roce_bytes, "{capture}");
+        assert_eq!(sum(|row| row.ce), flows.iter().map(|flow| flow.ecn_data.ce).sum::<u64>(), "{capture}");
+        assert_eq!(sum(|row| row.acks), flows.iter().map(|flow| flow.ack.acks).sum::<u64>(), "{capture}");
+        assert_eq!(sum(|row| row.rnr_naks), flows.iter().map(|flow| flow.ack.rnr_naks).sum::<u64>());
+        let naks = flows.iter().map(|flow| flow.ack.naks.total()).sum::<u64>();
+        assert_eq!(sum(|row| row.nak_sequence + row.nak_other), naks, "{capture}");
+        let times = flows.iter().filter_map(|flow| flow.latency_ns).map(|times| times.count).sum::<u64>();
+        assert_eq!(sum(|row| row.rtt_count.unwrap_or(0)), times, "{capture}");
+        let losses = |of: fn(&crate::analysis::Loss) -> u64| {
+            signed(flows.iter().flat_map(crate::analysis::Flow::losses).flatten().map(|loss| of(&loss)).sum())
+        };
+        let lost = |of: fn(&FlowSecond) -> Option<i64>| rows.flow_seconds.iter().filter_map(of).sum::<i64>();
+        assert_eq!(lost(|row| row.lost), losses(|loss| loss.lost), "{capture}");
+        assert_eq!(lost(|row| row.reordered), losses(|loss| loss.recovered), "{capture}");
+        assert_eq!(lost(|row| row.retransmitted), losses(|loss| loss.retransmitted), "{capture}");
+        assert_eq!(lost(|row| row.timeouts), losses(|loss| loss.timeouts), "{capture}");
+        let links: u64 = rows.link_seconds.iter().map(|row| row.packets).sum();
+        assert_eq!(links, report.facts.totals.roce_packets, "{capture}");
+        let skipped: u64 = rows.link_seconds.iter().map(|row| row.skipped).sum();
+        assert_eq!(skipped, report.facts.totals.skipped.packets(), "{capture}");
+        let rolled: u64 = rows.flow_rollup.iter().map(|row| row.bytes).sum();
+        assert_eq!(rolled, report.facts.totals.roce_bytes, "{capture}");
+        assert!(rows.flow_rollup.len() <= rows.flow_seconds.len(), "{capture}");
+        let frames: u64 = rows.hosts.iter().map(|row| row.packets).sum();
+        assert!(frames > 0 && frames <= report.facts.totals.packets, "{capture}");
+        // Every finding of the report has a row with its title of that time.
+        for finding in &report.findings {
+            assert!(rows.findings.iter().any(|row| *row.id == *finding.id), "{capture}: {}", finding.id);
+        }
+    }
+}
+
+#[test]
+fn flows_without_packets_have_no_row_and_new_ones_count_from_zero() {
+    let flow = |packets, first_ns| {
+        let key = key(0, "10.0.0.1", "10.0.0.2", 17);
+        (key, rocescope_common::account::FlowStats { first_ns, ..stats(49_152, packets, 1_000 * packets) })
+    };
+    let ingress = || vec![link("eth0", Some(Direction::Ingress))];
+    let mut collector = collector(None);
+    let mut at = |packets, first_ns, time_ns| {
+        let sample = Sample { time_ns, ..sample(ingress(), vec![flow(packets, first_ns)]) };
+        let rows = take(&mut collector, &sample).flow_seconds;
+        rows.iter().map(|row| (row.packets, row.bytes, row.interval_ns)).collect::<Vec<_>>()
+    };
+    assert_eq!(at(10, START, START + SECOND), [(10, 10_000, SECOND)]);
+    assert_eq!(at(10, START, START + 2 * SECOND), []);
+    assert_eq!(at(15, START, START + 3 * SECOND), [(5, 5_000, SECOND)]);
+    // The queue pair's number is in use again.
+    assert_eq!(at(20, START + 9, START + 4 * SECOND), [(20, 20_000, SECOND)]);
+    // Counters that went back are those of another flow.
+    assert_eq!(at(3, START + 9, START + 5 * SECOND), [(3, 3_000, SECOND)]);
+    // A clock that went back leaves no interval.
+    assert_eq!(at(4, START + 9, START), [(1, 1_000, 0)]);
+}
+
+#[test]
+fn losses_of_the_source_are_counted_and_an_interval_without_news_has_no_row_of_the_host() {
+    let mut collector = collector(None);
+    let first = everything();
+    let rows = take(&mut collector, &first);
+    assert_eq!(rows.hosts.len(), 1);
+    let host = &rows.hosts[0];
+    assert_eq!((host.flow_table_full, host.events_dropped, host.capture_drops), (5, Some(12), None));
+    assert_eq!(
+        host.unrecorded_packets, 1_007,
+        "of flows that were retired, and of those that found no place"
+    );
+    let mut next = Sample { time_ns: first.time_ns + SECOND, ..first.clone() };
+    assert_eq!(take(&mut collector, &next).hosts, []);
+    next.time_ns += SECOND;
+    next.events_dropped = Some(20);
+    let rows = take(&mut collector, &next);
+    assert_eq!((rows.hosts[0].events_dropped, rows.hosts[0].interval_ns), (Some(8), 2 * SECOND));
+    assert_eq!((rows.flow_seconds, rows.link_seconds), (Vec::new(), Vec::new()));
+    next.time_ns += SECOND;
+    collector.losses(Losses { rows: 7, events_left_out: 1, clock_jump_ns: -5 });
+    let rows = take(&mut collector, &next);
+    assert_eq!((rows.hosts[0].rows_lost, rows.hosts[0].clock_jump_ns), (7, -5));
+    next.time_ns += 60 * SECOND;
+    assert_eq!(take(&mut collector, &next).hosts.len(), 1, "once a minute");
+}
+
+#[test]
+fn queue_pairs_have_a_row_when_they_change_and_counters_when_they_rise() {
+    let with = |state, sent: u64, events: usize| {
+        let mut life = qp_life(0x118, 0x2A7);
+        life.state = Some(state);
+        let mut port = port();
+        port.counters = vec![crate::source::devices::SourceSample {
+            source: "sysfs hw_counters",
+            values: vec![("tx_packets".into(), sent), ("cnps_sent".into(), 0)],
+            ..Default::default()
+        }];
+        let events = (0..events).map(|n| qp_event(0x118, "QP_FATAL", START + n as u64)).collect();
+        let lives = Lives { qps: vec![life], events, ..Lives::default() };
+        let mut made = sample(vec![link("eth0", None)], Vec::new());
+        made.devices = std::sync::Arc::new(Devices {
+            ports: vec![port],
+            lives: std::sync::Arc::new(lives),
+            ..Devices::default()
+        });
+        made
+    };
+    let mut collector = collector(None);
+    let rows = take(&mut collector, &with("RTS", 10, 0));
+    let counters: Vec<_> =
+        rows.device_seconds.iter().map(|row| (row.counter.to_string(), row.delta)).collect();
+    assert_eq!(counters, [("tx_packets".to_owned(), 10)]);
+    assert_eq!((rows.qp_lives.len(), rows.qp_lives[0].state.as_deref()), (1, Some("RTS")));
+    let rows = take(&mut collector, &with("RTS", 10, 0));
+    assert_eq!((rows.device_seconds.len(), rows.qp_lives.len()), (0, 0));
+    let rows = take(&mut collector, &with("ERR", 12, 1));
+    assert_eq!((rows.device_seconds[0].delta, rows.events.len()), (2, 1));
+    assert_eq!(rows.qp_lives[0].end_reason.as_deref(), Some("QP_FATAL"));
+    assert_eq!(take(&mut collector, &with("ERR", 12, 2)).events.len(), 1, "the new one alone");
+}
+
+#[test]
+fn the_job_is_that_of_the_processes_unless_the_user_names_it() {
+    let mut report = Report::build(&everything(), &Options::default());
+    report.facts.flows[0].pod = Some("llama-0".into());
+    let mut found = collector(None);
+    let rows = found.take(&everything(), &report, None);
+    assert!(rows.flow_seconds.iter().all(|row| row.job.as_deref() == Some("llama")));
+    let mut given = collector(None);
+    given.origin.job = Some("mine".into());
+    given.is_job_given = true;
+    let rows = given.take(&everything(), &report, None);
+    assert!(rows.flow_seconds.iter().all(|row| row.job.as_deref() == Some("mine")));
+}
+
+#[test]
+fn events_beyond_the_bound_are_counted() {
+    let sample = everything();
+    let event = EventSample {
+        time_ns: START,
+        key: sample.flows[0].key,
+        events: rocescope_common::account::Event::GAP,
+        opcode: 4,
+        tos: 0,
+        src_port: 1,
+        psn: 2,
+        missing: 3,
+        aeth: rocescope_common::wire::frame::UNKNOWN,
+        wire_len: 100,
+        bth_offset: 0,
+        headers: bytes::Bytes::new(),
+    };
+    let mut collector = collector(None);
+    collector.events(vec![event.clone(); 600]);
+    collector.events(vec![event; 600]);
+    let rows = take(&mut collector, &sample);
+    assert_eq!((rows.events.len(), rows.hosts[0].events_left_out), (1_000, 200));
+    let first = &rows.events[0];
+    assert_eq!((&*first.event, first.missing, first.aeth), ("GAP", Some(3), None));
+    assert_eq!(first.link.as_deref(), Some("eth0"));
+}

@@ -1,0 +1,147 @@
+//! A recording that goes on: samples in, files out.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::clickhouse::{Sender, Server};
+use super::collect::{Collector, Origin};
+use super::registry::Rows;
+use super::store::{Keep, Losses, Notices, Rotate, Store};
+use crate::report::Report;
+use crate::sample::{EventSample, Sample};
+use crate::util::units;
+
+/// A step of the clock from which it is said and counted. Readings come late by less.
+const STEP_NS: u64 = 2_000_000_000;
+
+/// What a recording is to be.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Folder of the recording.
+    pub dir: PathBuf,
+    /// What rows say of their origin.
+    pub origin: Origin,
+    /// When files are sealed.
+    pub rotate: Rotate,
+    /// What is kept.
+    pub keep: Keep,
+    /// Interval of `flow_rollup`; `None` without it.
+    pub rollup_ns: Option<u64>,
+    /// Server that gets the files too.
+    pub clickhouse: Option<Server>,
+}
+
+/// What was recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// Rows of all tables.
+    pub rows: u64,
+    /// What was lost.
+    pub losses: Losses,
+}
+
+/// Records samples.
+#[derive(Debug)]
+pub struct Recorder {
+    collector: Collector,
+    store: Store,
+    sender: Option<Sender>,
+    dir: PathBuf,
+    /// Time of the latest sample, by itself and by a clock that does not step.
+    last: Option<(u64, u64)>,
+    recorded: Recorded,
+}
+
+impl Recorder {
+    /// Opens the folder, seals what was left in it, and starts to send where that is wanted.
+    ///
+    /// # Errors
+    /// The folder cannot be made or written, or the system refuses a thread.
+    pub fn start(settings: Settings) -> io::Result<(Self, Notices)> {
+        let Settings { dir, origin, rotate, keep, rollup_ns, clickhouse } = settings;
+        let (store, notices) = Store::open(&dir, &origin.host, rotate, keep, clickhouse.is_some())?;
+        let sender = clickhouse.map(|server| Sender::start(&dir, server)).transpose()?;
+        let collector = Collector::new(origin, rollup_ns);
+        Ok((Self { collector, store, sender, dir, last: None, recorded: Recorded::default() }, notices))
+    }
+
+    /// Takes events of packets.
+    pub fn events(&mut self, events: Vec<EventSample>) {
+        self.collector.events(events);
+    }
+
+    /// Records what came since the latest sample. `steady_ns`: the time by a clock that does not step, `None` where the data
+    /// has all there is.
+    pub fn take(&mut self, sample: &Sample, report: &Report, steady_ns: Option<u64>) -> Notices {
+        let mut notices = Notices::new();
+        let step = step(self.last, sample.time_ns, steady_ns);
+        self.last = steady_ns.map(|steady| (sample.time_ns, steady));
+        if let Some((jump_ns, elapsed_ns)) = step {
+            let way = if jump_ns > 0 { "forwards" } else { "back" };
+            notices.push(format!(
+                "the clock stepped {way} by {}: rows have the new time from now on, and the right interval of {}",
+                units::duration(jump_ns.unsigned_abs()),
+                units::duration(elapsed_ns)
+            ));
+            self.collector.losses(Losses { clock_jump_ns: jump_ns, ..Losses::default() });
+            self.recorded.losses.clock_jump_ns += jump_ns;
+        }
+        let rows = self.collector.take(sample, report, step.map(|(_, elapsed)| elapsed));
+        notices.extend(self.append(sample.time_ns, rows));
+        notices
+    }
+
+    fn append(&mut self, time_ns: u64, rows: Rows) -> Notices {
+        self.recorded.rows += rows.len() as u64;
+        let (losses, notices) = self.store.append(time_ns, rows);
+        self.collector.losses(losses);
+        self.recorded.losses.add(losses);
+        if let Some(sender) = self.sender.as_ref().filter(|_| self.store.take_sealed()) {
+            sender.wake();
+        }
+        notices
+    }
+
+    /// Rows so far.
+    #[must_use]
+    pub const fn recorded(&self) -> Recorded {
+        self.recorded
+    }
+
+    /// Seals what is there, and sends what waits for some seconds.
+    #[must_use]
+    pub fn finish(mut self) -> (Recorded, Notices) {
+        let rows = self.collector.finish();
+        let mut notices = self.append(self.last.map_or(0, |(time, _)| time), rows);
+        notices.extend(self.store.seal());
+        if let Some(sender) = self.sender {
+            sender.finish(&self.dir);
+        }
+        (self.recorded, notices)
+    }
+}
+
+/// The step of the clock since the latest sample, and the time that passed; `None` without one.
+fn step(last: Option<(u64, u64)>, time_ns: u64, steady_ns: Option<u64>) -> Option<(i64, u64)> {
+    let ((last_ns, last_steady), steady) = last.zip(steady_ns)?;
+    let elapsed = steady.saturating_sub(last_steady);
+    let expected = last_ns.saturating_add(elapsed);
+    let jump = i64::try_from(i128::from(time_ns) - i128::from(expected)).unwrap_or(i64::MAX);
+    (jump.unsigned_abs() >= STEP_NS).then_some((jump, elapsed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::step;
+
+    #[test]
+    fn a_clock_that_steps_is_told_from_a_reading_that_is_late() {
+        const S: u64 = 1_000_000_000;
+        assert_eq!(step(None, 5, Some(1)), None);
+        assert_eq!(step(Some((5, 1)), 5, None), None);
+        assert_eq!(step(Some((100 * S, 7 * S)), 103 * S, Some(10 * S)), None);
+        assert_eq!(step(Some((100 * S, 7 * S)), 102 * S, Some(8 * S)), None, "late by one");
+        assert_eq!(step(Some((100 * S, 7 * S)), 3_701 * S, Some(8 * S)), Some((3_600_000_000_000, S)));
+        assert_eq!(step(Some((100 * S, 7 * S)), 41 * S, Some(8 * S)), Some((-60_000_000_000, S)));
+    }
+}

@@ -1,0 +1,170 @@
+//! The journal: frames of whole Parquet files, appended interval by interval, so that a kill costs what was not appended yet.
+//!
+//! A frame of rows has the rows of one table in one interval. A frame of a block has a whole row group, and stands for all
+//! frames of rows of its table before it. What a kill cut off at the end has a wrong checksum and is left out.
+
+use std::fs::File;
+use std::io::{self, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use rustix::fs::{FlockOperation, flock};
+
+/// Begin of every frame.
+const MAGIC: [u8; 4] = *b"RSJ1";
+/// Magic, kind, length of the name, two bytes of nothing, length of the payload, checksum.
+const HEAD: usize = 16;
+/// No frame is longer: row groups have some hundred kilobytes.
+const MOST: u32 = 256 * 1024 * 1024;
+
+/// What a frame holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FrameKind {
+    /// Rows of an interval.
+    Rows,
+    /// A row group.
+    Block,
+}
+
+/// Where the payload of a frame lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    offset: u64,
+    len: u32,
+}
+
+/// A frame that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub(super) kind: FrameKind,
+    pub(super) table: String,
+    pub(super) place: Place,
+}
+
+/// A journal that this process alone writes.
+#[derive(Debug)]
+pub(super) struct Journal {
+    file: File,
+    path: PathBuf,
+    /// End of the last whole frame.
+    len: u64,
+}
+
+impl Journal {
+    /// A new one.
+    pub(super) fn create(path: PathBuf) -> io::Result<Self> {
+        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Self { file, path, len: 0 })
+    }
+
+    /// One that is there, and its frames; `None` while another process writes it.
+    pub(super) fn open(path: PathBuf) -> io::Result<Option<(Self, Vec<Frame>)>> {
+        let file = File::options().read(true).write(true).open(&path)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        let mut journal = Self { file, path, len: 0 };
+        let frames = journal.frames()?;
+        Ok(Some((journal, frames)))
+    }
+
+    /// Its length in bytes.
+    pub(super) const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The whole frames from the beginning on; `len` is their end then.
+    fn frames(&mut self) -> io::Result<Vec<Frame>> {
+        let mut frames = Vec::new();
+        let end = self.file.metadata()?.len();
+        self.file.seek(SeekFrom::Start(0))?;
+        let mut reader = io::BufReader::new(&self.file);
+        while let Some((frame, next)) = frame(&mut reader, self.len, end)? {
+            self.len = next;
+            frames.push(frame);
+        }
+        Ok(frames)
+    }
+
+    /// Appends frames as one: after an error none of them is there.
+    pub(super) fn append(&mut self, frames: &[(FrameKind, &str, &[u8])]) -> io::Result<Vec<Place>> {
+        let mut buffer = Vec::new();
+        let mut places = Vec::new();
+        for (kind, table, payload) in frames {
+            let len = u32::try_from(payload.len()).ok().filter(|len| *len <= MOST);
+            let (Some(len), Ok(name)) = (len, u8::try_from(table.len())) else {
+                return Err(io::Error::other("a frame is too long"));
+            };
+            buffer.extend(MAGIC);
+            buffer.extend([if *kind == FrameKind::Block { 1 } else { 0 }, name, 0, 0]);
+            buffer.extend(len.to_le_bytes());
+            buffer.extend(checksum(table, payload).to_le_bytes());
+            buffer.extend(table.as_bytes());
+            places.push(Place { offset: self.len + buffer.len() as u64, len });
+            buffer.extend_from_slice(payload);
+        }
+        let written = self.file.seek(SeekFrom::Start(self.len)).and_then(|_| self.file.write_all(&buffer));
+        if let Err(error) = written {
+            // What was written of it has to go, or it would be in the way of the next frame. If even that fails, the next
+            // frame overwrites it.
+            let _ = self.file.set_len(self.len);
+            return Err(error);
+        }
+        self.len += buffer.len() as u64;
+        Ok(places)
+    }
+
+    /// The payload of a frame.
+    pub(super) fn read(&self, place: Place) -> io::Result<Bytes> {
+        let mut payload = vec![0; place.len as usize];
+        self.file.read_exact_at(&mut payload, place.offset)?;
+        Ok(payload.into())
+    }
+
+    /// Waits until the disk has it.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    /// Removes it.
+    pub(super) fn remove(self) -> io::Result<()> {
+        std::fs::remove_file(&self.path)
+    }
+}
+
+fn checksum(table: &str, payload: &[u8]) -> u32 {
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(table.as_bytes());
+    sum.update(payload);
+    sum.finalize()
+}
+
+/// The frame at an offset and the offset behind it; `None` where no whole frame is.
+fn frame(reader: &mut impl io::Read, at: u64, end: u64) -> io::Result<Option<(Frame, u64)>> {
+    let mut head = [0; HEAD];
+    if end.saturating_sub(at) < HEAD as u64 {
+        return Ok(None);
+    }
+    reader.read_exact(&mut head)?;
+    let [m0, m1, m2, m3, kind, name, _, _, l0, l1, l2, l3, c0, c1, c2, c3] = head;
+    let (len, sum) = (u32::from_le_bytes([l0, l1, l2, l3]), u32::from_le_bytes([c0, c1, c2, c3]));
+    let offset = at + (HEAD + usize::from(name)) as u64;
+    let next = offset + u64::from(len);
+    if [m0, m1, m2, m3] != MAGIC || kind > 1 || len > MOST || next > end {
+        return Ok(None);
+    }
+    let mut table = vec![0; usize::from(name)];
+    reader.read_exact(&mut table)?;
+    let mut payload = vec![0; len as usize];
+    reader.read_exact(&mut payload)?;
+    let Ok(table) = String::from_utf8(table) else { return Ok(None) };
+    if checksum(&table, &payload) != sum {
+        return Ok(None);
+    }
+    let kind = if kind == 1 { FrameKind::Block } else { FrameKind::Rows };
+    Ok(Some((Frame { kind, table, place: Place { offset, len } }, next)))
+}

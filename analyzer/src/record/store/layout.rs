@@ -1,0 +1,136 @@
+//! Names of files and folders of a recording.
+//!
+//! ```text
+//! <dir>/v1/<table>/date=2026-11-22/hour=12/host=node1/part-<first time>-<uuid>.parquet
+//! <dir>/journal/<host>.<uuid>.journal          rows that are not sealed yet
+//! <dir>/queue/<table>.<first time>-<uuid>.parquet   files that a ClickHouse does not have yet
+//! ```
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::path::{Path, PathBuf};
+
+use crate::record::parquet::VERSION;
+use crate::util::units::date_hour_utc;
+
+const JOURNAL: &str = ".journal";
+const SUFFIX: &str = ".parquet";
+const PREFIX: &str = "part-";
+/// End of the name of a file that is being written.
+pub(super) const ASIDE: &str = ".tmp";
+
+/// A file of a table.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Part {
+    /// Time of its first row, Unix time in nanoseconds.
+    pub first_ns: u64,
+    /// Table.
+    pub table: String,
+    /// Host, as its folder has it.
+    pub host: String,
+    /// Where it is.
+    pub path: PathBuf,
+}
+
+impl Part {
+    pub(super) fn of(dir: &Path, table: &str, host: &str, first_ns: u64, id: &str) -> Self {
+        let (date, hour) = date_hour_utc(first_ns);
+        let folder = folder(dir).join(table).join(format!("date={date}")).join(format!("hour={hour}"));
+        let path = folder.join(format!("host={host}")).join(format!("{PREFIX}{first_ns}-{id}{SUFFIX}"));
+        Self { first_ns, table: table.to_owned(), host: host.to_owned(), path }
+    }
+
+    /// The part at a path; `None` where the name is not that of one.
+    #[must_use]
+    pub fn at(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_str()?;
+        let (first, _) = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.split_once('-')?;
+        let mut folders = path.ancestors().skip(1).filter_map(|folder| folder.file_name()?.to_str());
+        let host = folders.next()?.strip_prefix("host=")?;
+        folders.next()?.strip_prefix("hour=")?;
+        folders.next()?.strip_prefix("date=")?;
+        let table = folders.next()?;
+        let (table, host) = (table.to_owned(), host.to_owned());
+        Some(Self { first_ns: first.parse().ok()?, table, host, path: path.to_owned() })
+    }
+
+    /// Where it is while it is written. Readers of `*.parquet` do not see it.
+    pub(super) fn aside(&self) -> PathBuf {
+        let name = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        self.path.with_file_name(format!(".{name}{ASIDE}"))
+    }
+
+    /// Its name in the queue, which is its name for deduplication too. Names are in the order of time.
+    pub(super) fn queue_name(&self) -> String {
+        let name = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        format!(
+            "{}.{}",
+            name.strip_prefix(PREFIX).and_then(|name| name.strip_suffix(SUFFIX)).unwrap_or(&name),
+            self.table
+        )
+    }
+}
+
+/// The folder of the tables.
+pub(crate) fn folder(dir: &Path) -> PathBuf {
+    dir.join(VERSION)
+}
+
+/// The folder of the journals.
+pub(super) fn journals(dir: &Path) -> PathBuf {
+    dir.join("journal")
+}
+
+/// The folder of what is to be sent.
+pub(crate) fn queue(dir: &Path) -> PathBuf {
+    dir.join("queue")
+}
+
+pub(super) fn journal(dir: &Path, host: &str, id: &str) -> PathBuf {
+    journals(dir).join(format!("{host}.{id}{JOURNAL}"))
+}
+
+/// Host and id of a journal.
+pub(super) fn journal_name(path: &Path) -> Option<(String, String)> {
+    let name = path.file_name()?.to_str()?.strip_suffix(JOURNAL)?;
+    let (host, id) = name.rsplit_once('.')?;
+    Some((host.to_owned(), id.to_owned()))
+}
+
+/// A name that can be a folder.
+#[must_use]
+pub fn folder_name(host: &str) -> String {
+    let kept = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+    let name: String = host.trim_start_matches('.').chars().take(100).map(kept).collect();
+    if name.is_empty() { "host".to_owned() } else { name }
+}
+
+/// A random UUID. The keys of the standard library's hashes are random.
+pub(super) fn uuid() -> String {
+    let word = || RandomState::new().build_hasher().finish();
+    let (high, low) = (word() & !0xF000 | 0x4000, word() & !(0b11 << 62) | (0b10 << 62));
+    format!(
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        high >> 32,
+        high >> 16 & 0xFFFF,
+        high & 0xFFFF,
+        low >> 48,
+        low & 0xFFFF_FFFF_FFFF
+    )
+}
+
+/// All files below a folder, in no order. What cannot be read is left out.
+pub(crate) fn walk(folder: &Path, found: &mut dyn FnMut(PathBuf, u64)) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => walk(&entry.path(), found),
+            Ok(kind) if kind.is_file() => {
+                if let Ok(about) = entry.metadata() {
+                    found(entry.path(), about.len());
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,205 @@
+use std::fs;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::record::cell::Time;
+use crate::record::parquet::{self, GROUP};
+use crate::record::registry::{DeviceSecond, Rows};
+
+const HOST: &str = "node1";
+const SECOND: u64 = 1_000_000_000;
+/// 2026-03-01 13:00:00 UTC.
+const START: u64 = 1_772_370_000 * SECOND;
+const NEVER: Rotate = Rotate { time_ns: u64::MAX, bytes: u64::MAX };
+
+fn rows(t: u64, count: u64) -> Rows {
+    let row = |delta| DeviceSecond {
+        t: Time(t),
+        interval_ns: SECOND,
+        host: HOST.into(),
+        job: None,
+        device: "mlx5_0".into(),
+        port: Some(1),
+        netdev: None,
+        driver: None,
+        source: "ethtool".into(),
+        counter: "tx_packets".into(),
+        direction: None,
+        priority: None,
+        delta,
+    };
+    Rows { device_seconds: (0..count).map(row).collect(), ..Rows::default() }
+}
+
+fn open(dir: &Path, rotate: Rotate, keep: Keep) -> (Store, Notices) {
+    Store::open(dir, HOST, rotate, keep, true).unwrap()
+}
+
+/// The files and the rows of all of them, in the order of their names.
+fn read(dir: &Path) -> (Vec<PathBuf>, Vec<DeviceSecond>) {
+    let mut files = Vec::new();
+    walk(&folder(dir), &mut |path, _| files.push(path));
+    files.sort_unstable();
+    let rows = files.iter().flat_map(|path| parquet::decode(Bytes::from(fs::read(path).unwrap())).unwrap());
+    let rows = rows.collect();
+    (files, rows)
+}
+
+fn journals(dir: &Path) -> usize {
+    fs::read_dir(layout::journals(dir)).unwrap().count()
+}
+
+#[test]
+fn a_sealed_file_has_all_rows_where_readers_look_for_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = open(dir.path(), NEVER, Keep::default());
+    let mut all = Vec::new();
+    // More than a row group, in parts.
+    for n in 0..30 {
+        let rows = rows(START + n * SECOND, 700);
+        all.extend(rows.device_seconds.clone());
+        assert_eq!(store.append(START + n * SECOND, rows).0, Losses::default());
+    }
+    assert!(store.open_rows() < GROUP);
+    assert_eq!(read(dir.path()).0, Vec::<PathBuf>::new(), "nothing is seen before it is whole");
+    assert_eq!(store.seal(), Notices::new());
+    let (files, read) = read(dir.path());
+    assert!(read == all);
+    let name = files[0].strip_prefix(dir.path()).unwrap().to_str().unwrap().to_owned();
+    assert!(
+        name.starts_with(&format!("v1/device_seconds/date=2026-03-01/hour=13/host=node1/part-{START}-")),
+        "{name}"
+    );
+    assert_eq!((files.len(), journals(dir.path())), (1, 0));
+    assert_eq!(Part::at(&files[0]).unwrap().first_ns, START);
+    let queued: Vec<_> = fs::read_dir(queue(dir.path())).unwrap().flatten().collect();
+    assert_eq!(queued.len(), 1);
+    assert_eq!(fs::read(queued[0].path()).unwrap(), fs::read(&files[0]).unwrap());
+}
+
+/// A kill at any byte of the journal loses the interval that was being written, and nothing before it.
+#[test]
+fn what_a_kill_left_is_sealed_at_the_next_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = open(dir.path(), NEVER, Keep::default());
+    for n in 0..24 {
+        store.append(START + n * SECOND, rows(START + n * SECOND, 700));
+    }
+    // As after a kill: nothing is sealed, the lock is gone.
+    let journal = fs::read_dir(layout::journals(dir.path())).unwrap().next().unwrap().unwrap().path();
+    let whole = fs::read(&journal).unwrap();
+    std::mem::forget(store);
+    for (cut, least) in [(whole.len(), 24), (whole.len() - 1, 23), (whole.len() - 40, 23), (0, 0), (15, 0)] {
+        let other = tempfile::tempdir().unwrap();
+        let name = layout::journal(other.path(), HOST, "id");
+        fs::create_dir_all(name.parent().unwrap()).unwrap();
+        fs::write(&name, &whole[..cut]).unwrap();
+        let (_, notices) = open(other.path(), NEVER, Keep::default());
+        let found = read(other.path()).1.len();
+        assert!((700 * least..700 * (least + 1)).contains(&found), "{cut}: {found}");
+        assert_eq!((notices.len(), journals(other.path())), (usize::from(least > 0), 0), "{notices:?}");
+        // Sealed once more, after a kill between the files and the end of the journal, the files are the same.
+        fs::write(&name, &whole[..cut]).unwrap();
+        open(other.path(), NEVER, Keep::default());
+        assert_eq!(read(other.path()).1.len(), found);
+    }
+    // A bit that fell over ends what is believed.
+    let other = tempfile::tempdir().unwrap();
+    let name = layout::journal(other.path(), HOST, "id");
+    fs::create_dir_all(name.parent().unwrap()).unwrap();
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 1;
+    fs::write(&name, damaged).unwrap();
+    open(other.path(), NEVER, Keep::default());
+    let found = read(other.path()).1.len();
+    assert!(found > 0 && found < 700 * 24, "{found}");
+}
+
+#[test]
+fn a_journal_that_a_process_writes_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = open(dir.path(), NEVER, Keep::default());
+    store.append(START, rows(START, 5));
+    let (_, notices) = open(dir.path(), NEVER, Keep::default());
+    assert_eq!((notices, journals(dir.path())), (Notices::new(), 1));
+    store.seal();
+    assert_eq!(read(dir.path()).1.len(), 5);
+}
+
+#[test]
+fn files_begin_anew_by_time_size_and_hour() {
+    for (rotate, step, files) in [
+        (NEVER, SECOND, 1),
+        (Rotate { time_ns: 10 * SECOND, ..NEVER }, SECOND, 4),
+        // 25 bytes a row until there is a block.
+        (Rotate { bytes: 25 * 100, ..NEVER }, SECOND, 4),
+        // 40 times 5 minutes: from 13:00 to 16:15.
+        (NEVER, 300 * SECOND, 4),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut store, _) = open(dir.path(), rotate, Keep::default());
+        for n in 0..40 {
+            store.append(START + n * step, rows(START + n * step, 10));
+        }
+        store.seal();
+        let (found, rows) = read(dir.path());
+        assert_eq!((found.len(), rows.len()), (files, 400), "{rotate:?}");
+    }
+}
+
+#[test]
+fn old_files_go_by_age_and_by_size_and_those_of_other_hosts_stay() {
+    let minute = Rotate { time_ns: 60 * SECOND, bytes: u64::MAX };
+    let fill = |dir: &Path, host: &str, keep| {
+        let (mut store, _) = Store::open(dir, host, minute, keep, true).unwrap();
+        for n in 0..20 {
+            store.append(START + n * 60 * SECOND, rows(START + n * 60 * SECOND, 10));
+        }
+        store.seal();
+        store
+    };
+    let dir = tempfile::tempdir().unwrap();
+    fill(dir.path(), "other", Keep::default());
+    assert_eq!(read(dir.path()).0.len(), 20);
+    fill(dir.path(), HOST, Keep { time_ns: Some(5 * 60 * SECOND), bytes: None });
+    assert_eq!(read(dir.path()).0.len(), 20 + 6);
+    let dir = tempfile::tempdir().unwrap();
+    fill(dir.path(), HOST, Keep::default());
+    let one = fs::metadata(&read(dir.path()).0[0]).unwrap().len();
+    let dir = tempfile::tempdir().unwrap();
+    fill(dir.path(), HOST, Keep { time_ns: None, bytes: Some(7 * one + one / 2) });
+    let (files, _) = read(dir.path());
+    assert_eq!(files.len(), 7);
+    assert_eq!(Part::at(&files[6]).unwrap().first_ns, START + 19 * 60 * SECOND, "the newest stay");
+    assert_eq!(fs::read_dir(queue(dir.path())).unwrap().count(), 7, "what is gone is not sent");
+}
+
+/// A clock that jumps by years must not have everything removed for its age.
+#[test]
+fn a_jump_of_the_clock_removes_nothing() {
+    let minute = Rotate { time_ns: 60 * SECOND, bytes: u64::MAX };
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = open(dir.path(), minute, Keep { time_ns: Some(3_600 * SECOND), bytes: None });
+    for n in 0..5 {
+        store.append(START + n * 60 * SECOND, rows(START + n * 60 * SECOND, 10));
+    }
+    let later = START + 10 * 365 * 86_400 * SECOND;
+    for n in 0..5 {
+        store.append(later + n * 60 * SECOND, rows(later + n * 60 * SECOND, 10));
+    }
+    store.append(START + 400 * SECOND, rows(START + 400 * SECOND, 10));
+    store.seal();
+    assert_eq!(read(dir.path()).1.len(), 110);
+}
+
+#[test]
+fn names_of_hosts_become_folders() {
+    for (host, folder) in
+        [("node1.cluster", "node1.cluster"), ("../x/y", "_x_y"), ("", "host"), ("a b=c", "a_b_c")]
+    {
+        assert_eq!(folder_name(host), folder);
+    }
+    let (a, b) = (layout::uuid(), layout::uuid());
+    assert!(a != b && a.len() == 36 && a.as_bytes()[14] == b'4', "{a} {b}");
+}

@@ -1,0 +1,276 @@
+//! A volume: the rows between two rotations. They are in its journal, and become one file per table when it is sealed.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::journal::{FrameKind, Journal, Place};
+use super::layout::{self, Part};
+use crate::record::parquet::{self, GROUP};
+use crate::record::registry::Rows;
+use crate::record::table::{Row, Visit};
+
+/// Row groups of one table that wait in memory while the journal cannot be written. Older ones are lost beyond that.
+const WAITING: usize = 4;
+
+/// What a journal has of a table besides its open rows.
+#[derive(Debug, Default)]
+struct Blocks {
+    places: Vec<Place>,
+    /// Time of the first row.
+    first_ns: Option<u64>,
+}
+
+/// The rows of a volume.
+#[derive(Debug)]
+pub(super) struct Volume {
+    journal: Journal,
+    /// Name of its files.
+    id: String,
+    host: String,
+    /// Rows that are in no block yet.
+    open: Rows,
+    blocks: BTreeMap<&'static str, Blocks>,
+    /// Length of the blocks in bytes.
+    block_bytes: u64,
+}
+
+/// What became of rows.
+#[derive(Debug, Default)]
+pub(super) struct Appended {
+    /// Rows that are lost.
+    pub(super) lost: u64,
+    /// The journal could not be written.
+    pub(super) error: Option<io::Error>,
+}
+
+impl Volume {
+    pub(super) fn create(dir: &Path, host: &str) -> io::Result<Self> {
+        let id = layout::uuid();
+        let journal = Journal::create(layout::journal(dir, host, &id))?;
+        Ok(Self::with(journal, id, host.to_owned()))
+    }
+
+    fn with(journal: Journal, id: String, host: String) -> Self {
+        Self { journal, id, host, open: Rows::default(), blocks: BTreeMap::new(), block_bytes: 0 }
+    }
+
+    /// What a process that was killed left; `None` while a process writes it, or where the name is not that of a journal.
+    pub(super) fn recover(path: PathBuf) -> io::Result<Option<Self>> {
+        let Some((host, id)) = layout::journal_name(&path) else { return Ok(None) };
+        let Some((journal, frames)) = Journal::open(path)? else { return Ok(None) };
+        let mut volume = Self::with(journal, id, host);
+        let mut open = Rows::default();
+        for frame in frames {
+            let mut taking = Recover { volume: &mut volume, frame: &frame };
+            open.visit(&mut taking)?;
+        }
+        volume.open = open;
+        Ok(Some(volume))
+    }
+
+    /// Whether it has no rows.
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.blocks.is_empty()
+    }
+
+    /// Number of rows that are in no block.
+    pub(super) fn open_rows(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Length of its files, roughly: rows that are in no block yet count 25 bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.block_bytes + 25 * self.open.len() as u64
+    }
+
+    pub(super) const fn journal_bytes(&self) -> u64 {
+        self.journal.len()
+    }
+
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.journal.sync()
+    }
+
+    /// Takes the rows of an interval.
+    pub(super) fn append(&mut self, mut rows: Rows) -> Appended {
+        let mut frames = Frames { kind: FrameKind::Rows, of: Vec::new() };
+        let encoded = rows.visit(&mut frames);
+        let mut error = encoded.and_then(|()| self.write(&frames).map(|_| ())).err();
+        self.open.append(rows);
+        let mut open = std::mem::take(&mut self.open);
+        let mut groups = Groups { volume: self, lost: 0, error: None };
+        let ended = open.visit(&mut groups).err();
+        let Groups { lost, error: of_groups, .. } = groups;
+        self.open = open;
+        error = error.or(of_groups).or(ended);
+        Appended { lost, error }
+    }
+
+    fn write(&mut self, frames: &Frames) -> io::Result<Vec<Place>> {
+        let of: Vec<(FrameKind, &str, &[u8])> =
+            frames.of.iter().map(|(table, payload)| (frames.kind, *table, payload.as_slice())).collect();
+        if of.is_empty() { Ok(Vec::new()) } else { self.journal.append(&of) }
+    }
+
+    /// Makes the files of all tables. Its result: the files. After an error everything is as before.
+    pub(super) fn seal(mut self, dir: &Path) -> Result<(Self, Vec<Part>), (Self, io::Error)> {
+        let mut open = std::mem::take(&mut self.open);
+        let mut sealing = Seal { volume: &self, dir, made: Vec::new() };
+        let result = open.visit(&mut sealing);
+        let made = sealing.made;
+        self.open = open;
+        let renamed =
+            result.and_then(|()| made.iter().try_for_each(|(aside, part)| publish(aside, &part.path)));
+        if let Err(error) = renamed {
+            for (aside, _) in &made {
+                // What is not there needs no removal.
+                let _ = std::fs::remove_file(aside);
+            }
+            return Err((self, error));
+        }
+        Ok((self, made.into_iter().map(|(_, part)| part).collect()))
+    }
+
+    /// Removes the journal, when the files are where they belong.
+    pub(super) fn remove(self) -> io::Result<()> {
+        self.journal.remove()
+    }
+}
+
+/// Puts a file where readers see it. A file of this name is the same one, made before a kill.
+fn publish(aside: &Path, path: &Path) -> io::Result<()> {
+    std::fs::rename(aside, path)?;
+    match path.parent() {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+/// Rows as frames.
+struct Frames {
+    kind: FrameKind,
+    of: Vec<(&'static str, Vec<u8>)>,
+}
+
+impl Visit for Frames {
+    type Error = io::Error;
+
+    fn rows<R: Row>(&mut self, rows: &mut Vec<R>) -> io::Result<()> {
+        if !rows.is_empty() {
+            self.of.push((R::TABLE.name, parquet::encode(rows).map_err(io::Error::other)?));
+        }
+        Ok(())
+    }
+}
+
+/// Makes blocks of open rows.
+struct Groups<'a> {
+    volume: &'a mut Volume,
+    lost: u64,
+    error: Option<io::Error>,
+}
+
+impl Visit for Groups<'_> {
+    type Error = io::Error;
+
+    fn rows<R: Row>(&mut self, rows: &mut Vec<R>) -> io::Result<()> {
+        while rows.len() >= GROUP {
+            let (group, rest) = rows.split_at(GROUP);
+            let table = R::TABLE.name;
+            let block = parquet::encode(group).map_err(io::Error::other)?;
+            // The block stands for all rows before it: those that are not in it come again.
+            let rest = parquet::encode(rest).map_err(io::Error::other)?;
+            let frames =
+                [(FrameKind::Block, table, block.as_slice()), (FrameKind::Rows, table, rest.as_slice())];
+            match self.volume.journal.append(&frames) {
+                Ok(places) => {
+                    let blocks = self.volume.blocks.entry(table).or_default();
+                    blocks.first_ns = blocks.first_ns.or(group.first().map(|row| row.t().0));
+                    blocks.places.extend(places.first());
+                    self.volume.block_bytes += block.len() as u64;
+                    rows.drain(..GROUP);
+                }
+                Err(error) => {
+                    self.error = Some(error);
+                    if rows.len() > WAITING * GROUP {
+                        self.lost += GROUP as u64;
+                        rows.drain(..GROUP);
+                    }
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes one frame into the table that it is of.
+struct Recover<'a> {
+    volume: &'a mut Volume,
+    frame: &'a super::journal::Frame,
+}
+
+impl Visit for Recover<'_> {
+    type Error = io::Error;
+
+    fn rows<R: Row>(&mut self, rows: &mut Vec<R>) -> io::Result<()> {
+        let table = R::TABLE.name;
+        if self.frame.table != table {
+            return Ok(());
+        }
+        let payload = self.volume.journal.read(self.frame.place)?;
+        let decoded: Vec<R> = parquet::decode(payload).map_err(io::Error::other)?;
+        match self.frame.kind {
+            FrameKind::Rows => rows.extend(decoded),
+            FrameKind::Block => {
+                rows.clear();
+                let blocks = self.volume.blocks.entry(table).or_default();
+                blocks.first_ns = blocks.first_ns.or(decoded.first().map(|row| row.t().0));
+                blocks.places.push(self.frame.place);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes the files of all tables aside.
+struct Seal<'a> {
+    volume: &'a Volume,
+    dir: &'a Path,
+    /// Where each is, and where it belongs.
+    made: Vec<(PathBuf, Part)>,
+}
+
+impl Visit for Seal<'_> {
+    type Error = io::Error;
+
+    fn rows<R: Row>(&mut self, rows: &mut Vec<R>) -> io::Result<()> {
+        let Volume { journal, id, host, blocks, .. } = self.volume;
+        let blocks = blocks.get(R::TABLE.name);
+        let first_ns = blocks.and_then(|blocks| blocks.first_ns).or(rows.first().map(|row| row.t().0));
+        let Some(first_ns) = first_ns else { return Ok(()) };
+        let part = Part::of(self.dir, R::TABLE.name, host, first_ns, id);
+        let aside = part.aside();
+        if let Some(folder) = part.path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        // Of a process that was killed while it sealed.
+        let _ = std::fs::remove_file(&aside);
+        let file = File::options().write(true).create_new(true).open(&aside)?;
+        self.made.push((aside, part));
+        let places = blocks.map_or(&[][..], |blocks| blocks.places.as_slice());
+        let mut failed = None;
+        let mut read =
+            places.iter().map_while(|place| journal.read(*place).map_err(|error| failed = Some(error)).ok());
+        let open = parquet::encode(rows).map_err(io::Error::other)?;
+        let file =
+            parquet::join(R::TABLE, read.by_ref().chain([open.into()]), file).map_err(parquet::cause)?;
+        drop(read);
+        match failed {
+            Some(error) => Err(error),
+            None => file.sync_all(),
+        }
+    }
+}

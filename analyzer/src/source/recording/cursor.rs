@@ -1,0 +1,202 @@
+//! Rows of all tables of a recording, in the order of time.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::left_out;
+use super::state::State;
+use crate::record::parquet::Groups;
+use crate::record::registry::{DeviceSecond, Event, Finding, FlowSecond, LinkSecond};
+use crate::record::store::{Part, folder_name, walk};
+use crate::record::table::Row;
+use crate::sample::EventSample;
+
+/// Whether a path is that of a recording, not of a capture: a folder, or a Parquet file.
+#[must_use]
+pub fn is_recording(path: &Path) -> bool {
+    path.is_dir() || path.extension().is_some_and(|end| end == "parquet")
+}
+
+/// The files of a table that are to be read, and the rows of the row group that is.
+struct Cursor<R> {
+    files: VecDeque<PathBuf>,
+    open: Option<(PathBuf, Groups<File>)>,
+    rows: VecDeque<R>,
+}
+
+impl<R: Row> Cursor<R> {
+    fn new(parts: &[Part]) -> Self {
+        let own = parts.iter().filter(|part| part.table == R::TABLE.name);
+        Self { files: own.map(|part| part.path.clone()).collect(), open: None, rows: VecDeque::new() }
+    }
+
+    /// Reads on until there are rows. A file that cannot be read is left out, and said.
+    fn fill(&mut self, notices: &mut Vec<String>, at_ns: u64) {
+        while self.rows.is_empty() {
+            if self.open.is_none() {
+                let Some(path) = self.files.pop_front() else { return };
+                match File::open(&path).map_err(Into::into).and_then(Groups::new) {
+                    Ok(groups) => self.open = Some((path, groups)),
+                    Err(error) => notices.push(left_out(&path, &error, 0)),
+                }
+                continue;
+            }
+            let Some((path, groups)) = &mut self.open else { return };
+            match groups.next() {
+                Ok(Some(rows)) => self.rows = rows.into(),
+                Ok(None) => self.open = None,
+                Err(error) => {
+                    notices.push(left_out(path, &error, at_ns));
+                    self.open = None;
+                }
+            }
+        }
+    }
+
+    fn next_ns(&self) -> Option<u64> {
+        self.rows.front().map(|row| row.t().0)
+    }
+
+    /// The rows up to a time.
+    fn up_to(&mut self, ns: u64, notices: &mut Vec<String>, take: &mut dyn FnMut(R)) {
+        while let Some(row) = self.rows.pop_front() {
+            if row.t().0 > ns {
+                self.rows.push_front(row);
+                break;
+            }
+            take(row);
+            self.fill(notices, ns);
+        }
+    }
+}
+
+/// The tables that a sample is made of.
+pub(super) struct Tables {
+    flows: Cursor<FlowSecond>,
+    links: Cursor<LinkSecond>,
+    devices: Cursor<DeviceSecond>,
+    findings: Cursor<Finding>,
+    events: Cursor<Event>,
+    last_part_ns: u64,
+    notices: Vec<String>,
+}
+
+impl Tables {
+    /// Finds the files of one host.
+    pub(super) fn open(path: &Path, host: Option<&str>) -> Result<Self> {
+        std::fs::metadata(path).with_context(|| format!("cannot open {}", path.display()))?;
+        let mut parts = Vec::new();
+        let mut add = |path: PathBuf| parts.extend(part(&path));
+        if path.is_dir() {
+            walk(path, &mut |path, _| add(path));
+        } else {
+            add(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+        }
+        if parts.is_empty() {
+            bail!(
+                "{}: no file of a recording (part-*.parquet); a recording that goes on has none until its first rotation",
+                path.display()
+            );
+        }
+        if let Some(host) = host {
+            let host = folder_name(host);
+            parts.retain(|part| part.host == host);
+        }
+        let hosts: BTreeSet<&str> = parts.iter().map(|part| part.host.as_str()).collect();
+        match (hosts.len(), host) {
+            (0, Some(host)) => bail!("{}: no rows of host {host}", path.display()),
+            (0 | 1, _) => {}
+            _ => {
+                let some: Vec<&str> = hosts.iter().take(8).copied().collect();
+                bail!(
+                    "{}: rows of {} hosts ({}); choose one with --host, or ask rocescope fleet about all",
+                    path.display(),
+                    hosts.len(),
+                    some.join(", ")
+                );
+            }
+        }
+        parts.sort_unstable();
+        let mut tables = Self {
+            flows: Cursor::new(&parts),
+            links: Cursor::new(&parts),
+            devices: Cursor::new(&parts),
+            findings: Cursor::new(&parts),
+            events: Cursor::new(&parts),
+            last_part_ns: parts.last().map_or(0, |part| part.first_ns),
+            notices: Vec::new(),
+        };
+        let notices = &mut tables.notices;
+        tables.flows.fill(notices, 0);
+        tables.links.fill(notices, 0);
+        tables.devices.fill(notices, 0);
+        tables.findings.fill(notices, 0);
+        tables.events.fill(notices, 0);
+        Ok(tables)
+    }
+
+    /// Time at which the last file begins.
+    pub(super) const fn last_part_ns(&self) -> u64 {
+        self.last_part_ns
+    }
+
+    /// Time of the next interval. Events have times of their own: they come with the interval that they are in.
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        let of =
+            [self.flows.next_ns(), self.links.next_ns(), self.devices.next_ns(), self.findings.next_ns()];
+        of.into_iter().flatten().min().or_else(|| self.events.next_ns())
+    }
+
+    /// Takes the rows up to a time. Counts and events before the range are left out; findings stand until another row of them.
+    pub(super) fn take(
+        &mut self,
+        ns: u64,
+        state: &mut State,
+        is_in_range: bool,
+        events: &mut Vec<EventSample>,
+    ) -> Result<()> {
+        let notices = &mut self.notices;
+        self.flows.up_to(ns, notices, &mut |row| {
+            if is_in_range {
+                state.flow(&row);
+            }
+        });
+        self.links.up_to(ns, notices, &mut |row| {
+            if is_in_range {
+                state.link_row(&row);
+            }
+        });
+        self.devices.up_to(ns, notices, &mut |row| {
+            if is_in_range {
+                state.device(&row);
+            }
+        });
+        self.findings.up_to(ns, notices, &mut |row| state.finding(&row));
+        self.events.up_to(ns, notices, &mut |row| {
+            if is_in_range {
+                events.extend(state.event(&row));
+            }
+        });
+        Ok(())
+    }
+
+    /// What could not be read.
+    pub(super) fn notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notices)
+    }
+}
+
+/// The part at a path: by its place in a recording, or that of a file elsewhere by the table that it says it is of.
+fn part(path: &Path) -> Option<Part> {
+    let is_parquet = path.extension().is_some_and(|end| end == "parquet");
+    if !is_parquet || path.components().any(|part| part.as_os_str() == "queue") {
+        return None;
+    }
+    Part::at(path).or_else(|| {
+        let table = Groups::new(File::open(path).ok()?).ok()?.table().to_owned();
+        Some(Part { first_ns: 0, table, host: String::new(), path: path.to_owned() })
+    })
+}

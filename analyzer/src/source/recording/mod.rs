@@ -1,0 +1,270 @@
+//! Plays a recording back: its rows, in the order of their times, as samples.
+//!
+//! Rows are read one row group of each table at a time. Going back reads them again from the beginning.
+
+mod cursor;
+mod state;
+
+use std::path::PathBuf;
+use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::feed::{self, Command, Feed, SourceEnd, Update};
+use super::replay::Emit;
+use super::replay::pace::Pace;
+use super::replay::time::TimeSpec;
+use crate::sample::EventSample;
+use crate::util::units::time_utc;
+use cursor::Tables;
+pub use cursor::is_recording;
+use state::State;
+
+/// Clock time between two samples for a view, when data time runs faster.
+const REFRESH: Duration = Duration::from_millis(50);
+/// Samples of a fast playback: as many as trends have columns, and more.
+const PARTS: u64 = 240;
+
+/// A recording, and how it is played.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Folder of the recording, a folder below it, or one of its files.
+    pub path: PathBuf,
+    /// Host; needed where the folder has several.
+    pub host: Option<String>,
+    /// Skip rows before this time.
+    pub from: Option<TimeSpec>,
+    /// Skip rows after this time.
+    pub to: Option<TimeSpec>,
+    /// Data time per clock time; infinite for as fast as possible.
+    pub speed: f64,
+    /// When samples are sent.
+    pub emit: Emit,
+}
+
+/// Opens a recording and plays it in a thread of its own.
+///
+/// # Errors
+/// There is no file of a recording, or those of several hosts.
+pub fn start(options: Options) -> Result<Feed> {
+    let tables = Tables::open(&options.path, options.host.as_deref())?;
+    let Some(first_ns) = tables.next_ns() else {
+        bail!("{}: the recording has no rows", options.path.display())
+    };
+    let from_ns = options.from.map_or(0, |from| from.resolve(first_ns));
+    let to_ns = options.to.map_or(u64::MAX, |to| to.resolve(first_ns));
+    let (source, view) = feed::channel();
+    let player = Player {
+        feed: source,
+        inputs: vec![options.path.display().to_string()],
+        pace: Pace::new(options.speed),
+        range: (from_ns, to_ns),
+        // Until the last file begins: how long that one lasts is in it.
+        interval_ns: (tables.last_part_ns().saturating_sub(first_ns) / PARTS).max(1),
+        state: State::default(),
+        seek: None,
+        rewind: None,
+        now_ns: None,
+        sent_ns: 0,
+        unsent: true,
+        options,
+    };
+    std::thread::Builder::new()
+        .name("recording".to_owned())
+        .spawn(move || player.run(Ok(tables)))
+        .context("cannot start a thread")?;
+    Ok(view)
+}
+
+/// The view is gone or wants no more, or a rewind begins.
+struct Stopped;
+
+struct Player {
+    feed: SourceEnd,
+    options: Options,
+    inputs: Vec<String>,
+    pace: Pace,
+    range: (u64, u64),
+    /// Data time between two samples of a fast playback.
+    interval_ns: u64,
+    state: State,
+    /// A time to reach as fast as possible, then the speed, and whether to pause there.
+    seek: Option<(u64, f64, bool)>,
+    rewind: Option<u64>,
+    now_ns: Option<u64>,
+    sent_ns: u64,
+    /// Rows came after the latest sample.
+    unsent: bool,
+}
+
+impl Player {
+    fn run(mut self, mut tables: Result<Tables>) {
+        loop {
+            match tables {
+                Ok(tables) => {
+                    let played = self.play(tables);
+                    if self.rewind.is_none() {
+                        let result = played.map(|_| ());
+                        let sent = result.is_err() || self.send(true).is_ok();
+                        if !sent || !self.feed.tell(Update::Ended(result)) || !self.await_rewind() {
+                            return;
+                        }
+                    }
+                }
+                Err(error) => {
+                    // The view may be gone.
+                    let _ = self.feed.tell(Update::Ended(Err(error)));
+                    return;
+                }
+            }
+            let Some(to_ns) = self.rewind.take() else { return };
+            let (speed, paused) = self.then();
+            self.seek = Some((to_ns, speed, paused));
+            self.pace = Pace::new(f64::INFINITY);
+            (self.state, self.now_ns, self.sent_ns) = (State::default(), None, 0);
+            // Sending the first sample shows whether the view is gone.
+            let _ = self.feed.tell(Update::Restarted);
+            tables = Tables::open(&self.options.path, self.options.host.as_deref());
+        }
+    }
+
+    /// Speed and pause after a seek.
+    fn then(&self) -> (f64, bool) {
+        self.seek.map_or((self.pace.speed(), self.pace.paused()), |(_, speed, paused)| (speed, paused))
+    }
+
+    /// After the end, waits for a rewind if someone watches.
+    fn await_rewind(&mut self) -> bool {
+        if !matches!(self.options.emit, Emit::Watch(_)) {
+            return false;
+        }
+        while let Ok(command) = self.feed.commands.recv() {
+            match command {
+                Command::Stop => return false,
+                Command::Rewind(to_ns) => {
+                    self.rewind = Some(to_ns);
+                    self.pace.pause(true, None);
+                    return true;
+                }
+                Command::Pause(_) | Command::Speed(_) | Command::Seek(_) => {}
+            }
+        }
+        false
+    }
+
+    /// Plays to the end, or until the view wants no more.
+    fn play(&mut self, mut tables: Tables) -> Result<Result<(), Stopped>> {
+        while let Some(next_ns) = tables.next_ns().filter(|ns| *ns <= self.range.1) {
+            if self.until(next_ns).is_err() {
+                return Ok(Err(Stopped));
+            }
+            let mut events: Vec<EventSample> = Vec::new();
+            let is_in_range = next_ns >= self.range.0;
+            tables.take(next_ns, &mut self.state, is_in_range, &mut events)?;
+            if !is_in_range {
+                continue;
+            }
+            self.now_ns = Some(next_ns);
+            self.unsent = true;
+            let told = events.is_empty() || self.feed.tell(Update::Events(events));
+            if !told || self.sample_due(next_ns).is_err() {
+                return Ok(Err(Stopped));
+            }
+        }
+        for notice in tables.notices() {
+            let _ = self.feed.tell(Update::Notice(notice));
+        }
+        Ok(Ok(()))
+    }
+
+    /// Waits until rows of a time are due.
+    fn until(&mut self, next_ns: u64) -> Result<(), Stopped> {
+        loop {
+            match self.feed.commands.try_recv() {
+                Ok(command) => {
+                    self.handle(command)?;
+                    continue;
+                }
+                Err(TryRecvError::Disconnected) => return Err(Stopped),
+                Err(TryRecvError::Empty) => {}
+            }
+            if let Some((_, speed, paused)) = self.seek.take_if(|(to_ns, ..)| next_ns > *to_ns) {
+                self.pace.set_speed(speed, self.now_ns);
+                self.pace.pause(paused, self.now_ns);
+                self.send(true)?;
+                continue;
+            }
+            if self.pace.paused() {
+                let command = self.feed.commands.recv().map_err(|_| Stopped)?;
+                self.handle(command)?;
+                continue;
+            }
+            let Some(wait) = self.pace.wait(next_ns) else { return Ok(()) };
+            match self.feed.commands.recv_timeout(wait) {
+                Ok(command) => self.handle(command)?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(Stopped),
+            }
+        }
+    }
+
+    fn handle(&mut self, command: Command) -> Result<(), Stopped> {
+        match command {
+            Command::Pause(paused) => match &mut self.seek {
+                Some(seek) => seek.2 = paused,
+                None => self.pace.pause(paused, self.now_ns),
+            },
+            Command::Speed(speed) => match &mut self.seek {
+                Some(seek) => seek.1 = speed,
+                None => self.pace.set_speed(speed, self.now_ns),
+            },
+            Command::Seek(to_ns) if self.now_ns.is_none_or(|now| now < to_ns) => {
+                let (speed, paused) = self.then();
+                self.seek = Some((to_ns, speed, paused));
+                self.pace.pause(false, self.now_ns);
+                self.pace.set_speed(f64::INFINITY, self.now_ns);
+            }
+            Command::Seek(_) => self.send(true)?,
+            Command::Rewind(to_ns) => {
+                self.rewind = Some(to_ns);
+                return Err(Stopped);
+            }
+            Command::Stop => return Err(Stopped),
+        }
+        Ok(())
+    }
+
+    fn sample_due(&mut self, now_ns: u64) -> Result<(), Stopped> {
+        let due = match self.options.emit {
+            Emit::AtEnd => false,
+            Emit::Every(interval) => {
+                now_ns.saturating_sub(self.sent_ns) >= crate::util::time::nanos(interval)
+            }
+            Emit::Watch(_) if self.pace.unlimited() => {
+                now_ns.saturating_sub(self.sent_ns) >= self.interval_ns
+            }
+            Emit::Watch(_) => self.pace.refresh(REFRESH),
+        };
+        if due { self.send(false) } else { Ok(()) }
+    }
+
+    /// Sends a sample; `must`: one that a user waits for is not dropped.
+    fn send(&mut self, must: bool) -> Result<(), Stopped> {
+        let now_ns = self.now_ns.unwrap_or(0);
+        let sample = self.state.sample(now_ns, &self.inputs);
+        self.sent_ns = now_ns;
+        self.unsent = false;
+        let delivered = match self.options.emit {
+            Emit::Watch(_) if !must => self.feed.sample(sample),
+            _ => self.feed.tell(Update::Sample(Box::new(sample))),
+        };
+        if delivered { Ok(()) } else { Err(Stopped) }
+    }
+}
+
+/// A sentence about a file that is left out.
+fn left_out(path: &std::path::Path, error: &dyn std::fmt::Display, at_ns: u64) -> String {
+    let from = if at_ns == 0 { String::new() } else { format!(" from {}", time_utc(at_ns)) };
+    format!("{}: {error}; its rows{from} are left out", path.display())
+}

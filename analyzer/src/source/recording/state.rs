@@ -1,0 +1,317 @@
+//! The counters that rows add up to, as a sample.
+//!
+//! What a recording does not have stays empty: opcodes, PSNs, further source ports, distributions beyond median, 99th percentile
+//! and longest time of each interval.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rocescope_common::abi::Counter;
+use rocescope_common::account::flow::DSCP_NONE;
+use rocescope_common::account::latency::{BUCKETS, bucket};
+use rocescope_common::account::{FlowKey, FlowStats};
+use rocescope_common::wire::frame::{PCP_NONE, UNKNOWN, VLAN_UNKNOWN};
+
+use crate::metrics::Metrics;
+use crate::metrics::latency::{BySlot, Figure, Histogram, Summary};
+use crate::metrics::loss::{self, FlowLoss};
+use crate::record::registry::{DeviceSecond, Event, Finding, FlowSecond, LinkSecond};
+use crate::sample::{Address, Direction, EventSample, FlowSample, LinkSample, PeerKey, Sample, SourceKind};
+use crate::source::devices::{Devices, PauseSample, PortSample, SourceSample};
+use crate::source::net::lldp::Neighbour;
+use crate::util::map::Map;
+use crate::util::shared::Shared;
+
+/// Names that a device's counters may come from; samples hold no other.
+const SOURCES: [&str; 5] = ["sysfs counters", "sysfs hw_counters", "RDMA netlink", "ethtool", "DCB netlink"];
+
+/// What rows so far add up to.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    links: Vec<LinkSample>,
+    /// All packets and bytes of each link, those of no flow included.
+    totals: Vec<Counter>,
+    slots: Map<FlowKey, usize>,
+    flows: Vec<Flow>,
+    neighbours: BTreeMap<String, Neighbour>,
+    ports: BTreeMap<(String, u32), PortSample>,
+    findings: BTreeMap<FindingKey, Shared>,
+    window: Option<(u64, u64)>,
+}
+
+/// Id, link, direction, both ends with their queue pairs.
+type FindingKey = (Shared, Option<Shared>, Option<Direction>, String);
+
+#[derive(Clone, Debug)]
+struct Flow {
+    key: FlowKey,
+    stats: FlowStats,
+    src_qp: Option<u32>,
+    loss: Option<loss::Metrics>,
+    times: Option<Box<Times>>,
+}
+
+#[derive(Clone, Debug)]
+struct Times {
+    counts: [u64; BUCKETS],
+    longest_ns: u64,
+}
+
+/// A number of a column as the accounting has it; `none` where it is not known or out of range.
+fn small<T: TryFrom<u64>>(number: Option<u64>, none: T) -> T {
+    number.and_then(|number| T::try_from(number).ok()).unwrap_or(none)
+}
+
+/// A sum with a difference that may correct it downwards.
+fn corrected(sum: u64, by: Option<i64>) -> u64 {
+    sum.saturating_add_signed(by.unwrap_or(0))
+}
+
+impl State {
+    /// The number of a link, which is added when it is new.
+    fn link(&mut self, name: &str, direction: Option<Direction>) -> u16 {
+        let found = self.links.iter().position(|link| link.name == name && link.direction == direction);
+        let at = found.unwrap_or_else(|| {
+            self.links.push(LinkSample { name: name.to_owned(), direction, ..LinkSample::default() });
+            self.totals.push(Counter::default());
+            self.links.len() - 1
+        });
+        u16::try_from(at).unwrap_or(u16::MAX)
+    }
+
+    fn saw(&mut self, from_ns: u64, to_ns: u64) {
+        let (first, last) = self.window.unwrap_or((from_ns, to_ns));
+        self.window = Some((first.min(from_ns), last.max(to_ns)));
+    }
+
+    fn key(&mut self, link: u16, src: Address, dst: Address, dest_qp: u64) -> FlowKey {
+        let ((family, src), (_, dst)) = (src.words(), dst.words());
+        FlowKey { src, dst, dest_qp: small(Some(dest_qp), 0), link, family, pad: 0 }
+    }
+
+    pub(super) fn flow(&mut self, row: &FlowSecond) {
+        let link = self.link(&row.link, row.direction);
+        let key = self.key(link, row.src, row.dst, row.dest_qp);
+        let from_ns = row.t.0.saturating_sub(row.interval_ns);
+        self.saw(from_ns, row.t.0);
+        let next = self.flows.len();
+        let at = *self.slots.entry(key).or_insert(next);
+        if at == next {
+            self.flows.push(Flow { key, stats: first(row, from_ns), src_qp: None, loss: None, times: None });
+        }
+        let Some(flow) = self.flows.get_mut(at) else { return };
+        flow.src_qp = row.src_qp.and_then(|qp| u32::try_from(qp).ok()).or(flow.src_qp);
+        add(&mut flow.stats, row);
+        if row.lost.is_some() {
+            let loss = flow.loss.get_or_insert_default();
+            loss.lost = corrected(loss.lost, row.lost);
+            loss.recovered = corrected(loss.recovered, row.reordered);
+            loss.retransmitted = corrected(loss.retransmitted, row.retransmitted);
+            loss.timeouts = corrected(loss.timeouts, row.timeouts);
+            loss.timeout_wait_ns = corrected(loss.timeout_wait_ns, row.timeout_wait_ns);
+            loss.rnr_wait_ns = corrected(loss.rnr_wait_ns, row.rnr_wait_ns);
+        }
+        if let (Some(count), Some(p50), Some(p99), Some(max)) =
+            (row.rtt_count.filter(|n| *n > 0), row.rtt_p50_ns, row.rtt_p99_ns, row.rtt_max_ns)
+        {
+            let times =
+                flow.times.get_or_insert_with(|| Box::new(Times { counts: [0; BUCKETS], longest_ns: 0 }));
+            // As many samples as there were, where the figures of the interval say that they are.
+            let tail = count - (count * 99).div_ceil(100);
+            let top = u64::from(count > 1);
+            for (ns, samples) in [(p50, count - tail.max(top)), (p99, tail.max(top) - top), (max, top)] {
+                if let Some(counts) = times.counts.get_mut(bucket(ns)) {
+                    *counts += samples;
+                }
+            }
+            times.longest_ns = times.longest_ns.max(max);
+        }
+    }
+
+    pub(super) fn link_row(&mut self, row: &LinkSecond) {
+        let at = usize::from(self.link(&row.link, row.direction));
+        self.saw(row.t.0.saturating_sub(row.interval_ns), row.t.0);
+        if let (Some(link), Some(total)) = (self.links.get_mut(at), self.totals.get_mut(at)) {
+            link.speed_mbps = row.speed_bps.map(|bps| bps / 1_000_000).or(link.speed_mbps);
+            total.packets += row.packets;
+            total.bytes += row.bytes;
+        }
+        if row.neighbour_system.is_some() || row.neighbour_port.is_some() {
+            let owned = |text: &Option<Shared>| text.as_deref().map(str::to_owned);
+            let neighbour = Neighbour {
+                system: owned(&row.neighbour_system),
+                port: owned(&row.neighbour_port),
+                ..Neighbour::default()
+            };
+            self.neighbours.insert(row.link.as_str().to_owned(), neighbour);
+        }
+    }
+
+    pub(super) fn device(&mut self, row: &DeviceSecond) {
+        let port = small(row.port, 0);
+        let from_ns = row.t.0.saturating_sub(row.interval_ns);
+        let known = self.ports.entry((row.device.as_str().to_owned(), port)).or_insert_with(|| PortSample {
+            device: row.device.as_str().to_owned(),
+            port,
+            ..PortSample::default()
+        });
+        known.interface = row.netdev.as_deref().map(str::to_owned);
+        known.driver = row.driver.as_deref().map(str::to_owned);
+        known.window = Some((known.window.map_or(from_ns, |(first, _)| first), row.t.0));
+        let Some(source) = SOURCES.into_iter().find(|source| *source == row.source.as_str()) else { return };
+        if let Some(direction) = &row.direction {
+            known.pause_source = source;
+            let sent = direction.as_str() == "sent";
+            let priority = row.priority.and_then(|priority| u8::try_from(priority).ok());
+            let at = known.pause.iter().position(|pause| (pause.sent, pause.priority) == (sent, priority));
+            let at = at.unwrap_or_else(|| {
+                known.pause.push(PauseSample { sent, priority, ..PauseSample::default() });
+                known.pause.len() - 1
+            });
+            let Some(pause) = known.pause.get_mut(at) else { return };
+            let sum = match row.counter.as_str() {
+                "pause_frames" => &mut pause.frames,
+                "pause_ns" => &mut pause.paused_ns,
+                _ => &mut pause.transitions,
+            };
+            *sum = Some(sum.unwrap_or(0) + row.delta);
+            return;
+        }
+        let at = known.counters.iter().position(|one| one.source == source).unwrap_or_else(|| {
+            known.counters.push(SourceSample { source, ..SourceSample::default() });
+            known.counters.len() - 1
+        });
+        let Some(counters) = known.counters.get_mut(at) else { return };
+        match counters.values.iter_mut().find(|(name, _)| *name == *row.counter.as_str()) {
+            Some((_, value)) => *value += row.delta,
+            None => counters.values.push((row.counter.as_str().to_owned(), row.delta)),
+        }
+    }
+
+    pub(super) fn finding(&mut self, row: &Finding) {
+        let json: serde_json::Value = serde_json::from_str(&row.json).unwrap_or_default();
+        let ends = [&json["requester"], &json["responder"], &json["where"]["hop"]].map(ToString::to_string);
+        let key = (row.id.clone(), row.link.clone(), row.direction, ends.concat());
+        let is_active = row.active == 1;
+        // One that left the report has the JSON of its last row, where it still goes on.
+        let text = match json.get("active").and_then(serde_json::Value::as_bool) {
+            Some(said) if said != is_active => {
+                let (from, to) = (format!("\"active\":{said}"), format!("\"active\":{is_active}"));
+                row.json.replacen(&from, &to, 1).as_str().into()
+            }
+            _ => row.json.clone(),
+        };
+        self.findings.insert(key, text);
+    }
+
+    /// The event of a packet; `None` for those of the control path.
+    pub(super) fn event(&mut self, row: &Event) -> Option<EventSample> {
+        let link = self.link(row.link.as_deref()?, row.direction);
+        Some(EventSample {
+            time_ns: row.t.0,
+            key: self.key(link, row.src?, row.dst?, row.dest_qp?),
+            events: small(row.bits, 0),
+            opcode: small(row.opcode, 0),
+            tos: small(row.tos, 0),
+            src_port: small(row.src_port, 0),
+            psn: small(row.psn, 0),
+            missing: small(row.missing, 0),
+            aeth: small(row.aeth, UNKNOWN),
+            wire_len: small(row.wire_len, 0),
+            bth_offset: 0,
+            headers: bytes::Bytes::new(),
+        })
+    }
+
+    /// The sample of a time.
+    pub(super) fn sample(&self, time_ns: u64, inputs: &[String]) -> Sample {
+        let mut links = self.links.clone();
+        let mut left = self.totals.clone();
+        for flow in &self.flows {
+            if let Some(left) = left.get_mut(usize::from(flow.key.link)) {
+                left.packets = left.packets.saturating_sub(flow.stats.packets);
+                left.bytes = left.bytes.saturating_sub(flow.stats.bytes);
+            }
+        }
+        for (link, left) in links.iter_mut().zip(left) {
+            (link.retired.packets, link.retired.bytes) = (left.packets, left.bytes);
+        }
+        let slotted = || (0u32..).zip(&self.flows);
+        let flows =
+            slotted().map(|(slot, flow)| FlowSample { slot, key: flow.key, stats: flow.stats.clone() });
+        let peers = self.flows.iter().filter_map(|flow| Some((PeerKey::of(&flow.key), flow.src_qp?)));
+        let losses = slotted().filter_map(|(slot, flow)| {
+            Some((slot, FlowLoss { requests: Some(flow.loss?), ..FlowLoss::default() }))
+        });
+        let known = slotted().filter(|(_, flow)| flow.loss.is_some()).map(|(slot, _)| slot).collect();
+        let times = slotted().filter_map(|(slot, flow)| {
+            let times = flow.times.as_ref()?;
+            let all = Summary::of(&times.counts, times.longest_ns);
+            Some((slot, Figure { all, histogram: Histogram::of(&times.counts), ..Figure::default() }))
+        });
+        Sample {
+            time_ns,
+            kind: SourceKind::Replay,
+            inputs: inputs.to_vec(),
+            window: self.window,
+            flows: flows.collect(),
+            links,
+            peers: peers.collect(),
+            devices: Arc::new(Devices {
+                ports: self.ports.values().cloned().collect(),
+                neighbours: self.neighbours.iter().map(|(name, one)| (name.clone(), one.clone())).collect(),
+                ..Devices::default()
+            }),
+            recorded: Some(Arc::new(self.findings.values().cloned().collect())),
+            metrics: Metrics {
+                loss: Some(loss::Loss {
+                    flows: losses.collect(),
+                    known: Some(known),
+                    ..loss::Loss::default()
+                }),
+                latency: Some(times.collect::<BySlot>()),
+                ..Metrics::default()
+            },
+            ..Sample::default()
+        }
+    }
+}
+
+/// The counters of a flow before its first row.
+fn first(row: &FlowSecond, from_ns: u64) -> FlowStats {
+    FlowStats {
+        first_ns: from_ns,
+        src_qp: UNKNOWN,
+        src_port: small(row.src_port, 0),
+        vlan: small(row.vlan, VLAN_UNKNOWN),
+        inner_vlan: VLAN_UNKNOWN,
+        pcp: small(row.pcp, PCP_NONE),
+        dscp: small(row.dscp, DSCP_NONE),
+        roce_version: small(row.roce_version, 0),
+        transport: small(Some(row.transport), 0),
+        ..FlowStats::default()
+    }
+}
+
+fn add(stats: &mut FlowStats, row: &FlowSecond) {
+    let control = row.acks + row.rnr_naks + row.nak_sequence + row.nak_other + row.cnp_packets;
+    stats.packets += row.packets;
+    stats.bytes += row.bytes;
+    stats.payload_bytes += row.payload_bytes;
+    stats.last_ns = stats.last_ns.max(row.t.0);
+    if row.packets > control {
+        stats.data_bytes += row.bytes;
+    }
+    let [_, _, ect, ce] = &mut stats.ecn_data;
+    *ect += row.ecn_capable.saturating_sub(row.ce);
+    *ce += row.ce;
+    if row.roce_version == Some(2) {
+        // Of the others a recording does not have the codepoint.
+        stats.ecn_control[0] += row.packets.saturating_sub(row.ecn_capable);
+    }
+    stats.acks += row.acks;
+    stats.cnp_packets += row.cnp_packets;
+    stats.rnr_naks += row.rnr_naks;
+    stats.naks[0] += row.nak_sequence;
+    stats.naks[5] += row.nak_other;
+}
