@@ -13,6 +13,7 @@ pub mod doctor;
 pub mod export;
 pub mod filter;
 pub mod findings;
+pub mod flight;
 #[cfg(target_os = "linux")]
 pub mod host;
 pub mod metrics;

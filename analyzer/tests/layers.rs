@@ -26,6 +26,10 @@ const RULES: &[(&str, &[&str])] = &[
     ("model", &["analysis", "findings", "metrics", "report", "sample", "util"]),
     ("record", &["analysis", "findings", "metrics", "model", "report", "sample", "util"]),
     ("share", &["analysis", "findings", "metrics", "model", "packet", "report", "sample", "util"]),
+    (
+        "flight",
+        &["analysis", "findings", "model", "packet", "record", "report", "sample", "share", "source", "util"],
+    ),
     ("host", &["util"]),
     ("doctor", &["host", "util"]),
     ("source", &["filter", "host", "metrics", "record", "sample", "util"]),

@@ -7,7 +7,9 @@ use anyhow::{Result, bail};
 use rocescope_common::account::bin::LONGEST_NS;
 
 use super::{AttachArgs, DemoArgs, LiveArgs, Output, SourceArgs, ViewArgs, Views, chosen, format, views};
+use crate::cli::flight::{self, Flight};
 use crate::cli::output::{self, Interrupt};
+use crate::flight::recorder::Requests;
 use crate::host::hook::HookChoice;
 use crate::host::netns::NetNs;
 use crate::source::demo::scenario::{self, Episode, Scenario};
@@ -35,8 +37,26 @@ pub(super) fn live(args: LiveArgs, color: Color) -> Result<()> {
     let netns = netns(&args.source)?;
     let interrupt = interrupt(&args.view)?;
     let views = views(&args.view, None)?;
-    let config = source(args.source, netns, &args.view, &views)?;
-    show(live::start(config)?, &args.view, views, interrupt, color)
+    let mut config = source(args.source, netns, &args.view, &views)?;
+    let settings = args.flight.settings();
+    if settings.is_some() {
+        // The recorder needs them, whatever the view does.
+        (config.samples, config.events_to_view) = (true, true);
+    }
+    let mut running = live::start(config)?;
+    let mut flight = None;
+    if let Some(settings) = &settings {
+        flight::announce(settings);
+        let mut report = views.report.clone();
+        report.analysis.imbalance_all_links = running.interfaces > 1;
+        let (feed, started) = Flight::start(settings, running.feed, &report, Requests::default())?;
+        (running.feed, flight) = (feed, Some(started));
+    }
+    let shown = show(running, &args.view, views, interrupt, color);
+    if let Some(flight) = flight {
+        flight.finish();
+    }
+    shown
 }
 
 /// The namespace of the interfaces, opened before anything else.

@@ -68,19 +68,21 @@ fn live(_: RecordArgs, _: &Interrupt) -> Result<()> {
     Err(anyhow!("{}; captures can be recorded with --read FILE", super::NO_KERNEL_SIDE))
 }
 
-fn settings(args: &RecordArgs) -> Result<Settings> {
-    let host = match &args.host {
-        Some(host) => host.clone(),
-        None => kernel("hostname").unwrap_or_else(|| "host".to_owned()),
-    };
-    let slurm = std::env::var("SLURM_JOB_ID").ok().filter(|_| args.read.is_empty());
-    let job = args.job.clone().or_else(|| slurm.map(|id| format!("slurm job {id}")));
-    let origin = Origin {
+/// What rows say of their origin: of this host where it `is_live`.
+pub(super) fn origin(host: Option<&str>, job: Option<&str>, is_live: bool) -> Origin {
+    let host = host.map(str::to_owned).or_else(|| kernel("hostname")).unwrap_or_else(|| "host".to_owned());
+    let slurm = std::env::var("SLURM_JOB_ID").ok().filter(|_| is_live);
+    let job = job.map(str::to_owned).or_else(|| slurm.map(|id| format!("slurm job {id}")));
+    Origin {
         host: host.as_str().into(),
         job: job.as_deref().map(Into::into),
         job_of: job_of(),
-        kernel: kernel("osrelease").filter(|_| args.read.is_empty()).as_deref().map(Into::into),
-    };
+        kernel: kernel("osrelease").filter(|_| is_live).as_deref().map(Into::into),
+    }
+}
+
+pub(super) fn settings(args: &RecordArgs) -> Result<Settings> {
+    let origin = origin(args.host.as_deref(), args.job.as_deref(), args.read.is_empty());
     Ok(Settings {
         dir: std::path::absolute(&args.dir).context("the folder of --dir has no absolute path")?,
         origin,
@@ -107,7 +109,7 @@ fn job_of() -> fn(&str) -> Option<&str> {
     |_| None
 }
 
-fn start(settings: Settings) -> Result<Recorder> {
+pub(super) fn start(settings: Settings) -> Result<Recorder> {
     let dir = settings.dir.display().to_string();
     let (recorder, notices) = Recorder::start(settings)
         .with_context(|| format!("cannot record to {dir}; choose another folder with --dir"))?;
@@ -147,6 +149,12 @@ fn run(
             }
         }
     };
+    finish(recorder);
+    ended
+}
+
+/// Seals a recording, and reports what it has.
+pub(super) fn finish(recorder: Recorder) {
     let (recorded, notices) = recorder.finish();
     notices.iter().for_each(|notice| say(notice));
     let lost = match recorded.losses.rows {
@@ -154,5 +162,4 @@ fn run(
         rows => format!("; {} lost", plural(rows, "row")),
     };
     say(&format!("{} rows recorded{lost}", count(recorded.rows)));
-    ended
 }

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
+mod agent;
 mod otlp;
 mod scrapers;
 

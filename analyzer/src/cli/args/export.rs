@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args as ClapArgs;
 
+use super::flight::FlightArgs;
 use super::{Output, SourceArgs, ViewArgs};
 use crate::cli::values::{parse_filter, parse_flows, parse_group, parse_rail, positive};
 use crate::export;
@@ -47,6 +48,9 @@ pub struct ExportArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=export::MOST_QPS as u64))]
     pub per_qp: u64,
+    /// Options of the flight recorder.
+    #[command(flatten)]
+    pub flight: FlightArgs,
     /// Options of the source.
     #[command(flatten)]
     pub source: SourceArgs,

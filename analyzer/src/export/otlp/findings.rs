@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::names;
 use super::proto::{AnyValue, KeyValue, LogRecord};
 use crate::analysis::direction_name;
-use crate::findings::{End, Finding, Severity};
+use crate::findings::{Finding, Severity};
 
 /// Kind of these records.
 pub const EVENT: &str = "rocescope.finding";
@@ -14,7 +14,7 @@ pub const EVENT: &str = "rocescope.finding";
 #[derive(Debug, Default)]
 pub struct Findings(BTreeMap<String, Known>);
 
-/// What is said of a finding again when it ends.
+/// What the record of its end repeats of a finding.
 #[derive(Debug)]
 struct Known {
     severity: Severity,
@@ -33,7 +33,7 @@ impl Findings {
                 title: finding.title.clone(),
                 attributes: attributes(finding),
             };
-            let key = key(finding);
+            let key = finding.key();
             let state = match self.0.remove(&key) {
                 None => Some("began"),
                 Some(before) if before.severity != finding.severity => Some("changed"),
@@ -50,13 +50,6 @@ impl Findings {
         }
         records
     }
-}
-
-/// What makes a finding the same one in the next reading, whose title has other figures.
-fn key(finding: &Finding) -> String {
-    let end = |end: &Option<End>| end.as_ref().map(|end| format!("{} {:?}", end.addr, end.qpn));
-    let Finding { id, place, requester, responder, evidence, .. } = finding;
-    format!("{id} {place:?} {:?} {:?} {}", end(requester), end(responder), evidence["device"])
 }
 
 fn attributes(finding: &Finding) -> Vec<KeyValue> {

@@ -6,7 +6,7 @@
 //! | [`names`] | names, units and attributes |
 //! | [`proto`] | the messages |
 //! | [`findings`] | records of what begins and ends |
-//! | [`queue`] | what waits for the collector, bounded; when it is sent again; pure |
+//! | [`queue`] | what waits for the collector, bounded; retries; pure |
 //! | [`send`] | a thread for each signal |
 
 pub mod findings;
@@ -49,7 +49,7 @@ pub struct Requests {
     pub metrics: Vec<u8>,
     /// An encoded `ExportLogsServiceRequest`, where a finding began, changed or ended.
     pub logs: Option<Vec<u8>>,
-    /// By how much the clock went back since the reading before.
+    /// Step of the clock backwards since the reading before.
     pub back_ns: Option<u64>,
 }
 

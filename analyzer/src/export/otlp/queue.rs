@@ -1,4 +1,4 @@
-//! Requests that wait for the collector: a bounded queue, and when the first of it is sent again.
+//! Requests that wait for the collector: a bounded queue, and when the first of it is retried.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 pub const MOST: usize = 240;
 /// Bytes that they may have.
 pub const MOST_BYTES: usize = 16 << 20;
-/// First pause before a request is sent again; it doubles.
+/// First pause before a retry; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// Longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -19,7 +19,7 @@ const LONGEST_ASKED: Duration = Duration::from_secs(300);
 pub struct Tally {
     /// Accepted by the collector.
     pub sent: u64,
-    /// Sent again, each time counted.
+    /// Retries.
     pub retried: u64,
     /// The oldest, dropped because the queue was full.
     pub dropped: u64,

@@ -193,7 +193,7 @@ impl Sender {
                         state = shared.wait(state, until.saturating_duration_since(Instant::now()));
                     }
                     if state.stopping && self.failures > 1 {
-                        // The collector is away: what waits stays in the queue, and is said.
+                        // The collector is away: what waits stays in the queue, and is reported.
                         state.done = true;
                         return shared.changed.notify_all();
                     }
