@@ -49,7 +49,7 @@ fn live(args: RecordArgs, interrupt: &Interrupt) -> Result<()> {
     // Before anything is attached: a folder that cannot be written has nothing to undo.
     let recorder = start(settings)?;
     let config = super::live::source(args.source, netns, &view, &views)?;
-    let running = crate::source::live::start(config)?;
+    let running = crate::source::live::start(crate::source::live::Config { events_to_view: true, ..config })?;
     let crate::source::live::Running { feed, thread, hooks, interfaces } = running;
     let mut report = views.report;
     report.analysis.imbalance_all_links = interfaces > 1;

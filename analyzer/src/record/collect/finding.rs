@@ -3,28 +3,39 @@
 use std::collections::BTreeMap;
 
 use super::{Interval, Origin, text};
-use crate::findings::{Finding, Severity};
+use crate::findings::{Finding, Place, Severity};
 use crate::record::cell::Time;
 use crate::record::registry;
 use crate::report::Report;
 use crate::sample::{Address, Direction};
+use crate::util::shared::Shared;
 
 /// Time between two rows of a finding that goes on.
 const EVERY_NS: u64 = 60_000_000_000;
 
-/// Id, link, direction, hop, both ends, and its number among those that have all of these in common.
-type Key = (
-    &'static str,
-    Option<String>,
-    Option<Direction>,
-    Option<String>,
-    [Option<(Address, Option<u32>)>; 2],
-    usize,
-);
+/// What a finding is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    id: &'static str,
+    link: Option<String>,
+    direction: Option<Direction>,
+    hop: Option<String>,
+    ends: [Option<(Address, Option<u32>)>; 2],
+    /// Its number among those that have all of these in common.
+    number: usize,
+}
 
-/// Findings by their latest row.
+/// Findings by their latest row, and whether one of another time stands for it already.
 #[derive(Debug, Default)]
-pub(super) struct Findings(BTreeMap<Key, registry::Finding>);
+pub(super) struct Findings(BTreeMap<Key, Known>);
+
+#[derive(Debug)]
+struct Known {
+    /// Of the latest report.
+    latest: registry::Finding,
+    /// Time and title of the latest row.
+    recorded: (Time, Shared),
+}
 
 impl Findings {
     pub(super) fn take(
@@ -37,33 +48,52 @@ impl Findings {
         let mut present: Vec<Key> = Vec::new();
         for finding in &report.findings {
             let mut key = key(finding);
-            key.5 = present
-                .iter()
-                .filter(|other| {
-                    (&other.0, &other.1, &other.2, &other.3, &other.4)
-                        == (&key.0, &key.1, &key.2, &key.3, &key.4)
-                })
-                .count();
-            let known = self.0.get(&key);
-            let due = known.is_none_or(|known| {
-                known.active != u64::from(finding.active)
-                    || *known.severity != *severity(finding.severity)
-                    || (*known.title != *finding.title && at.t.0.saturating_sub(known.t.0) >= EVERY_NS)
+            let same = |other: &&Key| Key { number: key.number, ..(*other).clone() } == key;
+            key.number = present.iter().filter(same).count();
+            let row = row(origin, at, finding);
+            let due = self.0.get(&key).is_none_or(|known| {
+                let (time, title) = &known.recorded;
+                (known.latest.active, &known.latest.severity) != (row.active, &row.severity)
+                    || (*title != row.title && at.t.0.saturating_sub(time.0) >= EVERY_NS)
             });
-            if due {
-                let row = row(origin, at, finding);
-                rows.push(row.clone());
-                self.0.insert(key.clone(), row);
-            }
+            self.put(key.clone(), row, due, rows);
             present.push(key);
         }
         // What the report does not have any more has ended: its flows are gone.
         for (key, known) in &mut self.0 {
-            if known.active == 1 && !present.contains(key) {
-                (known.active, known.t) = (0, at.t);
-                rows.push(known.clone());
+            if known.latest.active == 1 && !present.contains(key) {
+                (known.latest.active, known.latest.t) = (0, at.t);
+                rows.push(known.latest.clone());
             }
         }
+    }
+
+    fn put(&mut self, key: Key, row: registry::Finding, due: bool, rows: &mut Vec<registry::Finding>) {
+        if due {
+            rows.push(row.clone());
+        }
+        let now = (row.t, row.title.clone());
+        match self.0.get_mut(&key) {
+            Some(known) => {
+                known.latest = row;
+                if due {
+                    known.recorded = now;
+                }
+            }
+            None => {
+                self.0.insert(key, Known { latest: row, recorded: now });
+            }
+        }
+    }
+
+    /// Rows of what changed since the latest ones.
+    pub(super) fn finish(&mut self, rows: &mut Vec<registry::Finding>) {
+        rows.extend(
+            self.0
+                .values()
+                .filter(|known| known.recorded.1 != known.latest.title)
+                .map(|known| known.latest.clone()),
+        );
     }
 }
 
@@ -71,7 +101,8 @@ fn key(finding: &Finding) -> Key {
     let place = &finding.place;
     let ends =
         [&finding.requester, &finding.responder].map(|end| end.as_ref().map(|end| (end.addr, end.qpn)));
-    (finding.id, place.link.clone(), place.direction, place.hop.clone(), ends, 0)
+    let Place { link, direction, hop, .. } = place.clone();
+    Key { id: finding.id, link, direction, hop, ends, number: 0 }
 }
 
 const fn severity(severity: Severity) -> &'static str {

@@ -61,9 +61,11 @@ impl Flows {
             }
             known.present = true;
             let figure = sample.metrics.latency.as_ref().map(|all| all.get(flow.slot));
-            // The figures of a flow without packets stand still, but for losses that a timer decides.
+            // Of a flow without packets stand still all figures but losses that a timer decides, and latencies: the last
+            // answer comes with the reverse flow.
             let losses = losses(flow);
-            if counts == known.counts && losses == known.losses {
+            let is_timed = figure.flatten().is_some_and(|figure| figure.histogram != known.times);
+            if counts == known.counts && losses == known.losses && !is_timed {
                 continue;
             }
             let new = std::array::from_fn(|at| counts[at].saturating_sub(known.counts[at]));

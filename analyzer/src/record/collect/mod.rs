@@ -173,6 +173,7 @@ impl Collector {
     #[must_use]
     pub fn finish(&mut self) -> Rows {
         let mut rows = Rows::default();
+        self.findings.finish(&mut rows.findings);
         if let Some(rollup) = &mut self.rollup {
             rollup.finish(&mut rows.flow_rollup);
         }

@@ -29,7 +29,10 @@ const NO_SEQUENCE: &str = "unknown: no packet has a PSN sequence (only datagrams
 /// The summary's lines about losses, and about NAKs and retransmissions.
 pub(super) fn headline(report: &Report) -> [(&'static str, Vec<String>); 2] {
     let links = by_link(&report.facts);
-    let has_sequence = |flow: &Flow| flow.psn.is_some() || flow.psn_responses.is_some();
+    // A recording has losses and no PSNs.
+    let has_sequence = |flow: &Flow| {
+        flow.psn.is_some() || flow.psn_responses.is_some() || flow.losses().iter().any(Option::is_some)
+    };
     let any = report.facts.totals.retired.flows > 0 || report.facts.flows.iter().any(has_sequence);
     let mut loss = between(report);
     loss.extend(by_name(report, &links, losses));

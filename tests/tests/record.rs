@@ -1,0 +1,249 @@
+//! Recordings: a capture becomes tables whose sums are its report's figures; kill -9, a full disk, a damaged file.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rocescope_tests::live::root_or_skip;
+use rocescope_tests::oracle::{binary, captures};
+use serde_json::Value;
+
+fn capture(name: &str) -> PathBuf {
+    captures::folder().join(name)
+}
+
+fn rocescope(args: &[&str]) -> Command {
+    let mut command = Command::new(binary::path().unwrap());
+    command.args(args);
+    command
+}
+
+fn record(capture: &Path, dir: &Path, options: &[&str]) -> Output {
+    let (capture, dir) = (capture.to_str().unwrap(), dir.to_str().unwrap());
+    rocescope(&["record", "--read", capture, "--dir", dir, "--host", "node1"]).args(options).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The JSON report of a capture or a recording.
+fn report(path: &Path) -> Value {
+    let output = rocescope(&["replay", path.to_str().unwrap(), "--output", "json"]).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Figures of flows that a recording keeps, by their names.
+fn flows(report: &Value) -> BTreeMap<String, Vec<Value>> {
+    let of = |flow: &Value| {
+        let loss = |name: &str| {
+            let both = ["loss", "loss_responses"].map(|part| flow[part][name].as_u64());
+            Value::from(both.into_iter().flatten().reduce(|a, b| a + b))
+        };
+        let mut figures: Vec<Value> =
+            ["packets", "bytes", "payload_bytes", "cnp_packets", "ce_ratio", "dscp", "vlan", "roce_version"]
+                .map(|name| flow[name].clone())
+                .into();
+        figures.extend(["lost", "recovered", "retransmitted", "timeouts"].map(loss));
+        figures.push(flow["ack"]["acks"].clone());
+        figures.push(flow["ack"]["rnr_naks"].clone());
+        figures.push(flow["ack"]["naks"]["psn_sequence_error"].clone());
+        figures.push(flow["latency_ns"]["count"].clone());
+        let name = format!("{} {} {} {}", flow["link"], flow["src"], flow["dst"], flow["dest_qp"]);
+        (name, figures)
+    };
+    report["flows"].as_array().unwrap().iter().map(of).collect()
+}
+
+fn ids(report: &Value) -> Vec<&str> {
+    let mut ids: Vec<&str> = report["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|finding| finding["id"].as_str().unwrap())
+        .collect();
+    ids.sort_unstable();
+    ids
+}
+
+fn parts(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![dir.join("v1")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            if entry.path().is_dir() { folders.push(entry.path()) } else { found.push(entry.path()) }
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+#[test]
+fn a_recording_played_back_has_the_figures_and_findings_of_the_capture() {
+    for name in [
+        "e1_loss1.h0.pcap.gz",
+        "f1_ecn_red.h1.pcap.gz",
+        "g_rnr.h0.pcap",
+        "d1_vlan_write.h0.pcap",
+        "h6_rping_loss.h1.pcap.gz",
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let output = record(&capture(name), dir.path(), &["--interval", "20ms", "--rotate", "200ms"]);
+        assert!(output.status.success(), "{name}: {}", text(&output));
+        let (expected, played) = (report(&capture(name)), report(dir.path()));
+        assert_eq!(flows(&played), flows(&expected), "{name}");
+        for figure in ["roce_packets", "roce_bytes", "cnp_packets"] {
+            assert_eq!(played["totals"][figure], expected["totals"][figure], "{name}: {figure}");
+        }
+        assert_eq!(ids(&played), ids(&expected), "{name}");
+        assert!(std::fs::read_dir(dir.path().join("journal")).unwrap().next().is_none(), "{name}");
+        // Two recordings, or a recording and a capture, are compared.
+        let (dir, file) = (dir.path().to_str().unwrap(), capture(name));
+        let diff = rocescope(&["diff", dir, file.to_str().unwrap(), "--output", "json"]).output().unwrap();
+        assert!(diff.status.success(), "{name}: {}", text(&diff));
+    }
+}
+
+#[test]
+fn a_time_range_of_a_recording_has_its_rows_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    record(&capture("e1_loss1.h0.pcap.gz"), dir.path(), &["--interval", "10ms"]);
+    let packets = |options: &[&str]| {
+        let output = rocescope(&["replay", dir.path().to_str().unwrap(), "--output", "json"])
+            .args(options)
+            .output()
+            .unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["totals"]["roce_packets"].as_u64().unwrap()
+    };
+    let (whole, first) = (packets(&[]), packets(&["--to", "+50ms"]));
+    let rest = packets(&["--from", "+50.000001ms"]);
+    assert!(first > 0 && rest > 0, "{first} {rest}");
+    assert_eq!(first + rest, whole);
+}
+
+fn wait_until(what: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !what() {
+        assert!(Instant::now() < end, "in vain");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A process that is killed when the test ends.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_kill_costs_one_interval_at_most_and_the_next_start_seals_the_rest() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().to_str().unwrap().to_owned();
+    let mut child =
+        rocescope(&["record", "--read", "-", "--dir", &folder, "--host", "node1", "--interval", "20ms"]);
+    let mut child = Killed(child.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let bytes = std::fs::read(capture("a1_write_mtu1024.h0.pcap")).unwrap();
+    let mut stdin = child.0.stdin.take().unwrap();
+    stdin.write_all(&bytes).unwrap();
+    stdin.flush().unwrap();
+    // All has been read, and the input stays open.
+    let journal = || {
+        let entries = std::fs::read_dir(dir.path().join("journal")).ok()?;
+        entries.flatten().next()?.metadata().ok().map(|about| about.len())
+    };
+    wait_until(|| journal().is_some_and(|length| length > 0));
+    let mut last = 0;
+    wait_until(|| {
+        std::thread::sleep(Duration::from_millis(200));
+        let now = journal().unwrap_or(0);
+        std::mem::replace(&mut last, now) == now
+    });
+    child.0.kill().unwrap();
+    child.0.wait().unwrap();
+    drop(stdin);
+    assert_eq!(parts(dir.path()), Vec::<PathBuf>::new());
+    let output = record(&capture("b1_send.h1.pcap"), dir.path(), &[]);
+    assert!(
+        output.status.success() && text(&output).contains("recording that was killed"),
+        "{}",
+        text(&output)
+    );
+    let one = tempfile::tempdir().unwrap();
+    record(&capture("b1_send.h1.pcap"), one.path(), &[]);
+    let packets = |report: Value| report["totals"]["roce_packets"].as_u64().unwrap();
+    let of_killed = packets(report(dir.path())) - packets(report(one.path()));
+    assert_eq!(of_killed, packets(report(&capture("a1_write_mtu1024.h0.pcap"))));
+}
+
+#[test]
+fn a_damaged_file_is_left_out_and_said() {
+    let dir = tempfile::tempdir().unwrap();
+    record(&capture("e1_loss1.h0.pcap.gz"), dir.path(), &["--interval", "10ms", "--rotate", "50ms"]);
+    let file =
+        parts(dir.path()).into_iter().find(|path| path.to_string_lossy().contains("flow_seconds")).unwrap();
+    let bytes = std::fs::read(&file).unwrap();
+    for damaged in [&bytes[..bytes.len() / 2], &[][..], b"PAR1PAR1"] {
+        std::fs::write(&file, damaged).unwrap();
+        let output =
+            rocescope(&["replay", dir.path().to_str().unwrap(), "--output", "json"]).output().unwrap();
+        let said = text(&output);
+        assert!(output.status.success() && said.contains("left out") && !said.contains("panicked"), "{said}");
+    }
+}
+
+#[test]
+fn what_is_no_recording_and_what_is_of_several_hosts_is_refused_with_the_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().to_str().unwrap().to_owned();
+    let output = rocescope(&["replay", &folder, "--output", "json"]).output().unwrap();
+    assert!(
+        output.status.code() == Some(1) && text(&output).contains("no file of a recording"),
+        "{}",
+        text(&output)
+    );
+    let file = capture("b1_send.h1.pcap");
+    for host in ["node1", "node2"] {
+        let args = ["record", "--read", file.to_str().unwrap(), "--dir", &folder, "--host", host];
+        assert!(rocescope(&args).output().unwrap().status.success());
+    }
+    let output = rocescope(&["replay", &folder, "--output", "json"]).output().unwrap();
+    assert!(text(&output).contains("2 hosts (node1, node2)"), "{}", text(&output));
+    let output = rocescope(&["replay", &folder, "--host", "node2", "--output", "json"]).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    let output = rocescope(&["replay", &folder, "--host", "node2", "--filter", "qp 1"]).output().unwrap();
+    assert!(text(&output).contains("--view-filter"), "{}", text(&output));
+}
+
+/// A file system of 256 kB, in a mount namespace of its own: what does not fit is said and counted, the run goes on.
+#[test]
+fn a_full_disk_is_survived_and_counted() {
+    if !root_or_skip("a_full_disk_is_survived_and_counted") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let script = "mount -t tmpfs -o size=256k tmpfs \"$1\" && \"$2\" record --read \"$3\" --dir \"$1\" --interval 200us --rotate 1h; \
+                  echo \"status $?\" >&2; head -c 1000000 /dev/zero > \"$1/fill\" 2>/dev/null; ls \"$1\" >&2";
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .arg(dir.path())
+        .arg(binary::path().unwrap())
+        .arg(capture("e1_loss1.h0.pcap.gz"))
+        .output()
+        .unwrap();
+    let said = text(&output);
+    assert!(said.contains("cannot write to") && said.contains("No space left"), "{said}");
+    assert!(
+        said.contains("rows recorded") && said.contains("status 0") && !said.contains("panicked"),
+        "{said}"
+    );
+}
