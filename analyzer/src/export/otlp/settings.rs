@@ -90,7 +90,7 @@ pub fn targets(option: &str, env: &impl Fn(&str) -> Option<String>) -> Result<Ve
 }
 
 fn target(signal: Signal, option: &str, env: &impl Fn(&str) -> Option<String>) -> Result<Target, String> {
-    // The variable of the signal comes before the common one; an empty one is as good as none.
+    // The variable of the signal comes before the common one; an empty one counts as none.
     let setting = |name: &str| {
         let names = [
             format!("OTEL_EXPORTER_OTLP_{}_{name}", signal.variable()),
