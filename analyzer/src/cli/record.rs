@@ -155,11 +155,11 @@ fn run(
 
 /// Seals a recording, and reports what it has.
 pub(super) fn finish(recorder: Recorder) {
-    let (recorded, notices) = recorder.finish();
+    let (written, notices) = recorder.finish();
     notices.iter().for_each(|notice| say(notice));
-    let lost = match recorded.losses.rows {
+    let lost = match written.losses.rows {
         0 => String::new(),
         rows => format!("; {} lost", plural(rows, "row")),
     };
-    say(&format!("{} rows recorded{lost}", count(recorded.rows)));
+    say(&format!("{} rows recorded{lost}", count(written.rows)));
 }
