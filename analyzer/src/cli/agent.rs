@@ -1,7 +1,7 @@
 //! `agent`: metrics, recording and flight recorder in one process, with one set of kernel programs.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -22,7 +22,7 @@ pub(super) fn agent(args: AgentArgs) -> Result<()> {
 }
 
 /// The command line behind the options of the file. `None` where clap has said what is wrong, or printed its help.
-fn with_file(file: &toml::Table, path: &PathBuf) -> Result<Option<AgentArgs>> {
+fn with_file(file: &toml::Table, path: &Path) -> Result<Option<AgentArgs>> {
     let words = line(file, path).map_err(|error| anyhow::anyhow!(error))?;
     let mut own = std::env::args_os();
     let start: Vec<OsString> = own.by_ref().take_while(|word| word != "agent").collect();

@@ -114,7 +114,9 @@ pub(super) fn start(settings: Settings) -> Result<Recorder> {
     let (recorder, notices) = Recorder::start(settings)
         .with_context(|| format!("cannot record to {dir}; choose another folder with --dir"))?;
     say(&format!("recording to {dir}"));
-    notices.iter().for_each(|notice| say(notice));
+    for notice in &notices {
+        say(notice);
+    }
     Ok(recorder)
 }
 
@@ -156,7 +158,9 @@ fn run(
 /// Seals a recording, and reports what it has.
 pub(super) fn finish(recorder: Recorder) {
     let (written, notices) = recorder.finish();
-    notices.iter().for_each(|notice| say(notice));
+    for notice in &notices {
+        say(notice);
+    }
     let lost = match written.losses.rows {
         0 => String::new(),
         rows => format!("; {} lost", plural(rows, "row")),

@@ -165,7 +165,9 @@ fn pairs(text: &str, name: &str) -> Result<Vec<(String, String)>, String> {
             .ok_or_else(|| format!("invalid value for {name}: '{}' is not NAME=VALUE", pair.trim()))?;
         let decoded = |text: &str| {
             let decoded = percent_decode_str(text.trim()).decode_utf8();
-            decoded.map(|text| text.into_owned()).map_err(|_| format!("invalid value for {name}: no UTF-8"))
+            decoded
+                .map(std::borrow::Cow::into_owned)
+                .map_err(|_| format!("invalid value for {name}: no UTF-8"))
         };
         Ok((decoded(key)?, decoded(value)?))
     };

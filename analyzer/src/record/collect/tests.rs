@@ -144,7 +144,7 @@ fn a_flow_stays_the_same_when_the_clock_changes_what_its_times_are() {
     assert_eq!(at(10, 0, START + SECOND), [10]);
     // Each reading of a live run converts with the clock of its time, which moves by nanoseconds.
     assert_eq!(at(15, 7, START + 2 * SECOND), [5]);
-    assert_eq!(at(15, -3, START + 3 * SECOND), []);
+    assert!(at(15, -3, START + 3 * SECOND).is_empty());
     // And it can step.
     assert_eq!(at(17, -3_600_000_000_000, START + 4 * SECOND), [2]);
 }
