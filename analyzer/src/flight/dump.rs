@@ -87,7 +87,7 @@ pub fn write(dump: &Dump, parent: &Path, facts: Option<&str>) -> io::Result<Writ
     let word = dump.reasons.first().map_or("dump", Reason::word);
     let stamp = units::stamp_utc(dump.trigger_ns);
     // A second one of the same moment gets a number.
-    let folder = (1..)
+    let folder = (1..=u16::MAX)
         .map(|number| match number {
             1 => parent.join(format!("{PREFIX}{stamp}-{word}")),
             _ => parent.join(format!("{PREFIX}{stamp}-{word}-{number}")),
