@@ -132,7 +132,72 @@ fn step(last: Option<(u64, u64)>, time_ns: u64, steady_ns: Option<u64>) -> Optio
 
 #[cfg(test)]
 mod tests {
-    use super::step;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
+    use crate::report::Options;
+    use crate::sample::Direction;
+
+    /// What a second of 400 flows costs, and a row takes. Prints; `cargo test -p rocescope --lib cost_of_400 -- --ignored
+    /// --nocapture`.
+    #[test]
+    #[ignore = "measures"]
+    fn cost_of_400_flows() {
+        const FLOWS: u32 = 400;
+        const SECONDS: u64 = 300;
+        let dir = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            dir: dir.path().to_owned(),
+            origin: Origin { host: "node1".into(), job: None, job_of: |_| None, kernel: None },
+            rotate: Rotate { time_ns: u64::MAX, bytes: u64::MAX },
+            keep: Keep::default(),
+            rollup_ns: None,
+            clickhouse: None,
+        };
+        let (mut recorder, _) = Recorder::start(settings).unwrap();
+        let (mut reports_ns, mut rows_ns) = (0, 0);
+        // A generator of numbers that no encoding foresees.
+        let mut seed = 4791u64;
+        let mut counts = vec![(0u64, 0u64); FLOWS as usize];
+        for second in 1..=SECONDS {
+            let flows = (0..FLOWS).zip(&mut counts).map(|(n, (packets, ce))| {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                *packets += 100_000 + (seed >> 44);
+                *ce += seed >> 54;
+                let (src, dst) = (format!("10.0.{}.1", n % 8), format!("10.1.{}.{}", n % 8, n / 8));
+                let mut stats = stats(49_152 + n as u16, *packets, *packets * 4_158);
+                stats.ecn_data = [0, 0, *packets - *ce, *ce];
+                (key((n % 16) as u16, &src, &dst, 1_000 + n), stats)
+            });
+            let links = (0..16).map(|n| {
+                link(
+                    &format!("eth{}", n / 2),
+                    Some(if n % 2 == 0 { Direction::Ingress } else { Direction::Egress }),
+                )
+            });
+            let sample =
+                Sample { time_ns: START + second * SECOND, ..sample(links.collect(), flows.collect()) };
+            let begin = Instant::now();
+            let report = Report::build(&sample, &Options::default());
+            reports_ns += begin.elapsed().as_nanos();
+            let begin = Instant::now();
+            assert!(recorder.take(&sample, &report, None).is_empty());
+            rows_ns += begin.elapsed().as_nanos();
+        }
+        let (recorded, _) = recorder.finish();
+        assert_eq!(recorded.losses, Losses::default());
+        let mut bytes = 0;
+        crate::record::store::walk(&dir.path().join("v1/flow_seconds"), &mut |_, size| bytes += size);
+        let ms = |ns: u128| ns as f64 / 1e6 / SECONDS as f64;
+        println!(
+            "a second of {FLOWS} flows: {:.2} ms for the report, {:.2} ms for rows and files; {:.1} bytes a row",
+            ms(reports_ns),
+            ms(rows_ns),
+            bytes as f64 / (f64::from(FLOWS) * SECONDS as f64)
+        );
+        assert!(bytes / (u64::from(FLOWS) * SECONDS) <= 25);
+    }
 
     #[test]
     fn a_clock_that_steps_is_told_from_a_reading_that_is_late() {

@@ -192,16 +192,12 @@ impl State {
         let json: serde_json::Value = serde_json::from_str(&row.json).unwrap_or_default();
         let ends = [&json["requester"], &json["responder"], &json["where"]["hop"]].map(ToString::to_string);
         let key = (row.id.clone(), row.link.clone(), row.direction, ends.concat());
-        let is_active = row.active == 1;
-        // One that left the report has the JSON of its last row, where it still goes on.
-        let text = match json.get("active").and_then(serde_json::Value::as_bool) {
-            Some(said) if said != is_active => {
-                let (from, to) = (format!("\"active\":{said}"), format!("\"active\":{is_active}"));
-                row.json.replacen(&from, &to, 1).as_str().into()
-            }
-            _ => row.json.clone(),
-        };
-        self.findings.insert(key, text);
+        // One that left the report before it ended has the JSON of its last row.
+        if json["active"] == serde_json::Value::Bool(row.active == 1) {
+            self.findings.insert(key, row.json.clone());
+        } else {
+            self.findings.remove(&key);
+        }
     }
 
     /// The event of a packet; `None` for those of the control path.
