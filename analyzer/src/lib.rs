@@ -14,6 +14,7 @@ pub mod export;
 pub mod filter;
 pub mod findings;
 pub mod fleet;
+pub mod flight;
 #[cfg(target_os = "linux")]
 pub mod host;
 pub mod metrics;

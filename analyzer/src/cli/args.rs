@@ -1,7 +1,9 @@
 //! Commands, options and their help.
 
+pub(super) mod agent;
 mod export;
 mod fleet;
+mod flight;
 mod record;
 
 use std::ffi::OsString;
@@ -14,10 +16,12 @@ use super::values::{
     parse_bin, parse_filter, parse_flows, parse_group, parse_lldp_capture, parse_misplaced, parse_rail,
     parse_speed_of_link, parse_tap, parse_windows, positive,
 };
+pub use agent::AgentArgs;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args as ClapArgs, CommandFactory as _, Parser, Subcommand, ValueEnum};
 pub use export::ExportArgs;
 pub use fleet::{FleetArgs, FleetOutput};
+pub use flight::FlightArgs;
 pub use record::RecordArgs;
 
 use crate::filter::{Filter, fields};
@@ -110,8 +114,10 @@ pub enum Verb {
     Live(LiveArgs),
     /// Read capture files, a capture from standard input, or a recording
     Replay(ReplayArgs),
-    /// Serve metrics of live interfaces to Prometheus
+    /// Serve metrics of live interfaces to Prometheus, or push them to an OpenTelemetry collector
     Export(ExportArgs),
+    /// Metrics, recording and flight recorder of live interfaces in one process
+    Agent(Box<AgentArgs>),
     /// Record live interfaces, or captures, to Parquet files
     Record(RecordArgs),
     /// Send generated RoCE traffic through network namespaces of its own and show it live
@@ -155,7 +161,8 @@ Examples:
   rocescope live -i eth0 --netns 4711              in the pod of process 4711
   rocescope live --nccl-ras                        with the ranks of the NCCL job
   rocescope live -i eth2 --output json --duration 10s
-  rocescope live -i eth2 --output html --out report.html --duration 60s";
+  rocescope live -i eth2 --output html --out report.html --duration 60s
+  rocescope live --keep 10m --on 'loss.*|qp.died'  with dumps of the minutes before a problem";
 
 /// Options of `live`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -164,6 +171,9 @@ pub struct LiveArgs {
     /// Options of the source.
     #[command(flatten)]
     pub source: SourceArgs,
+    /// Options of the flight recorder.
+    #[command(flatten)]
+    pub flight: FlightArgs,
     /// Options of the view.
     #[command(flatten)]
     pub view: ViewArgs,

@@ -24,6 +24,8 @@ pub struct Config {
     pub findings: Limits,
     /// Sources of a live run: `[live]`.
     pub live: Live,
+    /// Options of `rocescope agent` by their long names: `[agent]`.
+    pub agent: toml::Table,
     /// The terminal UI: `[tui]`.
     pub tui: Settings,
 }
@@ -122,10 +124,23 @@ fn user_file() -> Option<PathBuf> {
     Some(config.join("rocescope/config.toml"))
 }
 
+/// Adds a table of the file.
+fn section(text: &mut String, head: &str, settings: &mut dyn Iterator<Item = (&str, String, &str)>) {
+    let _ = writeln!(text, "\n[{head}]");
+    for (name, default, meaning) in settings {
+        for line in wrap(&format!("{meaning}."), WIDTH) {
+            let _ = writeln!(text, "# {line}");
+        }
+        let _ = writeln!(text, "#{name} = {default}");
+    }
+}
+
+/// Columns of the file.
+const WIDTH: usize = 100;
+
 /// A file with all settings at their defaults, each with its meaning and reason, commented out.
 #[must_use]
 pub fn template() -> String {
-    const WIDTH: usize = 100;
     let mut text = String::from(
         "# Configuration of rocescope: ~/.config/rocescope/config.toml, or --config FILE.\n\
          # All settings are at their defaults; to change one, remove the # in front of it.\n",
@@ -141,24 +156,20 @@ pub fn template() -> String {
         }
         let _ = writeln!(text, "#{field} = {default}");
     }
-    let mut part = |head: &str, settings: &mut dyn Iterator<Item = (&str, String, &str)>| {
-        let _ = writeln!(text, "\n[{head}]");
-        for (name, default, meaning) in settings {
-            for line in wrap(&format!("{meaning}."), WIDTH) {
-                let _ = writeln!(text, "# {line}");
-            }
-            let _ = writeln!(text, "#{name} = {default}");
-        }
-    };
     let plain = |setting: &'static SettingMeta| (setting.name, setting.default.to_owned(), setting.meaning);
-    part("live", &mut live_settings().into_iter());
-    part("tui", &mut settings::SETTINGS.iter().map(plain));
-    part("tui.theme", &mut settings::THEME.iter().map(plain));
+    section(&mut text, "live", &mut live_settings().into_iter());
+    section(&mut text, "agent", &mut std::iter::empty());
+    text.push_str(
+        "# The options of `rocescope agent` by their long names, such as interface = [\"eth2\"] and keep = \"10m\";\n\
+         # `rocescope agent --help` lists them. None is set.\n",
+    );
+    section(&mut text, "tui", &mut settings::SETTINGS.iter().map(plain));
+    section(&mut text, "tui.theme", &mut settings::THEME.iter().map(plain));
     let keys = KEYMAP.iter().map(|binding| {
         let keys: Vec<String> = binding.keys.iter().map(|key| format!("\"{key}\"")).collect();
         (binding.name, format!("[{}]", keys.join(", ")), binding.help)
     });
-    part("tui.keys", &mut { keys });
+    section(&mut text, "tui.keys", &mut { keys });
     text
 }
 

@@ -49,10 +49,19 @@ pub(super) fn live(tui: bool, source: &sandbox::State) -> Notes {
     notes
 }
 
-/// After sockets were bound and programs attached. `folders`: where files and sockets are made anew or removed.
+/// After sockets were bound and programs attached. `folders`: where files and sockets are made anew or removed;
+/// `tree`: folders are made below them, as a recording does.
 #[cfg(feature = "live")]
-pub(super) fn export(folders: Vec<PathBuf>) {
-    enter(&Plan { accept: true, ..Plan::of_files(Vec::new(), folders) });
+pub(super) fn export(folders: Vec<PathBuf>, tree: bool) {
+    enter(&Plan { accept: true, tree, ..Plan::of_files(Vec::new(), folders) });
+}
+
+/// Before the first byte of captures is read, or after programs were attached, by a command that records into `folder`.
+pub(super) fn record(files: &[PathBuf], folder: PathBuf) {
+    #[cfg(target_os = "linux")]
+    enter(&Plan { tree: true, ..Plan::of_files(files.iter().cloned(), vec![folder]) });
+    #[cfg(not(target_os = "linux"))]
+    let _ = (files, folder);
 }
 
 /// `doctor`, which reads everything that the user may read: it starts nothing and connects to nobody.

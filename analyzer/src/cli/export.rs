@@ -1,54 +1,102 @@
-//! `export`: the live source behind an HTTP server, or a file, with metrics for Prometheus.
+//! `export`: the live source behind an HTTP server, a file or a collector, with metrics for Prometheus and OpenTelemetry.
 
 use std::fs::{File, Permissions};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, anyhow};
 
 use super::confine;
+use super::flight::{Dumps, Flight};
 use super::live::{netns, source};
 use super::output::{Interrupt, say};
-use super::{ExportArgs, Views, views};
+use super::systemd::Systemd;
+use super::{ExportArgs, Views, record, views};
 use crate::export::exposition::Format;
 use crate::export::listen::{DEFAULT, Listen, Listener};
+use crate::export::otlp::Encoder;
+use crate::export::otlp::send::Pusher;
+use crate::export::otlp::settings::{self, Host};
 use crate::export::serve::{Board, Server};
-use crate::export::{Exporter, Options, Process};
+use crate::export::{Exporter, Exposition, Options, Process, Series};
+use crate::findings::Limits;
+use crate::flight;
+use crate::flight::recorder::Requests;
 use crate::host::error;
+use crate::record::recorder::Recorder;
 use crate::report::{self, Report};
 use crate::sample::Sample;
 use crate::source::feed::{Command, Feed, Update};
 use crate::source::live::{self, Running};
 use crate::util::time::nanos;
+use crate::util::units::duration;
 
 /// Longest time between two checks for signals.
 const LOOK: Duration = Duration::from_millis(50);
 
 pub(super) fn export(args: ExportArgs) -> Result<()> {
+    serve(args, Beside::default())
+}
+
+/// What `agent` does beside the metrics.
+#[derive(Default)]
+pub(super) struct Beside {
+    /// Records every reading.
+    pub(super) recorder: Option<Recorder>,
+    /// The folder that it writes to.
+    pub(super) folder: Option<PathBuf>,
+    /// Reads the configuration again.
+    pub(super) reload: Option<Reload>,
+}
+
+/// Reads the configuration again, when its flag is set.
+pub(super) struct Reload {
+    /// Set by SIGHUP.
+    pub(super) flag: Arc<AtomicBool>,
+    /// Reads it; what is new, where it can be read.
+    pub(super) read: Box<dyn FnMut() -> Option<Reloaded>>,
+}
+
+/// What changes while the agent runs.
+pub(super) struct Reloaded {
+    /// Thresholds.
+    pub(super) limits: Limits,
+    /// The flight recorder.
+    pub(super) flight: Option<flight::Settings>,
+}
+
+/// Watches, publishes and does what is to be done beside, until the source ends or a signal asks for the end.
+pub(super) fn serve(args: ExportArgs, beside: Beside) -> Result<()> {
     let started_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, nanos);
     let interrupt = Interrupt::catch()?;
     let netns = netns(&args.source)?;
     let view = args.view();
     let views = views(&view, None)?;
+    let settings = args.flight.settings();
+    if let Some(settings) = &settings {
+        super::flight::announce(settings);
+    }
+    let requests = Requests::default();
     // Before anything is attached: an address in use has nothing to undo.
     let listeners = listeners(&args)?;
-    for listener in &listeners {
-        say(&format!("metrics at {}", listener.address()));
-        if listener.is_remote() {
-            say("other hosts can read the metrics: they are neither encrypted nor protected by a password");
-        }
-    }
-    let board = Arc::new(Board::default());
+    // Before privileges go: their threads need some of them, and have sandboxes of their own.
+    let push = args.otlp.as_deref().map(Push::start).transpose()?;
+    let board = Arc::new(Board::new(settings.as_ref().map(|_| Arc::clone(&requests.socket))));
     let options = Options { peers: whole(args.peers), qps: whole(args.per_qp) };
     let (interval, textfile) = (args.interval, args.textfile.clone());
-    let folders = folders(&args);
-    let running = live::start(source(args.source, netns, &view, &views)?)?;
-    let Running { feed, thread, hooks, interfaces, sandbox: _ } = running;
-    confine::export(folders);
+    let mut folders = folders(&args);
+    folders.extend(beside.folder.clone());
+    let mut config = source(args.source, netns, &view, &views)?;
+    config.events_to_view = settings.is_some() || beside.recorder.is_some();
+    let running = live::start(config)?;
+    let Running { mut feed, thread, hooks, interfaces, sandbox: _ } = running;
+    let dumps = settings.as_ref().map(Dumps::start).transpose()?;
+    confine::export(folders, beside.folder.is_some());
     // Scrapes wait in the queue of the socket until now: the thread that answers them begins without privileges.
     let server = Server::start(listeners, &board).context("cannot start the HTTP server")?;
     let Views { mut report, .. } = views;
@@ -56,17 +104,21 @@ pub(super) fn export(args: ExportArgs) -> Result<()> {
     for hook in &hooks {
         say(hook);
     }
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
+    let mut flight = None;
+    if let Some(dumps) = dumps {
+        let (passed, started) = Flight::start(dumps, feed, &report, requests.clone())?;
+        (feed, flight) = (passed, Some(started));
+    }
     let mut publisher = Publisher {
         exporter: Exporter::new(options),
         report,
         board,
         textfile: textfile.map(Textfile),
-        process: Process {
-            kernel: kernel.map(|release| release.trim().to_owned()),
-            started_ns,
-            ..Process::default()
-        },
+        push,
+        beside,
+        requests,
+        systemd: Systemd::of_env(),
+        process: Process { kernel: read("/proc/sys/kernel/osrelease"), started_ns, ..Process::default() },
         failing: false,
     };
     let ended = publisher.run(&feed, interval, &interrupt);
@@ -74,6 +126,10 @@ pub(super) fn export(args: ExportArgs) -> Result<()> {
     // The source's own end has been reported through the feed.
     let _ = thread.join();
     drop(server);
+    publisher.finish();
+    if let Some(flight) = flight {
+        flight.finish();
+    }
     ended
 }
 
@@ -90,6 +146,44 @@ fn folders(args: &ExportArgs) -> Vec<PathBuf> {
     args.textfile.as_deref().into_iter().chain(sockets).map(folder).collect()
 }
 
+/// The one line of a file; `None` where there is none.
+fn read(path: &str) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// What is pushed to a collector.
+struct Push {
+    encoder: Encoder,
+    pusher: Pusher,
+}
+
+impl Push {
+    /// Sends to the URL of `--otlp`, or where the environment says.
+    fn start(url: &str) -> Result<Self> {
+        let env = |name: &str| std::env::var(name).ok();
+        let host = Host { name: read("/proc/sys/kernel/hostname"), id: read("/etc/machine-id") };
+        let targets = settings::targets(url, &env).map_err(|error| anyhow!(error))?;
+        let resource = settings::resource(&host, &env).map_err(|error| anyhow!(error))?;
+        for target in &targets {
+            say(&format!("{} are sent to {}", target.signal.name(), target.url));
+        }
+        let pusher = Pusher::start(targets).context("cannot start the thread that sends OTLP")?;
+        Ok(Self { encoder: Encoder::new(resource), pusher })
+    }
+
+    fn take(&mut self, families: &[Series], report: &Report, sample: &Sample) {
+        let requests = self.encoder.take(families, report, sample.time_ns);
+        if let Some(back_ns) = requests.back_ns {
+            let back = duration(back_ns);
+            say(&format!(
+                "the clock stepped back by {back}: OTLP counters start anew, and a database may reject that time"
+            ));
+        }
+        self.pusher.push(requests);
+    }
+}
+
 fn whole(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
@@ -98,7 +192,7 @@ fn whole(number: u64) -> usize {
 fn listeners(args: &ExportArgs) -> Result<Vec<Listener>> {
     let mut all = Listener::from_systemd();
     let mut addresses = args.listen.clone();
-    if addresses.is_empty() && all.is_empty() && args.textfile.is_none() {
+    if addresses.is_empty() && all.is_empty() && args.textfile.is_none() && args.otlp.is_none() {
         addresses.push(DEFAULT.parse().map_err(|error: String| anyhow!(error))?);
     }
     for address in addresses {
@@ -106,6 +200,12 @@ fn listeners(args: &ExportArgs) -> Result<Vec<Listener>> {
             anyhow!("cannot listen on {address}: {}; choose another --listen", reason(&error))
         });
         all.push(listener?);
+    }
+    for listener in &all {
+        say(&format!("metrics at {}", listener.address()));
+        if listener.is_remote() {
+            say("other hosts can read the metrics: they are neither encrypted nor protected by a password");
+        }
     }
     Ok(all)
 }
@@ -128,6 +228,10 @@ struct Publisher {
     report: report::Options,
     board: Arc<Board>,
     textfile: Option<Textfile>,
+    push: Option<Push>,
+    beside: Beside,
+    requests: Requests,
+    systemd: Systemd,
     process: Process,
     /// The file could not be written the last time.
     failing: bool,
@@ -136,26 +240,35 @@ struct Publisher {
 impl Publisher {
     /// Runs until the source ends or a signal asks for the end.
     fn run(&mut self, feed: &Feed, interval: Duration, interrupt: &Interrupt) -> Result<()> {
+        let begin = Instant::now();
         let mut next: Option<Instant> = None;
         let mut stopping = false;
         loop {
             if interrupt.is_set() && !stopping {
                 stopping = true;
+                self.systemd.stopping();
                 // A source that is gone has ended, as the next update shows.
                 let _ = feed.commands.send(Command::Stop);
             }
+            self.reload();
             match feed.updates.recv_timeout(LOOK) {
                 Ok(Update::Sample(sample)) => {
                     let now = Instant::now();
-                    if next.is_none_or(|next| now >= next) {
-                        self.publish(&sample);
+                    let is_due = next.is_none_or(|next| now >= next);
+                    self.take(&sample, is_due, nanos(now.duration_since(begin)));
+                    if is_due {
                         // Readings come a little late: without a margin every other interval would be longer by one.
                         next = Some(now + interval.saturating_sub(LOOK));
                     }
                 }
+                Ok(Update::Events(events)) => {
+                    if let Some(recorder) = &mut self.beside.recorder {
+                        recorder.events(events);
+                    }
+                }
                 Ok(Update::Notice(notice)) => say(&notice),
                 Ok(Update::Ended(result)) => return result,
-                Ok(Update::Events(_) | Update::Restarted) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Update::Restarted) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(anyhow!("bug: source thread ended unexpectedly"));
                 }
@@ -163,11 +276,56 @@ impl Publisher {
         }
     }
 
-    fn publish(&mut self, sample: &Sample) {
+    /// Seals the recording, and sends what waits.
+    fn finish(self) {
+        if let Some(recorder) = self.beside.recorder {
+            record::finish(recorder);
+        }
+        if let Some(push) = self.push {
+            push.pusher.finish();
+        }
+    }
+
+    /// Reads the configuration again where that was asked for.
+    fn reload(&mut self) {
+        let Some(reload) = &mut self.beside.reload else { return };
+        if !reload.flag.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        self.systemd.reloading();
+        let Some(new) = (reload.read)() else { return };
+        self.report.limits = new.limits;
+        if let Some(settings) = new.flight {
+            self.requests.change(settings, self.report.clone());
+        }
+    }
+
+    /// Records and publishes a reading.
+    fn take(&mut self, sample: &Sample, is_due: bool, steady_ns: u64) {
+        self.systemd.works();
+        if !is_due && self.beside.recorder.is_none() {
+            return;
+        }
+        let report = Report::build(sample, &self.report);
+        if let Some(recorder) = &mut self.beside.recorder {
+            recorder.take(sample, &report, Some(steady_ns)).iter().for_each(|notice| say(notice));
+        }
+        if is_due {
+            self.publish(sample, &report);
+        }
+    }
+
+    fn publish(&mut self, sample: &Sample, report: &Report) {
         self.process.cpu_seconds = Some(cpu_seconds());
         self.process.resident_bytes = resident_bytes();
-        let report = Report::build(sample, &self.report);
-        let exposition = self.exporter.take(sample, &report, &self.process);
+        if let Some(push) = &self.push {
+            self.process.otlp = push.pusher.tallies();
+        }
+        let families = self.exporter.take(sample, report, &self.process);
+        if let Some(push) = &mut self.push {
+            push.take(&families, report, sample);
+        }
+        let exposition = Exposition::of(&families);
         if let Some(file) = &self.textfile {
             let written = file.write(exposition.text(Format::Text));
             if let Err(error) = &written

@@ -8,7 +8,9 @@ use rocescope_common::account::bin::LONGEST_NS;
 
 use super::{AttachArgs, DemoArgs, LiveArgs, Output, SourceArgs, ViewArgs, Views, chosen, format, views};
 use crate::cli::confine;
+use crate::cli::flight::{self, Dumps, Flight};
 use crate::cli::output::{self, Interrupt};
+use crate::flight::recorder::Requests;
 use crate::host::hook::HookChoice;
 use crate::host::netns::NetNs;
 use crate::source::demo::scenario::{self, Episode, Scenario};
@@ -36,8 +38,28 @@ pub(super) fn live(args: LiveArgs, color: Color) -> Result<()> {
     let netns = netns(&args.source)?;
     let interrupt = interrupt(&args.view)?;
     let views = views(&args.view, None)?;
-    let config = source(args.source, netns, &args.view, &views)?;
-    show(live::start(config)?, &args.view, views, interrupt, color)
+    let mut config = source(args.source, netns, &args.view, &views)?;
+    let settings = args.flight.settings();
+    if settings.is_some() {
+        // The recorder needs them, whatever the view does.
+        (config.samples, config.events_to_view) = (true, true);
+    }
+    let mut running = live::start(config)?;
+    let mut flight = None;
+    let dumps = settings.as_ref().map(Dumps::start).transpose()?;
+    let notes = confine::live(views.tui.is_some(), &running.sandbox);
+    if let Some((dumps, settings)) = dumps.zip(settings) {
+        flight::announce(&settings);
+        let mut report = views.report.clone();
+        report.analysis.imbalance_all_links = running.interfaces > 1;
+        let (feed, started) = Flight::start(dumps, running.feed, &report, Requests::default())?;
+        (running.feed, flight) = (feed, Some(started));
+    }
+    let shown = show(running, &args.view, views, notes, interrupt, color);
+    if let Some(flight) = flight {
+        flight.finish();
+    }
+    shown
 }
 
 /// The namespace of the interfaces, opened before anything else.
@@ -111,7 +133,8 @@ pub(super) fn demo(args: &DemoArgs, color: Color) -> Result<()> {
                 }
             });
         }
-        let shown = show(running, &args.view, views, interrupt, color);
+        let notes = confine::live(views.tui.is_some(), &running.sandbox);
+        let shown = show(running, &args.view, views, notes, interrupt, color);
         over.store(true, Ordering::Relaxed);
         shown
     });
@@ -169,13 +192,13 @@ fn show(
     running: Running,
     view: &ViewArgs,
     views: Views,
+    notes: confine::Notes,
     interrupt: Option<Interrupt>,
     color: Color,
 ) -> Result<()> {
-    let Running { feed, thread, hooks, interfaces, sandbox } = running;
+    let Running { feed, thread, hooks, interfaces, sandbox: _ } = running;
     let Views { mut report, tui, sink, .. } = views;
     report.analysis.imbalance_all_links = interfaces > 1;
-    let notes = confine::live(tui.is_some(), &sandbox);
     let shown = match interrupt {
         None => tui::run(feed, tui::Options { report, notes, ..tui.unwrap_or_default() }),
         Some(interrupt) => {

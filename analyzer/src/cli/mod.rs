@@ -1,5 +1,7 @@
 //! The command line.
 
+#[cfg(feature = "live")]
+mod agent;
 mod args;
 pub mod config;
 mod confine;
@@ -11,6 +13,8 @@ mod explain;
 mod export;
 mod fleet;
 #[cfg(feature = "live")]
+mod flight;
+#[cfg(feature = "live")]
 mod live;
 mod manual;
 pub mod output;
@@ -18,6 +22,8 @@ mod progress;
 mod record;
 #[cfg(target_os = "linux")]
 mod start;
+#[cfg(feature = "live")]
+mod systemd;
 mod values;
 
 use std::ffi::OsString;
@@ -29,14 +35,17 @@ use anyhow::{Result, bail};
 use clap::error::ErrorKind;
 
 pub use args::{
-    Args, AttachArgs, BenchArgs, DemoArgs, DiffArgs, DoctorArgs, ExplainArgs, ExportArgs, FleetArgs,
-    FleetOutput, LiveArgs, Output, PageOutput, RecordArgs, ReplayArgs, SourceArgs, SpeedArg, Verb, ViewArgs,
+    AgentArgs, Args, AttachArgs, BenchArgs, DemoArgs, DiffArgs, DoctorArgs, ExplainArgs, ExportArgs,
+    FleetArgs, FleetOutput, FlightArgs, LiveArgs, Output, PageOutput, RecordArgs, ReplayArgs, SourceArgs,
+    SpeedArg, Verb, ViewArgs,
 };
 
 use self::config::Config;
 use self::output::{Format, Interrupt, Sink};
 use crate::analysis;
+use crate::flight::dump;
 use crate::report;
+use crate::source::feed::{Command, Feed};
 use crate::source::recording;
 use crate::source::replay::{self, Emit};
 use crate::tui;
@@ -92,11 +101,13 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "live")]
         Verb::Export(args) => export::export(args),
         #[cfg(feature = "live")]
+        Verb::Agent(args) => agent::agent(*args),
+        #[cfg(feature = "live")]
         Verb::Demo(args) => live::demo(&args, color),
         #[cfg(feature = "live")]
         Verb::Bench(args) => crate::bench::run(args.output == PageOutput::Json),
         #[cfg(not(feature = "live"))]
-        Verb::Live(_) | Verb::Export(_) | Verb::Demo(_) | Verb::Bench(_) => {
+        Verb::Live(_) | Verb::Export(_) | Verb::Agent(_) | Verb::Demo(_) | Verb::Bench(_) => {
             Err(anyhow::anyhow!(NO_KERNEL_SIDE))
         }
     };
@@ -204,6 +215,29 @@ fn format(output: Output, color: Color) -> Format {
     }
 }
 
+/// A recording that is played, and how fast.
+struct Replaying {
+    feed: Feed,
+    speed: f64,
+}
+
+/// Plays a recording. The terminal view opens a dump at its trigger, and goes on from there at the speed of the data.
+fn play(path: PathBuf, args: ReplayArgs, speed: f64, emit: Emit, is_watched: bool) -> Result<Replaying> {
+    if args.view.filter.is_some() {
+        bail!("--filter needs packets, which a recording does not have; --view-filter shows matching rows");
+    }
+    let (host, from, to) = (args.host, args.from, args.to);
+    let is_chosen = !is_watched || args.speed.is_some() || from.is_some();
+    let trigger_ns = dump::trigger_ns(&path).filter(|_| !is_chosen);
+    let speed = if trigger_ns.is_some() { 1.0 } else { speed };
+    let feed = recording::start(recording::Options { path, host, from, to, speed, emit })?;
+    if let Some(at_ns) = trigger_ns {
+        // A source that is gone has ended, as the first update shows.
+        let _ = feed.commands.send(Command::Seek(at_ns));
+    }
+    Ok(Replaying { feed, speed })
+}
+
 fn replay(args: ReplayArgs, color: Color) -> Result<()> {
     let output = chosen(&args.view);
     let interval = args.view.interval;
@@ -222,15 +256,13 @@ fn replay(args: ReplayArgs, color: Color) -> Result<()> {
     if let [path] = args.files.as_slice()
         && recording::is_recording(path)
     {
-        if args.view.filter.is_some() {
-            bail!(
-                "--filter needs packets, which a recording does not have; --view-filter shows matching rows"
-            );
-        }
-        let (path, host, from, to) = (path.clone(), args.host, args.from, args.to);
-        let feed = recording::start(recording::Options { path, host, from, to, speed, emit })?;
+        let path = path.clone();
+        let Replaying { feed, speed } = play(path, args, speed, emit, tui.is_some())?;
         return match interrupt {
-            None => tui::run(feed, tui::Options { report, notes, ..tui.unwrap_or_default() }),
+            None => {
+                let tui = tui.unwrap_or_default();
+                tui::run(feed, tui::Options { report, notes, speed: tui.speed.map(|_| speed), ..tui })
+            }
             Some(interrupt) => output::print(&feed, format(output, color), &sink, &report, &interrupt),
         };
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 
+use super::confine;
 use super::output::{Interrupt, say};
 use super::{RecordArgs, Views, views};
 use crate::record::collect::Origin;
@@ -26,7 +27,9 @@ pub(super) fn record(args: RecordArgs) -> Result<()> {
 fn captures(args: RecordArgs, interrupt: &Interrupt) -> Result<()> {
     let settings = settings(&args)?;
     let Views { report, .. } = views(&args.view(), None)?;
+    let dir = settings.dir.clone();
     let recorder = start(settings)?;
+    confine::record(&args.read, dir);
     let feed = replay::start(replay::Options {
         files: args.read,
         duration: args.duration,
@@ -47,10 +50,12 @@ fn live(args: RecordArgs, interrupt: &Interrupt) -> Result<()> {
     let views = views(&view, None)?;
     let settings = settings(&args)?;
     // Before anything is attached: a folder that cannot be written has nothing to undo.
+    let dir = settings.dir.clone();
     let recorder = start(settings)?;
     let config = super::live::source(args.source, netns, &view, &views)?;
     let running = crate::source::live::start(crate::source::live::Config { events_to_view: true, ..config })?;
     let crate::source::live::Running { feed, thread, hooks, interfaces, .. } = running;
+    confine::record(&[], dir);
     let mut report = views.report;
     report.analysis.imbalance_all_links = interfaces > 1;
     for hook in &hooks {
@@ -68,19 +73,21 @@ fn live(_: RecordArgs, _: &Interrupt) -> Result<()> {
     Err(anyhow!("{}; captures can be recorded with --read FILE", super::NO_KERNEL_SIDE))
 }
 
-fn settings(args: &RecordArgs) -> Result<Settings> {
-    let host = match &args.host {
-        Some(host) => host.clone(),
-        None => kernel("hostname").unwrap_or_else(|| "host".to_owned()),
-    };
-    let slurm = std::env::var("SLURM_JOB_ID").ok().filter(|_| args.read.is_empty());
-    let job = args.job.clone().or_else(|| slurm.map(|id| format!("slurm job {id}")));
-    let origin = Origin {
+/// What rows say of their origin: of this host where it `is_live`.
+pub(super) fn origin(host: Option<&str>, job: Option<&str>, is_live: bool) -> Origin {
+    let host = host.map(str::to_owned).or_else(|| kernel("hostname")).unwrap_or_else(|| "host".to_owned());
+    let slurm = std::env::var("SLURM_JOB_ID").ok().filter(|_| is_live);
+    let job = job.map(str::to_owned).or_else(|| slurm.map(|id| format!("slurm job {id}")));
+    Origin {
         host: host.as_str().into(),
         job: job.as_deref().map(Into::into),
         job_of: job_of(),
-        kernel: kernel("osrelease").filter(|_| args.read.is_empty()).as_deref().map(Into::into),
-    };
+        kernel: kernel("osrelease").filter(|_| is_live).as_deref().map(Into::into),
+    }
+}
+
+pub(super) fn settings(args: &RecordArgs) -> Result<Settings> {
+    let origin = origin(args.host.as_deref(), args.job.as_deref(), args.read.is_empty());
     Ok(Settings {
         dir: std::path::absolute(&args.dir).context("the folder of --dir has no absolute path")?,
         origin,
@@ -107,12 +114,14 @@ fn job_of() -> fn(&str) -> Option<&str> {
     |_| None
 }
 
-fn start(settings: Settings) -> Result<Recorder> {
+pub(super) fn start(settings: Settings) -> Result<Recorder> {
     let dir = settings.dir.display().to_string();
     let (recorder, notices) = Recorder::start(settings)
         .with_context(|| format!("cannot record to {dir}; choose another folder with --dir"))?;
     say(&format!("recording to {dir}"));
-    notices.iter().for_each(|notice| say(notice));
+    for notice in &notices {
+        say(notice);
+    }
     Ok(recorder)
 }
 
@@ -147,12 +156,19 @@ fn run(
             }
         }
     };
-    let (recorded, notices) = recorder.finish();
-    notices.iter().for_each(|notice| say(notice));
-    let lost = match recorded.losses.rows {
+    finish(recorder);
+    ended
+}
+
+/// Seals a recording, and reports what it has.
+pub(super) fn finish(recorder: Recorder) {
+    let (written, notices) = recorder.finish();
+    for notice in &notices {
+        say(notice);
+    }
+    let lost = match written.losses.rows {
         0 => String::new(),
         rows => format!("; {} lost", plural(rows, "row")),
     };
-    say(&format!("{} rows recorded{lost}", count(recorded.rows)));
-    ended
+    say(&format!("{} rows recorded{lost}", count(written.rows)));
 }

@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
+use super::otlp::names;
 use super::registry::{Kind, Metric, REGISTRY};
 use crate::analysis::fixtures::document;
 
 const HEAD: &str = "\
-# Metrics for Prometheus
+# Metrics for Prometheus and OpenTelemetry
 
 <!-- Made from analyzer/src/export/registry.rs and document.rs: change these, then run
      ROCESCOPE_BLESS=1 cargo test -p rocescope exporter_page -->
@@ -18,12 +19,13 @@ $ sudo rocescope export                                            # http://127.
 $ sudo rocescope export -i eth2 --listen 10.0.0.5:14791            # for other hosts to scrape
 $ sudo rocescope export --listen unix:/run/rocescope/metrics.sock
 $ sudo rocescope export --textfile /var/lib/prometheus/node-exporter/rocescope.prom
+$ sudo rocescope export --otlp http://localhost:4318               # to an OpenTelemetry collector
 ```
 
 - `/metrics` has the text format 0.0.4, or OpenMetrics 1.0 for a client whose `Accept` prefers it. `/healthz` answers 200
   while the process runs, `/readyz` once the programs are attached and the first reading is done (503 before), `/` has links.
-- It listens on 127.0.0.1:14791 unless `--listen` names other addresses; with `--textfile` alone, or with sockets of
-  systemd (`LISTEN_FDS`), on nothing else. A unix socket has mode 0660, is removed at the end, and replaces one that a killed
+- It listens on 127.0.0.1:14791 unless `--listen` names other addresses; with `--textfile` or `--otlp` alone, or with sockets
+  of systemd (`LISTEN_FDS`), on nothing else. A unix socket has mode 0660, is removed at the end, and replaces one that a killed
   process left. GET and HEAD only, 8 KiB of request in 3 s, 64 connections at a time.
 - Metrics are made every `--interval` (15 s), of readings each second; a scrape gets the latest and costs the counting
   nothing. Scrape no more often, or lower the interval: `rocescope_reading_timestamp_seconds` has the age.
@@ -41,15 +43,38 @@ $ sudo rocescope export --textfile /var/lib/prometheus/node-exporter/rocescope.p
 - [alerts.yml](alerts.yml) has alerting rules. Findings come from the same analysis as in every view: alert on
   `rocescope_finding_active` rather than on thresholds of your own.
 
-There is no TLS and no password (put a proxy before an address that others reach), no OTLP, and no agent that records and
-exports in one process.
+There is no TLS and no password: put a proxy before an address that others reach.
+
+## OpenTelemetry
+
+`--otlp URL` pushes the same metrics every `--interval` to a collector, as OTLP over HTTP with protobuf (`URL/v1/metrics`), and
+findings as log records (`URL/v1/logs`). `--otlp` without a URL takes that of the environment, else `http://localhost:4318`.
+
+- Names and units are in the last column. Points of counters and histograms are cumulative; they start at the start of the run, or
+  at the reading before a series appeared. Labels are attributes: `link` and `netdev` are `network.interface.name`, `direction` is
+  `network.io.direction` (`receive`, `transmit`), `peer` is `network.peer.address`, `pid` is `process.pid`; a device's port also
+  has `hw.id` and `hw.type`. A translation for Prometheus arrives at the names of this page.
+- Resource attributes: `service.name`, `service.version`, `service.instance.id`, `host.name`, `host.id`, `k8s.node.name` (of
+  `K8S_NODE_NAME` or `NODE_NAME`), `slurm.job.id`, and those of `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME`, which come
+  before them.
+- A log record says that a finding began, changed its severity or ended (`rocescope.finding.state`): event name
+  `rocescope.finding`, body the sentence, severity INFO, WARN or ERROR, attributes `rocescope.finding.id`, link and direction,
+  both ends, and `rocescope.evidence.*`.
+- Variables: `OTEL_EXPORTER_OTLP_ENDPOINT`, `_HEADERS`, `_TIMEOUT` (milliseconds), `_COMPRESSION` (`gzip`), `_PROTOCOL`
+  (`http/protobuf`), each also with `METRICS_` or `LOGS_` before its last word; `OTEL_METRICS_EXPORTER=none` and
+  `OTEL_LOGS_EXPORTER=none` leave a signal out. No variable makes rocescope push: `--otlp` does. Proxies of the environment are not used.
+- There is no TLS: an `https` URL is refused. Send to a collector on the host or in its network that forwards over TLS.
+- A request is retried after a connection error, a timeout, or the status 429, 502, 503 or 504: after `Retry-After` (at most five
+  minutes), else after pauses that double up to 30 s. Other errors drop it. Up to 240 requests of a signal (an hour at 15 s) and 16 MiB wait in
+  memory; the oldest is dropped for a new one. `rocescope_otlp_requests_total` counts all of it, and messages report its begin and end. At the end of the process what waits is sent for 5 s at most, and what remains is
+  reported. A kill loses what waits, and a clock that goes back makes counters start anew.
 
 ## Metrics
 
 The name is that of the samples. *Source* is the field of the [report](metrics.md) with the same figure.
 
-| metric | type | labels | meaning | source |
-|---|---|---|---|---|
+| metric | type | labels | meaning | source | OTLP: name, unit |
+|---|---|---|---|---|---|
 ";
 
 fn row(metric: &Metric) -> String {
@@ -61,7 +86,10 @@ fn row(metric: &Metric) -> String {
     };
     let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
     let (name, labels, help, source) = (metric.sample_name(), labels.join(" "), metric.help, metric.source);
-    format!("| `{name}` | {kind} | {labels} | {help} | `{source}` |\n")
+    let unit = Some(names::unit(metric)).filter(|unit| !unit.is_empty());
+    let unit = unit.map_or_else(String::new, |unit| format!(" `{unit}`"));
+    let otlp = format!("`{}`{unit}", names::name(metric));
+    format!("| `{name}` | {kind} | {labels} | {help} | `{source}` | {otlp} |\n")
 }
 
 #[test]

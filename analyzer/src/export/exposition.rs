@@ -37,14 +37,12 @@ pub struct Exposition {
 }
 
 impl Exposition {
-    /// The values of all metrics of the [`REGISTRY`].
+    /// Both formats of these metrics.
     #[must_use]
-    pub fn of(reading: &Reading<'_>) -> Self {
+    pub fn of(families: &[Series]) -> Self {
         let mut whole = Self::default();
-        for metric in REGISTRY {
-            let mut series = Series::new(metric);
-            (metric.read)(reading, &mut series);
-            whole.add(metric, &series);
+        for series in families {
+            whole.add(series);
         }
         whole.open_metrics += "# EOF\n";
         whole
@@ -60,7 +58,8 @@ impl Exposition {
     }
 
     /// A family without a series does not appear.
-    fn add(&mut self, metric: &Metric, series: &Series<'_>) {
+    fn add(&mut self, series: &Series) {
+        let metric = series.metric;
         if series.points.is_empty() {
             return;
         }
@@ -113,17 +112,50 @@ impl From<f64> for Value {
     }
 }
 
-/// The series of one metric.
-#[derive(Debug)]
-pub struct Series<'a> {
-    metric: &'a Metric,
-    /// By their labels as they are written, so that none is there twice.
-    points: BTreeMap<String, Value>,
+/// One series.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// Names and values of its labels, without those that are empty.
+    pub labels: Vec<(&'static str, String)>,
+    /// Its value.
+    pub value: Value,
 }
 
-impl<'a> Series<'a> {
-    fn new(metric: &'a Metric) -> Self {
+/// The series of one metric.
+#[derive(Clone, Debug)]
+pub struct Series {
+    metric: &'static Metric,
+    /// By their labels as they are written, so that none is there twice.
+    points: BTreeMap<String, Point>,
+}
+
+/// The values of all metrics of the [`REGISTRY`].
+#[must_use]
+pub fn families(reading: &Reading<'_>) -> Vec<Series> {
+    let read = |metric: &'static Metric| {
+        let mut series = Series::new(metric);
+        (metric.read)(reading, &mut series);
+        series
+    };
+    REGISTRY.iter().map(read).collect()
+}
+
+impl Series {
+    /// None yet.
+    #[must_use]
+    pub fn new(metric: &'static Metric) -> Self {
         Self { metric, points: BTreeMap::new() }
+    }
+
+    /// The metric.
+    #[must_use]
+    pub fn metric(&self) -> &'static Metric {
+        self.metric
+    }
+
+    /// The series, each with a text of its labels that no other one has.
+    pub fn points(&self) -> impl Iterator<Item = (&str, &Point)> {
+        self.points.iter().map(|(key, point)| (key.as_str(), point))
     }
 
     /// Adds a series with these values of the metric's labels, in their order. An empty one is left out, which means the
@@ -133,12 +165,16 @@ impl<'a> Series<'a> {
         if matches!(value, Value::Number(number) if !number.is_finite()) {
             return;
         }
-        let mut labels = String::new();
-        for (name, value) in self.metric.labels.iter().zip(values).filter(|(_, value)| !value.is_empty()) {
-            let comma = if labels.is_empty() { "" } else { "," };
-            let _ = write!(labels, "{comma}{name}=\"{}\"", escaped(value));
+        let known = self.metric.labels.iter().zip(values).filter(|(_, value)| !value.is_empty());
+        // Names come from packets, processes and files.
+        let labels: Vec<_> = known.map(|(name, value)| (*name, plain(value))).collect();
+        let mut written = String::new();
+        for (name, value) in &labels {
+            let comma = if written.is_empty() { "" } else { "," };
+            let value = value.replace('\\', "\\\\").replace('"', "\\\"");
+            let _ = write!(written, "{comma}{name}=\"{value}\"");
         }
-        self.points.entry(labels).or_insert(value);
+        self.points.entry(written).or_insert(Point { labels, value });
     }
 
     /// The same where the value is known: an unknown one is absent, never 0.
@@ -151,7 +187,7 @@ impl<'a> Series<'a> {
     fn lines(&self) -> String {
         let name = self.metric.sample_name();
         let mut lines = String::new();
-        for (labels, value) in &self.points {
+        for (labels, Point { value, .. }) in &self.points {
             let braced = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
             let _ = match value {
                 Value::Count(count) => writeln!(lines, "{name}{braced} {count}"),
@@ -171,17 +207,12 @@ impl<'a> Series<'a> {
     }
 }
 
-/// A value of a label: names come from packets, processes and files.
-fn escaped(value: &str) -> String {
-    plain(value).replace('\\', "\\\\").replace('"', "\\\"")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn metric(kind: Kind, unit: Option<&'static str>) -> Metric {
-        Metric {
+    fn metric(kind: Kind, unit: Option<&'static str>) -> &'static Metric {
+        Box::leak(Box::new(Metric {
             name: "rocescope_x_bytes",
             kind,
             unit,
@@ -189,21 +220,21 @@ mod tests {
             source: "",
             help: "Back\\slash and \"quotes\".",
             read: |_, _| {},
-        }
+        }))
     }
 
-    fn exposed(metric: &Metric, fill: impl Fn(&mut Series<'_>)) -> Exposition {
+    fn exposed(metric: &'static Metric, fill: impl Fn(&mut Series)) -> Exposition {
         let mut whole = Exposition::default();
         let mut series = Series::new(metric);
         fill(&mut series);
-        whole.add(metric, &series);
+        whole.add(&series);
         whole
     }
 
     #[test]
     fn both_formats_of_a_counter() {
         let metric = metric(Kind::Counter, Some("bytes"));
-        let both = exposed(&metric, |series| {
+        let both = exposed(metric, |series| {
             series.push(&["b", ""], 7);
             series.push(&["a\"\\\n\u{1b}", "p"], 2.5);
             series.push(&["b", ""], 9);
@@ -231,7 +262,7 @@ mod tests {
     #[test]
     fn a_histogram_ends_with_the_open_bucket() {
         let metric = metric(Kind::Histogram, None);
-        let both = exposed(&metric, |series| {
+        let both = exposed(metric, |series| {
             let buckets = vec![(0.000_002_048, 1), (f64::INFINITY, 3)];
             series.push(&["", ""], Value::Histogram { buckets, sum: 1.5 });
         });
@@ -246,6 +277,6 @@ mod tests {
 
     #[test]
     fn a_metric_without_series_is_absent() {
-        assert_eq!(exposed(&metric(Kind::Gauge, None), |_| {}), Exposition::default());
+        assert_eq!(exposed(metric(Kind::Gauge, None), |_| {}), Exposition::default());
     }
 }

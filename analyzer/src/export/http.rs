@@ -12,6 +12,8 @@ pub const MOST_HEAD: usize = 8 * 1024;
 pub struct Request {
     /// HEAD: the answer has no body.
     pub head_only: bool,
+    /// POST: something is to be done.
+    pub post: bool,
     /// Path without query.
     pub path: String,
     /// Format of the exposition that its `Accept` prefers.
@@ -64,9 +66,10 @@ pub fn parse(head: &[u8]) -> Result<Request, Refusal> {
     if !version.starts_with("1.") {
         return Err(Refusal::Version);
     }
-    let head_only = match method {
-        "GET" => false,
-        "HEAD" => true,
+    let (head_only, post) = match method {
+        "GET" => (false, false),
+        "HEAD" => (true, false),
+        "POST" => (false, true),
         _ => return Err(Refusal::Method),
     };
     // A proxy's form has the scheme and the host before the path.
@@ -88,7 +91,7 @@ pub fn parse(head: &[u8]) -> Result<Request, Refusal> {
             accepted.push(value);
         }
     }
-    Ok(Request { head_only, path: path.to_owned(), format: negotiated(&accepted.join(",")) })
+    Ok(Request { head_only, post, path: path.to_owned(), format: negotiated(&accepted.join(",")) })
 }
 
 /// The format that a client prefers by the values of its `Accept`; text where it does not ask for OpenMetrics.
@@ -152,6 +155,9 @@ impl Answer {
             Ok(request) => request,
             Err(refusal) => return Self::refusing(*refusal),
         };
+        if request.post {
+            return Self::refusing(Refusal::Method);
+        }
         let unavailable = || Self::fixed("503 Service Unavailable", PLAIN, NOT_READY);
         let answer = match (request.path.as_str(), latest) {
             ("/metrics", Some(latest)) => Self {
@@ -167,6 +173,15 @@ impl Answer {
             _ => Self::fixed("404 Not Found", PLAIN, "not found: see /metrics\n"),
         };
         Self { head_only: request.head_only, ..answer }
+    }
+
+    /// The answer to `POST /dump`: `asked` says whether a flight recorder runs.
+    #[must_use]
+    pub fn dump(asked: bool) -> Self {
+        if asked {
+            return Self::fixed("202 Accepted", PLAIN, "a dump is written\n");
+        }
+        Self::fixed("409 Conflict", PLAIN, "no flight recorder runs: start rocescope with --keep 10m\n")
     }
 
     fn refusing(refusal: Refusal) -> Self {
@@ -228,7 +243,10 @@ mod tests {
         let request =
             get("GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\nACCEPT: application/openmetrics-text\r\n\r\n");
         let open = Format::OpenMetrics;
-        assert_eq!(request, Ok(Request { head_only: false, path: "/metrics".into(), format: open }));
+        assert_eq!(
+            request,
+            Ok(Request { head_only: false, post: false, path: "/metrics".into(), format: open })
+        );
         let proxied = get("HEAD http://h:1/readyz HTTP/1.0\n\n").unwrap();
         assert!(proxied.head_only && proxied.path == "/readyz" && proxied.format == Format::Text);
         assert_eq!(get("GET http://h HTTP/1.1\r\n\r\n").unwrap().path, "/");
@@ -246,7 +264,7 @@ mod tests {
             ("GET / HTTP/1.1\r\nHost : a\r\n\r\n", Refusal::BadRequest),
             ("GET / HTTP/1.1\r\n: a\r\n\r\n", Refusal::BadRequest),
             ("PRI * HTTP/2.0\r\n\r\n", Refusal::Version),
-            ("POST /metrics HTTP/1.1\r\n\r\n", Refusal::Method),
+            ("PUT /metrics HTTP/1.1\r\n\r\n", Refusal::Method),
         ] {
             assert_eq!(get(head), Err(refusal), "{head:?}");
         }
@@ -295,6 +313,10 @@ mod tests {
             for (ready, status) in [(false, before), (true, after)] {
                 assert!(answer(path, ready).status.starts_with(status), "{path}");
             }
+        }
+        for path in ["/metrics", "/dump"] {
+            let posted = Answer::to(&get(&format!("POST {path} HTTP/1.1\r\n\r\n")), None);
+            assert!(posted.status.starts_with("405"), "{path}");
         }
         let refused = Answer::to(&Err(Refusal::Method), None);
         assert!(refused.head().contains("Allow: GET, HEAD\r\n"));

@@ -1,4 +1,5 @@
-//! Metrics for Prometheus: one table of metrics, their values from samples and reports, the exposition, and the server.
+//! Metrics for Prometheus and OpenTelemetry: one table of metrics, their values from samples and reports, the exposition,
+//! the server, and what is pushed.
 //!
 //! | module | contents |
 //! |---|---|
@@ -8,6 +9,7 @@
 //! | [`exposition`] | the text formats 0.0.4 and OpenMetrics 1.0 |
 //! | [`http`] | requests and answers; pure |
 //! | [`listen`], [`serve`] | sockets, and the thread that answers |
+//! | [`otlp`] | the same metrics, and findings as log records, pushed to a collector |
 //!
 //! Nothing is decided here: findings and ratios are those of the report.
 
@@ -17,6 +19,7 @@ pub mod exposition;
 pub mod http;
 pub mod ledger;
 pub mod listen;
+pub mod otlp;
 mod read;
 pub mod registry;
 pub mod serve;
@@ -25,7 +28,7 @@ mod tests;
 
 use crate::report::Report;
 use crate::sample::Sample;
-pub use exposition::Exposition;
+pub use exposition::{Exposition, Series};
 use ledger::Ledger;
 
 /// Peers with series of their own.
@@ -59,6 +62,8 @@ pub struct Process {
     pub cpu_seconds: Option<f64>,
     /// Memory in use, in bytes.
     pub resident_bytes: Option<u64>,
+    /// What became of the requests to the collector, by signal; empty without OTLP.
+    pub otlp: Vec<(&'static str, otlp::queue::Tally)>,
 }
 
 /// Turns samples into expositions. Samples come in the order of time.
@@ -87,10 +92,10 @@ impl Exporter {
         Self { ledger: Ledger::new(options) }
     }
 
-    /// The exposition of everything counted up to `sample`; `report` is its report.
+    /// All series of everything counted up to `sample`; `report` is its report.
     #[must_use]
-    pub fn take(&mut self, sample: &Sample, report: &Report, process: &Process) -> Exposition {
+    pub fn take(&mut self, sample: &Sample, report: &Report, process: &Process) -> Vec<Series> {
         self.ledger.take(sample, report);
-        Exposition::of(&Reading { sample, report, ledger: &self.ledger, process })
+        exposition::families(&Reading { sample, report, ledger: &self.ledger, process })
     }
 }

@@ -39,7 +39,7 @@ const fn severity(severity: Severity) -> &'static str {
     }
 }
 
-pub(super) fn build(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn build(reading: &Reading<'_>, series: &mut Series) {
     let kernel = reading.process.kernel.as_deref().unwrap_or_default();
     series.push(&[env!("CARGO_PKG_VERSION"), kernel], 1);
 }
@@ -48,7 +48,7 @@ fn port(device: &Device) -> String {
     device.port.map(|port| port.to_string()).unwrap_or_default()
 }
 
-pub(super) fn device_info(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn device_info(reading: &Reading<'_>, series: &mut Series) {
     for device in &reading.report.facts.devices {
         let [netdev, driver] =
             [&device.interface, &device.driver].map(|text| text.as_deref().unwrap_or_default());
@@ -57,19 +57,19 @@ pub(super) fn device_info(reading: &Reading<'_>, series: &mut Series<'_>) {
 }
 
 /// A counter that several sources of a port have is that of the first.
-pub(super) fn device(reading: &Reading<'_>, series: &mut Series<'_>, counter: &str) {
+pub(super) fn device(reading: &Reading<'_>, series: &mut Series, counter: &str) {
     for device in &reading.report.facts.devices {
         series.known(&[&device.name, &port(device)], device.counters.get(counter).copied());
     }
 }
 
-pub(super) fn resets(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn resets(reading: &Reading<'_>, series: &mut Series) {
     for device in reading.report.facts.devices.iter().filter(|device| !device.counters.is_empty()) {
         series.push(&[&device.name, &port(device), &device.source], device.resets);
     }
 }
 
-fn pauses<V: Into<Value>>(reading: &Reading<'_>, series: &mut Series<'_>, of: impl Fn(&Pause) -> Option<V>) {
+fn pauses<V: Into<Value>>(reading: &Reading<'_>, series: &mut Series, of: impl Fn(&Pause) -> Option<V>) {
     for device in &reading.report.facts.devices {
         let ever = |pause: &&Pause| {
             [pause.frames, pause.paused_ns, pause.episodes].iter().any(|count| count.is_some_and(|n| n > 0))
@@ -82,57 +82,57 @@ fn pauses<V: Into<Value>>(reading: &Reading<'_>, series: &mut Series<'_>, of: im
     }
 }
 
-pub(super) fn pause_frames(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn pause_frames(reading: &Reading<'_>, series: &mut Series) {
     pauses(reading, series, |pause| pause.frames);
 }
 
-pub(super) fn pause_seconds(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn pause_seconds(reading: &Reading<'_>, series: &mut Series) {
     pauses(reading, series, |pause| pause.paused_ns.map(seconds));
 }
 
-pub(super) fn pause_episodes(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn pause_episodes(reading: &Reading<'_>, series: &mut Series) {
     pauses(reading, series, |pause| pause.episodes);
 }
 
-pub(super) fn coverage(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn coverage(reading: &Reading<'_>, series: &mut Series) {
     for one in &reading.report.facts.coverage {
         series.known(&[&one.device, &one.port.to_string(), &one.link, one.direction], one.ratio);
     }
 }
 
-fn links(reading: &Reading<'_>, series: &mut Series<'_>, of: impl Fn(&Link) -> u64) {
+fn links(reading: &Reading<'_>, series: &mut Series, of: impl Fn(&Link) -> u64) {
     for link in &reading.report.facts.links {
         series.push(&[&link.name, name(link.direction)], of(link));
     }
 }
 
-pub(super) fn link_packets(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn link_packets(reading: &Reading<'_>, series: &mut Series) {
     links(reading, series, |link| link.packets);
 }
 
-pub(super) fn link_bytes(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn link_bytes(reading: &Reading<'_>, series: &mut Series) {
     links(reading, series, |link| link.bytes);
 }
 
-pub(super) fn link_capable(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn link_capable(reading: &Reading<'_>, series: &mut Series) {
     links(reading, series, |link| link.ecn_data.capable());
 }
 
-pub(super) fn link_ce(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn link_ce(reading: &Reading<'_>, series: &mut Series) {
     links(reading, series, |link| link.ecn_data.ce);
 }
 
-pub(super) fn link_cnps(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn link_cnps(reading: &Reading<'_>, series: &mut Series) {
     links(reading, series, |link| link.cnp_packets);
 }
 
-pub(super) fn link_count(reading: &Reading<'_>, series: &mut Series<'_>, count: Count) {
+pub(super) fn link_count(reading: &Reading<'_>, series: &mut Series, count: Count) {
     for (link, counts) in &reading.ledger.links {
         series.known(&[&link.0, ledger::direction(link)], counts.get(count));
     }
 }
 
-pub(super) fn link_naks(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn link_naks(reading: &Reading<'_>, series: &mut Series) {
     for (link, counts) in &reading.ledger.links {
         for (code, count) in NAKS {
             let always = matches!(count, Count::Rnr | Count::PsnSequenceError);
@@ -142,7 +142,7 @@ pub(super) fn link_naks(reading: &Reading<'_>, series: &mut Series<'_>) {
     }
 }
 
-pub(super) fn link_skipped(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn link_skipped(reading: &Reading<'_>, series: &mut Series) {
     for link in &reading.sample.links {
         for (reason, skipped) in SkipReason::ALL.iter().zip(&link.skipped) {
             let frames = Some(skipped.packets).filter(|n| *n > 0);
@@ -151,7 +151,7 @@ pub(super) fn link_skipped(reading: &Reading<'_>, series: &mut Series<'_>) {
     }
 }
 
-pub(super) fn burst_peak(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn burst_peak(reading: &Reading<'_>, series: &mut Series) {
     for burst in reading.report.facts.bursts.iter().flatten() {
         let same =
             |link: &&crate::sample::LinkSample| link.name == burst.link && link.direction == burst.direction;
@@ -165,7 +165,7 @@ pub(super) fn burst_peak(reading: &Reading<'_>, series: &mut Series<'_>) {
     }
 }
 
-pub(super) fn latency(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn latency(reading: &Reading<'_>, series: &mut Series) {
     for (link, times) in &reading.ledger.times {
         let counts = times.buckets();
         let mut buckets: Vec<(f64, u64)> = Vec::new();
@@ -185,29 +185,29 @@ pub(super) fn latency(reading: &Reading<'_>, series: &mut Series<'_>) {
     }
 }
 
-pub(super) fn entropy(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn entropy(reading: &Reading<'_>, series: &mut Series) {
     series.known(&[], reading.report.facts.entropy.normalized);
 }
 
-pub(super) fn source_ports(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn source_ports(reading: &Reading<'_>, series: &mut Series) {
     series.push(&[], reading.report.facts.entropy.source_ports);
 }
 
-pub(super) fn imbalance(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn imbalance(reading: &Reading<'_>, series: &mut Series) {
     for group in reading.report.facts.imbalance.iter().filter(|group| group.links.len() > 1) {
         series.known(&[&group.links.join(","), name(group.direction)], group.max_over_mean);
     }
 }
 
-pub(super) fn flows(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn flows(reading: &Reading<'_>, series: &mut Series) {
     series.push(&[], reading.report.facts.flows.len() as u64);
 }
 
-pub(super) fn retired(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn retired(reading: &Reading<'_>, series: &mut Series) {
     series.push(&[], reading.report.facts.totals.retired.flows);
 }
 
-pub(super) fn peers(reading: &Reading<'_>, series: &mut Series<'_>, count: Count) {
+pub(super) fn peers(reading: &Reading<'_>, series: &mut Series, count: Count) {
     for ((link, peer), counts) in &reading.ledger.peers {
         series.known(&[&link.0, ledger::direction(link), &peer.to_string()], counts.get(count));
     }
@@ -216,7 +216,7 @@ pub(super) fn peers(reading: &Reading<'_>, series: &mut Series<'_>, count: Count
     }
 }
 
-pub(super) fn qps(reading: &Reading<'_>, series: &mut Series<'_>, of: impl Fn(&Qp) -> Option<u64>) {
+pub(super) fn qps(reading: &Reading<'_>, series: &mut Series, of: impl Fn(&Qp) -> Option<u64>) {
     for (id, qp) in &reading.ledger.qps {
         let peer = id.peer().map(|peer| peer.to_string()).unwrap_or_default();
         let pid = qp.pid.map(|pid| pid.to_string()).unwrap_or_default();
@@ -226,7 +226,7 @@ pub(super) fn qps(reading: &Reading<'_>, series: &mut Series<'_>, of: impl Fn(&Q
     }
 }
 
-pub(super) fn qp_states(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn qp_states(reading: &Reading<'_>, series: &mut Series) {
     let devices = &reading.report.facts.devices;
     let mut owners: BTreeMap<&str, u64> = BTreeMap::new();
     for qp in devices.iter().flat_map(|device| &device.qps) {
@@ -250,7 +250,7 @@ pub(super) fn qp_states(reading: &Reading<'_>, series: &mut Series<'_>) {
     }
 }
 
-pub(super) fn finding_active(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn finding_active(reading: &Reading<'_>, series: &mut Series) {
     for finding in reading.report.findings.iter().filter(|finding| finding.active) {
         let link = finding.place.link.as_deref().unwrap_or_default();
         // A port is evidence as `mlx5_0/1`.
@@ -261,14 +261,14 @@ pub(super) fn finding_active(reading: &Reading<'_>, series: &mut Series<'_>) {
     }
 }
 
-pub(super) fn findings(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn findings(reading: &Reading<'_>, series: &mut Series) {
     for of in [Severity::Info, Severity::Warning, Severity::Critical] {
         let count = reading.report.findings.iter().filter(|one| one.stands() && one.severity == of).count();
         series.push(&[severity(of)], count as u64);
     }
 }
 
-pub(super) fn lost(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn lost(reading: &Reading<'_>, series: &mut Series) {
     let lost = &reading.report.facts.totals.lost;
     let by_place = [
         ("flow_table_full", Some(lost.flow_table_full)),
@@ -284,13 +284,33 @@ pub(super) fn lost(reading: &Reading<'_>, series: &mut Series<'_>) {
     }
 }
 
-pub(super) fn dropped(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn dropped(reading: &Reading<'_>, series: &mut Series) {
     for (family, count) in reading.ledger.dropped() {
         series.push(&[family], count);
     }
 }
 
-pub(super) fn collectors(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn otlp_requests(reading: &Reading<'_>, series: &mut Series) {
+    for (signal, tally) in &reading.process.otlp {
+        let results = [
+            ("sent", tally.sent),
+            ("retried", tally.retried),
+            ("dropped", tally.dropped),
+            ("refused", tally.refused),
+        ];
+        for (result, count) in results {
+            series.push(&[signal, result], count);
+        }
+    }
+}
+
+pub(super) fn otlp_rejected(reading: &Reading<'_>, series: &mut Series) {
+    for (signal, tally) in &reading.process.otlp {
+        series.push(&[signal], tally.rejected_points);
+    }
+}
+
+pub(super) fn collectors(reading: &Reading<'_>, series: &mut Series) {
     let facts = &reading.report.facts;
     let works = |works: bool| u64::from(works);
     series.push(&["packets"], works(!facts.links.is_empty()));
@@ -302,18 +322,18 @@ pub(super) fn collectors(reading: &Reading<'_>, series: &mut Series<'_>) {
     series.known(&["nccl"], facts.nccl.as_ref().map(|nccl| works(nccl.unavailable.is_none())));
 }
 
-pub(super) fn reading_time(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn reading_time(reading: &Reading<'_>, series: &mut Series) {
     series.push(&[], unix_seconds(reading.sample.time_ns));
 }
 
-pub(super) fn cpu(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn cpu(reading: &Reading<'_>, series: &mut Series) {
     series.known(&[], reading.process.cpu_seconds);
 }
 
-pub(super) fn memory(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn memory(reading: &Reading<'_>, series: &mut Series) {
     series.known(&[], reading.process.resident_bytes);
 }
 
-pub(super) fn started(reading: &Reading<'_>, series: &mut Series<'_>) {
+pub(super) fn started(reading: &Reading<'_>, series: &mut Series) {
     series.push(&[], unix_seconds(reading.process.started_ns));
 }

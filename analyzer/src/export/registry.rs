@@ -33,7 +33,7 @@ pub struct Metric {
     /// Meaning, and when it is absent.
     pub help: &'static str,
     /// Reads its series.
-    pub read: fn(&Reading<'_>, &mut Series<'_>),
+    pub read: fn(&Reading<'_>, &mut Series),
 }
 
 impl Metric {
@@ -475,6 +475,22 @@ pub const REGISTRY: &[Metric] = &[
         "process",
         "Peers and queue pairs without a series of their own, each counted when it began to wait for one.",
         read::dropped
+    ),
+    counter!(
+        "otlp_requests",
+        None,
+        &["signal", "result"],
+        "process",
+        "Requests to the OTLP collector: sent (accepted), retried (each time), dropped (the queue was full), refused (an error that sending again does not cure). Absent: no --otlp.",
+        read::otlp_requests
+    ),
+    counter!(
+        "otlp_rejected_points",
+        None,
+        &["signal"],
+        "process",
+        "Points or log records that the OTLP collector rejected in requests that it accepted. Absent: no --otlp.",
+        read::otlp_rejected
     ),
     gauge!(
         "scrape_collector_success",

@@ -1,7 +1,7 @@
 //! The thread that answers scrapes: whatever clients do, the thread that counts never waits for it.
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -27,16 +27,31 @@ const MOST_REST: usize = 256 * 1024;
 /// Pause after a connection could not be accepted: no descriptors are left.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The latest exposition, for the server to answer with.
+/// The latest exposition, for the server to answer with, and what clients may ask for.
 #[derive(Debug, Default)]
-pub struct Board(Mutex<Option<Arc<Exposition>>>);
+pub struct Board {
+    latest: Mutex<Option<Arc<Exposition>>>,
+    /// Set by `POST /dump`; `None` where no flight recorder runs.
+    dump: Option<Arc<AtomicBool>>,
+}
 
 impl Board {
+    /// A board whose clients on unix sockets can ask for a dump by setting `dump`.
+    #[must_use]
+    pub fn new(dump: Option<Arc<AtomicBool>>) -> Self {
+        Self { latest: Mutex::default(), dump }
+    }
+
+    /// Asks for a dump; false where no flight recorder runs.
+    fn ask_for_dump(&self) -> bool {
+        self.dump.as_ref().map(|dump| dump.store(true, Ordering::Relaxed)).is_some()
+    }
+
     /// Replaces it.
     pub fn publish(&self, exposition: Exposition) {
         let exposition = Some(Arc::new(exposition));
         let before =
-            std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), exposition);
+            std::mem::replace(&mut *self.latest.lock().unwrap_or_else(PoisonError::into_inner), exposition);
         // Freed without the lock.
         drop(before);
     }
@@ -44,7 +59,7 @@ impl Board {
     /// The latest one; `None` before the first.
     #[must_use]
     pub fn latest(&self) -> Option<Arc<Exposition>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -75,7 +90,8 @@ impl Server {
                         let listener = tokio::net::TcpListener::from_std(listener)?;
                         runtime.spawn(async move {
                             loop {
-                                take(listener.accept().await.map(|(stream, _)| stream), &board, &open).await;
+                                take(listener.accept().await.map(|(stream, _)| stream), false, &board, &open)
+                                    .await;
                             }
                         });
                     }
@@ -85,7 +101,8 @@ impl Server {
                         let listener = tokio::net::UnixListener::from_std(listener)?;
                         runtime.spawn(async move {
                             loop {
-                                take(listener.accept().await.map(|(stream, _)| stream), &board, &open).await;
+                                take(listener.accept().await.map(|(stream, _)| stream), true, &board, &open)
+                                    .await;
                             }
                         });
                     }
@@ -128,8 +145,8 @@ impl Drop for Place {
     }
 }
 
-/// Takes a connection over.
-async fn take<S>(accepted: io::Result<S>, board: &Arc<Board>, open: &Arc<AtomicUsize>)
+/// Takes a connection over; `local`: through a unix socket, whose clients may change something.
+async fn take<S>(accepted: io::Result<S>, local: bool, board: &Arc<Board>, open: &Arc<AtomicUsize>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -139,12 +156,16 @@ where
     tokio::spawn(async move {
         let _place = place;
         // A client that goes away is no failure.
-        let _ = converse(stream, &board).await;
+        let _ = converse(stream, local, &board).await;
     });
 }
 
 /// One request and its answer.
-async fn converse<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, board: &Board) -> io::Result<()> {
+async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: S,
+    local: bool,
+    board: &Board,
+) -> io::Result<()> {
     let request = match timeout(HEAD_TIME, request(&mut stream)).await {
         Ok(request) => match request? {
             Some(request) => request,
@@ -153,7 +174,10 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, board: &Boar
         },
         Err(_) => Err(Refusal::Timeout),
     };
-    let answer = Answer::to(&request, board.latest());
+    let answer = match &request {
+        Ok(request) if local && request.post && request.path == "/dump" => Answer::dump(board.ask_for_dump()),
+        request => Answer::to(request, board.latest()),
+    };
     let send = async {
         stream.write_all(answer.head().as_bytes()).await?;
         stream.write_all(answer.body()).await?;

@@ -69,6 +69,32 @@ fn a_unix_socket_is_removed_at_the_end() {
 }
 
 #[test]
+fn a_dump_is_asked_for_on_a_unix_socket_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let post = |asked: Option<Arc<AtomicBool>>| {
+        let path = folder.path().join("d.sock");
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = tcp.local_addr().unwrap();
+        let unix = Listener::bind(&Listen::Unix(path.clone())).unwrap();
+        let server =
+            Server::start(vec![Listener::Tcp(tcp), unix], &Arc::new(Board::new(asked.clone()))).unwrap();
+        assert_eq!(self::asked(address, b"POST /dump HTTP/1.1\r\n\r\n").0, "405");
+        assert!(asked.as_ref().is_none_or(|flag| !flag.load(Ordering::Relaxed)));
+        let mut stream = UnixStream::connect(&path).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(b"POST /dump HTTP/1.1\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        drop(server);
+        answer
+    };
+    let flag = Arc::new(AtomicBool::new(false));
+    assert!(post(Some(Arc::clone(&flag))).starts_with("HTTP/1.1 202 "));
+    assert!(flag.load(Ordering::Relaxed));
+    assert!(post(None).starts_with("HTTP/1.1 409 "));
+}
+
+#[test]
 fn hostile_requests_are_refused() {
     let (_server, address) = started(&Arc::default());
     let long = |head: &str, byte: u8, count: usize| {

@@ -18,7 +18,7 @@ use crate::source::devices::{Devices, PauseSample, SourceSample};
 
 fn exposed(exporter: &mut Exporter, sample: &Sample) -> BTreeMap<String, f64> {
     let report = Report::build(sample, &report::Options::default());
-    let exposition = exporter.take(sample, &report, &Process::default());
+    let exposition = Exposition::of(&exporter.take(sample, &report, &Process::default()));
     let text = exposition.text(Format::Text);
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let points = lines.map(|line| {
@@ -260,7 +260,7 @@ fn names_from_outside_cannot_break_the_format() {
 }
 
 /// A sample in which every metric of the table has a series.
-fn full() -> (Sample, Process) {
+pub(super) fn full() -> (Sample, Process) {
     let mut port = port();
     let named: Vec<(String, u64)> = REGISTRY
         .iter()
@@ -296,6 +296,7 @@ fn full() -> (Sample, Process) {
         started_ns: crate::analysis::fixtures::START,
         cpu_seconds: Some(1.25),
         resident_bytes: Some(50 << 20),
+        otlp: vec![("metrics", otlp::queue::Tally { sent: 40, retried: 3, ..otlp::queue::Tally::default() })],
     };
     (sample, process)
 }
@@ -311,7 +312,7 @@ fn every_metric_occurs_in_the_examples() {
     let other = crate::report::schema::full::full();
     (report.facts.bursts, report.facts.coverage) = (other.facts.bursts, other.facts.coverage);
     let mut exporter = Exporter::new(Options { peers: 2, qps: 2 });
-    let exposition = exporter.take(&sample, &report, &process);
+    let exposition = Exposition::of(&exporter.take(&sample, &report, &process));
     for (format, name) in [(Format::Text, "every.prom"), (Format::OpenMetrics, "every.openmetrics")] {
         let text = exposition.text(format);
         // The version changes with each release.

@@ -77,6 +77,14 @@ impl Finding {
         self.episodes.last().map(|episode| episode.first_ns).or(self.first_seen_ns)
     }
 
+    /// What makes it the same one in the next report, in which its figures are others.
+    #[must_use]
+    pub fn key(&self) -> String {
+        let end = |end: &Option<End>| end.as_ref().map(|end| format!("{} {:?}", end.addr, end.qpn));
+        let (requester, responder) = (end(&self.requester), end(&self.responder));
+        format!("{} {:?} {requester:?} {responder:?} {}", self.id, self.place, self.evidence["device"])
+    }
+
     /// Whether it is active and stands for itself: what another finding owns counts with that one, which is as severe.
     #[must_use]
     pub fn stands(&self) -> bool {

@@ -17,6 +17,8 @@ use super::cell::Kind;
 use super::registry::TABLES;
 use super::store::queue;
 use super::table::Table;
+#[cfg(target_os = "linux")]
+use crate::sandbox::{self, Plan};
 use crate::util::notice::say;
 use crate::util::units::plural;
 
@@ -137,6 +139,12 @@ pub fn create_table(table: &Table) -> String {
     )
 }
 
+/// The port of a URL.
+#[cfg(target_os = "linux")]
+fn port(url: &str) -> Option<u16> {
+    url.parse::<ureq::http::Uri>().ok()?.port_u16()
+}
+
 /// A thread that sends.
 #[derive(Debug)]
 pub struct Sender {
@@ -209,7 +217,15 @@ impl Sender {
             has_tables: false,
             said: None,
         };
+        #[cfg(target_os = "linux")]
+        let plan = Plan {
+            write: vec![dir.to_owned()],
+            tree: true,
+            ..Plan::client(port(&work.server.base).unwrap_or(80))
+        };
         let thread = std::thread::Builder::new().name("clickhouse".to_owned()).spawn(move || {
+            #[cfg(target_os = "linux")]
+            let _state = sandbox::enter(&plan);
             work.run();
             let mut state = work.shared.lock();
             state.done = true;

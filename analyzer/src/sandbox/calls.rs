@@ -173,6 +173,15 @@ const WRITES: &[c_long] = &[
     libc::SYS_renameat,
 ];
 
+/// Calls that make and remove folders.
+const TREES: &[c_long] = &[
+    libc::SYS_mkdirat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_mkdir,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rmdir,
+];
+
 /// Mounting a sysfs that is attached nowhere.
 const SYSFS: &[c_long] = &[libc::SYS_fsopen, libc::SYS_fsconfig, libc::SYS_fsmount];
 
@@ -240,6 +249,9 @@ fn chosen(plan: &Plan) -> Result<Vec<BpfProgram>> {
     let mut open = |calls: &[c_long]| rules.extend(calls.iter().map(|call| (*call, Vec::new())));
     if !plan.write.is_empty() {
         open(WRITES);
+    }
+    if plan.tree {
+        open(TREES);
     }
     if plan.sysfs {
         open(SYSFS);
@@ -324,6 +336,7 @@ mod tests {
             bpf: true,
             sysfs: true,
             accept: true,
+            tree: true,
             connect: vec![28_028],
             write: vec!["/".into()],
             ..Plan::parser()
@@ -339,7 +352,7 @@ mod tests {
     #[test]
     fn no_call_that_starts_a_program_is_among_those_allowed() {
         for call in NEVER.iter().filter(|call| **call != libc::SYS_accept4) {
-            for list in [ALWAYS, OLDER, WRITES, SYSFS, BPF] {
+            for list in [ALWAYS, OLDER, WRITES, TREES, SYSFS, BPF] {
                 assert!(!list.contains(call), "{call}");
             }
         }

@@ -40,7 +40,11 @@ fn restrict(plan: &Plan) -> Result<RestrictionStatus, RulesetError> {
         .create()?;
     let read = AccessFs::from_read(NEWEST) & !AccessFs::Execute;
     let terminal = read | AccessFs::WriteFile | AccessFs::IoctlDev;
-    let folder = read | AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::RemoveFile | AccessFs::Truncate;
+    let mut folder =
+        read | AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::RemoveFile | AccessFs::Truncate;
+    if plan.tree {
+        folder |= AccessFs::MakeDir | AccessFs::RemoveDir | AccessFs::Refer;
+    }
     let devices = ["/dev/tty", "/dev/null"].map(std::path::PathBuf::from);
     let all = (plan.read.iter().map(|path| (path, read)))
         .chain(devices.iter().map(|path| (path, terminal)))

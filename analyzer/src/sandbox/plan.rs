@@ -14,6 +14,8 @@ pub struct Plan {
     pub read: Vec<PathBuf>,
     /// Folders in which files are made, replaced and removed.
     pub write: Vec<PathBuf>,
+    /// True when folders are made and removed below those of `write`, which only the present user may do.
+    pub tree: bool,
     /// How far Landlock limits files.
     pub files: Files,
     /// True for netlink sockets.
@@ -59,6 +61,16 @@ impl Plan {
         let mut plan = Self::parser();
         plan.read.extend(files);
         Self { write: folders, ..plan }
+    }
+
+    /// Of a thread that sends what it is given to a server on this TCP port.
+    #[must_use]
+    pub fn client(port: u16) -> Self {
+        const DNS: u16 = 53;
+        let mut plan = Self { connect: vec![port, DNS], ..Self::parser() };
+        // Where names of hosts are looked up.
+        plan.read.extend(["/etc", "/run/systemd/resolve"].map(PathBuf::from));
+        plan
     }
 
     /// Adds a capability that stays.

@@ -28,7 +28,7 @@ pub(super) struct User {
 /// The user for `plan`, tried with what it reads and writes: of sudo the one who called it; nobody where nothing is written,
 /// whose files would be nobody's. `None` to stay.
 pub(super) fn user(plan: &Plan) -> Option<User> {
-    if plan.all_rights || !getuid().is_root() {
+    if plan.all_rights || plan.tree || !getuid().is_root() {
         return None;
     }
     let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok().filter(|number| *number > 0);

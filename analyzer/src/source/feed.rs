@@ -37,6 +37,8 @@ pub enum Command {
     /// Replay only: back to this Unix time in nanoseconds, by reading all inputs again up to there. Works after
     /// the end too, and then pauses there. An input that can be read only once is answered with a notice.
     Rewind(u64),
+    /// Live only: write a dump of the flight recorder. Without one the answer is a notice.
+    Dump,
     /// Finish: send the last sample, then [`Update::Ended`].
     Stop,
 }
@@ -111,6 +113,12 @@ impl Schedule {
 
 /// Updates that may wait for a view.
 const DEPTH: usize = 64;
+
+/// The answer to [`Command::Dump`] where no flight recorder runs.
+#[must_use]
+pub fn no_recorder() -> Update {
+    Update::Notice("no flight recorder runs: start rocescope live with --keep 10m".to_owned())
+}
 
 /// A pair of connected ends.
 #[must_use]

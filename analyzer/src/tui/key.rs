@@ -127,6 +127,8 @@ pub enum Input {
     ExportJson,
     /// Write packet headers as a capture file.
     Capture,
+    /// Write a dump of the flight recorder.
+    Dump,
     /// Copy what is selected.
     Copy,
     /// The event before the opened one.
@@ -368,6 +370,7 @@ pub const KEYMAP: &[Binding] = &[
             "write the latest packet headers of the queue pair to a pcapng file",
         ),
     ),
+    bind("dump", &[Key::Char('D')], Input::Dump, "write a dump of the last minutes (live with --keep)"),
     bind("copy", &[Key::Char('y')], Input::Copy, "copy the command, address or line selected (OSC 52)"),
     bind(
         "theme",

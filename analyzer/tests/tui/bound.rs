@@ -94,9 +94,13 @@ fn check(input: Input, app: &mut App, key: Key) {
         | Input::Slower
         | Input::TimeRange
         | Input::Reset => moves_in_time(input, app, key),
-        Input::ExportCsv | Input::ExportJson | Input::Capture | Input::Older | Input::Newer | Input::Copy => {
-            takes_away(input, app, key);
-        }
+        Input::ExportCsv
+        | Input::ExportJson
+        | Input::Capture
+        | Input::Dump
+        | Input::Older
+        | Input::Newer
+        | Input::Copy => takes_away(input, app, key),
     }
 }
 
@@ -373,6 +377,7 @@ fn takes_away(input: Input, app: &mut App, key: Key) {
             press(app, &[key]);
             assert_eq!(psn(app), if input == Input::Older { older } else { latest });
         }
+        Input::Dump => assert!(matches!(press(app, &[key]), Action::Send(Command::Dump)), "{key}"),
         Input::Copy => {
             let Action::Copy(text) = press(app, &[Key::Down, key]) else { panic!("nothing copied") };
             assert!(text.contains(" → ") && app.view.messages.answer.as_ref().unwrap().contains(&text));

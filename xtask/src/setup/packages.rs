@@ -20,8 +20,9 @@ const TEST_TOOLS: [(&str, &str); 8] = [
 
 /// The browser in which reports to share are tested, and its package. Not every distribution has it as a package.
 const BROWSER: [(&str, &str); 1] = [("chromium", "chromium")];
-/// Packages that the integration tests use and that are not installed: prometheus would start a server.
-const UNPACKED: [&str; 2] = ["prometheus", "python3-prometheus-client"];
+/// Packages that the integration tests use and that are not installed: most would start a server.
+const UNPACKED: [&str; 4] =
+    ["prometheus", "prometheus-node-exporter", "python3-prometheus-client", "victoria-metrics"];
 
 /// A program that the test in a virtual machine calls, and its package.
 const VM_TOOLS: [(&str, &str); 4] = [

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args as ClapArgs;
 
+use super::flight::FlightArgs;
 use super::{Output, SourceArgs, ViewArgs};
 use crate::cli::values::{parse_filter, parse_flows, parse_group, parse_rail, positive};
 use crate::export;
@@ -17,6 +18,7 @@ Examples:
   rocescope export -i eth2 --listen 10.0.0.5:14791           for other hosts to scrape
   rocescope export --listen unix:/run/rocescope/metrics.sock
   rocescope export --textfile /var/lib/prometheus/node-exporter/rocescope.prom
+  rocescope export --otlp http://localhost:4318              to an OpenTelemetry collector
 
 Sockets of systemd (LISTEN_FDS) are used where they are passed. The answers are not encrypted, and ask for no password:
 put a proxy before an address that others reach.";
@@ -25,12 +27,16 @@ put a proxy before an address that others reach.";
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = format!("{EXPORT_EXAMPLES}\n\n{}", fields::source_help()))]
 pub struct ExportArgs {
-    /// Serve HTTP at ADDRESS:PORT or unix:PATH; repeatable [default: 127.0.0.1:14791, unless --textfile or systemd's sockets]
+    /// Serve HTTP at ADDRESS:PORT or unix:PATH; repeatable [default: 127.0.0.1:14791, unless --textfile, --otlp or systemd's sockets]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<Listen>,
     /// Write the metrics to this file too, replaced as a whole; removed at the end
     #[arg(long, value_name = "FILE")]
     pub textfile: Option<PathBuf>,
+    /// Push the metrics, and findings as log records, to an OpenTelemetry collector, http://HOST:PORT; without URL that of
+    /// OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318
+    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "")]
+    pub otlp: Option<String>,
     /// Interval of the metrics: a scrape gets the latest. At most that of the scrapes
     #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "15s")]
     pub interval: Duration,
@@ -42,6 +48,9 @@ pub struct ExportArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=export::MOST_QPS as u64))]
     pub per_qp: u64,
+    /// Options of the flight recorder.
+    #[command(flatten)]
+    pub flight: FlightArgs,
     /// Options of the source.
     #[command(flatten)]
     pub source: SourceArgs,

@@ -149,12 +149,12 @@ fn size(text: &str) -> Option<u64> {
     number.trim().parse::<u64>().ok()?.checked_mul(*unit)
 }
 
-fn parse_rotate(text: &str) -> Result<Rotate, String> {
+pub(super) fn parse_rotate(text: &str) -> Result<Rotate, String> {
     let (time, bytes) = time_and_size(text)?;
     Ok(Rotate { time_ns: time.unwrap_or(u64::MAX), bytes: bytes.unwrap_or(u64::MAX) })
 }
 
-fn parse_keep(text: &str) -> Result<Keep, String> {
+pub(super) fn parse_keep(text: &str) -> Result<Keep, String> {
     let (time_ns, bytes) = time_and_size(text)?;
     Ok(Keep { time_ns, bytes })
 }

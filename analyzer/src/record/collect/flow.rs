@@ -25,6 +25,7 @@ type Key = (Shared, Option<Direction>, Address, Address, u32);
 /// What a flow had at the latest report.
 #[derive(Clone, Debug, Default)]
 struct Known {
+    /// Of its first packet, since the begin of the time range.
     first_ns: u64,
     counts: [u64; COUNTS],
     losses: Option<[u64; LOSSES]>,
@@ -48,12 +49,15 @@ impl Flows {
         rows: &mut Vec<FlowSecond>,
     ) {
         self.0.values_mut().for_each(|known| known.present = false);
+        // Live, times are those of the clock at each reading: the distance of two does not change with it.
+        let begin_ns = report.facts.window.first_ns.unwrap_or(0);
         for flow in &report.facts.flows {
             let key = (flow.link.clone(), flow.direction, flow.src, flow.dst, flow.dest_qp);
             let known = self.0.entry(key).or_default();
             let counts = counts(flow);
-            if known.first_ns != flow.first_ns || counts[0] < known.counts[0] {
-                *known = Known { first_ns: flow.first_ns, ..Known::default() };
+            let first_ns = flow.first_ns.wrapping_sub(begin_ns);
+            if known.first_ns != first_ns || counts[0] < known.counts[0] {
+                *known = Known { first_ns, ..Known::default() };
             }
             known.present = true;
             let figure = sample.metrics.latency.as_ref().map(|all| all.get(flow.slot));

@@ -130,6 +130,26 @@ fn flows_without_packets_have_no_row_and_new_ones_count_from_zero() {
 }
 
 #[test]
+fn a_flow_stays_the_same_when_the_clock_changes_what_its_times_are() {
+    let mut collector = collector(None);
+    let mut at = |packets, shift_ns: i64, time_ns: u64| {
+        let key = key(0, "10.0.0.1", "10.0.0.2", 17);
+        let mut stats = stats(49_152, packets, 1_000 * packets);
+        stats.first_ns = stats.first_ns.saturating_add_signed(shift_ns);
+        let mut sample = sample(vec![link("eth0", Some(Direction::Ingress))], vec![(key, stats)]);
+        sample.time_ns = time_ns.saturating_add_signed(shift_ns);
+        sample.window = Some((START.saturating_add_signed(shift_ns), sample.time_ns));
+        take(&mut collector, &sample).flow_seconds.iter().map(|row| row.packets).collect::<Vec<_>>()
+    };
+    assert_eq!(at(10, 0, START + SECOND), [10]);
+    // Each reading of a live run converts with the clock of its time, which moves by nanoseconds.
+    assert_eq!(at(15, 7, START + 2 * SECOND), [5]);
+    assert!(at(15, -3, START + 3 * SECOND).is_empty());
+    // And it can step.
+    assert_eq!(at(17, -3_600_000_000_000, START + 4 * SECOND), [2]);
+}
+
+#[test]
 fn losses_of_the_source_are_counted_and_an_interval_without_news_has_no_row_of_the_host() {
     let mut collector = collector(None);
     let first = everything();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::source::feed::{Command, SourceEnd};
+use crate::source::feed::{Command, SourceEnd, no_recorder};
 
 /// Sentences for the user.
 pub(super) type Notices = Vec<String>;
@@ -16,6 +16,10 @@ pub(super) fn stop_requested(tap: &SourceEnd) -> bool {
         match tap.commands.try_recv() {
             Ok(Command::Stop) | Err(std::sync::mpsc::TryRecvError::Disconnected) => return true,
             Ok(Command::Pause(_) | Command::Speed(_) | Command::Seek(_) | Command::Rewind(_)) => {}
+            // The view may be gone, as the next look shows.
+            Ok(Command::Dump) => {
+                let _gone = tap.tell(no_recorder());
+            }
             Err(std::sync::mpsc::TryRecvError::Empty) => return false,
         }
     }

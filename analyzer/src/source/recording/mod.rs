@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
-use super::feed::{self, Command, Feed, SourceEnd, Update};
+use super::feed::{self, Command, Feed, SourceEnd, Update, no_recorder};
 use super::replay::Emit;
 use super::replay::pace::Pace;
 use super::replay::time::TimeSpec;
@@ -147,6 +147,9 @@ impl Player {
                     self.pace.pause(true, None);
                     return true;
                 }
+                Command::Dump => {
+                    let _ = self.feed.tell(no_recorder());
+                }
                 Command::Pause(_) | Command::Speed(_) | Command::Seek(_) => {}
             }
         }
@@ -229,6 +232,10 @@ impl Player {
             Command::Rewind(to_ns) => {
                 self.rewind = Some(to_ns);
                 return Err(Stopped);
+            }
+            Command::Dump => {
+                // The view may be gone, as the next update shows.
+                let _ = self.feed.tell(no_recorder());
             }
             Command::Stop => return Err(Stopped),
         }

@@ -19,7 +19,7 @@ use super::tap::{Halt, Messages, TapReader};
 use super::{Emit, Options};
 use crate::metrics::Metrics;
 use crate::sample::{Flows, LinkSample, Sample, SourceKind};
-use crate::source::feed::{Command, SourceEnd, Update};
+use crate::source::feed::{Command, SourceEnd, Update, no_recorder};
 use crate::util::time::nanos;
 use crate::util::units;
 
@@ -485,6 +485,10 @@ impl Replay {
                     return Err(Stopped);
                 }
                 self.send_now(now_ns.unwrap_or(to_ns))?;
+            }
+            Command::Dump => {
+                // The view may be gone, as the next update shows.
+                let _ = self.feed.tell(no_recorder());
             }
             Command::Stop => return Err(Stopped),
         }

@@ -2,6 +2,7 @@
 
 use super::{Action, App, help};
 use crate::model::TimeRange;
+use crate::source::feed::Command;
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::export::Form;
 use crate::tui::focus::Focus;
@@ -89,6 +90,7 @@ impl App {
             Input::ExportCsv => return self.export(Form::Csv),
             Input::ExportJson => return self.export(Form::Json),
             Input::Capture => return self.capture(),
+            Input::Dump => return Action::Send(Command::Dump),
             Input::Copy => return self.copy(),
             Input::Theme => self.next_theme(),
             Input::Help => self.overlay = Overlay::Help(0),

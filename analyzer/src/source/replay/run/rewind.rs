@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::{Clock, Replay, Seek};
-use crate::source::feed::{Command, Update};
+use crate::source::feed::{Command, Update, no_recorder};
 use crate::source::replay::pace::Pace;
 use crate::source::replay::tap::{Messages, TapReader};
 use crate::source::replay::{Emit, open};
@@ -41,6 +41,9 @@ impl Replay {
                 // The view takes the source for running until it hears otherwise.
                 Command::Rewind(_) => {
                     let _ = self.feed.tell(Update::Ended(Ok(())));
+                }
+                Command::Dump => {
+                    let _ = self.feed.tell(no_recorder());
                 }
                 Command::Pause(_) | Command::Speed(_) | Command::Seek(_) => {}
             }

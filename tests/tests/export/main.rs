@@ -3,6 +3,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
+mod agent;
+mod otlp;
+mod scrapers;
+
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

@@ -1,0 +1,95 @@
+//! `agent`: metrics, recording and flight recorder in one process, with one set of kernel programs.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context as _, Result, bail};
+use signal_hook::consts::SIGHUP;
+
+use super::args::agent::{RELOADED, line};
+use super::config::Config;
+use super::export::{self, Beside, Reload, Reloaded};
+use super::output::say;
+use super::{AgentArgs, Args, Verb, record};
+
+pub(super) fn agent(args: AgentArgs) -> Result<()> {
+    let Some(path) = args.export.config.clone() else { return run(args, None) };
+    let file = Config::load(Some(&path))?.agent;
+    let Some(args) = with_file(&file, &path)? else { return Ok(()) };
+    run(args, Some((path, file)))
+}
+
+/// The command line behind the options of the file. `None` where clap has said what is wrong, or printed its help.
+fn with_file(file: &toml::Table, path: &Path) -> Result<Option<AgentArgs>> {
+    let words = line(file, path).map_err(|error| anyhow::anyhow!(error))?;
+    let mut own = std::env::args_os();
+    let start: Vec<OsString> = own.by_ref().take_while(|word| word != "agent").collect();
+    let all =
+        start.into_iter().chain(["agent".into()]).chain(words.into_iter().map(OsString::from)).chain(own);
+    match Args::read(all) {
+        Ok(Args { verb: Verb::Agent(args), .. }) => Ok(Some(*args)),
+        Ok(_) => Ok(None),
+        Err(error) => bail!("{}, [agent]: {}", path.display(), error.to_string().trim_end()),
+    }
+}
+
+fn run(args: AgentArgs, file: Option<(PathBuf, toml::Table)>) -> Result<()> {
+    let recording = args.recording().map(|recording| record::settings(&recording)).transpose()?;
+    let folder = recording.as_ref().map(|settings| settings.dir.clone());
+    let recorder = recording.map(record::start).transpose()?;
+    let reload = file.map(|(path, table)| reload(path, table)).transpose()?;
+    export::serve(args.export, Beside { recorder, folder, reload })
+}
+
+/// Reads the file again on SIGHUP.
+fn reload(path: PathBuf, mut table: toml::Table) -> Result<Reload> {
+    let flag = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGHUP, Arc::clone(&flag)).context("cannot catch SIGHUP")?;
+    let read = move || {
+        let config = Config::load(Some(&path));
+        let read = config.and_then(|config| Ok((with_file(&config.agent, &path)?, config)));
+        let (args, config) = match read {
+            Ok((Some(args), config)) => (args, config),
+            Ok((None, _)) => return None,
+            Err(error) => {
+                say(&format!("{error:#}; the configuration stays as it was"));
+                return None;
+            }
+        };
+        let waiting = changed(&table, &config.agent);
+        let rest = match waiting.len() {
+            0 => String::new(),
+            _ => format!("; restart the agent to apply {}", waiting.join(", ")),
+        };
+        say(&format!("{} is read again{rest}", path.display()));
+        // Options that wait for a restart are named once.
+        table = config.agent;
+        Some(Reloaded { limits: config.findings, flight: args.export.flight.settings() })
+    };
+    Ok(Reload { flag, read: Box::new(read) })
+}
+
+/// Names of options that differ and that a running agent cannot change.
+fn changed(before: &toml::Table, now: &toml::Table) -> Vec<String> {
+    let names = before.keys().chain(now.keys().filter(|name| !before.contains_key(*name)));
+    let differ = names.filter(|name| before.get(*name) != now.get(*name));
+    differ.filter(|name| !RELOADED.contains(&name.replace('-', "_").as_str())).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_needs_a_restart_is_named() {
+        let table = |text: &str| -> toml::Table { toml::from_str(text).unwrap() };
+        let before = table("keep = \"10m\"\non = \"loss.*\"\nlisten = [\"127.0.0.1:1\"]");
+        let now = table("keep = \"5m\"\non = \"*\"\nlisten = [\"127.0.0.1:1\"]\nrecord = \"/x\"");
+        assert_eq!(changed(&before, &now), ["keep", "record"]);
+        assert!(
+            changed(&before, &table("keep = \"10m\"\nlisten = [\"127.0.0.1:1\"]\npost = \"1s\"")).is_empty()
+        );
+    }
+}

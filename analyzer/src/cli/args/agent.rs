@@ -1,0 +1,173 @@
+//! Options of `agent`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+
+use super::export::ExportArgs;
+use super::record::{RecordArgs, parse_keep, parse_rotate};
+use crate::cli::values::positive;
+use crate::record::clickhouse::Server;
+use crate::record::store::{Keep, Rotate};
+
+const AGENT_EXAMPLES: &str = "\
+Examples:
+  rocescope agent --config /etc/rocescope/agent.toml
+  rocescope agent -i eth2 --record /var/lib/rocescope --listen 127.0.0.1:14791 --listen unix:/run/rocescope/agent.sock
+  rocescope agent --record /var/lib/rocescope --keep 10m --on 'loss.*|pfc.storm|qp.died' --otlp
+
+The file's [agent] table has these options by their long names: interface = [\"eth2\"], otlp = \"\", keep = \"10m\".
+SIGHUP reads it again.";
+
+/// Options of `agent`: those of `export`, and of the recording.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = AGENT_EXAMPLES, args_override_self = true)]
+pub struct AgentArgs {
+    /// Record to this folder, as rocescope record does
+    #[arg(long, value_name = "DIR")]
+    pub record: Option<PathBuf>,
+    /// Begin new files of the recording after this time or this size, whichever is first
+    #[arg(long, value_name = "TIME,SIZE", value_parser = parse_rotate, default_value = "15m,64MiB")]
+    pub rotate: Rotate,
+    /// Remove the oldest files of the recording beyond this time or this total size
+    #[arg(long, value_name = "TIME,SIZE", value_parser = parse_keep, default_value = "7d,20GiB")]
+    pub retain: Keep,
+    /// Also sum flows over this longer interval, by link and destination (table flow_rollup)
+    #[arg(long, value_name = "DURATION", value_parser = positive)]
+    pub rollup: Option<Duration>,
+    /// Job of this host [default: as rocescope record]
+    #[arg(long, value_name = "NAME")]
+    pub job: Option<String>,
+    /// Name of this host in the recording [default: the host name]
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
+    /// Also send the files of the recording to this ClickHouse
+    #[arg(long, value_name = "URL", requires = "record")]
+    pub clickhouse: Option<Server>,
+    /// Options of the metrics and the source.
+    #[command(flatten)]
+    pub export: ExportArgs,
+}
+
+impl AgentArgs {
+    /// The recording in the options of `record`; `None` without one.
+    #[must_use]
+    pub fn recording(&self) -> Option<RecordArgs> {
+        let export = &self.export;
+        Some(RecordArgs {
+            dir: self.record.clone()?,
+            read: Vec::new(),
+            interval: export.view().interval,
+            rotate: self.rotate,
+            keep: Some(self.retain),
+            rollup: self.rollup,
+            job: self.job.clone(),
+            host: self.host.clone(),
+            clickhouse: self.clickhouse.clone(),
+            source: export.source.clone(),
+            duration: export.duration,
+            filter: export.filter.clone(),
+            group: export.group.clone(),
+            rail: export.rail.clone(),
+            max_flows: export.max_flows,
+            config: export.config.clone(),
+            idle: export.idle,
+        })
+    }
+}
+
+/// Names of options that SIGHUP changes while the agent runs.
+pub(in crate::cli) const RELOADED: [&str; 3] = ["on", "post", "cooldown"];
+
+/// The `[agent]` table of a configuration file as a command line.
+///
+/// # Errors
+/// A value is no text, number, truth value or list of them.
+pub(in crate::cli) fn line(table: &toml::Table, path: &Path) -> Result<Vec<String>, String> {
+    let mut line = Vec::new();
+    for (name, value) in table {
+        if name == "config" {
+            return Err(format!("{}: agent.config: a configuration file names no other one", path.display()));
+        }
+        let option = format!("--{}", name.replace('_', "-"));
+        let values = match value {
+            toml::Value::Array(values) => values.iter().collect(),
+            toml::Value::Boolean(yes) => {
+                line.extend(yes.then_some(option));
+                continue;
+            }
+            one => vec![one],
+        };
+        for value in values {
+            let value = match value {
+                toml::Value::String(text) => text.clone(),
+                toml::Value::Integer(number) => number.to_string(),
+                _ => {
+                    return Err(format!(
+                        "{}: agent.{name}: write a text, a number or a list of texts",
+                        path.display()
+                    ));
+                }
+            };
+            // As one word: a value may begin with a dash.
+            line.push(format!("{option}={value}"));
+        }
+    }
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Args, Verb};
+
+    fn table(text: &str) -> toml::Table {
+        toml::from_str(text).unwrap()
+    }
+
+    fn agent(words: &[String]) -> AgentArgs {
+        let start = ["rocescope", "agent"].map(str::to_owned);
+        match Args::read(start.iter().chain(words).map(Into::into)).unwrap().verb {
+            Verb::Agent(args) => *args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_table_has_the_options_of_the_command_line() {
+        let file = table(
+            "interface = [\"eth2\", \"eth3\"]\notlp = \"\"\nkeep = \"10m\"\non = \"loss.*|qp.died\"\n\
+             per_qp = 4\nrecord = \"/data\"\nno_promisc = true\nno_timing = false",
+        );
+        let args = agent(&line(&file, Path::new("a")).unwrap());
+        assert_eq!(args.export.source.interface, ["eth2", "eth3"]);
+        assert_eq!((args.export.otlp.as_deref(), args.export.per_qp), (Some(""), 4));
+        let flight = args.export.flight.settings().unwrap();
+        assert_eq!((flight.keep, flight.on.matches("loss.before_tap")), (Duration::from_secs(600), true));
+        assert!(args.export.source.attach.no_promisc && !args.export.source.attach.no_timing);
+        let recording = args.recording().unwrap();
+        assert_eq!((recording.dir, recording.interval), (PathBuf::from("/data"), Duration::from_secs(1)));
+        assert!(agent(&[]).recording().is_none() && agent(&[]).export.flight.settings().is_none());
+    }
+
+    #[test]
+    fn what_the_command_line_says_comes_before_the_file() {
+        let mut words = line(&table("keep = \"10m\"\ninterval = \"5s\""), Path::new("a")).unwrap();
+        words.push("--keep=1m".to_owned());
+        let args = agent(&words);
+        assert_eq!(args.export.flight.keep, Some(Duration::from_secs(60)));
+        assert_eq!(args.export.interval, Duration::from_secs(5));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for text in ["keep = 1.5", "listen = [[\"a\"]]", "config = \"b\""] {
+            assert!(line(&table(text), Path::new("a.toml")).unwrap_err().contains("a.toml"), "{text}");
+        }
+        let words = line(&table("kepe = \"10m\""), Path::new("a")).unwrap();
+        let start = ["rocescope", "agent"].map(str::to_owned);
+        let error = Args::read(start.iter().chain(&words).map(Into::into)).unwrap_err();
+        assert!(error.to_string().contains("--kepe"), "{error}");
+    }
+}

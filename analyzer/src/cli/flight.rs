@@ -1,0 +1,80 @@
+//! The flight recorder between a live source and its view.
+
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::thread::JoinHandle;
+
+use anyhow::{Context as _, Result};
+use signal_hook::consts::SIGUSR1;
+
+use super::record::origin;
+use crate::doctor::{self, Page};
+use crate::flight::dump::Dump;
+use crate::flight::recorder::{Recorder, Requests};
+use crate::flight::{Settings, tee, writer};
+use crate::host::queries::Kernel;
+use crate::host::read::HostRoot;
+use crate::report;
+use crate::source::feed::{self, Feed, SourceEnd};
+use crate::util::notice::say;
+
+/// The thread that writes dumps. It reads all of the host for doctor's page, writes where it is asked to and starts the
+/// user's program: it begins before privileges are given up and keeps them. It reads no byte from the network.
+pub(super) struct Dumps {
+    settings: Settings,
+    sender: SyncSender<Dump>,
+    writing: JoinHandle<()>,
+    end: SourceEnd,
+    view: Feed,
+}
+
+impl Dumps {
+    pub(super) fn start(settings: &Settings) -> Result<Self> {
+        let (end, view) = feed::channel();
+        let (sender, writing) = writer::start(settings.clone(), Box::new(facts), end.updates.clone())
+            .context("cannot start the thread that writes dumps")?;
+        Ok(Self { settings: settings.clone(), sender, writing, end, view })
+    }
+}
+
+/// A running recorder.
+pub(super) struct Flight {
+    threads: [JoinHandle<()>; 2],
+}
+
+impl Flight {
+    /// Puts a recorder between a source and its view, with the privileges of the caller. SIGUSR1 makes it write a dump.
+    pub(super) fn start(
+        dumps: Dumps,
+        source: Feed,
+        report: &report::Options,
+        requests: Requests,
+    ) -> Result<(Feed, Self)> {
+        let Dumps { settings, sender, writing, end, view } = dumps;
+        signal_hook::flag::register(SIGUSR1, Arc::clone(&requests.signal)).context("cannot catch SIGUSR1")?;
+        let recorder = Recorder::new(&settings, origin(None, None, true), report.clone(), requests, sender);
+        let passing = tee::start(source, end, recorder).context("cannot start the flight recorder")?;
+        Ok((view, Self { threads: [passing, writing] }))
+    }
+
+    /// Waits until the last dump is written; the view's end of the feed is gone by now.
+    pub(super) fn finish(self) {
+        for thread in self.threads {
+            // A panic there was reported on standard error.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Says what the recorder does.
+pub(super) fn announce(settings: &Settings) {
+    let on = settings.on.to_string();
+    let on = if on.is_empty() { "on request".to_owned() } else { format!("on {on}, and on request") };
+    say(&format!("flight recorder: dumps go to {} {on}", settings.folder.display()));
+}
+
+/// Doctor's page of this host.
+fn facts() -> Option<String> {
+    let root = HostRoot::here().ok()?;
+    Page::of(doctor::collect(&root, &Kernel)).json().ok()
+}

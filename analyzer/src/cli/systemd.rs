@@ -1,0 +1,66 @@
+//! State of a service for systemd: sd_notify. Without systemd nothing happens.
+
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::{Duration, Instant};
+
+/// The socket of systemd, and when it wants to hear that the service works.
+#[derive(Debug, Default)]
+pub(super) struct Systemd {
+    socket: Option<(UnixDatagram, SocketAddr)>,
+    /// Half the time of its watchdog.
+    every: Option<Duration>,
+    last: Option<Instant>,
+    ready: bool,
+}
+
+impl Systemd {
+    /// That of the environment.
+    pub(super) fn of_env() -> Self {
+        let socket = std::env::var_os("NOTIFY_SOCKET").and_then(|name| {
+            let name = name.as_bytes();
+            let address = match name.strip_prefix(b"@") {
+                Some(name) => SocketAddr::from_abstract_name(name),
+                None => SocketAddr::from_pathname(std::path::Path::new(std::ffi::OsStr::from_bytes(name))),
+            };
+            Some((UnixDatagram::unbound().ok()?, address.ok()?))
+        });
+        let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
+        let for_us = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
+        let watchdog = number("WATCHDOG_USEC").filter(|us| for_us && *us > 0);
+        Self { socket, every: watchdog.map(|us| Duration::from_micros(us / 2)), last: None, ready: false }
+    }
+
+    fn send(&self, state: &str) {
+        if let Some((socket, address)) = &self.socket {
+            // Nobody who listens is no failure of the service.
+            let _ = socket.send_to_addr(state.as_bytes(), address);
+        }
+    }
+
+    /// A reading was taken: the first one makes the service ready, each feeds the watchdog.
+    pub(super) fn works(&mut self) {
+        if !self.ready {
+            self.ready = true;
+            self.send("READY=1");
+        }
+        let Some(every) = self.every else { return };
+        if self.last.is_none_or(|last| last.elapsed() >= every) {
+            self.last = Some(Instant::now());
+            self.send("WATCHDOG=1");
+        }
+    }
+
+    /// The configuration is read again; [`Systemd::works`] ends it.
+    pub(super) fn reloading(&mut self) {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={}", now.tv_sec * 1_000_000 + now.tv_nsec / 1_000));
+        self.ready = false;
+    }
+
+    /// The end begins.
+    pub(super) fn stopping(&self) {
+        self.send("STOPPING=1");
+    }
+}

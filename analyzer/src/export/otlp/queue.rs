@@ -1,0 +1,182 @@
+//! Requests that wait for the collector: a bounded queue, and when the first of it is retried.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Requests that may wait: an hour of readings at the default interval.
+pub const MOST: usize = 240;
+/// Bytes that they may have.
+pub const MOST_BYTES: usize = 16 << 20;
+/// First pause before a retry; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// Longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Longest pause that a collector can ask for.
+const LONGEST_ASKED: Duration = Duration::from_secs(300);
+
+/// What became of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Accepted by the collector.
+    pub sent: u64,
+    /// Retries.
+    pub retried: u64,
+    /// The oldest, dropped because the queue was full.
+    pub dropped: u64,
+    /// Answered with an error that sending again does not cure.
+    pub refused: u64,
+    /// Points or records in accepted requests that the collector rejected.
+    pub rejected_points: u64,
+}
+
+/// Bodies of requests, the oldest first.
+#[derive(Debug, Default)]
+pub struct Queue {
+    waiting: VecDeque<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Queue {
+    /// Adds a request; the oldest ones leave until there is room. Their number.
+    pub fn push(&mut self, body: Vec<u8>) -> u64 {
+        self.bytes += body.len();
+        self.waiting.push_back(body);
+        self.bound()
+    }
+
+    /// Puts one back that was taken, as the oldest; it is the first to leave where there is no room.
+    pub fn put_back(&mut self, body: Vec<u8>) -> u64 {
+        self.bytes += body.len();
+        self.waiting.push_front(body);
+        self.bound()
+    }
+
+    /// Takes the oldest.
+    pub fn pop(&mut self) -> Option<Vec<u8>> {
+        let body = self.waiting.pop_front()?;
+        self.bytes -= body.len();
+        Some(body)
+    }
+
+    /// Requests that wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether none waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    fn bound(&mut self) -> u64 {
+        let mut left = 0;
+        while self.waiting.len() > MOST || (self.bytes > MOST_BYTES && self.waiting.len() > 1) {
+            left += u64::from(self.pop().is_some());
+        }
+        left
+    }
+}
+
+/// What an answer means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Accepted.
+    Accepted,
+    /// Worth sending again, after the time that the collector asked for.
+    Again(Option<Duration>),
+    /// Not worth sending again.
+    Refused,
+}
+
+impl Answer {
+    /// By status and `Retry-After`; `now_s` is Unix time in seconds.
+    #[must_use]
+    pub fn of(status: u16, retry_after: Option<&str>, now_s: i64) -> Self {
+        match status {
+            200..=299 => Self::Accepted,
+            429 | 502 | 503 | 504 => Self::Again(retry_after.and_then(|text| asked(text, now_s))),
+            _ => Self::Refused,
+        }
+    }
+}
+
+/// The pause of a `Retry-After`: seconds, or a date.
+fn asked(text: &str, now_s: i64) -> Option<Duration> {
+    let seconds = text.trim().parse::<u64>().ok().or_else(|| {
+        let date = jiff::fmt::rfc2822::parse(text.trim()).ok()?;
+        Some(u64::try_from(date.timestamp().as_second().saturating_sub(now_s)).unwrap_or(0))
+    })?;
+    Some(Duration::from_secs(seconds).min(LONGEST_ASKED))
+}
+
+/// The pause after `failures` in a row, where the collector asked for none: it doubles, and `random` spreads it by up to a
+/// half, so that hosts that lost their collector together do not come back together.
+#[must_use]
+pub fn pause(failures: u32, random: u32) -> Duration {
+    let doubled =
+        FIRST_PAUSE.saturating_mul(1u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX));
+    let whole = doubled.min(LONGEST_PAUSE);
+    whole / 2 + whole.mul_f64(f64::from(random) / f64::from(u32::MAX) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_queue_drops_the_oldest() {
+        let mut queue = Queue::default();
+        let numbered = |number: usize| vec![u8::try_from(number % 251).unwrap(); 1];
+        for number in 0..MOST {
+            assert_eq!(queue.push(numbered(number)), 0);
+        }
+        assert_eq!(queue.push(numbered(MOST)), 1);
+        assert_eq!(queue.len(), MOST);
+        let first = queue.pop().unwrap();
+        assert_eq!(first, numbered(1));
+        assert_eq!(queue.put_back(first.clone()), 0);
+        assert_eq!(queue.pop().unwrap(), first);
+        // One that was being sent has no place when the queue has filled up meanwhile.
+        queue.push(vec![7]);
+        assert_eq!(queue.put_back(first), 1);
+        assert_eq!(queue.pop().unwrap(), numbered(2));
+    }
+
+    #[test]
+    fn bytes_are_bounded_too() {
+        let mut queue = Queue::default();
+        let third = MOST_BYTES / 3;
+        assert_eq!((0..5).map(|_| queue.push(vec![0; third])).collect::<Vec<_>>(), [0, 0, 0, 1, 1]);
+        assert_eq!(queue.len(), 3);
+        // One that is larger alone is still sent.
+        assert_eq!(queue.push(vec![1; MOST_BYTES + 1]), 3);
+        assert_eq!((queue.pop().unwrap().len(), queue.is_empty(), queue.bytes), (MOST_BYTES + 1, true, 0));
+    }
+
+    #[test]
+    fn answers_are_those_of_the_specification() {
+        let of = |status| Answer::of(status, None, 0);
+        assert_eq!([200, 202].map(of), [Answer::Accepted; 2]);
+        assert_eq!([429, 502, 503, 504].map(of), [Answer::Again(None); 4]);
+        assert_eq!([400, 401, 404, 408, 413, 500, 501, 301].map(of), [Answer::Refused; 8]);
+        let after = |text| Answer::of(503, Some(text), 1_700_000_000);
+        let seconds = |s| Answer::Again(Some(Duration::from_secs(s)));
+        assert_eq!(after("7"), seconds(7));
+        assert_eq!(after("86400"), seconds(300));
+        assert_eq!(after("Tue, 14 Nov 2023 22:13:50 GMT"), seconds(30));
+        assert_eq!(after("Tue, 14 Nov 2023 22:13:00 GMT"), seconds(0));
+        assert_eq!(after("soon"), Answer::Again(None));
+    }
+
+    #[test]
+    fn pauses_double_and_are_spread() {
+        let ms = |failures, random| pause(failures, random).as_millis();
+        assert_eq!(
+            [1, 2, 3, 6, 99].map(|failures| ms(failures, u32::MAX)),
+            [1_000, 2_000, 4_000, 30_000, 30_000]
+        );
+        assert_eq!([1, 99].map(|failures| ms(failures, 0)), [500, 15_000]);
+    }
+}

@@ -1,0 +1,196 @@
+//! The folder of a dump: tables, report, page, reason, facts of the host, headers of packets.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::ring::{Block, Lost};
+use super::trigger::Reason;
+use crate::analysis::Overlap;
+use crate::model::events::CLASSES;
+use crate::model::{History, OverTime};
+use crate::packet::pcapng;
+use crate::record::store::{Keep, Rotate, Store};
+use crate::report::{self, Report};
+use crate::sample::{EventSample, Sample};
+use crate::share::html;
+use crate::util::units;
+
+/// Schema of why.json.
+pub const SCHEMA: &str = "rocescope.dump/1";
+/// The file that says why, and makes a folder a dump.
+pub const WHY: &str = "why.json";
+/// Begin of the names of dumps.
+pub const PREFIX: &str = "dump-";
+
+/// The time that the dump in a folder is about; `None` where there is none.
+#[must_use]
+pub fn trigger_ns(folder: &Path) -> Option<u64> {
+    let why: Value = serde_json::from_slice(&fs::read(folder.join(WHY)).ok()?).ok()?;
+    why["trigger_ns"].as_u64().filter(|_| why["schema"] == SCHEMA)
+}
+
+/// Everything that a dump is made of.
+#[derive(Debug)]
+pub struct Dump {
+    /// Name of the host.
+    pub host: String,
+    /// Time of the first reason, Unix nanoseconds.
+    pub trigger_ns: u64,
+    /// Time of the last sample.
+    pub last_ns: u64,
+    /// Why it is made, the first first.
+    pub reasons: Vec<Reason>,
+    /// Rows, the oldest first.
+    pub blocks: Vec<Block>,
+    /// What happened at packets, the oldest first.
+    pub events: Vec<EventSample>,
+    /// What is missing.
+    pub lost: Lost,
+    /// Findings that made no dump, since their id was in its cooldown.
+    pub held_back: u64,
+    /// Dumps that were not made, since one was still being written.
+    pub skipped: u64,
+    /// For the timeline of the page.
+    pub history: History,
+    /// Options of the report.
+    pub limits: report::Options,
+    /// The verdict.
+    pub headline: String,
+    /// The last sample.
+    pub sample: Arc<Sample>,
+}
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Rows of all tables.
+    pub rows: usize,
+    /// Rows that could not be written.
+    pub rows_lost: u64,
+    /// Packets in the pcapng file.
+    pub packets: usize,
+}
+
+/// Writes a dump into a new folder of `parent`, whole or not at all. `facts` is doctor's page as JSON, where there is one.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn write(dump: &Dump, parent: &Path, facts: Option<&str>) -> io::Result<Written> {
+    DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+    let word = dump.reasons.first().map_or("dump", Reason::word);
+    let stamp = units::stamp_utc(dump.trigger_ns);
+    // A second one of the same moment gets a number.
+    let folder = (1..=u16::MAX)
+        .map(|number| match number {
+            1 => parent.join(format!("{PREFIX}{stamp}-{word}")),
+            _ => parent.join(format!("{PREFIX}{stamp}-{word}-{number}")),
+        })
+        .find(|folder| !folder.exists())
+        .unwrap_or_else(|| parent.join(format!("{PREFIX}{stamp}")));
+    let mut aside = folder.clone().into_os_string();
+    aside.push(".partial");
+    let aside = PathBuf::from(aside);
+    // Of a process that was killed.
+    let _ = fs::remove_dir_all(&aside);
+    DirBuilder::new().mode(0o700).create(&aside)?;
+    match contents(dump, &aside, facts).and_then(|written| {
+        fs::rename(&aside, &folder)?;
+        Ok(Written { folder, ..written })
+    }) {
+        Ok(written) => Ok(written),
+        Err(error) => {
+            // Half a dump would look like a whole one.
+            let _ = fs::remove_dir_all(&aside);
+            Err(error)
+        }
+    }
+}
+
+fn contents(dump: &Dump, folder: &Path, facts: Option<&str>) -> io::Result<Written> {
+    let (rows, mut rows_lost) = tables(dump, folder)?;
+    rows_lost += dump.lost.rows;
+    let report = Report::build(&dump.sample, &dump.limits);
+    let mut text = Vec::new();
+    report::json::write(&report, &mut text)?;
+    put(folder, "report.json", &text)?;
+    let over_time = OverTime::new(&dump.history, &dump.sample, &Overlap::of(&dump.sample));
+    let mut page = Vec::new();
+    html::write(&report, Some(&over_time), &mut page)?;
+    put(folder, "report.html", &page)?;
+    if let Some(facts) = facts {
+        put(folder, "doctor.json", facts.as_bytes())?;
+    }
+    let (capture, packets) = pcapng::file(&dump.events, words);
+    if packets > 0 {
+        put(folder, "packets.pcapng", &capture)?;
+    }
+    let why = why(dump, &report, rows, rows_lost, packets);
+    put(folder, WHY, serde_json::to_string_pretty(&why)?.as_bytes())?;
+    Ok(Written { folder: folder.to_owned(), rows, rows_lost, packets })
+}
+
+/// The tables as a recording. Rows written, and rows lost.
+fn tables(dump: &Dump, folder: &Path) -> io::Result<(usize, u64)> {
+    let rotate = Rotate { time_ns: u64::MAX, bytes: u64::MAX };
+    let (mut store, _) = Store::open(folder, &dump.host, rotate, Keep::default(), false)?;
+    let (mut rows, mut lost) = (0, 0);
+    for block in &dump.blocks {
+        let read = block.rows()?;
+        rows += read.len();
+        let (losses, notices) = store.append(block.last_ns, read);
+        lost += losses.rows;
+        if let Some(notice) = notices.into_iter().next() {
+            return Err(io::Error::other(notice));
+        }
+    }
+    if let Some(notice) = store.seal().into_iter().next() {
+        return Err(io::Error::other(notice));
+    }
+    drop(store);
+    // Everything is sealed: it is empty.
+    let _ = fs::remove_dir(folder.join("journal"));
+    Ok((rows, lost))
+}
+
+fn put(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create_new(folder.join(name))?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+fn why(dump: &Dump, report: &Report, rows: usize, rows_lost: u64, packets: usize) -> Value {
+    json!({
+        "schema": SCHEMA,
+        "version": env!("CARGO_PKG_VERSION"),
+        "host": dump.host,
+        "trigger_ns": dump.trigger_ns,
+        "reasons": dump.reasons,
+        "verdict": dump.headline,
+        "window": {
+            "first_ns": dump.blocks.first().map(|block| block.first_ns),
+            "last_ns": dump.last_ns,
+        },
+        "rows": rows,
+        "packets": packets,
+        "lost": {
+            "rows": rows_lost,
+            "events": dump.lost.events,
+            "findings_in_cooldown": dump.held_back,
+            "dumps_skipped": dump.skipped,
+            "source": report.facts.totals.lost,
+        },
+    })
+}
+
+/// The words of an event, as the Events screen has them.
+fn words(event: &EventSample) -> String {
+    let words = CLASSES.iter().filter(|class| event.events & class.bit != 0).map(|class| class.word);
+    words.collect::<Vec<_>>().join(",")
+}

@@ -1,0 +1,71 @@
+//! Which findings a dump is made for: ids with `*`, separated by `|`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::findings;
+
+/// Ids of findings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pattern(Vec<String>);
+
+impl Pattern {
+    /// Whether an id is among them.
+    #[must_use]
+    pub fn matches(&self, id: &str) -> bool {
+        self.0.iter().any(|one| fits(one, id))
+    }
+}
+
+/// Whether `text` is as `pattern`, in which `*` stands for anything.
+fn fits(pattern: &str, text: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == text };
+    let Some(text) = text.strip_prefix(head) else { return false };
+    (0..=text.len()).filter_map(|at| text.get(at..)).any(|tail| fits(rest, tail))
+}
+
+impl FromStr for Pattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all: Vec<String> = text.split('|').map(|one| one.trim().to_owned()).collect();
+        for one in &all {
+            if !findings::entries().any(|entry| fits(one, entry.id)) {
+                return Err(format!("no finding is called '{one}'; rocescope explain lists them"));
+            }
+        }
+        Ok(Self(all))
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("|"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_matched() {
+        let pattern: Pattern = "loss.*| pfc.storm|qp.died".parse().unwrap();
+        assert!(
+            ["loss.before_tap", "loss.between_taps", "pfc.storm", "qp.died"]
+                .iter()
+                .all(|id| pattern.matches(id))
+        );
+        assert!(["loss", "qp.died2", "pfc.paused", ""].iter().all(|id| !pattern.matches(id)));
+        let all: Pattern = "*".parse().unwrap();
+        assert!(all.matches("loss.before_tap"));
+        assert!(fits("*.a*b", "x.aab") && fits("a*a", "aa") && !fits("a*a", "a"));
+    }
+
+    #[test]
+    fn a_name_that_no_finding_has_is_refused() {
+        for text in ["los.*", "", "loss.*|", "qp.dyed"] {
+            assert!(text.parse::<Pattern>().is_err(), "{text}");
+        }
+    }
+}

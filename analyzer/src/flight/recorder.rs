@@ -1,0 +1,173 @@
+//! Follows the samples of a source, and decides when a dump is made.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+
+use super::Settings;
+use super::dump::Dump;
+use super::ring::Ring;
+use super::trigger::{Cause, Reason, Triggers};
+use crate::model::History;
+use crate::record::collect::{Collector, Origin};
+use crate::report::{self, Report};
+use crate::sample::{EventSample, Sample};
+use crate::util::time::nanos;
+
+/// Memory for the timeline of the HTML page.
+const HISTORY_BYTES: usize = 16 << 20;
+
+/// Set by others to ask for a dump.
+#[derive(Clone, Debug, Default)]
+pub struct Requests {
+    /// By SIGUSR1.
+    pub signal: Arc<AtomicBool>,
+    /// By the key.
+    pub key: Arc<AtomicBool>,
+    /// By the unix socket.
+    pub socket: Arc<AtomicBool>,
+    /// What is to change.
+    change: Arc<Mutex<Option<Box<Change>>>>,
+}
+
+/// Other settings, and other options of the report.
+type Change = (Settings, report::Options);
+
+impl Requests {
+    /// Changes what a running recorder can: the findings that make a dump, thresholds, the time behind a trigger, the cooldown.
+    pub fn change(&self, settings: Settings, report: report::Options) {
+        *self.change.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new((settings, report)));
+    }
+
+    /// What was asked for since the last call.
+    fn taken(&self) -> Vec<Cause> {
+        let all = [(&self.signal, Cause::Signal), (&self.key, Cause::Key), (&self.socket, Cause::Request)];
+        all.into_iter()
+            .filter(|(flag, _)| flag.swap(false, Ordering::Relaxed))
+            .map(|(_, cause)| cause)
+            .collect()
+    }
+}
+
+/// A dump that waits for the time behind its trigger.
+#[derive(Debug)]
+struct Pending {
+    reasons: Vec<Reason>,
+    at_ns: u64,
+}
+
+/// The flight recorder.
+#[derive(Debug)]
+pub struct Recorder {
+    post_ns: u64,
+    host: String,
+    report: report::Options,
+    collector: Collector,
+    ring: Ring,
+    triggers: Triggers,
+    history: History,
+    requests: Requests,
+    pending: Option<Pending>,
+    /// The latest sample, while a dump waits.
+    latest: Option<Arc<Sample>>,
+    writer: mpsc::SyncSender<Dump>,
+    /// Dumps that the writer had no time for.
+    skipped: u64,
+}
+
+impl Recorder {
+    /// Nothing seen yet. Dumps go to `writer`.
+    #[must_use]
+    pub fn new(
+        settings: &Settings,
+        origin: Origin,
+        report: report::Options,
+        requests: Requests,
+        writer: mpsc::SyncSender<Dump>,
+    ) -> Self {
+        Self {
+            post_ns: nanos(settings.post),
+            host: origin.host.as_str().to_owned(),
+            report,
+            collector: Collector::new(origin, None),
+            ring: Ring::new(nanos(settings.keep)),
+            triggers: Triggers::new(settings.on.clone(), nanos(settings.cooldown)),
+            history: History::new(HISTORY_BYTES),
+            requests,
+            pending: None,
+            latest: None,
+            writer,
+            skipped: 0,
+        }
+    }
+
+    /// The flags that ask for a dump.
+    #[must_use]
+    pub const fn requests(&self) -> &Requests {
+        &self.requests
+    }
+
+    /// Takes what happened at packets.
+    pub fn events(&mut self, events: &[EventSample]) {
+        self.ring.events(events);
+        self.collector.events(events.to_vec());
+    }
+
+    /// Takes the next sample.
+    pub fn sample(&mut self, sample: &Sample) {
+        let change = self.requests.change.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(change) = change {
+            let (settings, report) = *change;
+            self.post_ns = nanos(settings.post);
+            self.triggers.change(settings.on, nanos(settings.cooldown));
+            self.report = report;
+        }
+        let report = Report::build(sample, &self.report);
+        let rows = self.collector.take(sample, &report, None);
+        self.ring.push(sample.time_ns, rows);
+        self.history.push(sample, false);
+        let mut reasons = self.triggers.take(&report.findings, sample.time_ns);
+        reasons.extend(self.requests.taken().into_iter().map(|cause| Reason::asked(cause, sample.time_ns)));
+        if !reasons.is_empty() {
+            let pending = self.pending.get_or_insert(Pending { reasons: Vec::new(), at_ns: sample.time_ns });
+            pending.reasons.append(&mut reasons);
+        }
+        // By distance, so that a clock that steps does not keep the dump waiting.
+        if self.pending.as_ref().is_some_and(|pending| sample.time_ns.abs_diff(pending.at_ns) >= self.post_ns)
+        {
+            self.dump(&Arc::new(sample.clone()), &report);
+        }
+        // For a source that ends before the time behind the trigger is over.
+        self.latest = self.pending.is_some().then(|| Arc::new(sample.clone()));
+    }
+
+    /// The source has ended: a dump that waits is made now.
+    pub fn finish(&mut self) {
+        if let Some(sample) = self.latest.take() {
+            let report = Report::build(&sample, &self.report);
+            self.dump(&sample, &report);
+        }
+    }
+
+    fn dump(&mut self, sample: &Arc<Sample>, report: &Report) {
+        let Some(pending) = self.pending.take() else { return };
+        let (blocks, events) = self.ring.contents();
+        let dump = Dump {
+            host: self.host.clone(),
+            trigger_ns: pending.at_ns,
+            last_ns: sample.time_ns,
+            reasons: pending.reasons,
+            blocks,
+            events,
+            lost: self.ring.lost(),
+            held_back: self.triggers.held_back(),
+            skipped: self.skipped,
+            history: self.history.clone(),
+            limits: self.report.clone(),
+            headline: report::text::headline(report).sentence,
+            sample: Arc::clone(sample),
+        };
+        if self.writer.try_send(dump).is_err() {
+            self.skipped += 1;
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What is held in memory: rows in sealed blocks, and headers of packets.
+
+use std::collections::VecDeque;
+use std::io;
+
+use bytes::Bytes;
+
+use crate::record::Rows;
+use crate::record::parquet::{self as file, GROUP};
+use crate::record::table::{Row, Visit};
+use crate::sample::EventSample;
+
+/// Most bytes of sealed blocks.
+const MOST_BYTES: usize = 64 << 20;
+/// Data time after which rows are sealed, however few they are.
+const OPEN_NS: u64 = 30_000_000_000;
+/// Most bytes of packets' headers.
+const MOST_EVENT_BYTES: usize = 16 << 20;
+/// Bytes of an event beside its headers.
+const EVENT_BYTES: usize = size_of::<EventSample>();
+
+/// Sealed rows of all tables: a Parquet file for each that has some.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// Time of the first interval.
+    pub first_ns: u64,
+    /// Time of the last interval.
+    pub last_ns: u64,
+    /// Table and file.
+    files: Vec<(&'static str, Bytes)>,
+}
+
+impl Block {
+    fn bytes(&self) -> usize {
+        self.files.iter().map(|(_, file)| file.len()).sum()
+    }
+
+    /// The rows.
+    ///
+    /// # Errors
+    /// None that rows could cause: the reader's own.
+    pub fn rows(&self) -> io::Result<Rows> {
+        let mut rows = Rows::default();
+        rows.visit(&mut Unseal(&self.files))?;
+        Ok(rows)
+    }
+}
+
+/// Encodes the rows of each table.
+#[derive(Default)]
+struct Seal(Vec<(&'static str, Bytes)>);
+
+impl Visit for Seal {
+    type Error = io::Error;
+
+    fn rows<R: Row>(&mut self, rows: &mut Vec<R>) -> io::Result<()> {
+        if !rows.is_empty() {
+            self.0.push((R::TABLE.name, file::encode(rows).map_err(io::Error::other)?.into()));
+            rows.clear();
+        }
+        Ok(())
+    }
+}
+
+/// Decodes the files of each table.
+struct Unseal<'a>(&'a [(&'static str, Bytes)]);
+
+impl Visit for Unseal<'_> {
+    type Error = io::Error;
+
+    fn rows<R: Row>(&mut self, rows: &mut Vec<R>) -> io::Result<()> {
+        for (_, bytes) in self.0.iter().filter(|(table, _)| *table == R::TABLE.name) {
+            rows.extend(file::decode(bytes.clone()).map_err(io::Error::other)?);
+        }
+        Ok(())
+    }
+}
+
+/// The last minutes.
+#[derive(Debug)]
+pub struct Ring {
+    keep_ns: u64,
+    blocks: VecDeque<Block>,
+    bytes: usize,
+    open: Rows,
+    open_ns: Option<(u64, u64)>,
+    events: VecDeque<EventSample>,
+    event_bytes: usize,
+    lost: Lost,
+}
+
+/// What a dump does not have of the time that it is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Rows that left since memory was short, or could not be encoded.
+    pub rows: u64,
+    /// Events of packets that left since memory was short.
+    pub events: u64,
+}
+
+impl Ring {
+    /// Holds `keep_ns` of data time.
+    #[must_use]
+    pub fn new(keep_ns: u64) -> Self {
+        Self {
+            keep_ns,
+            blocks: VecDeque::new(),
+            bytes: 0,
+            open: Rows::default(),
+            open_ns: None,
+            events: VecDeque::new(),
+            event_bytes: 0,
+            lost: Lost::default(),
+        }
+    }
+
+    /// Takes the rows of an interval that ends at `time_ns`.
+    pub fn push(&mut self, time_ns: u64, rows: Rows) {
+        if !rows.is_empty() {
+            self.open.append(rows);
+            let first_ns = self.open_ns.map_or(time_ns, |(first_ns, _)| first_ns);
+            self.open_ns = Some((first_ns, time_ns));
+            if self.open.len() >= GROUP || time_ns.abs_diff(first_ns) >= OPEN_NS {
+                self.seal();
+            }
+        }
+        // By distance: after a step of the clock backwards, what lies in its future leaves as well.
+        let keep_ns = self.keep_ns;
+        let is_old = |at_ns: u64| at_ns.abs_diff(time_ns) > keep_ns;
+        while self.blocks.front().is_some_and(|block| is_old(block.last_ns)) {
+            self.evict();
+        }
+        while self.events.front().is_some_and(|event| is_old(event.time_ns)) {
+            self.evict_event();
+        }
+    }
+
+    /// Takes what happened at packets.
+    pub fn events(&mut self, events: &[EventSample]) {
+        for event in events {
+            // Of its own: else a few bytes would keep a whole buffer.
+            let headers = Bytes::copy_from_slice(&event.headers);
+            self.event_bytes += EVENT_BYTES + headers.len();
+            self.events.push_back(EventSample { headers, ..event.clone() });
+        }
+        while self.event_bytes > MOST_EVENT_BYTES {
+            self.lost.events += 1;
+            self.evict_event();
+        }
+    }
+
+    fn evict_event(&mut self) {
+        if let Some(event) = self.events.pop_front() {
+            self.event_bytes = self.event_bytes.saturating_sub(EVENT_BYTES + event.headers.len());
+        }
+    }
+
+    fn evict(&mut self) -> Option<Block> {
+        let block = self.blocks.pop_front()?;
+        self.bytes = self.bytes.saturating_sub(block.bytes());
+        Some(block)
+    }
+
+    fn seal(&mut self) {
+        let Some((first_ns, last_ns)) = self.open_ns.take() else { return };
+        let mut rows = std::mem::take(&mut self.open);
+        let count = rows.len() as u64;
+        let mut seal = Seal::default();
+        if rows.visit(&mut seal).is_err() {
+            self.lost.rows += count;
+            return;
+        }
+        let block = Block { first_ns, last_ns, files: seal.0 };
+        self.bytes += block.bytes();
+        self.blocks.push_back(block);
+        while self.bytes > MOST_BYTES {
+            let rows = self.evict().and_then(|block| block.rows().ok()).map_or(0, |rows| rows.len());
+            self.lost.rows += rows as u64;
+        }
+    }
+
+    /// All that is held: blocks, the oldest first, and events.
+    pub fn contents(&mut self) -> (Vec<Block>, Vec<EventSample>) {
+        self.seal();
+        (self.blocks.iter().cloned().collect(), self.events.iter().cloned().collect())
+    }
+
+    /// What was lost so far.
+    #[must_use]
+    pub const fn lost(&self) -> Lost {
+        self.lost
+    }
+
+    /// Memory in use for sealed blocks and events, in bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes + self.event_bytes
+    }
+}

@@ -1,0 +1,96 @@
+//! Between a source and its view: the recorder sees every update, and the view gets it as from the source.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, TryRecvError, TrySendError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::recorder::Recorder;
+use crate::source::feed::{Command, Feed, SourceEnd, Update};
+
+/// Longest time until a command of the view is passed on.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Passes a feed on to `end` through a recorder. The thread ends with the source or the view.
+///
+/// # Errors
+/// The system refuses a thread.
+pub fn start(source: Feed, end: SourceEnd, recorder: Recorder) -> io::Result<JoinHandle<()>> {
+    let tee = Tee { source, end, recorder, waiting: None };
+    std::thread::Builder::new().name("recorder".to_owned()).spawn(move || tee.run())
+}
+
+struct Tee {
+    source: Feed,
+    end: SourceEnd,
+    recorder: Recorder,
+    /// A sample that the view had no room for: the last one must arrive.
+    waiting: Option<Update>,
+}
+
+impl Tee {
+    fn run(mut self) {
+        while self.commands() {
+            match self.source.updates.recv_timeout(LOOK) {
+                Ok(update) => {
+                    if !self.pass(update) {
+                        break;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        self.recorder.finish();
+    }
+
+    /// Passes commands on; false when the view is gone.
+    fn commands(&mut self) -> bool {
+        loop {
+            match self.end.commands.try_recv() {
+                Ok(Command::Dump) => {
+                    self.recorder.requests().key.store(true, Ordering::Relaxed);
+                    let _gone =
+                        self.end.tell(Update::Notice("a dump is written, --post after this".to_owned()));
+                }
+                Ok(command) => {
+                    // A source that is gone has ended, as the next update shows.
+                    let _ = self.source.commands.send(command);
+                }
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+    }
+
+    /// Shows an update to the recorder and passes it on; false when there will be no other.
+    fn pass(&mut self, update: Update) -> bool {
+        match &update {
+            Update::Sample(sample) => {
+                self.recorder.sample(sample);
+                return match self.end.updates.try_send(update) {
+                    Ok(()) => {
+                        self.waiting = None;
+                        true
+                    }
+                    Err(TrySendError::Full(update)) => {
+                        self.waiting = Some(update);
+                        true
+                    }
+                    Err(TrySendError::Disconnected(_)) => false,
+                };
+            }
+            Update::Events(events) => self.recorder.events(events),
+            Update::Ended(_) => {
+                if let Some(sample) = self.waiting.take() {
+                    let _gone = self.end.tell(sample);
+                }
+                let _gone = self.end.tell(update);
+                return false;
+            }
+            Update::Notice(_) | Update::Restarted => {}
+        }
+        self.end.tell(update)
+    }
+}

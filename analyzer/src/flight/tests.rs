@@ -1,0 +1,345 @@
+//! The recorder over made-up samples: what makes a dump, what is in it, what stays bounded.
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::dump::{self, Dump, WHY};
+use super::pattern::Pattern;
+use super::recorder::{Recorder, Requests};
+use super::ring::Ring;
+use super::trigger::{Cause, Triggers};
+use super::{Settings, tee, writer};
+use crate::analysis::fixtures::{everything, key, link, sample, stats};
+use crate::findings::{Finding, Severity};
+use crate::record::Rows;
+use crate::record::collect::Origin;
+use crate::record::parquet;
+use crate::record::registry::FlowSecond;
+use crate::report;
+use crate::sample::{Direction, EventSample, Sample};
+use crate::source::feed::{self, Command, Update};
+use crate::source::recording;
+
+const S: u64 = 1_000_000_000;
+
+fn settings(folder: &Path) -> Settings {
+    Settings {
+        keep: Duration::from_secs(60),
+        on: Pattern::default(),
+        post: Duration::from_secs(2),
+        cooldown: Duration::from_secs(30),
+        most: 20,
+        folder: folder.to_owned(),
+        command: None,
+    }
+}
+
+fn origin() -> Origin {
+    Origin { host: "gpu7".into(), job: None, job_of: |_| None, kernel: None }
+}
+
+/// One flow in, live; `time` and `packets` since the start.
+fn at(seconds: u64, packets: u64) -> Sample {
+    let flow = (key(0, "10.0.0.2", "10.0.0.1", 7), stats(49_152, packets, 100 * packets));
+    let mut sample = sample(vec![link("eth0", Some(Direction::Ingress))], vec![flow]);
+    sample.kind = crate::sample::SourceKind::Live;
+    sample.time_ns += seconds * S;
+    sample
+}
+
+fn recorder(settings: &Settings) -> (Recorder, Requests, mpsc::Receiver<Dump>) {
+    let (sender, dumps) = mpsc::sync_channel(1);
+    let requests = Requests::default();
+    let recorder = Recorder::new(settings, origin(), report::Options::default(), requests.clone(), sender);
+    (recorder, requests, dumps)
+}
+
+/// Packets of all flow rows of a dump.
+fn packets(dump: &Dump) -> u64 {
+    let rows = dump.blocks.iter().flat_map(|block| block.rows().unwrap().flow_seconds);
+    rows.map(|row| row.packets).sum()
+}
+
+fn event(time_ns: u64, length: usize) -> EventSample {
+    EventSample {
+        time_ns,
+        key: key(0, "10.0.0.2", "10.0.0.1", 7),
+        events: rocescope_common::account::Event::CNP,
+        opcode: 0x81,
+        tos: 0,
+        src_port: 0,
+        psn: 2,
+        missing: 0,
+        aeth: rocescope_common::wire::frame::UNKNOWN,
+        wire_len: 62,
+        bth_offset: 42,
+        headers: Bytes::from(vec![0; length]),
+    }
+}
+
+#[test]
+fn a_dump_comes_after_the_time_behind_its_trigger_with_the_rows_around_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut recorder, requests, dumps) = recorder(&settings(folder.path()));
+    for second in 0..5 {
+        recorder.sample(&at(second, 10 * (second + 1)));
+    }
+    requests.signal.store(true, Ordering::Relaxed);
+    recorder.sample(&at(5, 60));
+    assert!(dumps.try_recv().is_err(), "the time behind the trigger is not over");
+    recorder.sample(&at(6, 70));
+    requests.socket.store(true, Ordering::Relaxed);
+    recorder.sample(&at(7, 80));
+    let dump = dumps.try_recv().unwrap();
+    let causes: Vec<Cause> = dump.reasons.iter().map(|reason| reason.cause).collect();
+    assert_eq!(causes, [Cause::Signal, Cause::Request]);
+    assert_eq!((dump.trigger_ns, dump.last_ns), (at(5, 0).time_ns, at(7, 0).time_ns));
+    assert_eq!(packets(&dump), 80, "all packets up to the dump");
+    // A dump that waits when the source ends is made then.
+    requests.key.store(true, Ordering::Relaxed);
+    recorder.sample(&at(8, 90));
+    assert!(dumps.try_recv().is_err());
+    recorder.finish();
+    let last = dumps.try_recv().unwrap();
+    assert_eq!((packets(&last), last.reasons[0].cause), (90, Cause::Key));
+}
+
+#[test]
+fn only_the_last_minutes_are_held_whatever_the_clock_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut recorder, requests, dumps) = recorder(&settings(folder.path()));
+    for second in 0..200 {
+        recorder.sample(&at(second, 10 * (second + 1)));
+    }
+    let mut dumped = |second: u64, packets: u64| {
+        requests.key.store(true, Ordering::Relaxed);
+        recorder.sample(&at(second, packets));
+        recorder.sample(&at(second + 2, packets));
+        dumps.try_recv().unwrap()
+    };
+    let dump = dumped(200, 2_010);
+    let held = packets(&dump);
+    // Blocks are sealed every 30 s: at least the minute, and no more than one block beyond it.
+    assert!((600..=920).contains(&held), "{held}");
+    assert!(dump.blocks.first().unwrap().last_ns + 60 * S >= at(200, 0).time_ns);
+    // The clock steps back by an hour: the old rows lie in the future and leave, new dumps are made.
+    let mut back = at(0, 2_020);
+    back.time_ns -= 3_600 * S;
+    requests.key.store(true, Ordering::Relaxed);
+    recorder.sample(&back);
+    back.time_ns += 2 * S;
+    recorder.sample(&back);
+    let dump = dumps.try_recv().unwrap();
+    assert!(dump.blocks.iter().all(|block| block.last_ns <= back.time_ns), "{:?}", dump.blocks.len());
+}
+
+#[test]
+fn a_finding_that_begins_makes_one_dump_in_its_cooldown() {
+    let finding = |id, place: &str| {
+        let mut finding = Finding::new(id, Severity::Critical, format!("{id} at {place}"));
+        finding.place.link = Some(place.to_owned());
+        finding
+    };
+    let [loss, other, died] =
+        [finding("loss.before_tap", "a"), finding("loss.before_tap", "b"), finding("qp.died", "a")];
+    let mut triggers = Triggers::new("loss.*".parse().unwrap(), 30 * S);
+    let mut fired = |findings: &[&Finding], second: u64| {
+        let findings: Vec<Finding> = findings.iter().map(|finding| (*finding).clone()).collect();
+        triggers.take(&findings, 1_000 * S + second * S).len()
+    };
+    assert_eq!(fired(&[&loss], 0), 0, "it was there when the run began");
+    assert_eq!(fired(&[&loss, &died], 1), 0, "no such finding is asked for");
+    assert_eq!(fired(&[], 2), 0);
+    assert_eq!(fired(&[&loss], 3), 1);
+    assert_eq!(fired(&[&loss, &other], 4), 0, "the same id, in its cooldown");
+    assert_eq!(fired(&[], 5), 0);
+    assert_eq!(fired(&[&other], 33), 1);
+    let mut ended = loss.clone();
+    ended.active = false;
+    assert_eq!(fired(&[&ended], 90), 0);
+    assert_eq!(triggers.held_back(), 1);
+    // The clock went back by an hour: the cooldown is over.
+    assert_eq!(triggers.take(std::slice::from_ref(&loss), 100 * S).len(), 1);
+}
+
+#[test]
+fn memory_is_bounded_and_what_leaves_is_counted() {
+    let mut ring = Ring::new(3_600 * S);
+    let events: Vec<EventSample> = (0..10_000).map(|at| event(S + at, 10_000)).collect();
+    ring.events(&events);
+    assert!(ring.bytes() <= 16 << 20, "{}", ring.bytes());
+    assert!(ring.lost().events > 8_000);
+    let (_, kept) = ring.contents();
+    assert_eq!(kept.len() as u64 + ring.lost().events, 10_000);
+    assert_eq!(kept.last().unwrap().time_ns, S + 9_999, "the newest stay");
+}
+
+/// A dump of the sample with everything.
+fn dump_of_everything() -> Dump {
+    let sample = everything();
+    let (sender, dumps) = mpsc::sync_channel(1);
+    let mut settings = settings(Path::new("/"));
+    settings.post = Duration::ZERO;
+    let requests = Requests::default();
+    let mut recorder =
+        Recorder::new(&settings, origin(), report::Options::default(), requests.clone(), sender);
+    requests.signal.store(true, Ordering::Relaxed);
+    recorder.events(&[event(sample.time_ns, 90)]);
+    recorder.sample(&sample);
+    dumps.try_recv().unwrap()
+}
+
+/// A dump is a recording, which plays to the same figures and opens at its trigger.
+fn plays_to(folder: &Path, trigger_ns: u64, packets: u64) {
+    assert_eq!(dump::trigger_ns(folder), Some(trigger_ns));
+    assert_eq!(dump::trigger_ns(folder.parent().unwrap()), None);
+    let played = recording::start(recording::Options {
+        path: folder.to_owned(),
+        host: None,
+        from: None,
+        to: None,
+        speed: f64::INFINITY,
+        emit: crate::source::replay::Emit::AtEnd,
+    });
+    let played = played.unwrap();
+    let mut last = None;
+    loop {
+        match played.updates.recv_timeout(Duration::from_secs(20)).unwrap() {
+            Update::Sample(sample) => last = Some(sample),
+            Update::Ended(result) => break result.unwrap(),
+            _ => {}
+        }
+    }
+    assert_eq!(last.unwrap().flows.iter().map(|flow| flow.stats.packets).sum::<u64>(), packets);
+}
+
+#[test]
+fn a_dump_is_a_folder_with_tables_report_page_reason_and_packets() {
+    let folder = tempfile::tempdir().unwrap();
+    let dump = dump_of_everything();
+    let written = dump::write(&dump, folder.path(), Some("{\"checks\":[]}")).unwrap();
+    let read = |name: &str| std::fs::read(written.folder.join(name)).unwrap();
+    let json = |name: &str| serde_json::from_slice::<serde_json::Value>(&read(name)).unwrap();
+    let why = json(WHY);
+    assert_eq!(why["schema"], "rocescope.dump/1");
+    assert_eq!((&why["trigger_ns"], &why["host"]), (&dump.trigger_ns.into(), &"gpu7".into()));
+    assert_eq!(why["reasons"][0]["cause"], "signal");
+    assert_eq!(why["lost"]["source"]["events_dropped"], 12);
+    let report = json("report.json");
+    assert_eq!(report["schema"], "rocescope.report/1");
+    assert!(String::from_utf8(read("report.html")).unwrap().contains("Content-Security-Policy"));
+    assert_eq!(json("doctor.json")["checks"], serde_json::json!([]));
+    assert_eq!((written.packets, &read("packets.pcapng")[..4]), (1, &[0x0A, 0x0D, 0x0D, 0x0A][..]));
+    // The tables have what the report has.
+    let mut files = Vec::new();
+    let mut open = vec![written.folder.join("v1/flow_seconds")];
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_dir() {
+                open.push(entry.path())
+            } else {
+                files.push(entry.path())
+            }
+        }
+    }
+    let rows = files.iter().flat_map(|file| {
+        let bytes = std::fs::read(file).unwrap();
+        parquet::decode::<FlowSecond>(bytes.into()).unwrap()
+    });
+    let total: u64 = rows.map(|row| row.packets).sum();
+    let expected: u64 =
+        report["flows"].as_array().unwrap().iter().map(|flow| flow["packets"].as_u64().unwrap()).sum();
+    assert!(total > 0 && total == expected, "{total} {expected}");
+    plays_to(&written.folder, dump.trigger_ns, expected);
+    // One that is written at the same moment has a name of its own, and nothing half written is left.
+    let second = dump::write(&dump, folder.path(), None).unwrap();
+    assert_ne!(second.folder, written.folder);
+    assert!(!second.folder.join("doctor.json").exists());
+    let names = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(names.into_iter().all(|name| !name.to_string_lossy().contains("partial")));
+    // The oldest leave; folders that are no dumps stay.
+    std::fs::create_dir(folder.path().join("dump-0")).unwrap();
+    writer::prune(folder.path(), 1).unwrap();
+    assert!(!written.folder.exists() && second.folder.exists() && folder.path().join("dump-0").exists());
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_an_error_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    assert!(dump::write(&dump_of_everything(), &file.join("dumps"), None).is_err());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_program_gets_the_folder_without_a_shell_and_its_time_is_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let odd = folder.path().join("a b;touch c");
+    std::fs::create_dir(&odd).unwrap();
+    let minute = Duration::from_secs(60);
+    writer::run(Path::new("rmdir"), &odd, minute).unwrap();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    let failed = writer::run(Path::new("rmdir"), &odd, minute).unwrap_err();
+    assert!(failed.to_string().contains("failed with"), "{failed}");
+    assert!(writer::run(&folder.path().join("no program"), &odd, minute).is_err());
+    // `tail -f` of a file has no end.
+    let program = folder.path().join("endless");
+    std::fs::write(&program, "#!/bin/sh\nexec sleep 600\n").unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let begin = Instant::now();
+    let late = writer::run(&program, &odd, Duration::from_millis(300)).unwrap_err();
+    assert!(begin.elapsed() < minute && late.to_string().contains("ended after"), "{late}");
+}
+
+#[test]
+fn the_view_gets_everything_and_the_last_sample_even_when_it_is_slow() {
+    let folder = tempfile::tempdir().unwrap();
+    let (recorder, requests, dumps) = recorder(&settings(folder.path()));
+    let (source, feed) = feed::channel();
+    let (end, view) = feed::channel();
+    let thread = tee::start(feed, end, recorder).unwrap();
+    view.commands.send(Command::Dump).unwrap();
+    view.commands.send(Command::Pause(true)).unwrap();
+    assert_eq!(source.commands.recv_timeout(Duration::from_secs(20)), Ok(Command::Pause(true)));
+    assert!(requests.key.load(Ordering::Relaxed), "a dump is for the recorder, not for the source");
+    assert!(source.tell(Update::Notice("note".to_owned())));
+    for second in 0..200 {
+        assert!(source.tell(Update::Sample(Box::new(at(second, second + 1)))));
+    }
+    assert!(source.tell(Update::Ended(Ok(()))));
+    let mut last_ns = None;
+    let mut samples = 0;
+    let mut notes = 0;
+    loop {
+        match view.updates.recv_timeout(Duration::from_secs(20)).unwrap() {
+            Update::Sample(sample) => (samples, last_ns) = (samples + 1, Some(sample.time_ns)),
+            Update::Notice(_) => notes += 1,
+            Update::Ended(result) => break result.unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((notes, last_ns), (2, Some(at(199, 0).time_ns)), "one of the source, one of the recorder");
+    assert!(samples > 1);
+    thread.join().unwrap();
+    assert_eq!(dumps.try_recv().unwrap().reasons[0].cause, Cause::Key);
+}
+
+#[test]
+fn sealed_rows_are_the_rows() {
+    let mut ring = Ring::new(60 * S);
+    let sample = everything();
+    let mut collector = crate::record::collect::Collector::new(origin(), None);
+    let report = crate::report::Report::build(&sample, &report::Options::default());
+    let rows = collector.take(&sample, &report, None);
+    ring.push(sample.time_ns, rows.clone());
+    let (blocks, _) = ring.contents();
+    let mut read = Rows::default();
+    blocks.iter().for_each(|block| read.append(block.rows().unwrap()));
+    assert!(!rows.is_empty());
+    assert_eq!(read, rows);
+}

@@ -1,0 +1,119 @@
+//! The thread that writes dumps, so that neither counting nor view waits for a disk.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::Settings;
+use super::dump::{self, Dump, PREFIX, WHY};
+use crate::source::feed::Update;
+use crate::util::notice::say;
+
+/// Longest time that the user's program may take.
+const COMMAND_TIME: Duration = Duration::from_secs(60);
+/// Interval of looks for its end.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Makes doctor's page as JSON.
+pub type Facts = Box<dyn Fn() -> Option<String> + Send>;
+
+/// Starts it. It ends when all senders are gone and the last dump is written.
+///
+/// # Errors
+/// The system refuses a thread.
+pub fn start(
+    settings: Settings,
+    facts: Facts,
+    notices: mpsc::SyncSender<Update>,
+) -> io::Result<(mpsc::SyncSender<Dump>, JoinHandle<()>)> {
+    // One that is being written, and one that waits.
+    let (sender, dumps) = mpsc::sync_channel::<Dump>(1);
+    let thread = std::thread::Builder::new().name("dumps".to_owned()).spawn(move || {
+        // To the view, which may have the terminal; when it is gone, to standard error.
+        let say = |sentence: &str| {
+            if notices.send(Update::Notice(sentence.to_owned())).is_err() {
+                say(sentence);
+            }
+        };
+        for dump in dumps {
+            one(&settings, &dump, facts().as_deref(), &say);
+        }
+    })?;
+    Ok((sender, thread))
+}
+
+fn one(settings: &Settings, dump: &Dump, facts: Option<&str>, say: &dyn Fn(&str)) {
+    let why = dump.reasons.first().map_or("", |reason| reason.title.as_str());
+    let written = match dump::write(dump, &settings.folder, facts) {
+        Ok(written) => written,
+        Err(error) => {
+            let folder = settings.folder.display();
+            return say(&format!(
+                "cannot write a dump to {folder}: {error}; free space or choose another --dump-dir ({why})"
+            ));
+        }
+    };
+    let folder = written.folder.display();
+    let lost = match written.rows_lost {
+        0 => String::new(),
+        lost => format!(", {lost} rows lost"),
+    };
+    say(&format!("dump written to {folder}: {why} ({} rows{lost})", written.rows));
+    match prune(&settings.folder, settings.most) {
+        Ok(removed) => {
+            for folder in removed {
+                say(&format!("removed {}: --max-dumps {}", folder.display(), settings.most));
+            }
+        }
+        Err(error) => say(&format!("cannot remove an old dump: {error}")),
+    }
+    if let Some(program) = &settings.command
+        && let Err(error) = run(program, &written.folder, COMMAND_TIME)
+    {
+        say(&format!("--on-cmd {}: {error}", program.display()));
+    }
+}
+
+/// Removes the oldest dumps beyond `most`, and names them. Folders that are no dumps stay.
+pub(super) fn prune(parent: &Path, most: usize) -> io::Result<Vec<PathBuf>> {
+    let is_dump = |path: &PathBuf| {
+        let named = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX));
+        named && path.join(WHY).is_file()
+    };
+    let mut dumps: Vec<PathBuf> =
+        fs::read_dir(parent)?.flatten().map(|entry| entry.path()).filter(is_dump).collect();
+    // Their names begin with the time.
+    dumps.sort_unstable();
+    let surplus = dumps.len().saturating_sub(most);
+    dumps.truncate(surplus);
+    dumps.iter().try_for_each(fs::remove_dir_all)?;
+    Ok(dumps)
+}
+
+/// Runs a program with the folder as its one argument, without a shell, for `most` at the longest.
+pub(super) fn run(program: &Path, folder: &Path, most: Duration) -> io::Result<()> {
+    let mut command = Command::new(program);
+    // Its output would be in the way of the terminal view.
+    command.arg(folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    let late = Instant::now() + most;
+    loop {
+        match child.try_wait()? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => return Err(io::Error::other(format!("failed with {status}"))),
+            None if Instant::now() >= late => {
+                child.kill()?;
+                child.wait()?;
+                return Err(io::Error::other(format!(
+                    "ended after {} s without an end of its own",
+                    most.as_secs()
+                )));
+            }
+            None => std::thread::sleep(LOOK),
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! `rocescope agent`: one process that publishes, records and dumps; what a kill costs; what systemd hears of it.
+
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rocescope::record::parquet;
+use rocescope::record::registry::FlowSecond;
+use rocescope_tests::live::attached::Hooks;
+use rocescope_tests::live::program::{PATIENCE, Program, Start};
+use rocescope_tests::live::{frames, root_or_skip};
+use rocescope_tests::oracle::binary;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::{METRICS, ask, get, traffic, until, world};
+
+/// The files below a folder whose names end in `.parquet`.
+fn tables(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.path().is_dir() {
+            files.extend(tables(&entry.path()));
+        } else if entry.path().extension().is_some_and(|ending| ending == "parquet") {
+            files.push(entry.path());
+        }
+    }
+    files
+}
+
+/// Packets of the rows of flows below a folder.
+fn packets(folder: &Path) -> u64 {
+    let rows = tables(&folder.join("v1/flow_seconds"))
+        .into_iter()
+        .flat_map(|file| parquet::decode::<FlowSecond>(std::fs::read(file).unwrap().into()).unwrap());
+    rows.map(|row| row.packets).sum()
+}
+
+fn dumps(folder: &Path) -> Vec<PathBuf> {
+    let all = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut dumps: Vec<PathBuf> = all.filter(|path| path.join("why.json").is_file()).collect();
+    dumps.sort();
+    dumps
+}
+
+fn json(path: PathBuf) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// The configuration of an agent that does everything.
+fn configuration(at: impl Fn(&str) -> String) -> String {
+    format!(
+        "[agent]\ninterface = \"near0\"\ninterval = \"200ms\"\nlisten = [\"{METRICS}\", \"unix:{}\"]\n\
+         record = \"{}\"\nkeep = \"5m\"\non = \"*\"\npost = \"1s\"\ndump_dir = \"{}\"\n",
+        at("agent.sock"),
+        at("recording"),
+        at("dumps")
+    )
+}
+
+/// A dump holds what it says.
+fn check_dump(dump: &Path, all: u64) {
+    let why = json(dump.join("why.json"));
+    let report = json(dump.join("report.json"));
+    assert_eq!(report["totals"]["roce_packets"], all);
+    assert_eq!(packets(dump), all, "the tables of a dump have all packets");
+    assert!(std::fs::read_to_string(dump.join("report.html")).unwrap().contains("Content-Security-Policy"));
+    assert!(json(dump.join("doctor.json"))["checks"].is_array());
+    if let Ok(capture) = Command::new("tshark").arg("-r").arg(dump.join("packets.pcapng")).output() {
+        let lines = String::from_utf8_lossy(&capture.stdout).lines().count() as u64;
+        assert!(lines > 0 && Some(lines) == why["packets"].as_u64(), "{capture:?}");
+    }
+}
+
+#[test]
+fn one_process_publishes_records_and_dumps_the_same_figures() {
+    if !root_or_skip("one_process_publishes_records_and_dumps_the_same_figures") {
+        return;
+    }
+    let (world, mut link) = world();
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let text = |name: &str| at(name).to_str().unwrap().to_owned();
+    std::fs::write(at("agent.toml"), configuration(text)).unwrap();
+    let start = Start { netns: Some(&world.near), ..Start::default() };
+    let agent = Program::watching(start, &["agent", "--config", &text("agent.toml")]).unwrap();
+    super::until_ready(&world);
+    let sent = traffic();
+    link.receive(&sent).unwrap();
+    link.transmit(&sent).unwrap();
+    let all = 2 * sent.len() as u64;
+    let counted =
+        format!("rocescope_link_packets_total{{link=\"near0\",direction=\"ingress\"}} {}\n", sent.len());
+    until("the metrics", || {
+        get(&world.near, METRICS, "/metrics", "").ok().filter(|answer| answer.body.contains(&counted))
+    });
+    // The losses make a dump by themselves.
+    let first = until("a dump of a finding", || dumps(&at("dumps")).into_iter().next());
+    let why = json(first.join("why.json"));
+    assert_eq!(why["reasons"][0]["cause"], "finding");
+    assert!(why["reasons"][0]["title"].as_str().is_some_and(|title| !title.is_empty()), "{why}");
+    assert!(why["reasons"][0]["evidence"].as_object().is_some_and(|evidence| !evidence.is_empty()), "{why}");
+    // So does a request on the unix socket, and not one through TCP.
+    let refused = world.near.run(|| std::net::TcpStream::connect(METRICS)).unwrap().unwrap();
+    assert_eq!(ask(refused, "POST /dump HTTP/1.0\r\n\r\n").unwrap().status, 405);
+    let socket = UnixStream::connect(at("agent.sock")).unwrap();
+    assert_eq!(ask(socket, "POST /dump HTTP/1.0\r\n\r\n").unwrap().status, 202);
+    let asked = |cause: &str| {
+        dumps(&at("dumps")).into_iter().find(|dump| {
+            json(dump.join("why.json"))["reasons"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|reason| reason["cause"] == cause)
+        })
+    };
+    let dump = until("a dump on request", || asked("request"));
+    agent.signal(Signal::USR1).unwrap();
+    until("a dump on a signal", || asked("signal"));
+    check_dump(&dump, all);
+    agent.signal(Signal::TERM).unwrap();
+    let ended = agent.end().unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.err);
+    assert_eq!(packets(&at("recording")), all, "{}", ended.err);
+    assert!(!at("agent.sock").exists());
+    Hooks::until_gone(&world, &mut link).unwrap();
+}
+
+#[test]
+fn a_kill_costs_at_most_an_interval_of_the_recording() {
+    if !root_or_skip("a_kill_costs_at_most_an_interval_of_the_recording") {
+        return;
+    }
+    let (world, mut link) = world();
+    let folder = tempfile::tempdir().unwrap();
+    let recording = folder.path().join("recording");
+    let arguments = [
+        "agent",
+        "-i",
+        "near0",
+        "--interval",
+        "200ms",
+        "--record",
+        recording.to_str().unwrap(),
+        "--listen",
+        METRICS,
+    ];
+    let start = Start { netns: Some(&world.near), ..Start::default() };
+    let agent = Program::watching(start, &arguments).unwrap();
+    super::until_ready(&world);
+    link.receive(&frames::sends(3, 10)).unwrap();
+    until("the metrics", || {
+        let answer = get(&world.near, METRICS, "/metrics", "").ok()?;
+        answer
+            .body
+            .contains("rocescope_link_packets_total{link=\"near0\",direction=\"ingress\"} 30\n")
+            .then_some(())
+    });
+    // The row of that reading is written when the next one is.
+    std::thread::sleep(Duration::from_millis(600));
+    agent.signal(Signal::KILL).unwrap();
+    agent.end().unwrap();
+    assert_eq!(packets(&recording), 0, "nothing is sealed yet");
+    Hooks::until_gone(&world, &mut link).unwrap();
+    let next = Program::watching(start, &arguments).unwrap();
+    next.said(|text| text.contains("of a recording that was killed").then_some(())).unwrap();
+    assert_eq!(packets(&recording), 30);
+    assert_eq!(next.interrupt().unwrap().status.code(), Some(0));
+}
+
+/// An agent as systemd starts it; killed when dropped.
+struct Service(Child);
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn systemd_hears_when_it_is_ready_works_reads_its_file_again_and_stops() {
+    if !root_or_skip("systemd_hears_when_it_is_ready_works_reads_its_file_again_and_stops") {
+        return;
+    }
+    let (world, _link) = world();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agent.toml");
+    let configured = |more: &str| {
+        let dumps = folder.path().join("dumps");
+        let text = format!(
+            "[agent]\ninterface = \"near0\"\nkeep = \"1m\"\ndump_dir = \"{}\"\n{more}",
+            dumps.display()
+        );
+        std::fs::write(&file, text).unwrap();
+    };
+    configured("on = \"loss.*\"\n");
+    let notify = folder.path().join("notify.sock");
+    let systemd = UnixDatagram::bind(&notify).unwrap();
+    systemd.set_read_timeout(Some(PATIENCE)).unwrap();
+    let heard = |wanted: &str| loop {
+        let mut buffer = [0; 256];
+        let length = systemd.recv(&mut buffer).unwrap_or_else(|error| panic!("{wanted}: {error}"));
+        let state = String::from_utf8(buffer[..length].to_vec()).unwrap();
+        if state.starts_with(wanted) {
+            return;
+        }
+        assert_eq!(state, "WATCHDOG=1", "while waiting for {wanted}");
+    };
+    let mut command = Command::new(binary::path().unwrap());
+    command
+        .arg("agent")
+        .arg("--config")
+        .arg(&file)
+        .env("NOTIFY_SOCKET", &notify)
+        .env("WATCHDOG_USEC", "1000000");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut service = Service(world.near.run(|| command.spawn()).unwrap().unwrap());
+    heard("READY=1");
+    heard("WATCHDOG=1");
+    heard("WATCHDOG=1");
+    let pid = Pid::from_child(&service.0);
+    configured("on = \"loss.*|qp.died\"\npost = \"1s\"\nper_qp = 4\n");
+    kill_process(pid, Signal::HUP).unwrap();
+    heard("RELOADING=1\nMONOTONIC_USEC=");
+    heard("READY=1");
+    configured("on = \"no.such_finding\"\n");
+    kill_process(pid, Signal::HUP).unwrap();
+    heard("RELOADING=1");
+    heard("READY=1");
+    kill_process(pid, Signal::TERM).unwrap();
+    heard("STOPPING=1");
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut service.0.stderr.take().unwrap(), &mut said).unwrap();
+    assert_eq!(service.0.wait().unwrap().code(), Some(0), "{said}");
+    assert!(said.contains("is read again; restart the agent to apply per_qp\n"), "{said}");
+    assert!(said.contains("no.such_finding") && said.contains("the configuration stays as it was"), "{said}");
+}
