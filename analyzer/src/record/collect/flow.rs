@@ -19,6 +19,9 @@ const COUNTS: usize = 11;
 /// Figures of loss, which may be corrected.
 const LOSSES: usize = 6;
 
+/// Time by which the first packet of a flow is later where its queue pair's number is in use again.
+const REUSED_NS: u64 = 500_000_000;
+
 /// A flow: link, direction, source, destination, destination queue pair.
 type Key = (Shared, Option<Direction>, Address, Address, u32);
 
@@ -52,9 +55,12 @@ impl Flows {
             let key = (flow.link.clone(), flow.direction, flow.src, flow.dst, flow.dest_qp);
             let known = self.0.entry(key).or_default();
             let counts = counts(flow);
-            if known.first_ns != flow.first_ns || counts[0] < known.counts[0] {
-                *known = Known { first_ns: flow.first_ns, ..Known::default() };
+            // Live, the clock's readings move the first packet by microseconds, and a step of the clock moves it with all others.
+            let is_later = flow.first_ns.saturating_sub(known.first_ns) > REUSED_NS && !at.is_stepped;
+            if is_later || counts[0] < known.counts[0] {
+                *known = Known::default();
             }
+            known.first_ns = flow.first_ns;
             known.present = true;
             let figure = sample.metrics.latency.as_ref().map(|all| all.get(flow.slot));
             // Of a flow without packets stand still all figures but losses that a timer decides, and latencies: the last
