@@ -147,12 +147,12 @@ fn run(
             }
         }
     };
-    let (recorded, notices) = recorder.finish();
+    let (total, notices) = recorder.finish();
     notices.iter().for_each(|notice| say(notice));
-    let lost = match recorded.losses.rows {
+    let lost = match total.losses.rows {
         0 => String::new(),
         rows => format!("; {} lost", plural(rows, "row")),
     };
-    say(&format!("{} rows recorded{lost}", count(recorded.rows)));
+    say(&format!("{} rows recorded{lost}", count(total.rows)));
     ended
 }
