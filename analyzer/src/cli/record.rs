@@ -162,13 +162,13 @@ fn run(
 
 /// Seals a recording, and reports what it has.
 pub(super) fn finish(recorder: Recorder) {
-    let (written, notices) = recorder.finish();
+    let (total, notices) = recorder.finish();
     for notice in &notices {
         say(notice);
     }
-    let lost = match written.losses.rows {
+    let lost = match total.losses.rows {
         0 => String::new(),
         rows => format!("; {} lost", plural(rows, "row")),
     };
-    say(&format!("{} rows recorded{lost}", count(written.rows)));
+    say(&format!("{} rows recorded{lost}", count(total.rows)));
 }

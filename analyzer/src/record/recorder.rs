@@ -185,8 +185,8 @@ mod tests {
             assert!(recorder.take(&sample, &report, None).is_empty());
             rows_ns += begin.elapsed().as_nanos();
         }
-        let (recorded, _) = recorder.finish();
-        assert_eq!(recorded.losses, Losses::default());
+        let (total, _) = recorder.finish();
+        assert_eq!(total.losses, Losses::default());
         let mut bytes = 0;
         crate::record::store::walk(&dir.path().join("v1/flow_seconds"), &mut |_, size| bytes += size);
         let ms = |ns: u128| ns as f64 / 1e6 / SECONDS as f64;
