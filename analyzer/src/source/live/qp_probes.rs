@@ -215,6 +215,10 @@ pub(super) fn attach(ebpf: &mut Ebpf, name: &str, function: &str) -> Result<()> 
 
 /// Place of the queue pair of the verbs in bnxt_re's own.
 fn bnxt_offset(root: &HostRoot, base: &[u8]) -> Result<u32> {
+    // To read the kernel's types takes its time.
+    if !root.exists(&format!("/sys/module/{}", BNXT.0)) {
+        return Err(anyhow!("the module {} is not loaded", BNXT.0));
+    }
     let module = std::fs::read(root.path(&format!("/sys/kernel/btf/{}", BNXT.0))).ok();
     let btf = Btf::parse(base.to_vec(), module).context("cannot read the kernel's BTF")?;
     let field = btf.find("bnxt_re_qp").and_then(|found| found.field("ib_qp"));
