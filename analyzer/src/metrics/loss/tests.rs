@@ -366,7 +366,9 @@ fn a_connection_that_is_given_up_is_known_when_its_number_is_used_again() {
                 scene.now_ns += 67 * MS;
                 scene.send(210..220, &[]);
             }
-            answered.into_iter().for_each(|psn| scene.answer(psn, 0x1F));
+            if let Some(psn) = answered {
+                scene.answer(psn, 0x1F);
+            }
             let last_ns = scene.now_ns;
             scene.now_ns += pause_ns;
             scene.send(9_000_000..9_000_010, &[]);

@@ -57,7 +57,9 @@ impl Gone {
 
     /// Judges what still waits, at the end of a run.
     pub(super) fn finish(&mut self, time_ns: u64, lives: &mut Follower) {
-        self.waiting.drain(..).for_each(|growth| attribute(&growth, time_ns, lives));
+        for growth in self.waiting.drain(..) {
+            attribute(&growth, time_ns, lives);
+        }
     }
 }
 
@@ -82,7 +84,9 @@ fn attribute(growth: &Growth, until_ns: u64, lives: &mut Follower) {
         lives.ended().filter(|life| of_it(life)).filter(was_connected).map(event).collect();
     let unexplained = growth.count.saturating_sub(found.len() as u64);
     if ended.len() as u64 <= unexplained {
-        ended.into_iter().for_each(|event| lives.note(event));
+        for event in ended {
+            lives.note(event);
+        }
     }
 }
 
@@ -127,7 +131,9 @@ mod tests {
         };
         // What it had given up on before the run is nobody's of it.
         read(5, 1_000, &mut lives);
-        changes.into_iter().for_each(|change| lives.take(change));
+        for change in changes {
+            lives.take(change);
+        }
         read(5 + given_up, 2_000, &mut lives);
         read(5 + given_up, 3_000, &mut lives);
         read(5 + given_up, 4_000, &mut lives);

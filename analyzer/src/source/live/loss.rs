@@ -90,14 +90,18 @@ impl Watched {
         self.readings = [last, now];
         let Some(base) = self.base else { return };
         let due = if all { now } else { last };
-        let lost = |due: u64, base: u64, reported: u64| due.saturating_sub(base).saturating_sub(reported);
-        let gaps = lost(due.trouble.gaps, base.trouble.gaps, self.reported.gaps);
-        let repeats =
-            lost(due.trouble.repeats, base.trouble.repeats, self.reported.repeats.saturating_add(under_way));
+        let unreported =
+            |due: u64, base: u64, reported: u64| due.saturating_sub(base).saturating_sub(reported);
+        let gaps = unreported(due.trouble.gaps, base.trouble.gaps, self.reported.gaps);
+        let repeats = unreported(
+            due.trouble.repeats,
+            base.trouble.repeats,
+            self.reported.repeats.saturating_add(under_way),
+        );
         if gaps == 0 && repeats == 0 {
             return;
         }
-        let missing = lost(due.missing, base.missing, self.missing);
+        let missing = unreported(due.missing, base.missing, self.missing);
         (self.reported.gaps, self.reported.repeats) =
             (self.reported.gaps + gaps, self.reported.repeats + repeats);
         self.missing += missing;

@@ -65,8 +65,12 @@ mod tests {
     /// Packets late by this and not lost, and 16 PSNs lost in gaps open for that long.
     fn doubtful(reordered: u64, late_us: u64, open_us: u64, numbered: bool) -> u64 {
         let mut lateness = Lateness::default();
-        (0..reordered).for_each(|_| lateness.reordered(late_us * US));
-        (0..4).for_each(|_| lateness.lost(open_us * US, 4, numbered));
+        for _ in 0..reordered {
+            lateness.reordered(late_us * US);
+        }
+        for _ in 0..4 {
+            lateness.lost(open_us * US, 4, numbered);
+        }
         lateness.doubtful(16)
     }
 
