@@ -89,7 +89,7 @@ const CRATES: &[(&str, &[&str])] = &[
     // The module of this name hides it from all others.
     ("parquet", &["record/"]),
     ("prost", &["export/otlp/"]),
-    ("ureq", &["export/otlp/", "record/clickhouse.rs"]),
+    ("ureq", &["export/otlp/", "record/clickhouse.rs", "util/clickhouse.rs", "fleet/server.rs"]),
     ("textwrap", &["util/"]),
     ("tokio", &["source/live/", "export/serve.rs"]),
     ("anstream", &["util/style.rs"]),

@@ -4,9 +4,10 @@
 
 use rocescope::metrics::traffic::Traffic;
 use rocescope::sample::Sample;
+use rocescope_tests::diff;
 use rocescope_tests::kernel::frames::{self, Frame};
 use rocescope_tests::kernel::machine::{Hook, Machine};
-use rocescope_tests::kernel::{available, diff, replayed};
+use rocescope_tests::kernel::{available, replayed};
 use rocescope_tests::oracle::captures;
 
 const MS: u64 = 1_000_000;

@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 
 use rocescope_common::account::Event;
+use rocescope_tests::diff;
 use rocescope_tests::kernel::frames::Frame;
 use rocescope_tests::kernel::machine::{Hook, Machine};
-use rocescope_tests::kernel::{available, diff, replayed};
+use rocescope_tests::kernel::{available, replayed};
 use rocescope_tests::oracle::craft::{self, Roce};
 use serde_json::{Value, json};
 

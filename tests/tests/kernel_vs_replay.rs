@@ -21,9 +21,10 @@ use anyhow::{Context as _, Result};
 use rocescope::metrics::traffic::BIN_NS;
 use rocescope_common::wire::frame::{Full, Kernel, Tag};
 use rocescope_common::wire::{Entry, Meta, SkipReason, parse};
+use rocescope_tests::diff;
 use rocescope_tests::kernel::frames::{self, Frame};
 use rocescope_tests::kernel::machine::{Hook, Machine};
-use rocescope_tests::kernel::{available, diff, replayed, test_run};
+use rocescope_tests::kernel::{available, replayed, test_run};
 use rocescope_tests::oracle::{captures, cases};
 use serde_json::{Value, json};
 

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use rocescope_tests::capture_file::{ETHERNET, Order, Pcap};
 use rocescope_tests::craft::{Net, Transport, ethernet};
-use rocescope_tests::live::picture;
 use rocescope_tests::live::root_or_skip;
 use rocescope_tests::live::terminal::{PROMPT, Terminal, tmux_or_skip};
 use rocescope_tests::oracle::{binary, captures};
+use rocescope_tests::picture;
 
 const LOSS: &str = "e1_loss1.h0.pcap.gz";
 

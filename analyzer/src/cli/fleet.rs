@@ -6,9 +6,9 @@ use super::output;
 use super::{FleetArgs, FleetOutput};
 use crate::fleet::answer::Answer;
 use crate::fleet::engine::Engine;
-use crate::fleet::http::Server;
 use crate::fleet::page;
 use crate::fleet::recording::{Dialect, Recordings};
+use crate::util::clickhouse::Server;
 use crate::util::style::Paint;
 
 pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
@@ -57,11 +57,8 @@ pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
 
 /// The server, if the sources are one.
 fn server(sources: &[String]) -> Result<Option<Server>> {
-    let server = sources
-        .iter()
-        .find_map(|source| Server::parse(source))
-        .transpose()
-        .map_err(|error| anyhow!(error))?;
+    let url = sources.iter().find(|source| Server::is_url(source));
+    let server = url.map(|url| url.parse().map_err(|error: String| anyhow!("{url}: {error}"))).transpose()?;
     if server.is_some() && sources.len() > 1 {
         bail!("a server is the only source of a question: name one URL, or folders");
     }

@@ -8,8 +8,9 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use super::Row;
-use super::http::Server;
 use super::recording::Dialect;
+use super::server::ask;
+use crate::util::clickhouse::Server;
 
 /// Programs that are looked for, the first that is there is used.
 const PROGRAMS: [&str; 3] = ["duckdb", "clickhouse", "clickhouse-local"];
@@ -69,7 +70,7 @@ impl Engine {
             Self::Server(server) => {
                 let mut rows = Vec::new();
                 for question in questions {
-                    rows.extend(parse(&server.ask(question)?)?);
+                    rows.extend(parse(&ask(server, question)?)?);
                 }
                 Ok(rows)
             }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`question`] | the questions: SQL that both engines read unchanged, and the columns of the answers |
 //! | [`recording`] | where the tables are, and what makes them known to an engine |
-//! | [`engine`], [`http`] | runs SQL on an engine of this host, or on a server |
+//! | [`engine`], `server` | runs SQL on an engine of this host, or on a server |
 //! | [`cover`] | the smallest set of hops that explains bad pairs of ports |
 //! | [`answer`] | rows, the sentence about the first of them, and how sure it is |
 //! | [`page`] | the answer as text, JSON and HTML |
@@ -12,10 +12,10 @@
 pub mod answer;
 pub mod cover;
 pub mod engine;
-pub mod http;
 pub mod page;
 pub mod question;
 pub mod recording;
+mod server;
 
 use serde_json::{Map, Value};
 

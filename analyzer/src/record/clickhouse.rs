@@ -3,7 +3,6 @@
 //! A file stays in the queue until the server has it. Its name is the token of deduplication, so that a file whose answer was lost
 //! is not inserted twice.
 
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,6 +18,7 @@ use super::store::queue;
 use super::table::Table;
 #[cfg(target_os = "linux")]
 use crate::sandbox::{self, Plan};
+use crate::util::clickhouse::{self, Server};
 use crate::util::notice::say;
 use crate::util::units::plural;
 
@@ -35,77 +35,13 @@ const MOST_ANSWER: u64 = 4_096;
 /// Inserts of which ClickHouse remembers the token.
 const WINDOW: u32 = 10_000;
 
-/// The address of a ClickHouse.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
-    /// `http://host:port/`.
-    base: String,
-    /// Parameters for every request, `database=x` among them.
-    query: String,
-    /// User and password.
-    login: Option<(String, String)>,
-}
-
-impl std::str::FromStr for Server {
-    type Err = String;
-
-    fn from_str(url: &str) -> Result<Self, String> {
-        let Some(rest) = url.strip_prefix("http://") else {
-            return Err(match url.starts_with("https://") {
-                true => "there is no TLS: use http:// to a server in a trusted network, or to a local proxy that adds TLS".to_owned(),
-                false => "expected http://[USER:PASSWORD@]HOST:PORT/[?database=NAME]".to_owned(),
-            });
-        };
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (login, host) = match rest.rsplit_once('@') {
-            Some((login, host)) => {
-                let (user, password) = login.split_once(':').unwrap_or((login, ""));
-                (Some((user.to_owned(), password.to_owned())), host)
-            }
-            None => (None, rest),
-        };
-        let host = host.trim_end_matches('/');
-        if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c == '/') {
-            return Err("expected http://[USER:PASSWORD@]HOST:PORT/[?database=NAME]".to_owned());
-        }
-        Ok(Self { base: format!("http://{host}/"), query: query.to_owned(), login })
+/// The address of an insert, with its token of deduplication, or of another statement.
+fn url(server: &Server, sql: &str, token: Option<&str>) -> String {
+    let mut parameters = vec![("query", sql)];
+    if let Some(token) = token {
+        parameters.extend([("insert_deduplicate", "1"), ("insert_deduplication_token", token)]);
     }
-}
-
-impl std::fmt::Display for Server {
-    /// Without the password.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.base)
-    }
-}
-
-impl Server {
-    /// The address of a query, with a token of deduplication where it inserts.
-    fn url(&self, sql: &str, token: Option<&str>) -> String {
-        let mut url = format!("{}?query={}", self.base, escaped(sql));
-        if let Some(token) = token {
-            // Writing to a String cannot fail.
-            let _ = write!(url, "&insert_deduplicate=1&insert_deduplication_token={}", escaped(token));
-        }
-        if !self.query.is_empty() {
-            url.push('&');
-            url.push_str(&self.query);
-        }
-        url
-    }
-}
-
-/// A text as part of a query.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => escaped.push(byte.into()),
-            // Writing to a String cannot fail.
-            _ => _ = write!(escaped, "%{byte:02X}"),
-        }
-    }
-    escaped
+    server.url(&parameters)
 }
 
 /// The statement that makes a table. Tokens are remembered for some days of one host; a fleet wants a larger window, or a
@@ -137,12 +73,6 @@ pub fn create_table(table: &Table) -> String {
         table.name,
         columns.join(",\n")
     )
-}
-
-/// The port of a URL.
-#[cfg(target_os = "linux")]
-fn port(url: &str) -> Option<u16> {
-    url.parse::<ureq::http::Uri>().ok()?.port_u16()
 }
 
 /// A thread that sends.
@@ -204,25 +134,13 @@ impl Sender {
         let mut work = Work {
             shared: Arc::clone(&shared),
             queue: queue(dir),
-            agent: Agent::config_builder()
-                .timeout_global(Some(TIMEOUT))
-                .http_status_as_error(false)
-                .max_redirects(0)
-                // The server is in the same network: a proxy is for the rest of the world.
-                .proxy(None)
-                .user_agent(concat!("rocescope/", env!("CARGO_PKG_VERSION")))
-                .build()
-                .into(),
+            agent: clickhouse::agent(TIMEOUT),
             server,
             has_tables: false,
             said: None,
         };
         #[cfg(target_os = "linux")]
-        let plan = Plan {
-            write: vec![dir.to_owned()],
-            tree: true,
-            ..Plan::client(port(&work.server.base).unwrap_or(80))
-        };
+        let plan = Plan { write: vec![dir.to_owned()], tree: true, ..Plan::client(work.server.port()) };
         let thread = std::thread::Builder::new().name("clickhouse".to_owned()).spawn(move || {
             #[cfg(target_os = "linux")]
             let _state = sandbox::enter(&plan);
@@ -358,7 +276,7 @@ impl Work {
     fn send(&mut self, file: &Path) -> Result<(), String> {
         if !self.has_tables {
             for table in TABLES {
-                match self.post(&self.server.url(&create_table(table), None), None) {
+                match self.post(&url(&self.server, &create_table(table), None), None) {
                     Ok(()) => {}
                     // A user that may not make tables may still insert.
                     Err(Failure::Refused(reason)) => {
@@ -376,16 +294,13 @@ impl Work {
             return Err(format!("{} is no file of a recording; remove it", file.display()));
         };
         let sql = format!("INSERT INTO {} FORMAT Parquet", table.name);
-        self.post(&self.server.url(&sql, Some(&name)), Some(file)).map_err(|failure| match failure {
+        self.post(&url(&self.server, &sql, Some(&name)), Some(file)).map_err(|failure| match failure {
             Failure::Refused(reason) | Failure::Away(reason) => reason,
         })
     }
 
     fn post(&self, url: &str, file: Option<&Path>) -> Result<(), Failure> {
-        let mut request = self.agent.post(url).header("Content-Type", "application/octet-stream");
-        if let Some((user, password)) = &self.server.login {
-            request = request.header("X-ClickHouse-User", user).header("X-ClickHouse-Key", password);
-        }
+        let request = self.server.post(&self.agent, url).header("Content-Type", "application/octet-stream");
         let sent = match file {
             Some(file) => {
                 let of = |error: io::Error| Failure::Away(format!("cannot read {}: {error}", file.display()));
@@ -395,10 +310,7 @@ impl Work {
             }
             None => request.send_empty(),
         };
-        let mut response = sent.map_err(|error| {
-            let reason = error.to_string();
-            Failure::Away(reason.strip_prefix("io: ").unwrap_or(&reason).to_owned())
-        })?;
+        let mut response = sent.map_err(|error| Failure::Away(clickhouse::reason(&error)))?;
         let status = response.status();
         let answer =
             response.body_mut().with_config().limit(MOST_ANSWER).read_to_string().unwrap_or_default();

@@ -203,21 +203,6 @@ fn what_cannot_be_sent_at_the_end_waits_for_the_next_start() {
 }
 
 #[test]
-fn addresses_are_checked() {
-    for wrong in ["", "ch:8123", "ftp://x", "http://", "http://a b/", "http://h/path/x"] {
-        assert!(wrong.parse::<Server>().is_err(), "{wrong}");
-    }
-    assert!("https://h".parse::<Server>().unwrap_err().contains("TLS"));
-    let server: Server = "http://me:p@ss@h:8123/?database=roce".parse().unwrap();
-    assert_eq!(server.to_string(), "http://h:8123/", "the password is not shown");
-    assert_eq!(server.login, Some(("me".to_owned(), "p@ss".to_owned())));
-    assert_eq!(
-        server.url("SELECT 1", Some("t")),
-        "http://h:8123/?query=SELECT%201&insert_deduplicate=1&insert_deduplication_token=t&database=roce"
-    );
-}
-
-#[test]
 fn every_column_has_a_type_of_clickhouse() {
     for table in TABLES {
         let sql = create_table(table);

@@ -3,12 +3,13 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::clickhouse::{Sender, Server};
+use super::clickhouse::Sender;
 use super::collect::{Collector, Origin};
 use super::registry::Rows;
 use super::store::{Keep, Losses, Notices, Rotate, Store};
 use crate::report::Report;
 use crate::sample::{EventSample, Sample};
+use crate::util::clickhouse::Server;
 use crate::util::units;
 
 /// A step of the clock from which it is reported and counted. Readings come late by less.

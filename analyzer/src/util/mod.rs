@@ -1,6 +1,7 @@
 //! Units, durations, text layout, CSV, colours, notices, work and freeing memory in the background.
 
 pub(crate) mod background;
+pub mod clickhouse;
 pub mod csv;
 pub mod deferred;
 pub mod index;

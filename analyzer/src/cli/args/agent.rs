@@ -8,8 +8,8 @@ use clap::Args as ClapArgs;
 use super::export::ExportArgs;
 use super::record::{RecordArgs, parse_keep, parse_rotate};
 use crate::cli::values::positive;
-use crate::record::clickhouse::Server;
 use crate::record::store::{Keep, Rotate};
+use crate::util::clickhouse::Server;
 
 const AGENT_EXAMPLES: &str = "\
 Examples:

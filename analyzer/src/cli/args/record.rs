@@ -8,9 +8,9 @@ use clap::Args as ClapArgs;
 use super::{Output, SourceArgs, ViewArgs};
 use crate::cli::values::{parse_filter, parse_flows, parse_group, parse_rail, positive};
 use crate::filter::{Filter, fields};
-use crate::record::clickhouse::Server;
 use crate::record::store::{Keep, Rotate};
 use crate::source::replay::time::parse_duration;
+use crate::util::clickhouse::Server;
 use crate::util::time::nanos;
 
 const RECORD_EXAMPLES: &str = "\

@@ -1,0 +1,84 @@
+//! Questions to a ClickHouse server.
+
+use std::time::Duration;
+
+use super::engine::first_lines;
+use crate::util::clickhouse::{self, Server};
+
+/// Longest time for a question.
+const MOST_TIME: Duration = Duration::from_secs(600);
+/// Longest answer: the SQL has limits far below it.
+const MOST: u64 = 256 << 20;
+
+/// The answer to a statement: JSON, an object a line.
+///
+/// # Errors
+/// The server is not there, refuses the statement, or does not finish its answer.
+pub(super) fn ask(server: &Server, statement: &str) -> Result<Vec<u8>, String> {
+    // wait_end_of_query: an error after the first rows becomes the status.
+    let url = server.url(&[
+        ("default_format", "JSONEachRow"),
+        ("wait_end_of_query", "1"),
+        ("session_timezone", "UTC"),
+        ("output_format_json_quote_64bit_integers", "0"),
+    ]);
+    let failed = |error: ureq::Error| format!("ClickHouse at {server}: {}", clickhouse::reason(&error));
+    let request = server.post(&clickhouse::agent(MOST_TIME), &url).header("Content-Type", "text/plain");
+    let mut response = request.send(statement).map_err(failed)?;
+    let body = response.body_mut().with_config().limit(MOST).read_to_vec().map_err(failed)?;
+    let status = response.status();
+    if status.is_success() {
+        Ok(body)
+    } else {
+        Err(format!("ClickHouse at {server}: {} (HTTP status {})", first_lines(&body), status.as_u16()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_statement_is_posted_an_error_is_the_servers_and_a_cut_answer_is_one() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let answering = std::thread::spawn(move || {
+            let answers = [
+                "200 OK\r\nContent-Length: 8\r\n\r\n{\"a\":1}\n",
+                "404 Not Found\r\nContent-Length: 24\r\n\r\nCode: 60. Unknown table\n",
+                "200 OK\r\nContent-Length: 99\r\n\r\n{\"a\":1}\n",
+            ];
+            answers.map(|answer| {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut request = Vec::new();
+                while !request.ends_with(b"select 1") {
+                    let mut piece = [0; 512];
+                    let read = stream.read(&mut piece).unwrap();
+                    assert_ne!(read, 0, "{}", String::from_utf8_lossy(&request));
+                    request.extend_from_slice(&piece[..read]);
+                }
+                stream.write_all(format!("HTTP/1.1 {answer}").as_bytes()).unwrap();
+                String::from_utf8(request).unwrap().to_lowercase()
+            })
+        });
+        let server: Server = format!("http://u:p@127.0.0.1:{port}/fleet").parse().unwrap();
+        assert_eq!(ask(&server, "select 1").unwrap(), b"{\"a\":1}\n");
+        let error = ask(&server, "select 1").unwrap_err();
+        assert!(
+            error.contains("Unknown table") && error.contains("status 404") && !error.contains("u:p"),
+            "{error}"
+        );
+        assert!(ask(&server, "select 1").is_err());
+        let requests = answering.join().unwrap();
+        assert!(requests[0].starts_with("post /?default_format=jsoneachrow&"), "{}", requests[0]);
+        assert!(requests[0].contains("&database=fleet "), "{}", requests[0]);
+        assert!(
+            requests[0].contains("x-clickhouse-user: u\r\n")
+                && requests[0].contains("x-clickhouse-key: p\r\n")
+        );
+        // Nobody listens any more.
+        assert!(ask(&server, "select 1").unwrap_err().contains("ClickHouse at http://127.0.0.1"));
+    }
+}

@@ -1,0 +1,178 @@
+//! The address of a ClickHouse server, and requests to it over plain HTTP.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use ureq::http::Uri;
+use ureq::typestate::WithBody;
+use ureq::{Agent, RequestBuilder};
+
+/// Port of its HTTP interface.
+const PORT: u16 = 8123;
+const FORM: &str = "expected http://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE][?SETTING=VALUE], the database in letters, digits and _";
+/// All but the characters that RFC 3986 calls unreserved.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// A server, and how to log in.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Server {
+    /// `http://host:port/`.
+    base: String,
+    port: u16,
+    /// Parameters of every request, joined by `&`.
+    parameters: String,
+    login: Option<(String, String)>,
+}
+
+impl FromStr for Server {
+    type Err = String;
+
+    fn from_str(url: &str) -> Result<Self, String> {
+        if url.starts_with("https://") {
+            return Err("there is no TLS: use http:// to a server in a trusted network, or to a local proxy that adds TLS".to_owned());
+        }
+        url.strip_prefix("http://").and_then(Self::of).ok_or_else(|| FORM.to_owned())
+    }
+}
+
+impl fmt::Display for Server {
+    /// Without user and password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.base)
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Server {
+    /// True for a text that names a server rather than a file.
+    #[must_use]
+    pub fn is_url(text: &str) -> bool {
+        text.starts_with("http://") || text.starts_with("https://")
+    }
+
+    fn of(rest: &str) -> Option<Self> {
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (rest, database) =
+            rest.trim_end_matches('/').split_once('/').unwrap_or((rest.trim_end_matches('/'), ""));
+        let (login, address) = match rest.rsplit_once('@') {
+            Some((login, address)) => {
+                let (user, password) = login.split_once(':').unwrap_or((login, ""));
+                (Some((user.to_owned(), password.to_owned())), address)
+            }
+            None => (None, rest),
+        };
+        let uri: Uri = format!("http://{address}/").parse().ok()?;
+        let host = uri.host().filter(|host| !host.is_empty())?;
+        // The colons of an IPv6 address are within brackets.
+        let has_port = address.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+        let port = if has_port { uri.port_u16()? } else { PORT };
+        let is_header = |text: &str| !text.chars().any(char::is_control);
+        let fits = database.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+            && !query.contains(|c: char| c.is_whitespace() || c.is_control())
+            && login.as_ref().is_none_or(|(user, password)| is_header(user) && is_header(password));
+        let database = if database.is_empty() { String::new() } else { format!("database={database}") };
+        let parameters: Vec<&str> =
+            [database.as_str(), query].into_iter().filter(|part| !part.is_empty()).collect();
+        fits.then(|| Self {
+            base: format!("http://{host}:{port}/"),
+            port,
+            parameters: parameters.join("&"),
+            login,
+        })
+    }
+
+    /// TCP port.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The address of a request with these parameters and the server's own.
+    #[must_use]
+    pub fn url(&self, parameters: &[(&str, &str)]) -> String {
+        let given =
+            parameters.iter().map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, ESCAPED)));
+        let own = (!self.parameters.is_empty()).then(|| self.parameters.clone());
+        format!("{}?{}", self.base, given.chain(own).collect::<Vec<_>>().join("&"))
+    }
+
+    /// A request that logs in.
+    #[must_use]
+    pub fn post(&self, agent: &Agent, url: &str) -> RequestBuilder<WithBody> {
+        let request = agent.post(url);
+        match &self.login {
+            Some((user, password)) => {
+                request.header("X-ClickHouse-User", user).header("X-ClickHouse-Key", password)
+            }
+            None => request,
+        }
+    }
+}
+
+/// Makes requests, each within this time; a status is no error. The server is in the same network: a proxy is for the rest of
+/// the world.
+#[must_use]
+pub fn agent(most: Duration) -> Agent {
+    Agent::config_builder()
+        .timeout_global(Some(most))
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .proxy(None)
+        .user_agent(concat!("rocescope/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .into()
+}
+
+/// The reason why a request got no answer.
+#[must_use]
+pub fn reason(error: &ureq::Error) -> String {
+    let reason = error.to_string();
+    reason.strip_prefix("io: ").unwrap_or(&reason).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_read() {
+        let of = |url: &str| url.parse::<Server>();
+        let server = of("http://me:se:cr@et@[::1]:9000/fleet/").unwrap();
+        assert_eq!((server.to_string().as_str(), server.port()), ("http://[::1]:9000/", 9000));
+        assert_eq!(server.login, Some(("me".into(), "se:cr@et".into())));
+        assert_eq!(
+            server.url(&[("query", "select 'a b'")]),
+            "http://[::1]:9000/?query=select%20%27a%20b%27&database=fleet"
+        );
+        assert!(!format!("{server:?}").contains("cr@et"));
+        let server = of("http://db/?database=roce&async_insert=0").unwrap();
+        assert_eq!((server.port(), &server.login), (8123, &None));
+        assert_eq!(server.url(&[]), "http://db:8123/?database=roce&async_insert=0");
+        let bad = [
+            "http://",
+            "http://h:x",
+            "http://h/a&b",
+            "http://h/a b",
+            "http://a\r\nb/c",
+            "http://a\r\n@b",
+            "ftp://h",
+            "h:8123",
+        ];
+        for bad in bad {
+            assert!(of(bad).is_err(), "{bad}");
+        }
+        assert!(of("https://db").unwrap_err().contains("TLS"));
+        assert!(
+            Server::is_url("http://db")
+                && Server::is_url("https://db")
+                && !Server::is_url("/var/lib/rocescope")
+        );
+    }
+}
