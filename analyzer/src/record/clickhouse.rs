@@ -24,7 +24,7 @@ use crate::util::units::plural;
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// Time for one file.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Time between two looks at the queue, which is told of new files besides.
+/// Time between two looks at the queue, which new files wake besides.
 const LOOK: Duration = Duration::from_secs(60);
 /// Time at the end in which what waits is sent.
 const LAST: Duration = Duration::from_secs(5);

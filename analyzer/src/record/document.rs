@@ -40,10 +40,10 @@ $ rocescope diff monday/ today/                                    # recordings,
   interval that was being written is lost, no more. The journal is handed to the disk every 30 s: that much a power failure costs.
 - `--keep` (7 days, 20 GiB) removes the oldest files of this host alone. Age counts from the newest row. After the clock steps by more than
   an hour nothing is removed for its age for a quarter of an hour.
-- While the disk is full, rows wait in memory: four row groups of 8,192 rows per table. Beyond that the oldest are lost. It is said
-  when it begins and when it is over; `hosts.rows_lost` has the number.
-- A step of the clock of more than 2 s is said, and `hosts.clock_jump_ns` has it. Rows have the new time from then on, and `interval_ns` is
-  what passed by a clock that does not step.
+- While the disk is full, rows wait in memory: four row groups of 8,192 rows per table. Beyond that the oldest are lost. Begin
+  and end are reported; `hosts.rows_lost` has the number.
+- A step of the clock of more than 2 s is reported, and `hosts.clock_jump_ns` has it. Rows have the new time from then on, and `interval_ns` is
+  the time by a clock that does not step.
 - Rows are of what happened: a flow without packets, a counter that stands still and a queue pair that does not change have none.
 - Counts are differences between two readings. Sums over the rows are the figures of the report; a figure of loss that later packets
   correct gives a negative difference. Of a flow that leaves the flow table between two readings the last interval is missing
@@ -55,7 +55,7 @@ $ rocescope diff monday/ today/                                    # recordings,
 
 A recording has less than a capture: no opcodes, no PSNs, one source port per flow, and of latency the median, the 99th percentile and
 the longest of each interval. `replay` shows what there is and leaves the rest empty. Findings are those that were raised while it was
-recorded; they are not judged again. `--filter` needs packets; `--view-filter` works.
+recorded; they are not evaluated anew. `--filter` needs packets; `--view-filter` works.
 
 ## ClickHouse
 

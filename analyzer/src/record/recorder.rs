@@ -11,7 +11,7 @@ use crate::report::Report;
 use crate::sample::{EventSample, Sample};
 use crate::util::units;
 
-/// A step of the clock from which it is said and counted. Readings come late by less.
+/// A step of the clock from which it is reported and counted. Readings come late by less.
 const STEP_NS: u64 = 2_000_000_000;
 
 /// What a recording is to be.
@@ -70,7 +70,7 @@ impl Recorder {
         self.collector.events(events);
     }
 
-    /// Records what came since the latest sample. `steady_ns`: the time by a clock that does not step, `None` where the data
+    /// Records the time since the latest sample. `steady_ns`: the time by a clock that does not step, `None` where the data
     /// has all there is.
     pub fn take(&mut self, sample: &Sample, report: &Report, steady_ns: Option<u64>) -> Notices {
         let mut notices = Notices::new();
@@ -185,8 +185,8 @@ mod tests {
             assert!(recorder.take(&sample, &report, None).is_empty());
             rows_ns += begin.elapsed().as_nanos();
         }
-        let (recorded, _) = recorder.finish();
-        assert_eq!(recorded.losses, Losses::default());
+        let (total, _) = recorder.finish();
+        assert_eq!(total.losses, Losses::default());
         let mut bytes = 0;
         crate::record::store::walk(&dir.path().join("v1/flow_seconds"), &mut |_, size| bytes += size);
         let ms = |ns: u128| ns as f64 / 1e6 / SECONDS as f64;

@@ -19,6 +19,9 @@ const COUNTS: usize = 11;
 /// Figures of loss, which may be corrected.
 const LOSSES: usize = 6;
 
+/// Time by which the first packet of a flow is later where its queue pair's number is in use again.
+const REUSED_NS: u64 = 500_000_000;
+
 /// A flow: link, direction, source, destination, destination queue pair.
 type Key = (Shared, Option<Direction>, Address, Address, u32);
 
@@ -49,16 +52,18 @@ impl Flows {
         rows: &mut Vec<FlowSecond>,
     ) {
         self.0.values_mut().for_each(|known| known.present = false);
-        // Live, times are those of the clock at each reading: the distance of two does not change with it.
+        // Live, times are those of the clock at each reading, which moves them and can step: it does so with all of them alike.
         let begin_ns = report.facts.window.first_ns.unwrap_or(0);
         for flow in &report.facts.flows {
             let key = (flow.link.clone(), flow.direction, flow.src, flow.dst, flow.dest_qp);
             let known = self.0.entry(key).or_default();
             let counts = counts(flow);
-            let first_ns = flow.first_ns.wrapping_sub(begin_ns);
-            if known.first_ns != first_ns || counts[0] < known.counts[0] {
-                *known = Known { first_ns, ..Known::default() };
+            let first_ns = flow.first_ns.saturating_sub(begin_ns);
+            let is_later = first_ns.saturating_sub(known.first_ns) > REUSED_NS && !at.is_stepped;
+            if is_later || counts[0] < known.counts[0] {
+                *known = Known::default();
             }
+            known.first_ns = first_ns;
             known.present = true;
             let figure = sample.metrics.latency.as_ref().map(|all| all.get(flow.slot));
             // Of a flow without packets stand still all figures but losses that a timer decides, and latencies: the last

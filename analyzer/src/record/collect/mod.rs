@@ -1,6 +1,6 @@
 //! Rows from one report to the next: what was counted in between. Pure: time comes from the samples.
 //!
-//! Counts of a flow are differences of two reports. A flow whose first packet is another, or whose packets went back, is a new
+//! Counts of a flow are differences of two reports. A flow whose first packet is later, or whose packets decreased, is a new
 //! one. A figure that a later packet corrects (a loss that proves to be reordering) makes a negative difference, so that sums
 //! over rows are the figures of the report.
 
@@ -47,6 +47,8 @@ struct Interval {
     ns: u64,
     /// Its begin.
     from_ns: u64,
+    /// The clock stepped in it.
+    is_stepped: bool,
 }
 
 /// Follows reports.
@@ -134,7 +136,12 @@ impl Collector {
     pub fn take(&mut self, sample: &Sample, report: &Report, elapsed_ns: Option<u64>) -> Rows {
         let begin = self.last_ns.or(report.facts.window.first_ns).unwrap_or(sample.time_ns);
         let ns = elapsed_ns.unwrap_or_else(|| sample.time_ns.saturating_sub(begin));
-        let at = Interval { t: Time(sample.time_ns), ns, from_ns: sample.time_ns.saturating_sub(ns) };
+        let at = Interval {
+            t: Time(sample.time_ns),
+            ns,
+            from_ns: sample.time_ns.saturating_sub(ns),
+            is_stepped: elapsed_ns.is_some(),
+        };
         self.find_job(report);
         self.last_ns = Some(sample.time_ns);
         let mut rows = Rows::default();

@@ -121,12 +121,38 @@ fn flows_without_packets_have_no_row_and_new_ones_count_from_zero() {
     assert_eq!(at(10, START, START + SECOND), [(10, 10_000, SECOND)]);
     assert_eq!(at(10, START, START + 2 * SECOND), []);
     assert_eq!(at(15, START, START + 3 * SECOND), [(5, 5_000, SECOND)]);
+    // Live, two readings of the clock differ by a little.
+    assert_eq!(at(17, START + 900, START + 4 * SECOND), [(2, 2_000, SECOND)]);
+    assert_eq!(at(18, START - 900, START + 5 * SECOND), [(1, 1_000, SECOND)]);
     // The queue pair's number is in use again.
-    assert_eq!(at(20, START + 9, START + 4 * SECOND), [(20, 20_000, SECOND)]);
-    // Counters that went back are those of another flow.
-    assert_eq!(at(3, START + 9, START + 5 * SECOND), [(3, 3_000, SECOND)]);
-    // A clock that went back leaves no interval.
-    assert_eq!(at(4, START + 9, START), [(1, 1_000, 0)]);
+    let again = START + 5 * SECOND + 1;
+    assert_eq!(at(20, again, START + 6 * SECOND), [(20, 20_000, SECOND)]);
+    // Counters that decreased are those of another flow.
+    assert_eq!(at(3, again, START + 7 * SECOND), [(3, 3_000, SECOND)]);
+    // A clock that was set back leaves no interval.
+    assert_eq!(at(4, again, START), [(1, 1_000, 0)]);
+}
+
+/// A clock that steps moves the first packets of all flows with it: they are no new flows.
+#[test]
+fn a_step_of_the_clock_counts_nothing_twice() {
+    let mut collector = collector(None);
+    let at = |step: u64, packets| {
+        let flow =
+            rocescope_common::account::FlowStats { first_ns: START + step, ..stats(49_152, packets, 1_000) };
+        let key = key(0, "10.0.0.1", "10.0.0.2", 17);
+        Sample {
+            time_ns: START + step + packets * SECOND,
+            ..sample(vec![link("eth0", None)], vec![(key, flow)])
+        }
+    };
+    let mut packets = |sample: &Sample, elapsed| {
+        let rows = collector.take(sample, &Report::build(sample, &Options::default()), elapsed);
+        rows.flow_seconds.iter().map(|row| (row.packets, row.interval_ns)).collect::<Vec<_>>()
+    };
+    assert_eq!(packets(&at(0, 10), None), [(10, 10 * SECOND)]);
+    assert_eq!(packets(&at(3_600 * SECOND, 11), Some(SECOND)), [(1, SECOND)]);
+    assert_eq!(packets(&at(3_600 * SECOND, 12), None), [(1, SECOND)]);
 }
 
 #[test]
