@@ -240,9 +240,9 @@ fn a_dump_is_a_folder_with_tables_report_page_reason_and_packets() {
     while let Some(folder) = open.pop() {
         for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
             if entry.file_type().unwrap().is_dir() {
-                open.push(entry.path())
+                open.push(entry.path());
             } else {
-                files.push(entry.path())
+                files.push(entry.path());
             }
         }
     }
@@ -339,7 +339,9 @@ fn sealed_rows_are_the_rows() {
     ring.push(sample.time_ns, rows.clone());
     let (blocks, _) = ring.contents();
     let mut read = Rows::default();
-    blocks.iter().for_each(|block| read.append(block.rows().unwrap()));
+    for block in &blocks {
+        read.append(block.rows().unwrap());
+    }
     assert!(!rows.is_empty());
     assert_eq!(read, rows);
 }

@@ -28,6 +28,7 @@ type Key = (Shared, Option<Direction>, Address, Address, u32);
 /// What a flow had at the latest report.
 #[derive(Clone, Debug, Default)]
 struct Known {
+    /// Of its first packet, since the begin of the time range.
     first_ns: u64,
     counts: [u64; COUNTS],
     losses: Option<[u64; LOSSES]>,
@@ -51,16 +52,18 @@ impl Flows {
         rows: &mut Vec<FlowSecond>,
     ) {
         self.0.values_mut().for_each(|known| known.present = false);
+        // Live, times are those of the clock at each reading, which moves them and can step: it does so with all of them alike.
+        let begin_ns = report.facts.window.first_ns.unwrap_or(0);
         for flow in &report.facts.flows {
             let key = (flow.link.clone(), flow.direction, flow.src, flow.dst, flow.dest_qp);
             let known = self.0.entry(key).or_default();
             let counts = counts(flow);
-            // Live, the clock's readings move the first packet by microseconds, and a step of the clock moves it with all others.
-            let is_later = flow.first_ns.saturating_sub(known.first_ns) > REUSED_NS && !at.is_stepped;
+            let first_ns = flow.first_ns.saturating_sub(begin_ns);
+            let is_later = first_ns.saturating_sub(known.first_ns) > REUSED_NS && !at.is_stepped;
             if is_later || counts[0] < known.counts[0] {
                 *known = Known::default();
             }
-            known.first_ns = flow.first_ns;
+            known.first_ns = first_ns;
             known.present = true;
             let figure = sample.metrics.latency.as_ref().map(|all| all.get(flow.slot));
             // Of a flow without packets stand still all figures but losses that a timer decides, and latencies: the last
