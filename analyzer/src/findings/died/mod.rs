@@ -279,7 +279,7 @@ fn is_ended(input: &Input<'_>, flow: &Flow) -> bool {
 
 /// How the connection before the latest on a number died.
 fn died_before<'a>(input: &Input<'a>, loss: &Loss, flow: &'a Flow) -> Option<Dead<'a>> {
-    let given_up = loss.flow(flow.slot).requests.as_ref()?.given_up?;
+    let given_up = loss.flow(flow.slot).given_up?;
     (given_up.retries >= input.limits.qp.retries.max(1)).then(|| Dead {
         flow,
         cause: "retries exhausted".to_owned(),

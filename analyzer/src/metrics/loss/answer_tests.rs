@@ -1,4 +1,4 @@
-//! Lost ACKs, and PSNs of READs.
+//! Lost ACKs, PSNs of READs, and connections without an answer.
 
 use super::*;
 
@@ -122,4 +122,34 @@ fn a_timeout_after_which_the_packets_turn_out_to_have_arrived_lost_its_acks() {
         let loss = scene.metrics();
         assert_eq!((loss.timeouts, loss.timeouts_acked), (1, acked), "{before:?} {after:?}");
     }
+}
+
+/// Retries without an answer, and then another connection on the same number.
+#[test]
+fn a_connection_that_is_given_up_is_known_when_its_number_is_used_again() {
+    let given_up = |retries: u32, answered: Option<u32>, pause_ns: u64| {
+        scenes().map(|mut scene| {
+            scene.answer(150, 0x1F);
+            scene.send(200..220, &[]);
+            for _ in 0..retries {
+                scene.now_ns += 67 * MS;
+                scene.send(210..220, &[]);
+            }
+            if let Some(psn) = answered {
+                scene.answer(psn, 0x1F);
+            }
+            let last_ns = scene.now_ns;
+            scene.now_ns += pause_ns;
+            scene.send(9_000_000..9_000_010, &[]);
+            scene.collector.metrics().flow(scene.slot).given_up.map(|given_up| (given_up, last_ns))
+        })
+    };
+    for (given_up, last_ns) in given_up(3, None, 67 * MS).map(Option::unwrap) {
+        assert_eq!((given_up.psn, given_up.last_psn, given_up.retries), (210, 219, 3));
+        assert_eq!(given_up.until_ns - given_up.last_ns, 67 * MS + 10 * US);
+        assert_eq!(given_up.last_ns, last_ns);
+    }
+    assert_eq!(given_up(1, None, 67 * MS), [None; 2], "one retry is what a lost packet causes");
+    assert_eq!(given_up(3, Some(219), 67 * MS), [None; 2], "the last retry was answered");
+    assert_eq!(given_up(3, None, MS), [None; 2], "a sender waits for its timer before it gives up");
 }

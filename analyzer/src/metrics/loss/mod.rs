@@ -84,6 +84,8 @@ pub struct FlowLoss {
     /// Packets that passed before its requests were followed; `None` where they were followed from the first packet on, or
     /// had arrived in order until then.
     pub unfollowed: Option<Unfollowed>,
+    /// The latest connection that was given up before another one took its number.
+    pub given_up: Option<GivenUp>,
 }
 
 /// Packets of a flow before loss detection began, or whose events were dropped.
@@ -356,17 +358,11 @@ impl Collector {
     /// The result so far.
     #[must_use]
     pub fn metrics(&self) -> Loss {
-        let metrics = |sequence: &Option<Box<Sequence>>| sequence.as_ref().map(|sequence| sequence.metrics());
         let troubled = (0..)
             .zip(&self.slots)
             .filter(|(_, slot)| slot.request_loss.is_some() || slot.response_loss.is_some());
         Loss {
-            flows: troubled
-                .map(|(number, slot)| {
-                    let requests = metrics(&slot.request_loss);
-                    (number, FlowLoss { requests, responses: metrics(&slot.response_loss), unfollowed: None })
-                })
-                .collect(),
+            flows: troubled.map(|(number, slot)| (number, slot.loss())).collect(),
             known: None,
             spells: self.spells.spells(),
             naks: self.naks.clone(),

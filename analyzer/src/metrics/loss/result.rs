@@ -1,6 +1,8 @@
 //! Results: loss in one sequence, NAKs of a flow.
 
 use super::episode::Episodes;
+use super::sequence::Sequence;
+use super::{FlowLoss, Slot};
 
 /// How a sender retransmits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,8 +94,6 @@ pub struct Metrics {
     pub retransmission: Option<Retransmission>,
     /// How often in a row the sender restarted at one PSN without progress.
     pub stuck: u64,
-    /// The latest connection that was given up before another one took its number.
-    pub given_up: Option<GivenUp>,
 }
 
 /// A connection whose sender restarted at one PSN, got no answer to it, and sent nothing more until another connection
@@ -110,4 +110,17 @@ pub struct GivenUp {
     pub last_ns: u64,
     /// The first packet of the connection after it, Unix nanoseconds.
     pub until_ns: u64,
+}
+
+impl Slot {
+    /// Loss in its flow.
+    pub(super) fn loss(&self) -> FlowLoss {
+        let metrics = |sequence: &Option<Box<Sequence>>| sequence.as_ref().map(|sequence| sequence.metrics());
+        FlowLoss {
+            requests: metrics(&self.request_loss),
+            responses: metrics(&self.response_loss),
+            unfollowed: None,
+            given_up: self.request_loss.as_ref().and_then(|sequence| sequence.given_up),
+        }
+    }
 }

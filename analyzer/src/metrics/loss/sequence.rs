@@ -37,7 +37,7 @@ use super::arrival::{Arrival, ID_AHEAD, Nak};
 use super::cause::{Cause, TIMEOUT_PAUSE_NS};
 use super::episode::{Episodes, Tracker};
 use super::gaps::{By, Filled, Gap, Gaps};
-use super::result::{Metrics, Retransmission};
+use super::result::{GivenUp, Metrics, Retransmission};
 use super::state::{Missing, Run, State};
 use late::Lateness;
 use tally::{SIGNALS, Tally};
@@ -83,6 +83,7 @@ pub(super) struct Sequence {
     /// Another connection uses the number, and has not got beyond the PSNs of the one before.
     reused: bool,
     lateness: Lateness,
+    pub(super) given_up: Option<GivenUp>,
     /// Signals that are recorded already.
     recorded: Tally,
     /// PSN and identification of recent packets, by the last bits of the PSN.
@@ -122,6 +123,7 @@ impl Sequence {
             answers_pass: false,
             reused: false,
             lateness: Lateness::default(),
+            given_up: None,
             recorded: [0; SIGNALS.len()],
             recent,
         }
@@ -174,7 +176,7 @@ impl Sequence {
 
     /// Another connection uses the number; the latest ACK of the peer of the one before carried this PSN, where that is known.
     pub(super) fn restart(&mut self, arrival: &Arrival<'_>, acked: Option<u32>) {
-        self.given_up(arrival, acked);
+        self.note_given_up(arrival, acked);
         self.state = State::Advancing;
         self.previous = None;
         self.progress();

@@ -78,12 +78,12 @@ impl Sequence {
 
     /// Notes that the connection before had ended without an answer to what its sender retransmitted: the queue pair was destroyed
     /// after it had given up. It waits for its timer once more before it does.
-    pub(super) fn given_up(&mut self, arrival: &Arrival<'_>, acked: Option<u32>) {
+    pub(super) fn note_given_up(&mut self, arrival: &Arrival<'_>, acked: Option<u32>) {
         let pause_ns = arrival.time_ns.saturating_sub(arrival.last_ns);
         let waited = self.metrics.timeouts > 0 && pause_ns >= self.metrics.timeout_range_ns.0 / 2;
         let refused = acked.is_some_and(|psn| !reaches(psn, self.stuck_at));
         if self.stuck >= 2 && waited && refused {
-            self.metrics.given_up = Some(GivenUp {
+            self.given_up = Some(GivenUp {
                 psn: self.stuck_at,
                 last_psn: arrival.last_psn,
                 retries: self.stuck,
