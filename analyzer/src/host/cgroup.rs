@@ -1,7 +1,6 @@
 //! Control groups by the number that the kernel gives them: the pod of a process that has ended meanwhile.
 
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
 
 use super::read::HostRoot;
 
@@ -21,7 +20,7 @@ pub fn is_unified(root: &HostRoot) -> bool {
 #[must_use]
 pub fn line_of(root: &HostRoot, id: u64) -> Option<String> {
     let at = MOUNTS.iter().rev().find(|at| root.exists(&format!("{at}/cgroup.controllers")))?;
-    let mount = PathBuf::from(root.path(at));
+    let mount = root.path(at);
     let mut left = vec![mount.clone()];
     for _ in 0..MOST {
         let directory = left.pop()?;

@@ -16,8 +16,8 @@ use super::error::{HostError, Result};
 use super::read::HostRoot;
 
 /// `FWCTL_INFO` and `FWCTL_RPC`: `_IO(0x9A, 0)` and `_IO(0x9A, 1)`.
-const INFO: u32 = 0x9a << 8;
-const RPC: u32 = INFO | 1;
+const INFO: libc::Ioctl = 0x9a << 8;
+const RPC: libc::Ioctl = INFO | 1;
 /// `FWCTL_RPC_DEBUG_READ_ONLY`.
 const READ_ONLY: u32 = 1;
 /// `FWCTL_DEVICE_TYPE_MLX5`.
@@ -25,6 +25,11 @@ const MLX5: u32 = 1;
 /// Bytes of the command, and of its answer up to the context's end.
 const COMMAND: usize = 16;
 const ANSWER: usize = command::EXTENSION as usize;
+const COMMAND_LEN: u32 = 16;
+/// Of the two structures.
+const INFO_SIZE: u32 = 24;
+const RPC_SIZE: u32 = 32;
+const _: () = assert!(size_of::<Info>() == 24 && size_of::<Rpc>() == 32 && COMMAND == 16);
 
 /// Firmware that can be asked; a virtual one in tests.
 pub trait Firmware: Debug + Send {
@@ -76,15 +81,15 @@ impl Fwctl {
             .into_iter()
             .filter_map(|name| Some((parent(DEVICES, &name)?, name)))
             .collect();
-        let nodes = root.names(CLASS);
+        let found = root.names(CLASS);
         let mut notes = Vec::new();
-        if nodes.is_empty() {
+        if found.is_empty() {
             notes.push(
                 "--fwctl: the kernel has no fwctl device; it needs kernel 6.15 or newer and the module mlx5_fwctl".to_owned(),
             );
         }
         let mut devices = Vec::new();
-        for node in nodes {
+        for node in found {
             let Some(pci) = parent(CLASS, &node) else { continue };
             let of = rdma.iter().filter(|(parent, _)| *parent == pci).map(|(_, name)| name);
             for name in of {
@@ -117,15 +122,15 @@ impl Firmware for Fwctl {
         let mut input = query(lqpn);
         let mut output = vec![0; ANSWER];
         let mut rpc = Rpc {
-            size: size_of::<Rpc>() as u32,
+            size: RPC_SIZE,
             scope: READ_ONLY,
-            in_len: COMMAND as u32,
-            out_len: ANSWER as u32,
+            in_len: COMMAND_LEN,
+            out_len: command::EXTENSION,
             input: input.as_mut_ptr() as u64,
             output: output.as_mut_ptr() as u64,
         };
         // SAFETY: the structure and the buffers that it points to are valid for the call, and as long as it says.
-        let result = unsafe { libc::ioctl(file.as_raw_fd(), RPC as _, &raw mut rpc) };
+        let result = unsafe { libc::ioctl(file.as_raw_fd(), RPC, &raw mut rpc) };
         if result < 0 {
             return Err(HostError::last_os(action()));
         }
@@ -137,9 +142,9 @@ impl Firmware for Fwctl {
 
 /// The kind of firmware behind a node.
 fn device_type(file: &File) -> io::Result<u32> {
-    let mut info = Info { size: size_of::<Info>() as u32, flags: 0, device_type: 0, data_len: 0, data: 0 };
+    let mut info = Info { size: INFO_SIZE, flags: 0, device_type: 0, data_len: 0, data: 0 };
     // SAFETY: the structure is valid for the call; with a length of 0 nothing is written to where `data` points.
-    let result = unsafe { libc::ioctl(file.as_raw_fd(), INFO as _, &raw mut info) };
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), INFO, &raw mut info) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(info.device_type) }
 }
 
@@ -182,7 +187,6 @@ mod tests {
     fn the_command_is_that_of_the_definition() {
         assert_eq!(query(0x12_3456), [5, 0x0b, 0, 0, 0, 0, 0, 0, 0, 0x12, 0x34, 0x56, 0, 0, 0, 0]);
         assert_eq!((INFO, RPC, ANSWER), (0x9a00, 0x9a01, 272));
-        assert_eq!((size_of::<Info>(), size_of::<Rpc>()), (24, 32));
     }
 
     #[test]

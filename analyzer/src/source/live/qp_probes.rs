@@ -128,10 +128,7 @@ impl QpProbes {
             Ok(_) => Devx::attach(&mut ebpf).map_err(|error| format!("{error:#}")),
             Err(error) => Err(format!("{error:#}")),
         };
-        if root.exists(&format!("/sys/module/{}", BNXT.0)) {
-            let attached = bnxt.and_then(|_| attach(&mut ebpf, BNXT.2, BNXT.1));
-            absent.extend(attached.err().map(|why| (BNXT.1.to_owned(), format!("{why:#}"))));
-        }
+        absent.extend(attach_bnxt(&mut ebpf, root, bnxt));
         let records = ebpf.take_map(QP_RECORDS).context("the kernel object has no records")?.try_into()?;
         let counts = ebpf.take_map(QP_COUNTS).context("the kernel object has no counts")?.try_into()?;
         Ok(Self { _ebpf: ebpf, records, counts, layout, absent, devx, modules, pods: Pods::default() })
@@ -211,6 +208,15 @@ pub(super) fn attach(ebpf: &mut Ebpf, name: &str, function: &str) -> Result<()> 
     program.load().with_context(|| format!("the kernel refused the program {name}"))?;
     program.attach(function, 0).with_context(|| format!("{function} cannot be probed"))?;
     Ok(())
+}
+
+/// Attaches the probe of bnxt_re's reasons where its module is loaded; the function and the reason when that fails.
+fn attach_bnxt(ebpf: &mut Ebpf, root: &HostRoot, offset: Result<u32>) -> Option<(String, String)> {
+    if !root.exists(&format!("/sys/module/{}", BNXT.0)) {
+        return None;
+    }
+    let attached = offset.and_then(|_| attach(ebpf, BNXT.2, BNXT.1));
+    attached.err().map(|why| (BNXT.1.to_owned(), format!("{why:#}")))
 }
 
 /// Place of the queue pair of the verbs in bnxt_re's own.
