@@ -94,7 +94,7 @@ impl Told {
 }
 
 impl Slot {
-    /// Tells its pair of hosts what has begun and ended with a packet of data. `new_ns`: its time, unless it was there before.
+    /// Counts at its pair of hosts what has begun and ended with a packet of data. `new_ns`: its time, unless it was there before.
     #[inline(always)]
     fn progress(&mut self, pairs: &mut Pairs, op: Op, new_ns: Option<u64>) {
         let in_progress = !op.has(Op::ENDS);
