@@ -3,6 +3,7 @@
 
 mod archive;
 mod dependencies;
+mod oci;
 mod systemd;
 mod tree;
 
@@ -14,6 +15,9 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// Who packs.
+const MAINTAINER: &str = "rocescope contributors <rocescope@users.noreply.github.com>";
 
 /// What all packages of a run have in common.
 pub(crate) struct Release {
@@ -64,6 +68,7 @@ fn pack(release: &Release, target: Target, program: &Path, native: &Path, to: &P
     fs::write(&sbom, &text).with_context(|| format!("cannot write {}", sbom.display()))?;
     let parts = tree::Parts { program, native, licences: dependencies::licences(&found)?, sbom: text };
     let mut made = vec![sbom, archive::tarball(release, target, &parts, &work, to)?];
+    made.push(oci::image(release, target, program, &parts.licences, &work, to)?);
     if has_program("dpkg-deb") {
         made.push(archive::deb(release, target, &parts, &work, to)?);
     } else {

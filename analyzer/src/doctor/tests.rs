@@ -229,12 +229,28 @@ fn every_check_is_in_the_catalogue_and_has_a_fault_in_these_tests() {
     let elsewhere = BTreeSet::from([
         "entropy.source_port",
         "gpudirect.acs",
+        "kernel.sandbox",
         "nccl.environment",
         "qos.dscp_map",
         "switch.dcbx_error",
         "switch.ets",
     ]);
     assert_eq!(known.difference(&tested).copied().collect::<BTreeSet<_>>(), elsewhere);
+}
+
+#[test]
+fn a_sandbox_that_lacks_a_part_is_named() {
+    let tried = |missing: Option<&[&str]>| {
+        let host = Recorded::unpack(MLX5);
+        let mut facts = collect(&host.root(), &host.kernel());
+        facts.kernel.sandbox_missing = missing.map(|all| all.iter().map(|one| (*one).to_owned()).collect());
+        Page::of(facts)
+    };
+    assert_eq!(verdict(&tried(None), "kernel.sandbox"), None, "a recorded host");
+    assert_eq!(verdict(&tried(Some(&[])), "kernel.sandbox"), Some(Status::Ok));
+    let page = tried(Some(&["this kernel has no Landlock"]));
+    assert_eq!(verdict(&page, "kernel.sandbox"), Some(Status::Info));
+    assert!(text::text(&page, false, 100).contains("no Landlock"));
 }
 
 #[test]

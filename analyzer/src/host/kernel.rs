@@ -67,6 +67,7 @@ pub enum Capability {
     SysAdmin = 21,
     Perfmon = 38,
     Bpf = 39,
+    CheckpointRestore = 40,
 }
 
 impl Capability {
@@ -83,6 +84,7 @@ impl Capability {
             Self::SysAdmin => "CAP_SYS_ADMIN",
             Self::Perfmon => "CAP_PERFMON",
             Self::Bpf => "CAP_BPF",
+            Self::CheckpointRestore => "CAP_CHECKPOINT_RESTORE",
         }
     }
 }

@@ -225,7 +225,7 @@ pub(super) fn limit(plan: &Plan, state: &mut State) {
     match done {
         Ok(()) => state.holds.push("system calls limited (seccomp)".to_owned()),
         Err(error) => {
-            state.missing.push(format!("system calls are not limited: seccomp is refused ({error})"))
+            state.missing.push(format!("system calls are not limited: seccomp is refused ({error})"));
         }
     }
 }

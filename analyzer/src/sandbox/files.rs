@@ -82,7 +82,9 @@ fn report(plan: &Plan, status: &RestrictionStatus, state: &mut State) {
     let reads =
         if plan.files == Files::ReadOnly { "what its user may read" } else { "the inputs of this run" };
     state.holds.push(format!("files: {reads}; {writes} (Landlock)"));
-    if matches!(status.landlock, LandlockStatus::Available { effective_abi, .. } if effective_abi < ABI::V4) {
-        state.missing.push(format!("this kernel's Landlock does not limit TCP ({SINCE})"));
+    let since_tcp = matches!(status.landlock, LandlockStatus::Available { effective_abi, .. } if effective_abi >= ABI::V4);
+    // Without connections seccomp allows no socket for them.
+    if !since_tcp && !plan.connect.is_empty() {
+        state.missing.push(format!("this kernel's Landlock does not limit TCP ports ({SINCE})"));
     }
 }

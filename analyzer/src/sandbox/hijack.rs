@@ -1,5 +1,5 @@
-//! A parser that an attacker has taken over. In builds for tests only: it tries what no parser may do, and says on standard
-//! error what came of it.
+//! A parser that an attacker has taken over. In builds for tests only: it tries what no parser may do, and reports on
+//! standard error whether it could.
 
 use std::fs::File;
 use std::io::{self, Write as _};

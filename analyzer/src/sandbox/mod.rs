@@ -42,7 +42,7 @@ pub struct State {
 }
 
 /// Gives up everything that `plan` does not need, for the calling thread and those that it starts from now on. What cannot be
-/// given up is said in the result; the run goes on without it.
+/// given up stands in the result; the run goes on without it.
 #[must_use]
 pub fn enter(plan: &Plan) -> State {
     if OFF.load(Ordering::Relaxed) {

@@ -113,10 +113,10 @@ pub(super) fn give_up(plan: &Plan, user: Option<User>, state: &mut State) {
     match changed {
         Some((user, Ok(()))) => state.holds.push(format!("user {} ({})", user.uid, user.name)),
         Some((user, Err(error))) => {
-            state.missing.push(format!("the user cannot become {}: {error}", user.name))
+            state.missing.push(format!("the user cannot become {}: {error}", user.name));
         }
         None if getuid().is_root() => {
-            state.holds.push("user root, as no other may read or write the files of this run".to_owned())
+            state.holds.push("user root, as no other may read or write the files of this run".to_owned());
         }
         None => state.holds.push(format!("user {}", getuid().as_raw())),
     }

@@ -1,7 +1,7 @@
 //! Trees of files as archives: tar, .deb, .rpm. Names in order, times of the commit, root as owner.
 
-use super::Release;
 use super::tree::{Layout, Parts, set_mode, write};
+use super::{MAINTAINER, Release};
 use crate::dist::Target;
 use crate::run::{run, workspace_root};
 use anyhow::{Context as _, Result};
@@ -26,24 +26,29 @@ pub(crate) fn tarball(
     let name = format!("rocescope-{}-{}", release.version, target.triple());
     parts.write(&work.join(&name), Layout::Tarball, release)?;
     let path = to.join(format!("{name}.tar.gz"));
-    run(Command::new("tar")
-        .current_dir(work)
-        .env("GZIP", "-n9")
-        .args([
-            "--create",
-            "--gzip",
-            "--sort=name",
-            "--format=ustar",
-            "--owner=0",
-            "--group=0",
-            "--numeric-owner",
-        ])
-        .arg("--mode=u=rwX,go=rX")
-        .arg(format!("--mtime=@{}", release.epoch))
-        .arg("--file")
-        .arg(&path)
-        .arg(&name))?;
+    sorted_tar(release, work, &[&name], &path, true)?;
     Ok(path)
+}
+
+/// An archive of some entries of a folder.
+pub(crate) fn sorted_tar(
+    release: &Release,
+    folder: &Path,
+    entries: &[&str],
+    path: &Path,
+    packed: bool,
+) -> Result<()> {
+    let mut command = Command::new("tar");
+    command
+        .current_dir(folder)
+        .args(["--create", "--sort=name", "--format=ustar", "--owner=0", "--group=0", "--numeric-owner"])
+        .arg("--mode=u=rwX,go=rX")
+        .arg(format!("--mtime=@{}", release.epoch));
+    if packed {
+        // Without a name and a time of its own.
+        command.args(["--use-compress-program", "gzip -n9"]);
+    }
+    run(command.arg("--file").arg(path).args(entries))
 }
 
 /// A package for Debian and Ubuntu.
@@ -58,9 +63,9 @@ pub(crate) fn deb(
     parts.write(&root, Layout::Deb, release)?;
     let control = root.join("DEBIAN");
     let size = size_of_tree(&root)?.div_ceil(1024);
-    let indented: String = DESCRIPTION.lines().map(|line| format!(" {line}\n")).collect();
+    let indented = format!(" {}\n", DESCRIPTION.replace('\n', "\n "));
     let fields = format!(
-        "Package: rocescope\nVersion: {}\nArchitecture: {}\nMaintainer: rocescope contributors <security@rocescope.dev>\n\
+        "Package: rocescope\nVersion: {}\nArchitecture: {}\nMaintainer: {MAINTAINER}\n\
          Installed-Size: {size}\nSection: net\nPriority: optional\nHomepage: {HOME}\nDescription: {SUMMARY}\n{indented}",
         release.version,
         target.debian()

@@ -69,15 +69,15 @@ fn linked(metadata: &Value, root: &str) -> Vec<Dependency> {
     let described = |id: &String| {
         let package = packages.get(id)?;
         let folder = Path::new(package["manifest_path"].as_str()?).parent()?.to_owned();
-        let mut used: Vec<String> = uses(id).iter().filter_map(named).collect();
-        used.sort();
+        let mut below: Vec<String> = uses(id).iter().filter_map(named).collect();
+        below.sort();
         Some(Dependency {
             name: text(&package["name"]),
             version: text(&package["version"]),
             licence: text(&package["license"]),
             source: text(&package["source"]),
             folder,
-            uses: used,
+            uses: below,
         })
     };
     let mut all: Vec<Dependency> = found.iter().filter_map(described).collect();
@@ -121,17 +121,40 @@ pub(crate) fn sbom(all: &[Dependency], release: &Release) -> Result<String> {
     Ok(text)
 }
 
-/// A Unix time as RFC 3339 (days to a date as Howard Hinnant's `civil_from_days`).
-fn time(epoch: u64) -> String {
-    let (days, second) = (epoch / 86_400 + 719_468, epoch % 86_400);
+/// A Unix time as RFC 3339.
+pub(crate) fn time(epoch: u64) -> String {
+    let ((year, month, day), second) = (date(epoch), epoch % 86_400);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
+}
+
+/// A Unix time as in mails: `Tue, 14 Nov 2023 22:13:20 +0000`.
+pub(crate) fn mail_time(epoch: u64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let ((year, month, day), second) = (date(epoch), epoch % 86_400);
+    let of = |names: &[&'static str], at: u64| {
+        usize::try_from(at).ok().and_then(|at| names.get(at).copied()).unwrap_or_default()
+    };
+    format!(
+        "{}, {day:02} {} {year} {:02}:{:02}:{:02} +0000",
+        of(&DAYS, epoch / 86_400 % 7),
+        of(&MONTHS, month - 1),
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    )
+}
+
+/// Year, month and day of a Unix time (Howard Hinnant's `civil_from_days`).
+fn date(epoch: u64) -> (u64, u64, u64) {
+    let days = epoch / 86_400 + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
     let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
+    (year_of_era + era * 400 + u64::from(month <= 2), month, day_of_year - (153 * shifted + 2) / 5 + 1)
 }
 
 /// The licences of everything in the program, with the texts that come with the crates; each text once.
@@ -206,5 +229,6 @@ mod tests {
         for (epoch, text) in [(0, "1970-01-01T00:00:00Z"), (951_827_696, "2000-02-29T12:34:56Z")] {
             assert_eq!(time(epoch), text);
         }
+        assert_eq!(mail_time(1_700_000_000), "Tue, 14 Nov 2023 22:13:20 +0000");
     }
 }

@@ -1,6 +1,6 @@
 //! The files of a package, as they lie on a host.
 
-use super::Release;
+use super::{MAINTAINER, Release, dependencies};
 use crate::run::{run, workspace_root};
 use anyhow::{Context as _, Result};
 use flate2::{Compression, GzBuilder};
@@ -53,7 +53,8 @@ impl Parts<'_> {
         let changes = fs::read(source.join("CHANGELOG.md")).context("cannot read CHANGELOG.md")?;
         match layout {
             Layout::Deb => {
-                write(&root.join(doc).join("changelog.gz"), &packed(&changes, release)?)?;
+                write(&root.join(doc).join("CHANGELOG.md.gz"), &packed(&changes)?)?;
+                write(&root.join(doc).join("changelog.gz"), &packed(debian_changes(release).as_bytes())?)?;
                 write(&root.join(doc).join("copyright"), copyright()?.as_bytes())?;
                 copy(
                     &source.join("deploy/debian/lintian-overrides"),
@@ -67,12 +68,12 @@ impl Parts<'_> {
                 }
             }
         }
-        self.manual(root, layout, release)?;
+        self.manual(root, layout)?;
         self.completions(root, layout)?;
         self.configuration(root, layout)
     }
 
-    fn manual(&self, root: &Path, layout: Layout, release: &Release) -> Result<()> {
+    fn manual(&self, root: &Path, layout: Layout) -> Result<()> {
         let folder = root.join(if matches!(layout, Layout::Tarball) { "man" } else { "usr/share/man/man1" });
         run(Command::new(self.native).arg("manual").arg(&folder))?;
         if matches!(layout, Layout::Tarball) {
@@ -82,7 +83,7 @@ impl Parts<'_> {
             let page = fs::read(entry.path()).context("cannot read a manual page")?;
             let mut name = entry.path().into_os_string();
             name.push(".gz");
-            write(Path::new(&name), &packed(&page, release)?)?;
+            write(Path::new(&name), &packed(&page)?)?;
             fs::remove_file(entry.path()).context("cannot remove a manual page")?;
         }
         Ok(())
@@ -151,11 +152,19 @@ fn copyright() -> Result<String> {
     ))
 }
 
-/// gzip without name, and with the release's time.
-fn packed(bytes: &[u8], release: &Release) -> Result<Vec<u8>> {
-    let time = u32::try_from(release.epoch).unwrap_or(0);
-    let mut out = GzBuilder::new().mtime(time).write(Vec::new(), Compression::best());
+/// gzip without name and time.
+fn packed(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut out = GzBuilder::new().write(Vec::new(), Compression::best());
     out.write_all(bytes).and_then(|()| out.finish()).context("cannot compress")
+}
+
+/// Debian's list of changes, which refers to ours.
+fn debian_changes(release: &Release) -> String {
+    format!(
+        "rocescope ({}) unstable; urgency=medium\n\n  * CHANGELOG.md.gz beside this file has the changes.\n\n -- {MAINTAINER}  {}\n",
+        release.version,
+        dependencies::mail_time(release.epoch)
+    )
 }
 
 fn make(path: &Path) -> Result<()> {

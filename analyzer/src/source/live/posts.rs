@@ -234,6 +234,10 @@ fn needs() -> sandbox::Plan {
         .keeping(Capability::Perfmon, "the same")
         .keeping(Capability::SysPtrace, "memory of processes with queue pairs, to find their post_send")
         .keeping(Capability::DacReadSearch, "the same")
+        .keeping(
+            Capability::CheckpointRestore,
+            "the libraries that they run, also those of containers (map_files)",
+        )
 }
 
 /// A file with a `post_send`.
