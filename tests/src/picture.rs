@@ -1,6 +1,6 @@
 //! A terminal's screen as a picture: SVG from characters and their colours.
 //!
-//! Blocks are drawn as rectangles rather than as letters, so that bars have no gaps whatever font
+//! Blocks, lines and frames are drawn as shapes rather than as letters, so that they have no gaps whatever font
 //! shows the rest; letters are spaced out to the grid of the terminal.
 
 use std::fmt::Write as _;
@@ -130,6 +130,83 @@ fn block(c: char) -> Option<(f64, f64)> {
     }
 }
 
+/// The lines from the middle of a cell to its upper, right, lower and left border, and their width.
+fn strokes(c: char) -> Option<([bool; 4], f64)> {
+    let thin = match c {
+        '─' => [false, true, false, true],
+        '│' => [true, false, true, false],
+        '╭' => [false, true, true, false],
+        '╮' => [false, false, true, true],
+        '╰' => [true, true, false, false],
+        '╯' => [true, false, false, true],
+        '├' => [true, true, true, false],
+        '┤' => [true, false, true, true],
+        '┼' => [true; 4],
+        '━' => return Some(([false, true, false, true], 3.0)),
+        '╸' => return Some(([false, false, false, true], 3.0)),
+        _ => return None,
+    };
+    Some((thin, 1.0))
+}
+
+/// Lines of `count` equal characters from a place on.
+fn draw_strokes(svg: &mut String, (c, count): (char, usize), (x, y): (f64, f64), front: &str, opacity: &str) {
+    let Some(([up, right, down, left], width)) = strokes(c) else { return };
+    let (w, h) = CELL;
+    // On whole units, as the rest of the picture is drawn with crisp edges.
+    let (mid_x, mid_y) = ((x + w / 2.0).floor() + 0.5, (y + h / 2.0).floor() + 0.5);
+    let (end_x, end_y) = (x + count as f64 * w, y + h);
+    let mut path = String::new();
+    match (up, right, down, left) {
+        (false, true, true, false) => {
+            let _ = write!(
+                path,
+                "M{end_x:.1} {mid_y}H{:.1}Q{mid_x} {mid_y} {mid_x} {:.1}V{end_y:.1}",
+                mid_x + 3.0,
+                mid_y + 3.0
+            );
+        }
+        (false, false, true, true) => {
+            let _ = write!(
+                path,
+                "M{x:.1} {mid_y}H{:.1}Q{mid_x} {mid_y} {mid_x} {:.1}V{end_y:.1}",
+                mid_x - 3.0,
+                mid_y + 3.0
+            );
+        }
+        (true, true, false, false) => {
+            let _ = write!(
+                path,
+                "M{end_x:.1} {mid_y}H{:.1}Q{mid_x} {mid_y} {mid_x} {:.1}V{y:.1}",
+                mid_x + 3.0,
+                mid_y - 3.0
+            );
+        }
+        (true, false, false, true) => {
+            let _ = write!(
+                path,
+                "M{x:.1} {mid_y}H{:.1}Q{mid_x} {mid_y} {mid_x} {:.1}V{y:.1}",
+                mid_x - 3.0,
+                mid_y - 3.0
+            );
+        }
+        _ => {
+            if left || right {
+                let (from, to) = (if left { x } else { mid_x }, if right { end_x } else { mid_x });
+                let _ = write!(path, "M{from:.1} {mid_y}H{to:.1}");
+            }
+            if up || down {
+                let (from, to) = (if up { y } else { mid_y }, if down { end_y } else { mid_y });
+                let _ = write!(path, "M{mid_x} {from:.1}V{to:.1}");
+            }
+        }
+    }
+    let _ = writeln!(
+        svg,
+        "<path d=\"{path}\" stroke=\"{front}\" stroke-width=\"{width}\" fill=\"none\"{opacity}/>"
+    );
+}
+
 /// A screen as tmux prints it with colours (`capture-pane -e -p`), as SVG.
 #[must_use]
 pub fn svg(screen: &str, title: &str) -> String {
@@ -150,7 +227,9 @@ pub fn svg(screen: &str, title: &str) -> String {
     );
     for (y, line) in lines.iter().enumerate() {
         let mut x = 0;
-        let together = |a: char, b: char| a == b || (block(a).is_none() && block(b).is_none());
+        let is_letter = |c: char| block(c).is_none() && strokes(c).is_none();
+        // A column of lines is a run for each cell.
+        let together = |a: char, b: char| a == b && a != '│' || (is_letter(a) && is_letter(b));
         for run in line.chunk_by(|a, b| a.1 == b.1 && together(a.0, b.0)) {
             draw(&mut svg, run, x, y);
             x += run.len();
@@ -182,6 +261,10 @@ fn draw(svg: &mut String, run: &[(char, Look)], column: usize, row: usize) {
             "<rect x=\"{x:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{front}\" \
              fill-opacity=\"{share}\"/>"
         );
+        return;
+    }
+    if strokes(first).is_some() {
+        draw_strokes(svg, (first, run.len()), (x, y), &front, opacity);
         return;
     }
     let text: String = run.iter().map(|(c, _)| *c).collect();
@@ -235,6 +318,19 @@ mod tests {
             "{picture}"
         );
         assert!(picture.contains(&format!("y=\"{:.1}\" width=\"8.4\" height=\"18.0\"", second - 18.0)));
+    }
+
+    #[test]
+    fn lines_and_corners_are_shapes_that_meet() {
+        let picture = svg("╭──╮\n│x │", "");
+        assert_eq!(picture.matches("<path").count(), 5, "{picture}");
+        assert!(!picture.contains('─') && picture.contains(">x<"), "{picture}");
+        // From the first corner to the second.
+        let (from, to) = (BORDER + CELL.0, BORDER + 3.0 * CELL.0);
+        assert!(
+            picture.contains(&format!("d=\"M{from:.1} ")) && picture.contains(&format!("H{to:.1}\"")),
+            "{picture}"
+        );
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::source::devices::posts::Plan;
 use crate::source::feed::{Command, Schedule};
 use crate::source::live::{self, Config, DEFAULT_MAX_FLOWS, Running};
 use crate::tui;
+use crate::util::layout::plain;
 use crate::util::style::Color;
 use crate::util::time::nanos;
 
@@ -37,7 +38,10 @@ const SEED: u64 = 4791;
 pub(super) fn live(args: LiveArgs, color: Color) -> Result<()> {
     let netns = netns(&args.source)?;
     let interrupt = interrupt(&args.view)?;
-    let views = views(&args.view, None)?;
+    let mut views = views(&args.view, None)?;
+    if let Some(tui) = &mut views.tui {
+        tui.host = host_name();
+    }
     let mut config = source(args.source, netns, &args.view, &views)?;
     let settings = args.flight.settings();
     if settings.is_some() {
@@ -60,6 +64,13 @@ pub(super) fn live(args: LiveArgs, color: Color) -> Result<()> {
         flight.finish();
     }
     shown
+}
+
+/// The name of this host, for who watches several.
+fn host_name() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    let name = plain(name.trim());
+    (!name.is_empty()).then_some(name)
 }
 
 /// The namespace of the interfaces, opened before anything else.

@@ -24,6 +24,13 @@ impl FilterError {
         1 + self.text.get(..self.at).map_or(0, |text| text.chars().count())
     }
 
+    /// The expression before the part that is wrong, that part, and what follows.
+    #[must_use]
+    pub fn parts(&self) -> Option<[&str; 3]> {
+        let Self { text, at, end, .. } = self;
+        Some([text.get(..*at)?, text.get(*at..*end)?, text.get(*end..)?])
+    }
+
     /// Cause, position and remedy in one line.
     #[must_use]
     pub fn one_line(&self) -> String {

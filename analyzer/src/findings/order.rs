@@ -10,6 +10,9 @@ use crate::util::units;
 /// A finding has ended when it was not seen for so long before the end of the data, in nanoseconds.
 pub const OVER_NS: u64 = SPELL_NS;
 
+/// An active finding that was not seen for so long is quiet: it may have ended.
+pub const QUIET_NS: u64 = 3_000_000_000;
+
 /// Least length of an episode that a cost is compared with.
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -24,6 +27,13 @@ impl Finding {
     pub fn over_since(&self, end_ns: Option<u64>) -> Option<u64> {
         let (seen, end) = (self.last_seen_ns?, end_ns?);
         (end.saturating_sub(seen) >= OVER_NS).then_some(seen)
+    }
+
+    /// How long an active finding was not seen before the end of data that ends at `end_ns`; `None` below [`QUIET_NS`].
+    #[must_use]
+    pub fn quiet_ns(&self, end_ns: Option<u64>) -> Option<u64> {
+        let quiet = end_ns?.saturating_sub(self.last_seen_ns?);
+        (self.active && quiet >= QUIET_NS && self.over_since(end_ns).is_none()).then_some(quiet)
     }
 
     /// When it ended and how long its latest episode took, in words, `ended 13:05:09 UTC after 8.00 s`: with the day where that

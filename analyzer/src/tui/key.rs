@@ -12,6 +12,8 @@ pub enum Key {
     Char(char),
     /// A character with the control key; lower case.
     Ctrl(char),
+    /// A function key by its number.
+    F(u8),
     /// Arrow up.
     Up,
     /// Arrow down.
@@ -378,7 +380,7 @@ pub const KEYMAP: &[Binding] = &[
         Input::Theme,
         "theme: dark, light, high contrast, no colours, 16 colours",
     ),
-    bind("help", &[Key::Char('?')], Input::Help, "toggle help"),
+    bind("help", &[Key::Char('?'), Key::F(1)], Input::Help, "toggle help"),
     bind("redraw", &[Key::Ctrl('l')], Input::Redraw, "redraw"),
     bind("suspend", &[Key::Ctrl('z')], Input::Suspend, "suspend (fg to resume)"),
     bind(
@@ -478,10 +480,15 @@ impl FromStr for Key {
         if let Some(c) = text.strip_prefix("Ctrl-").and_then(|rest| rest.parse::<char>().ok()) {
             return Ok(Self::Ctrl(c.to_ascii_lowercase()));
         }
+        if let Some(number) = text.strip_prefix('F').and_then(|rest| rest.parse().ok())
+            && (1..=12).contains(&number)
+        {
+            return Ok(Self::F(number));
+        }
         NAMED
             .into_iter()
             .find(|key| key.to_string() == text)
-            .ok_or_else(|| format!("invalid key '{text}': use x, Space, Ctrl-X, PgUp or Enter"))
+            .ok_or_else(|| format!("invalid key '{text}': use x, Space, Ctrl-X, F1, PgUp or Enter"))
     }
 }
 
@@ -510,6 +517,7 @@ impl std::fmt::Display for Key {
             Self::Char(' ') => "Space",
             Self::Char(c) => return write!(f, "{c}"),
             Self::Ctrl(c) => return write!(f, "Ctrl-{}", c.to_ascii_uppercase()),
+            Self::F(number) => return write!(f, "F{number}"),
             Self::Up => "Up",
             Self::Down => "Down",
             Self::Left => "Left",

@@ -45,6 +45,8 @@ pub struct Options {
     pub schedule: Option<Schedule>,
     /// Sentences that stand before the first notice.
     pub notes: Vec<String>,
+    /// The name of the host that is watched live.
+    pub host: Option<String>,
 }
 
 impl Default for Options {
@@ -64,6 +66,7 @@ impl Default for Options {
             history_bytes: history::BUDGET,
             schedule: None,
             notes: Vec::new(),
+            host: None,
         }
     }
 }

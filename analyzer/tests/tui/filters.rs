@@ -8,6 +8,7 @@ use rocescope::filter::Filter;
 use rocescope::sample::{Sample, address};
 use rocescope::source::feed::Update;
 use rocescope::source::replay;
+use rocescope::tui::app::Overlay;
 use rocescope::tui::query::{self, vocabulary};
 
 /// The last sample of a capture of the tests.
@@ -117,4 +118,34 @@ fn names_are_unique() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), all, "{names:?}");
+}
+
+#[test]
+fn the_part_of_a_filter_that_is_wrong_is_marked_where_it_stands() {
+    let mut app = table(&World::sick(), WIDE);
+    press(&mut app, &[Key::Char('/')]);
+    let marked = |app: &App| {
+        let terminal = draw(app);
+        let buffer = terminal.backend().buffer();
+        let last = buffer.content.chunks(usize::from(WIDE.0)).last().unwrap().iter();
+        let underlined =
+            |cell: &&ratatui::buffer::Cell| cell.modifier.contains(ratatui::style::Modifier::UNDERLINED);
+        last.filter(underlined).map(ratatui::buffer::Cell::symbol).collect::<String>()
+    };
+    type_text(&mut app, "10.0 foo:>1");
+    assert_eq!(marked(&app), "foo:", "{}", text(&app));
+    press(&mut app, &[Key::Ctrl('u')]);
+    type_text(&mut app, "rnr:>0");
+    assert_eq!(marked(&app), "");
+}
+
+#[test]
+fn f1_is_the_help_too() {
+    let mut app = table(&World::sick(), USUAL);
+    press(&mut app, &[Key::F(1)]);
+    assert_eq!(app.overlay, Overlay::Help(0));
+    press(&mut app, &[Key::F(1)]);
+    assert_eq!(app.overlay, Overlay::None);
+    assert_eq!("F12".parse(), Ok(Key::F(12)));
+    assert!("F13".parse::<Key>().is_err() && "F".parse() == Ok(Key::Char('F')));
 }

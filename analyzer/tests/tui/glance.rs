@@ -132,7 +132,9 @@ fn a_finding_that_ended_says_when() {
         sample.window = sample.window.map(|(first, _)| (first, sample.time_ns));
         app.on_sample(Arc::new(sample));
         app.analyse_with(&mut analyst);
-        let ended = verdict(&app).contains("HEALTHY NOW") && verdict(&app).contains("ce ended 12:00:");
+        let below = text(&app).lines().nth(2).unwrap().to_owned();
+        let ended = verdict(&app).contains("HEALTHY NOW  1 problem ended: ECN congestion")
+            && below.contains("ended 12:00:");
         assert_eq!(ended, second >= 20, "{second}: {}", verdict(&app));
     }
 }
@@ -210,4 +212,15 @@ fn a_verdict_of_some_time_ago_says_so() {
         app.analyse_with(&mut Analyst::new(app.view.options.report.clone()));
         assert!(!verdict(&app).contains("as of"), "{}", verdict(&app));
     }
+}
+
+#[test]
+fn the_title_names_the_host_where_there_is_room() {
+    let title = |size| {
+        let mut app = app(&World::sick(), size);
+        app.view.options.host = Some("gpu-node-17".into());
+        text(&app).lines().next().unwrap().to_owned()
+    };
+    assert!(title(USUAL).starts_with(" rocescope  live eth0, eth1 · gpu-node-17 "), "{}", title(USUAL));
+    assert!(!title(SMALL).contains("gpu-node"), "{}", title(SMALL));
 }

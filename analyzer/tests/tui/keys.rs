@@ -548,8 +548,15 @@ fn keys_that_are_named_can_be_clicked() {
     click(&mut app, "m metric");
     assert_eq!(app.screens.matrix.metric, Metric::Ce);
     press(&mut app, &[Key::Char('1')]);
+    app.on_resize(LARGE.0, LARGE.1);
     click(&mut app, "7 opens");
     assert_eq!(app.view.screen, Screen::Events);
+    // The sentence about the worst problem, on any screen, and the line below it.
+    for (screen, line) in [('5', 1), ('1', 1), ('1', 2)] {
+        press(&mut app, &[Key::Char(screen)]);
+        let _ = app.on_mouse(Mouse::Click(40, line));
+        assert_eq!(app.view.screen, Screen::Problem, "line {line} of screen {screen}");
+    }
 }
 
 /// A mistake says where it is, what is wrong and what would be right, and none of it is cut.

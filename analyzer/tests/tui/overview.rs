@@ -13,7 +13,7 @@ pub(super) fn replayed(name: &str, size: (u16, u16)) -> App {
 }
 
 /// The same of several captures.
-fn replayed_together(names: &[&str], size: (u16, u16)) -> App {
+pub(super) fn replayed_together(names: &[&str], size: (u16, u16)) -> App {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data");
     let options = replay::Options {
         files: names.iter().map(|name| folder.join(name)).collect(),

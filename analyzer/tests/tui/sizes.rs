@@ -11,7 +11,7 @@ use rocescope::source::replay;
 
 const ALL: [(u16, u16); 6] = [USUAL, (100, 30), WIDE, (160, 48), LARGE, (300, 100)];
 /// Ten steps of a second in each episode.
-const CYCLE: Duration = Duration::from_secs(50);
+pub(super) const CYCLE: Duration = Duration::from_secs(50);
 const SECOND: u64 = 1_000_000_000;
 const START: u64 = 1_772_366_400 * SECOND;
 /// Bytes kept of a frame: all headers.
@@ -33,7 +33,7 @@ fn block(file: &mut Vec<u8>, kind: u32, body: &[u8]) {
 }
 
 /// A cycle of the demonstration as pcapng.
-fn capture() -> Vec<u8> {
+fn capture(cycle: Duration) -> Vec<u8> {
     let mut file = Vec::new();
     let mut section = 0x1A2B_3C4Du32.to_le_bytes().to_vec();
     section.extend([1, 0, 0, 0]);
@@ -43,8 +43,8 @@ fn capture() -> Vec<u8> {
         // Ethernet; option 9: resolution of 10^-9 s.
         block(&mut file, 1, &[1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
     }
-    let cycle_ns = u64::try_from(CYCLE.as_nanos()).unwrap();
-    for scheduled in Scenario::new(1, CYCLE).take_while(|one| one.at_ns < cycle_ns) {
+    let cycle_ns = u64::try_from(cycle.as_nanos()).unwrap();
+    for scheduled in Scenario::new(1, cycle).take_while(|one| one.at_ns < cycle_ns) {
         let interface = scheduled.uplink.index() * 2 + usize::from(scheduled.direction == Direction::Egress);
         let time = START + scheduled.at_ns;
         let kept = scheduled.frame.len().min(SNAP);
@@ -60,10 +60,10 @@ fn capture() -> Vec<u8> {
 }
 
 /// The samples and events of a cycle, as on the host that it is made for.
-fn cycle() -> Vec<Update> {
+pub(super) fn cycle(cycle: Duration) -> Vec<Update> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("demo.pcapng");
-    std::fs::write(&path, capture()).unwrap();
+    std::fs::write(&path, capture(cycle)).unwrap();
     let options = replay::Options {
         files: vec![path],
         emit: replay::Emit::Every(Duration::from_secs(1)),
@@ -95,7 +95,7 @@ fn on_host(sample: &mut Sample) {
 }
 
 /// The state at a time of the cycle.
-fn until(updates: &[Update], seconds: u64) -> App {
+pub(super) fn until(updates: &[Update], seconds: u64) -> App {
     let mut app = App::new(options());
     let mut analyst = Analyst::new(app.view.options.report.clone());
     for update in updates {
@@ -161,7 +161,7 @@ fn every_size(name: &str, filled: bool, app: &mut App) {
 
 #[test]
 fn every_screen_at_every_size_in_each_episode_of_the_demonstration() {
-    let updates = cycle();
+    let updates = cycle(CYCLE);
     let names = ["healthy", "congestion", "loss", "slow_receiver", "bad_hashing"];
     for ((number, name), episode) in (1..).zip(names).zip(Episode::ALL) {
         let seconds = 10 * number - 1;

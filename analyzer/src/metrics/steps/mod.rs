@@ -35,6 +35,8 @@ pub const MAX_LISTED: usize = 64;
 const LATEST_STEPS: usize = 16;
 /// How often the time that is looked at is halved. Regular traffic of 33 steps is found in the midst of 500 times as much.
 const HALVINGS: u32 = 9;
+/// A silence of this length or more is that of a job that has stopped, whatever the length of its steps.
+const SHORT_NS: u64 = 1_000_000_000;
 /// Data after the last step, in steps, from which the steps are over and something else goes on. One step that does not
 /// fit and an unfinished one are less.
 pub const OVER: f64 = 2.0;
@@ -115,6 +117,14 @@ impl LinkSteps {
             _ => None,
         });
         all.collect()
+    }
+
+    /// Whether these may be the parts of the first step of a job: few, and a silence that has not lasted for long follows which is
+    /// longer than all of them together.
+    fn may_be_parts(&self) -> bool {
+        let (Some(first), Some(last)) = (self.steps.first(), self.steps.last()) else { return true };
+        let silent_ns = self.ending.silent_ns;
+        self.steps.len() < LATEST_STEPS && (last.end_ns - first.start_ns..SHORT_NS).contains(&silent_ns)
     }
 }
 
@@ -255,6 +265,9 @@ fn link_steps(
         last: None,
         ending: ending(traffic, ports, port, &segments).ok_or(NoJob::NoData)?,
     };
+    if found.may_be_parts() {
+        return Err(NoJob::TooFew);
+    }
     found.period_ns = median(found.periods()).ok_or(NoJob::TooFew)?;
     found.rhythm = link_rhythm(traffic, ports, port, found.period_ns);
     view.period_ns = found.period_ns;

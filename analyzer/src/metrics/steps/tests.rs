@@ -215,3 +215,33 @@ fn a_job_that_waited_from_the_start_ends_between_steps() {
     let straggler = found.straggler.unwrap();
     assert_eq!((straggler.host, straggler.why, straggler.changed), (host(3), Why::StartsLate, false));
 }
+
+#[test]
+fn the_parts_of_the_first_step_are_no_steps() {
+    // Ten parts, 44 ms apart; then all compute.
+    let step = |at: u64| Step {
+        start_ns: 44 * at * MS,
+        end_ns: (44 * at + 20) * MS,
+        busy_ns: 20 * MS,
+        silence_ns: 0,
+        gap_follows: false,
+    };
+    let may_be_parts = |silence_ms: u64| {
+        let ending = Ending { last_data_ns: 416 * MS, silent_ns: silence_ms * MS, part: 0.0, outstanding: 0 };
+        let found = LinkSteps {
+            link: 0,
+            steps: (0..10).map(step).collect(),
+            period_ns: 44 * MS,
+            volume: 80_000,
+            explained: 1.0,
+            rhythm: None,
+            straggler: None,
+            last: None,
+            ending,
+        };
+        found.may_be_parts()
+    };
+    assert!(may_be_parts(600), "perhaps a step of a second is under way");
+    // The next one is due, or nothing followed for long: a job that has stopped.
+    assert!(!may_be_parts(10) && !may_be_parts(1_500));
+}

@@ -149,7 +149,7 @@ impl Page {
         let mut all: Vec<(&'static str, Vec<String>)> =
             finding.fields(end).into_iter().map(|(label, text)| (label, vec![text])).collect();
         let caveats = finding.caveats.iter().map(|caveat| plain(caveat)).collect();
-        let after = [("Caused by", list(&finding.causes)), ("Causes", list(&finding.effects))];
+        let after = [("Caused by", list(&finding.causes)), ("Leads to", list(&finding.effects))];
         all.push(("Do", self.steps(finding)));
         all.push(("Caveats", caveats));
         all.extend(after.into_iter().map(|(label, text)| (label, text.into_iter().collect())));

@@ -78,9 +78,13 @@ fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
             SourceKind::Replay => data.model.inputs.iter().map(|path| file_name(path)).collect(),
         };
         let only = if app.view.options.source_filtered { " filtered" } else { "" };
-        let room = room.saturating_sub(left.width + only.len());
+        let (all, room) = (room, room.saturating_sub(left.width + only.len()));
         left.push(names::together(&inputs, room), theme::BOLD);
         left.push(only, theme::text(Level::Warning));
+        let host = app.view.options.host.as_ref().map(|host| format!(" · {host}"));
+        if let Some(host) = host.filter(|host| left.width + host.chars().count() <= all) {
+            left.push(host, theme::DIM);
+        }
     }
     line(buffer, at.title, 0, &left.into_line());
     let x = at.title.width.saturating_sub(right.width.try_into().unwrap_or(u16::MAX));
@@ -307,10 +311,10 @@ fn sentence(app: &App, data: &Data, width: usize, continues: bool) -> (Spans, St
     let stale = stale(app, &concluded);
     let width = width.saturating_sub(stale.chars().count());
     let (mut spans, rest) = match (verdict.health, verdict.worst) {
-        (Health::Degraded | Health::Critical, Some(worst)) => {
-            badges(concluded.findings, worst, width, continues)
+        (Health::Degraded | Health::Critical, Some(worst)) => badges(&concluded, worst, width, continues),
+        (Health::Recovered, Some(worst)) => {
+            recovered(concluded.findings, &verdict, worst, (width, continues))
         }
-        (Health::Recovered, Some(worst)) => whole(recovered(concluded.findings, &verdict, worst, width)),
         _ => {
             // Of a capture that is still read, the rest is not known.
             let reading = data.model.kind == SourceKind::Replay && app.view.timeline.end.is_none();
@@ -360,37 +364,57 @@ fn nothing(data: &Data) -> Option<Spans> {
 }
 
 fn fine(word: &str) -> Spans {
-    badge(Level::Fine, word)
+    badge(Level::Fine, word, theme::badge(Level::Fine))
 }
 
-/// Everything has ended: how much, and the worst of it.
-fn recovered(all: &[Finding], verdict: &Verdict<'_>, worst: &Finding, width: usize) -> Spans {
+/// Everything has ended: how much, and the worst of it, of which what finds no room comes second if it `continues`.
+fn recovered(
+    all: &[Finding],
+    verdict: &Verdict<'_>,
+    worst: &Finding,
+    (width, continues): (usize, bool),
+) -> (Spans, String) {
     let mut spans = fine("HEALTHY NOW");
-    spans.push(format!(" {}", verdict.sentence.trim_start_matches("Healthy now: ")), theme::PLAIN);
+    let sentence = verdict.sentence.trim_start_matches("Healthy now: ");
+    if continues {
+        // When it ended stands in the next line.
+        let which = if sentence.starts_with("1 ") { ":" } else { ", worst:" };
+        let text = format!("{sentence}{which} {}", worst.title);
+        let mut lines = wrap(&text, width.saturating_sub(spans.width + 1)).into_iter();
+        spans.push(format!(" {}", lines.next().unwrap_or_default()), theme::PLAIN);
+        return (spans, lines.collect::<Vec<_>>().join(" "));
+    }
+    spans.push(format!(" {sentence}"), theme::PLAIN);
     let ended = findings::ended(all).into_iter().next().unwrap_or_default();
     let room = width.saturating_sub(spans.width + 2);
     spans.push(format!(": {}", cut(&format!("{ended}: {}", worst.title), room, false)), theme::PLAIN);
-    spans
+    (spans, String::new())
 }
 
 /// Active kinds, each once; then the title of the worst finding, and ended kinds as far as there is room. What is left of
 /// the title comes second, if it `continues` in another line, else it is cut.
-fn badges(all: &[Finding], worst: &Finding, width: usize, continues: bool) -> (Spans, String) {
+fn badges(concluded: &Concluded<'_>, worst: &Finding, width: usize, continues: bool) -> (Spans, String) {
     /// Columns of a title that are worth their room.
     const TITLE: usize = 24;
-    let mut kinds: Vec<(Problem, Level)> = Vec::new();
+    let all = concluded.findings;
+    let mut kinds: Vec<(Problem, Level, bool)> = Vec::new();
     for finding in all.iter().filter(|finding| finding.active && finding.severity > Severity::Info) {
-        if let Some(kind) = Problem::of(finding)
-            && !kinds.iter().any(|(known, _)| *known == kind)
-        {
-            kinds.push((kind, finding.severity.into()));
+        let Some(kind) = Problem::of(finding) else { continue };
+        let quiet = finding.quiet_ns(concluded.end_ns).is_some();
+        match kinds.iter_mut().find(|(known, ..)| *known == kind) {
+            Some((.., all_quiet)) => *all_quiet &= quiet,
+            None => kinds.push((kind, finding.severity.into(), quiet)),
         }
     }
     // Whole names where they leave room for the title, else words, else fewer with the number of the others: the title
     // says more than the word of a second kind, which the problems list.
     let form = |long: bool, count: usize| {
         let word = |kind: Problem| if long { kind.badge() } else { kind.word() };
-        let parts = kinds.iter().take(count).map(|(kind, level)| badge(*level, word(*kind))).collect();
+        // A badge is filled while its problem shows.
+        let look = |level, quiet| if quiet { theme::text(level) } else { theme::badge(level) };
+        let parts = kinds.iter().take(count);
+        let parts =
+            parts.map(|(kind, level, quiet)| badge(*level, word(*kind), look(*level, *quiet))).collect();
         let (mut spans, _) = join(parts, usize::MAX, " ");
         if count < kinds.len() {
             spans.push(format!(" +{}", kinds.len() - count), theme::BOLD);
@@ -423,8 +447,8 @@ fn badges(all: &[Finding], worst: &Finding, width: usize, continues: bool) -> (S
     (spans, rest)
 }
 
-fn badge(level: Level, word: &str) -> Spans {
-    part(format!(" {} {word} ", theme::symbol(level)), theme::badge(level))
+fn badge(level: Level, word: &str, style: ratatui::style::Style) -> Spans {
+    part(format!(" {} {word} ", theme::symbol(level)), style)
 }
 
 fn warning(buffer: &mut Buffer, at: &Layout, data: &Data) {
@@ -433,7 +457,7 @@ fn warning(buffer: &mut Buffer, at: &Layout, data: &Data) {
         return;
     }
     let word = if data.model.losing { "DROPPING NOW" } else { "CAPTURE INCOMPLETE" };
-    let mut spans = badge(Level::Warning, word);
+    let mut spans = badge(Level::Warning, word, theme::badge(Level::Warning));
     spans.push(format!(" {}", own_losses(lost)), theme::BOLD);
     spans.push("; loss may be a capture artefact", theme::PLAIN);
     line(buffer, at.warning, 0, &spans.into_line());

@@ -79,7 +79,7 @@ fn entry(name: &str, text: &'static str, width: usize) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     for (at, part) in wrap(text, width).into_iter().enumerate() {
         let mut spans = Spans::default();
-        spans.push(format!("  {:<NAMES$} ", if at == 0 { name } else { "" }), theme::BOLD);
+        spans.push(format!("  {:<NAMES$} ", if at == 0 { name } else { "" }), theme::KEY);
         lines.push(spans.push(part, theme::PLAIN).clone().into_line());
     }
     lines

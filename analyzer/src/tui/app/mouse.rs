@@ -7,6 +7,8 @@ use super::{Action, App, draw, header};
 use crate::tui::cursor::Move;
 use crate::tui::key::{Binding, Input, KEYMAP};
 use crate::tui::overlay::Overlay;
+use crate::tui::screen::Screen;
+use crate::tui::screens::Effect;
 
 /// Rows that one notch of the wheel moves.
 const NOTCH: usize = 3;
@@ -55,11 +57,21 @@ impl App {
             }
             return Action::Draw;
         }
+        if self.on_verdict(at) {
+            return self.apply(Effect::Finding(0));
+        }
         if let Some(key) = self.prompt.is_none().then(|| self.key_named_at(at)).flatten() {
             return self.on_input(key);
         }
         let effect = self.screens.page_mut(self.view.screen).click(&mut self.view, at);
         self.apply(effect)
+    }
+
+    /// True if a place is that of the verdict, or of the line below it that says what it costs, and there is a problem to open.
+    fn on_verdict(&self, at: Position) -> bool {
+        let (layout, screen) = (self.view.layout(), self.view.screen);
+        let on = layout.verdict.contains(at) || screen == Screen::Overview && layout.metrics.contains(at);
+        on && screen != Screen::Problem && self.view.verdict().is_some_and(|verdict| verdict.worst.is_some())
     }
 
     /// What the key does that is named at a place of the last line or of the frame of a part, such as `Enter queue pairs`.

@@ -2,10 +2,12 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use ratatui::style::Modifier;
 use ratatui::text::Line;
 use ratatui::widgets::{Clear, Widget as _};
 
 use super::App;
+use crate::filter::FilterError;
 use crate::model::Level;
 use crate::sample::SourceKind;
 use crate::tui::key::Input;
@@ -30,8 +32,12 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     let mut spans = Spans::default();
     // Always visible.
     let key = |input| app.view.options.keys.first(input);
-    let way_out = format!("  {} help  {} quit ", key(Input::Help), key(Input::Quit));
-    let room = usize::from(area.width).saturating_sub(way_out.chars().count());
+    let mut way_out = Spans::default();
+    for (input, meaning) in [(Input::Help, "help"), (Input::Quit, "quit")] {
+        way_out.push(format!("  {} ", key(input)), theme::KEY).push(meaning, theme::DIM);
+    }
+    way_out.push(" ", theme::PLAIN);
+    let room = usize::from(area.width).saturating_sub(way_out.width);
     if let Some(answer) = &app.view.messages.answer {
         spans.push(format!(" {}", cut(answer, room.saturating_sub(1), false)), theme::BOLD);
     } else if app.awaited() {
@@ -51,7 +57,7 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
         spans.append(rest);
     }
     let gap = room.saturating_sub(spans.width);
-    spans.push(" ".repeat(gap), theme::PLAIN).push(way_out, theme::BOLD);
+    spans.push(" ".repeat(gap), theme::PLAIN).append(way_out);
     line(buffer, area, 0, &spans.into_line());
 }
 
@@ -74,8 +80,25 @@ fn typed(app: &App, prompt: &Prompt, mistake: bool) -> Spans {
         Purpose::GoTo => (" go to: ", "  12:00:05, +30 (from the start), -30 (from here)"),
     };
     let mut spans = Spans::default();
-    spans.push(name, theme::BOLD).push(prompt.text.clone(), theme::PLAIN);
-    spans.push("█", theme::PLAIN);
+    spans.push(name, theme::BOLD);
+    let wrong = theme::text(Level::Warning).add_modifier(Modifier::UNDERLINED);
+    let error = app.view.filter.query.error.as_ref().filter(|_| prompt.purpose == Purpose::Filter);
+    match error.and_then(FilterError::parts).filter(|parts| parts.concat() == prompt.text) {
+        // Marked where it stands, or where something is missing.
+        Some([before, "", rest]) => {
+            spans.push(before, theme::PLAIN).push(rest, theme::PLAIN).push("█", theme::text(Level::Warning));
+        }
+        Some([before, part, rest]) => {
+            spans
+                .push(before, theme::PLAIN)
+                .push(part, wrong)
+                .push(rest, theme::PLAIN)
+                .push("█", theme::PLAIN);
+        }
+        None => {
+            spans.push(prompt.text.clone(), theme::PLAIN).push("█", theme::PLAIN);
+        }
+    }
     match &app.view.filter.query.error {
         Some(error) if mistake && prompt.purpose == Purpose::Filter => {
             spans.push(format!("  {}", error.one_line()), theme::text(Level::Warning));
@@ -114,13 +137,13 @@ fn hints(app: &App, width: usize) -> Spans {
     let parts = hints.into_iter().map(|(inputs, meaning)| {
         let keys: Vec<String> = inputs.iter().map(|input| app.view.options.keys.first(*input)).collect();
         let mut spans = Spans::default();
-        spans.push(format!(" {} ", keys.join(" ")), theme::BOLD).push(meaning, theme::DIM);
+        spans.push(format!(" {} ", keys.join(" ")), theme::KEY).push(meaning, theme::DIM);
         spans
     });
     let mut parts: Vec<Spans> = parts.collect();
     if app.view.options.mouse {
         let mut spans = Spans::default();
-        spans.push(" Shift-drag ", theme::BOLD).push("selects text", theme::DIM);
+        spans.push(" Shift-drag ", theme::KEY).push("selects text", theme::DIM);
         parts.push(spans);
     }
     join(parts, width, " ").0

@@ -67,6 +67,13 @@ impl News {
         }
     }
 
+    /// True if there are events and nothing else.
+    pub(in crate::tui) fn is_of_events(&self) -> bool {
+        let other =
+            self.restarted || !self.samples.is_empty() || !self.notices.is_empty() || self.end.is_some();
+        !self.events.is_empty() && !other
+    }
+
     /// True if there is anything.
     pub(in crate::tui) fn any(&self) -> bool {
         self.restarted

@@ -29,6 +29,9 @@ pub(super) const ENDING: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
 const TICK: Duration = Duration::from_millis(200);
 /// Time between two samples that are taken, at least.
 const APART: Duration = Duration::from_millis(100);
+/// Time from one picture to the next that shows nothing new but events: as long as that between two samples, so that a list
+/// of events that moves is written once a second.
+const CALM: Duration = Duration::from_secs(1);
 /// Enough for the terminal library to look once; its waiting spins.
 const LOOK: Duration = Duration::from_micros(100);
 /// Lists of this size and more are freed at once: those of a sample of very many flows.
@@ -68,6 +71,7 @@ fn show(feed: Feed, options: Options, guard: &mut Guard, stopped: &AtomicBool) -
         end: None,
         ending: false,
         taken: None,
+        events: false,
         failed: None,
     };
     let result = session.run(guard, &mut waiter, stopped);
@@ -92,6 +96,8 @@ struct Session {
     ending: bool,
     /// Clock time at which the latest sample was taken.
     taken: Option<Instant>,
+    /// True if there are events that are not drawn yet.
+    events: bool,
     /// The source's error, for the caller.
     failed: Option<anyhow::Error>,
 }
@@ -99,12 +105,13 @@ struct Session {
 impl Session {
     fn run(&mut self, guard: &mut Guard, waiter: &mut Waiter, stopped: &AtomicBool) -> Result<()> {
         let mut looked = Instant::now();
+        let mut drawn = Instant::now();
         let mut dirty = true;
         while !stopped.load(Ordering::SeqCst) {
-            dirty |= self.take_updates()?;
+            dirty |= self.take_updates()? || self.events && drawn.elapsed() >= CALM;
             if dirty {
                 guard.draw(|frame| draw(frame, &mut self.app))?;
-                dirty = false;
+                (dirty, self.events, drawn) = (false, false, Instant::now());
             }
             // Keys are answered at once; updates of the source are drawn a few times a second at most.
             let left = TICK.saturating_sub(looked.elapsed());
@@ -176,7 +183,10 @@ impl Session {
             let news = self.inbox.take();
             if news.any() {
                 // A paused view adds samples to its history alone.
-                changed |= self.app.view.moves() || news.end.is_some() || !news.notices.is_empty();
+                let moves = self.app.view.moves();
+                let calm = news.is_of_events();
+                self.events |= moves && calm;
+                changed |= moves && !calm || news.end.is_some() || !news.notices.is_empty();
                 self.receive(news);
             }
         }
@@ -319,6 +329,7 @@ fn translate(key: KeyEvent) -> Option<Key> {
         KeyCode::BackTab => Key::BackTab,
         KeyCode::Backspace => Key::Backspace,
         KeyCode::Delete => Key::Delete,
+        KeyCode::F(number) => Key::F(number),
         _ => return None,
     })
 }

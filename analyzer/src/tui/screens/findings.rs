@@ -307,7 +307,7 @@ fn text(finding: &Finding, end: DataEnd, width: usize) -> Vec<Line<'static>> {
     for (i, caveat) in finding.caveats.iter().enumerate() {
         part(if i == 0 { "Caveats" } else { "" }, caveat.clone());
     }
-    for (name, ids) in [("Caused by", &finding.causes), ("Causes", &finding.effects)] {
+    for (name, ids) in [("Caused by", &finding.causes), ("Leads to", &finding.effects)] {
         if !ids.is_empty() {
             part(name, ids.join(", "));
         }

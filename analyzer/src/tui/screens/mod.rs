@@ -231,7 +231,8 @@ pub(super) fn time_range(basis: Basis) -> String {
     let ns = |seconds: f64| units::duration((seconds * 1e9).round() as u64);
     match basis {
         Basis::Unknown => "no time range yet".into(),
-        Basis::Last(seconds) => format!("last {}", ns(seconds)),
+        // Whole seconds are the usual ones.
+        Basis::Last(seconds) => format!("last {}", ns(seconds).replace(".00 s", " s").replace(".0 s", " s")),
         Basis::Whole(seconds) => format!("all {}", ns(seconds)),
     }
 }

@@ -2,9 +2,9 @@
 
 use ratatui::text::Line;
 
+use super::Spans;
 use super::overview::chart::{area, axis};
 use super::overview::grid::{Chart, Grid};
-use super::{Spans, cut, time_range};
 use crate::metrics::latency::Bucket;
 use crate::model::{Counts, Identity, Level, Row, Snapshot};
 use crate::tui::column::compact;
@@ -267,10 +267,9 @@ pub(in crate::tui) fn row(
     area(&values, peak, tall).into_iter().enumerate().map(line).collect()
 }
 
-/// The clock below such lines, with the name of the time range that their values are of.
-pub(super) fn clock(data: &Data, grid: Grid) -> Line<'static> {
-    let range = cut(&time_range(data.model.basis), NAME + VALUE, false);
+/// The clock below such lines.
+pub(super) fn clock(grid: Grid) -> Line<'static> {
     let ticks: String = axis::ticks(grid, None, &[]).0.into_iter().collect();
-    let text = format!(" {range:>width$} {ticks} {:>PEAK$}", "peak", width = NAME + VALUE);
+    let text = format!(" {:>width$} {ticks} {:>PEAK$}", "", "peak", width = NAME + VALUE);
     Line::styled(text, theme::DIM)
 }

@@ -1,12 +1,12 @@
 //! The values shown: everything that follows from a snapshot, a time range and a sample alone. Pure.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::matrix::Matrix;
 use super::peers::{self, By, Peer};
 use crate::analysis;
 use crate::analysis::{Imbalance, Paths};
-use crate::model::{History, LinkRow, Model, OverTime, Row, TimeRange};
+use crate::model::{History, Identity, LinkRow, Model, OverTime, Row, TimeRange};
 use crate::report;
 use crate::sample::Sample;
 use crate::tui::column::Context;
@@ -15,6 +15,11 @@ use crate::tui::column::Context;
 const TOP: usize = 100;
 /// Flows up to which values are made while a key waits.
 const AT_ONCE: usize = 8_192;
+
+/// Flows with the places of their rows, those looked up last first.
+type Places = Vec<(Identity, Option<usize>)>;
+/// Rows whose places are remembered: both directions of a few queue pairs.
+const KNOWN: usize = 8;
 
 /// The values of a snapshot.
 #[derive(Clone, Debug)]
@@ -41,6 +46,8 @@ pub struct Data {
     pub over_time: Arc<OverTime>,
     /// Sums by host pair; empty until the matrix is shown.
     pub matrix: Matrix,
+    /// Places of the rows that were looked up last.
+    places: Arc<Mutex<Places>>,
 }
 
 /// Snapshot, time range and sample of values that are wanted.
@@ -107,7 +114,41 @@ impl Data {
         let peers = peers::of(Context { model: &model, sample: &sample }, by, &paths.overlap);
         let over_time = Arc::new(OverTime::new(history, &sample, &paths.overlap));
         let matrix = Matrix::default();
-        Some(Self { range, reset_ns, sample, model, paths, imbalance, busiest, by, peers, over_time, matrix })
+        let places = Arc::default();
+        Some(Self {
+            range,
+            reset_ns,
+            sample,
+            model,
+            paths,
+            imbalance,
+            busiest,
+            by,
+            peers,
+            over_time,
+            matrix,
+            places,
+        })
+    }
+
+    /// The row of a flow. To look through those of very many flows takes a millisecond: it is done once for the few that a
+    /// picture is about.
+    #[must_use]
+    pub(in crate::tui) fn row(&self, id: &Identity) -> Option<&Row> {
+        self.model.rows.get(self.place(id)?)
+    }
+
+    /// The place of the row of a flow.
+    #[must_use]
+    pub(in crate::tui) fn place(&self, id: &Identity) -> Option<usize> {
+        let mut known = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, place)) = known.iter().find(|(known, _)| known == id) {
+            return *place;
+        }
+        let place = self.model.rows.iter().position(|row| row.id == *id);
+        known.truncate(KNOWN - 1);
+        known.insert(0, (*id, place));
+        place
     }
 
     /// The loads of links in the time range.

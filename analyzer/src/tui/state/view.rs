@@ -211,10 +211,10 @@ impl View {
         match self.level_of_link(name) {
             (level, true) if level > Level::Fine => {
                 let (symbol, style) = theme::mark(level, true);
-                spans.push(symbol, style);
+                spans.push(format!(" {symbol} "), style);
             }
             _ => {
-                spans.push(" ", theme::PLAIN);
+                spans.push("   ", theme::PLAIN);
             }
         }
         spans

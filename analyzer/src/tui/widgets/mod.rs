@@ -10,7 +10,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Clear, Widget as _};
+use ratatui::widgets::{Block, BorderType, Clear, Widget as _};
 
 use crate::tui::column::compact;
 use crate::tui::theme;
@@ -58,7 +58,9 @@ pub(in crate::tui) fn overlay(
     Clear.render(area, buffer);
     let end = lines.len().saturating_sub(usize::from(height.saturating_sub(2)));
     let more = if top < end { " Down: more  Esc: close " } else { " Esc: close " };
-    let block = Block::bordered().title(title).title_bottom(more);
+    let own = |text| Span::styled(text, theme::BOLD.fg(Color::Reset));
+    let block = Block::bordered().border_type(BorderType::Rounded).border_style(theme::FRAME);
+    let block = block.title(own(title)).title_bottom(own(more));
     let inner = block.inner(area);
     block.render(area, buffer);
     for (y, text) in (0..).zip(lines.iter().skip(top.min(end)).take(usize::from(inner.height))) {
@@ -102,18 +104,37 @@ pub(in crate::tui) fn select(buffer: &mut Buffer, area: Rect) {
     }
 }
 
-/// Draws a line of text at line `y` of `area`, cut at its right border.
+/// Draws a line of text at line `y` of `area`, cut at its right border, but not within a number.
 pub(in crate::tui) fn line(buffer: &mut Buffer, area: Rect, y: u16, line: &Line<'_>) {
-    if y < area.height {
-        buffer.set_line(area.x, area.y + y, line, area.width);
-        // A sign shows that the line was cut.
-        if line.width() > usize::from(area.width)
-            && let Some(cell) =
-                area.width.checked_sub(1).and_then(|x| buffer.cell_mut((area.x + x, area.y + y)))
-        {
-            cell.set_symbol("…");
+    if y >= area.height {
+        return;
+    }
+    buffer.set_line(area.x, area.y + y, line, area.width);
+    let Some(last) = area.width.checked_sub(1).filter(|_| line.width() > usize::from(area.width)) else {
+        return;
+    };
+    // A sign shows that the line was cut.
+    let text: Vec<char> = line.spans.iter().flat_map(|span| span.content.chars()).collect();
+    let keep = u16::try_from(before_number(&text, usize::from(last))).unwrap_or(last).min(last);
+    for x in keep..=last {
+        if let Some(cell) = buffer.cell_mut((area.x + x, area.y + y)) {
+            cell.set_symbol(if x == keep { "…" } else { " " });
         }
     }
+}
+
+/// How many letters of a text stay that is cut behind `keep` of them: where the last is one of a number, such as a count, an
+/// address or a time, those before it, as a number with a sign behind it may be another one.
+fn before_number(text: &[char], keep: usize) -> usize {
+    let is_digit = |at: usize| text.get(at).is_some_and(char::is_ascii_digit);
+    let is_part = |at: &usize| {
+        let joins = matches!(text.get(*at), Some('.' | ',' | ':')) && is_digit(at + 1);
+        is_digit(*at) || joins && *at > 0 && is_digit(at - 1)
+    };
+    let start = (0..keep).rev().take_while(is_part).last().unwrap_or(keep);
+    // A number within a name is none.
+    let named = start > 0 && text.get(start - 1).is_some_and(|c| c.is_alphanumeric() || *c == '_');
+    if named { keep } else { start }
 }
 
 /// A number with what it counts, in the singular for one.
@@ -163,15 +184,18 @@ pub(in crate::tui) fn join(parts: Vec<Spans>, width: usize, between: &str) -> (S
     (all, 0)
 }
 
-/// The text cut to `width` columns; the end is kept where `keep_end` says so, as the ends of
+/// The text cut to `width` columns, but not within a number; the end is kept where `keep_end` says so, as the ends of
 /// addresses differ more than their beginnings.
 pub(in crate::tui) fn cut(text: &str, width: usize, keep_end: bool) -> String {
     let length = text.chars().count();
     if length <= width {
         return text.to_owned();
     }
-    let keep = width.saturating_sub(1);
+    let mut keep = width.saturating_sub(1);
     let end = if keep_end { keep / 2 } else { 0 };
+    if !keep_end {
+        keep = before_number(&text.chars().collect::<Vec<_>>(), keep);
+    }
     let start: String = text.chars().take(keep - end).collect();
     let rest: String = text.chars().skip(length - end).collect();
     format!("{start}…{rest}")
@@ -194,7 +218,7 @@ pub(in crate::tui) fn spark(values: &[Option<f64>], max: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{cut, spark};
+    use super::*;
 
     #[test]
     fn long_texts_are_cut() {
@@ -203,6 +227,21 @@ mod tests {
         assert_eq!(cut("abcdef", 3, false), "ab…");
         assert_eq!(cut("abcdef", 1, true), "…");
         assert_eq!(cut("abcdef", 0, true), "…");
+    }
+
+    #[test]
+    fn no_text_is_cut_within_a_number() {
+        assert_eq!(cut("lost 1234 packets", 8, false), "lost …");
+        assert_eq!(cut("lost 1234 packets", 10, false), "lost …");
+        assert_eq!(cut("lost 1234 packets", 11, false), "lost 1234 …");
+        assert_eq!(cut("at 0.53 % of", 6, false), "at …");
+        assert_eq!(cut("at 12:00:05", 9, false), "at …");
+        assert_eq!(cut("on h100200", 7, false), "on h10…", "a name");
+        let area = Rect::new(0, 0, 8, 1);
+        let mut buffer = Buffer::empty(area);
+        line(&mut buffer, area, 0, &Line::raw("lost 1234 packets"));
+        let shown: String = buffer.content.iter().map(ratatui::buffer::Cell::symbol).collect();
+        assert_eq!(shown, "lost …  ");
     }
 
     #[test]

@@ -95,6 +95,9 @@ pub struct Scenario {
     planner: Planner,
     next_step: u64,
     waiting: BinaryHeap<Reverse<Plan>>,
+    /// Packets sent of each connection, received and sent by the observed host: adapters count the IPv4 identification up, so
+    /// that a retransmission differs from a packet that the network delivers twice.
+    sent: Vec<[u16; 2]>,
     truth: Truth,
 }
 
@@ -172,6 +175,7 @@ impl Scenario {
         Self {
             clock: Clock::new(cycle),
             planner: Planner::new(seed, connections.len()),
+            sent: vec![[0; 2]; connections.len()],
             connections,
             next_step: 0,
             waiting: BinaryHeap::new(),
@@ -245,11 +249,12 @@ impl Scenario {
                 let (src, dst) = fabric::ends(&route);
                 let key = TruthKey { uplink, direction, src, dst, dest_qp };
                 self.truth.roce(key, operation, tos, payload, roce.position);
-                let [.., high, low] = roce.psn.to_be_bytes();
+                let sent = &mut self.sent[roce.connection][usize::from(direction == Direction::Egress)];
+                *sent = sent.wrapping_add(1);
                 let frame = craft::roce(&Packet {
                     route: &route,
                     tos,
-                    identification: u16::from_be_bytes([high, low]),
+                    identification: *sent,
                     dest_qp,
                     psn: roce.psn,
                     ack_req: roce.ack_req,

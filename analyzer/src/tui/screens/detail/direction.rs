@@ -28,7 +28,7 @@ pub(super) fn lines(
     other: Option<&Detail>,
 ) -> (Vec<Line<'static>>, Vec<Line<'static>>) {
     let route = cut(&log::route(&detail.id.key), width.saturating_sub(2), true);
-    let row = view.data.as_ref().and_then(|data| data.model.rows.iter().find(|row| row.id == detail.id));
+    let row = view.data.as_ref().and_then(|data| data.row(&detail.id));
     let mut fares = vec![Line::styled(format!(" {route}"), theme::HEAD)];
     // Of an older snapshot, only what is kept snapshot by snapshot.
     let later = view.data.as_ref().filter(|_| view.past()).map(|data| data.sample.time_ns);

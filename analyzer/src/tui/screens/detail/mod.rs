@@ -51,7 +51,7 @@ impl DetailScreen {
     /// Looks up a flow and its other direction.
     pub(in crate::tui) fn look_up(&mut self, data: &Data, id: Option<Identity>) {
         self.shown = id.and_then(|id| {
-            let row = data.model.rows.iter().find(|row| row.id == id)?;
+            let row = data.row(&id)?;
             let detail = Detail::new(&data.sample, row.at?)?;
             let other = reverse::other_direction(&data.sample, &detail);
             Some((detail, other.and_then(|at| Detail::new(&data.sample, at))))
@@ -389,7 +389,7 @@ fn charts(
     };
     // The values in the time range, and the columns.
     let of = |detail: &Detail| {
-        let row = data.model.rows.iter().find(|row| row.id == detail.id);
+        let row = data.row(&detail.id);
         let points = trends::flow_points(view, &detail.id, usize::MAX);
         (row.and_then(|row| trends::of_range(data, row)), trends::columns(&points, grid))
     };
@@ -407,7 +407,7 @@ fn charts(
         lines.push(Line::styled(title, theme::DIM));
         lines.extend(rows(LATENCY, &others));
     }
-    lines.push(trends::clock(data, grid));
+    lines.push(trends::clock(grid));
     lines
 }
 

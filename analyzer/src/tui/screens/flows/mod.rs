@@ -104,7 +104,7 @@ impl Table {
             Group::Link => Only::Links(vec![id.key.link]),
             Group::Process => {
                 let cx = data.context();
-                let row = data.model.rows.iter().find(|row| row.id == id);
+                let row = data.row(&id);
                 Only::Process(row.and_then(|row| cx.owner(row)).and_then(column::process))
             }
         };

@@ -92,7 +92,7 @@ impl Table {
         }
         let place = view.selected.and_then(|id| {
             let index = match self.group {
-                Group::None => rows.iter().position(|row| row.id == id),
+                Group::None => data.place(&id),
                 _ => self.groups.position(&id, cx),
             }?;
             self.order.iter().position(|other| *other == index)

@@ -2,7 +2,7 @@
 
 use ratatui::text::Line;
 
-use super::super::{Spans, cut, devices, overview, spark, time_range};
+use super::super::{Spans, cut, devices, overview, spark};
 use super::direction;
 use crate::analysis;
 use crate::analysis::Imbalance;
@@ -32,8 +32,8 @@ pub(super) fn lines(view: &View, data: &Data, width: usize) -> Vec<Line<'static>
 }
 
 fn balance(view: &View, data: &Data, width: usize) -> Vec<Line<'static>> {
-    let about = format!("across parallel links, {}", time_range(data.model.basis));
-    let mut lines = vec![section("LOAD BALANCE", &about, width)];
+    let about = "across parallel links";
+    let mut lines = vec![section("LOAD BALANCE", about, width)];
     let mut shown = data.imbalance.clone();
     if shown.is_empty() {
         // It is unknown whether they share a load; their balance is shown all the same.

@@ -91,7 +91,7 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, view: &View, data: &Data, 
     let directed = pairs.iter().any(|pair| pair.both.is_none());
     let rates = Scale::of(pairs.iter().flat_map(Pair::directions).filter_map(bits));
     let speeds = pairs.iter().any(|pair| pair.speed.is_some());
-    let fixed = 1 + name + if speeds { 7 } else { 0 } + 2 * (RATE + 1) + 3;
+    let fixed = 3 + name + if speeds { 7 } else { 0 } + 2 * (RATE + 1) + 3;
     let mut figures = Vec::new();
     let least = (width / 9).clamp(6, 24);
     let mut used = fixed + 2 * least;
@@ -140,7 +140,7 @@ fn titles(
     prefix: &str,
     figures: &[Figure],
 ) -> String {
-    let mut head = format!(" {:<name$}", "LINK");
+    let mut head = format!("   {:<name$}", "LINK");
     if speeds {
         head.push_str("  SPEED");
     }

@@ -40,12 +40,13 @@ const LEAST_TABLE: u16 = 3;
 const USUAL_PROBLEMS: u16 = 5;
 /// From this height on the timeline has a line for each signal.
 const HIGH: u16 = 34;
-/// Columns of a timeline that can be read.
-const LEAST_TIMELINE: u16 = 58;
+/// From this width on problems stand beside the timeline: on narrower screens both need all of it, the timeline for its
+/// columns and the problems for whole sentences.
+const BESIDE: u16 = 140;
 
-/// Columns of the problems beside a timeline, with their frame: sentences need more of narrow screens.
-pub(super) fn beside_width(width: u16) -> u16 {
-    (width * 9 / 20).clamp(40, 90).min(width.saturating_sub(LEAST_TIMELINE).max(40))
+/// Columns of the problems, with their frame.
+pub(super) fn problems_width(width: u16) -> u16 {
+    if width < BESIDE { width } else { (width * 3 / 8).clamp(56, 110) }
 }
 
 /// Least lines of the steps below the problems.
@@ -56,7 +57,11 @@ const TABLE: u16 = 4;
 impl Areas {
     /// The areas within `body`.
     pub(super) fn new(body: Rect, wanted: Wanted) -> Self {
-        if body.width >= BOXED { Self::beside(body, wanted) } else { Self::stacked(body, wanted) }
+        match body.width {
+            ..BOXED => Self::stacked(body, wanted),
+            BOXED..BESIDE => Self::layered(body, wanted),
+            _ => Self::beside(body, wanted),
+        }
     }
 
     /// Narrow screens: one part below the other.
@@ -110,10 +115,58 @@ impl Areas {
         }
     }
 
+    /// Screens of medium width: boxes one below the other, steps beside the links.
+    fn layered(body: Rect, wanted: Wanted) -> Self {
+        let frame = frame_height(true);
+        let height = body.height;
+        let mut left = height;
+        let mut part = |lines: u16, least: u16| {
+            let lines = (frame + lines).min(left);
+            let lines = if lines < frame + least { 0 } else { lines };
+            left -= lines;
+            lines
+        };
+        // The least of each, in the order of what matters.
+        let high = height >= HIGH - 2;
+        let mut timeline = part(if height < 16 { 3 } else { LEAST_TIMELINE_LINES }, 1);
+        // Place and cost of the first ones come before events.
+        let listed = wanted.problems.min(wanted.sentences + 2);
+        let mut problems = part(listed.clamp(1, (height * 2 / 5).max(1)), 1);
+        let mut peers = part(wanted.peers.min(if high { 8 } else { 4 }), 2);
+        let mut links = part(wanted.links.min(4), 2);
+        let mut events = part(wanted.events.min(4), 2);
+        // Then each as much as it fills.
+        let mut grow = |own: &mut u16, lines: u16| {
+            if *own > 0 {
+                let more = (frame + lines).saturating_sub(*own).min(left);
+                *own += more;
+                left -= more;
+            }
+        };
+        grow(&mut problems, wanted.problems.min(height / 3));
+        grow(&mut timeline, wanted.timeline);
+        grow(&mut peers, wanted.peers.min(height / 3));
+        grow(&mut links, wanted.links);
+        grow(&mut events, wanted.events.min(height / 4));
+        timeline += left;
+        let mut y = body.y;
+        let mut area = |height: u16| {
+            let area = Rect { y, height, ..body };
+            y += height;
+            area
+        };
+        let [timeline, problems, peers, links, events] =
+            [timeline, problems, peers, links, events].map(&mut area);
+        let right = body.width * 2 / 5;
+        let steps = Rect { x: links.right() - right, width: right, ..links };
+        let links = Rect { width: body.width - right, ..links };
+        Self { boxed: true, timeline, problems, peers, links, steps, events }
+    }
+
     /// Wide screens: problems beside the timeline, steps beside the links.
     fn beside(body: Rect, wanted: Wanted) -> Self {
         let frame = frame_height(true);
-        let right = beside_width(body.width);
+        let right = problems_width(body.width);
         let height = body.height;
         let timeline = if height >= HIGH { wanted.timeline.max(TIMELINE) } else { TIMELINE };
         // Whole sentences come before events.
@@ -177,7 +230,7 @@ mod tests {
 
     #[test]
     fn areas_fill_the_body_and_do_not_overlap() {
-        for width in [60, 80, 99, 100, 120, 160, 300] {
+        for width in [60, 80, 99, 100, 120, 139, 140, 160, 300] {
             for height in 1..120 {
                 for n in [0, 1, 3, 8, 40, 200] {
                     let body = Rect::new(0, 4, width, height);

@@ -478,8 +478,8 @@ pub(in crate::tui::screens) fn load_of(data: &Data, link: usize, columns: usize)
     known.then(|| data.over_time.columns(Series::Link(link), from_ns, column_ns, columns))
 }
 
-/// Columns beside the chart besides names.
-const AROUND: usize = 1 + VALUE + 1 + PEAK;
+/// Columns beside the chart besides names; the last one is blank.
+const AROUND: usize = 1 + VALUE + 1 + PEAK + 1;
 /// Links that findings are about, where there is no room for all.
 const NAMED_LINKS: usize = 2;
 /// Signals that have lines before links have.

@@ -57,13 +57,13 @@ pub(super) fn link_lines(view: &View, data: &Data, width: usize, room: usize) ->
     // Of all links, so that what is left out does not change the scale.
     let most = data.model.links.iter().map(load).fold(0.0, f64::max);
     // Two rates, two bars, loss and CE.
-    let cells = width.saturating_sub(1 + name + 2 * 11 + 3 + 2 * 8) / 2;
+    let cells = width.saturating_sub(3 + name + 2 * 11 + 3 + 2 * 8) / 2;
     let directed = pairs.iter().any(|pair| pair.both.is_none());
     let mut lines = Vec::new();
     let head = if directed {
-        format!(" {:<name$} {:>10} {:<cells$}│{:>cells$} {:<10}", "LINK", "RECEIVED", "◀", "▶", "SENT")
+        format!("   {:<name$} {:>10} {:<cells$}│{:>cells$} {:<10}", "LINK", "RECEIVED", "◀", "▶", "SENT")
     } else {
-        format!(" {:<name$} {:>10} {:<w$}", "LINK", "RATE", "", w = 2 * cells + 12)
+        format!("   {:<name$} {:>10} {:<w$}", "LINK", "RATE", "", w = 2 * cells + 12)
     };
     let head = format!("{head} {:>7} {:>7}", "LOST", "CE");
     lines.push(Line::styled(head, theme::DIM));

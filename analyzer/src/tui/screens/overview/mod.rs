@@ -20,7 +20,7 @@ use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 use serde_json::{Value, json};
 
-use self::areas::{Areas, Wanted, beside_width};
+use self::areas::{Areas, Wanted, problems_width};
 use self::chart::Picture;
 pub(super) use self::chart::{links_over_time, load_of};
 pub use self::grid::Chart;
@@ -101,7 +101,7 @@ impl OverviewScreen {
         let Some(data) = &view.data else { return Areas::default() };
         let boxed = body.width >= BOXED;
         let lines = |n: usize| u16::try_from(n).unwrap_or(u16::MAX / 4).min(u16::MAX / 4);
-        let beside = if boxed { beside_width(body.width) - SIDES } else { body.width };
+        let beside = problems_width(body.width) - if boxed { SIDES } else { 0 };
         let room = usize::from(body.height);
         let problems = |rest| problems::lines(view, usize::from(beside), room, detail(view), rest).len();
         Areas::new(

@@ -3,11 +3,13 @@
 use ratatui::text::{Line, Span};
 
 use super::super::{Spans, cut, findings};
-use crate::findings::{DataEnd, Finding, Severity};
+use crate::analysis::FlowId;
+use crate::findings::{DataEnd, End, Finding, Severity};
 use crate::model::Level;
 use crate::sample::SourceKind;
 use crate::tui::theme;
 use crate::tui::view::{AsOf, Concluded, View};
+use crate::util::layout::plain;
 use crate::util::units;
 use crate::util::wrap::wrap;
 
@@ -71,19 +73,12 @@ pub(super) fn lines(view: &View, width: usize, room: usize, detail: bool, rest: 
         }
         return lines;
     }
-    if !detail || room < 3 * problems.len() {
+    let listed = if detail { listed(&problems, end, width, room) } else { None };
+    let Some(mut lines) = listed else {
         let mut lines = whole(&problems, end, width, room);
         lines.extend(notes(all, width, room.saturating_sub(lines.len())));
         return lines;
-    }
-    let mut lines: Vec<Entry> = Vec::new();
-    for (at, finding) in &problems {
-        lines.extend(detailed(finding, end, width).into_iter().map(|line| (Some(*at), line)));
-    }
-    if lines.len() > room {
-        counted_out(&mut lines, problems.len(), room);
-        return lines;
-    }
+    };
     let left = room - lines.len();
     lines.extend(steps(all, width, left).into_iter().map(|line| (None, line)));
     let notes = notes(all, width, room.saturating_sub(lines.len() + 1));
@@ -132,6 +127,24 @@ fn problems_of(all: &[Finding]) -> impl Iterator<Item = (usize, &Finding)> {
     all.iter().enumerate().filter(|(_, one)| one.severity > Severity::Info)
 }
 
+/// All problems, as many of the first ones as there is room for with place and cost; `None` where the sentences alone have
+/// none.
+fn listed(problems: &[(usize, &Finding)], end: DataEnd, width: usize, room: usize) -> Option<Vec<Entry>> {
+    let brief: Vec<_> = problems.iter().map(|(_, finding)| brief(finding, end, width, true)).collect();
+    let mut left = room.checked_sub(brief.iter().map(Vec::len).sum())?;
+    let mut lines = Vec::new();
+    for ((at, finding), mut sentence) in problems.iter().zip(brief) {
+        if left > 0
+            && let Some(below) = below(finding, end, width)
+        {
+            left -= 1;
+            sentence.push(below);
+        }
+        lines.extend(sentence.into_iter().map(|line| (Some(*at), line)));
+    }
+    Some(lines)
+}
+
 /// Each problem whole, in as few lines as it takes; those that have room for more say when they began. The last line
 /// counts what finds no room.
 fn whole(problems: &[(usize, &Finding)], end: DataEnd, width: usize, room: usize) -> Vec<Entry> {
@@ -170,20 +183,6 @@ fn whole(problems: &[(usize, &Finding)], end: DataEnd, width: usize, room: usize
     }
     lines.truncate(room);
     lines
-}
-
-/// Leaves `room` lines, of which the last says how many of the `problems` are left out.
-fn counted_out(lines: &mut Vec<Entry>, problems: usize, room: usize) {
-    lines.truncate(room);
-    let mut shown: Vec<usize> = lines.iter().take(room.saturating_sub(1)).filter_map(|(at, _)| *at).collect();
-    shown.dedup();
-    if let Some(last) = lines.last_mut() {
-        let text = match problems.saturating_sub(shown.len()) {
-            0 => "   more of it: screen 8".to_owned(),
-            more => format!("   +{more} more: screen 8"),
-        };
-        *last = (None, Line::styled(text, theme::DIM));
-    }
 }
 
 /// Lines of the sentences of all problems, without place, cost and steps.
@@ -234,7 +233,11 @@ fn style(finding: &Finding) -> ratatui::style::Style {
 fn when(finding: &Finding, end: DataEnd) -> String {
     let at = |ns: u64| units::recent_utc(ns, end.ns);
     match (finding.active, finding.since_ns(), finding.last_seen_ns) {
-        (true, Some(first), _) => format!("since {}", at(first)),
+        (true, Some(first), _) => {
+            let quiet = finding.quiet_ns(end.ns);
+            let quiet = quiet.map_or_else(String::new, |ns| format!(", quiet for {} s", ns / 1_000_000_000));
+            format!("since {}{quiet}", at(first))
+        }
         (false, _, Some(_)) => {
             let last =
                 finding.episodes.last().map(|episode| episode.last_ns.saturating_sub(episode.first_ns));
@@ -294,28 +297,55 @@ fn clock(when: &str) -> String {
     clock.split(", ").next().unwrap_or_default().to_owned()
 }
 
-/// The diagnosis, and below it place, time and cost.
-fn detailed(finding: &Finding, end: DataEnd, width: usize) -> Vec<Line<'static>> {
-    let first = lead(finding);
-    let indent = first.width;
+/// Place and cost in a line for below the diagnosis: of both the parts that find room, the first ones first.
+fn below(finding: &Finding, end: DataEnd, width: usize) -> Option<Line<'static>> {
+    const NEXT: &str = " · ";
+    let indent = lead(finding).width;
     let room = width.saturating_sub(indent + 1);
-    let mut lines = Vec::new();
-    for (at, text) in wrap(&finding.title, room).into_iter().enumerate() {
-        let mut spans = if at == 0 { first.clone() } else { Spans::default() };
-        if at > 0 {
-            spans.push(" ".repeat(indent), theme::PLAIN);
+    let letters = |text: &str| text.chars().count();
+    let place = field(finding, end, "Where").unwrap_or_default();
+    let cost = new_cost(finding, end).unwrap_or_default();
+    let [mut places, mut costs] =
+        [&place, &cost].map(|text| text.split(NEXT).filter(|part| !part.is_empty()));
+    let (mut left, mut right) = (String::new(), String::new());
+    let mut used = 0;
+    // What it costs is worth more than the switch behind its place.
+    for is_place in [true, false, true, false, false, false] {
+        let Some(part) = (if is_place { places.next() } else { costs.next() }) else { continue };
+        let side = if is_place { &mut left } else { &mut right };
+        let gap = if side.is_empty() { "" } else { NEXT };
+        // Two columns stay between the sides.
+        if used + letters(gap) + letters(part) + 2 <= room {
+            *side = format!("{side}{gap}{part}");
+            used += letters(gap) + letters(part);
         }
-        spans.push(text, style(finding));
-        lines.push(spans.into_line());
     }
-    let fields = finding.fields(end);
-    let field = |name: &str| fields.iter().find(|(label, _)| *label == name).map(|(_, text)| text.clone());
-    let parts = [field("Where"), Some(when(finding, end)).filter(|text| !text.is_empty()), field("Impact")];
-    let text = parts.into_iter().flatten().collect::<Vec<_>>().join(" · ");
-    for text in wrap(&text, room) {
-        lines.push(Line::from(vec![Span::raw(" ".repeat(indent)), Span::styled(text, theme::DIM)]));
+    if used == 0 {
+        return None;
     }
-    lines
+    let style = if finding.active { theme::PLAIN } else { theme::DIM };
+    let between = " ".repeat(room.saturating_sub(used));
+    Some(Line::from(vec![
+        Span::raw(" ".repeat(indent)),
+        Span::styled(left, theme::DIM),
+        Span::raw(between),
+        Span::styled(right, style),
+    ]))
+}
+
+fn field(finding: &Finding, end: DataEnd, name: &str) -> Option<String> {
+    finding.fields(end).into_iter().find(|(label, _)| *label == name).map(|(_, text)| text)
+}
+
+/// The cost, without what the title says already.
+fn new_cost(finding: &Finding, end: DataEnd) -> Option<String> {
+    let text = field(finding, end, "Impact")?;
+    let new = |part: &&str| {
+        let figure = part.strip_suffix(" of packets").map(|figure| figure.trim_start_matches("at least "));
+        figure.is_none_or(|figure| !finding.title.contains(figure))
+    };
+    let text = text.split(" · ").filter(new).collect::<Vec<_>>().join(" · ");
+    (!text.is_empty()).then_some(text)
 }
 
 /// The steps of the worst finding.
@@ -357,26 +387,34 @@ fn evidence(finding: &Finding, end: DataEnd, width: usize, room: usize) -> Vec<L
     if lines.len() > 2 { lines } else { Vec::new() }
 }
 
-/// Place, time and cost of the worst problem, for the line below the verdict.
+/// Both ends, with their processes or pods where these are known, unless the title names one of them.
+fn who(finding: &Finding) -> Option<String> {
+    let name = |end: &End| {
+        let owner = end.pod.as_ref().or(end.comm.as_ref());
+        owner.map_or_else(|| end.addr.to_string(), |owner| format!("{} ({})", end.addr, plain(owner)))
+    };
+    let first = finding.flows.first()?;
+    let same = |flow: &FlowId| (flow.src, flow.dst) == (first.src, first.dst);
+    let ends = match (&finding.requester, &finding.responder) {
+        (Some(requester), Some(responder)) => [name(requester), name(responder)],
+        (None, None) if finding.flows.iter().all(same) => [first.src.to_string(), first.dst.to_string()],
+        _ => return None,
+    };
+    let named = ends.iter().any(|end| finding.title.contains(end.split(' ').next().unwrap_or(end)));
+    (!named).then(|| ends.join(" → "))
+}
+
+/// Time, ends, cost and place of the worst problem, for the line below the verdict.
 pub(in crate::tui) fn impact(view: &View) -> Option<String> {
     let concluded = known(view)?;
     let verdict = view.verdict()?;
     let worst = verdict.worst?;
-    let fields = worst.fields(end(view, &concluded));
-    let field = |name: &str| fields.iter().find(|(label, _)| *label == name).map(|(_, text)| text.clone());
-    let time = Some(when(worst, end(view, &concluded))).filter(|text| !text.is_empty());
-    // What the title says already is not said again.
-    let impact = field("Impact").map(|text| {
-        let new = |part: &&str| {
-            let figure =
-                part.strip_suffix(" of packets").map(|figure| figure.trim_start_matches("at least "));
-            figure.is_none_or(|figure| !worst.title.contains(figure))
-        };
-        text.split(" · ").filter(new).collect::<Vec<_>>().join(" · ")
-    });
+    let end = end(view, &concluded);
+    let time = Some(when(worst, end)).filter(|text| !text.is_empty());
+    let impact = new_cost(worst, end);
     let bare = |text: &String| !text.contains(' ');
-    let place = field("Where").map(|text| if bare(&text) { format!("at {text}") } else { text });
-    let parts = [time, impact.filter(|text| !text.is_empty()), place].into_iter().flatten();
+    let place = field(worst, end, "Where").map(|text| if bare(&text) { format!("at {text}") } else { text });
+    let parts = [time, who(worst), impact, place].into_iter().flatten();
     let text = parts.collect::<Vec<_>>().join(" · ");
     (!text.is_empty()).then_some(text)
 }

@@ -6,7 +6,7 @@ use ratatui::text::Line;
 
 use super::{PEAK, Picture, SECOND, VALUE};
 use crate::tui::screens::overview::grid::Grid;
-use crate::tui::screens::{Spans, cut, time_range};
+use crate::tui::screens::{Spans, cut};
 use crate::tui::theme;
 use crate::util::units;
 
@@ -15,10 +15,10 @@ impl Picture<'_> {
     pub(super) fn axis(&self) -> Line<'static> {
         let (text, cursor) = ticks(self.grid, self.marked().zip(self.at_ns), &self.marks);
         let mut spans = Spans::default();
-        let range = time_range(self.data.model.basis);
-        let what = if self.chart.cursor_ns.is_some() { "at the cursor".to_owned() } else { range };
+        // Else the values are of the time range, which the title of the screen names.
+        let what = if self.chart.cursor_ns.is_some() { "at the cursor" } else { "" };
         let width = self.name + VALUE;
-        spans.push(format!(" {:>width$} ", cut(&what, width, false)), theme::DIM);
+        spans.push(format!(" {:>width$} ", cut(what, width, false)), theme::DIM);
         let part = |from: usize, to: usize| text.iter().skip(from).take(to - from).collect::<String>();
         spans.push(part(0, cursor.start), theme::DIM);
         spans.push(part(cursor.start, cursor.end), theme::SELECTED);
