@@ -206,7 +206,7 @@ fn what_is_no_recording_and_what_is_of_several_hosts_is_refused_with_the_remedy(
     let folder = dir.path().to_str().unwrap().to_owned();
     let output = rocescope(&["replay", &folder, "--output", "json"]).output().unwrap();
     assert!(
-        output.status.code() == Some(1) && text(&output).contains("no file of a recording"),
+        output.status.code() == Some(1) && text(&output).contains("files of a recording"),
         "{}",
         text(&output)
     );

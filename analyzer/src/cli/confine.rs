@@ -73,7 +73,10 @@ pub(super) fn doctor() {
 /// What a sandbox would lack on this host, tried by a thread that ends; `None` when that cannot be tried.
 #[cfg(target_os = "linux")]
 pub(super) fn missing() -> Option<Vec<String>> {
-    std::thread::scope(|scope| scope.spawn(|| sandbox::enter(&Plan::parser()).missing).join().ok())
+    std::thread::scope(|scope| {
+        let tried = || sandbox::enter(&Plan::parser()).missing;
+        std::thread::Builder::new().spawn_scoped(scope, tried).ok()?.join().ok()
+    })
 }
 
 /// The folder in which the terminal view writes files.

@@ -1,6 +1,7 @@
 //! Capabilities and user of the calling thread.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
@@ -54,18 +55,23 @@ pub(super) fn of_others(plan: &Plan) -> Vec<(Capability, &'static str)> {
 
 /// Whether a user without capabilities reads and writes what `plan` does, tried by a thread that ends.
 fn can(plan: &Plan, user: Option<User>) -> (bool, bool) {
-    let reads = |path: &PathBuf| !path.is_file() || File::open(path).is_ok();
+    // Who may not look into a folder does not know that a file is not there.
+    let reads = |path: &PathBuf| match File::open(path) {
+        Ok(_) => true,
+        Err(error) => error.kind() == ErrorKind::NotFound,
+    };
     let writes =
         |path: &PathBuf| accessat(CWD, path, Access::WRITE_OK | Access::EXEC_OK, AtFlags::empty()).is_ok();
     std::thread::scope(|scope| {
-        let tried = scope.spawn(|| {
+        let tried = std::thread::Builder::new().spawn_scoped(scope, || {
             let changed = match user {
                 Some(user) => change(user, CapabilitySet::empty()),
                 None => limit(CapabilitySet::empty()),
             };
             (changed.is_ok() && plan.read.iter().all(reads), changed.is_ok() && plan.write.iter().all(writes))
         });
-        tried.join().unwrap_or_default()
+        // Without memory for a thread nothing is known: the user stays.
+        tried.map_or_else(|_| (false, false), |tried| tried.join().unwrap_or_default())
     })
 }
 

@@ -128,13 +128,9 @@ fn other_link_layers() {
 
 #[test]
 fn wrong_usage_is_exit_status_2() {
-    for args in [
-        &["replay"][..],
-        &["replay", "x", "--output", "xml"],
-        &["replay", "x", "--filter", "qp"],
-        &["fly"],
-        &[],
-    ] {
+    for args in
+        [&["replay"][..], &["replay", "x", "--output", "xml"], &["replay", "x", "--filter", "qp"], &["fly"]]
+    {
         let output = rocescope(args).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{args:?}");

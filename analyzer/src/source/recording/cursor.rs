@@ -95,11 +95,15 @@ impl Tables {
         } else {
             add(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
         }
-        if parts.is_empty() {
+        if parts.is_empty() && path.is_dir() {
             bail!(
-                "{}: no file of a recording (part-*.parquet); a recording that goes on has none until its first rotation",
+                "{}: a directory without files of a recording (part-*.parquet), which a recording that goes on has after its \
+                 first rotation; name captures one by one",
                 path.display()
             );
+        }
+        if parts.is_empty() {
+            bail!("{}: no file of a recording (part-*.parquet)", path.display());
         }
         if let Some(host) = host {
             let host = folder_name(host);

@@ -461,7 +461,7 @@ mod tests {
             "    $ ethtool -S rail0",
             " Caveats   Reordering counts.",
             " Caused by icrc.errors",
-            " Causes    retry.storm",
+            " Leads to  retry.storm",
         ] {
             assert!(page.contains(part), "{part}:\n{page}");
         }
