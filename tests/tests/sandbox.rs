@@ -74,6 +74,35 @@ fn the_threads_of_live_keep_what_their_sources_need_and_nothing_else() {
 }
 
 #[test]
+fn what_records_writes_below_its_folder_and_what_sends_connects() {
+    if !root_or_skip("what_records_writes_below_its_folder_and_what_sends_connects") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("recording").display().to_string();
+    // Nobody listens there: a collector that is away.
+    let agent =
+        ["agent", "--record", &dir, "--listen", "127.0.0.1:0", "-i", "near0", "--otlp", "http://127.0.0.1:9"];
+    for arguments in [&["record", "--dir", &dir, "-i", "near0"][..], &agent] {
+        let (world, mut link) = World::with_link(1500).unwrap();
+        let how = Start { netns: Some(&world.near), ..Start::default() };
+        let program = Program::watching(how, arguments).unwrap();
+        link.receive(&frames::sends(3, 5)).unwrap();
+        let all = settled(&program, is_confined);
+        assert!(all.len() >= 3 && all.iter().all(is_confined), "{all:?}");
+        // Time for a reading with these packets.
+        std::thread::sleep(Duration::from_millis(1_500));
+        let ended = program.interrupt().unwrap();
+        assert!(ended.status.success(), "{ended:?}");
+        assert!(!ended.err.contains("privileges:") && !ended.err.contains("denied"), "{}", ended.err);
+        assert!(ended.err.contains(" rows recorded") && !ended.err.contains("lost"), "{}", ended.err);
+    }
+    let report =
+        Command::new(binary::path().unwrap()).args(["replay", &dir, "--output", "json"]).output().unwrap();
+    assert!(report.status.success(), "{report:?}");
+}
+
+#[test]
 fn privileges_are_kept_when_the_user_says_so() {
     if !root_or_skip("privileges_are_kept_when_the_user_says_so") {
         return;

@@ -10,7 +10,7 @@ use signal_hook::consts::SIGHUP;
 
 use super::args::agent::{RELOADED, line};
 use super::config::Config;
-use super::export::{self, Beside, Reload, Reloaded};
+use super::export::{self, Beside, Reload, Reloaded, parent};
 use super::output::say;
 use super::{AgentArgs, Args, Verb, record};
 
@@ -39,8 +39,9 @@ fn run(args: AgentArgs, file: Option<(PathBuf, toml::Table)>) -> Result<()> {
     let recording = args.recording().map(|recording| record::settings(&recording)).transpose()?;
     let folder = recording.as_ref().map(|settings| settings.dir.clone());
     let recorder = recording.map(record::start).transpose()?;
+    let config = file.as_ref().map(|(path, _)| parent(path));
     let reload = file.map(|(path, table)| reload(path, table)).transpose()?;
-    export::serve(args.export, Beside { recorder, folder, reload })
+    export::serve(args.export, Beside { recorder, folder, config, reload })
 }
 
 /// Reads the file again on SIGHUP.

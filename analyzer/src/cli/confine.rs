@@ -52,8 +52,8 @@ pub(super) fn live(tui: bool, source: &sandbox::State) -> Notes {
 /// After sockets were bound and programs attached. `folders`: where files and sockets are made anew or removed;
 /// `tree`: folders are made below them, as a recording does.
 #[cfg(feature = "live")]
-pub(super) fn export(folders: Vec<PathBuf>, tree: bool) {
-    enter(&Plan { accept: true, tree, ..Plan::of_files(Vec::new(), folders) });
+pub(super) fn export(reads: impl IntoIterator<Item = PathBuf>, folders: Vec<PathBuf>, tree: bool) {
+    enter(&Plan { accept: true, tree, ..Plan::of_files(reads, folders) });
 }
 
 /// Before the first byte of captures is read, or after programs were attached, by a command that records into `folder`.

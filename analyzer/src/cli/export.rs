@@ -50,6 +50,8 @@ pub(super) struct Beside {
     pub(super) recorder: Option<Recorder>,
     /// The folder that it writes to.
     pub(super) folder: Option<PathBuf>,
+    /// The folder of the configuration, whose file may be replaced.
+    pub(super) config: Option<PathBuf>,
     /// Reads the configuration again.
     pub(super) reload: Option<Reload>,
 }
@@ -96,7 +98,9 @@ pub(super) fn serve(args: ExportArgs, beside: Beside) -> Result<()> {
     let running = live::start(config)?;
     let Running { mut feed, thread, hooks, interfaces, sandbox: _ } = running;
     let dumps = settings.as_ref().map(Dumps::start).transpose()?;
-    confine::export(folders, beside.folder.is_some());
+    // No other socket can be made afterwards.
+    let systemd = Systemd::of_env();
+    confine::export(beside.config.iter().cloned(), folders, beside.folder.is_some());
     // Scrapes wait in the queue of the socket until now: the thread that answers them begins without privileges.
     let server = Server::start(listeners, &board).context("cannot start the HTTP server")?;
     let Views { mut report, .. } = views;
@@ -117,7 +121,7 @@ pub(super) fn serve(args: ExportArgs, beside: Beside) -> Result<()> {
         push,
         beside,
         requests,
-        systemd: Systemd::of_env(),
+        systemd,
         process: Process { kernel: read("/proc/sys/kernel/osrelease"), started_ns, ..Process::default() },
         failing: false,
     };
@@ -139,11 +143,15 @@ fn folders(args: &ExportArgs) -> Vec<PathBuf> {
         Listen::Unix(path) => Some(path.as_path()),
         Listen::Tcp(_) => None,
     });
-    let folder = |path: &Path| match path.parent() {
+    args.textfile.as_deref().into_iter().chain(sockets).map(parent).collect()
+}
+
+/// The folder of a file.
+pub(super) fn parent(path: &Path) -> PathBuf {
+    match path.parent() {
         Some(folder) if folder != Path::new("") => folder.to_owned(),
         _ => PathBuf::from("."),
-    };
-    args.textfile.as_deref().into_iter().chain(sockets).map(folder).collect()
+    }
 }
 
 /// The one line of a file; `None` where there is none.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// The socket of systemd, and when it wants to hear that the service works.
 #[derive(Debug, Default)]
 pub(super) struct Systemd {
-    socket: Option<(UnixDatagram, SocketAddr)>,
+    socket: Option<UnixDatagram>,
     /// Half the time of its watchdog.
     every: Option<Duration>,
     last: Option<Instant>,
@@ -24,7 +24,10 @@ impl Systemd {
                 Some(name) => SocketAddr::from_abstract_name(name),
                 None => SocketAddr::from_pathname(std::path::Path::new(std::ffi::OsStr::from_bytes(name))),
             };
-            Some((UnixDatagram::unbound().ok()?, address.ok()?))
+            // Connected, so that it is reached when this process may not look into its folder any more.
+            let socket = UnixDatagram::unbound().ok()?;
+            socket.connect_addr(&address.ok()?).ok()?;
+            Some(socket)
         });
         let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
         let for_us = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
@@ -33,9 +36,9 @@ impl Systemd {
     }
 
     fn send(&self, state: &str) {
-        if let Some((socket, address)) = &self.socket {
+        if let Some(socket) = &self.socket {
             // Nobody who listens is no failure of the service.
-            let _ = socket.send_to_addr(state.as_bytes(), address);
+            let _ = socket.send(state.as_bytes());
         }
     }
 

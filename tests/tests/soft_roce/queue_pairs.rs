@@ -1,6 +1,7 @@
 //! Queue pairs on the kernel's control path: as a program of our own makes, sets and breaks them, where
 //! perftest and rping do not.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -475,7 +476,12 @@ fn modules_that_are_loaded_again_are_followed() {
     let before = program.reported(|_| true).unwrap();
     assert_eq!(why(&before), "the module mlx5_core is not loaded");
     tool::run("modprobe", &["mlx5_core"]).unwrap();
-    program.reported(|report| why(report).is_null()).unwrap();
+    let last = RefCell::new(Value::Null);
+    let followed = program.reported(|report| {
+        last.replace(why(report));
+        last.borrow().is_null()
+    });
+    assert!(followed.is_ok(), "the commands of mlx5_core are not followed: {}", last.borrow());
     assert!(loaded().iter().any(|name| name == "rocescope_qp_co"), "{:?}", loaded());
     // The same for the reasons that bnxt_re gives.
     tool::run("modprobe", &["bnxt_re"]).unwrap();
