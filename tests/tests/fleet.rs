@@ -107,7 +107,7 @@ fn click_house_gives_the_same_answers_from_files_and_as_a_server() {
     assert_eq!(names_the_culprits(&server.url, None).len(), rows.len());
     let wrong =
         ask(&binary::path().unwrap(), "jobs", &format!("{}/nowhere:1", server.url), None, None).unwrap_err();
-    assert!(wrong.to_string().contains("invalid URL"), "{wrong}");
+    assert!(wrong.to_string().contains("expected http://"), "{wrong}");
 }
 
 #[test]

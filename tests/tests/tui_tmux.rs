@@ -147,7 +147,9 @@ fn every_screen_key_and_size() {
 
     // Pause: nothing moves, and then it does again. A few seconds are needed to go back to.
     let some_seconds = |screen: &str| {
-        ["3", "4", "5", "6", "7", "8", "9"].iter().any(|n| screen.contains(&format!("last {n}.")))
+        ["3.", "4.", "5.", "6.", "7.", "8.", "9.", "10 s"]
+            .iter()
+            .any(|n| screen.contains(&format!("last {n}")))
     };
     terminal.until("some seconds", some_seconds).unwrap();
     terminal.press_until("Space", "a pause", |screen| screen.contains("PAUSED")).unwrap();

@@ -21,7 +21,9 @@ pub struct Server {
     /// `http://host:port/`.
     base: String,
     port: u16,
-    /// Parameters of every request, joined by `&`.
+    /// Where it is named in the path.
+    database: String,
+    /// Further parameters of every request, joined by `&`.
     parameters: String,
     login: Option<(String, String)>,
 }
@@ -40,7 +42,7 @@ impl FromStr for Server {
 impl fmt::Display for Server {
     /// Without user and password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.base)
+        write!(f, "{}{}", self.base, self.database)
     }
 }
 
@@ -77,13 +79,11 @@ impl Server {
         let fits = database.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
             && !query.contains(|c: char| c.is_whitespace() || c.is_control())
             && login.as_ref().is_none_or(|(user, password)| is_header(user) && is_header(password));
-        let database = if database.is_empty() { String::new() } else { format!("database={database}") };
-        let parameters: Vec<&str> =
-            [database.as_str(), query].into_iter().filter(|part| !part.is_empty()).collect();
         fits.then(|| Self {
             base: format!("http://{host}:{port}/"),
             port,
-            parameters: parameters.join("&"),
+            database: database.to_owned(),
+            parameters: query.to_owned(),
             login,
         })
     }
@@ -99,8 +99,9 @@ impl Server {
     pub fn url(&self, parameters: &[(&str, &str)]) -> String {
         let given =
             parameters.iter().map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, ESCAPED)));
+        let database = (!self.database.is_empty()).then(|| format!("database={}", self.database));
         let own = (!self.parameters.is_empty()).then(|| self.parameters.clone());
-        format!("{}?{}", self.base, given.chain(own).collect::<Vec<_>>().join("&"))
+        format!("{}?{}", self.base, given.chain(database).chain(own).collect::<Vec<_>>().join("&"))
     }
 
     /// A request that logs in.
@@ -145,7 +146,7 @@ mod tests {
     fn urls_are_read() {
         let of = |url: &str| url.parse::<Server>();
         let server = of("http://me:se:cr@et@[::1]:9000/fleet/").unwrap();
-        assert_eq!((server.to_string().as_str(), server.port()), ("http://[::1]:9000/", 9000));
+        assert_eq!((server.to_string().as_str(), server.port()), ("http://[::1]:9000/fleet", 9000));
         assert_eq!(server.login, Some(("me".into(), "se:cr@et".into())));
         assert_eq!(
             server.url(&[("query", "select 'a b'")]),
