@@ -84,17 +84,17 @@ pub fn click_house_or_skip(test: &str) -> Option<PathBuf> {
     };
     let wrapper = folder.join("clickhouse");
     let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("data/fleet/clickhouse.py");
-    let text = format!(
+    let contents = format!(
         "#!/bin/sh\nPYTHONPATH='{}' PYTHONDONTWRITEBYTECODE=1 exec python3 '{}' \"$@\"\n",
         folder.display(),
         script.display()
     );
     // Tests beside this one write the same: never over a file that one of them runs.
-    if std::fs::read_to_string(&wrapper).ok().as_deref() != Some(&text) {
+    if std::fs::read_to_string(&wrapper).ok().as_deref() != Some(&contents) {
         let new = folder.join(format!("clickhouse.{}", std::process::id()));
         let write = || -> std::io::Result<()> {
             use std::os::unix::fs::PermissionsExt as _;
-            std::fs::write(&new, &text)?;
+            std::fs::write(&new, &contents)?;
             std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o755))?;
             std::fs::rename(&new, &wrapper)
         };

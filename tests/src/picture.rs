@@ -150,6 +150,7 @@ fn strokes(c: char) -> Option<([bool; 4], f64)> {
 }
 
 /// Lines of `count` equal characters from a place on.
+#[expect(clippy::many_single_char_names, reason = "a character, its place and its size")]
 fn draw_strokes(svg: &mut String, (c, count): (char, usize), (x, y): (f64, f64), front: &str, opacity: &str) {
     let Some(([up, right, down, left], width)) = strokes(c) else { return };
     let (w, h) = CELL;

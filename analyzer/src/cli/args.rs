@@ -1,6 +1,7 @@
 //! Commands, options and their help.
 
 pub(super) mod agent;
+mod doctor;
 mod export;
 mod fleet;
 mod flight;
@@ -13,12 +14,13 @@ use std::time::Duration;
 
 pub use super::values::SpeedArg;
 use super::values::{
-    parse_bin, parse_filter, parse_flows, parse_group, parse_lldp_capture, parse_misplaced, parse_rail,
-    parse_speed_of_link, parse_tap, parse_windows, positive,
+    parse_bin, parse_filter, parse_flows, parse_group, parse_misplaced, parse_rail, parse_speed_of_link,
+    parse_tap, parse_windows, positive,
 };
 pub use agent::AgentArgs;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args as ClapArgs, CommandFactory as _, Parser, Subcommand, ValueEnum};
+pub use doctor::DoctorArgs;
 pub use export::ExportArgs;
 pub use fleet::{FleetArgs, FleetOutput};
 pub use flight::FlightArgs;
@@ -399,41 +401,6 @@ pub struct BenchArgs {
     /// Output format
     #[arg(long, value_enum, default_value_t = PageOutput::Text)]
     pub output: PageOutput,
-}
-
-const DOCTOR_EXAMPLES: &str = "\
-Exit status: 0 success, 1 failure, 2 invalid usage, 3 a check is critical.
-
-Examples:
-  rocescope doctor                                 changes nothing; root can read more
-  rocescope doctor --verbose                       also unknown settings, with reasons
-  rocescope doctor --lldp 35s                      receive the switch's LLDP frames (sent every 30 s)
-  rocescope doctor --lldp-capture eth2=lldp.pcap   or read them from a capture of that interface
-  rocescope doctor --netns 4711                    network namespace of process 4711 (its pod)
-  rocescope doctor --clean                         remove TC filters that a killed run left behind";
-
-/// Options of `doctor`.
-#[derive(Clone, Debug, ClapArgs)]
-#[command(after_help = DOCTOR_EXAMPLES)]
-pub struct DoctorArgs {
-    /// Output format
-    #[arg(long, value_enum, default_value_t = PageOutput::Text)]
-    pub output: PageOutput,
-    /// Also list unknown settings, with reasons
-    #[arg(short, long)]
-    pub verbose: bool,
-    /// Network namespace to check: a name, or the PID of a process in it
-    #[arg(long, value_name = "NAME|PID")]
-    pub netns: Option<String>,
-    /// Remove the TC filters that a killed run left behind (kernels before 6.6)
-    #[arg(long)]
-    pub clean: bool,
-    /// Listen for LLDP frames of the switches for at most this time
-    #[arg(long, value_name = "DURATION", value_parser = positive)]
-    pub lldp: Option<Duration>,
-    /// Interface, and capture with the LLDP frames of its switch; repeatable
-    #[arg(long, value_name = "IFACE=FILE", value_parser = parse_lldp_capture)]
-    pub lldp_capture: Vec<(String, PathBuf)>,
 }
 
 /// Options of `explain`.

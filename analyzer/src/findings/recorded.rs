@@ -25,7 +25,7 @@ pub fn read(json: &str) -> Option<Finding> {
     }
     finding.flows = list(&value, "flows").filter_map(flow).collect();
     finding.named = finding.flows.iter().map(|flow| (flow.src, flow.dst, flow.dest_qp)).collect();
-    finding.advice = text(&value, "advice").unwrap_or_default().to_owned();
+    text(&value, "advice").unwrap_or_default().clone_into(&mut finding.advice);
     finding.last_seen_ns = number(&value, "last_seen_ns");
     finding.first_seen_ns = number(&value, "first_seen_ns");
     finding.active = value.get("active").and_then(Value::as_bool).unwrap_or(false);

@@ -139,11 +139,23 @@ impl KernelFacts {
             version: release.as_deref().and_then(KernelVersion::parse),
             release,
             btf: root.join("sys/kernel/btf/vmlinux").exists(),
-            capabilities: text("proc/self/status").as_deref().and_then(Capabilities::parse),
+            // Of this thread: others may have given theirs up. A recorded tree has one of the process.
+            capabilities: text("proc/thread-self/status")
+                .or_else(|| text("proc/self/status"))
+                .as_deref()
+                .and_then(Capabilities::parse),
             unprivileged_bpf_disabled: number("proc/sys/kernel/unprivileged_bpf_disabled"),
             jit: number("proc/sys/net/core/bpf_jit_enable").map(|enabled| enabled != 0),
         }
     }
+}
+
+/// True where perf_event_open, and with it a probe, takes CAP_SYS_ADMIN: kernels of Debian and Ubuntu know levels above 2 of
+/// kernel.perf_event_paranoid, for which CAP_PERFMON is not enough.
+#[must_use]
+pub fn perf_is_for_administrators(root: &Path) -> bool {
+    let level = fs::read_to_string(root.join("proc/sys/kernel/perf_event_paranoid"));
+    level.is_ok_and(|level| level.trim().parse::<i64>().is_ok_and(|level| level > 2))
 }
 
 /// Privileges that a run needs in addition to loading and attaching programs.

@@ -280,7 +280,7 @@ impl Work {
                     Ok(()) => {}
                     // A user that may not make tables may still insert.
                     Err(Failure::Refused(reason)) => {
-                        say(&format!("ClickHouse does not make table {}: {reason}", table.name))
+                        say(&format!("ClickHouse does not make table {}: {reason}", table.name));
                     }
                     Err(Failure::Away(reason)) => return Err(reason),
                 }

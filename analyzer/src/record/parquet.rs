@@ -208,7 +208,7 @@ pub fn decode<R: Row>(file: Bytes) -> Result<Vec<R>> {
 /// As [`decode`].
 pub fn each<R: Row>(file: Bytes, take: &mut dyn FnMut(R)) -> Result<()> {
     let mut groups = Groups::new(file)?;
-    while let Some(rows) = groups.next()? {
+    while let Some(rows) = groups.next_rows()? {
         rows.into_iter().for_each(&mut *take);
     }
     Ok(())
@@ -241,7 +241,7 @@ impl<C: ChunkReader + 'static> Groups<C> {
     ///
     /// # Errors
     /// As [`decode`].
-    pub fn next<R: Row>(&mut self) -> Result<Option<Vec<R>>> {
+    pub fn next_rows<R: Row>(&mut self) -> Result<Option<Vec<R>>> {
         if self.at >= self.reader.num_row_groups() {
             return Ok(None);
         }

@@ -167,9 +167,9 @@ mod tests {
                 *packets += 100_000 + (seed >> 44);
                 *ce += seed >> 54;
                 let (src, dst) = (format!("10.0.{}.1", n % 8), format!("10.1.{}.{}", n % 8, n / 8));
-                let mut stats = stats(49_152 + n as u16, *packets, *packets * 4_158);
+                let mut stats = stats(49_152 + u16::try_from(n).unwrap(), *packets, *packets * 4_158);
                 stats.ecn_data = [0, 0, *packets - *ce, *ce];
-                (key((n % 16) as u16, &src, &dst, 1_000 + n), stats)
+                (key(u16::try_from(n % 16).unwrap(), &src, &dst, 1_000 + n), stats)
             });
             let links = (0..16).map(|n| {
                 link(

@@ -1,8 +1,8 @@
-//! What a thread still needs after set-up. Pure.
+//! What a thread still needs after set-up.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::host::kernel::Capability;
+use crate::host::kernel::{self, Capability};
 
 /// The needs of a thread, and of those that it starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,6 +78,19 @@ impl Plan {
     pub fn keeping(mut self, capability: Capability, reason: &'static str) -> Self {
         self.keep.push((capability, reason));
         self
+    }
+
+    /// Of a thread that attaches probes.
+    #[must_use]
+    pub fn probing(self, reason: &'static str) -> Self {
+        let plan = Self { bpf: true, ..self }
+            .keeping(Capability::Bpf, reason)
+            .keeping(Capability::Perfmon, "the same");
+        if kernel::perf_is_for_administrators(Path::new("/")) {
+            plan.keeping(Capability::SysAdmin, "the same: kernel.perf_event_paranoid is above 2")
+        } else {
+            plan
+        }
     }
 
     /// The capabilities that stay, for people: `CAP_NET_ADMIN (the NIC's own context of queue pairs)`.

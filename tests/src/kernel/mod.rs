@@ -2,7 +2,7 @@
 //!
 //! [`frames`] turns captures into Ethernet frames, [`machine`] sends those through a program with
 //! `BPF_PROG_TEST_RUN` ([`test_run`]) and makes a sample of what was counted, [`replayed`] gets the
-//! same from replay, and [`diff`] finds every difference between the two reports. [`wire`] is a pair of
+//! same from replay, and [`diff`](crate::diff) finds every difference between the two reports. [`wire`] is a pair of
 //! real interfaces with the live source on one of them.
 
 pub mod cpus;

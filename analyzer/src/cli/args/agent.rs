@@ -78,12 +78,14 @@ impl AgentArgs {
 }
 
 /// Names of options that SIGHUP changes while the agent runs.
+#[cfg(feature = "live")]
 pub(in crate::cli) const RELOADED: [&str; 3] = ["on", "post", "cooldown"];
 
 /// The `[agent]` table of a configuration file as a command line.
 ///
 /// # Errors
 /// A value is no text, number, truth value or list of them.
+#[cfg(any(feature = "live", test))]
 pub(in crate::cli) fn line(table: &toml::Table, path: &Path) -> Result<Vec<String>, String> {
     let mut line = Vec::new();
     for (name, value) in table {

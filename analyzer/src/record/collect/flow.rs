@@ -163,6 +163,8 @@ fn times(now: &Histogram, before: &Histogram, longest_ns: u64) -> Option<Times> 
 }
 
 /// `times`: `None` where latency is not measured, `Some(None)` where there was no sample.
+#[expect(clippy::option_option, reason = "not measured is null, and no sample is 0")]
+#[expect(clippy::too_many_lines, reason = "a line for each column")]
 fn row(
     origin: &Origin,
     at: Interval,

@@ -39,6 +39,7 @@ impl Sum {
 
 impl Links {
     /// Adds rows of the links, given those of their flows. Its result: RoCE packets in no row of a flow.
+    #[expect(clippy::too_many_lines, reason = "a line for each column")]
     pub(super) fn take(
         &mut self,
         origin: &Origin,

@@ -100,7 +100,7 @@ impl Journal {
                 return Err(io::Error::other("a frame is too long"));
             };
             buffer.extend(MAGIC);
-            buffer.extend([if *kind == FrameKind::Block { 1 } else { 0 }, name, 0, 0]);
+            buffer.extend([u8::from(*kind == FrameKind::Block), name, 0, 0]);
             buffer.extend(len.to_le_bytes());
             buffer.extend(checksum(table, payload).to_le_bytes());
             buffer.extend(table.as_bytes());

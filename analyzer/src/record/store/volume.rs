@@ -115,6 +115,7 @@ impl Volume {
     }
 
     /// Makes the files of all tables. Its result: the files. After an error everything is as before.
+    #[expect(clippy::result_large_err, reason = "the volume goes on as before; it is moved once in minutes")]
     pub(super) fn seal(mut self, dir: &Path) -> Result<(Self, Vec<Part>), (Self, io::Error)> {
         let mut open = std::mem::take(&mut self.open);
         let mut sealing = Seal { volume: &self, dir, made: Vec::new() };

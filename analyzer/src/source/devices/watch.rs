@@ -210,6 +210,12 @@ impl Watch {
         self.asker.is_active()
     }
 
+    /// True when contexts are read, or will be when there are queue pairs.
+    #[must_use]
+    pub const fn may_read_contexts(&self) -> bool {
+        self.asker.may_ask()
+    }
+
     /// Compares the counters of each port with those before, for the errors that are attributed to queue pairs.
     pub fn note_counters(&mut self, monotonic_ns: u64) {
         for port in &self.ports {

@@ -201,11 +201,9 @@ impl Work {
         plan.files = Files::OfProcesses;
         plan = plan.keeping(Capability::SysPtrace, "pods of processes with queue pairs");
         if matches!(self.probes, Some(Ok(_))) {
-            plan = sandbox::Plan { bpf: true, ..plan }
-                .keeping(Capability::Bpf, "probes of the kernel, again when a module is loaded again")
-                .keeping(Capability::Perfmon, "the same");
+            plan = plan.probing("probes of the kernel, again when a module is loaded again");
         }
-        if self.watch.reads_contexts() {
+        if self.watch.may_read_contexts() {
             plan = plan.keeping(Capability::NetAdmin, "the NIC's own context of queue pairs");
         }
         plan

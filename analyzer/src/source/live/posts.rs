@@ -229,9 +229,8 @@ impl Shared {
 
 /// What the thread needs.
 fn needs() -> sandbox::Plan {
-    sandbox::Plan { bpf: true, files: Files::OfProcesses, ..sandbox::Plan::parser() }
-        .keeping(Capability::Bpf, "probes of post_send")
-        .keeping(Capability::Perfmon, "the same")
+    sandbox::Plan { files: Files::OfProcesses, ..sandbox::Plan::parser() }
+        .probing("probes of post_send")
         .keeping(Capability::SysPtrace, "memory of processes with queue pairs, to find their post_send")
         .keeping(Capability::DacReadSearch, "the same")
         .keeping(

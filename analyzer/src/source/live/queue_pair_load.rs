@@ -24,6 +24,7 @@ use crate::host::recorded::{Recorded, RecordedKernel};
 use crate::source::devices::context::ask::Clock;
 use crate::source::devices::watch::Watch;
 use crate::source::live::counters::{QP_LONGEST, QP_REST, QP_SHORTEST};
+use crate::util::time::nanos;
 
 const QPS: u32 = 10_000;
 const FIRST: u32 = 1_000;
@@ -222,7 +223,7 @@ fn ten_thousand_queue_pairs_cost_little() {
             run.list();
             lists += 1;
             let took = Duration::from_nanos(spent_ns() - before);
-            due_ns = now_ns + (took * QP_REST).clamp(QP_SHORTEST, QP_LONGEST).as_nanos() as u64;
+            due_ns = now_ns + nanos((took * QP_REST).clamp(QP_SHORTEST, QP_LONGEST));
         }
         run.half_a_second();
         // The source and its view hold the two latest.

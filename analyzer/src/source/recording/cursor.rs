@@ -45,7 +45,7 @@ impl<R: Row> Cursor<R> {
                 continue;
             }
             let Some((path, groups)) = &mut self.open else { return };
-            match groups.next() {
+            match groups.next_rows() {
                 Ok(Some(rows)) => self.rows = rows.into(),
                 Ok(None) => self.open = None,
                 Err(error) => {
@@ -161,7 +161,7 @@ impl Tables {
         state: &mut State,
         is_in_range: bool,
         events: &mut Vec<EventSample>,
-    ) -> Result<()> {
+    ) {
         let notices = &mut self.notices;
         self.flows.up_to(ns, notices, &mut |row| {
             if is_in_range {
@@ -184,7 +184,6 @@ impl Tables {
                 events.extend(state.event(&row));
             }
         });
-        Ok(())
     }
 
     /// What could not be read.

@@ -103,13 +103,14 @@ impl Player {
         loop {
             match tables {
                 Ok(tables) => {
-                    let played = self.play(tables);
-                    if self.rewind.is_none() {
-                        let result = played.map(|_| ());
-                        let sent = result.is_err() || self.send(true).is_ok();
-                        if !sent || !self.feed.tell(Update::Ended(result)) || !self.await_rewind() {
-                            return;
-                        }
+                    // Who wants no more gets the end as well.
+                    let _stopped = self.play(tables);
+                    let goes_on = self.rewind.is_some()
+                        || self.send(true).is_ok()
+                            && self.feed.tell(Update::Ended(Ok(())))
+                            && self.await_rewind();
+                    if !goes_on {
+                        return;
                     }
                 }
                 Err(error) => {
@@ -157,14 +158,14 @@ impl Player {
     }
 
     /// Plays to the end, or until the view wants no more.
-    fn play(&mut self, mut tables: Tables) -> Result<Result<(), Stopped>> {
+    fn play(&mut self, mut tables: Tables) -> Result<(), Stopped> {
         while let Some(next_ns) = tables.next_ns().filter(|ns| *ns <= self.range.1) {
             if self.until(next_ns).is_err() {
-                return Ok(Err(Stopped));
+                return Err(Stopped);
             }
             let mut events: Vec<EventSample> = Vec::new();
             let is_in_range = next_ns >= self.range.0;
-            tables.take(next_ns, &mut self.state, is_in_range, &mut events)?;
+            tables.take(next_ns, &mut self.state, is_in_range, &mut events);
             if !is_in_range {
                 continue;
             }
@@ -172,13 +173,13 @@ impl Player {
             self.unsent = true;
             let told = events.is_empty() || self.feed.tell(Update::Events(events));
             if !told || self.sample_due(next_ns).is_err() {
-                return Ok(Err(Stopped));
+                return Err(Stopped);
             }
         }
         for notice in tables.notices() {
             let _ = self.feed.tell(Update::Notice(notice));
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
     /// Waits until rows of a time are due.

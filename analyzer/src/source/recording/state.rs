@@ -84,14 +84,14 @@ impl State {
         self.window = Some((first.min(from_ns), last.max(to_ns)));
     }
 
-    fn key(&mut self, link: u16, src: Address, dst: Address, dest_qp: u64) -> FlowKey {
+    fn key(link: u16, src: Address, dst: Address, dest_qp: u64) -> FlowKey {
         let ((family, src), (_, dst)) = (src.words(), dst.words());
         FlowKey { src, dst, dest_qp: small(Some(dest_qp), 0), link, family, pad: 0 }
     }
 
     pub(super) fn flow(&mut self, row: &FlowSecond) {
         let link = self.link(&row.link, row.direction);
-        let key = self.key(link, row.src, row.dst, row.dest_qp);
+        let key = Self::key(link, row.src, row.dst, row.dest_qp);
         let from_ns = row.t.0.saturating_sub(row.interval_ns);
         self.saw(from_ns, row.t.0);
         let next = self.flows.len();
@@ -205,7 +205,7 @@ impl State {
         let link = self.link(row.link.as_deref()?, row.direction);
         Some(EventSample {
             time_ns: row.t.0,
-            key: self.key(link, row.src?, row.dst?, row.dest_qp?),
+            key: Self::key(link, row.src?, row.dst?, row.dest_qp?),
             events: small(row.bits, 0),
             opcode: small(row.opcode, 0),
             tos: small(row.tos, 0),
@@ -233,8 +233,7 @@ impl State {
             (link.retired.packets, link.retired.bytes) = (left.packets, left.bytes);
         }
         let slotted = || (0u32..).zip(&self.flows);
-        let flows =
-            slotted().map(|(slot, flow)| FlowSample { slot, key: flow.key, stats: flow.stats.clone() });
+        let flows = slotted().map(|(slot, flow)| FlowSample { slot, key: flow.key, stats: flow.stats });
         let peers = self.flows.iter().filter_map(|flow| Some((PeerKey::of(&flow.key), flow.src_qp?)));
         let losses = slotted().filter_map(|(slot, flow)| {
             Some((slot, FlowLoss { requests: Some(flow.loss?), ..FlowLoss::default() }))

@@ -153,9 +153,15 @@ impl Asker {
         self.qps.keys().any(|(device, _)| is_open(device))
     }
 
+    /// True when queue pairs may be asked about, as soon as there are any.
+    #[must_use]
+    pub const fn may_ask(&self) -> bool {
+        self.per_second > 0
+    }
+
     /// Takes in the queue pairs that the kernel lists, of these ports.
     pub fn take_qps<'a>(&mut self, ports: &[Port], found: impl Iterator<Item = &'a QueuePair>) {
-        if self.per_second == 0 {
+        if !self.may_ask() {
             return;
         }
         for port in ports {
