@@ -33,7 +33,7 @@ fn source(tap: &SourceEnd, world: &fake::World) {
                     seconds = second_of(to_ns);
                     let _ = tap.sample(world.at(seconds));
                 }
-                Command::Speed(_) => {}
+                Command::Speed(_) | Command::Dump => {}
             }
         }
         if !paused {

@@ -189,15 +189,15 @@ impl Fleet {
         for host in 0..self.hosts {
             let (flows, links) = self.rows_of(host);
             written.flow_rows += flows.len() as u64;
-            self.table(root, host, &flows, &mut written)?;
-            self.table(root, host, &links, &mut written)?;
-            self.table(root, host, &self.steps_of(host), &mut written)?;
-            self.table(root, host, &self.devices_of(host), &mut written)?;
+            Self::table(root, host, &flows, &mut written)?;
+            Self::table(root, host, &links, &mut written)?;
+            Self::table(root, host, &self.steps_of(host), &mut written)?;
+            Self::table(root, host, &self.devices_of(host), &mut written)?;
         }
         Ok(written)
     }
 
-    fn table<R: Row>(&self, root: &Path, host: u64, rows: &[R], written: &mut Written) -> Result<()> {
+    fn table<R: Row>(root: &Path, host: u64, rows: &[R], written: &mut Written) -> Result<()> {
         let folder = root.join(VERSION).join(R::TABLE.name).join(HOUR).join(format!("host={}", name(host)));
         let file = folder.join(format!("part-{}-{host:012x}.parquet", BEGIN_S * NS));
         let bytes = encode(rows).with_context(|| format!("rows of {} are no Parquet", R::TABLE.name))?;

@@ -336,18 +336,18 @@ impl InPod {
         let slice = format!("{}/kubepods-pod{}.slice", Self::ROOT, uid.replace('-', "_"));
         std::fs::create_dir_all(&slice).unwrap();
         let pod = Self(slice);
-        pod.move_to(&pod.0);
+        Self::move_to(&pod.0);
         pod
     }
 
-    fn move_to(&self, group: &str) {
+    fn move_to(group: &str) {
         std::fs::write(format!("{group}/cgroup.procs"), std::process::id().to_string()).unwrap();
     }
 }
 
 impl Drop for InPod {
     fn drop(&mut self) {
-        self.move_to(Self::ROOT);
+        Self::move_to(Self::ROOT);
         std::fs::remove_dir(&self.0).unwrap();
     }
 }

@@ -1,6 +1,6 @@
 //! Options of `agent`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
@@ -86,7 +86,7 @@ pub(in crate::cli) const RELOADED: [&str; 3] = ["on", "post", "cooldown"];
 /// # Errors
 /// A value is no text, number, truth value or list of them.
 #[cfg(any(feature = "live", test))]
-pub(in crate::cli) fn line(table: &toml::Table, path: &Path) -> Result<Vec<String>, String> {
+pub(in crate::cli) fn line(table: &toml::Table, path: &std::path::Path) -> Result<Vec<String>, String> {
     let mut line = Vec::new();
     for (name, value) in table {
         if name == "config" {
