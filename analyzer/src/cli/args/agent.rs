@@ -122,6 +122,7 @@ pub(in crate::cli) fn line(table: &toml::Table, path: &std::path::Path) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
     use crate::cli::{Args, Verb};
 
     fn table(text: &str) -> toml::Table {
