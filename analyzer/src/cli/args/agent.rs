@@ -122,8 +122,8 @@ pub(in crate::cli) fn line(table: &toml::Table, path: &std::path::Path) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
     use crate::cli::{Args, Verb};
+    use std::path::Path;
 
     fn table(text: &str) -> toml::Table {
         toml::from_str(text).unwrap()
