@@ -215,32 +215,6 @@ fn a_peer_killed_in_a_message_is_a_death() {
     }
 }
 
-/// Its process destroys it as soon as the completion says so: no query finds it in the error state, and what follows is too short
-/// for a silence. The kernel's control path shows that it ended.
-#[test]
-#[ignore = "for the machine of `cargo xtask vm`"]
-fn a_queue_pair_destroyed_right_after_its_error_is_a_death() {
-    let ends = Ends::open();
-    let mut number = 0;
-    let told = Told::about("destroyed", || {
-        let (near, far) = ends.connection(|to| to);
-        let (sibling, _far) = ends.connection(|to| to);
-        number = far.number();
-        near.write_all(&ends.far, 5, 4096).unwrap();
-        drop(far);
-        near.write(&ends.far, 4096, None).unwrap();
-        assert_eq!(near.completion(LIMIT).unwrap(), Some(RETRY_EXCEEDED));
-        drop(near);
-        sibling.write_all(&ends.far, 5, 4096).unwrap();
-    });
-    let died = told.finding("live", "qp.died").unwrap();
-    assert_eq!(died["evidence"]["cause"], "retries exhausted", "{died}");
-    assert_eq!(
-        (&died["responder"]["addr"], &died["responder"]["qpn"]),
-        (&FAR.address.into(), &number.into())
-    );
-}
-
 /// Both captures in one file: each packet passes twice.
 #[test]
 #[ignore = "for the machine of `cargo xtask vm`"]

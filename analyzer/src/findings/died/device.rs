@@ -3,7 +3,7 @@
 use super::{Commands, DIED, Dead, Episode, Input, Place, Raise, ends, more, pair, title};
 use crate::analysis::{Device, DeviceQp, QpEvent};
 use crate::findings::{Finding, Severity};
-use crate::source::devices::lives::{DESTROYED, REASON, TO_ERROR};
+use crate::source::devices::lives::{REASON, TO_ERROR};
 use crate::util::units;
 
 /// Asynchronous events that leave a queue pair in the error state, and their meaning (IBTA volume 1, 11.6.3).
@@ -66,8 +66,7 @@ fn death<'a>(input: &Input<'a>, device: &'a Device, event: &'a QpEvent) -> Optio
     if let Some((name, meaning)) = named {
         return Some(Death { device, event, qp, cause: format!("{meaning} ({name})"), likely: false });
     }
-    let destroyed = event.event == DESTROYED;
-    if event.event != TO_ERROR && !destroyed {
+    if event.event != TO_ERROR {
         return None;
     }
     let of_port =
@@ -76,11 +75,7 @@ fn death<'a>(input: &Input<'a>, device: &'a Device, event: &'a QpEvent) -> Optio
     let causes: Vec<&str> =
         COUNTERS.iter().filter(|(name, _)| grew(name)).map(|(_, meaning)| *meaning).collect();
     let likely = !causes.is_empty();
-    let cause = match (causes.join(", or "), destroyed) {
-        (cause, false) if cause.is_empty() => "found in the error state".to_owned(),
-        (cause, true) => format!("{cause}, then destroyed"),
-        (cause, false) => cause,
-    };
+    let cause = if likely { causes.join(", or ") } else { "found in the error state".to_owned() };
     Some(Death { device, event, qp, cause, likely })
 }
 
@@ -218,8 +213,5 @@ mod tests {
         let both = [("retries_exceeded", 1), ("rnr_retries_exceeded", 2)];
         let both = deaths(&after(&[(17, TO_ERROR)], &both));
         assert_eq!(cause(&both[0]).as_deref(), Some("retry count exceeded, or RNR retry count exceeded"));
-        let gone = deaths(&after(&[(17, DESTROYED)], &[("retries_exceeded", 1)]));
-        assert_eq!(cause(&gone[0]).as_deref(), Some("retry count exceeded, then destroyed"));
-        assert!(gone[0].caveats[0].contains("inferred"), "{:?}", gone[0].caveats);
     }
 }

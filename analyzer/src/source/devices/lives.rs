@@ -21,9 +21,6 @@ const MOST_EVENTS: usize = 4_096;
 
 /// Name of the event of a queue pair that is found in the error state although nobody asked for it.
 pub const TO_ERROR: &str = "RTS to ERR";
-/// Name of the event of a queue pair that is destroyed while its port gives up on one, and before a query finds it in the error
-/// state.
-pub const DESTROYED: &str = "destroyed after error";
 
 /// Name of the event in which a driver says why a queue pair is in the error state.
 pub const REASON: &str = "error reason";
@@ -116,9 +113,8 @@ pub struct QpEvent {
     /// Number of the queue pair. Null: an event of the port, or the queue pair was not made.
     pub lqpn: Option<u32>,
     /// Asynchronous event (`QP_FATAL`, `PORT_ERR` …), the verb that failed (`modify to RTR`), `RTS to ERR`: a
-    /// query found the queue pair in the error state, and no verb had asked for it; `destroyed after error`: it was
-    /// destroyed while its port gave up on one (`retries_exceeded`, `rnr_retries_exceeded`), and no other was; or
-    /// `error reason`: its driver says why it is in the error state.
+    /// query found the queue pair in the error state, and no verb had asked for it; or `error reason`: its driver says why it
+    /// is in that state.
     pub event: String,
     /// Reason of an `error reason`: the error syndrome that mlx5's firmware gives (kernel 6.4 and newer), or the reasons of
     /// requester and responder of bnxt_re. Null: another event.
@@ -317,21 +313,6 @@ impl Follower {
             self.qps_left_out += 1;
         }
         self.ended.push_back(life);
-    }
-
-    /// Queue pairs that ended last.
-    pub(super) fn ended(&self) -> impl Iterator<Item = &QpLife> {
-        self.ended.iter()
-    }
-
-    /// The latest events.
-    pub(super) fn events(&self) -> impl Iterator<Item = &QpEvent> {
-        self.events.iter()
-    }
-
-    /// Adds an event that follows from counters.
-    pub(super) fn note(&mut self, event: QpEvent) {
-        self.take(Change::Event(event));
     }
 
     /// Everything known by now; the same shared copy while nothing changes.

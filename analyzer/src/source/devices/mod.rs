@@ -8,7 +8,7 @@
 //! | this one | the plain values that go into a [`Sample`](crate::sample::Sample) |
 //! | [`psn`] | packets from the PSNs of a queue pair at two moments |
 //! | `port`, `follow`, `ethernet` | one port; its queue pairs; the NIC ports below it |
-//! | [`lives`], `gone` | queue pairs on the kernel's control path; those destroyed right after their error |
+//! | [`lives`] | queue pairs on the kernel's control path |
 //! | [`context`] | the NIC's own context of queue pairs, within a budget of queries |
 //! | [`posts`], [`present`] | work requests that processes post, sampled; their queue pairs |
 //! | `tally` | cumulative values from readings that wrap and are reset |
@@ -20,7 +20,6 @@ mod ethernet;
 #[cfg(target_os = "linux")]
 mod follow;
 #[cfg(target_os = "linux")]
-mod gone;
 pub mod lives;
 #[cfg(target_os = "linux")]
 mod port;

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use super::context::Contexts;
 use super::context::ask::{Asker, Clock, Port};
-use super::gone::Gone;
 use super::lives::{Calls, Change, Follower, Lists, Lives};
 use super::port::PortWatch;
 use super::{Devices, Setting};
@@ -34,7 +33,6 @@ pub struct Watch {
     heard: BTreeMap<String, Neighbour>,
     notes: Vec<String>,
     follower: Follower,
-    gone: Gone,
     lives: Arc<Lives>,
     lists: Lists,
     asker: Asker,
@@ -152,14 +150,7 @@ impl Watch {
     pub fn read_counters(&mut self, root: &HostRoot, kernel: &dyn Queries, time_ns: u64) {
         for port in &mut self.ports {
             port.read_counters(root, kernel, time_ns);
-            let name = (port.device.as_str(), port.number);
-            self.gone.reading(name, port.given_up(), time_ns, &mut self.follower);
         }
-    }
-
-    /// The run ends at this Unix time, and everything that happened was taken in.
-    pub fn finish(&mut self, time_ns: u64) {
-        self.gone.finish(time_ns, &mut self.follower);
     }
 
     /// Takes in the queue pairs as they were at Unix time `time_ns`.

@@ -178,7 +178,6 @@ impl Work {
         // As late as the figures of packets, which stand still by now.
         self.counters();
         self.lives();
-        self.watch.finish(now_ns());
         if let Some(posts) = &mut self.posts {
             posts.finish();
         }
