@@ -15,6 +15,19 @@ pub fn is_unified(root: &HostRoot) -> bool {
     root.exists("/sys/fs/cgroup/cgroup.controllers")
 }
 
+/// Whether this process is in the control group of this number now. `None`: it has ended, or its control group is not below
+/// the hierarchy that is mounted here.
+#[must_use]
+pub fn holds(root: &HostRoot, id: u64, pid: u32) -> Option<bool> {
+    let text = root.text(&format!("/proc/{pid}/cgroup")).ok()?;
+    let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    if path.split('/').any(|part| part == "..") {
+        return None;
+    }
+    let at = MOUNTS.iter().rev().find(|at| root.exists(&format!("{at}/cgroup.controllers")))?;
+    std::fs::metadata(root.path(&format!("{at}/{path}"))).ok().map(|found| found.ino() == id)
+}
+
 /// The line that `/proc/PID/cgroup` has for processes in the control group of this number (its inode); `None` when there is
 /// none any more, or there are too many.
 #[must_use]

@@ -24,8 +24,13 @@ impl Pods {
         if let Some(known) = self.known.get(&key) {
             return known.clone();
         }
-        let ended = || cgroup::line_of(root, group).and_then(|line| Container::parse(&line));
-        let found = Container::of(root, pid).or_else(|| if unified { ended() } else { None });
+        let named = || cgroup::line_of(root, group).and_then(|line| Container::parse(&line));
+        let found = match cgroup::holds(root, group, pid) {
+            // It may have gone elsewhere since.
+            Some(false) if unified => named(),
+            Some(true) => Container::of(root, pid),
+            _ => Container::of(root, pid).or_else(|| if unified { named() } else { None }),
+        };
         let label = found.map(|container| container.label()).filter(|label| !label.is_empty());
         if self.known.len() >= MOST {
             self.known.clear();
@@ -63,6 +68,32 @@ mod tests {
         // Of another process there, known by its group.
         assert_eq!(pods.of(&root, 6, job).as_deref(), Some("slurm job 77"));
         assert_eq!(pods.of(&root, 7, inode("system.slice")), None, "of the host");
+    }
+
+    #[test]
+    fn a_process_that_goes_to_a_pod_made_its_queue_pairs_before() {
+        let host = tree(&[
+            ("sys/fs/cgroup/cgroup.controllers", "cpu"),
+            (&format!("sys/fs/cgroup/{POD}/cgroup.procs"), ""),
+            ("sys/fs/cgroup/system.slice/cgroup.procs", ""),
+            ("proc/5/cgroup", &format!("0::/{POD}")),
+        ]);
+        let root = HostRoot::at(host.path());
+        let inode =
+            |path: &str| std::fs::metadata(root.path(&format!("/sys/fs/cgroup/{path}"))).unwrap().ino();
+        let mut pods = Pods::default();
+        assert_eq!(pods.of(&root, 5, inode("system.slice")), None, "where it was");
+        assert_eq!(pods.of(&root, 5, inode(POD)).as_deref(), Some(UID), "where it is");
+    }
+
+    #[test]
+    fn a_control_group_that_is_not_mounted_here_is_that_of_its_process() {
+        let host = tree(&[
+            ("sys/fs/cgroup/cgroup.controllers", "cpu"),
+            ("proc/5/cgroup", &format!("0::/../{POD}")),
+        ]);
+        let root = HostRoot::at(host.path());
+        assert_eq!(Pods::default().of(&root, 5, u64::MAX).as_deref(), Some(UID));
     }
 
     #[test]
