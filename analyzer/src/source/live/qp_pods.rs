@@ -88,10 +88,8 @@ mod tests {
 
     #[test]
     fn a_control_group_that_is_not_mounted_here_is_that_of_its_process() {
-        let host = tree(&[
-            ("sys/fs/cgroup/cgroup.controllers", "cpu"),
-            ("proc/5/cgroup", &format!("0::/../{POD}")),
-        ]);
+        let host =
+            tree(&[("sys/fs/cgroup/cgroup.controllers", "cpu"), ("proc/5/cgroup", &format!("0::/../{POD}"))]);
         let root = HostRoot::at(host.path());
         assert_eq!(Pods::default().of(&root, 5, u64::MAX).as_deref(), Some(UID));
     }
