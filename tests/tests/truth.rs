@@ -207,6 +207,44 @@ fn counts_of_the_report_are_those_of_the_simulator() {
     }
 }
 
+/// Source ports, planes and trimmed packets of multipath transports; a single path is none.
+#[test]
+fn packets_that_are_spread_on_purpose_are_told() {
+    let ports_and_planes = |name| {
+        let (run, report) = replayed(name);
+        let data = |flow: &&Value| flow["path_mtu"].is_u64();
+        let flows: Vec<Value> = report["flows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(data)
+            .map(|flow| flow["spray"].clone())
+            .collect();
+        (run.truth, flows)
+    };
+    for (name, ports, planes) in [
+        ("clean-multipath-ports", Some(128), None),
+        ("clean-multipath-planes", Some(64), Some(4)),
+        ("clean-spray-all-uplinks", None, Some(2)),
+    ] {
+        let (_, flows) = ports_and_planes(name);
+        assert!(!flows.is_empty(), "{name}");
+        for spray in flows {
+            assert_eq!(spray["src_ports"].as_u64(), ports, "{name}: {spray}");
+            assert_eq!(spray["planes"].as_u64(), planes, "{name}: {spray}");
+            assert_eq!(spray["trimmed"], 0, "{name}: {spray}");
+        }
+    }
+    let (truth, flows) = ports_and_planes("clean-multipath-trimmed");
+    let trimmed: u64 = flows.iter().map(|spray| spray["trimmed"].as_u64().unwrap()).sum();
+    // What ends a message may have any length.
+    assert!(trimmed <= truth.trimmed && trimmed * 10 >= truth.trimmed * 9, "{trimmed} of {}", truth.trimmed);
+    let (_, flows) = ports_and_planes("clean-adaptive-routing");
+    assert!(flows.iter().all(|spray| spray["reordering_depth"].as_u64() > Some(0)), "{flows:?}");
+    let (_, flows) = ports_and_planes("clean-mixed-verbs");
+    assert!(flows.iter().all(Value::is_null), "{flows:?}");
+}
+
 /// At the sender every retransmission is of a packet that passed before.
 #[test]
 fn retransmissions_at_the_sender_are_counted() {

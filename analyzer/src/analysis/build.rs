@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::analysis::facts::ByHosts;
 use crate::analysis::flow::less;
+use crate::analysis::spray::Planes;
 use crate::analysis::{
     CountedAgain, Dscp, Ecn, Facts, Flow, FlowId, Imbalance, Link, Lost, Options, Overlap, Skipped, Source,
     Totals, Window, device, ecmp, ecn, entropy, flow, imbalance, nccl, paths, qp_context, qp_paths, taps,
@@ -279,6 +280,8 @@ struct Others {
     answered: Map<u32, FlowId>,
     /// Packets lost upstream, by slot.
     upstream: Map<u32, u64>,
+    /// Links that share the packets of a queue pair.
+    planes: Planes,
 }
 
 impl Others {
@@ -287,14 +290,18 @@ impl Others {
             links: sample.links.iter().map(|link| link.name.as_str().into()).collect(),
             answered: ecn::answered(sample),
             upstream: upstream::lost(sample),
+            planes: Planes::of(sample),
         }
     }
 
     fn flow(&self, sample: &Sample, flow: &FlowSample) -> Flow {
+        let built = flow::build(sample, flow, &self.links);
+        let ports = (built.src_port_count, &*built.src_ports);
         Flow {
             cnp: ecn::cnp(sample, flow.slot, &self.answered).map(Box::new),
             lost_upstream: self.upstream.get(&flow.slot).copied(),
-            ..flow::build(sample, flow, &self.links)
+            spray: self.planes.spray(sample, flow, ports, built.losses()).map(Box::new),
+            ..built
         }
     }
 }

@@ -175,6 +175,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
         loss_unfollowed: loss.filter(|_| requests_known).and_then(|loss| loss.unfollowed).map(Box::new),
         // Made where all flows are known.
         lost_upstream: None,
+        spray: None,
         icrc: sample.metrics.icrc.as_ref().map(|icrc| icrc.flow(flow.slot).into()),
         pid: owned.and_then(|owned| owned.owner.pid),
         comm: owned.and_then(|owned| owned.owner.comm.as_deref().map(Into::into)),

@@ -28,6 +28,7 @@ mod posts;
 mod qp_context;
 mod qp_paths;
 mod shape;
+mod spray;
 mod steps;
 mod taps;
 #[cfg(test)]
@@ -70,6 +71,7 @@ pub use qp_context::QpContexts;
 #[cfg(test)]
 pub(crate) use qp_paths::example as qp_paths_example;
 pub use qp_paths::{QpBalance, QpPart, QpPaths};
+pub use spray::Spray;
 pub use taps::{Between, DelayChange, DelayPoint, LostLarge, TapFlow};
 pub use ways::Way;
 

@@ -167,6 +167,17 @@ fn several(sample: &Sample) -> Map<Name, Vec<usize>> {
     all
 }
 
+/// Flows of queue pairs of which several links see a part each, with the number of these links.
+pub(super) fn parts(sample: &Sample) -> Vec<(usize, u64)> {
+    let mut all = Vec::new();
+    for mut sights in several(sample).into_values() {
+        sights.retain(|at| sample.flows.get(*at).is_some_and(|flow| is_part(&flow.stats)));
+        let links = sights.len() as u64;
+        all.extend(sights.into_iter().filter(|_| links > 1).map(|at| (at, links)));
+    }
+    all
+}
+
 /// Pairs of links, the smaller number first, that see packets of the same sequence. Acknowledgements
 /// alone do not tell taps from links that share a load.
 #[must_use]

@@ -63,10 +63,10 @@ pub struct Collector {
 
 impl Collector {
     /// Takes in one packet, whose headers are `frame` and whose captured bytes are `data`. Returns what its ICRC says, where that
-    /// can be computed.
+    /// can be computed; a packet that a switch `trimmed` has none.
     #[inline]
-    pub fn packet(&mut self, packet: &Packet, frame: &Frame, data: &[u8]) -> Option<Contents> {
-        let contents = contents(data, frame);
+    pub fn packet(&mut self, packet: &Packet, frame: &Frame, data: &[u8], trimmed: bool) -> Option<Contents> {
+        let contents = if trimmed { None } else { contents(data, frame) };
         let at = packet.slot as usize;
         if self.slots.len() <= at {
             self.slots.resize(at + 1, (0, Checked::default()));

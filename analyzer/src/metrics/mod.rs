@@ -20,6 +20,7 @@ pub mod marking;
 pub mod packet;
 pub mod pairing;
 pub mod setups;
+pub mod spray;
 pub mod steps;
 pub mod taps;
 pub mod timeline;
@@ -182,6 +183,7 @@ fn metrics(
         loss: Some(loss),
         duplicates: Some(duplicates),
         icrc: None,
+        spray: None,
         taps: Some(taps),
         traffic: Some(Arc::new(traffic)),
         timeline: Some(Arc::new(timeline)),
@@ -208,6 +210,8 @@ pub struct Metrics {
     pub duplicates: Option<duplicates::Duplicates>,
     /// Whether packets arrive as they were sent.
     pub icrc: Option<icrc::Icrc>,
+    /// Trimmed packets, and planes by the outer destination.
+    pub spray: Option<spray::BySlot>,
     /// Flows that were seen at several taps.
     pub taps: Option<Vec<taps::TapPair>>,
     /// Traffic in time and by hosts.

@@ -53,6 +53,8 @@ pub(crate) enum Effect {
     Corrupt { ppm: u32 },
     /// Changes the payload; computes the ICRC again, or leaves the one of before.
     Alter { ppm: u32, recompute: bool },
+    /// Cuts the payload to this many bytes and forwards the rest with this ToS, as a switch does whose queue is full.
+    Trim { ppm: u32, payload: u32, tos: u8 },
     /// Sends a second copy later.
     Duplicate { ppm: u32, after_ns: u64 },
     /// Marks packets CE, at random.

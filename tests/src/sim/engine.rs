@@ -74,6 +74,7 @@ pub(crate) struct Facts {
     pub(crate) timeouts: u64,
     pub(crate) died: Vec<usize>,
     pub(crate) marked: u64,
+    pub(crate) trimmed: u64,
     pub(crate) pauses: u64,
     /// Longest time from a request's last packet to its ACK at the sender, by queue pair.
     pub(crate) longest_ack_ns: Vec<u64>,

@@ -145,6 +145,11 @@ impl World {
                     packet.altered = true;
                     packet.corrupt |= !recompute;
                 }
+                Effect::Trim { ppm, payload, tos } if packet.payload > payload && self.rng.chance(ppm) => {
+                    // Forwarded at once in another queue, and no packet to its receiver.
+                    (packet.payload, packet.tos, packet.corrupt) = (payload, tos, true);
+                    self.facts.trimmed += 1;
+                }
                 Effect::Duplicate { ppm, after_ns } if self.rng.chance(ppm) => copy = Some(after_ns),
                 Effect::Mark { ppm } if matches!(packet.tos & CE, 1 | 2) && self.rng.chance(ppm) => {
                     packet.tos |= CE;

@@ -66,6 +66,8 @@ pub struct Truth {
     pub died: u64,
     /// CE marks set.
     pub marked: u64,
+    /// Packets that a switch trimmed.
+    pub trimmed: u64,
 }
 
 impl Expected {

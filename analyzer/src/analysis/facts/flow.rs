@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 use super::Ecn;
 #[cfg(test)]
 use crate::analysis::Loss;
-use crate::analysis::{Icrc, LastNaks, SequenceLoss, Unfollowed};
+use crate::analysis::{Icrc, LastNaks, SequenceLoss, Spray, Unfollowed};
 pub use crate::metrics::latency::Summary as Latency;
 
 /// One direction of a queue pair on one link: link, direction, source, destination and destination QP
@@ -129,6 +129,8 @@ pub struct Flow {
     /// Packets lost upstream of this link, where a tap further upstream saw what was sent; `None`: PSNs at this link alone tell.
     #[serde(skip)]
     pub lost_upstream: Option<u64>,
+    /// How its packets are spread over paths. Null: nothing shows that they are.
+    pub spray: Option<Box<Spray>>,
     /// Check of the invariant CRC. Null: not checked by this source (live).
     pub icrc: Option<Icrc>,
     /// Request-to-ACK and response latency at this tap: from a request that asks for an acknowledgement, a

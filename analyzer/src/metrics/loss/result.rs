@@ -48,6 +48,8 @@ impl Naks {
 pub struct Metrics {
     /// PSNs that were skipped and whose original packet arrived later: out of order, not lost.
     pub recovered: u64,
+    /// Largest number of PSNs between a packet out of order and the PSN expected then.
+    pub depth: u32,
     /// PSNs lost upstream: skipped here, then retransmitted; retransmissions that were lost as well count again. Of UC,
     /// which retransmits nothing: skipped and never seen.
     pub lost: u64,

@@ -33,6 +33,7 @@ use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::CE;
 
 use super::DUPLICATE_NS;
+use super::WINDOW;
 use super::arrival::{Arrival, ID_AHEAD, Nak};
 use super::cause::{Cause, TIMEOUT_PAUSE_NS};
 use super::episode::{Episodes, Tracker};
@@ -283,6 +284,7 @@ impl Sequence {
             } else {
                 self.lateness.reordered(arrival.time_ns.saturating_sub(gap.opened_ns));
                 self.reordered(1);
+                self.deep(arrival);
             }
             return true;
         }
@@ -293,6 +295,7 @@ impl Sequence {
         self.upstream.take_back();
         if !gap.retransmitted {
             self.metrics.recovered += 1;
+            self.deep(arrival);
         }
         true
     }
@@ -319,6 +322,14 @@ impl Sequence {
             if run.is_onward(arrival.psn) {
                 run.last = arrival.psn;
             }
+        }
+    }
+
+    /// Notes how far behind the expected PSN a packet out of order is.
+    fn deep(&mut self, arrival: &Arrival<'_>) {
+        let behind = arrival.expected.wrapping_sub(arrival.psn) & MASK24;
+        if behind <= WINDOW {
+            self.metrics.depth = self.metrics.depth.max(behind);
         }
     }
 
@@ -388,6 +399,7 @@ impl Sequence {
         } else {
             self.lateness.reordered(open_ns);
             self.reordered(psns);
+            self.deep(arrival);
             if let Some(run) = self.state.run_mut() {
                 run.provisional += psns;
                 run.provisional_ns = gap.opened_ns;

@@ -10,7 +10,7 @@ use crate::analysis::{
     EcnOverTime, Episodes, Field, FieldChange, Flow, FlowId, Icrc, LastNaks, Latency, LatencyByClass, Link,
     Loss, LostLarge, Nccl, NcclEvent, NcclProcess, NcclRank, Options, Pause, PostOpcode, PostSampling,
     PostSize, QpContexts, QpControl, QpEvent, QpLives, QpPosts, QpSource, QpSources, RankQp, RankState,
-    TapFlow, Unfollowed, Untimed,
+    Spray, TapFlow, Unfollowed, Untimed,
 };
 use crate::findings::{End, Episode, Evidence, Finding, Impact, Place, Severity, Step};
 use crate::metrics::duplicates::Copies;
@@ -133,6 +133,9 @@ fn fill_loss(flow: &mut Flow) {
         after_tap: episodes,
     };
     (flow.loss, flow.loss_responses) = (Some(loss).into(), Some(loss).into());
+    let one = Some(1);
+    let spray = Spray { src_ports: one, planes: one, reordering_depth: one, trimmed: one };
+    flow.spray = Some(spray.into());
     flow.loss_unfollowed = Some(Unfollowed { until_ns: 1, packets: 1, missing: 1, repeats: 1 }.into());
     flow.icrc = Some(Icrc { checked: 2, bad: 1, bad_first_ns: Some(1), bad_last_ns: Some(1), unchecked: 1 });
     let last = LastNaks {

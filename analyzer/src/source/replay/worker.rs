@@ -19,7 +19,7 @@ use rocescope_common::wire::Frame;
 use super::links::TapLinks;
 use crate::metrics::icrc::Contents;
 use crate::metrics::packet::{Aside, Packet};
-use crate::metrics::{Collector, Metrics, Options, control, icrc};
+use crate::metrics::{Collector, Metrics, Options, control, icrc, spray};
 use crate::source::flows::table::Observed;
 use crate::util::background;
 
@@ -114,6 +114,7 @@ pub struct MetricsWorker {
     runner: Runner,
     batches: u32,
     icrc: icrc::Collector,
+    spray: spray::Collector,
     control: control::Collector,
     /// By link: its last frame of any kind, Unix time.
     last_ns: Vec<u64>,
@@ -138,6 +139,7 @@ impl MetricsWorker {
             runner: Runner::Inline(Box::new(collector)),
             batches: 0,
             icrc: icrc::Collector::default(),
+            spray: spray::Collector::default(),
             control: control::Collector::new(options.link_mbps),
             last_ns: Vec::new(),
             several: taps > 1,
@@ -182,7 +184,8 @@ impl MetricsWorker {
         // Built in place: a copy as a whole would stall the processor until all parts are stored.
         let packet = &mut self.batch.packets[at];
         *packet = Packet::new((frame, data), (time_ns, link), slot, stats, outcome);
-        let contents = self.icrc.packet(packet, frame, data);
+        let trimmed = self.spray.packet(packet, frame, data);
+        let contents = self.icrc.packet(packet, frame, data, trimmed);
         if self.several {
             // Those before were of one tap.
             self.batch.contents.resize(at, None);
@@ -203,6 +206,7 @@ impl MetricsWorker {
     pub fn retired(&mut self, slots: Vec<u32>) {
         for slot in &slots {
             self.icrc.retired(*slot);
+            self.spray.retired(*slot);
             self.control.retired(*slot);
         }
         self.hand_over();
@@ -240,11 +244,13 @@ impl MetricsWorker {
         };
         let metrics = self.with_those_of_bytes(metrics);
         self.icrc = icrc::Collector::default();
+        self.spray = spray::Collector::default();
         metrics
     }
 
     fn with_those_of_bytes(&self, mut metrics: Metrics) -> Metrics {
         metrics.icrc = Some(self.icrc.metrics());
+        metrics.spray = Some(self.spray.metrics());
         metrics.control = Some(self.control.metrics());
         if let Some(traffic) = &mut metrics.traffic {
             // This is the only reference: nothing is copied.

@@ -20,6 +20,7 @@ pub(super) const ALL: &[Entry] = &[
     ("control", "clean-multipath-ports", |lab| multipath(lab, 128, 0)),
     ("control", "clean-multipath-many-ports", |lab| multipath(lab, 256, 0)),
     ("control", "clean-multipath-planes", |lab| multipath(lab, 64, 4)),
+    ("control", "clean-multipath-trimmed", trimmed),
     ("control", "clean-hashed-uplinks", hashed_uplinks),
     ("control", "clean-mirror-of-switch", mirror),
     ("control", "clean-rails-of-subnets", rails_of_subnets),
@@ -155,6 +156,21 @@ fn multipath(lab: &mut Lab, ports: u16, planes: u16) {
     ends.extend(connections(lab, 1, 3, 4, &set));
     lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, 45).gap(500 * US, 500 * US), 0);
     lab.world.tap_host(2, "h2.pcap");
+    lab.world.run();
+}
+
+/// Packets of many source ports, of which a switch trims some where it would drop them; the receiver asks for each again.
+fn trimmed(lab: &mut Lab) {
+    lab.world.line(10 * GBIT);
+    let way = Fault::always(
+        Match { data: Some(true), ..Match::default() },
+        Effect::Trim { ppm: 3_000, payload: 64, tos: 46 << 2 },
+    );
+    lab.world.fault(Node::Switch(0), Node::Switch(1), way);
+    let set = Settings { ports: Ports::Many(0xC000, 128), recovery: Recovery::Selective(0), ..settings() };
+    let ends = connections(lab, 0, 1, 4, &set);
+    lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, 60).gap(200 * US, 200 * US), 0);
+    lab.world.tap_host(1, "h1.pcap");
     lab.world.run();
 }
 

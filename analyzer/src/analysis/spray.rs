@@ -1,0 +1,83 @@
+//! Queue pairs whose packets take several paths on purpose: multipath transports, packet spraying, adaptive routing.
+
+use serde::Serialize;
+
+use super::Loss;
+use super::facts::Port;
+use super::paths::parts;
+use crate::sample::{FlowSample, Sample};
+use crate::util::map::Map;
+
+/// Source ports of one queue pair that are no accident: a connection that is made again changes its port once.
+const PORTS: u64 = 4;
+/// Share of the packets, at most, that the busiest of these ports has.
+const BUSIEST: f64 = 0.5;
+/// Packets out of order, at least, and their share of all: a path that changes once has fewer.
+const OUT_OF_ORDER: (u64, f64) = (16, 0.01);
+
+/// How the packets of a queue pair are spread over paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Spray {
+    /// UDP source ports that its packets alternate between: at least 4, none with more than half of the packets. Unit:
+    /// ports. Null: one port, or ports that changed with the connection.
+    pub src_ports: Option<u64>,
+    /// Planes: links that carry a part of its packets each, or outer destinations of its tunnels, at most 64; whichever
+    /// are more. Unit: planes. Null: one, or not known. Live: links alone are told apart.
+    pub planes: Option<u64>,
+    /// Largest distance of a packet out of order behind the PSN expected then. Unit: PSNs. Null: none was out of order,
+    /// or as `loss`.
+    pub reordering_depth: Option<u64>,
+    /// Packets that a switch trimmed instead of dropping them: FIRST or MIDDLE packets shorter than the path MTU, or frames
+    /// shorter than the payload that their headers state. Unit: packets. Null: live.
+    pub trimmed: Option<u64>,
+}
+
+impl Spray {
+    /// Packets that were trimmed.
+    pub(crate) fn trimmed(self) -> u64 {
+        self.trimmed.unwrap_or(0)
+    }
+}
+
+/// Links that carry a part of a queue pair's packets each, by slot of the flows there.
+#[derive(Debug, Default)]
+pub(super) struct Planes(Map<u32, u64>);
+
+impl Planes {
+    pub(super) fn of(sample: &Sample) -> Self {
+        let slot = |at: usize| sample.flows.get(at).map(|flow| flow.slot);
+        Self(parts(sample).into_iter().filter_map(|(at, links)| Some((slot(at)?, links))).collect())
+    }
+
+    /// How the packets of a flow are spread; `None` where nothing shows that they are.
+    pub(super) fn spray(
+        &self,
+        sample: &Sample,
+        flow: &FlowSample,
+        (src_port_count, src_ports): (Option<u64>, &[Port]),
+        losses: [Option<Loss>; 2],
+    ) -> Option<Spray> {
+        let FlowSample { slot, stats, .. } = flow;
+        let share = |packets: u64, of: f64| packets as f64 <= stats.packets as f64 * of;
+        let busiest = src_ports.iter().map(|port| port.packets).max().unwrap_or(0);
+        let restarts = stats.psn.restarts + stats.psn_responses.restarts;
+        let alternate =
+            |ports: &u64| *ports >= PORTS && share(busiest, BUSIEST) && restarts.saturating_mul(2) < *ports;
+        let known = sample.metrics.spray.as_ref();
+        let outer = known.and_then(|known| known.planes.get(slot)).copied();
+        let recovered: u64 = losses.iter().flatten().map(|loss| loss.recovered).sum();
+        let depth = sample.metrics.loss.as_ref().map(|loss| loss.flow(*slot)).map_or(0, |loss| {
+            [loss.requests, loss.responses].into_iter().flatten().map(|one| one.depth).max().unwrap_or(0)
+        });
+        let spray = Spray {
+            src_ports: src_port_count.filter(alternate),
+            planes: outer.max(self.0.get(slot).copied()).filter(|planes| *planes > 1),
+            reordering_depth: (recovered > 0 && depth > 0).then_some(depth.into()),
+            trimmed: known.map(|known| known.trimmed.get(slot).copied().unwrap_or(0)),
+        };
+        let reordered = recovered >= OUT_OF_ORDER.0 && !share(recovered, OUT_OF_ORDER.1);
+        let is = spray.src_ports.is_some() || spray.planes.is_some() || spray.trimmed() > 0 || reordered;
+        is.then_some(spray)
+    }
+}
