@@ -338,6 +338,20 @@ impl Follower {
 }
 
 impl QpLife {
+    /// The queue pair and whose it is.
+    pub(super) fn owner(&self) -> QpOwner {
+        QpOwner {
+            device: self.device.clone(),
+            lqpn: self.lqpn,
+            rqpn: self.rqpn,
+            kind: self.kind,
+            state: self.state,
+            pid: self.pid,
+            comm: self.comm.clone(),
+            pod: self.pod.clone(),
+        }
+    }
+
     /// Takes over what `new` knows. True when that is more than before: queries mostly find what is known.
     fn update(&mut self, new: Self) -> bool {
         fn set<T: PartialEq>(known: &mut Option<T>, new: Option<T>) -> bool {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::context::Contexts;
 use super::context::ask::{Asker, Clock, Port};
-use super::lives::{Calls, Change, Follower, Lists, Lives};
+use super::lives::{Calls, Change, Follower, Lists, Lives, QpControl};
 use super::port::PortWatch;
 use super::{Devices, Setting};
 use crate::doctor::check::{self, Status};
@@ -21,6 +21,7 @@ use crate::host::qp::QueuePairs;
 use crate::host::queries::Queries;
 use crate::host::read::HostRoot;
 use crate::host::{device, pci, rdma, stack};
+use crate::source::flows::owners::Owners;
 use crate::source::net::lldp::Neighbour;
 
 /// The RoCE ports of watched interfaces.
@@ -252,6 +253,19 @@ impl Watch {
             Err(why) => (self.lives.calls.clone(), Some(why)),
         };
         self.lives = self.follower.sample(&calls, unavailable);
+    }
+
+    /// Adds the connected queue pairs of the control path to those that were listed, the newest first.
+    pub fn add_lives(&self, owners: &mut Owners) {
+        let mut connected: Vec<_> =
+            self.lives.qps.iter().filter_map(|life| Some((life, life.rqpn?))).collect();
+        connected.sort_by_key(|(life, _)| {
+            let QpControl { created_ns, ended_ns, .. } = life.control;
+            (ended_ns.is_some(), std::cmp::Reverse(created_ns))
+        });
+        for (life, rqpn) in connected {
+            owners.learn(&life.device, (life.lqpn, rqpn), || life.owner());
+        }
     }
 
     /// Reads and judges the settings of the host, as doctor does.

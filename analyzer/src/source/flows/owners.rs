@@ -109,17 +109,42 @@ impl Owners {
             if ends.any(|end| self.by_local.get(&end).is_some_and(|now| now.as_ref().is_none_or(is_same))) {
                 continue;
             }
-            let index = self.all.len();
-            self.all.push(owner.clone());
-            for &address in &addresses {
-                self.by_local.entry((address, owner.lqpn)).or_insert(Some(index));
-                if let Some(rqpn) = owner.rqpn {
-                    self.by_remote.entry((address, rqpn)).or_insert(Some(index));
-                }
-            }
+            self.add(owner.clone(), &addresses);
             self.addresses.entry(owner.device.clone()).or_insert(addresses);
         }
         self
+    }
+
+    fn add(&mut self, owner: QpOwner, addresses: &[Address]) {
+        let index = self.all.len();
+        for &address in addresses {
+            self.by_local.entry((address, owner.lqpn)).or_insert(Some(index));
+            if let Some(rqpn) = owner.rqpn {
+                self.by_remote.entry((address, rqpn)).or_insert(Some(index));
+            }
+        }
+        self.all.push(owner);
+    }
+
+    /// Takes in a queue pair that the kernel's control path showed: it lived shorter than the time between two readings, or was
+    /// connected after the last of them. `owner` gives it where it is not known.
+    pub fn learn(&mut self, device: &str, (lqpn, rqpn): (u32, u32), owner: impl FnOnce() -> QpOwner) {
+        let addresses = self.addresses.get(device).cloned().unwrap_or_default();
+        match addresses.iter().find_map(|address| self.by_local.get(&(*address, lqpn))) {
+            None if self.all.len() < MOST => self.add(owner(), &addresses),
+            Some(&Some(index)) => {
+                if let Some(known) = self.all.get_mut(index)
+                    && known.device == device
+                    && known.rqpn.is_none()
+                {
+                    known.rqpn = Some(rqpn);
+                    for address in addresses {
+                        self.by_remote.entry((address, rqpn)).or_insert(Some(index));
+                    }
+                }
+            }
+            _ => {}
+        }
     }
 
     /// The queue pairs.
@@ -198,6 +223,22 @@ mod tests {
 
     const IN: Option<Direction> = Some(Direction::Ingress);
     const OUT: Option<Direction> = Some(Direction::Egress);
+
+    #[test]
+    fn a_life_between_two_readings_is_learnt() {
+        let mut known = owners(vec![owner("mlx5_0", 17, None, 100)]);
+        known.learn("mlx5_0", (17, 40), || unreachable!("it is known"));
+        known.learn("mlx5_0", (18, 41), || owner("mlx5_0", 18, Some(41), 200));
+        known.learn("mlx5_0", (18, 50), || unreachable!("the newest comes first"));
+        known.learn("elsewhere", (19, 42), || owner("elsewhere", 19, Some(42), 300));
+        let sender = |qp| {
+            let owned = known.of(&flow("10.0.0.1", "10.0.0.9", qp), OUT, true)?;
+            Some((owned.owner.pid, owned.peer_qp))
+        };
+        assert_eq!(sender(40), Some((Some(100), Some(17))));
+        assert_eq!(sender(41), Some((Some(200), Some(18))));
+        assert_eq!((sender(50), sender(42)), (None, None));
+    }
 
     #[test]
     fn both_directions_lead_to_the_process_and_the_sending_end() {

@@ -181,7 +181,7 @@ impl Work {
         if let Some(posts) = &mut self.posts {
             posts.finish();
         }
-        self.publish(None);
+        self.publish_last();
     }
 
     /// What the thread needs from now on.
@@ -314,8 +314,17 @@ impl Work {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.devices = devices;
         if let Some(owners) = owners {
-            known.owners = Arc::new(owners.with_gone(&known.owners));
+            let mut owners = owners.with_gone(&known.owners);
+            self.watch.add_lives(&mut owners);
+            known.owners = Arc::new(owners);
         }
+    }
+
+    /// What happened since the last reading of queue pairs, for the last report.
+    fn publish_last(&mut self) {
+        self.publish(None);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        self.watch.add_lives(Arc::make_mut(&mut known.owners));
     }
 }
 
