@@ -64,6 +64,8 @@ impl Session {
             let attached = text.lines().filter(|line| line.ends_with(" and TC egress")).count();
             (attached == ENDS.len()).then_some(())
         })?;
+        // Packets are counted before queue pairs are followed: first the host's settings are read.
+        program.reported(|report| report["qp_lives"]["lists"].as_u64() > Some(0))?;
         let captures: Result<Vec<_>> = ENDS.into_iter().map(|end| capture(name, end)).collect();
         let before: Result<Vec<_>> = ENDS.into_iter().map(statistic).collect();
         Ok(Self { name, program, captures: captures?, before: before? })

@@ -87,7 +87,7 @@ fn between(report: &Report) -> Vec<String> {
 }
 
 /// The counters that are not zero, in words.
-fn counted(counters: &[(u64, &dyn Fn(u64) -> String)]) -> Vec<String> {
+pub(super) fn counted(counters: &[(u64, &dyn Fn(u64) -> String)]) -> Vec<String> {
     counters.iter().filter(|(n, _)| *n > 0).map(|(n, text)| text(*n)).collect()
 }
 

@@ -29,9 +29,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rocescope_common::wire::SkipReason;
 
-use crate::analysis::{Imbalance, Set, direction_name, hashing_case};
+use crate::analysis::{Imbalance, Set, Spray, direction_name, hashing_case};
 use crate::report::Report;
 use crate::report::text::flows::link_name;
+use crate::report::text::loss::counted;
 use crate::util::layout::{self, Align, Table, labelled, plain, wrap};
 use crate::util::style::{Paint, Role};
 use crate::util::units::{self, plural};
@@ -285,7 +286,26 @@ fn hashing(report: &Report, room: usize) -> Vec<String> {
     for set in report.facts.ecmp.iter().flat_map(|ecmp| &ecmp.sets) {
         lines.extend(uplinks(report.facts.ecmp.as_ref().map_or(0, |ecmp| ecmp.uplinks), set, room));
     }
+    lines.extend(sprayed(report).iter().flat_map(|text| wrap(text, room)));
     lines
+}
+
+/// Flows whose packets take several paths on purpose.
+fn sprayed(report: &Report) -> Option<String> {
+    let all = || report.facts.flows.iter().filter_map(|flow| flow.spray.as_deref());
+    let most = |of: fn(&Spray) -> Option<u64>| all().filter_map(of).max().unwrap_or(0);
+    let parts = counted(&[
+        (most(|spray| spray.src_ports), &|n| format!("up to {} each", plural(n, "source port"))),
+        (most(|spray| spray.planes), &|n| plural(n, "plane")),
+        (most(|spray| spray.reordering_depth), &|n| format!("out of order by up to {}", plural(n, "PSN"))),
+        (all().filter_map(|spray| spray.trimmed).sum(), &|n| {
+            format!("{} trimmed by a switch", plural(n, "packet"))
+        }),
+    ]);
+    let flows = all().count() as u64;
+    (flows > 0).then(|| {
+        format!("Packets spread over several paths in {}: {}.", plural(flows, "flow"), parts.join(", "))
+    })
 }
 
 /// Simulated hashing over the user's number of uplinks.
