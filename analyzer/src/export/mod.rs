@@ -23,6 +23,7 @@ pub mod otlp;
 mod read;
 pub mod registry;
 pub mod serve;
+pub mod views;
 #[cfg(test)]
 mod tests;
 

@@ -18,6 +18,7 @@ pub mod latency;
 pub mod loss;
 pub mod marking;
 pub mod packet;
+mod packed;
 pub mod pairing;
 pub mod setups;
 pub mod steps;
