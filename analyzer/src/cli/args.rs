@@ -1,6 +1,7 @@
 //! Commands, options and their help.
 
 pub(super) mod agent;
+mod common;
 mod doctor;
 mod export;
 mod fleet;
@@ -15,11 +16,12 @@ use std::time::Duration;
 
 pub use super::values::SpeedArg;
 use super::values::{
-    parse_bin, parse_filter, parse_flows, parse_group, parse_rail, parse_speed_of_link, parse_tap, positive,
+    parse_bin, parse_speed_of_link, parse_tap, positive,
 };
 pub use agent::AgentArgs;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args as ClapArgs, CommandFactory as _, Parser, Subcommand, ValueEnum};
+pub use common::CommonArgs;
 pub use doctor::DoctorArgs;
 pub use export::ExportArgs;
 pub use fleet::{FleetArgs, FleetOutput};
@@ -27,7 +29,7 @@ pub use flight::FlightArgs;
 pub use live::{AttachArgs, LiveArgs, SourceArgs};
 pub use record::RecordArgs;
 
-use crate::filter::{Filter, fields};
+use crate::filter::fields;
 use crate::source::replay::inputs::TapFiles;
 use crate::source::replay::time::{TimeSpec, parse_duration, parse_time};
 use crate::tui::screen::Screen;
@@ -236,24 +238,12 @@ pub struct ViewArgs {
     /// Write the report to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Stop after this time
-    #[arg(long, value_name = "DURATION", value_parser = positive)]
-    pub duration: Option<Duration>,
     /// Interval of jsonl reports, of the terminal view, and live of the timeline of html
     #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "1s")]
     pub interval: Duration,
-    /// Count only RoCE packets (live: flows) that match, such as 'host 10.0.1.0/24 and qp 17'; see Filters below
-    #[arg(long, value_name = "EXPR", value_parser = parse_filter)]
-    pub filter: Option<Filter>,
-    /// Parallel links whose load balance is evaluated; repeatable
-    #[arg(long, value_name = "LINK,LINK", value_parser = parse_group)]
-    pub group: Vec<Vec<String>>,
     /// Simulate ECMP hashing of the flows over N equal uplinks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1024))]
     pub ecmp: Option<u32>,
-    /// Rail of a link (live: an interface, replay: a tap); repeatable
-    #[arg(long, value_name = "LINK=RAIL", value_parser = parse_rail)]
-    pub rail: Vec<(String, String)>,
     /// First screen of the terminal view: overview, qps, detail, matrix, links, bursts, events, findings, or 1 to 8
     #[arg(long, value_name = "SCREEN", value_parser = parse_screen)]
     pub screen: Option<Screen>,
@@ -266,15 +256,9 @@ pub struct ViewArgs {
     /// Leave the mouse to the terminal, which then selects text; with it, Shift and the mouse select text
     #[arg(long)]
     pub no_mouse: bool,
-    /// Flow table size [default: live 65536, replay 131072]
-    #[arg(long, value_name = "N", value_parser = parse_flows)]
-    pub max_flows: Option<usize>,
-    /// Configuration file [default: ~/.config/rocescope/config.toml, if it exists]
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Idle timeout of flows; the totals keep their counts [default: live 10m, replay none]
-    #[arg(long, value_name = "DURATION", value_parser = positive)]
-    pub idle: Option<Duration>,
+    /// Options that all commands with flows share.
+    #[command(flatten)]
+    pub common: CommonArgs,
 }
 
 const DIFF_EXAMPLES: &str = "\
@@ -408,8 +392,8 @@ mod tests {
         assert_eq!(args.tap[0], TapFiles { name: "l".into(), files: vec!["b".into(), "c".into()] });
         assert_eq!(args.speed, Some(SpeedArg(0.5)));
         assert_eq!(args.from, Some(TimeSpec::Offset(1_000_000_000)));
-        assert_eq!(args.view.group, [["a.pcap", "l"]]);
-        assert_eq!(args.view.duration, Some(Duration::from_secs(10)));
+        assert_eq!(args.view.common.group, [["a.pcap", "l"]]);
+        assert_eq!(args.view.common.duration, Some(Duration::from_secs(10)));
         assert_eq!(args.reorder_window, Some(Duration::from_micros(100)));
         assert_eq!(replay(&["-"]).unwrap().view.interval, Duration::from_secs(1));
         assert_eq!(replay(&["-"]).unwrap().bin, Duration::from_millis(1));

@@ -86,7 +86,7 @@ fn attached(socket: PathBuf, view: &ViewArgs, color: Color) -> Result<()> {
         interval: view.interval,
         samples: output.follows(),
         events: output.needs_events(),
-        duration: view.duration,
+        duration: view.common.duration,
     })?;
     // Before the first byte of a sample is read.
     let sandbox = sandbox::State::default();
@@ -192,7 +192,7 @@ pub(super) fn demo(args: &DemoArgs, color: Color) -> Result<()> {
 }
 
 fn config(attach: &AttachArgs, view: &ViewArgs) -> Result<Config> {
-    let max_flows = match view.max_flows {
+    let max_flows = match view.common.max_flows {
         None => DEFAULT_MAX_FLOWS,
         Some(flows) => match u32::try_from(flows) {
             Ok(flows) if flows <= live::MOST_FLOWS => flows,
@@ -204,11 +204,11 @@ fn config(attach: &AttachArgs, view: &ViewArgs) -> Result<Config> {
         xdp_mode: attach.xdp_mode,
         promiscuous: !attach.no_promisc,
         max_flows,
-        idle: Some(view.idle.unwrap_or(IDLE)),
+        idle: Some(view.common.idle.unwrap_or(IDLE)),
         interval: view.interval,
         samples: chosen(view).follows(),
-        duration: view.duration,
-        filter: view.filter.clone(),
+        duration: view.common.duration,
+        filter: view.common.filter.clone(),
         events_to_view: chosen(view).needs_events(),
         precise_clock: !attach.no_timing,
         bin_ns: bin_ns(attach.bin)?,

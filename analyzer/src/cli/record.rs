@@ -32,10 +32,10 @@ fn captures(args: RecordArgs, interrupt: &Interrupt) -> Result<()> {
     confine::record(&args.read, dir);
     let feed = replay::start(replay::Options {
         files: args.read,
-        duration: args.duration,
-        filter: args.filter,
-        idle: args.idle,
-        max_flows: args.max_flows.unwrap_or(replay::MAX_FLOWS),
+        duration: args.common.duration,
+        filter: args.common.filter,
+        idle: args.common.idle,
+        max_flows: args.common.max_flows.unwrap_or(replay::MAX_FLOWS),
         emit: Emit::Every(args.interval),
         events: true,
         ..replay::Options::default()

@@ -288,7 +288,7 @@ mod tests {
         let open = Format::OpenMetrics;
         assert_eq!(
             request,
-            Ok(Request { head_only: false, post: false, path: "/metrics".into(), format: open })
+            Ok(Request { head_only: false, post: false, path: "/metrics".into(), query: "x=1".into(), format: open })
         );
         let proxied = get("HEAD http://h:1/readyz HTTP/1.0\n\n").unwrap();
         assert!(proxied.head_only && proxied.path == "/readyz" && proxied.format == Format::Text);

@@ -66,13 +66,7 @@ impl AgentArgs {
             host: self.host.clone(),
             clickhouse: self.clickhouse.clone(),
             source: export.source.clone(),
-            duration: export.duration,
-            filter: export.filter.clone(),
-            group: export.group.clone(),
-            rail: export.rail.clone(),
-            max_flows: export.max_flows,
-            config: export.config.clone(),
-            idle: export.idle,
+            common: export.common.clone(),
         })
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use clap::Args as ClapArgs;
 
-use super::{Output, SourceArgs, ViewArgs};
-use crate::cli::values::{parse_filter, parse_flows, parse_group, parse_rail, positive};
-use crate::filter::{Filter, fields};
+use super::{CommonArgs, Output, SourceArgs, ViewArgs};
+use crate::cli::values::positive;
+use crate::filter::fields;
 use crate::record::store::{Keep, Rotate};
 use crate::source::replay::time::parse_duration;
 use crate::util::clickhouse::Server;
@@ -24,6 +24,8 @@ Examples:
 /// Options of `record`.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = format!("{RECORD_EXAMPLES}\n\n{}", fields::source_help()))]
+#[command(mut_arg("max_flows", |arg| arg.help("Flow table size [default: live 65536, with --read 131072]")))]
+#[command(mut_arg("idle", |arg| arg.help("Idle timeout of flows [default: live 10m, with --read none]")))]
 pub struct RecordArgs {
     /// Folder of the recording
     #[arg(long, value_name = "DIR", default_value = "/var/lib/rocescope")]
@@ -55,27 +57,9 @@ pub struct RecordArgs {
     /// Options of the source.
     #[command(flatten)]
     pub source: SourceArgs,
-    /// Stop after this time
-    #[arg(long, value_name = "DURATION", value_parser = positive)]
-    pub duration: Option<Duration>,
-    /// Count only RoCE packets (live: flows) that match, such as 'host 10.0.1.0/24 and qp 17'; see Filters below
-    #[arg(long, value_name = "EXPR", value_parser = parse_filter)]
-    pub filter: Option<Filter>,
-    /// Parallel links whose load balance is evaluated; repeatable
-    #[arg(long, value_name = "LINK,LINK", value_parser = parse_group)]
-    pub group: Vec<Vec<String>>,
-    /// Rail of a link; repeatable
-    #[arg(long, value_name = "LINK=RAIL", value_parser = parse_rail)]
-    pub rail: Vec<(String, String)>,
-    /// Flow table size [default: live 65536, with --read 131072]
-    #[arg(long, value_name = "N", value_parser = parse_flows)]
-    pub max_flows: Option<usize>,
-    /// Configuration file [default: ~/.config/rocescope/config.toml, if it exists]
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Idle timeout of flows [default: live 10m, with --read none]
-    #[arg(long, value_name = "DURATION", value_parser = positive)]
-    pub idle: Option<Duration>,
+    /// Options that all commands with flows share.
+    #[command(flatten)]
+    pub common: CommonArgs,
 }
 
 impl RecordArgs {
@@ -85,19 +69,13 @@ impl RecordArgs {
         ViewArgs {
             output: Some(Output::Jsonl),
             out: None,
-            duration: self.duration,
             interval: self.interval,
-            filter: self.filter.clone(),
-            group: self.group.clone(),
             ecmp: None,
-            rail: self.rail.clone(),
             screen: None,
             sort: None,
             view_filter: None,
             no_mouse: true,
-            max_flows: self.max_flows,
-            config: self.config.clone(),
-            idle: self.idle,
+            common: self.common.clone(),
         }
     }
 
