@@ -15,9 +15,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 pub use super::values::SpeedArg;
-use super::values::{
-    parse_bin, parse_speed_of_link, parse_tap, positive,
-};
+use super::values::{parse_bin, parse_speed_of_link, parse_tap, positive};
 pub use agent::AgentArgs;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args as ClapArgs, CommandFactory as _, Parser, Subcommand, ValueEnum};

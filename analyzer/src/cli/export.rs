@@ -90,16 +90,13 @@ pub(super) fn serve(args: ExportArgs, beside: Beside) -> Result<()> {
     let listeners = listeners(&args)?;
     // Before privileges go: their threads need some of them, and have sandboxes of their own.
     let push = args.otlp.as_deref().map(Push::start).transpose()?;
-    let dump = || Dump { wanted_ns: Arc::clone(&requests.socket_ns), time: |text| parse_duration(text).ok() };
-    let board = Arc::new(Board::new(settings.as_ref().map(|_| dump())));
+    let board = Arc::new(Board::new(settings.as_ref().map(|_| dump(&requests))));
     let options = Options { peers: whole(args.peers), qps: whole(args.per_qp) };
     let (interval, textfile) = (args.interval, args.textfile.clone());
     let mut folders = folders(&args);
     folders.extend(beside.folder.clone());
     let mut config = source(args.source, netns, &view, &views)?;
-    // Views attach through unix sockets.
-    let has_views = listeners.iter().any(|listener| matches!(listener, Listener::Unix(..)));
-    config.events_to_view = settings.is_some() || beside.recorder.is_some() || has_views;
+    config.events_to_view = settings.is_some() || beside.recorder.is_some() || takes_views(&listeners);
     let running = live::start(config)?;
     let Running { mut feed, thread, hooks, interfaces, sandbox: _ } = running;
     let dumps = settings.as_ref().map(Dumps::start).transpose()?;
@@ -142,6 +139,16 @@ pub(super) fn serve(args: ExportArgs, beside: Beside) -> Result<()> {
         flight.finish();
     }
     ended
+}
+
+/// Where clients ask for dumps.
+fn dump(requests: &Requests) -> Dump {
+    Dump { wanted_ns: Arc::clone(&requests.socket_ns), time: |text| parse_duration(text).ok() }
+}
+
+/// Whether views can attach: through unix sockets.
+fn takes_views(listeners: &[Listener]) -> bool {
+    listeners.iter().any(|listener| matches!(listener, Listener::Unix(..)))
 }
 
 /// The folders of the files and sockets that are replaced, or removed at the end.

@@ -93,7 +93,9 @@ fn attached(socket: PathBuf, view: &ViewArgs, color: Color) -> Result<()> {
     let notes = confine::live(views.tui.is_some(), &sandbox);
     let Hello { pid, version, interfaces, hooks, .. } = attached.hello().clone();
     let hooks = hooks.iter().map(|hook| plain(hook));
-    let hooks = [format!("attached to the agent (process {pid}, rocescope {})", plain(&version))].into_iter().chain(hooks);
+    let hooks = [format!("attached to the agent (process {pid}, rocescope {})", plain(&version))]
+        .into_iter()
+        .chain(hooks);
     let hooks = hooks.collect();
     let (feed, thread) = attached.start()?;
     show(Running { feed, thread, hooks, interfaces, sandbox }, view, views, notes, interrupt, color)

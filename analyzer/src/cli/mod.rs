@@ -35,9 +35,9 @@ use anyhow::{Result, bail};
 use clap::error::ErrorKind;
 
 pub use args::{
-    AgentArgs, Args, AttachArgs, BenchArgs, DemoArgs, DiffArgs, DoctorArgs, ExplainArgs, ExportArgs,
-    FleetArgs, FleetOutput, FlightArgs, LiveArgs, Output, PageOutput, RecordArgs, ReplayArgs, SourceArgs,
-    SpeedArg, Verb, ViewArgs,
+    AgentArgs, Args, AttachArgs, BenchArgs, CommonArgs, DemoArgs, DiffArgs, DoctorArgs, ExplainArgs,
+    ExportArgs, FleetArgs, FleetOutput, FlightArgs, LiveArgs, Output, PageOutput, RecordArgs, ReplayArgs,
+    SourceArgs, SpeedArg, Verb, ViewArgs,
 };
 
 use self::config::Config;

@@ -199,9 +199,11 @@ impl Answer {
             ("/readyz", Some(_)) => Self::fixed("200 OK", PLAIN, "ready\n"),
             ("/metrics" | "/readyz", None) => unavailable(),
             ("/healthz", _) => Self::fixed("200 OK", PLAIN, "ok\n"),
-            (SAMPLES, _) => {
-                Self::fixed("403 Forbidden", PLAIN, "samples are served on unix sockets alone: --listen unix:PATH\n")
-            }
+            (SAMPLES, _) => Self::fixed(
+                "403 Forbidden",
+                PLAIN,
+                "samples are served on unix sockets alone: --listen unix:PATH\n",
+            ),
             ("/", _) => Self::fixed("200 OK", "text/html; charset=utf-8", INDEX),
             _ => Self::fixed("404 Not Found", PLAIN, "not found: see /metrics\n"),
         };
@@ -213,10 +215,14 @@ impl Answer {
     pub fn dump(asked: Asked) -> Self {
         match asked {
             Asked::Yes => Self::fixed("202 Accepted", PLAIN, "a dump is written\n"),
-            Asked::NoRecorder => {
-                Self::fixed("409 Conflict", PLAIN, "no flight recorder runs: start rocescope with --keep 10m\n")
+            Asked::NoRecorder => Self::fixed(
+                "409 Conflict",
+                PLAIN,
+                "no flight recorder runs: start rocescope with --keep 10m\n",
+            ),
+            Asked::NoTime => {
+                Self::fixed("400 Bad Request", PLAIN, "invalid query: write /dump, or /dump?last=5m\n")
             }
-            Asked::NoTime => Self::fixed("400 Bad Request", PLAIN, "invalid query: write /dump, or /dump?last=5m\n"),
         }
     }
 
@@ -288,7 +294,13 @@ mod tests {
         let open = Format::OpenMetrics;
         assert_eq!(
             request,
-            Ok(Request { head_only: false, post: false, path: "/metrics".into(), query: "x=1".into(), format: open })
+            Ok(Request {
+                head_only: false,
+                post: false,
+                path: "/metrics".into(),
+                query: "x=1".into(),
+                format: open
+            })
         );
         let proxied = get("HEAD http://h:1/readyz HTTP/1.0\n\n").unwrap();
         assert!(proxied.head_only && proxied.path == "/readyz" && proxied.format == Format::Text);

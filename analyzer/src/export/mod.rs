@@ -23,9 +23,9 @@ pub mod otlp;
 mod read;
 pub mod registry;
 pub mod serve;
-pub mod views;
 #[cfg(test)]
 mod tests;
+pub mod views;
 
 use crate::report::Report;
 use crate::sample::Sample;

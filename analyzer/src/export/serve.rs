@@ -210,12 +210,17 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     if local && request.as_ref().is_ok_and(Request::is_for_samples) {
         if let Some((_place, hello)) = board.views.place() {
             let head = [http::SAMPLES_HEAD, &hello].concat();
-            return board.views.attach(stream, head.as_bytes(), || board.ask_for_dump("") == Asked::Yes).await;
+            return board
+                .views
+                .attach(stream, head.as_bytes(), || board.ask_for_dump("") == Asked::Yes)
+                .await;
         }
         return answer_with(stream, &Answer::no_place()).await;
     }
     let answer = match &request {
-        Ok(request) if local && request.post && request.path == "/dump" => Answer::dump(board.ask_for_dump(&request.query)),
+        Ok(request) if local && request.post && request.path == "/dump" => {
+            Answer::dump(board.ask_for_dump(&request.query))
+        }
         request => Answer::to(request, board.latest()),
     };
     answer_with(stream, &answer).await

@@ -76,7 +76,8 @@ fn a_dump_is_asked_for_on_a_unix_socket_alone() {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = tcp.local_addr().unwrap();
         let unix = Listener::bind(&Listen::Unix(path.clone())).unwrap();
-        let minutes = |text: &str| Some(Duration::from_secs(60 * text.strip_suffix('m')?.parse::<u64>().ok()?));
+        let minutes =
+            |text: &str| Some(Duration::from_secs(60 * text.strip_suffix('m')?.parse::<u64>().ok()?));
         let dump = wanted_ns.clone().map(|wanted_ns| Dump { wanted_ns, time: minutes });
         let server = Server::start(vec![Listener::Tcp(tcp), unix], &Arc::new(Board::new(dump))).unwrap();
         assert_eq!(asked(address, b"POST /dump HTTP/1.1\r\n\r\n").0, "405");

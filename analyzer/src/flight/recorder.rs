@@ -41,7 +41,9 @@ impl Requests {
     /// What was asked for since the last call, and the time before it that is wanted.
     fn taken(&self) -> Vec<(Cause, u64)> {
         let flags = [(&self.signal, Cause::Signal), (&self.key, Cause::Key)];
-        let flags = flags.into_iter().map(|(flag, cause)| (cause, if flag.swap(false, Ordering::Relaxed) { u64::MAX } else { 0 }));
+        let flags = flags
+            .into_iter()
+            .map(|(flag, cause)| (cause, if flag.swap(false, Ordering::Relaxed) { u64::MAX } else { 0 }));
         let all = flags.chain([(Cause::Request, self.socket_ns.swap(0, Ordering::Relaxed))]);
         all.filter(|(_, wanted_ns)| *wanted_ns > 0).collect()
     }

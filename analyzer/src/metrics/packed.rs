@@ -1,5 +1,6 @@
 //! The figures of a live run as bytes: see [`crate::util::pack`]. Types with fields of their own are packed where they are.
 
+use super::Metrics;
 use super::ecn::speed::Reaction;
 use super::ecn::{self, series};
 use super::latency::{self, Summary};
@@ -15,7 +16,6 @@ use super::traffic::bins::{self, Bursts};
 use super::traffic::flowlets::{Flowlets, Record, Standing};
 use super::traffic::hosts::Degree;
 use super::traffic::{LinkTraffic, Traffic};
-use super::Metrics;
 use crate::util::pack::{Input, Layout, Malformed, Pack, pack};
 
 /// Those that a live run has. Capture files alone have copies, ICRCs, several taps, a timeline of the whole run and control frames.

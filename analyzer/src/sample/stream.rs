@@ -18,7 +18,7 @@ use crate::util::pack::{self, Malformed, Pack as _, pack};
 pub const SCHEMA: &str = "rocescope.samples/1";
 /// Longest line before the frames.
 pub const MOST_HELLO: usize = 64 << 10;
-/// Longest frame: a sample of a full flow table takes a quarter of it.
+/// Longest frame: several times a sample of a full flow table.
 pub const MOST_FRAME: usize = 256 << 20;
 /// What a view sends to ask for a dump of the flight recorder.
 pub const DUMP: u8 = b'd';

@@ -121,7 +121,9 @@ fn refused(socket: &Path, error: &io::Error) -> String {
     let at = plain(&socket.display().to_string());
     let data = fs::metadata(socket).ok();
     if data.as_ref().is_some_and(|data| !data.file_type().is_socket()) {
-        return format!("{at} is no socket: name that of an agent with --attach, as its --listen unix:PATH has it");
+        return format!(
+            "{at} is no socket: name that of an agent with --attach, as its --listen unix:PATH has it"
+        );
     }
     match error.kind() {
         ErrorKind::NotFound => format!(
@@ -156,7 +158,9 @@ fn greet(socket: &Path, mut stream: &UnixStream, reader: &mut BufReader<UnixStre
         let _ = reader.take(1024).read_to_string(&mut body);
         let said = if body.trim().is_empty() { head.lines().next().unwrap_or_default() } else { body.trim() };
         let hint = match status {
-            "404" => "; it is another program, or an agent that is older than --attach: use the same version for both",
+            "404" => {
+                "; it is another program, or an agent that is older than --attach: use the same version for both"
+            }
             _ => "",
         };
         bail!("the agent at {at} sends no samples: {}{hint}", plain(said));
@@ -166,8 +170,9 @@ fn greet(socket: &Path, mut stream: &UnixStream, reader: &mut BufReader<UnixStre
         .take(MOST_HELLO as u64)
         .read_line(&mut line)
         .with_context(|| format!("no answer from the agent at {at}"))?;
-    let hello: Hello = serde_json::from_str(&line)
-        .map_err(|_| anyhow!("the program at {at} is no agent that this rocescope can read: it does not say what it sends"))?;
+    let hello: Hello = serde_json::from_str(&line).map_err(|_| {
+        anyhow!("the program at {at} is no agent that this rocescope can read: it does not say what it sends")
+    })?;
     let own = env!("CARGO_PKG_VERSION");
     if hello.schema != SCHEMA || hello.layout != layout() {
         bail!(
@@ -348,7 +353,9 @@ impl Reading {
 }
 
 fn gone(pid: u32) -> anyhow::Error {
-    anyhow!("the agent (process {pid}) is gone without an end: it was killed. Start it again; what is shown is its last reading")
+    anyhow!(
+        "the agent (process {pid}) is gone without an end: it was killed. Start it again; what is shown is its last reading"
+    )
 }
 
 #[cfg(test)]

@@ -72,12 +72,14 @@ fn an_agent_that_is_gone_or_sends_nonsense_ends_the_view_with_the_reason() {
         (vec![1, 0, 0, 0, 77], "cannot be read"),
         (vec![3, 0, 0, 0, 0, 1, 2], "cannot be read"),
         (vec![0xFF, 0xFF, 0xFF, 0xFF, 0], "cannot read from the agent"),
-        (Frame::Ended(Some("the disk\u{1b}[2J".to_owned())).bytes().unwrap(), "the agent has ended: the disk\u{fffd}[2J"),
+        (
+            Frame::Ended(Some("the disk\u{1b}[2J".to_owned())).bytes().unwrap(),
+            "the agent has ended: the disk\u{fffd}[2J",
+        ),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let answer = [hello(|_| {}), frames].concat();
-        let (feed, thread) =
-            connect(options(answering(folder.path(), answer))).unwrap().start().unwrap();
+        let (feed, thread) = connect(options(answering(folder.path(), answer))).unwrap().start().unwrap();
         let Update::Ended(Err(error)) = feed.updates.recv_timeout(ANSWER_TIME).unwrap() else {
             panic!("{expected}")
         };

@@ -7,6 +7,8 @@ use std::time::Duration;
 use rocescope_tests::live::attached::Hooks;
 use rocescope_tests::live::program::{Ended, Program, Start};
 use rocescope_tests::live::root_or_skip;
+use rocescope_tests::live::terminal::{PROMPT, Terminal, tmux_or_skip};
+use rocescope_tests::oracle::binary;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -22,13 +24,48 @@ fn viewed(socket: &Path, output: &str) -> Ended {
     Program::run(how, &["live", "--attach", socket, "--output", output, "--duration", "300ms"]).unwrap()
 }
 
-/// A report without what changes while nothing happens.
-fn figures(mut report: Value) -> Value {
-    let fields = report.as_object_mut().unwrap();
-    for changing in ["source", "window", "process"] {
-        fields.remove(changing);
+/// A view has the report of the agent's own dump, figure by figure, where both are of the same reading.
+fn is_the_agents_report(socket: &Path, folder: &Path) {
+    let how = Start { nobody: true, ..Start::default() };
+    let arguments =
+        ["live", "--attach", socket.to_str().unwrap(), "--output", "jsonl", "--interval", "200ms"];
+    let view = Program::start(how, &arguments).unwrap();
+    view.reported(|report| report["totals"].is_object()).unwrap();
+    let stream = std::os::unix::net::UnixStream::connect(socket).unwrap();
+    assert_eq!(ask(stream, "POST /dump HTTP/1.0\r\n\r\n").unwrap().status, 202);
+    let dump = until("a dump", || dumps(folder).into_iter().next());
+    let own = json(dump.join("report.json"));
+    // The view may be behind the dump.
+    let last_ns = own["window"]["last_ns"].as_u64();
+    view.reported(|report| report["window"]["last_ns"].as_u64() > last_ns).unwrap();
+    let lines = view.interrupt().unwrap().lines().unwrap();
+    let same = lines.iter().find(|report| report["window"] == own["window"]).unwrap();
+    for (field, value) in own.as_object().unwrap() {
+        assert_eq!(&same[field], value, "{field}");
     }
-    report
+    assert_eq!(*same, own);
+    let has_gaps = |flow: &Value| flow["psn"]["gaps"].as_u64() > Some(0);
+    assert!(own["flows"].as_array().unwrap().iter().any(has_gaps), "there is something to compare");
+}
+
+/// The terminal view shows the flows, and its key makes the agent write a dump.
+fn shown_in_a_terminal(socket: &Path, folder: &Path) {
+    if !tmux_or_skip("shown_in_a_terminal") {
+        return;
+    }
+    let before = dumps(folder).len();
+    let terminal = Terminal::open(120, 40).unwrap();
+    let program = binary::path().unwrap();
+    terminal.command(&format!("{} live --attach {}", program.display(), socket.display())).unwrap();
+    terminal.until("the overview", |screen| screen.contains("live near0")).unwrap();
+    let has_flows = |screen: &str| screen.contains("STATE SOURCE") && screen.contains("10.7.0.1");
+    terminal.press_until("2", "queue pairs", has_flows).unwrap();
+    terminal.press_until("D", "the agent's answer", |screen| screen.contains("a dump is written")).unwrap();
+    until("a dump of the key", || (dumps(folder).len() > before).then_some(()));
+    let is_back = |screen: &str| {
+        screen.lines().rfind(|line| !line.trim().is_empty()).is_some_and(|line| line.trim() == PROMPT)
+    };
+    terminal.press_until("q", "the shell", is_back).unwrap();
 }
 
 #[test]
@@ -53,7 +90,11 @@ fn a_view_of_an_agent_has_its_figures_and_needs_no_right_but_its_socket() {
     until("the socket", || socket.exists().then_some(()));
     let denied = viewed(&socket, "json");
     assert_eq!(denied.status.code(), Some(1));
-    assert!(denied.err.contains("may not connect") && denied.err.contains("group 0, mode 660"), "{}", denied.err);
+    assert!(
+        denied.err.contains("may not connect") && denied.err.contains("group 0, mode 660"),
+        "{}",
+        denied.err
+    );
     chown(&socket, None, Some(NOBODY)).unwrap();
 
     let sent = traffic();
@@ -71,17 +112,9 @@ fn a_view_of_an_agent_has_its_figures_and_needs_no_right_but_its_socket() {
     assert!(view.err.contains(&format!("attached to the agent (process {}", agent.id())), "{}", view.err);
     assert!(view.err.contains(" and TC egress"), "the agent's hooks are named: {}", view.err);
     assert!(!view.err.contains("CAP_"), "{}", view.err);
-    let stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
-    assert_eq!(ask(stream, "POST /dump HTTP/1.0\r\n\r\n").unwrap().status, 202);
-    let dump = until("a dump", || dumps(&at).into_iter().next());
-    let own = figures(json(dump.join("report.json")));
-    let seen = figures(view.report().unwrap());
-    for (field, value) in own.as_object().unwrap() {
-        assert_eq!(&seen[field], value, "{field}");
-    }
-    assert_eq!(seen["flows"].as_array().unwrap().len(), own["flows"].as_array().unwrap().len());
-    assert!(seen["flows"].as_array().unwrap().iter().any(|flow| flow["loss"]["lost"].as_u64() > Some(0)));
+    is_the_agents_report(&socket, &at);
     assert!(viewed(&socket, "text").out.contains("near0"));
+    shown_in_a_terminal(&socket, &at);
 
     let how = Start { nobody: true, ..Start::default() };
     let follow = || {
@@ -126,7 +159,13 @@ fn an_agent_that_is_killed_or_stopped_is_no_silent_end() {
     let stale = Program::run(Start::default(), &attach).unwrap();
     assert!(stale.err.contains("the one that made the socket has ended"), "{}", stale.err);
     // It has its own options of the source.
-    for option in [&["-i", "near0"][..], &["--hook", "tc"], &["--filter", "qp 17"], &["--keep", "1m"], &["--max-flows", "9"]] {
+    for option in [
+        &["-i", "near0"][..],
+        &["--hook", "tc"],
+        &["--filter", "qp 17"],
+        &["--keep", "1m"],
+        &["--max-flows", "9"],
+    ] {
         let refused = Program::run(Start::default(), &[&attach[..], option].concat()).unwrap();
         assert_eq!(refused.status.code(), Some(2), "{option:?}: {}", refused.err);
     }

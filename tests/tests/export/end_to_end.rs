@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rocescope::host::veth;
 use rocescope::source::demo::scenario::{BRIEF, Scenario};
@@ -27,7 +27,8 @@ const METRICS_OF: [&str; 4] = [
     "rocescope_link_ce_marked_packets_total",
     "rocescope_link_retransmitted_packets_total",
 ];
-const COLUMNS: &str = "sum(packets) as packets, sum(bytes) as bytes, sum(ce) as ce, sum(retransmitted) as retransmitted";
+const COLUMNS: &str =
+    "sum(packets) as packets, sum(bytes) as bytes, sum(ce) as ce, sum(retransmitted) as retransmitted";
 const COLUMN_NAMES: [&str; 4] = ["packets", "bytes", "ce", "retransmitted"];
 
 fn number(value: &Value) -> u64 {
@@ -45,8 +46,7 @@ fn of_report(report: &Value) -> Figures {
     let mut all = Figures::new();
     for flow in report["flows"].as_array().unwrap() {
         let of = all.entry(link_of(flow, "link")).or_default();
-        let retransmitted =
-            |loss: &str| flow[loss]["retransmitted"].as_u64().unwrap_or(0);
+        let retransmitted = |loss: &str| flow[loss]["retransmitted"].as_u64().unwrap_or(0);
         let figures = [
             number(&flow["packets"]),
             number(&flow["bytes"]),
@@ -93,27 +93,46 @@ fn metrics_recording_view_and_report_of_the_demonstration_agree() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let text = |name: &str| path(name).to_str().unwrap().to_owned();
-    let (unix, recording, dump_dir) = (format!("unix:{}", text("agent.sock")), text("recording"), text("dumps"));
+    let (unix, recording, dump_dir) =
+        (format!("unix:{}", text("agent.sock")), text("recording"), text("dumps"));
     let [rail0, rail1] = stage.interfaces();
     let arguments = [
-        "agent", "-i", &rail0, "-i", &rail1, "--interval", "200ms", "--listen", METRICS, "--listen", &unix, "--record",
-        &recording, "--keep", "5m", "--post", "0s", "--dump-dir", &dump_dir,
+        "agent",
+        "-i",
+        &rail0,
+        "-i",
+        &rail1,
+        "--interval",
+        "1s",
+        "--listen",
+        METRICS,
+        "--listen",
+        &unix,
+        "--record",
+        &recording,
+        "--keep",
+        "5m",
+        "--post",
+        "0s",
+        "--dump-dir",
+        &dump_dir,
     ];
     let start = Start { netns: Some(near), ..Start::default() };
     let agent = Program::watching(start, &arguments).unwrap();
-    let prometheus = program_or_skip(TEST, PACKAGE, "prometheus").map(|program| Prometheus::start(near, &program));
+    let prometheus =
+        program_or_skip(TEST, PACKAGE, "prometheus").map(|program| Prometheus::start(near, &program));
     let player = stage.start(Scenario::new(4791, BRIEF), Some(BRIEF + Duration::from_millis(500))).unwrap();
     until("the end of the traffic", || player.is_finished().then_some(()));
     let played = player.join().unwrap();
     assert!(played.first_error.is_none(), "{:?}", played.first_error);
-    // Conclusions that wait for time are drawn.
-    std::thread::sleep(Duration::from_secs(3));
-
-    let view = Program::run(
-        Start::default(),
-        &["live", "--attach", &text("agent.sock"), "--output", "json", "--duration", "300ms"],
-    );
-    let viewed = of_report(&view.unwrap().report().unwrap());
+    // Of a reading after the traffic; conclusions that wait for time are drawn by then.
+    let ended_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let viewed = until("a reading after the traffic", || {
+        let socket = text("agent.sock");
+        let arguments = ["live", "--attach", &socket, "--output", "json", "--duration", "300ms"];
+        let report = Program::run(Start::default(), &arguments).unwrap().report().unwrap();
+        (number(&report["window"]["last_ns"]) > ended_ns + 2_000_000_000).then(|| of_report(&report))
+    });
     let socket = std::os::unix::net::UnixStream::connect(path("agent.sock")).unwrap();
     assert_eq!(ask(socket, "POST /dump HTTP/1.0\r\n\r\n").unwrap().status, 202);
     let dump = until("a dump", || dumps(&path("dumps")).into_iter().next());
@@ -121,7 +140,8 @@ fn metrics_recording_view_and_report_of_the_demonstration_agree() {
     let expected = of_report(&report);
     assert_eq!(viewed, expected, "the view that is attached");
     assert_eq!(report["totals"]["retired"]["packets"], 0);
-    let sums = expected.values().fold([0; 4], |sums: [u64; 4], own| std::array::from_fn(|i| sums[i] + own[i]));
+    let sums =
+        expected.values().fold([0; 4], |sums: [u64; 4], own| std::array::from_fn(|i| sums[i] + own[i]));
     assert_eq!(sums[0], number(&report["totals"]["roce_packets"]));
     assert!(sums.iter().all(|sum| *sum > 0), "the demonstration has all of it: {sums:?}");
 

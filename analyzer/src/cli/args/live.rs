@@ -26,8 +26,23 @@ Examples:
 
 /// Options of a source, which an agent has its own of.
 const OF_THE_SOURCE: [&str; 17] = [
-    "interface", "netns", "nccl_ras", "qp_queries", "fwctl", "sample_posts", "sample_posts_limit", "hook", "xdp_mode",
-    "no_promisc", "no_timing", "bin", "log", "keep", "filter", "max_flows", "idle",
+    "interface",
+    "netns",
+    "nccl_ras",
+    "qp_queries",
+    "fwctl",
+    "sample_posts",
+    "sample_posts_limit",
+    "hook",
+    "xdp_mode",
+    "no_promisc",
+    "no_timing",
+    "bin",
+    "log",
+    "keep",
+    "filter",
+    "max_flows",
+    "idle",
 ];
 
 /// Options of `live`.
