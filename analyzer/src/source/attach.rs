@@ -256,7 +256,7 @@ impl Left {
         self.said = Some(Instant::now());
         let Self { readings, events, .. } = self;
         let text = format!(
-            "this view is slower than the agent: {readings} readings and {events} events were left out so far; counts are complete"
+            "this view missed {readings} readings and {events} events so far, as it or the host is busy; counts are complete"
         );
         Some(text)
     }

@@ -58,7 +58,7 @@ fn shown_in_a_terminal(socket: &Path, folder: &Path) {
     let program = binary::path().unwrap();
     terminal.command(&format!("{} live --attach {}", program.display(), socket.display())).unwrap();
     terminal.until("the overview", |screen| screen.contains("live near0")).unwrap();
-    let has_flows = |screen: &str| screen.contains("STATE SOURCE") && screen.contains("10.7.0.1");
+    let has_flows = |screen: &str| screen.contains("QUEUE PAIRS") && screen.contains("10.8.0.1 → 10.8.0.2");
     terminal.press_until("2", "queue pairs", has_flows).unwrap();
     terminal.press_until("D", "the agent's answer", |screen| screen.contains("a dump is written")).unwrap();
     until("a dump of the key", || (dumps(folder).len() > before).then_some(()));
