@@ -25,7 +25,7 @@ pub use export::ExportArgs;
 pub use fleet::{FleetArgs, FleetOutput};
 pub use flight::FlightArgs;
 pub use live::{AttachArgs, LiveArgs, SourceArgs};
-pub use record::RecordArgs;
+pub use record::{RecordArgs, TablesArgs};
 
 use crate::filter::fields;
 use crate::source::replay::inputs::TapFiles;

@@ -37,7 +37,7 @@ use clap::error::ErrorKind;
 pub use args::{
     AgentArgs, Args, AttachArgs, BenchArgs, CommonArgs, DemoArgs, DiffArgs, DoctorArgs, ExplainArgs,
     ExportArgs, FleetArgs, FleetOutput, FlightArgs, LiveArgs, Output, PageOutput, RecordArgs, ReplayArgs,
-    SourceArgs, SpeedArg, Verb, ViewArgs,
+    SourceArgs, SpeedArg, TablesArgs, Verb, ViewArgs,
 };
 
 use self::config::Config;

@@ -230,3 +230,18 @@ fn a_full_flow_table_fits_a_frame() {
     assert!(66 * bytes + (8 << 20) < MOST_FRAME / 2, "{bytes} bytes for 1,000 flows");
     assert_eq!(layout().len(), 16);
 }
+
+#[test]
+fn samples_that_are_changed_or_cut_off_are_read_without_a_panic() {
+    let frame = Frame::Sample(Arc::new(live(1))).bytes().unwrap();
+    let bytes = &frame[4..];
+    assert!(unpacked::<Frame>(bytes).is_ok());
+    let mut refused = 0;
+    for at in (0..bytes.len()).step_by(7) {
+        assert!(unpacked::<Frame>(&bytes[..at]).is_err(), "{at}");
+        let mut changed = bytes.to_vec();
+        changed[at] ^= 1 << (at % 8);
+        refused += usize::from(unpacked::<Frame>(&changed).is_err());
+    }
+    assert!(refused > 0);
+}

@@ -21,6 +21,26 @@ Examples:
   rocescope record --read trace.pcap --dir tables        a capture as tables
   rocescope replay /var/lib/rocescope                    play a recording back";
 
+/// Options of the tables of a recording, which `agent` has as well.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct TablesArgs {
+    /// Begin new files of the recording after this time or this size, whichever is first
+    #[arg(long, value_name = "TIME,SIZE", value_parser = parse_rotate, default_value = "15m,64MiB")]
+    pub rotate: Rotate,
+    /// Also sum flows over this longer interval, by link and destination (table flow_rollup)
+    #[arg(long, value_name = "DURATION", value_parser = positive)]
+    pub rollup: Option<Duration>,
+    /// Job of this host [default: of the owning processes' Slurm job or Kubernetes pod, or SLURM_JOB_ID]
+    #[arg(long, value_name = "NAME")]
+    pub job: Option<String>,
+    /// Name of this host in the recording [default: the host name]
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
+    /// Also send the files of the recording to this ClickHouse; they wait in a queue on disk while it is away
+    #[arg(long, value_name = "URL")]
+    pub clickhouse: Option<Server>,
+}
+
 /// Options of `record`.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = format!("{RECORD_EXAMPLES}\n\n{}", fields::source_help()))]
@@ -36,24 +56,12 @@ pub struct RecordArgs {
     /// Interval of the rows
     #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "1s")]
     pub interval: Duration,
-    /// Begin new files after this time or this size, whichever is first
-    #[arg(long, value_name = "TIME,SIZE", value_parser = parse_rotate, default_value = "15m,64MiB")]
-    pub rotate: Rotate,
     /// Remove the oldest files of this host beyond this time or this total size [default: 7d,20GiB; with --read: all is kept]
     #[arg(long, value_name = "TIME,SIZE", value_parser = parse_keep)]
     pub keep: Option<Keep>,
-    /// Also sum flows over this longer interval, by link and destination (table flow_rollup)
-    #[arg(long, value_name = "DURATION", value_parser = positive)]
-    pub rollup: Option<Duration>,
-    /// Job of this host [default: of the owning processes' Slurm job or Kubernetes pod, or SLURM_JOB_ID]
-    #[arg(long, value_name = "NAME")]
-    pub job: Option<String>,
-    /// Name of this host in the recording [default: the host name]
-    #[arg(long, value_name = "NAME")]
-    pub host: Option<String>,
-    /// Also send the files to this ClickHouse; they wait in a queue on disk while it is away
-    #[arg(long, value_name = "URL")]
-    pub clickhouse: Option<Server>,
+    /// Options of the tables.
+    #[command(flatten)]
+    pub tables: TablesArgs,
     /// Options of the source.
     #[command(flatten)]
     pub source: SourceArgs,
@@ -127,7 +135,7 @@ fn size(text: &str) -> Option<u64> {
     number.trim().parse::<u64>().ok()?.checked_mul(*unit)
 }
 
-pub(super) fn parse_rotate(text: &str) -> Result<Rotate, String> {
+fn parse_rotate(text: &str) -> Result<Rotate, String> {
     let (time, bytes) = time_and_size(text)?;
     Ok(Rotate { time_ns: time.unwrap_or(u64::MAX), bytes: bytes.unwrap_or(u64::MAX) })
 }
