@@ -48,9 +48,12 @@ impl Reading {
 #[derive(Clone, Debug, Default)]
 struct State {
     reading: Option<Arc<Reading>>,
-    /// The agent ends, with this error.
-    ended: Option<Option<String>>,
+    ended: Option<End>,
 }
+
+/// The agent ends, with this error.
+#[derive(Clone, Debug)]
+struct End(Option<String>);
 
 /// What is sent once.
 #[derive(Clone, Debug)]
@@ -144,7 +147,7 @@ impl Views {
     /// Says that the agent ends, with this error.
     pub fn end(&self, error: Option<String>) {
         self.is_over.store(true, Ordering::Relaxed);
-        self.state.send_modify(|state| state.ended = Some(error));
+        self.state.send_modify(|state| state.ended = Some(End(error)));
     }
 
     /// Waits until views have taken what there is, where the end was said.
@@ -200,7 +203,7 @@ impl Views {
                     if changed.is_ok() && let Some(reading) = reading {
                         view.reading(&reading).await?;
                     }
-                    if let Some(error) = ended {
+                    if let Some(End(error)) = ended {
                         view.frame(&Frame::Ended(error)).await?;
                         return view.to.shutdown().await;
                     }

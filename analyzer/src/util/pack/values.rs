@@ -13,14 +13,15 @@ use crate::util::shared::Shared;
 
 /// Whole numbers without a sign.
 macro_rules! numbers {
-    ($($name:ty),*) => {$(
+    ($($name:ty, $own:ident => $wide:expr;)*) => {$(
         impl Pack for $name {
             fn layout(layout: &mut Layout) {
                 layout.word(stringify!($name));
             }
 
             fn pack(&self, out: &mut Vec<u8>) {
-                put_number(*self as u64, out);
+                let $own = *self;
+                put_number($wide, out);
             }
 
             fn unpack(input: &mut Input<'_>) -> Result<Self, Malformed> {
@@ -29,7 +30,12 @@ macro_rules! numbers {
         }
     )*};
 }
-numbers!(u16, u32, u64, usize);
+numbers! {
+    u16, own => own.into();
+    u32, own => own.into();
+    u64, own => own;
+    usize, own => own as u64;
+}
 
 /// Values of a fixed number of bytes.
 macro_rules! fixed {
@@ -176,6 +182,14 @@ macro_rules! places {
 }
 places!(Arc, Box);
 
+/// How many there are, and all of them.
+fn put_list<'a, T: Pack + 'a>(values: impl ExactSizeIterator<Item = &'a T>, out: &mut Vec<u8>) {
+    put_number(values.len() as u64, out);
+    for value in values {
+        value.pack(out);
+    }
+}
+
 impl<T: Pack> Pack for Vec<T> {
     fn layout(layout: &mut Layout) {
         layout.word("list");
@@ -183,8 +197,7 @@ impl<T: Pack> Pack for Vec<T> {
     }
 
     fn pack(&self, out: &mut Vec<u8>) {
-        put_number(self.len() as u64, out);
-        self.iter().for_each(|value| value.pack(out));
+        put_list(self.iter(), out);
     }
 
     fn unpack(input: &mut Input<'_>) -> Result<Self, Malformed> {
@@ -204,8 +217,7 @@ impl<T: Pack> Pack for VecDeque<T> {
     }
 
     fn pack(&self, out: &mut Vec<u8>) {
-        put_number(self.len() as u64, out);
-        self.iter().for_each(|value| value.pack(out));
+        put_list(self.iter(), out);
     }
 
     fn unpack(input: &mut Input<'_>) -> Result<Self, Malformed> {
@@ -220,8 +232,7 @@ impl<T: Pack> Pack for Arc<[T]> {
     }
 
     fn pack(&self, out: &mut Vec<u8>) {
-        put_number(self.len() as u64, out);
-        self.iter().for_each(|value| value.pack(out));
+        put_list(self.iter(), out);
     }
 
     fn unpack(input: &mut Input<'_>) -> Result<Self, Malformed> {
@@ -236,7 +247,9 @@ impl<T: Pack, const N: usize> Pack for [T; N] {
     }
 
     fn pack(&self, out: &mut Vec<u8>) {
-        self.iter().for_each(|value| value.pack(out));
+        for value in self {
+            value.pack(out);
+        }
     }
 
     fn unpack(input: &mut Input<'_>) -> Result<Self, Malformed> {
@@ -279,8 +292,7 @@ impl<T: Pack + Eq + Hash> Pack for Set<T> {
     }
 
     fn pack(&self, out: &mut Vec<u8>) {
-        put_number(self.len() as u64, out);
-        self.iter().for_each(|value| value.pack(out));
+        put_list(self.iter(), out);
     }
 
     fn unpack(input: &mut Input<'_>) -> Result<Self, Malformed> {
