@@ -2,7 +2,7 @@
 //! them, and the thread that counts waits for none.
 //!
 //! Of readings a view gets the latest, which has all counts. Events wait in a ring of bounded length. What a view was too slow for
-//! is counted, and it is told.
+//! is counted and reported to it.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -166,7 +166,7 @@ impl Views {
         }
     }
 
-    /// A place for one more, and what is said to it first; `None` where all are taken, or before the programs are attached.
+    /// A place for one more, and the line that it gets first; `None` where all are taken, or before the programs are attached.
     pub(super) fn place(&self) -> Option<(Place<'_>, String)> {
         let hello = self.hello.get()?;
         let place = Place(self);

@@ -1,6 +1,6 @@
 //! A running agent as a source: its samples and events through its unix socket, instead of kernel programs of our own.
 //!
-//! The agent sends a reading at each of its intervals and waits for nobody; what a slow view misses it counts, and that is told.
+//! The agent sends a reading at each of its intervals and waits for nobody; what a slow view misses it counts and reports.
 //! Samples are cumulative since the agent's start, so that what is left out costs detail in time and no count.
 
 use std::fs;

@@ -22,7 +22,7 @@ pub struct Malformed;
 
 /// A value that can be packed.
 pub trait Pack: Sized {
-    /// Tells what it is made of.
+    /// Adds what it is made of.
     fn layout(layout: &mut Layout);
     /// Appends it.
     fn pack(&self, out: &mut Vec<u8>);
