@@ -115,12 +115,10 @@ impl Views {
             self.state.send_if_modified(|state| state.reading.take().is_some());
             return;
         }
-        let number = {
-            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-            counts.0 += 1;
-            counts.0
-        };
-        let reading = Reading { number, sample: sample.into(), bytes: OnceLock::new() };
+        // Held until it is offered: a view that comes meanwhile counts from before it or from behind it.
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.0 += 1;
+        let reading = Reading { number: counts.0, sample: sample.into(), bytes: OnceLock::new() };
         self.state.send_modify(|state| state.reading = Some(Arc::new(reading)));
     }
 
@@ -176,6 +174,16 @@ impl Views {
         is_free.then_some((place, line))
     }
 
+    /// What a view follows from now on, and what it has had: nothing, but from now on.
+    fn join<W>(&self, to: W) -> (watch::Receiver<State>, broadcast::Receiver<Message>, View<W>) {
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.subscribe();
+        // A reading that another view follows is its first.
+        state.mark_changed();
+        let reading = state.borrow().reading.as_ref().map_or(counts.0, |reading| reading.number - 1);
+        (state, self.messages.subscribe(), View { to, reading, event: counts.1 })
+    }
+
     /// Sends to a view until it is gone or the agent ends. `dump` asks for a dump of the flight recorder; false where none runs.
     ///
     /// # Errors
@@ -186,11 +194,8 @@ impl Views {
         head: &[u8],
         dump: impl Fn() -> bool,
     ) -> io::Result<()> {
-        let mut state = self.state.subscribe();
-        state.mark_changed();
-        let mut messages = self.messages.subscribe();
         let (mut from, to) = tokio::io::split(stream);
-        let mut view = View { to, reading: None, event: None };
+        let (mut state, mut messages, mut view) = self.join(to);
         view.send(head).await?;
         let mut byte = [0];
         loop {
@@ -240,9 +245,9 @@ const fn answer(asked: bool) -> &'static str {
 struct View<W> {
     to: W,
     /// Number of its latest reading.
-    reading: Option<u64>,
+    reading: u64,
     /// Events until its latest message.
-    event: Option<u64>,
+    event: u64,
 }
 
 impl<W: AsyncWrite + Unpin> View<W> {
@@ -265,23 +270,21 @@ impl<W: AsyncWrite + Unpin> View<W> {
     }
 
     async fn reading(&mut self, reading: &Reading) -> io::Result<()> {
-        let before = self.reading.replace(reading.number).unwrap_or(reading.number.saturating_sub(1));
-        if before == reading.number {
-            return Ok(());
-        }
+        let new = reading.number.saturating_sub(std::mem::replace(&mut self.reading, reading.number));
         match reading.bytes() {
+            _ if new == 0 => Ok(()),
             Some(bytes) => {
-                self.left_out(reading.number - before - 1, 0).await?;
+                self.left_out(new - 1, 0).await?;
                 self.send(&bytes).await
             }
-            None => self.left_out(reading.number - before, 0).await,
+            None => self.left_out(new, 0).await,
         }
     }
 
     async fn message(&mut self, message: Message) -> io::Result<()> {
         match message {
             Message::Events(before, events) => {
-                let seen = self.event.replace(before + events.len() as u64).unwrap_or(before);
+                let seen = std::mem::replace(&mut self.event, before + events.len() as u64);
                 self.left_out(0, before.saturating_sub(seen)).await?;
                 self.frame(&Frame::Events(events)).await
             }
