@@ -91,7 +91,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("prost", &["export/otlp/"]),
     ("ureq", &["export/otlp/", "record/clickhouse.rs", "util/clickhouse.rs", "fleet/server.rs"]),
     ("textwrap", &["util/"]),
-    ("tokio", &["source/live/", "export/serve.rs"]),
+    ("tokio", &["source/live/", "export/serve.rs", "export/views.rs"]),
     ("anstream", &["util/style.rs"]),
     ("anstyle", &["util/style.rs"]),
 ];

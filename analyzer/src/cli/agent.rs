@@ -15,7 +15,7 @@ use super::output::say;
 use super::{AgentArgs, Args, Verb, record};
 
 pub(super) fn agent(args: AgentArgs) -> Result<()> {
-    let Some(path) = args.export.config.clone() else { return run(args, None) };
+    let Some(path) = args.export.common.config.clone() else { return run(args, None) };
     let file = Config::load(Some(&path))?.agent;
     let Some(args) = with_file(&file, &path)? else { return Ok(()) };
     run(args, Some((path, file)))

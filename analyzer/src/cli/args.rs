@@ -1,10 +1,12 @@
 //! Commands, options and their help.
 
 pub(super) mod agent;
+mod common;
 mod doctor;
 mod export;
 mod fleet;
 mod flight;
+mod live;
 mod record;
 
 use std::ffi::OsString;
@@ -13,23 +15,19 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 pub use super::values::SpeedArg;
-use super::values::{
-    parse_bin, parse_filter, parse_flows, parse_group, parse_misplaced, parse_rail, parse_speed_of_link,
-    parse_tap, parse_windows, positive,
-};
+use super::values::{parse_bin, parse_speed_of_link, parse_tap, positive};
 pub use agent::AgentArgs;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args as ClapArgs, CommandFactory as _, Parser, Subcommand, ValueEnum};
+pub use common::CommonArgs;
 pub use doctor::DoctorArgs;
 pub use export::ExportArgs;
 pub use fleet::{FleetArgs, FleetOutput};
 pub use flight::FlightArgs;
-pub use record::RecordArgs;
+pub use live::{AttachArgs, LiveArgs, SourceArgs};
+pub use record::{RecordArgs, TablesArgs};
 
-use crate::filter::{Filter, fields};
-use crate::host::hook::{HookChoice, XdpModeChoice};
-use crate::source::devices::posts::Plan;
-use crate::source::nccl::address::RasAddress;
+use crate::filter::fields;
 use crate::source::replay::inputs::TapFiles;
 use crate::source::replay::time::{TimeSpec, parse_duration, parse_time};
 use crate::tui::screen::Screen;
@@ -156,92 +154,6 @@ Examples:
   rocescope completions zsh > ~/.zfunc/_rocescope
   rocescope completions fish > ~/.config/fish/completions/rocescope.fish";
 
-const LIVE_EXAMPLES: &str = "\
-Examples:
-  rocescope live                                   all interfaces with an RDMA device
-  rocescope live -i eth2 -i mlx5_1                 by interface name or RDMA device
-  rocescope live -i eth0 --netns 4711              in the pod of process 4711
-  rocescope live --nccl-ras                        with the ranks of the NCCL job
-  rocescope live -i eth2 --output json --duration 10s
-  rocescope live -i eth2 --output html --out report.html --duration 60s
-  rocescope live --keep 10m --on 'loss.*|qp.died'  with dumps of the minutes before a problem";
-
-/// Options of `live`.
-#[derive(Clone, Debug, ClapArgs)]
-#[command(after_help = format!("{LIVE_EXAMPLES}\n\n{}", fields::source_help()))]
-pub struct LiveArgs {
-    /// Options of the source.
-    #[command(flatten)]
-    pub source: SourceArgs,
-    /// Options of the flight recorder.
-    #[command(flatten)]
-    pub flight: FlightArgs,
-    /// Options of the view.
-    #[command(flatten)]
-    pub view: ViewArgs,
-}
-
-/// Options of the live source: what is watched, and how.
-#[derive(Clone, Debug, ClapArgs)]
-pub struct SourceArgs {
-    /// Network interface, or RDMA device (resolved to its netdev); repeatable
-    #[arg(short, long = "interface", value_name = "IFACE")]
-    pub interface: Vec<String>,
-    /// An interface without -i: an error that names the option.
-    #[arg(hide = true, value_name = "IFACE", value_parser = parse_misplaced)]
-    pub misplaced: Option<String>,
-    /// Network namespace of the interfaces: a name, or the PID of a process in it
-    #[arg(long, value_name = "NAME|PID")]
-    pub netns: Option<String>,
-    /// Ask the NCCL job on this host for its ranks every 10 s or more, through its RAS service (NCCL 2.24 and newer)
-    /// [default without HOST:PORT: localhost:28028]
-    #[arg(long, value_name = "HOST:PORT", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "localhost", hide_default_value = true)]
-    pub nccl_ras: Option<RasAddress>,
-    /// Most queries per second for the NIC's own context of queue pairs (mlx5, hns); 0 disables them [default: 50]
-    #[arg(long, value_name = "N")]
-    pub qp_queries: Option<u32>,
-    /// Query the firmware of mlx5 NICs for contexts, too, through /dev/fwctl (kernel 6.15 and newer), within --qp-queries: of
-    /// queue pairs that GPUs drive, and where the kernel hands out none
-    #[arg(long)]
-    pub fwctl: bool,
-    /// Sample the work requests that processes post, by probes of their providers' post_send (100 ms in 10 s unless given):
-    /// opcodes, message sizes and rates per queue pair
-    #[arg(long, value_name = "WINDOW/PERIOD", num_args = 0..=1, require_equals = true, value_parser = parse_windows)]
-    #[arg(default_missing_value = "100ms/10s", hide_default_value = true)]
-    pub sample_posts: Option<(Duration, Duration)>,
-    /// Calls of post_send per second above which a window of --sample-posts ends early
-    #[arg(long, value_name = "N", default_value_t = Plan::default().most_calls_per_s, requires = "sample_posts")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
-    pub sample_posts_limit: u64,
-    /// Options of all live sources.
-    #[command(flatten)]
-    pub attach: AttachArgs,
-}
-
-/// Options of attaching the kernel programs.
-#[derive(Clone, Debug, ClapArgs)]
-pub struct AttachArgs {
-    /// Ingress hook: tc, or xdp, which may reset the NIC's queues and change its offloads and MTU
-    #[arg(long, value_enum, default_value_t = HookChoice::Auto)]
-    pub hook: HookChoice,
-    /// XDP mode: in the driver (native) or in the network stack (generic)
-    #[arg(long, value_enum, default_value_t = XdpModeChoice::Auto)]
-    pub xdp_mode: XdpModeChoice,
-    /// Do not enable promiscuous mode
-    #[arg(long)]
-    pub no_promisc: bool,
-    /// Disable latency measurement (lower overhead per packet; timestamps at tick resolution, 1 to 10 ms)
-    #[arg(long)]
-    pub no_timing: bool,
-    /// Bin of burst and incast statistics: 100us to 1ms, or whole milliseconds up to 1s
-    #[arg(long, value_name = "DURATION", value_parser = parse_bin, default_value = "1ms")]
-    pub bin: Duration,
-    /// Print diagnostics of the kernel programs
-    #[arg(long)]
-    pub log: bool,
-}
-
 /// Options of `demo`.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = format!("{DEMO_EPISODES}\n\n{}", fields::source_help()))]
@@ -324,24 +236,12 @@ pub struct ViewArgs {
     /// Write the report to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Stop after this time
-    #[arg(long, value_name = "DURATION", value_parser = positive)]
-    pub duration: Option<Duration>,
     /// Interval of jsonl reports, of the terminal view, and live of the timeline of html
     #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "1s")]
     pub interval: Duration,
-    /// Count only RoCE packets (live: flows) that match, such as 'host 10.0.1.0/24 and qp 17'; see Filters below
-    #[arg(long, value_name = "EXPR", value_parser = parse_filter)]
-    pub filter: Option<Filter>,
-    /// Parallel links whose load balance is evaluated; repeatable
-    #[arg(long, value_name = "LINK,LINK", value_parser = parse_group)]
-    pub group: Vec<Vec<String>>,
     /// Simulate ECMP hashing of the flows over N equal uplinks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1024))]
     pub ecmp: Option<u32>,
-    /// Rail of a link (live: an interface, replay: a tap); repeatable
-    #[arg(long, value_name = "LINK=RAIL", value_parser = parse_rail)]
-    pub rail: Vec<(String, String)>,
     /// First screen of the terminal view: overview, qps, detail, matrix, links, bursts, events, findings, or 1 to 8
     #[arg(long, value_name = "SCREEN", value_parser = parse_screen)]
     pub screen: Option<Screen>,
@@ -354,15 +254,9 @@ pub struct ViewArgs {
     /// Leave the mouse to the terminal, which then selects text; with it, Shift and the mouse select text
     #[arg(long)]
     pub no_mouse: bool,
-    /// Flow table size [default: live 65536, replay 131072]
-    #[arg(long, value_name = "N", value_parser = parse_flows)]
-    pub max_flows: Option<usize>,
-    /// Configuration file [default: ~/.config/rocescope/config.toml, if it exists]
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Idle timeout of flows; the totals keep their counts [default: live 10m, replay none]
-    #[arg(long, value_name = "DURATION", value_parser = positive)]
-    pub idle: Option<Duration>,
+    /// Options that all commands with flows share.
+    #[command(flatten)]
+    pub common: CommonArgs,
 }
 
 const DIFF_EXAMPLES: &str = "\
@@ -496,8 +390,8 @@ mod tests {
         assert_eq!(args.tap[0], TapFiles { name: "l".into(), files: vec!["b".into(), "c".into()] });
         assert_eq!(args.speed, Some(SpeedArg(0.5)));
         assert_eq!(args.from, Some(TimeSpec::Offset(1_000_000_000)));
-        assert_eq!(args.view.group, [["a.pcap", "l"]]);
-        assert_eq!(args.view.duration, Some(Duration::from_secs(10)));
+        assert_eq!(args.view.common.group, [["a.pcap", "l"]]);
+        assert_eq!(args.view.common.duration, Some(Duration::from_secs(10)));
         assert_eq!(args.reorder_window, Some(Duration::from_micros(100)));
         assert_eq!(replay(&["-"]).unwrap().view.interval, Duration::from_secs(1));
         assert_eq!(replay(&["-"]).unwrap().bin, Duration::from_millis(1));

@@ -22,7 +22,7 @@ use crate::export::listen::{DEFAULT, Listen, Listener};
 use crate::export::otlp::Encoder;
 use crate::export::otlp::send::Pusher;
 use crate::export::otlp::settings::{self, Host};
-use crate::export::serve::{Board, Server};
+use crate::export::serve::{Board, Dump, Server};
 use crate::export::{Exporter, Exposition, Options, Process, Series};
 use crate::findings::Limits;
 use crate::flight;
@@ -31,8 +31,10 @@ use crate::host::error;
 use crate::record::recorder::Recorder;
 use crate::report::{self, Report};
 use crate::sample::Sample;
+use crate::sample::stream::Hello;
 use crate::source::feed::{Command, Feed, Update};
 use crate::source::live::{self, Running};
+use crate::source::replay::time::parse_duration;
 use crate::util::time::nanos;
 use crate::util::units::duration;
 
@@ -88,13 +90,13 @@ pub(super) fn serve(args: ExportArgs, beside: Beside) -> Result<()> {
     let listeners = listeners(&args)?;
     // Before privileges go: their threads need some of them, and have sandboxes of their own.
     let push = args.otlp.as_deref().map(Push::start).transpose()?;
-    let board = Arc::new(Board::new(settings.as_ref().map(|_| Arc::clone(&requests.socket))));
+    let board = Arc::new(Board::new(settings.as_ref().map(|_| dump(&requests))));
     let options = Options { peers: whole(args.peers), qps: whole(args.per_qp) };
     let (interval, textfile) = (args.interval, args.textfile.clone());
     let mut folders = folders(&args);
     folders.extend(beside.folder.clone());
     let mut config = source(args.source, netns, &view, &views)?;
-    config.events_to_view = settings.is_some() || beside.recorder.is_some();
+    config.events_to_view = settings.is_some() || beside.recorder.is_some() || takes_views(&listeners);
     let running = live::start(config)?;
     let Running { mut feed, thread, hooks, interfaces, sandbox: _ } = running;
     let dumps = settings.as_ref().map(Dumps::start).transpose()?;
@@ -108,6 +110,7 @@ pub(super) fn serve(args: ExportArgs, beside: Beside) -> Result<()> {
     for hook in &hooks {
         say(hook);
     }
+    board.views().open(Hello::of(interfaces, &hooks));
     let mut flight = None;
     if let Some(dumps) = dumps {
         let (passed, started) = Flight::start(dumps, feed, &report, requests.clone())?;
@@ -126,6 +129,7 @@ pub(super) fn serve(args: ExportArgs, beside: Beside) -> Result<()> {
         failing: false,
     };
     let ended = publisher.run(&feed, interval, &interrupt);
+    publisher.board.views().end(ended.as_ref().err().map(|error| format!("{error:#}")));
     drop(feed);
     // The source's own end has been reported through the feed.
     let _ = thread.join();
@@ -135,6 +139,16 @@ pub(super) fn serve(args: ExportArgs, beside: Beside) -> Result<()> {
         flight.finish();
     }
     ended
+}
+
+/// Where clients ask for dumps.
+fn dump(requests: &Requests) -> Dump {
+    Dump { wanted_ns: Arc::clone(&requests.socket_ns), time: |text| parse_duration(text).ok() }
+}
+
+/// Whether views can attach: through unix sockets.
+fn takes_views(listeners: &[Listener]) -> bool {
+    listeners.iter().any(|listener| matches!(listener, Listener::Unix(..)))
 }
 
 /// The folders of the files and sockets that are replaced, or removed at the end.
@@ -264,17 +278,22 @@ impl Publisher {
                     let now = Instant::now();
                     let is_due = next.is_none_or(|next| now >= next);
                     self.take(&sample, is_due, nanos(now.duration_since(begin)));
+                    self.board.views().sample(sample);
                     if is_due {
                         // Readings come a little late: without a margin every other interval would be longer by one.
                         next = Some(now + interval.saturating_sub(LOOK));
                     }
                 }
                 Ok(Update::Events(events)) => {
+                    self.board.views().events(&events);
                     if let Some(recorder) = &mut self.beside.recorder {
                         recorder.events(events);
                     }
                 }
-                Ok(Update::Notice(notice)) => say(&notice),
+                Ok(Update::Notice(notice)) => {
+                    self.board.views().notice(&notice);
+                    say(&notice);
+                }
                 Ok(Update::Ended(result)) => return result,
                 Ok(Update::Restarted) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {

@@ -1,5 +1,6 @@
 //! `live` and `demo`: the kernel side behind the same views as a replay.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,6 +14,9 @@ use crate::cli::output::{self, Interrupt};
 use crate::flight::recorder::Requests;
 use crate::host::hook::HookChoice;
 use crate::host::netns::NetNs;
+use crate::sample::stream::Hello;
+use crate::sandbox;
+use crate::source::attach;
 use crate::source::demo::scenario::{self, Episode, Scenario};
 use crate::source::demo::stage::Stage;
 use crate::source::devices::posts::Plan;
@@ -36,6 +40,9 @@ const SETTLE: Duration = Duration::from_millis(100);
 const SEED: u64 = 4791;
 
 pub(super) fn live(args: LiveArgs, color: Color) -> Result<()> {
+    if let Some(socket) = args.attach {
+        return attached(socket, &args.view, color);
+    }
     let netns = netns(&args.source)?;
     let interrupt = interrupt(&args.view)?;
     let mut views = views(&args.view, None)?;
@@ -64,6 +71,34 @@ pub(super) fn live(args: LiveArgs, color: Color) -> Result<()> {
         flight.finish();
     }
     shown
+}
+
+/// Shows what a running agent counts.
+fn attached(socket: PathBuf, view: &ViewArgs, color: Color) -> Result<()> {
+    let interrupt = interrupt(view)?;
+    let mut views = views(view, None)?;
+    if let Some(tui) = &mut views.tui {
+        tui.host = host_name();
+    }
+    let output = chosen(view);
+    let attached = attach::connect(attach::Options {
+        socket,
+        interval: view.interval,
+        samples: output.follows(),
+        events: output.needs_events(),
+        duration: view.common.duration,
+    })?;
+    // Before the first byte of a sample is read.
+    let sandbox = sandbox::State::default();
+    let notes = confine::live(views.tui.is_some(), &sandbox);
+    let Hello { pid, version, interfaces, hooks, .. } = attached.hello().clone();
+    let hooks = hooks.iter().map(|hook| plain(hook));
+    let hooks = [format!("attached to the agent (process {pid}, rocescope {})", plain(&version))]
+        .into_iter()
+        .chain(hooks);
+    let hooks = hooks.collect();
+    let (feed, thread) = attached.start()?;
+    show(Running { feed, thread, hooks, interfaces, sandbox }, view, views, notes, interrupt, color)
 }
 
 /// The name of this host, for who watches several.
@@ -159,7 +194,7 @@ pub(super) fn demo(args: &DemoArgs, color: Color) -> Result<()> {
 }
 
 fn config(attach: &AttachArgs, view: &ViewArgs) -> Result<Config> {
-    let max_flows = match view.max_flows {
+    let max_flows = match view.common.max_flows {
         None => DEFAULT_MAX_FLOWS,
         Some(flows) => match u32::try_from(flows) {
             Ok(flows) if flows <= live::MOST_FLOWS => flows,
@@ -171,11 +206,11 @@ fn config(attach: &AttachArgs, view: &ViewArgs) -> Result<Config> {
         xdp_mode: attach.xdp_mode,
         promiscuous: !attach.no_promisc,
         max_flows,
-        idle: Some(view.idle.unwrap_or(IDLE)),
+        idle: Some(view.common.idle.unwrap_or(IDLE)),
         interval: view.interval,
         samples: chosen(view).follows(),
-        duration: view.duration,
-        filter: view.filter.clone(),
+        duration: view.common.duration,
+        filter: view.common.filter.clone(),
         events_to_view: chosen(view).needs_events(),
         precise_clock: !attach.no_timing,
         bin_ns: bin_ns(attach.bin)?,

@@ -35,9 +35,9 @@ use anyhow::{Result, bail};
 use clap::error::ErrorKind;
 
 pub use args::{
-    AgentArgs, Args, AttachArgs, BenchArgs, DemoArgs, DiffArgs, DoctorArgs, ExplainArgs, ExportArgs,
-    FleetArgs, FleetOutput, FlightArgs, LiveArgs, Output, PageOutput, RecordArgs, ReplayArgs, SourceArgs,
-    SpeedArg, Verb, ViewArgs,
+    AgentArgs, Args, AttachArgs, BenchArgs, CommonArgs, DemoArgs, DiffArgs, DoctorArgs, ExplainArgs,
+    ExportArgs, FleetArgs, FleetOutput, FlightArgs, LiveArgs, Output, PageOutput, RecordArgs, ReplayArgs,
+    SourceArgs, SpeedArg, TablesArgs, Verb, ViewArgs,
 };
 
 use self::config::Config;
@@ -157,16 +157,16 @@ struct Views {
 
 /// Reads the configuration file. Call it before anything is started or attached, so that an error in the file has nothing to undo.
 fn views(view: &ViewArgs, speed: Option<f64>) -> Result<Views> {
-    let config = Config::load(view.config.as_deref())?;
+    let config = Config::load(view.common.config.as_deref())?;
     let tui = match chosen(view) {
         Output::Tui => Some(tui_options(view, &config, speed)?),
         _ => None,
     };
     let analysis = analysis::Options {
-        groups: view.group.clone(),
+        groups: view.common.group.clone(),
         ecmp: view.ecmp,
-        rails: view.rail.clone(),
-        filter: view.filter.as_ref().map(|filter| filter.text().to_owned()),
+        rails: view.common.rail.clone(),
+        filter: view.common.filter.as_ref().map(|filter| filter.text().to_owned()),
         ..analysis::Options::default()
     };
     let report = report::Options { analysis, limits: config.findings };
@@ -198,7 +198,7 @@ fn tui_options(view: &ViewArgs, config: &Config, speed: Option<f64>) -> Result<t
         sort: view.sort.or(options.sort),
         mouse: options.mouse && !view.no_mouse,
         filter: view.view_filter.clone().unwrap_or(options.filter),
-        source_filtered: view.filter.is_some(),
+        source_filtered: view.common.filter.is_some(),
         ..options
     })
 }
@@ -223,7 +223,7 @@ struct Replaying {
 
 /// Plays a recording. The terminal view opens a dump at its trigger, and goes on from there at the speed of the data.
 fn play(path: PathBuf, args: ReplayArgs, speed: f64, emit: Emit, is_watched: bool) -> Result<Replaying> {
-    if args.view.filter.is_some() {
+    if args.view.common.filter.is_some() {
         bail!("--filter needs packets, which a recording does not have; --view-filter shows matching rows");
     }
     let (host, from, to) = (args.host, args.from, args.to);
@@ -277,10 +277,10 @@ fn replay(args: ReplayArgs, color: Color) -> Result<()> {
         speed,
         from: args.from,
         to: args.to,
-        duration: args.view.duration,
-        filter: args.view.filter,
-        idle: args.view.idle,
-        max_flows: args.view.max_flows.unwrap_or(replay::MAX_FLOWS),
+        duration: args.view.common.duration,
+        filter: args.view.common.filter,
+        idle: args.view.common.idle,
+        max_flows: args.view.common.max_flows.unwrap_or(replay::MAX_FLOWS),
         metrics: crate::metrics::Options {
             reorder_window: args.reorder_window,
             bin_ns: nanos(args.bin),

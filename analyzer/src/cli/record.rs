@@ -32,10 +32,10 @@ fn captures(args: RecordArgs, interrupt: &Interrupt) -> Result<()> {
     confine::record(&args.read, dir);
     let feed = replay::start(replay::Options {
         files: args.read,
-        duration: args.duration,
-        filter: args.filter,
-        idle: args.idle,
-        max_flows: args.max_flows.unwrap_or(replay::MAX_FLOWS),
+        duration: args.common.duration,
+        filter: args.common.filter,
+        idle: args.common.idle,
+        max_flows: args.common.max_flows.unwrap_or(replay::MAX_FLOWS),
         emit: Emit::Every(args.interval),
         events: true,
         ..replay::Options::default()
@@ -87,14 +87,14 @@ pub(super) fn origin(host: Option<&str>, job: Option<&str>, is_live: bool) -> Or
 }
 
 pub(super) fn settings(args: &RecordArgs) -> Result<Settings> {
-    let origin = origin(args.host.as_deref(), args.job.as_deref(), args.read.is_empty());
+    let origin = origin(args.tables.host.as_deref(), args.tables.job.as_deref(), args.read.is_empty());
     Ok(Settings {
         dir: std::path::absolute(&args.dir).context("the folder of --dir has no absolute path")?,
         origin,
-        rotate: args.rotate,
+        rotate: args.tables.rotate,
         keep: args.keep(),
-        rollup_ns: args.rollup.map(nanos),
-        clickhouse: args.clickhouse.clone(),
+        rollup_ns: args.tables.rollup.map(nanos),
+        clickhouse: args.tables.clickhouse.clone(),
     })
 }
 

@@ -16,9 +16,26 @@ pub struct Request {
     pub post: bool,
     /// Path without query.
     pub path: String,
+    /// The query, without its question mark; empty for none.
+    pub query: String,
     /// Format of the exposition that its `Accept` prefers.
     pub format: Format,
 }
+
+impl Request {
+    /// Whether a view wants to be attached.
+    #[must_use]
+    pub fn is_for_samples(&self) -> bool {
+        !self.post && !self.head_only && self.path == SAMPLES
+    }
+}
+
+/// Where views are attached.
+pub const SAMPLES: &str = "/samples";
+
+/// Status line and headers before the samples, which have no length.
+pub const SAMPLES_HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/vnd.rocescope.samples\r\n\
+                                Cache-Control: no-store\r\nConnection: close\r\n\r\n";
 
 /// A refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +94,8 @@ pub fn parse(head: &[u8]) -> Result<Request, Refusal> {
         Some(rest) => rest.find('/').and_then(|at| rest.get(at..)).unwrap_or("/"),
         None => target,
     };
-    let path = path.split(['?', '#']).next().unwrap_or_default();
+    let path = path.split('#').next().unwrap_or_default();
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
     if !path.starts_with('/') {
         return Err(Refusal::BadRequest);
     }
@@ -91,7 +109,8 @@ pub fn parse(head: &[u8]) -> Result<Request, Refusal> {
             accepted.push(value);
         }
     }
-    Ok(Request { head_only, post, path: path.to_owned(), format: negotiated(&accepted.join(",")) })
+    let (path, query) = (path.to_owned(), query.to_owned());
+    Ok(Request { head_only, post, path, query, format: negotiated(&accepted.join(",")) })
 }
 
 /// The format that a client prefers by the values of its `Accept`; text where it does not ask for OpenMetrics.
@@ -119,6 +138,17 @@ pub fn negotiated(accept: &str) -> Format {
         }
     }
     if open_metrics > 0.0 && open_metrics >= text { Format::OpenMetrics } else { Format::Text }
+}
+
+/// What became of a request for a dump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// It is written.
+    Yes,
+    /// No flight recorder runs.
+    NoRecorder,
+    /// The query is no time.
+    NoTime,
 }
 
 /// An answer.
@@ -169,19 +199,38 @@ impl Answer {
             ("/readyz", Some(_)) => Self::fixed("200 OK", PLAIN, "ready\n"),
             ("/metrics" | "/readyz", None) => unavailable(),
             ("/healthz", _) => Self::fixed("200 OK", PLAIN, "ok\n"),
+            (SAMPLES, _) => Self::fixed(
+                "403 Forbidden",
+                PLAIN,
+                "samples are served on unix sockets alone: --listen unix:PATH\n",
+            ),
             ("/", _) => Self::fixed("200 OK", "text/html; charset=utf-8", INDEX),
             _ => Self::fixed("404 Not Found", PLAIN, "not found: see /metrics\n"),
         };
         Self { head_only: request.head_only, ..answer }
     }
 
-    /// The answer to `POST /dump`: `asked` says whether a flight recorder runs.
+    /// The answer to `POST /dump`.
     #[must_use]
-    pub fn dump(asked: bool) -> Self {
-        if asked {
-            return Self::fixed("202 Accepted", PLAIN, "a dump is written\n");
+    pub fn dump(asked: Asked) -> Self {
+        match asked {
+            Asked::Yes => Self::fixed("202 Accepted", PLAIN, "a dump is written\n"),
+            Asked::NoRecorder => Self::fixed(
+                "409 Conflict",
+                PLAIN,
+                "no flight recorder runs: start rocescope with --keep 10m\n",
+            ),
+            Asked::NoTime => {
+                Self::fixed("400 Bad Request", PLAIN, "invalid query: write /dump, or /dump?last=5m\n")
+            }
         }
-        Self::fixed("409 Conflict", PLAIN, "no flight recorder runs: start rocescope with --keep 10m\n")
+    }
+
+    /// The answer to a view that cannot be attached now.
+    #[must_use]
+    pub fn no_place() -> Self {
+        const TEXT: &str = "8 views are attached, or the agent has just begun: end one, or try again\n";
+        Self::fixed("503 Service Unavailable", PLAIN, TEXT)
     }
 
     fn refusing(refusal: Refusal) -> Self {
@@ -245,7 +294,13 @@ mod tests {
         let open = Format::OpenMetrics;
         assert_eq!(
             request,
-            Ok(Request { head_only: false, post: false, path: "/metrics".into(), format: open })
+            Ok(Request {
+                head_only: false,
+                post: false,
+                path: "/metrics".into(),
+                query: "x=1".into(),
+                format: open
+            })
         );
         let proxied = get("HEAD http://h:1/readyz HTTP/1.0\n\n").unwrap();
         assert!(proxied.head_only && proxied.path == "/readyz" && proxied.format == Format::Text);

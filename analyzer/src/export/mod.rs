@@ -25,6 +25,7 @@ pub mod registry;
 pub mod serve;
 #[cfg(test)]
 mod tests;
+pub mod views;
 
 use crate::report::Report;
 use crate::sample::Sample;

@@ -1,7 +1,7 @@
 //! The thread that answers scrapes: whatever clients do, the thread that counts never waits for it.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -11,8 +11,10 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::exposition::Exposition;
-use super::http::{self, Answer, MOST_HEAD, Refusal, Request};
+use super::http::{self, Answer, Asked, MOST_HEAD, Refusal, Request};
 use super::listen::{Listener, SocketFile};
+use super::views::Views;
+use crate::util::time::nanos;
 
 /// Connections at a time; further ones are closed at once.
 const MOST_CONNECTIONS: usize = 64;
@@ -27,24 +29,52 @@ const MOST_REST: usize = 256 * 1024;
 /// Pause after a connection could not be accepted: no descriptors are left.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Where clients on unix sockets ask for a dump.
+#[derive(Clone, Debug)]
+pub struct Dump {
+    /// Time before the request that the dump is to have, in nanoseconds; `u64::MAX` for all that there is, 0 for no request.
+    pub wanted_ns: Arc<AtomicU64>,
+    /// Reads a time such as 5m.
+    pub time: fn(&str) -> Option<Duration>,
+}
+
+impl Dump {
+    /// Asks for one with `last=TIME`, or with all that there is where the query is empty.
+    fn ask(&self, query: &str) -> Asked {
+        let wanted_ns = match query.strip_prefix("last=") {
+            Some(time) => (self.time)(time).map(nanos),
+            None => query.is_empty().then_some(u64::MAX),
+        };
+        let Some(wanted_ns) = wanted_ns.filter(|ns| *ns > 0) else { return Asked::NoTime };
+        self.wanted_ns.fetch_max(wanted_ns, Ordering::Relaxed);
+        Asked::Yes
+    }
+}
+
 /// The latest exposition, for the server to answer with, and what clients may ask for.
 #[derive(Debug, Default)]
 pub struct Board {
     latest: Mutex<Option<Arc<Exposition>>>,
-    /// Set by `POST /dump`; `None` where no flight recorder runs.
-    dump: Option<Arc<AtomicBool>>,
+    /// Where clients ask for dumps; `None` where no flight recorder runs.
+    dump: Option<Dump>,
+    views: Views,
 }
 
 impl Board {
-    /// A board whose clients on unix sockets can ask for a dump by setting `dump`.
+    /// A board whose clients on unix sockets can ask for a dump.
     #[must_use]
-    pub fn new(dump: Option<Arc<AtomicBool>>) -> Self {
-        Self { latest: Mutex::default(), dump }
+    pub fn new(dump: Option<Dump>) -> Self {
+        Self { dump, ..Self::default() }
     }
 
-    /// Asks for a dump; false where no flight recorder runs.
-    fn ask_for_dump(&self) -> bool {
-        self.dump.as_ref().map(|dump| dump.store(true, Ordering::Relaxed)).is_some()
+    /// The views that are attached through unix sockets.
+    #[must_use]
+    pub const fn views(&self) -> &Views {
+        &self.views
+    }
+
+    fn ask_for_dump(&self, query: &str) -> Asked {
+        self.dump.as_ref().map_or(Asked::NoRecorder, |dump| dump.ask(query))
     }
 
     /// Replaces it.
@@ -110,10 +140,13 @@ impl Server {
             }
         }
         let stop = Arc::new(Notify::new());
-        let stopped = Arc::clone(&stop);
-        let thread = std::thread::Builder::new()
-            .name("export".to_owned())
-            .spawn(move || runtime.block_on(stopped.notified()))?;
+        let (stopped, board) = (Arc::clone(&stop), Arc::clone(board));
+        let thread = std::thread::Builder::new().name("export".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                stopped.notified().await;
+                board.views.left().await;
+            });
+        })?;
         Ok(Self { stop, thread: Some(thread), _files: files })
     }
 }
@@ -174,10 +207,27 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
         },
         Err(_) => Err(Refusal::Timeout),
     };
+    if local && request.as_ref().is_ok_and(Request::is_for_samples) {
+        if let Some((_place, hello)) = board.views.place() {
+            let head = [http::SAMPLES_HEAD, &hello].concat();
+            return board
+                .views
+                .attach(stream, head.as_bytes(), || board.ask_for_dump("") == Asked::Yes)
+                .await;
+        }
+        return answer_with(stream, &Answer::no_place()).await;
+    }
     let answer = match &request {
-        Ok(request) if local && request.post && request.path == "/dump" => Answer::dump(board.ask_for_dump()),
+        Ok(request) if local && request.post && request.path == "/dump" => {
+            Answer::dump(board.ask_for_dump(&request.query))
+        }
         request => Answer::to(request, board.latest()),
     };
+    answer_with(stream, &answer).await
+}
+
+/// Sends an answer and ends the conversation.
+async fn answer_with<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, answer: &Answer) -> io::Result<()> {
     let send = async {
         stream.write_all(answer.head().as_bytes()).await?;
         stream.write_all(answer.body()).await?;

@@ -71,27 +71,38 @@ fn a_unix_socket_is_removed_at_the_end() {
 #[test]
 fn a_dump_is_asked_for_on_a_unix_socket_alone() {
     let folder = tempfile::tempdir().unwrap();
-    let post = |asked: Option<Arc<AtomicBool>>| {
+    let post = |wanted_ns: Option<Arc<AtomicU64>>, query: &str| {
         let path = folder.path().join("d.sock");
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = tcp.local_addr().unwrap();
         let unix = Listener::bind(&Listen::Unix(path.clone())).unwrap();
-        let server =
-            Server::start(vec![Listener::Tcp(tcp), unix], &Arc::new(Board::new(asked.clone()))).unwrap();
-        assert_eq!(self::asked(address, b"POST /dump HTTP/1.1\r\n\r\n").0, "405");
-        assert!(asked.as_ref().is_none_or(|flag| !flag.load(Ordering::Relaxed)));
+        let minutes =
+            |text: &str| Some(Duration::from_secs(60 * text.strip_suffix('m')?.parse::<u64>().ok()?));
+        let dump = wanted_ns.clone().map(|wanted_ns| Dump { wanted_ns, time: minutes });
+        let server = Server::start(vec![Listener::Tcp(tcp), unix], &Arc::new(Board::new(dump))).unwrap();
+        assert_eq!(asked(address, b"POST /dump HTTP/1.1\r\n\r\n").0, "405");
+        assert!(wanted_ns.is_none_or(|wanted_ns| wanted_ns.load(Ordering::Relaxed) == 0));
         let mut stream = UnixStream::connect(&path).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(b"POST /dump HTTP/1.1\r\n\r\n").unwrap();
+        stream.write_all(format!("POST /dump{query} HTTP/1.1\r\n\r\n").as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         drop(server);
         answer
     };
-    let flag = Arc::new(AtomicBool::new(false));
-    assert!(post(Some(Arc::clone(&flag))).starts_with("HTTP/1.1 202 "));
-    assert!(flag.load(Ordering::Relaxed));
-    assert!(post(None).starts_with("HTTP/1.1 409 "));
+    for (query, status, expected) in [
+        ("", "202", u64::MAX),
+        ("?last=5m", "202", 300_000_000_000),
+        ("?last=soon", "400", 0),
+        ("?last=0m", "400", 0),
+        ("?first=5m", "400", 0),
+    ] {
+        let wanted_ns = Arc::new(AtomicU64::new(0));
+        let answer = post(Some(Arc::clone(&wanted_ns)), query);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{query}: {answer}");
+        assert_eq!(wanted_ns.load(Ordering::Relaxed), expected, "{query}");
+    }
+    assert!(post(None, "").starts_with("HTTP/1.1 409 "));
 }
 
 #[test]

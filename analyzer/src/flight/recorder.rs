@@ -1,6 +1,6 @@
 //! Follows the samples of a source, and decides when a dump is made.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use super::Settings;
@@ -23,8 +23,8 @@ pub struct Requests {
     pub signal: Arc<AtomicBool>,
     /// By the key.
     pub key: Arc<AtomicBool>,
-    /// By the unix socket.
-    pub socket: Arc<AtomicBool>,
+    /// By the unix socket: the time before now that is wanted, in nanoseconds; `u64::MAX` for all, 0 for no request.
+    pub socket_ns: Arc<AtomicU64>,
     /// What is to change.
     change: Arc<Mutex<Option<Box<Change>>>>,
 }
@@ -38,13 +38,14 @@ impl Requests {
         *self.change.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new((settings, report)));
     }
 
-    /// What was asked for since the last call.
-    fn taken(&self) -> Vec<Cause> {
-        let all = [(&self.signal, Cause::Signal), (&self.key, Cause::Key), (&self.socket, Cause::Request)];
-        all.into_iter()
-            .filter(|(flag, _)| flag.swap(false, Ordering::Relaxed))
-            .map(|(_, cause)| cause)
-            .collect()
+    /// What was asked for since the last call, and the time before it that is wanted.
+    fn taken(&self) -> Vec<(Cause, u64)> {
+        let flags = [(&self.signal, Cause::Signal), (&self.key, Cause::Key)];
+        let flags = flags
+            .into_iter()
+            .map(|(flag, cause)| (cause, if flag.swap(false, Ordering::Relaxed) { u64::MAX } else { 0 }));
+        let all = flags.chain([(Cause::Request, self.socket_ns.swap(0, Ordering::Relaxed))]);
+        all.filter(|(_, wanted_ns)| *wanted_ns > 0).collect()
     }
 }
 
@@ -53,6 +54,8 @@ impl Requests {
 struct Pending {
     reasons: Vec<Reason>,
     at_ns: u64,
+    /// Time before `at_ns` that it is to have.
+    wanted_ns: u64,
 }
 
 /// The flight recorder.
@@ -126,10 +129,16 @@ impl Recorder {
         self.ring.push(sample.time_ns, rows);
         self.history.push(sample, false);
         let mut reasons = self.triggers.take(&report.findings, sample.time_ns);
-        reasons.extend(self.requests.taken().into_iter().map(|cause| Reason::asked(cause, sample.time_ns)));
+        let mut wanted_ns = if reasons.is_empty() { 0 } else { u64::MAX };
+        for (cause, cause_ns) in self.requests.taken() {
+            wanted_ns = wanted_ns.max(cause_ns);
+            reasons.push(Reason::asked(cause, sample.time_ns));
+        }
         if !reasons.is_empty() {
-            let pending = self.pending.get_or_insert(Pending { reasons: Vec::new(), at_ns: sample.time_ns });
+            let empty = Pending { reasons: Vec::new(), at_ns: sample.time_ns, wanted_ns: 0 };
+            let pending = self.pending.get_or_insert(empty);
             pending.reasons.append(&mut reasons);
+            pending.wanted_ns = pending.wanted_ns.max(wanted_ns);
         }
         // By distance, so that a clock that steps does not keep the dump waiting.
         if self.pending.as_ref().is_some_and(|pending| sample.time_ns.abs_diff(pending.at_ns) >= self.post_ns)
@@ -150,7 +159,7 @@ impl Recorder {
 
     fn dump(&mut self, sample: &Arc<Sample>, report: &Report) {
         let Some(pending) = self.pending.take() else { return };
-        let (blocks, events) = self.ring.contents();
+        let (blocks, events) = self.ring.contents(pending.at_ns.saturating_sub(pending.wanted_ns));
         let dump = Dump {
             host: self.host.clone(),
             trigger_ns: pending.at_ns,

@@ -179,10 +179,12 @@ impl Ring {
         }
     }
 
-    /// All that is held: blocks, the oldest first, and events.
-    pub fn contents(&mut self) -> (Vec<Block>, Vec<EventSample>) {
+    /// What is held from `from_ns` on: whole blocks, the oldest first, and events.
+    pub fn contents(&mut self, from_ns: u64) -> (Vec<Block>, Vec<EventSample>) {
         self.seal();
-        (self.blocks.iter().cloned().collect(), self.events.iter().cloned().collect())
+        let blocks = self.blocks.iter().filter(|block| block.last_ns >= from_ns);
+        let events = self.events.iter().filter(|event| event.time_ns >= from_ns);
+        (blocks.cloned().collect(), events.cloned().collect())
     }
 
     /// What was lost so far.

@@ -92,7 +92,7 @@ fn a_dump_comes_after_the_time_behind_its_trigger_with_the_rows_around_it() {
     recorder.sample(&at(5, 60));
     assert!(dumps.try_recv().is_err(), "the time behind the trigger is not over");
     recorder.sample(&at(6, 70));
-    requests.socket.store(true, Ordering::Relaxed);
+    requests.socket_ns.store(u64::MAX, Ordering::Relaxed);
     recorder.sample(&at(7, 80));
     let dump = dumps.try_recv().unwrap();
     let causes: Vec<Cause> = dump.reasons.iter().map(|reason| reason.cause).collect();
@@ -173,7 +173,7 @@ fn memory_is_bounded_and_what_leaves_is_counted() {
     ring.events(&events);
     assert!(ring.bytes() <= 16 << 20, "{}", ring.bytes());
     assert!(ring.lost().events > 8_000);
-    let (_, kept) = ring.contents();
+    let (_, kept) = ring.contents(0);
     assert_eq!(kept.len() as u64 + ring.lost().events, 10_000);
     assert_eq!(kept.last().unwrap().time_ns, S + 9_999, "the newest stay");
 }
@@ -268,6 +268,23 @@ fn a_dump_is_a_folder_with_tables_report_page_reason_and_packets() {
 }
 
 #[test]
+fn a_dump_of_the_last_time_has_the_blocks_of_that_time_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut recorder, requests, dumps) = recorder(&settings(folder.path()));
+    let mut dumped = |wanted_ns: u64, from: u64| {
+        requests.socket_ns.store(wanted_ns, Ordering::Relaxed);
+        for second in from..from + 4 {
+            recorder.sample(&at(second, 10 * (second + 1)));
+        }
+        packets(&dumps.try_recv().unwrap())
+    };
+    // The dump after the first seconds seals what there is.
+    assert_eq!(dumped(u64::MAX, 0), 30, "the time behind the trigger, and no more");
+    assert_eq!(dumped(S, 20), 230 - 30, "without the block before it");
+    assert_eq!(dumped(u64::MAX, 24), 270);
+}
+
+#[test]
 fn a_folder_that_cannot_be_written_is_an_error_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
@@ -337,7 +354,7 @@ fn sealed_rows_are_the_rows() {
     let report = crate::report::Report::build(&sample, &report::Options::default());
     let rows = collector.take(&sample, &report, None);
     ring.push(sample.time_ns, rows.clone());
-    let (blocks, _) = ring.contents();
+    let (blocks, _) = ring.contents(0);
     let mut read = Rows::default();
     for block in &blocks {
         read.append(block.rows().unwrap());

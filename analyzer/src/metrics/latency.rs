@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use super::packet::Packet;
 use super::pairing::{NONE, Reverse};
+use crate::util::pack::pack;
 use early::{Early, Passed};
 use ring::Ring;
 
@@ -396,6 +397,11 @@ impl Figure {
 /// Figures by the slot of the flow of requests. A map of 65,536 takes twice the memory.
 #[derive(Clone, Debug, Default)]
 pub struct BySlot(Vec<(u32, Figure)>);
+
+pack! {
+    new Histogram;
+    new BySlot;
+}
 
 impl BySlot {
     /// The figures of the flow in a slot.

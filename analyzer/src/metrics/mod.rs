@@ -17,6 +17,7 @@ pub mod icrc;
 pub mod latency;
 pub mod loss;
 pub mod marking;
+mod packed;
 pub mod packet;
 pub mod pairing;
 pub mod setups;

@@ -6,6 +6,8 @@
 
 mod address;
 mod flows;
+mod packed;
+pub mod stream;
 
 use std::sync::Arc;
 

@@ -2,6 +2,7 @@
 //!
 //! A source runs in a thread of its own behind a [`feed`].
 
+pub mod attach;
 pub mod capture;
 pub mod demo;
 pub mod devices;

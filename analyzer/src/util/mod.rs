@@ -9,6 +9,7 @@ pub(crate) mod layout;
 pub mod map;
 pub(crate) mod memory;
 pub mod notice;
+pub mod pack;
 pub mod seldom;
 pub mod shared;
 pub mod style;

@@ -37,14 +37,14 @@ fn packets(folder: &Path) -> u64 {
     rows.map(|row| row.packets).sum()
 }
 
-fn dumps(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn dumps(folder: &Path) -> Vec<PathBuf> {
     let all = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut dumps: Vec<PathBuf> = all.filter(|path| path.join("why.json").is_file()).collect();
     dumps.sort();
     dumps
 }
 
-fn json(path: PathBuf) -> Value {
+pub(super) fn json(path: PathBuf) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 

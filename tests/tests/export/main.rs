@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
 mod agent;
+mod attach;
+mod end_to_end;
 mod otlp;
 mod scrapers;
 

@@ -1,15 +1,12 @@
 //! Options of `agent`.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args as ClapArgs;
 
 use super::export::ExportArgs;
-use super::record::{RecordArgs, parse_keep, parse_rotate};
-use crate::cli::values::positive;
-use crate::record::store::{Keep, Rotate};
-use crate::util::clickhouse::Server;
+use super::record::{RecordArgs, TablesArgs, parse_keep};
+use crate::record::store::Keep;
 
 const AGENT_EXAMPLES: &str = "\
 Examples:
@@ -23,28 +20,17 @@ SIGHUP reads it again.";
 /// Options of `agent`: those of `export`, and of the recording.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = AGENT_EXAMPLES, args_override_self = true)]
+#[command(mut_arg("clickhouse", |arg| arg.requires("record")))]
 pub struct AgentArgs {
     /// Record to this folder, as rocescope record does
     #[arg(long, value_name = "DIR")]
     pub record: Option<PathBuf>,
-    /// Begin new files of the recording after this time or this size, whichever is first
-    #[arg(long, value_name = "TIME,SIZE", value_parser = parse_rotate, default_value = "15m,64MiB")]
-    pub rotate: Rotate,
     /// Remove the oldest files of the recording beyond this time or this total size
     #[arg(long, value_name = "TIME,SIZE", value_parser = parse_keep, default_value = "7d,20GiB")]
     pub retain: Keep,
-    /// Also sum flows over this longer interval, by link and destination (table flow_rollup)
-    #[arg(long, value_name = "DURATION", value_parser = positive)]
-    pub rollup: Option<Duration>,
-    /// Job of this host [default: as rocescope record]
-    #[arg(long, value_name = "NAME")]
-    pub job: Option<String>,
-    /// Name of this host in the recording [default: the host name]
-    #[arg(long, value_name = "NAME")]
-    pub host: Option<String>,
-    /// Also send the files of the recording to this ClickHouse
-    #[arg(long, value_name = "URL", requires = "record")]
-    pub clickhouse: Option<Server>,
+    /// Options of the recording.
+    #[command(flatten)]
+    pub tables: TablesArgs,
     /// Options of the metrics and the source.
     #[command(flatten)]
     pub export: ExportArgs,
@@ -59,20 +45,10 @@ impl AgentArgs {
             dir: self.record.clone()?,
             read: Vec::new(),
             interval: export.view().interval,
-            rotate: self.rotate,
             keep: Some(self.retain),
-            rollup: self.rollup,
-            job: self.job.clone(),
-            host: self.host.clone(),
-            clickhouse: self.clickhouse.clone(),
+            tables: self.tables.clone(),
             source: export.source.clone(),
-            duration: export.duration,
-            filter: export.filter.clone(),
-            group: export.group.clone(),
-            rail: export.rail.clone(),
-            max_flows: export.max_flows,
-            config: export.config.clone(),
-            idle: export.idle,
+            common: export.common.clone(),
         })
     }
 }
@@ -124,6 +100,7 @@ mod tests {
     use super::*;
     use crate::cli::{Args, Verb};
     use std::path::Path;
+    use std::time::Duration;
 
     fn table(text: &str) -> toml::Table {
         toml::from_str(text).unwrap()

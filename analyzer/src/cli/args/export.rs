@@ -6,11 +6,11 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 
 use super::flight::FlightArgs;
-use super::{Output, SourceArgs, ViewArgs};
-use crate::cli::values::{parse_filter, parse_flows, parse_group, parse_rail, positive};
+use super::{CommonArgs, Output, SourceArgs, ViewArgs};
+use crate::cli::values::positive;
 use crate::export;
 use crate::export::listen::Listen;
-use crate::filter::{Filter, fields};
+use crate::filter::fields;
 
 const EXPORT_EXAMPLES: &str = "\
 Examples:
@@ -26,6 +26,8 @@ put a proxy before an address that others reach.";
 /// Options of `export`.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = format!("{EXPORT_EXAMPLES}\n\n{}", fields::source_help()))]
+#[command(mut_arg("max_flows", |arg| arg.help("Flow table size [default: 65536]")))]
+#[command(mut_arg("idle", |arg| arg.help("Idle timeout of flows; the totals keep their counts [default: 10m]")))]
 pub struct ExportArgs {
     /// Serve HTTP at ADDRESS:PORT or unix:PATH; repeatable [default: 127.0.0.1:14791, unless --textfile, --otlp or systemd's sockets]
     #[arg(long, value_name = "ADDRESS")]
@@ -54,27 +56,9 @@ pub struct ExportArgs {
     /// Options of the source.
     #[command(flatten)]
     pub source: SourceArgs,
-    /// Stop after this time
-    #[arg(long, value_name = "DURATION", value_parser = positive)]
-    pub duration: Option<Duration>,
-    /// Count only RoCE flows that match, such as 'host 10.0.1.0/24 and qp 17'; see Filters below
-    #[arg(long, value_name = "EXPR", value_parser = parse_filter)]
-    pub filter: Option<Filter>,
-    /// Parallel links whose load balance is evaluated; repeatable
-    #[arg(long, value_name = "LINK,LINK", value_parser = parse_group)]
-    pub group: Vec<Vec<String>>,
-    /// Rail of a link; repeatable
-    #[arg(long, value_name = "LINK=RAIL", value_parser = parse_rail)]
-    pub rail: Vec<(String, String)>,
-    /// Flow table size [default: 65536]
-    #[arg(long, value_name = "N", value_parser = parse_flows)]
-    pub max_flows: Option<usize>,
-    /// Configuration file [default: ~/.config/rocescope/config.toml, if it exists]
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Idle timeout of flows; the totals keep their counts [default: 10m]
-    #[arg(long, value_name = "DURATION", value_parser = positive)]
-    pub idle: Option<Duration>,
+    /// Options that all commands with flows share.
+    #[command(flatten)]
+    pub common: CommonArgs,
 }
 
 impl ExportArgs {
@@ -84,20 +68,14 @@ impl ExportArgs {
         ViewArgs {
             output: Some(Output::Jsonl),
             out: None,
-            duration: self.duration,
             // At the pace of the views, so that the analysis sees the same.
             interval: self.interval.min(Duration::from_secs(1)),
-            filter: self.filter.clone(),
-            group: self.group.clone(),
             ecmp: None,
-            rail: self.rail.clone(),
             screen: None,
             sort: None,
             view_filter: None,
             no_mouse: true,
-            max_flows: self.max_flows,
-            config: self.config.clone(),
-            idle: self.idle,
+            common: self.common.clone(),
         }
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use clap::Args as ClapArgs;
 
-use super::{Output, SourceArgs, ViewArgs};
-use crate::cli::values::{parse_filter, parse_flows, parse_group, parse_rail, positive};
-use crate::filter::{Filter, fields};
+use super::{CommonArgs, Output, SourceArgs, ViewArgs};
+use crate::cli::values::positive;
+use crate::filter::fields;
 use crate::record::store::{Keep, Rotate};
 use crate::source::replay::time::parse_duration;
 use crate::util::clickhouse::Server;
@@ -21,9 +21,31 @@ Examples:
   rocescope record --read trace.pcap --dir tables        a capture as tables
   rocescope replay /var/lib/rocescope                    play a recording back";
 
+/// Options of the tables of a recording, which `agent` has as well.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct TablesArgs {
+    /// Begin new files of the recording after this time or this size, whichever is first
+    #[arg(long, value_name = "TIME,SIZE", value_parser = parse_rotate, default_value = "15m,64MiB")]
+    pub rotate: Rotate,
+    /// Also sum flows over this longer interval, by link and destination (table flow_rollup)
+    #[arg(long, value_name = "DURATION", value_parser = positive)]
+    pub rollup: Option<Duration>,
+    /// Job of this host [default: of the owning processes' Slurm job or Kubernetes pod, or SLURM_JOB_ID]
+    #[arg(long, value_name = "NAME")]
+    pub job: Option<String>,
+    /// Name of this host in the recording [default: the host name]
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
+    /// Also send the files of the recording to this ClickHouse; they wait in a queue on disk while it is away
+    #[arg(long, value_name = "URL")]
+    pub clickhouse: Option<Server>,
+}
+
 /// Options of `record`.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = format!("{RECORD_EXAMPLES}\n\n{}", fields::source_help()))]
+#[command(mut_arg("max_flows", |arg| arg.help("Flow table size [default: live 65536, with --read 131072]")))]
+#[command(mut_arg("idle", |arg| arg.help("Idle timeout of flows [default: live 10m, with --read none]")))]
 pub struct RecordArgs {
     /// Folder of the recording
     #[arg(long, value_name = "DIR", default_value = "/var/lib/rocescope")]
@@ -34,48 +56,18 @@ pub struct RecordArgs {
     /// Interval of the rows
     #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "1s")]
     pub interval: Duration,
-    /// Begin new files after this time or this size, whichever is first
-    #[arg(long, value_name = "TIME,SIZE", value_parser = parse_rotate, default_value = "15m,64MiB")]
-    pub rotate: Rotate,
     /// Remove the oldest files of this host beyond this time or this total size [default: 7d,20GiB; with --read: all is kept]
     #[arg(long, value_name = "TIME,SIZE", value_parser = parse_keep)]
     pub keep: Option<Keep>,
-    /// Also sum flows over this longer interval, by link and destination (table flow_rollup)
-    #[arg(long, value_name = "DURATION", value_parser = positive)]
-    pub rollup: Option<Duration>,
-    /// Job of this host [default: of the owning processes' Slurm job or Kubernetes pod, or SLURM_JOB_ID]
-    #[arg(long, value_name = "NAME")]
-    pub job: Option<String>,
-    /// Name of this host in the recording [default: the host name]
-    #[arg(long, value_name = "NAME")]
-    pub host: Option<String>,
-    /// Also send the files to this ClickHouse; they wait in a queue on disk while it is away
-    #[arg(long, value_name = "URL")]
-    pub clickhouse: Option<Server>,
+    /// Options of the tables.
+    #[command(flatten)]
+    pub tables: TablesArgs,
     /// Options of the source.
     #[command(flatten)]
     pub source: SourceArgs,
-    /// Stop after this time
-    #[arg(long, value_name = "DURATION", value_parser = positive)]
-    pub duration: Option<Duration>,
-    /// Count only RoCE packets (live: flows) that match, such as 'host 10.0.1.0/24 and qp 17'; see Filters below
-    #[arg(long, value_name = "EXPR", value_parser = parse_filter)]
-    pub filter: Option<Filter>,
-    /// Parallel links whose load balance is evaluated; repeatable
-    #[arg(long, value_name = "LINK,LINK", value_parser = parse_group)]
-    pub group: Vec<Vec<String>>,
-    /// Rail of a link; repeatable
-    #[arg(long, value_name = "LINK=RAIL", value_parser = parse_rail)]
-    pub rail: Vec<(String, String)>,
-    /// Flow table size [default: live 65536, with --read 131072]
-    #[arg(long, value_name = "N", value_parser = parse_flows)]
-    pub max_flows: Option<usize>,
-    /// Configuration file [default: ~/.config/rocescope/config.toml, if it exists]
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Idle timeout of flows [default: live 10m, with --read none]
-    #[arg(long, value_name = "DURATION", value_parser = positive)]
-    pub idle: Option<Duration>,
+    /// Options that all commands with flows share.
+    #[command(flatten)]
+    pub common: CommonArgs,
 }
 
 impl RecordArgs {
@@ -85,19 +77,13 @@ impl RecordArgs {
         ViewArgs {
             output: Some(Output::Jsonl),
             out: None,
-            duration: self.duration,
             interval: self.interval,
-            filter: self.filter.clone(),
-            group: self.group.clone(),
             ecmp: None,
-            rail: self.rail.clone(),
             screen: None,
             sort: None,
             view_filter: None,
             no_mouse: true,
-            max_flows: self.max_flows,
-            config: self.config.clone(),
-            idle: self.idle,
+            common: self.common.clone(),
         }
     }
 
@@ -149,7 +135,7 @@ fn size(text: &str) -> Option<u64> {
     number.trim().parse::<u64>().ok()?.checked_mul(*unit)
 }
 
-pub(super) fn parse_rotate(text: &str) -> Result<Rotate, String> {
+fn parse_rotate(text: &str) -> Result<Rotate, String> {
     let (time, bytes) = time_and_size(text)?;
     Ok(Rotate { time_ns: time.unwrap_or(u64::MAX), bytes: bytes.unwrap_or(u64::MAX) })
 }

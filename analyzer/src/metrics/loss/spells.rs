@@ -18,6 +18,7 @@ use rocescope_common::account::FlowStats;
 use crate::metrics::packet::Packet;
 use crate::metrics::timeline::{self, Kind, LinkPoints};
 use crate::util::map::Map;
+use crate::util::pack::pack;
 
 /// Silence after which trouble has ended, in nanoseconds. The steps of training jobs are seconds apart at most, so that what
 /// comes with each of them is seen again within it; it is also the time that screens average over.
@@ -107,6 +108,10 @@ pub struct Spell {
 /// The spells of one flow by signal, the oldest first. Samples and facts share them with the recorder until they change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlowSpells(Option<Arc<BySignal>>);
+
+pack! {
+    new FlowSpells;
+}
 
 type BySignal = Vec<(Signal, Vec<Spell>)>;
 

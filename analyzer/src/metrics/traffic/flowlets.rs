@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use rocescope_common::account::flowlet::Flowlet;
 
+use crate::util::pack::pack;
+
 /// Flowlets in a chunk, which is shared once it is full.
 const CHUNK: usize = 4096;
 /// Full chunks that are kept: a quarter of a million flowlets of 32 bytes, 8 MiB.
@@ -45,6 +47,10 @@ pub struct Ended {
     full: VecDeque<Arc<Vec<Record>>>,
     open: Vec<Record>,
     dropped: u64,
+}
+
+pack! {
+    struct Ended { full, open, dropped }
 }
 
 impl Ended {

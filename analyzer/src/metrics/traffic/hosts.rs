@@ -2,6 +2,7 @@
 
 use crate::util::index::Index;
 use crate::util::map::Map;
+use crate::util::pack::pack;
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::frame::Addr;
 
@@ -131,6 +132,16 @@ pub struct Target {
     overlap: Overlap,
     /// Messages and READ responses to it that have begun and not ended.
     in_progress: u32,
+}
+
+pack! {
+    struct Pair {
+        link, src, dst, packets, bytes, data_bytes, hops, target, turn, bin, overlap, back, asked, asked_ns,
+    }
+    struct Target {
+        link, host, senders, degrees, overlaps, peak_bytes, peak_senders, turn, bin, open, open_senders, overlap, in_progress,
+    }
+    struct Overlap { number, senders, sum, before, full_at, first_ns, last_ns }
 }
 
 /// The bin of data that is being filled.

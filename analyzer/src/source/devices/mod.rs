@@ -21,6 +21,7 @@ mod ethernet;
 mod follow;
 #[cfg(target_os = "linux")]
 pub mod lives;
+mod packed;
 #[cfg(target_os = "linux")]
 mod port;
 pub mod posts;

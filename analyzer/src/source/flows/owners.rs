@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::sample::{Address, Direction, address};
 use crate::util::map::Map;
+use crate::util::pack::pack;
 
 /// A queue pair of this host, and whose it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
@@ -68,6 +69,11 @@ pub struct Owners {
     by_local: Map<End, Option<usize>>,
     /// By own address and the number at the other end.
     by_remote: Map<End, Option<usize>>,
+}
+
+pack! {
+    struct Owners { all, addresses, by_local, by_remote }
+    struct QpOwner { device, lqpn, rqpn, kind, state, pid, comm, pod }
 }
 
 impl Owners {

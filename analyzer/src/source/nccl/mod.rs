@@ -15,6 +15,7 @@
 pub mod address;
 pub mod dialogue;
 pub mod json;
+mod packed;
 #[cfg(test)]
 pub(crate) mod server;
 pub mod text;

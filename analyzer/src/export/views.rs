@@ -1,0 +1,309 @@
+//! Views that are attached to a running agent (`GET /samples` on a unix socket): each gets readings and events as fast as it takes
+//! them, and the thread that counts waits for none.
+//!
+//! Of readings a view gets the latest, which has all counts. Events wait in a ring of bounded length. What a view was too slow for
+//! is counted and reported to it.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::sync::{Notify, broadcast, watch};
+use tokio::time::timeout;
+
+use crate::sample::stream::{DUMP, Frame, Hello};
+use crate::sample::{EventSample, Sample};
+
+/// Views at a time.
+pub const MOST: usize = 8;
+/// Messages that wait for a view.
+const DEPTH: usize = 256;
+/// Events in a message: with [`DEPTH`] 65,536 events, some 15 MB, while a view does not read.
+const EVENTS: usize = 256;
+/// Time in which a view takes a frame; one that is stopped for longer is let go.
+const WRITE_TIME: Duration = Duration::from_secs(30);
+/// Time in which views take the last reading.
+const END_TIME: Duration = Duration::from_secs(2);
+
+/// A reading, packed once for all views by the first that takes it.
+#[derive(Debug)]
+struct Reading {
+    number: u64,
+    sample: Arc<Sample>,
+    bytes: OnceLock<Option<Bytes>>,
+}
+
+impl Reading {
+    fn bytes(&self) -> Option<Bytes> {
+        let packed = || Frame::Sample(Arc::clone(&self.sample)).bytes().map(Bytes::from);
+        self.bytes.get_or_init(packed).clone()
+    }
+}
+
+/// What the views are to have.
+#[derive(Clone, Debug, Default)]
+struct State {
+    reading: Option<Arc<Reading>>,
+    ended: Option<End>,
+}
+
+/// The agent ends, with this error.
+#[derive(Clone, Debug)]
+struct End(Option<String>);
+
+/// What is sent once.
+#[derive(Clone, Debug)]
+enum Message {
+    /// Events, and how many there were before them.
+    Events(u64, Arc<Vec<EventSample>>),
+    Notice(String),
+}
+
+/// The views of a process.
+#[derive(Debug)]
+pub struct Views {
+    hello: OnceLock<Hello>,
+    state: watch::Sender<State>,
+    messages: broadcast::Sender<Message>,
+    /// Readings and events so far.
+    counts: Mutex<(u64, u64)>,
+    open: AtomicUsize,
+    gone: Notify,
+    is_over: AtomicBool,
+}
+
+impl Default for Views {
+    fn default() -> Self {
+        Self {
+            hello: OnceLock::new(),
+            state: watch::Sender::default(),
+            messages: broadcast::Sender::new(DEPTH),
+            counts: Mutex::default(),
+            open: AtomicUsize::new(0),
+            gone: Notify::new(),
+            is_over: AtomicBool::new(false),
+        }
+    }
+}
+
+/// A view among [`MOST`].
+#[derive(Debug)]
+pub struct Place<'a>(&'a Views);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        self.0.gone.notify_waiters();
+    }
+}
+
+impl Views {
+    /// Views are welcome from now on.
+    pub fn open(&self, hello: Hello) {
+        // A process says one thing of itself.
+        let _ = self.hello.set(hello);
+    }
+
+    /// Offers a reading to those that are attached.
+    pub fn sample(&self, sample: Box<Sample>) {
+        if self.state.receiver_count() == 0 {
+            // Nobody is left to hold it for.
+            self.state.send_if_modified(|state| state.reading.take().is_some());
+            return;
+        }
+        // Held until it is offered: a view that comes meanwhile counts from before it or from behind it.
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.0 += 1;
+        let reading = Reading { number: counts.0, sample: sample.into(), bytes: OnceLock::new() };
+        self.state.send_modify(|state| state.reading = Some(Arc::new(reading)));
+    }
+
+    /// Passes events on.
+    pub fn events(&self, events: &[EventSample]) {
+        if self.messages.receiver_count() == 0 {
+            return;
+        }
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        for part in events.chunks(EVENTS) {
+            // A view that has just gone misses nothing.
+            let _ = self.messages.send(Message::Events(counts.1, Arc::new(part.to_vec())));
+            counts.1 += part.len() as u64;
+        }
+    }
+
+    /// Passes a sentence on.
+    pub fn notice(&self, notice: &str) {
+        if self.messages.receiver_count() > 0 {
+            let _ = self.messages.send(Message::Notice(notice.to_owned()));
+        }
+    }
+
+    /// Says that the agent ends, with this error.
+    pub fn end(&self, error: Option<String>) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.state.send_modify(|state| state.ended = Some(End(error)));
+    }
+
+    /// Waits until views have taken what there is, where the end was said.
+    pub(super) async fn left(&self) {
+        let all = async {
+            loop {
+                let gone = self.gone.notified();
+                if self.open.load(Ordering::Relaxed) == 0 {
+                    return;
+                }
+                gone.await;
+            }
+        };
+        if self.is_over.load(Ordering::Relaxed) {
+            let _ = timeout(END_TIME, all).await;
+        }
+    }
+
+    /// A place for one more, and the line that it gets first; `None` where all are taken, or before the programs are attached.
+    pub(super) fn place(&self) -> Option<(Place<'_>, String)> {
+        let hello = self.hello.get()?;
+        let place = Place(self);
+        let is_free = self.open.fetch_add(1, Ordering::Relaxed) < MOST;
+        let mut line = serde_json::to_string(hello).ok()?;
+        line.push('\n');
+        is_free.then_some((place, line))
+    }
+
+    /// What a view follows from now on, and what it has had: nothing, but from now on.
+    fn join<W>(&self, to: W) -> (watch::Receiver<State>, broadcast::Receiver<Message>, View<W>) {
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.subscribe();
+        // A reading that another view follows is its first.
+        state.mark_changed();
+        let reading = state.borrow().reading.as_ref().map_or(counts.0, |reading| reading.number - 1);
+        (state, self.messages.subscribe(), View { to, reading, event: counts.1 })
+    }
+
+    /// Sends to a view until it is gone or the agent ends. `dump` asks for a dump of the flight recorder; false where none runs.
+    ///
+    /// # Errors
+    /// The view is gone, or does not read.
+    pub(super) async fn attach<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        stream: S,
+        head: &[u8],
+        dump: impl Fn() -> bool,
+    ) -> io::Result<()> {
+        let (mut from, to) = tokio::io::split(stream);
+        let (mut state, mut messages, mut view) = self.join(to);
+        view.send(head).await?;
+        let mut byte = [0];
+        loop {
+            tokio::select! {
+                changed = state.changed() => {
+                    let State { reading, ended } = state.borrow_and_update().clone();
+                    if ended.is_some() {
+                        view.rest(&mut messages).await?;
+                    }
+                    if changed.is_ok() && let Some(reading) = reading {
+                        view.reading(&reading).await?;
+                    }
+                    if let Some(End(error)) = ended {
+                        view.frame(&Frame::Ended(error)).await?;
+                        return view.to.shutdown().await;
+                    }
+                }
+                message = messages.recv() => match message {
+                    Ok(message) => view.message(message).await?,
+                    // The next one says how many were left out.
+                    Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => return Ok(()),
+                },
+                read = from.read(&mut byte) => {
+                    if read? == 0 {
+                        return Ok(());
+                    }
+                    if byte == [DUMP] {
+                        view.frame(&Frame::Notice(answer(dump()).to_owned())).await?;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The answer to a view that asks for a dump.
+const fn answer(asked: bool) -> &'static str {
+    if asked {
+        "a dump is written, --post after this"
+    } else {
+        "the agent has no flight recorder: start it with --keep 10m"
+    }
+}
+
+/// What one view has had.
+struct View<W> {
+    to: W,
+    /// Number of its latest reading.
+    reading: u64,
+    /// Events until its latest message.
+    event: u64,
+}
+
+impl<W: AsyncWrite + Unpin> View<W> {
+    async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        timeout(WRITE_TIME, self.to.write_all(bytes)).await?
+    }
+
+    async fn frame(&mut self, frame: &Frame) -> io::Result<()> {
+        match frame.bytes() {
+            Some(bytes) => self.send(&bytes).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn left_out(&mut self, readings: u64, events: u64) -> io::Result<()> {
+        if readings + events > 0 {
+            self.frame(&Frame::LeftOut { readings, events }).await?;
+        }
+        Ok(())
+    }
+
+    async fn reading(&mut self, reading: &Reading) -> io::Result<()> {
+        let new = reading.number.saturating_sub(std::mem::replace(&mut self.reading, reading.number));
+        match reading.bytes() {
+            _ if new == 0 => Ok(()),
+            Some(bytes) => {
+                self.left_out(new - 1, 0).await?;
+                self.send(&bytes).await
+            }
+            None => self.left_out(new, 0).await,
+        }
+    }
+
+    async fn message(&mut self, message: Message) -> io::Result<()> {
+        match message {
+            Message::Events(before, events) => {
+                let seen = std::mem::replace(&mut self.event, before + events.len() as u64);
+                self.left_out(0, before.saturating_sub(seen)).await?;
+                self.frame(&Frame::Events(events)).await
+            }
+            Message::Notice(notice) => self.frame(&Frame::Notice(notice)).await,
+        }
+    }
+
+    /// Everything that waits.
+    async fn rest(&mut self, messages: &mut broadcast::Receiver<Message>) -> io::Result<()> {
+        loop {
+            match messages.try_recv() {
+                Ok(message) => self.message(message).await?,
+                Err(TryRecvError::Lagged(_)) => {}
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return Ok(()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "views_tests.rs"]
+mod tests;

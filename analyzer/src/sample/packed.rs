@@ -1,0 +1,69 @@
+//! A sample and what happened at packets as bytes: see [`crate::util::pack`].
+
+use rocescope_common::abi::Counter;
+use rocescope_common::abi::post::PostCounts;
+use rocescope_common::account::message::MessageCounts;
+use rocescope_common::account::psn::PsnTrack;
+use rocescope_common::account::{FlowKey, FlowStats};
+
+use super::{
+    Address, Direction, EventSample, Extra, FlowSample, Flows, LinkSample, PeerKey, Retired, RetiredTuple,
+    Sample, SourceKind, Tuple,
+};
+use crate::util::pack::{Input, Layout, Malformed, Pack, pack};
+
+pack! {
+    struct Sample {
+        time_ns, kind, inputs, window, links, flows, extra, retired_tuples, retired_unattributed, peers, events_dropped,
+        capture_drops, interface_drops, owners, devices, nccl, recorded, metrics,
+    }
+    struct LinkSample {
+        name, direction, mtu, speed_mbps, skipped, flow_table_full, contended, extra_full, retired,
+    }
+    struct Retired { flows, packets, bytes, cnp_packets, ecn, ecn_data }
+    struct FlowSample { slot, key, stats }
+    struct Extra { ports, opcodes, dscps }
+    struct RetiredTuple { tuple, link, bytes }
+    struct Tuple { family, src, dst, src_port }
+    struct PeerKey { family, src, dst, dest_qp }
+    struct EventSample {
+        time_ns, key, events, opcode, tos, src_port, psn, missing, aeth, wire_len, bth_offset, headers,
+    }
+    struct Counter { packets, bytes }
+    struct FlowKey { src, dst, dest_qp, link, family, pad }
+    struct FlowStats {
+        packets, bytes, payload_bytes, first_ns, last_ns, mtu, src_qp, encap, src_port, vlan, inner_vlan, pcp, dscp, mixed,
+        roce_version, transport, response_open, psn, data_bytes, ecn_data, ecn_control, other_port_packets,
+        other_port_bytes, inner_bytes, last_ce_ns, acks, cnp_packets, opcodes, payload_unknown, other_opcode_packets,
+        rnr_naks, naks, ack_unknown, psn_responses, response_holes,
+    }
+    struct PsnTrack { first, expected, slack, seen, repeats, gaps, missing, restarts }
+    struct MessageCounts { packets, payload_bytes, sizes, size_unknown }
+    struct PostCounts {
+        calls, requests, bytes, long_chains, long_lists, faults, shortest, longest, opcodes, other_opcodes, sizes,
+    }
+}
+
+pack! {
+    enum SourceKind { 0 => Replay, 1 => Live }
+}
+pack! {
+    enum Direction { 0 => Ingress, 1 => Egress }
+}
+pack! {
+    enum Address { 0 => Ip(ip), 1 => Lid(lid) }
+}
+
+impl Pack for Flows {
+    fn layout(layout: &mut Layout) {
+        Vec::<FlowSample>::layout(layout);
+    }
+
+    fn pack(&self, out: &mut Vec<u8>) {
+        Vec::pack(self, out);
+    }
+
+    fn unpack(input: &mut Input<'_>) -> Result<Self, Malformed> {
+        Vec::unpack(input).map(|flows: Vec<FlowSample>| flows.into())
+    }
+}

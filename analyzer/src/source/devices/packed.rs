@@ -1,0 +1,61 @@
+//! What is known of devices as bytes: see [`crate::util::pack`].
+
+use super::context::{Blamed, ContextSample, Contexts, Queries};
+use super::lives::{Calls, Lists, Lives, QpControl, QpEvent, QpLife};
+use super::posts::{PostSample, PostSampling, Posts};
+use super::{Devices, PauseSample, PortSample, QpCounters, QpSample, Setting, SourceSample};
+use crate::host::qp_context::QpContext;
+use crate::source::net::lldp::{App, Dialect, Ets, Neighbour, Pfc};
+use crate::util::pack::pack;
+
+pack! {
+    struct Devices { ports, settings, neighbours, lives, lists, contexts, posts }
+    struct PortSample {
+        device, port, driver, interface, members, above, gone, hidden, window, counters, pause, pause_source, lossless,
+        dscp_priorities, active_mtu, qps, qp_counters, qps_left_out,
+    }
+    struct SourceSample { source, values, resets }
+    struct PauseSample {
+        sent, priority, frames, quanta, paused_ns, transitions, worst_share, least_share, most_share, worst_frames_per_s,
+        longest_ns,
+    }
+    struct QpSample { owner, sq_psn, rq_psn, sent, received, stalled_ns }
+    struct QpCounters { lqpns, values }
+    struct Setting { check, subject, critical, value, why, change }
+    struct Neighbour { system, chassis, port, port_description, dialect, pfc, ets, apps }
+    struct Pfc { enabled, capable, willing, error }
+    struct Ets { class_of, bandwidth, willing }
+    struct App { selector, protocol, priorities }
+    struct Lives { qps, events, events_left_out, qps_left_out, unavailable, calls }
+    struct QpLife { device, lqpn, origin, port, kind, state, pid, comm, pod, rqpn, control }
+    struct QpControl {
+        src, dst, udp_port, dscp, path_mtu, timeout_ns, retry_cnt, rnr_retry, created_ns, ended_ns,
+    }
+    struct QpEvent {
+        device, port, time_ns, lqpn, event, reason, errno, duration_ns, pid, comm, src, dst,
+    }
+    struct Calls { entered, missed_returns, dropped, absent, commands, missed_commands, devx_unavailable }
+    struct Lists { lists, queries, took_ns }
+    struct Contexts { qps, queries }
+    struct ContextSample {
+        device, port, lqpn, context, read_ns, readings, sent, received, in_flight, stuck_ns, retries_used, rnr_retries_used,
+        retrying, rnr_retrying, receives_exhausted, blamed,
+    }
+    struct QpContext {
+        state, rqpn, dst, udp_port, dscp, priority, path_mtu, timeout, retry_cnt, rnr_retry, retry_now, rnr_retry_now,
+        next_send_psn, acked_psn, next_recv_psn, used, unsent, received_wqes, posted_receives, adaptive_routing, plane,
+        bond_port, idle_distance, counts_down,
+    }
+    struct Blamed { timeouts, sequence_errors, certain }
+    struct Queries { per_second, queried, of, answered, by_firmware, failed, took_ns, longest_ns, refused }
+    struct Posts { qps, sampling }
+    struct PostSample { device, lqpn, pid, counts, sampled_ns, ended }
+    struct PostSampling {
+        unavailable, window_ns, every_ns, at_most, windows, stopped, sampled_ns, calls, unreadable, without_room,
+        without_device, qps_left_out, files, absent,
+    }
+}
+
+pack! {
+    enum Dialect { 0 => Ieee, 1 => Cee }
+}
