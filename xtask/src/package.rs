@@ -3,13 +3,15 @@
 
 mod archive;
 mod dependencies;
+mod lint;
 mod oci;
 mod systemd;
 mod tree;
 
 use crate::dist::{self, Dist, Target};
 use crate::run::{has_program, output_of, say, step, target_dir, workspace_root};
-use anyhow::{Context as _, Result, bail};
+use crate::vm;
+use anyhow::{Context as _, Result, bail, ensure};
 use sha2::{Digest as _, Sha256};
 use std::env;
 use std::fs;
@@ -22,9 +24,16 @@ const MAINTAINER: &str = "rocescope contributors <rocescope@users.noreply.github
 /// What all packages of a run have in common.
 pub(crate) struct Release {
     /// Version of the program.
-    version: &'static str,
+    version: String,
     /// Time of every file, in Unix seconds: that of the commit.
     epoch: u64,
+}
+
+impl Release {
+    /// The version of the workspace, at the time of its commit.
+    fn of_this_tree() -> Result<Self> {
+        Ok(Self { version: env!("CARGO_PKG_VERSION").to_owned(), epoch: epoch()? })
+    }
 }
 
 /// Builds the programs, then packs them.
@@ -37,13 +46,9 @@ pub(crate) fn package(wanted: &Dist) -> Result<()> {
     let Some(native) = native else {
         bail!("the manual pages come from the program itself: build the target of this machine too")
     };
-    let release = Release { version: env!("CARGO_PKG_VERSION"), epoch: epoch()? };
+    let release = Release::of_this_tree()?;
     systemd::check(&workspace_root().join("deploy/systemd"))?;
-    let folder = target_dir().join("package");
-    if folder.exists() {
-        fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
-    }
-    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let folder = empty(target_dir().join("package"))?;
     let mut made = Vec::new();
     for (target, program) in &programs {
         made.extend(step(&format!("packing for {}", target.triple()), || {
@@ -57,6 +62,54 @@ pub(crate) fn package(wanted: &Dist) -> Result<()> {
     fs::write(&list, &sums).with_context(|| format!("cannot write {}", list.display()))?;
     print!("{sums}");
     Ok(())
+}
+
+/// A folder with nothing in it.
+fn empty(folder: PathBuf) -> Result<PathBuf> {
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// Packs twice, which must give the same bytes; asks the tools of both distributions what they think of the packages; and has
+/// a guest with systemd install, run, upgrade and purge one. Of the program that `ROCESCOPE_BIN` names, else of the static one.
+///
+/// # Errors
+/// Names what is wrong, or what is missing for the test.
+pub(crate) fn test() -> Result<()> {
+    let program = match env::var_os("ROCESCOPE_BIN") {
+        Some(program) => PathBuf::from(program),
+        None => dist::native_program()?,
+    };
+    let target = Target::X86;
+    let release = Release::of_this_tree()?;
+    systemd::check(&workspace_root().join("deploy/systemd"))?;
+    let folder = empty(target_dir().join("package-test"))?;
+    let [first, second] = ["first", "second"].map(|name| folder.join(name));
+    let made = step("packing twice", || {
+        let made = pack(&release, target, &program, &program, &empty(first)?)?;
+        let again = pack(&release, target, &program, &program, &empty(second.clone())?)?;
+        ensure!(made.len() == again.len(), "the second run made other files");
+        for (one, other) in made.iter().zip(&again) {
+            let same = fs::read(one).context("cannot read")? == fs::read(other).context("cannot read")?;
+            ensure!(same, "{} and {} differ: packing is not reproducible", one.display(), other.display());
+        }
+        Ok(made)
+    })?;
+    let newer = Release { version: format!("{}+next", release.version), ..release };
+    let upgrade = step("packing a higher version", || {
+        pack(&newer, target, &program, &program, &empty(folder.join("newer"))?)
+    })?;
+    let of_kind = |all: &[PathBuf], kind: &str| {
+        let found = all.iter().find(|path| path.extension().is_some_and(|extension| extension == kind));
+        found.cloned().with_context(|| format!("no .{kind} was made"))
+    };
+    let deb = of_kind(&made, "deb")?;
+    lint::deb(&deb)?;
+    lint::rpm(&of_kind(&made, "rpm")?)?;
+    vm::packages::test(&deb, &of_kind(&upgrade, "deb")?)
 }
 
 /// Everything for one target; gives the files that it made.
@@ -117,7 +170,7 @@ esac
 
     fn packed(program: &Path, to: &Path) -> Vec<(String, Vec<u8>)> {
         fs::create_dir_all(to).unwrap();
-        let release = Release { version: "1.2.3", epoch: 1_700_000_000 };
+        let release = Release { version: "1.2.3".to_owned(), epoch: 1_700_000_000 };
         let made = pack(&release, Target::X86, program, program, to).unwrap();
         let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
         let mut all: Vec<_> = made.iter().map(|path| (name(path), fs::read(path).unwrap())).collect();
@@ -154,7 +207,7 @@ esac
             "completions/_rocescope",
             "man/rocescope.1",
             "systemd/rocescope-agent.service",
-            "config.toml",
+            "agent.toml",
         ] {
             assert!(listed.contains(name), "{name}: {listed}");
         }

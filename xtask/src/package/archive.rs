@@ -71,7 +71,7 @@ pub(crate) fn deb(
         target.debian()
     );
     write(&control.join("control"), fields.as_bytes())?;
-    write(&control.join("conffiles"), b"/etc/rocescope/config.toml\n")?;
+    write(&control.join("conffiles"), b"/etc/rocescope/agent.toml\n")?;
     let scripts = workspace_root().join("deploy/debian");
     for name in ["postinst", "prerm", "postrm"] {
         let text = fs::read(scripts.join(name)).with_context(|| format!("cannot read {name}"))?;

@@ -217,7 +217,7 @@ mod tests {
         let all = linked(&metadata(), "rocescope");
         let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "rocescope"]);
-        let text = sbom(&all, &Release { version: "1.0.0", epoch: 1_764_088_331 }).unwrap();
+        let text = sbom(&all, &Release { version: "1.0.0".to_owned(), epoch: 1_764_088_331 }).unwrap();
         let bom: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(bom["metadata"]["timestamp"], "2025-11-25T16:32:11Z");
         assert_eq!(bom["components"][0]["licenses"][0]["expression"], "MIT OR Apache-2.0");

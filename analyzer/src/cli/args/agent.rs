@@ -22,27 +22,34 @@ SIGHUP reads it again.";
 
 /// Options of `agent`: those of `export`, and of the recording.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(after_help = AGENT_EXAMPLES, args_override_self = true)]
+#[command(after_long_help = AGENT_EXAMPLES, args_override_self = true)]
 pub struct AgentArgs {
     /// Record to this folder, as rocescope record does
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "DIR")]
     pub record: Option<PathBuf>,
     /// Begin new files of the recording after this time or this size, whichever is first
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "TIME,SIZE", value_parser = parse_rotate, default_value = "15m,64MiB")]
     pub rotate: Rotate,
     /// Remove the oldest files of the recording beyond this time or this total size
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "TIME,SIZE", value_parser = parse_keep, default_value = "7d,20GiB")]
     pub retain: Keep,
     /// Also sum flows over this longer interval, by link and destination (table flow_rollup)
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub rollup: Option<Duration>,
     /// Job of this host [default: as rocescope record]
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "NAME")]
     pub job: Option<String>,
     /// Name of this host in the recording [default: the host name]
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
     /// Also send the files of the recording to this ClickHouse
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "URL", requires = "record")]
     pub clickhouse: Option<Server>,
     /// Options of the metrics and the source.

@@ -25,26 +25,32 @@ put a proxy before an address that others reach.";
 
 /// Options of `export`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(after_help = format!("{EXPORT_EXAMPLES}\n\n{}", fields::source_help()))]
+#[command(after_long_help = format!("{EXPORT_EXAMPLES}\n\n{}", fields::source_help()))]
 pub struct ExportArgs {
     /// Serve HTTP at ADDRESS:PORT or unix:PATH; repeatable [default: 127.0.0.1:14791, unless --textfile, --otlp or systemd's sockets]
+    #[arg(help_heading = "Metrics")]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<Listen>,
     /// Write the metrics to this file too, replaced as a whole; removed at the end
+    #[arg(help_heading = "Metrics")]
     #[arg(long, value_name = "FILE")]
     pub textfile: Option<PathBuf>,
     /// Push the metrics, and findings as log records, to an OpenTelemetry collector, http://HOST:PORT; without URL that of
     /// OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318
+    #[arg(help_heading = "Metrics")]
     #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "")]
     pub otlp: Option<String>,
     /// Interval of the metrics: a scrape gets the latest. At most that of the scrapes
+    #[arg(help_heading = "Metrics")]
     #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "15s")]
     pub interval: Duration,
     /// Peers with series of their own, those with the most bytes; the rest is summed
+    #[arg(help_heading = "Metrics")]
     #[arg(long, value_name = "N", default_value_t = export::PEERS as u64)]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=1024))]
     pub peers: u64,
     /// Queue pairs with series of their own, those with the most losses and retransmissions, then bytes
+    #[arg(help_heading = "Metrics")]
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=export::MOST_QPS as u64))]
     pub per_qp: u64,
@@ -55,24 +61,31 @@ pub struct ExportArgs {
     #[command(flatten)]
     pub source: SourceArgs,
     /// Stop after this time
+    #[arg(help_heading = "Metrics")]
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub duration: Option<Duration>,
     /// Count only RoCE flows that match, such as 'host 10.0.1.0/24 and qp 17'; see Filters below
+    #[arg(help_heading = "Analysis")]
     #[arg(long, value_name = "EXPR", value_parser = parse_filter)]
     pub filter: Option<Filter>,
     /// Parallel links whose load balance is evaluated; repeatable
+    #[arg(help_heading = "Analysis")]
     #[arg(long, value_name = "LINK,LINK", value_parser = parse_group)]
     pub group: Vec<Vec<String>>,
     /// Rail of a link; repeatable
+    #[arg(help_heading = "Analysis")]
     #[arg(long, value_name = "LINK=RAIL", value_parser = parse_rail)]
     pub rail: Vec<(String, String)>,
     /// Flow table size [default: 65536]
+    #[arg(help_heading = "Analysis")]
     #[arg(long, value_name = "N", value_parser = parse_flows)]
     pub max_flows: Option<usize>,
     /// Configuration file [default: ~/.config/rocescope/config.toml, if it exists]
+    #[arg(help_heading = "Analysis")]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Idle timeout of flows; the totals keep their counts [default: 10m]
+    #[arg(help_heading = "Analysis")]
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub idle: Option<Duration>,
 }

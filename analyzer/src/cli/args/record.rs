@@ -23,57 +23,73 @@ Examples:
 
 /// Options of `record`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(after_help = format!("{RECORD_EXAMPLES}\n\n{}", fields::source_help()))]
+#[command(after_long_help = format!("{RECORD_EXAMPLES}\n\n{}", fields::source_help()))]
 pub struct RecordArgs {
     /// Folder of the recording
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "DIR", default_value = "/var/lib/rocescope")]
     pub dir: PathBuf,
     /// Record this capture (pcap, pcapng, also gzip; - is standard input) instead of live interfaces; repeatable, each a tap
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["interface", "netns", "nccl_ras", "sample_posts"])]
     pub read: Vec<PathBuf>,
     /// Interval of the rows
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "1s")]
     pub interval: Duration,
     /// Begin new files after this time or this size, whichever is first
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "TIME,SIZE", value_parser = parse_rotate, default_value = "15m,64MiB")]
     pub rotate: Rotate,
     /// Remove the oldest files of this host beyond this time or this total size [default: 7d,20GiB; with --read: all is kept]
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "TIME,SIZE", value_parser = parse_keep)]
     pub keep: Option<Keep>,
     /// Also sum flows over this longer interval, by link and destination (table flow_rollup)
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub rollup: Option<Duration>,
     /// Job of this host [default: of the owning processes' Slurm job or Kubernetes pod, or SLURM_JOB_ID]
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "NAME")]
     pub job: Option<String>,
     /// Name of this host in the recording [default: the host name]
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
     /// Also send the files to this ClickHouse; they wait in a queue on disk while it is away
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "URL")]
     pub clickhouse: Option<Server>,
     /// Options of the source.
     #[command(flatten)]
     pub source: SourceArgs,
     /// Stop after this time
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub duration: Option<Duration>,
     /// Count only RoCE packets (live: flows) that match, such as 'host 10.0.1.0/24 and qp 17'; see Filters below
+    #[arg(help_heading = "Analysis")]
     #[arg(long, value_name = "EXPR", value_parser = parse_filter)]
     pub filter: Option<Filter>,
     /// Parallel links whose load balance is evaluated; repeatable
+    #[arg(help_heading = "Analysis")]
     #[arg(long, value_name = "LINK,LINK", value_parser = parse_group)]
     pub group: Vec<Vec<String>>,
     /// Rail of a link; repeatable
+    #[arg(help_heading = "Analysis")]
     #[arg(long, value_name = "LINK=RAIL", value_parser = parse_rail)]
     pub rail: Vec<(String, String)>,
     /// Flow table size [default: live 65536, with --read 131072]
+    #[arg(help_heading = "Analysis")]
     #[arg(long, value_name = "N", value_parser = parse_flows)]
     pub max_flows: Option<usize>,
     /// Configuration file [default: ~/.config/rocescope/config.toml, if it exists]
+    #[arg(help_heading = "Analysis")]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Idle timeout of flows [default: live 10m, with --read none]
+    #[arg(help_heading = "Analysis")]
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub idle: Option<Duration>,
 }
