@@ -10,6 +10,7 @@ mod tree;
 
 use crate::dist::{self, Dist, Target};
 use crate::run::{has_program, output_of, say, step, target_dir, workspace_root};
+use crate::setup;
 use crate::vm;
 use anyhow::{Context as _, Result, bail, ensure};
 use sha2::{Digest as _, Sha256};
@@ -79,6 +80,7 @@ fn empty(folder: PathBuf) -> Result<PathBuf> {
 /// # Errors
 /// Names what is wrong, or what is missing for the test.
 pub(crate) fn test() -> Result<()> {
+    setup::package_tools()?;
     let program = match env::var_os("ROCESCOPE_BIN") {
         Some(program) => PathBuf::from(program),
         None => dist::native_program()?,

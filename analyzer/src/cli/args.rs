@@ -219,7 +219,9 @@ pub struct LiveArgs {
 #[derive(Clone, Debug, ClapArgs)]
 #[command(next_help_heading = "Live source")]
 pub struct SourceArgs {
-    /// Network interface, or RDMA device (resolved to its netdev); repeatable
+    /// Network interface, or RDMA device; repeatable
+    ///
+    /// An RDMA device stands for its network interface. Without -i: all interfaces with an RDMA device.
     #[arg(short, long = "interface", value_name = "IFACE")]
     pub interface: Vec<String>,
     /// An interface without -i: an error that names the option.
@@ -319,7 +321,9 @@ Examples:
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_long_help = format!("{REPLAY_EXAMPLES}\n\n{}", fields::source_help()))]
 pub struct ReplayArgs {
-    /// pcap or pcapng files, also gzip, each a separate tap; - is standard input; or the folder of a recording
+    /// Captures (pcap, pcapng, gzip), or a recording
+    ///
+    /// pcap or pcapng files, also gzip, each a separate tap; - is standard input; or the folder of a recording.
     #[arg(value_name = "FILE", required_unless_present = "tap")]
     pub files: Vec<PathBuf>,
     /// Name a tap and merge files into it; repeatable
@@ -330,11 +334,15 @@ pub struct ReplayArgs {
     #[arg(help_heading = "Input")]
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
-    /// Playback speed: max, 1x, 10x, 0.5x [default: max; Space plays a capture that was read]
+    /// Playback speed: max, 1x, 10x, 0.5x
+    ///
+    /// [default: max; Space plays a capture that was read]
     #[arg(help_heading = "Input")]
     #[arg(long, value_name = "SPEED")]
     pub speed: Option<SpeedArg>,
-    /// Start of the time range: +10s after the first frame, RFC 3339 (2026-01-01T00:00:00Z), or Unix seconds
+    /// Start of the time range, such as +10s
+    ///
+    /// +10s after the first frame, RFC 3339 (2026-01-01T00:00:00Z), or Unix seconds.
     #[arg(help_heading = "Input")]
     #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
     pub from: Option<TimeSpec>,
@@ -366,7 +374,9 @@ pub struct ViewArgs {
     #[arg(help_heading = "Output")]
     #[arg(long, value_enum)]
     pub output: Option<Output>,
-    /// Write the report to this file instead of standard output
+    /// Write the report to this file
+    ///
+    /// Instead of standard output.
     #[arg(help_heading = "Output")]
     #[arg(short, long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -378,7 +388,9 @@ pub struct ViewArgs {
     #[arg(help_heading = "Output")]
     #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "1s")]
     pub interval: Duration,
-    /// Count only RoCE packets (live: flows) that match, such as 'host 10.0.1.0/24 and qp 17'; see Filters below
+    /// Count only packets that match, such as 'qp 17'
+    ///
+    /// RoCE packets (live: flows), such as 'host 10.0.1.0/24 and qp 17'; see Filters below.
     #[arg(help_heading = "Analysis")]
     #[arg(long, value_name = "EXPR", value_parser = parse_filter)]
     pub filter: Option<Filter>,
@@ -414,7 +426,9 @@ pub struct ViewArgs {
     #[arg(help_heading = "Analysis")]
     #[arg(long, value_name = "N", value_parser = parse_flows)]
     pub max_flows: Option<usize>,
-    /// Configuration file [default: ~/.config/rocescope/config.toml, if it exists]
+    /// Configuration file
+    ///
+    /// [default: ~/.config/rocescope/config.toml, if it exists]
     #[arg(help_heading = "Analysis")]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -440,7 +454,9 @@ pub struct DiffArgs {
     /// Output format
     #[arg(long, value_enum, default_value_t = PageOutput::Text)]
     pub output: PageOutput,
-    /// Configuration file [default: ~/.config/rocescope/config.toml, if it exists]
+    /// Configuration file
+    ///
+    /// [default: ~/.config/rocescope/config.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }

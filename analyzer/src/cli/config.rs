@@ -156,7 +156,8 @@ fn agent_options(text: &mut String) {
             let _ = writeln!(text, "\n# {}:", section.unwrap_or("Options"));
         }
         let meaning = option.get_long_help().or_else(|| option.get_help()).map(ToString::to_string);
-        for line in wrap(&format!("{}.", meaning.unwrap_or_default()), WIDTH) {
+        let meaning = meaning.unwrap_or_default().replace("\n\n", ". ");
+        for line in wrap(&format!("{}.", meaning.trim_end_matches('.')), WIDTH) {
             let _ = writeln!(text, "# {line}");
         }
         let name = long.replace('-', "_");

@@ -7,13 +7,12 @@ use super::Args;
 
 /// Options that `-h` lists, of commands that have more than a screen of them. Arguments without a name are always listed.
 const COMMON: &[(&str, &[&str])] = &[
-    ("live", &["interface", "netns", "keep", "on", "output", "out", "duration", "filter"]),
-    ("replay", &["tap", "from", "to", "speed", "output", "out", "filter"]),
+    ("live", &["interface", "keep", "on", "output", "out", "duration", "filter"]),
+    ("replay", &["from", "to", "output", "out", "filter"]),
     ("export", &["interface", "listen", "textfile", "otlp", "interval", "config"]),
-    ("agent", &["interface", "record", "keep", "on", "listen", "otlp", "config"]),
+    ("agent", &["interface", "record", "keep", "listen", "config"]),
     ("record", &["interface", "dir", "read", "interval", "keep", "clickhouse", "duration"]),
     ("demo", &["output", "out", "duration", "screen"]),
-    ("fleet", &["job", "from", "to", "output", "out", "top"]),
 ];
 
 /// The command line with the options of `-h` chosen.

@@ -27,20 +27,28 @@ put a proxy before an address that others reach.";
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_long_help = format!("{EXPORT_EXAMPLES}\n\n{}", fields::source_help()))]
 pub struct ExportArgs {
-    /// Serve HTTP at ADDRESS:PORT or unix:PATH; repeatable [default: 127.0.0.1:14791, unless --textfile, --otlp or systemd's sockets]
+    /// Serve HTTP at ADDRESS:PORT or unix:PATH; repeatable
+    ///
+    /// [default: 127.0.0.1:14791, unless --textfile, --otlp or systemd's sockets]
     #[arg(help_heading = "Metrics")]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<Listen>,
-    /// Write the metrics to this file too, replaced as a whole; removed at the end
+    /// Write the metrics to this file, too
+    ///
+    /// Replaced as a whole at each interval; removed at the end.
     #[arg(help_heading = "Metrics")]
     #[arg(long, value_name = "FILE")]
     pub textfile: Option<PathBuf>,
-    /// Push the metrics, and findings as log records, to an OpenTelemetry collector, http://HOST:PORT; without URL that of
-    /// OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318
+    /// Push them to an OpenTelemetry collector, too
+    ///
+    /// Metrics, and findings as log records, to http://HOST:PORT; without URL that of OTEL_EXPORTER_OTLP_ENDPOINT, else
+    /// http://localhost:4318.
     #[arg(help_heading = "Metrics")]
     #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "")]
     pub otlp: Option<String>,
-    /// Interval of the metrics: a scrape gets the latest. At most that of the scrapes
+    /// Interval of the metrics
+    ///
+    /// A scrape gets the latest: at most the interval of the scrapes.
     #[arg(help_heading = "Metrics")]
     #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "15s")]
     pub interval: Duration,
@@ -64,7 +72,9 @@ pub struct ExportArgs {
     #[arg(help_heading = "Metrics")]
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub duration: Option<Duration>,
-    /// Count only RoCE flows that match, such as 'host 10.0.1.0/24 and qp 17'; see Filters below
+    /// Count only flows that match, such as 'qp 17'
+    ///
+    /// RoCE flows, such as 'host 10.0.1.0/24 and qp 17'; see Filters below.
     #[arg(help_heading = "Analysis")]
     #[arg(long, value_name = "EXPR", value_parser = parse_filter)]
     pub filter: Option<Filter>,
@@ -80,7 +90,9 @@ pub struct ExportArgs {
     #[arg(help_heading = "Analysis")]
     #[arg(long, value_name = "N", value_parser = parse_flows)]
     pub max_flows: Option<usize>,
-    /// Configuration file [default: ~/.config/rocescope/config.toml, if it exists]
+    /// Configuration file
+    ///
+    /// [default: ~/.config/rocescope/config.toml, if it exists]
     #[arg(help_heading = "Analysis")]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

@@ -29,7 +29,9 @@ pub struct RecordArgs {
     #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "DIR", default_value = "/var/lib/rocescope")]
     pub dir: PathBuf,
-    /// Record this capture (pcap, pcapng, also gzip; - is standard input) instead of live interfaces; repeatable, each a tap
+    /// Record this capture instead; repeatable
+    ///
+    /// A capture (pcap, pcapng, also gzip; - is standard input) instead of live interfaces, each a tap.
     #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["interface", "netns", "nccl_ras", "sample_posts"])]
     pub read: Vec<PathBuf>,
@@ -41,7 +43,9 @@ pub struct RecordArgs {
     #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "TIME,SIZE", value_parser = parse_rotate, default_value = "15m,64MiB")]
     pub rotate: Rotate,
-    /// Remove the oldest files of this host beyond this time or this total size [default: 7d,20GiB; with --read: all is kept]
+    /// Remove the oldest files beyond this
+    ///
+    /// Files of this host beyond this time or this total size [default: 7d,20GiB; with --read: all is kept].
     #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "TIME,SIZE", value_parser = parse_keep)]
     pub keep: Option<Keep>,
@@ -57,7 +61,9 @@ pub struct RecordArgs {
     #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
-    /// Also send the files to this ClickHouse; they wait in a queue on disk while it is away
+    /// Also send the files to this ClickHouse
+    ///
+    /// They wait in a queue on disk while it is away.
     #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "URL")]
     pub clickhouse: Option<Server>,
@@ -68,7 +74,9 @@ pub struct RecordArgs {
     #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub duration: Option<Duration>,
-    /// Count only RoCE packets (live: flows) that match, such as 'host 10.0.1.0/24 and qp 17'; see Filters below
+    /// Count only packets that match, such as 'qp 17'
+    ///
+    /// RoCE packets (live: flows), such as 'host 10.0.1.0/24 and qp 17'; see Filters below.
     #[arg(help_heading = "Analysis")]
     #[arg(long, value_name = "EXPR", value_parser = parse_filter)]
     pub filter: Option<Filter>,
@@ -84,7 +92,9 @@ pub struct RecordArgs {
     #[arg(help_heading = "Analysis")]
     #[arg(long, value_name = "N", value_parser = parse_flows)]
     pub max_flows: Option<usize>,
-    /// Configuration file [default: ~/.config/rocescope/config.toml, if it exists]
+    /// Configuration file
+    ///
+    /// [default: ~/.config/rocescope/config.toml, if it exists]
     #[arg(help_heading = "Analysis")]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

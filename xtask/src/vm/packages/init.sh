@@ -14,6 +14,7 @@ mkdir -p proc sys dev run tmp var/lib/dpkg/info var/lib/dpkg/updates var/log roo
 : >var/lib/dpkg/available
 cp usr/share/base-passwd/passwd.master etc/passwd
 cp usr/share/base-passwd/group.master etc/group
+[ -e bin/sh ] || ln -s dash bin/sh
 echo guest >etc/hostname
 echo 0123456789abcdef0123456789abcdef >etc/machine-id
 umount /dev
