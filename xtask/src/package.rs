@@ -102,7 +102,8 @@ pub(crate) fn test() -> Result<()> {
     })?;
     let newer = Release { version: format!("{}+next", release.version), ..release };
     let upgrade = step("packing a higher version", || {
-        pack(&newer, target, &program, &program, &empty(folder.join("newer"))?)
+        let to = empty(folder.join("newer"))?;
+        archive::deb(&newer, target, &parts(&newer, target, &program, &program)?, &to.join(".work"), &to)
     })?;
     let of_kind = |all: &[PathBuf], kind: &str| {
         let found = all.iter().find(|path| path.extension().is_some_and(|extension| extension == kind));
@@ -111,17 +112,27 @@ pub(crate) fn test() -> Result<()> {
     let deb = of_kind(&made, "deb")?;
     lint::deb(&deb)?;
     lint::rpm(&of_kind(&made, "rpm")?)?;
-    vm::packages::test(&deb, &of_kind(&upgrade, "deb")?)
+    vm::packages::test(&deb, &upgrade)
+}
+
+/// What the packages for a target are made of.
+fn parts<'a>(
+    release: &Release,
+    target: Target,
+    program: &'a Path,
+    native: &'a Path,
+) -> Result<tree::Parts<'a>> {
+    let found = dependencies::of_program(target)?;
+    let sbom = dependencies::sbom(&found, release)?;
+    Ok(tree::Parts { program, native, licences: dependencies::licences(&found)?, sbom })
 }
 
 /// Everything for one target; gives the files that it made.
 fn pack(release: &Release, target: Target, program: &Path, native: &Path, to: &Path) -> Result<Vec<PathBuf>> {
     let work = to.join(".work").join(target.triple());
-    let found = dependencies::of_program(target)?;
+    let parts = parts(release, target, program, native)?;
     let sbom = to.join(format!("rocescope-{}-{}.cdx.json", release.version, target.triple()));
-    let text = dependencies::sbom(&found, release)?;
-    fs::write(&sbom, &text).with_context(|| format!("cannot write {}", sbom.display()))?;
-    let parts = tree::Parts { program, native, licences: dependencies::licences(&found)?, sbom: text };
+    fs::write(&sbom, &parts.sbom).with_context(|| format!("cannot write {}", sbom.display()))?;
     let mut made = vec![sbom, archive::tarball(release, target, &parts, &work, to)?];
     made.push(oci::image(release, target, program, &parts.licences, &work, to)?);
     if has_program("dpkg-deb") {

@@ -4,7 +4,7 @@
 const SHORT: usize = 3;
 
 /// Which of `known` was meant by `word`: one that begins so, or is written so but for a slip in every third letter. Each is
-/// a way to write it, and what it then means. Of equally likely ones the shortest.
+/// a way to write it, and what it then means. Of equally likely ones that with the same first letter, then the shortest.
 pub(crate) fn nearest<'a>(
     word: &str,
     known: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -13,9 +13,11 @@ pub(crate) fn nearest<'a>(
     let slips = known.into_iter().filter_map(|(written, meant)| {
         let begins = word.chars().count() > SHORT && written.starts_with(word);
         let slips = if begins { 0 } else { strsim::damerau_levenshtein(word, written) };
-        (slips <= most).then_some((slips, meant))
+        // The first letter is the last to be mistaken.
+        let is_other = written.chars().next() != word.chars().next();
+        (slips <= most).then_some((slips, is_other, meant))
     });
-    slips.min_by_key(|(slips, meant)| (*slips, meant.len())).map(|(_, meant)| meant)
+    slips.min_by_key(|(slips, is_other, meant)| (*slips, *is_other, meant.len())).map(|(.., meant)| meant)
 }
 
 /// The same as the part of an error's sentence: ` (did you mean 'rate'?)`, or nothing.
@@ -34,6 +36,7 @@ mod tests {
         assert_eq!(hint("overveiw", known), " (did you mean 'overview'?)");
         assert_eq!(hint("qsp", known), " (did you mean 'qps'?)");
         assert_eq!(hint("matr", known), " (did you mean 'matrix'?)");
+        assert_eq!(hint("los", ["qos", "loss"]), " (did you mean 'loss'?)");
         for other in ["", "x", "flows", "é", "é\u{301}x"] {
             assert_eq!(hint(other, known), "", "{other}");
         }

@@ -144,7 +144,8 @@ fn spec_text(release: &Release, root: &Path) -> Result<String> {
          %post\n[ ! -d /run/systemd/system ] || systemctl daemon-reload || :\n\n\
          %preun\nif [ $1 -eq 0 ] && [ -d /run/systemd/system ]; then\n  \
          systemctl --no-reload disable --now rocescope-agent.socket rocescope-agent.service || :\nfi\n\n\
-         %postun\n[ ! -d /run/systemd/system ] || systemctl daemon-reload || :\n\n%files\n{files}",
+         %postun\nif [ -d /run/systemd/system ]; then\n  systemctl daemon-reload || :\n  \
+         if [ $1 -ge 1 ]; then\n    systemctl try-restart rocescope-agent.service || :\n  fi\nfi\n\n%files\n{files}",
         version = release.version,
         root = root.display(),
         files = lines?.concat(),
