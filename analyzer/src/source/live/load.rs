@@ -459,6 +459,10 @@ fn map_refused(error: &aya::EbpfError) -> anyhow::Error {
     let text = chain(error);
     match limit_reached(error) {
         Some(remedy) => anyhow!("cannot create the maps: {text}; {remedy}"),
+        None if text.contains("not permitted") => anyhow!(
+            "cannot create the maps: {text}; bpf(2) takes CAP_BPF, and a seccomp filter that allows it \
+             (SystemCallFilter= of the unit, seccomp profile of the container)"
+        ),
         None => anyhow!("the kernel rejected the maps or programs: {text}; use a smaller --max-flows"),
     }
 }

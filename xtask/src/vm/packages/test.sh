@@ -18,6 +18,7 @@ check() {
     else
         echo "guest: FAILED: $what: $*"
         tail -n 40 $work/said
+        journalctl --no-pager --unit=$unit --output=short-monotonic --lines=12
         failed=1
     fi
 }
@@ -38,6 +39,14 @@ scrape() {
 
 # RoCE packets that were counted on the interface.
 counted() { scrape | sed -n 's/^rocescope_link_packets_total{link="veth0",direction="ingress"} //p'; }
+
+# Says how it ended, and switches off.
+end() {
+    echo "guest: done after $(uptime) s, failed=$failed"
+    sync
+    systemctl --force --force poweroff
+    sleep infinity
+}
 
 # Sends 20 packets of a queue pair from the far end, and waits until all are in the metrics.
 traffic() {
@@ -97,7 +106,7 @@ check "its status" is "$(dpkg-query --show --showformat='${Status}' rocescope)" 
 check "the listing sees the package" not diff -q $work/before <(listing 2>&1)
 check "not enabled" not systemctl --quiet is-enabled $unit
 check "not started" not systemctl --quiet is-active $unit
-check "systemd has no complaint of the units" systemd-analyze verify $unit rocescope-agent.socket
+check "systemd has no complaint of the units" systemd-analyze verify --man=no $unit rocescope-agent.socket
 check "confined" systemd-analyze security --threshold=25 $unit
 check "the program runs" rocescope --version
 check "its manual page is there" test -s /usr/share/man/man1/rocescope-agent.1.gz
@@ -105,6 +114,8 @@ check "its manual page is there" test -s /usr/share/man/man1/rocescope-agent.1.g
 # Started: systemctl returns when it is ready.
 printf '[agent]\ninterval = "1s"\nrecord = "/var/lib/rocescope"\n' >/etc/rocescope/agent.toml
 check "starts" systemctl start $unit
+# Nothing of what follows can be true without it.
+[ $failed = 0 ] || end
 check "is active" systemctl --quiet is-active $unit
 check "told systemd that it is ready" is "$(value Type) $(value SubState)" "notify running"
 first=$(pid)
@@ -185,7 +196,4 @@ sleep 2
 listing >$work/after 2>&1
 check "nothing is left" diff $work/before $work/after
 
-[ $failed = 0 ] || journalctl --no-pager --unit=$unit --unit=rocescope-agent.socket --output=short-monotonic | tail -n 60
-echo "guest: done after $(uptime) s, failed=$failed"
-sync
-systemctl --force --force poweroff
+end
