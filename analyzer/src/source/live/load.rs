@@ -584,6 +584,10 @@ mod tests {
         assert!(limit_reached(&error(libc::ENOMEM)).unwrap().contains("ulimit -v"));
         assert_eq!(limit_reached(&error(libc::EACCES)), None);
         assert_eq!(limit_reached(&aya::programs::ProgramError::NotLoaded), None);
+        let io_error = std::io::Error::from_raw_os_error(libc::EPERM);
+        let map = aya::maps::MapError::CreateError { name: "BINS".into(), io_error };
+        let said = super::map_refused(&map.into()).to_string();
+        assert!(said.contains("SystemCallFilter") && !said.contains("max-flows"), "{said}");
     }
 
     #[test]
