@@ -33,7 +33,8 @@ log_has() { journalctl --sync; journalctl --unit=$unit --output=cat | grep -F --
 scrape() {
     exec 3<>/dev/tcp/127.0.0.1/14791 || return 1
     printf 'GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n' >&3
-    timeout 30 cat <&3
+    # Programs are loaded slowly in emulation: the first scrape waits for them.
+    timeout 120 cat <&3
     exec 3>&-
 }
 
@@ -72,7 +73,7 @@ listing() {
     cat /etc/passwd /etc/group
     ls -A /run/systemd/dynamic-uid /var/lib/private 2>/dev/null
     ls -A /run/rocescope /run/credentials /sys/fs/bpf 2>&1
-    systemctl list-unit-files --no-legend | sort
+    systemctl list-unit-files --no-legend 'rocescope*'
     systemctl list-units --no-legend --all 'rocescope*'
     for kind in prog link map; do
         echo "$kind:"
