@@ -92,7 +92,7 @@ pub(crate) fn test() -> Result<()> {
     let [first, second] = ["first", "second"].map(|name| folder.join(name));
     let made = step("packing twice", || {
         let made = pack(&release, target, &program, &program, &empty(first)?)?;
-        let again = pack(&release, target, &program, &program, &empty(second.clone())?)?;
+        let again = pack(&release, target, &program, &program, &empty(second)?)?;
         ensure!(made.len() == again.len(), "the second run made other files");
         for (one, other) in made.iter().zip(&again) {
             let same = fs::read(one).context("cannot read")? == fs::read(other).context("cannot read")?;

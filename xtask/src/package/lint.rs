@@ -38,7 +38,12 @@ pub(super) fn rpm(package: &Path) -> Result<()> {
     };
     let sums = ask(&["--checksig", "--nosignature"])?;
     ensure!(sums.trim_end().ends_with("digests OK"), "rpm finds wrong digests: {sums}");
-    has_all(&ask(&["--query", "--package", "--list"])?, package)?;
+    let listed = ask(&["--query", "--package", "--list"])?;
+    has_all(&listed, package)?;
+    // Else it would stay when the package is removed.
+    for folder in ["/etc/rocescope", "/usr/share/doc/rocescope"] {
+        ensure!(listed.lines().any(|line| line == folder), "the .rpm does not own {folder}");
+    }
     let needs = ask(&["--query", "--package", "--requires"])?;
     let foreign: Vec<&str> = needs
         .lines()
