@@ -1,4 +1,4 @@
-//! Command lines, and what is said of wrong ones.
+//! Command lines: what is read from them, and the errors of wrong ones.
 
 use super::*;
 
