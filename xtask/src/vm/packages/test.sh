@@ -71,7 +71,7 @@ listing() {
     find / -xdev \( -path /proc -o -path /sys -o -path /run -o -path /dev -o -path /tmp -o -path /var/tmp -o -path /var/log \
         -o -path /var/lib/dpkg -o -path /var/lib/systemd \) -prune -o -printf '%y %m %U:%G %p %l\n' | sort
     cat /etc/passwd /etc/group
-    ls -A /run/systemd/dynamic-uid /var/lib/private 2>/dev/null
+    find /run/systemd/dynamic-uid -mindepth 1 2>/dev/null
     ls -A /run/rocescope /run/credentials /sys/fs/bpf 2>&1
     systemctl list-unit-files --no-legend 'rocescope*'
     systemctl list-units --no-legend --all 'rocescope*'
@@ -190,8 +190,15 @@ check "ended well" is "$(value Result)" success
 check "nothing is attached" not eval 'tc filter show dev veth0 ingress | grep -q rocescope'
 check "listens for it" systemctl start rocescope-agent.socket
 check "is not started" not systemctl --quiet is-active $unit
-check "the first scrape starts it" eval 'scrape | grep -q "^rocescope_"'
-check "is started" systemctl --quiet is-active $unit
+# A scrape before the first reading is answered with 503.
+check "the first scrape is answered" eval 'scrape | grep -q "^HTTP/1"'
+for _ in {1..120}; do
+    systemctl --quiet is-active $unit && break
+    sleep 1
+done
+check "the first scrape started it" systemctl --quiet is-active $unit
+check "metrics on the socket that systemd passed" eval 'scrape | grep -q "^rocescope_"'
+check "its socket is systemd's" is "$(systemctl show --value --property=TriggeredBy $unit)" rocescope-agent.socket
 check "is enabled" systemctl enable $unit
 
 # Gone.
