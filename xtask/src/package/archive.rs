@@ -130,7 +130,7 @@ fn spec_text(release: &Release, root: &Path) -> Result<String> {
     for file in &files {
         folders.extend(own_folders(root, file)?);
     }
-    let folders: String = folders.iter().map(|folder| format!("%dir \"{folder}\"\n")).collect();
+    let folders: Vec<String> = folders.iter().map(|folder| format!("%dir \"{folder}\"\n")).collect();
     let lines: Result<Vec<String>> = files
         .iter()
         .map(|file| {
@@ -154,6 +154,7 @@ fn spec_text(release: &Release, root: &Path) -> Result<String> {
          if [ $1 -ge 1 ]; then\n    systemctl try-restart rocescope-agent.service || :\n  fi\nfi\n\n%files\n{folders}{files}",
         version = release.version,
         root = root.display(),
+        folders = folders.concat(),
         files = lines?.concat(),
     ))
 }
