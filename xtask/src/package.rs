@@ -184,7 +184,11 @@ esac
     fn packed(program: &Path, to: &Path) -> Vec<(String, Vec<u8>)> {
         fs::create_dir_all(to).unwrap();
         let release = Release { version: "1.2.3".to_owned(), epoch: 1_700_000_000 };
-        let made = pack(&release, Target::X86, program, program, to).unwrap();
+        let targets = [Target::X86, Target::Arm];
+        let made: Vec<PathBuf> = targets
+            .iter()
+            .flat_map(|target| pack(&release, *target, program, program, to).unwrap())
+            .collect();
         let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
         let mut all: Vec<_> = made.iter().map(|path| (name(path), fs::read(path).unwrap())).collect();
         all.sort();
@@ -214,6 +218,20 @@ esac
             assert!(one == other, "{} differs", one.0);
         }
         assert_eq!(first.len(), second.len());
+        let made: Vec<&str> = first.iter().map(|(name, _)| name.as_str()).collect();
+        for name in [
+            "rocescope-1.2.3-aarch64-unknown-linux-musl.tar.gz",
+            "rocescope-1.2.3-aarch64-unknown-linux-musl.cdx.json",
+            "rocescope-1.2.3-arm64.oci.tar",
+            "rocescope-1.2.3-amd64.oci.tar",
+        ] {
+            assert!(made.contains(&name), "{name}: {made:?}");
+        }
+        for (program, name) in
+            [("dpkg-deb", "rocescope_1.2.3_arm64.deb"), ("rpmbuild", "rocescope-1.2.3-1.aarch64.rpm")]
+        {
+            assert!(!has_program(program) || made.contains(&name), "{name}: {made:?}");
+        }
         let listed = listed.unwrap();
         for name in [
             "/rocescope\n",
