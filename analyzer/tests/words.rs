@@ -210,7 +210,7 @@ fn help_uses_the_terms_of_the_field() {
         command.get_subcommands_mut().for_each(|command| helps(command, all));
     }
     let mut all = Vec::new();
-    helps(&mut rocescope::cli::Args::command(), &mut all);
+    helps(&mut rocescope::cli::command(), &mut all);
     assert!(all.len() > 8);
     for (command, help) in all {
         assert!(banned(&help).is_empty(), "{command} --help: {:?}", banned(&help));

@@ -132,6 +132,15 @@ pub(crate) fn programs(wanted: &Dist) -> Result<Vec<(Target, PathBuf)>> {
     targets.into_iter().map(|target| Ok((target, static_program(&toolchain, target)?))).collect()
 }
 
+/// Builds the program for this machine, and gives its place.
+///
+/// # Errors
+/// Those of [`dist`], and a machine that has no such target.
+pub(crate) fn native_program() -> Result<PathBuf> {
+    let native = [Target::X86, Target::Arm].into_iter().find(|target| target.is_native());
+    static_program(&setup::ebpf_toolchain()?, native.context("no static program is made for this machine")?)
+}
+
 /// Builds the program for one target, and gives its place below `target/static`.
 ///
 /// # Errors

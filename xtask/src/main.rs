@@ -52,8 +52,11 @@ enum Task {
     /// Run all tests, with sudo for those that need root
     Test {
         /// Run the tests in a virtual machine instead: the live path on an older kernel, and those of `vm`
-        #[arg(long)]
+        #[arg(long, conflicts_with = "packages")]
         vm: bool,
+        /// Test the packages instead: packed twice, linted, and in a virtual machine with systemd installed, run, upgraded, purged
+        #[arg(long)]
+        packages: bool,
     },
     /// Test with Soft-RoCE devices in a virtual machine against perftest, rdma, tc and tshark
     Vm {
@@ -95,8 +98,9 @@ fn work(task: &Task) -> Result<()> {
         Task::Dist(wanted) => dist::dist(wanted),
         Task::Package(wanted) => package::package(wanted),
         Task::Demo { args } => demo::demo(args),
-        Task::Test { vm: false } => test::test(),
-        Task::Test { vm: true } => vm::test(),
+        Task::Test { packages: true, .. } => package::test(),
+        Task::Test { vm: false, .. } => test::test(),
+        Task::Test { vm: true, .. } => vm::test(),
         Task::Vm { names, debug, kernel } => vm::vm(names, *debug, *kernel),
         Task::Bench(wanted) => bench::bench(wanted),
         Task::Mutate(wanted) => mutate::mutate(wanted),

@@ -3,13 +3,16 @@
 
 mod archive;
 mod dependencies;
+mod lint;
 mod oci;
 mod systemd;
 mod tree;
 
 use crate::dist::{self, Dist, Target};
 use crate::run::{has_program, output_of, say, step, target_dir, workspace_root};
-use anyhow::{Context as _, Result, bail};
+use crate::setup;
+use crate::vm;
+use anyhow::{Context as _, Result, bail, ensure};
 use sha2::{Digest as _, Sha256};
 use std::env;
 use std::fs;
@@ -22,9 +25,16 @@ const MAINTAINER: &str = "rocescope contributors <rocescope@users.noreply.github
 /// What all packages of a run have in common.
 pub(crate) struct Release {
     /// Version of the program.
-    version: &'static str,
+    version: String,
     /// Time of every file, in Unix seconds: that of the commit.
     epoch: u64,
+}
+
+impl Release {
+    /// The version of the workspace, at the time of its commit.
+    fn of_this_tree() -> Result<Self> {
+        Ok(Self { version: env!("CARGO_PKG_VERSION").to_owned(), epoch: epoch()? })
+    }
 }
 
 /// Builds the programs, then packs them.
@@ -37,13 +47,9 @@ pub(crate) fn package(wanted: &Dist) -> Result<()> {
     let Some(native) = native else {
         bail!("the manual pages come from the program itself: build the target of this machine too")
     };
-    let release = Release { version: env!("CARGO_PKG_VERSION"), epoch: epoch()? };
+    let release = Release::of_this_tree()?;
     systemd::check(&workspace_root().join("deploy/systemd"))?;
-    let folder = target_dir().join("package");
-    if folder.exists() {
-        fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
-    }
-    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let folder = empty(target_dir().join("package"))?;
     let mut made = Vec::new();
     for (target, program) in &programs {
         made.extend(step(&format!("packing for {}", target.triple()), || {
@@ -59,14 +65,74 @@ pub(crate) fn package(wanted: &Dist) -> Result<()> {
     Ok(())
 }
 
+/// A folder with nothing in it.
+fn empty(folder: PathBuf) -> Result<PathBuf> {
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// Packs twice, which must give the same bytes; asks the tools of both distributions what they think of the packages; and has
+/// a guest with systemd install, run, upgrade and purge one. Of the program that `ROCESCOPE_BIN` names, else of the static one.
+///
+/// # Errors
+/// Names what is wrong, or what is missing for the test.
+pub(crate) fn test() -> Result<()> {
+    setup::package_tools()?;
+    let program = match env::var_os("ROCESCOPE_BIN") {
+        Some(program) => PathBuf::from(program),
+        None => dist::native_program()?,
+    };
+    let target = Target::X86;
+    let release = Release::of_this_tree()?;
+    systemd::check(&workspace_root().join("deploy/systemd"))?;
+    let folder = empty(target_dir().join("package-test"))?;
+    let [first, second] = ["first", "second"].map(|name| folder.join(name));
+    let made = step("packing twice", || {
+        let made = pack(&release, target, &program, &program, &empty(first)?)?;
+        let again = pack(&release, target, &program, &program, &empty(second)?)?;
+        ensure!(made.len() == again.len(), "the second run made other files");
+        for (one, other) in made.iter().zip(&again) {
+            let same = fs::read(one).context("cannot read")? == fs::read(other).context("cannot read")?;
+            ensure!(same, "{} and {} differ: packing is not reproducible", one.display(), other.display());
+        }
+        Ok(made)
+    })?;
+    let newer = Release { version: format!("{}+next", release.version), ..release };
+    let upgrade = step("packing a higher version", || {
+        let to = empty(folder.join("newer"))?;
+        archive::deb(&newer, target, &parts(&newer, target, &program, &program)?, &to.join(".work"), &to)
+    })?;
+    let of_kind = |all: &[PathBuf], kind: &str| {
+        let found = all.iter().find(|path| path.extension().is_some_and(|extension| extension == kind));
+        found.cloned().with_context(|| format!("no .{kind} was made"))
+    };
+    let deb = of_kind(&made, "deb")?;
+    lint::deb(&deb)?;
+    lint::rpm(&of_kind(&made, "rpm")?)?;
+    vm::packages::test(&deb, &upgrade)
+}
+
+/// What the packages for a target are made of.
+fn parts<'a>(
+    release: &Release,
+    target: Target,
+    program: &'a Path,
+    native: &'a Path,
+) -> Result<tree::Parts<'a>> {
+    let found = dependencies::of_program(target)?;
+    let sbom = dependencies::sbom(&found, release)?;
+    Ok(tree::Parts { program, native, licences: dependencies::licences(&found)?, sbom })
+}
+
 /// Everything for one target; gives the files that it made.
 fn pack(release: &Release, target: Target, program: &Path, native: &Path, to: &Path) -> Result<Vec<PathBuf>> {
     let work = to.join(".work").join(target.triple());
-    let found = dependencies::of_program(target)?;
+    let parts = parts(release, target, program, native)?;
     let sbom = to.join(format!("rocescope-{}-{}.cdx.json", release.version, target.triple()));
-    let text = dependencies::sbom(&found, release)?;
-    fs::write(&sbom, &text).with_context(|| format!("cannot write {}", sbom.display()))?;
-    let parts = tree::Parts { program, native, licences: dependencies::licences(&found)?, sbom: text };
+    fs::write(&sbom, &parts.sbom).with_context(|| format!("cannot write {}", sbom.display()))?;
     let mut made = vec![sbom, archive::tarball(release, target, &parts, &work, to)?];
     made.push(oci::image(release, target, program, &parts.licences, &work, to)?);
     if has_program("dpkg-deb") {
@@ -117,8 +183,12 @@ esac
 
     fn packed(program: &Path, to: &Path) -> Vec<(String, Vec<u8>)> {
         fs::create_dir_all(to).unwrap();
-        let release = Release { version: "1.2.3", epoch: 1_700_000_000 };
-        let made = pack(&release, Target::X86, program, program, to).unwrap();
+        let release = Release { version: "1.2.3".to_owned(), epoch: 1_700_000_000 };
+        let targets = [Target::X86, Target::Arm];
+        let made: Vec<PathBuf> = targets
+            .iter()
+            .flat_map(|target| pack(&release, *target, program, program, to).unwrap())
+            .collect();
         let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
         let mut all: Vec<_> = made.iter().map(|path| (name(path), fs::read(path).unwrap())).collect();
         all.sort();
@@ -148,13 +218,27 @@ esac
             assert!(one == other, "{} differs", one.0);
         }
         assert_eq!(first.len(), second.len());
+        let made: Vec<&str> = first.iter().map(|(name, _)| name.as_str()).collect();
+        for name in [
+            "rocescope-1.2.3-aarch64-unknown-linux-musl.tar.gz",
+            "rocescope-1.2.3-aarch64-unknown-linux-musl.cdx.json",
+            "rocescope-1.2.3-arm64.oci.tar",
+            "rocescope-1.2.3-amd64.oci.tar",
+        ] {
+            assert!(made.contains(&name), "{name}: {made:?}");
+        }
+        for (program, name) in
+            [("dpkg-deb", "rocescope_1.2.3_arm64.deb"), ("rpmbuild", "rocescope-1.2.3-1.aarch64.rpm")]
+        {
+            assert!(!has_program(program) || made.contains(&name), "{name}: {made:?}");
+        }
         let listed = listed.unwrap();
         for name in [
             "/rocescope\n",
             "completions/_rocescope",
             "man/rocescope.1",
             "systemd/rocescope-agent.service",
-            "config.toml",
+            "agent.toml",
         ] {
             assert!(listed.contains(name), "{name}: {listed}");
         }

@@ -84,6 +84,14 @@ pub(crate) fn vm_tools() -> Result<()> {
     packages::ensure_vm_tools()
 }
 
+/// Programs that make and judge packages.
+///
+/// # Errors
+/// Names the packages that are missing and could not be installed.
+pub(crate) fn package_tools() -> Result<()> {
+    packages::ensure_package_tools()
+}
+
 /// A compiler and a linker for the kernel programs, installed when there are none.
 ///
 /// # Errors

@@ -7,6 +7,7 @@
 
 mod cpio;
 mod debian;
+pub(crate) mod packages;
 mod userland;
 
 use crate::ebpf_toolchain::cache_dir;
@@ -123,7 +124,7 @@ impl Prepared {
         // Downloads outlive a clean tree.
         let cache =
             cache_dir().context("neither HOME nor XDG_CACHE_HOME is set: no directory for the guest")?;
-        let parts = debian::parts(&cache.join("vm"), kernel)?;
+        let parts = debian::parts(&cache.join("vm"), kernel, &userland::RDMA)?;
         let names = tests.iter().chain(&SOFT_ROCE).map(|(name, _)| *name).chain([AFTERWARDS]);
         // `--bin rocescope` would select the program's unit tests instead.
         let selection = [PROGRAMS_TEST].into_iter().chain(names).flat_map(|name| ["--test", name]);

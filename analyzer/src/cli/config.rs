@@ -138,6 +138,60 @@ fn section(text: &mut String, head: &str, settings: &mut dyn Iterator<Item = (&s
 /// Columns of the file.
 const WIDTH: usize = 100;
 
+/// Adds `[agent]`: the options of the command by their long names, section by section.
+fn agent_options(text: &mut String) {
+    text.push_str("\n[agent]\n");
+    let command = super::command();
+    let all = command.find_subcommand("agent").into_iter().flat_map(clap::Command::get_arguments);
+    let mut options: Vec<&clap::Arg> = all.collect();
+    let heads: Vec<_> = options.iter().map(|option| option.get_help_heading()).collect();
+    // A section once, where its first option is.
+    options.sort_by_key(|option| heads.iter().position(|head| *head == option.get_help_heading()));
+    let mut section = None;
+    for option in options {
+        // Of the command line alone.
+        let Some(long) = option.get_long().filter(|long| *long != "config") else { continue };
+        if section != option.get_help_heading() {
+            section = option.get_help_heading();
+            let _ = writeln!(text, "\n# {}:", section.unwrap_or("Options"));
+        }
+        let meaning = option.get_long_help().or_else(|| option.get_help()).map(ToString::to_string);
+        let meaning = meaning.unwrap_or_default().replace("\n\n", ". ");
+        for line in wrap(&format!("{}.", meaning.trim_end_matches('.')), WIDTH) {
+            let _ = writeln!(text, "# {line}");
+        }
+        let name = long.replace('-', "_");
+        let defaults: Vec<_> = option.get_default_values().iter().map(|one| one.to_string_lossy()).collect();
+        let _ = match defaults.as_slice() {
+            _ if matches!(option.get_action(), clap::ArgAction::SetTrue) => writeln!(text, "#{name} = false"),
+            [default] if default.parse::<u64>().is_ok() => writeln!(text, "#{name} = {default}"),
+            [default, ..] => writeln!(text, "#{name} = \"{default}\""),
+            [] => {
+                let value =
+                    option.get_value_names().and_then(|names| names.first()).map_or("VALUE", |name| name);
+                let is_list = matches!(option.get_action(), clap::ArgAction::Append);
+                let (open, close) = if is_list { ("[\"", "\", ...]") } else { ("\"", "\"") };
+                // With a space: what has no default is an example of how to write it.
+                writeln!(text, "# {name} = {open}{value}{close}")
+            }
+        };
+    }
+}
+
+/// A file for `rocescope agent`: its options, and all that it uses of the others, at their defaults, commented out.
+#[must_use]
+pub fn agent_template() -> String {
+    let mut text = String::from(
+        "# Configuration of rocescope agent: /etc/rocescope/agent.toml, or --config FILE.\n\
+         # All settings are at their defaults; to change one, remove the # in front of it. What has no default\n\
+         # is shown with the kind of its value. `systemctl reload rocescope-agent.service` reads the file again.\n",
+    );
+    agent_options(&mut text);
+    section(&mut text, "live", &mut live_settings().into_iter());
+    thresholds(&mut text);
+    text
+}
+
 /// A file with all settings at their defaults, each with its meaning and reason, commented out.
 #[must_use]
 pub fn template() -> String {
@@ -145,23 +199,13 @@ pub fn template() -> String {
         "# Configuration of rocescope: ~/.config/rocescope/config.toml, or --config FILE.\n\
          # All settings are at their defaults; to change one, remove the # in front of it.\n",
     );
-    let mut table = "";
-    for LimitMeta { table: own, field, default, meaning, reason } in findings::limits() {
-        if *own != table {
-            table = own;
-            let _ = writeln!(text, "\n[findings.{own}]");
-        }
-        for line in wrap(&format!("{meaning}. {reason}."), WIDTH) {
-            let _ = writeln!(text, "# {line}");
-        }
-        let _ = writeln!(text, "#{field} = {default}");
-    }
+    thresholds(&mut text);
     let plain = |setting: &'static SettingMeta| (setting.name, setting.default.to_owned(), setting.meaning);
     section(&mut text, "live", &mut live_settings().into_iter());
     section(&mut text, "agent", &mut std::iter::empty());
     text.push_str(
         "# The options of `rocescope agent` by their long names, such as interface = [\"eth2\"] and keep = \"10m\";\n\
-         # `rocescope agent --help` lists them. None is set.\n",
+         # `rocescope config --agent` prints them. None is set.\n",
     );
     section(&mut text, "tui", &mut settings::SETTINGS.iter().map(plain));
     section(&mut text, "tui.theme", &mut settings::THEME.iter().map(plain));
@@ -173,9 +217,25 @@ pub fn template() -> String {
     text
 }
 
+/// Adds `[findings.FAMILY]`.
+fn thresholds(text: &mut String) {
+    let mut table = "";
+    for LimitMeta { table: own, field, default, meaning, reason } in findings::limits() {
+        if *own != table {
+            table = own;
+            let _ = writeln!(text, "\n[findings.{own}]");
+        }
+        for line in wrap(&format!("{meaning}. {reason}."), WIDTH) {
+            let _ = writeln!(text, "# {line}");
+        }
+        let _ = writeln!(text, "#{field} = {default}");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::Args;
     use crate::tui::key::Keys;
     use std::collections::BTreeMap;
 
@@ -199,6 +259,41 @@ mod tests {
             assert_eq!(keys.of(binding), binding.keys, "{}", binding.name);
         }
         assert_eq!(Settings { keys: BTreeMap::new(), ..all.tui }, Settings::default());
+    }
+
+    #[test]
+    fn the_file_of_the_agent_is_valid_with_and_without_its_comment_signs() {
+        let path = Path::new("agent.toml");
+        let text = agent_template();
+        assert_eq!(Config::parse(&text, path).unwrap(), Config::default());
+        assert!(!text.contains("[tui") && text.lines().all(|line| line.chars().count() <= 110), "{text}");
+        let set: String = text
+            .lines()
+            .map(|line| match line.strip_prefix('#') {
+                Some(setting) if !setting.starts_with(' ') => format!("{setting}\n"),
+                _ => format!("{line}\n"),
+            })
+            .collect();
+        let all = Config::parse(&set, path).unwrap();
+        assert_eq!((all.findings, all.live), (Limits::default(), Live::default()));
+        assert!(all.agent.len() > 10 && all.agent.contains_key("interval"), "{:?}", all.agent);
+        // What the file calls defaults are the defaults.
+        let agent = |words: Vec<String>| {
+            let start = ["rocescope", "agent"].map(str::to_owned);
+            match Args::read(start.into_iter().chain(words).map(Into::into)).unwrap().verb {
+                crate::cli::Verb::Agent(args) => format!("{args:?}"),
+                other => panic!("{other:?}"),
+            }
+        };
+        let (mut table, mut needed) = (all.agent, Vec::new());
+        // Refused without the option that it belongs to.
+        needed.extend(table.remove("sample_posts_limit"));
+        assert_eq!(needed.len(), 1);
+        let words = crate::cli::args::agent::line(&table, path).unwrap();
+        assert_eq!(agent(words), agent(Vec::new()));
+        for name in ["interface", "record", "keep", "otlp"] {
+            assert!(text.contains(&format!("\n# {name} = ")), "{name}: {text}");
+        }
     }
 
     #[test]
@@ -239,6 +334,7 @@ mod tests {
             ("[tui]\nscreen = \"flows\"", "line 2, column 10"),
             ("[tui]\n\ncolumns = [\"qp\", \"rait\"]", "line 3"),
             ("[tui]\nfilter = \"ce:>x\"", "line 2"),
+            ("[tui]\nsort = \"tunel\"", "invalid column 'tunel' (did you mean 'tunnel'?)"),
             ("[tui]\nsort = \"rait\"", "invalid column 'rait'"),
             ("[tui]\nhistory_mib = 0", "use 1 to 65536"),
             ("[tui.keys]\nhelp = [\"h\"]\nquit = [\"x\", \"Entre\"]", "line 3"),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use crate::cli::output;
-use crate::findings::{Entry, entries};
+use crate::findings::{Entry, entries, similar};
 use crate::util::style::{Paint, Role};
 use crate::util::wrap::hanging;
 
@@ -37,23 +37,6 @@ pub(super) fn explain(id: Option<&str>, paint: Paint) -> ExitCode {
 /// The finding of this id, or those of this family.
 fn wanted(id: &str) -> Vec<&'static Entry> {
     entries().filter(|entry| entry.id == id || entry.id.split('.').next() == Some(id)).collect()
-}
-
-/// The id or family that was meant: one that begins so, or is written so but for a slip in three letters at most.
-fn similar(id: &str) -> Option<&'static str> {
-    /// What two unrelated words have in common.
-    const SHORT: usize = 3;
-    // An id may be written whole, by its family, or without it.
-    let parts = |id: &'static str| id.split_once('.').unwrap_or((id, id));
-    let ids = || entries().map(|entry| entry.id);
-    let whole = ids().flat_map(|one| [(one, one), (parts(one).1, one), (parts(one).0, parts(one).0)]);
-    let slips = whole.filter_map(|(written, meant)| {
-        let begins = id.len() > SHORT && written.starts_with(id);
-        let slips = if begins { 0 } else { strsim::damerau_levenshtein(id, written) };
-        (slips <= id.len().max(SHORT) / 3).then_some((slips, meant))
-    });
-    // A family before one of its findings.
-    slips.min_by_key(|(slips, meant)| (*slips, meant.len())).map(|(_, meant)| meant)
 }
 
 fn list(paint: Paint) -> String {
@@ -100,18 +83,6 @@ mod tests {
         assert_eq!(wanted("tool.lost").len(), 1);
         assert!(wanted("qos").len() > 1);
         assert!(wanted("qos.nothing").is_empty() && wanted("").is_empty());
-    }
-
-    #[test]
-    fn an_unknown_id_suggests_the_one_most_like_it() {
-        assert_eq!(similar("loss.before_tab"), Some("loss.before_tap"));
-        assert_eq!(similar("dscp_unset"), Some("qos.dscp_unset"));
-        assert_eq!(similar("ecnn"), Some("ecn"));
-        assert_eq!(similar("loss.befor"), Some("loss.before_tap"));
-        assert_eq!(similar("retry.timeuots"), Some("retry.timeouts"));
-        for other in ["xyzzy", "nosuch", "network", "", "a"] {
-            assert_eq!(similar(other), None, "{other}");
-        }
     }
 
     #[test]

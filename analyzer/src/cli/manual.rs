@@ -4,10 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use clap::CommandFactory as _;
 use clap_complete::Shell;
 
-use super::{Args, output};
+use super::{help, output};
 
 /// Prints the completions of a shell.
 ///
@@ -15,7 +14,7 @@ use super::{Args, output};
 /// When standard output cannot be written.
 pub(super) fn completions(shell: Shell) -> Result<()> {
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut Args::command(), "rocescope", &mut text);
+    clap_complete::generate(shell, &mut help::command(), "rocescope", &mut text);
     output::page(&String::from_utf8_lossy(&text))
 }
 
@@ -25,7 +24,7 @@ pub(super) fn completions(shell: Shell) -> Result<()> {
 /// When a page cannot be written.
 pub(super) fn pages(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    let command = Args::command();
+    let command = help::command();
     clap_mangen::generate_to(command, folder)
         .with_context(|| format!("cannot write manual pages to {}", folder.display()))
 }
@@ -38,7 +37,7 @@ mod tests {
     fn every_command_has_a_page() {
         let folder = tempfile::tempdir().unwrap();
         pages(folder.path()).unwrap();
-        let shown = Args::command();
+        let shown = help::command();
         for command in shown.get_subcommands().filter(|command| !command.is_hide_set()) {
             let page = folder.path().join(format!("rocescope-{}.1", command.get_name()));
             let text = fs::read_to_string(page).unwrap();
@@ -52,7 +51,7 @@ mod tests {
     fn completions_know_commands_and_options() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             let mut text = Vec::new();
-            clap_complete::generate(shell, &mut Args::command(), "rocescope", &mut text);
+            clap_complete::generate(shell, &mut help::command(), "rocescope", &mut text);
             let text = String::from_utf8(text).unwrap();
             for word in ["replay", "doctor", "reorder-window"] {
                 assert!(text.contains(word), "{shell}: {word}");

@@ -14,6 +14,7 @@ mod export;
 mod fleet;
 #[cfg(feature = "live")]
 mod flight;
+mod help;
 #[cfg(feature = "live")]
 mod live;
 mod manual;
@@ -39,6 +40,8 @@ pub use args::{
     ExportArgs, FleetArgs, FleetOutput, FlightArgs, LiveArgs, Output, PageOutput, RecordArgs, ReplayArgs,
     SourceArgs, SpeedArg, TablesArgs, Verb, ViewArgs,
 };
+
+pub use help::command;
 
 use self::config::Config;
 use self::output::{Format, Interrupt, Sink};
@@ -93,7 +96,8 @@ pub fn main() -> ExitCode {
         },
         #[cfg(not(target_os = "linux"))]
         Verb::Doctor(_) => Err(anyhow::anyhow!("doctor needs Linux: run it on the host to be checked")),
-        Verb::Config => output::page(&config::template()),
+        Verb::Config { agent: false } => output::page(&config::template()),
+        Verb::Config { agent: true } => output::page(&config::agent_template()),
         Verb::Completions { shell } => manual::completions(shell),
         Verb::Manual { folder } => manual::pages(&folder),
         #[cfg(feature = "live")]

@@ -5,6 +5,7 @@ use super::expr::{Expr, Figure, RowField, Test, Word};
 use super::fields::{Core, Field, Known, Vocabulary, bits_with};
 use super::token::{Kind, Token, tokens};
 use super::value::{Net, Op, Pattern, Unit, opcodes, whole};
+use crate::util::nearest::hint;
 
 /// Nested expressions at most: bounds the depth of recursion.
 const MAX_DEPTH: u32 = 64;
@@ -165,7 +166,8 @@ impl Parser<'_> {
             Ok(_) => format!("write host {name}"),
             Err(_) => format!("fields: {}", self.vocabulary.names(source)),
         };
-        self.fail(token, format!("unknown field '{name}'"), remedy)
+        let hint = hint(name, self.vocabulary.names(source).split(", "));
+        self.fail(token, format!("unknown field '{name}'{hint}"), remedy)
     }
 
     fn word(&self, text: &str, figure: Option<usize>) -> Expr {

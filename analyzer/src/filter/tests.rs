@@ -279,6 +279,7 @@ const MISTAKES: [&[Mistake]; 2] = [
         ("link 'a", "unclosed quote", "close it with '", "'a"),
         ("link )", "expected the name of a link after `link`, found ')'", "eth0", ")"),
         ("é foo", "unknown field 'é'", "", "é"),
+        ("vlna 3", "unknown field 'vlna' (did you mean 'vlan'?)", "", "vlna"),
         (
             "host 10.0.0.1 and ce > 1%",
             "figures such as `ce` can only be used in --view-filter and /",

@@ -3,10 +3,20 @@
 use std::fmt::Write as _;
 
 use super::{Entry, FAMILIES, Family, LimitMeta};
+use crate::util::nearest::nearest;
 
 /// Every kind of finding, by family.
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
     FAMILIES.iter().flat_map(|family| family.entries)
+}
+
+/// The id or family that was meant by one that is unknown; an id may be written whole, by its family, or without it.
+#[must_use]
+pub fn similar(id: &str) -> Option<&'static str> {
+    let parts = |id: &'static str| id.split_once('.').unwrap_or((id, id));
+    let ids = entries().map(|entry| entry.id);
+    // A family before one of its findings.
+    nearest(id, ids.flat_map(|one| [(one, one), (parts(one).1, one), (parts(one).0, parts(one).0)]))
 }
 
 /// The kind of finding with this id.
@@ -146,6 +156,18 @@ mod tests {
             .map(LimitMeta::name)
             .collect();
         assert!(open.is_empty(), "no `computed` names {open:?}");
+    }
+
+    #[test]
+    fn an_unknown_id_suggests_the_one_most_like_it() {
+        assert_eq!(similar("loss.before_tab"), Some("loss.before_tap"));
+        assert_eq!(similar("dscp_unset"), Some("qos.dscp_unset"));
+        assert_eq!(similar("ecnn"), Some("ecn"));
+        assert_eq!(similar("loss.befor"), Some("loss.before_tap"));
+        assert_eq!(similar("retry.timeuots"), Some("retry.timeouts"));
+        for other in ["xyzzy", "nosuch", "network", "", "a"] {
+            assert_eq!(similar(other), None, "{other}");
+        }
     }
 
     #[test]

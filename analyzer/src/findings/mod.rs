@@ -78,7 +78,7 @@ mod verdict;
 use crate::analysis::{Facts, Flow};
 use crate::sample::Sample;
 
-pub use catalog::{entries, entry, evidence_label, limits, markdown};
+pub use catalog::{entries, entry, evidence_label, limits, markdown, similar};
 pub use family::{Better, Entry, Family, Label, LimitMeta, Measure, Need};
 pub use fields::DataEnd;
 pub use finding::{

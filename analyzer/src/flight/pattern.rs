@@ -31,7 +31,11 @@ impl FromStr for Pattern {
         let all: Vec<String> = text.split('|').map(|one| one.trim().to_owned()).collect();
         for one in &all {
             if !findings::entries().any(|entry| fits(one, entry.id)) {
-                return Err(format!("no finding is called '{one}'; rocescope explain lists them"));
+                let (family, all) =
+                    one.strip_suffix(".*").map_or((one.as_str(), ""), |family| (family, ".*"));
+                let meant = findings::similar(family);
+                let hint = meant.map_or_else(String::new, |id| format!(" (did you mean '{id}{all}'?)"));
+                return Err(format!("no finding is called '{one}'{hint}; rocescope explain lists them"));
             }
         }
         Ok(Self(all))
@@ -67,5 +71,9 @@ mod tests {
         for text in ["los.*", "", "loss.*|", "qp.dyed"] {
             assert!(text.parse::<Pattern>().is_err(), "{text}");
         }
+        let said = |text: &str| text.parse::<Pattern>().unwrap_err();
+        assert!(said("los.*").contains("did you mean 'loss.*'?"), "{}", said("los.*"));
+        assert!(said("qp.dyed").contains("did you mean 'qp.died'?"), "{}", said("qp.dyed"));
+        assert!(!said("xyzzy").contains("did you mean"), "{}", said("xyzzy"));
     }
 }

@@ -13,6 +13,7 @@ use super::theme::{self, Name, Overrides, Theme};
 use crate::model::history;
 use crate::report;
 use crate::source::feed::Schedule;
+use crate::util::nearest::hint;
 
 /// Settings of the terminal UI.
 #[derive(Clone, Debug, PartialEq)]
@@ -330,7 +331,8 @@ fn parse_history(mib: usize) -> Result<usize, String> {
 pub fn parse_screen(name: &str) -> Result<Screen, String> {
     Screen::from_name(name).ok_or_else(|| {
         let names: Vec<&str> = Screen::ALL.iter().map(|screen| screen.name()).collect();
-        format!("invalid screen '{name}': use {}", names.join(", "))
+        let hint = hint(name, names.iter().copied());
+        format!("invalid screen '{name}'{hint}: use {}", names.join(", "))
     })
 }
 
@@ -343,7 +345,8 @@ fn parse_columns(name: &str) -> Result<Vec<Id>, String> {
 fn parse_column(name: &str) -> Result<Id, String> {
     column::by_name(name).map(|column| column.id).ok_or_else(|| {
         let names: Vec<&str> = column::COLUMNS.iter().map(|column| column.name).collect();
-        format!("invalid column '{name}': use {}", names.join(", "))
+        let hint = hint(name, names.iter().copied());
+        format!("invalid column '{name}'{hint}: use {}", names.join(", "))
     })
 }
 

@@ -8,6 +8,7 @@ pub mod index;
 pub(crate) mod layout;
 pub mod map;
 pub(crate) mod memory;
+pub(crate) mod nearest;
 pub mod notice;
 pub mod pack;
 pub mod seldom;

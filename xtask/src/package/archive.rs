@@ -5,6 +5,7 @@ use super::{MAINTAINER, Release};
 use crate::dist::Target;
 use crate::run::{run, workspace_root};
 use anyhow::{Context as _, Result};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -71,7 +72,7 @@ pub(crate) fn deb(
         target.debian()
     );
     write(&control.join("control"), fields.as_bytes())?;
-    write(&control.join("conffiles"), b"/etc/rocescope/config.toml\n")?;
+    write(&control.join("conffiles"), b"/etc/rocescope/agent.toml\n")?;
     let scripts = workspace_root().join("deploy/debian");
     for name in ["postinst", "prerm", "postrm"] {
         let text = fs::read(scripts.join(name)).with_context(|| format!("cannot read {name}"))?;
@@ -125,6 +126,11 @@ fn spec_text(release: &Release, root: &Path) -> Result<String> {
     let mut files = Vec::new();
     list(root, &mut files)?;
     files.sort();
+    let mut folders = BTreeSet::new();
+    for file in &files {
+        folders.extend(own_folders(root, file)?);
+    }
+    let folders: Vec<String> = folders.iter().map(|folder| format!("%dir \"{folder}\"\n")).collect();
     let lines: Result<Vec<String>> = files
         .iter()
         .map(|file| {
@@ -144,11 +150,21 @@ fn spec_text(release: &Release, root: &Path) -> Result<String> {
          %post\n[ ! -d /run/systemd/system ] || systemctl daemon-reload || :\n\n\
          %preun\nif [ $1 -eq 0 ] && [ -d /run/systemd/system ]; then\n  \
          systemctl --no-reload disable --now rocescope-agent.socket rocescope-agent.service || :\nfi\n\n\
-         %postun\n[ ! -d /run/systemd/system ] || systemctl daemon-reload || :\n\n%files\n{files}",
+         %postun\nif [ -d /run/systemd/system ]; then\n  systemctl daemon-reload || :\n  \
+         if [ $1 -ge 1 ]; then\n    systemctl try-restart rocescope-agent.service || :\n  fi\nfi\n\n%files\n{folders}{files}",
         version = release.version,
         root = root.display(),
+        folders = folders.concat(),
         files = lines?.concat(),
     ))
+}
+
+/// The folders above a file that belong to the package alone: rpm leaves those that no package owns.
+fn own_folders(root: &Path, file: &Path) -> Result<Vec<String>> {
+    let place = file.strip_prefix(root).context("a file outside of the tree")?;
+    let above = place.ancestors().skip(1);
+    let is_own = |folder: &&Path| folder.iter().any(|name| name == "rocescope");
+    Ok(above.filter(is_own).map(|folder| format!("/{}", folder.display())).collect())
 }
 
 /// The files below a folder.

@@ -2,8 +2,8 @@
 
 use super::Release;
 use crate::dist::Target;
-use crate::run::{cargo, output_of};
-use anyhow::{Context as _, Result};
+use crate::run::{cargo, output_of, workspace_root};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -34,11 +34,32 @@ pub(crate) fn of_program(target: Target) -> Result<Vec<Dependency>> {
         target.triple(),
     ]));
     let metadata: Value = serde_json::from_str(&metadata.context("cargo metadata failed")?)?;
-    Ok(linked(&metadata, "rocescope"))
+    // Its resolution has features of the whole workspace, and with them crates that are in no program.
+    let tree = output_of(cargo().args([
+        "tree",
+        "--locked",
+        "--package=rocescope",
+        "--features=live",
+        "--edges=normal,no-proc-macro",
+        "--prefix=none",
+        "--format={p}",
+        "--target",
+        target.triple(),
+    ]));
+    Ok(linked(&metadata, "rocescope", &in_tree(&tree.context("cargo tree failed")?)))
 }
 
-/// What `root` is linked with, itself included, in order of name and version.
-fn linked(metadata: &Value, root: &str) -> Vec<Dependency> {
+/// Names and versions in what `cargo tree` prints: `name v1.2.3 (where it is from)`.
+fn in_tree(text: &str) -> BTreeSet<String> {
+    let one = |line: &str| {
+        let mut words = line.split_whitespace();
+        Some(format!("{}@{}", words.next()?, words.next()?.strip_prefix('v')?))
+    };
+    text.lines().filter_map(one).collect()
+}
+
+/// What `root` is linked with of those that are `known` to be in it, itself included, in order of name and version.
+fn linked(metadata: &Value, root: &str, known: &BTreeSet<String>) -> Vec<Dependency> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let packages: BTreeMap<String, Value> =
@@ -55,21 +76,22 @@ fn linked(metadata: &Value, root: &str) -> Vec<Dependency> {
             .map(|dependency| text(&dependency["pkg"]))
             .collect()
     };
+    let named = |id: &String| {
+        packages.get(id).map(|package| format!("{}@{}", text(&package["name"]), text(&package["version"])))
+    };
+    let is_known = |id: &String| named(id).is_some_and(|name| known.contains(&name));
     let mut open: Vec<String> =
         packages.iter().filter(|(_, package)| package["name"] == root).map(|(id, _)| id.clone()).collect();
     let mut found = BTreeSet::new();
     while let Some(id) = open.pop() {
-        if found.insert(id.clone()) {
+        if is_known(&id) && found.insert(id.clone()) {
             open.extend(uses(&id));
         }
     }
-    let named = |id: &String| {
-        packages.get(id).map(|package| format!("{}@{}", text(&package["name"]), text(&package["version"])))
-    };
     let described = |id: &String| {
         let package = packages.get(id)?;
         let folder = Path::new(package["manifest_path"].as_str()?).parent()?.to_owned();
-        let mut below: Vec<String> = uses(id).iter().filter_map(named).collect();
+        let mut below: Vec<String> = uses(id).iter().filter(|id| is_known(id)).filter_map(named).collect();
         below.sort();
         Some(Dependency {
             name: text(&package["name"]),
@@ -157,13 +179,28 @@ fn date(epoch: u64) -> (u64, u64, u64) {
     (year_of_era + era * 400 + u64::from(month <= 2), month, day_of_year - (153 * shifted + 2) / 5 + 1)
 }
 
-/// The licences of everything in the program, with the texts that come with the crates; each text once.
+/// The licences of everything in the program, with the texts that come with the crates; each text once. A crate without a text
+/// of its own has that of Apache-2.0, where this is one of its licences.
 pub(crate) fn licences(all: &[Dependency]) -> Result<String> {
+    let apache = workspace_root().join("LICENSE-APACHE");
+    let apache = fs::read_to_string(&apache).with_context(|| format!("cannot read {}", apache.display()))?;
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut out = String::from("Licences of the libraries in rocescope\n\n");
     for one in all.iter().filter(|one| !one.source.is_empty()) {
         writeln!(out, "{} {}: {}", one.name, one.version, one.licence)?;
-        for text in texts_in(&one.folder)? {
+        let mut own = texts_in(&one.folder)?;
+        if own.is_empty() {
+            let is_alike = one.licence.contains("Apache-2.0") && !one.licence.contains("AND");
+            ensure!(
+                is_alike,
+                "{} {} ({}) comes without the text of its licence",
+                one.name,
+                one.version,
+                one.licence
+            );
+            own.push(apache.clone());
+        }
+        for text in own {
             texts.entry(text).or_default().push(format!("{} {}", one.name, one.version));
         }
     }
@@ -202,26 +239,48 @@ mod tests {
         };
         let uses = |name: &str, kind: Option<&str>| json!({ "pkg": name, "dep_kinds": [{ "kind": kind }] });
         json!({
-            "packages": [package("rocescope", None), package("a", Some("r")), package("b", Some("r")), package("t", Some("r"))],
+            "packages": [package("rocescope", None), package("a", Some("r")), package("b", Some("r")), package("t", Some("r")), package("o", Some("r"))],
             "resolve": { "nodes": [
-                { "id": "rocescope", "deps": [uses("a", None), uses("t", Some("dev")), uses("t", Some("build"))] },
+                { "id": "rocescope", "deps": [uses("a", None), uses("o", None), uses("t", Some("dev")), uses("t", Some("build"))] },
                 { "id": "a", "deps": [uses("b", None)] },
                 { "id": "b", "deps": [] },
                 { "id": "t", "deps": [] },
+                { "id": "o", "deps": [] },
             ] },
         })
     }
 
     #[test]
     fn what_is_linked_is_listed_and_nothing_of_tests() {
-        let all = linked(&metadata(), "rocescope");
+        // `o` is in the workspace's resolution, and not in the program.
+        let known = in_tree("rocescope v1.0.0 (/here)\na v1.0.0\nb v1.0.0 (*)\n\nt v1.0.0\n");
+        let all = linked(&metadata(), "rocescope", &known);
         let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "rocescope"]);
-        let text = sbom(&all, &Release { version: "1.0.0", epoch: 1_764_088_331 }).unwrap();
+        let text = sbom(&all, &Release { version: "1.0.0".to_owned(), epoch: 1_764_088_331 }).unwrap();
         let bom: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(bom["metadata"]["timestamp"], "2025-11-25T16:32:11Z");
         assert_eq!(bom["components"][0]["licenses"][0]["expression"], "MIT OR Apache-2.0");
         assert_eq!(bom["dependencies"][2]["dependsOn"], json!(["pkg:cargo/a@1.0.0"]));
+    }
+
+    #[test]
+    fn a_crate_without_a_text_has_that_of_apache_or_is_refused() {
+        let folder = std::env::temp_dir().join(format!("rocescope-licence-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let one = |licence: &str| Dependency {
+            name: "x".to_owned(),
+            version: "1.0.0".to_owned(),
+            licence: licence.to_owned(),
+            source: "registry".to_owned(),
+            folder: folder.clone(),
+            uses: Vec::new(),
+        };
+        let given = licences(&[one("MIT OR Apache-2.0")]);
+        let refused = [licences(&[one("MIT")]), licences(&[one("Apache-2.0 AND Unicode-3.0")])];
+        fs::remove_dir_all(&folder).unwrap();
+        assert!(given.unwrap().contains("Apache License"));
+        assert!(refused.iter().all(Result::is_err));
     }
 
     #[test]

@@ -111,10 +111,10 @@ impl Parts<'_> {
     fn configuration(&self, root: &Path, layout: Layout) -> Result<()> {
         let units = workspace_root().join("deploy/systemd");
         let (config, folder) = match layout {
-            Layout::Tarball => ("config.toml", "systemd"),
-            _ => ("etc/rocescope/config.toml", "usr/lib/systemd/system"),
+            Layout::Tarball => ("agent.toml", "systemd"),
+            _ => ("etc/rocescope/agent.toml", "usr/lib/systemd/system"),
         };
-        write(&root.join(config), &self.printed(&["config"])?)?;
+        write(&root.join(config), &self.printed(&["config", "--agent"])?)?;
         for name in ["rocescope-agent.service", "rocescope-agent.socket"] {
             copy(&units.join(name), &root.join(folder).join(name))?;
         }

@@ -32,6 +32,10 @@ const VM_TOOLS: [(&str, &str); 4] = [
     ("tshark", "tshark"),
 ];
 
+/// Programs that make and judge packages, and their packages.
+const PACKAGE_TOOLS: [(&str, &str); 4] =
+    [("dpkg-deb", "dpkg"), ("rpmbuild", "rpm"), ("lintian", "lintian"), ("systemd-analyze", "systemd")];
+
 /// Installs the programs the integration tests call.
 ///
 /// # Errors
@@ -68,6 +72,14 @@ pub(super) fn unpack_for_tests(dir: &Path) -> Result<()> {
 /// Names the missing packages when they cannot be installed.
 pub(super) fn ensure_vm_tools() -> Result<()> {
     ensure_programs("the test in a virtual machine", &VM_TOOLS)
+}
+
+/// Installs the programs that make and judge packages.
+///
+/// # Errors
+/// Names the missing packages when they cannot be installed.
+pub(super) fn ensure_package_tools() -> Result<()> {
+    ensure_programs("the test of the packages", &PACKAGE_TOOLS)
 }
 
 fn ensure_programs(purpose: &str, programs: &[(&str, &'static str)]) -> Result<()> {

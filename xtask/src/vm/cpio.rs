@@ -46,6 +46,11 @@ impl<W: Write> Archive<W> {
         self.below(path, PROGRAM, (0, 0), content)
     }
 
+    /// Adds a file that everybody may read.
+    pub(super) fn plain(&mut self, path: &str, content: &[u8]) -> Result<()> {
+        self.below(path, PLAIN, (0, 0), content)
+    }
+
     /// Adds a symbolic link.
     pub(super) fn link(&mut self, path: &str, target: &str) -> Result<()> {
         self.below(path, LINK, (0, 0), target.as_bytes())

@@ -1,6 +1,6 @@
 //! The guest's kernel and its shell: Debian's packages, downloaded and unpacked, not installed.
 
-use super::userland;
+use super::userland::{self, Userland};
 use crate::run::{has_program, output_of, root_command, run, say, step};
 use anyhow::{Context as _, Result, bail};
 use std::fs;
@@ -48,7 +48,7 @@ pub(super) struct Parts {
     pub(super) modules: PathBuf,
     /// A shell and other basic programs in one static file.
     pub(super) busybox: PathBuf,
-    /// A folder that becomes the guest's `/`: programs that use and show RDMA devices, and their libraries.
+    /// A folder that becomes the guest's `/`: its programs and their libraries.
     pub(super) userland: PathBuf,
 }
 
@@ -108,7 +108,7 @@ impl Apt {
 ///
 /// # Errors
 /// Fails if the packages are not to be had, or the kernel is not what the test is for.
-pub(super) fn parts(dir: &Path, kernel: Kernel) -> Result<Parts> {
+pub(super) fn parts(dir: &Path, kernel: Kernel, programs: &Userland) -> Result<Parts> {
     if !has_program("apt-get") || !has_program("dpkg-deb") {
         bail!(
             "the guest is made of Debian's packages, which needs apt-get and dpkg-deb: run this on Debian 12"
@@ -124,7 +124,7 @@ pub(super) fn parts(dir: &Path, kernel: Kernel) -> Result<Parts> {
             name.with_context(|| format!("apt knows no package {KERNEL}: run this on Debian 12 for x86_64"))?;
         Ok((unpacked(dir, &name, &apt)?, unpacked(dir, SHELL, &Apt(Vec::new()))?))
     })?;
-    let userland = step("getting the guest's programs", || userland::tree(dir))?;
+    let userland = step("getting the guest's programs", || userland::tree(dir, programs))?;
     let release = only_entry(&kernel_package.join("lib/modules"))?;
     if kernel == Kernel::Distribution && version(&release).is_none_or(|version| version >= TOO_NEW) {
         bail!(
@@ -212,7 +212,24 @@ fn download_from(apt: &Apt, into: &Path, packages: &[&str]) -> Result<()> {
 /// # Errors
 /// Fails if it is no package, or the folder cannot be written.
 pub(super) fn extract(package: &Path, into: &Path) -> Result<()> {
-    run(Command::new("dpkg-deb").arg("--extract").args([package, into]).stdin(Stdio::null()))
+    fs::create_dir_all(into).with_context(|| format!("cannot create {}", into.display()))?;
+    let mut files = Command::new("dpkg-deb")
+        .arg("--fsys-tarfile")
+        .arg(package)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start dpkg-deb")?;
+    let archive = files.stdout.take().context("dpkg-deb has no standard output")?;
+    // Folders that are links here stay so: `dpkg-deb --extract` would replace them.
+    let mut tar = Command::new("tar");
+    tar.args(["--extract", "--keep-directory-symlink", "--no-same-owner", "--directory"])
+        .arg(into)
+        .arg("--file=-");
+    let unpacked = run(tar.stdin(archive));
+    let read = files.wait().context("cannot wait for dpkg-deb")?;
+    anyhow::ensure!(read.success(), "{} is no package: dpkg-deb ended with {read}", package.display());
+    unpacked
 }
 
 /// The file of this prefix that was changed last.

@@ -1,18 +1,74 @@
-//! Programs that use and show RDMA devices, with their libraries: Debian's packages, unpacked side by
-//! side. Nothing is installed and no maintainer script runs, so that this takes no root.
+//! Programs of a guest, with their libraries: Debian's packages, unpacked side by side. Nothing is installed and no maintainer
+//! script runs, so that this takes no root.
 
 use super::debian::{download, extract, update};
 use crate::run::{output_of, run, say};
 use anyhow::{Context as _, Result};
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Programs that the tests call in the guest.
-const PACKAGES: [&str; 6] =
-    ["perftest", "rdmacm-utils", "ibverbs-utils", "ibverbs-providers", "iproute2", "tcpdump"];
-/// Folders that no program there reads, and that would only make the guest larger.
-const LEFT_OUT: [&str; 3] = ["usr/share", "var", "usr/lib/x86_64-linux-gnu/gconv"];
+/// Programs of a guest.
+pub(super) struct Userland {
+    /// Name of its folder.
+    name: &'static str,
+    /// Its packages, with what they depend on.
+    packages: &'static [&'static str],
+    /// Folders that no program there reads, and that would only make the guest larger.
+    left_out: &'static [&'static str],
+    /// `/bin`, `/sbin` and `/lib` are links into `/usr`, as where Debian is installed.
+    is_merged: bool,
+}
+
+/// What uses and shows RDMA devices: the tests call these.
+pub(super) const RDMA: Userland = Userland {
+    name: "userland",
+    packages: &["perftest", "rdmacm-utils", "ibverbs-utils", "ibverbs-providers", "iproute2", "tcpdump"],
+    left_out: &["usr/share", "var", "usr/lib/x86_64-linux-gnu/gconv"],
+    is_merged: false,
+};
+
+/// A host with systemd, on which packages are installed.
+pub(super) const SYSTEMD: Userland = Userland {
+    name: "systemd",
+    packages: &[
+        "systemd",
+        "kmod",
+        "dpkg",
+        "bash",
+        "dash",
+        "coreutils",
+        "util-linux",
+        "mount",
+        "procps",
+        "grep",
+        "sed",
+        "findutils",
+        "diffutils",
+        "tar",
+        "gzip",
+        "libc-bin",
+        "base-files",
+        "base-passwd",
+        "iproute2",
+        "bpftool",
+    ],
+    left_out: &[
+        "usr/share/doc",
+        "usr/share/man",
+        "usr/share/info",
+        "usr/share/locale",
+        "usr/share/zoneinfo",
+        "usr/share/perl",
+        "usr/lib/x86_64-linux-gnu/gconv",
+        "usr/lib/x86_64-linux-gnu/perl-base",
+    ],
+    is_merged: true,
+};
+
+/// Links of a merged system.
+const MERGED: [&str; 4] = ["bin", "sbin", "lib", "lib64"];
 /// File in a tree that lists its packages.
 const LIST: &str = "packages.list";
 
@@ -20,24 +76,24 @@ const LIST: &str = "packages.list";
 ///
 /// # Errors
 /// Fails if the packages are not to be had.
-pub(super) fn tree(dir: &Path) -> Result<PathBuf> {
-    let place = dir.join("userland");
+pub(super) fn tree(dir: &Path, userland: &Userland) -> Result<PathBuf> {
+    let place = dir.join(userland.name);
     let have = fs::read_to_string(place.join(LIST)).ok();
-    let wanted = match (closure(dir), &have) {
+    let wanted = match (closure(dir, userland), &have) {
         (Ok(wanted), _) => wanted,
         // Without the lists of packages there is nothing newer to be had.
         (Err(_), Some(_)) => return Ok(place),
         (Err(_), None) => {
             update()?;
-            closure(dir)?
+            closure(dir, userland)?
         }
     };
     let list = wanted.join("\n");
     if have.as_deref() == Some(&list) {
         return Ok(place);
     }
-    let partial = dir.join("userland.partial");
-    let downloads = dir.join("userland.packages");
+    let partial = dir.join(format!("{}.partial", userland.name));
+    let downloads = dir.join(format!("{}.packages", userland.name));
     let _ = fs::remove_dir_all(&partial);
     let names = |wanted: &[String]| -> Result<()> {
         let _ = fs::remove_dir_all(&downloads);
@@ -48,16 +104,19 @@ pub(super) fn tree(dir: &Path) -> Result<PathBuf> {
     } else {
         // Lists grow old: what they name may have been replaced.
         update()?;
-        let newer = closure(dir)?;
+        let newer = closure(dir, userland)?;
         names(&newer).context("cannot get the programs for the guest")?;
         newer.join("\n")
     };
     let packages =
         fs::read_dir(&downloads).with_context(|| format!("cannot read {}", downloads.display()))?;
+    if userland.is_merged {
+        merge(&partial)?;
+    }
     for package in packages {
         extract(&package?.path(), &partial)?;
     }
-    for folder in LEFT_OUT {
+    for folder in userland.left_out {
         let _ = fs::remove_dir_all(partial.join(folder));
     }
     fs::write(partial.join(LIST), &list).context("cannot write the list of packages")?;
@@ -69,16 +128,27 @@ pub(super) fn tree(dir: &Path) -> Result<PathBuf> {
     Ok(place)
 }
 
+/// Makes the links of a merged system, through which packages are unpacked.
+fn merge(root: &Path) -> Result<()> {
+    for name in MERGED {
+        let folder = root.join("usr").join(name);
+        fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        let link = root.join(name);
+        symlink(format!("usr/{name}"), &link).with_context(|| format!("cannot create {}", link.display()))?;
+    }
+    Ok(())
+}
+
 /// The packages and all that they depend on, as `name=version`: what apt would install on a machine
 /// that has nothing yet.
-fn closure(dir: &Path) -> Result<Vec<String>> {
+fn closure(dir: &Path, userland: &Userland) -> Result<Vec<String>> {
     fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let nothing = dir.join("nothing-installed");
     fs::write(&nothing, "").with_context(|| format!("cannot write {}", nothing.display()))?;
     let mut command = Command::new("apt-get");
     command.args(["--simulate", "--no-install-recommends", "-o", "Debug::NoLocking=true", "-o"]);
     command.arg(format!("Dir::State::status={}", nothing.display()));
-    command.arg("install").args(PACKAGES).env("LC_ALL", "C");
+    command.arg("install").args(userland.packages).env("LC_ALL", "C");
     let packages = output_of(&mut command).map(|text| installed(&text)).unwrap_or_default();
     if packages.is_empty() {
         // Once more, for what apt has to say about it.

@@ -19,13 +19,15 @@ SIGHUP reads it again.";
 
 /// Options of `agent`: those of `export`, and of the recording.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(after_help = AGENT_EXAMPLES, args_override_self = true)]
+#[command(after_long_help = AGENT_EXAMPLES, args_override_self = true)]
 #[command(mut_arg("clickhouse", |arg| arg.requires("record")))]
 pub struct AgentArgs {
     /// Record to this folder, as rocescope record does
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "DIR")]
     pub record: Option<PathBuf>,
     /// Remove the oldest files of the recording beyond this time or this total size
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "TIME,SIZE", value_parser = parse_keep, default_value = "7d,20GiB")]
     pub retain: Keep,
     /// Options of the recording.

@@ -25,28 +25,43 @@ put a proxy before an address that others reach.";
 
 /// Options of `export`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(after_help = format!("{EXPORT_EXAMPLES}\n\n{}", fields::source_help()))]
+#[command(after_long_help = format!("{EXPORT_EXAMPLES}\n\n{}", fields::source_help()))]
 #[command(mut_arg("max_flows", |arg| arg.help("Flow table size [default: 65536]")))]
 #[command(mut_arg("idle", |arg| arg.help("Idle timeout of flows; the totals keep their counts [default: 10m]")))]
+#[command(mut_arg("duration", |arg| arg.help_heading("Metrics")))]
 pub struct ExportArgs {
-    /// Serve HTTP at ADDRESS:PORT or unix:PATH; repeatable [default: 127.0.0.1:14791, unless --textfile, --otlp or systemd's sockets]
+    /// Serve HTTP at ADDRESS:PORT or unix:PATH; repeatable
+    ///
+    /// [default: 127.0.0.1:14791, unless --textfile, --otlp or systemd's sockets]
+    #[arg(help_heading = "Metrics")]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<Listen>,
-    /// Write the metrics to this file too, replaced as a whole; removed at the end
+    /// Write the metrics to this file, too
+    ///
+    /// Replaced as a whole at each interval; removed at the end.
+    #[arg(help_heading = "Metrics")]
     #[arg(long, value_name = "FILE")]
     pub textfile: Option<PathBuf>,
-    /// Push the metrics, and findings as log records, to an OpenTelemetry collector, http://HOST:PORT; without URL that of
-    /// OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318
+    /// Push them to an OpenTelemetry collector, too
+    ///
+    /// Metrics, and findings as log records, to http://HOST:PORT; without URL that of OTEL_EXPORTER_OTLP_ENDPOINT, else
+    /// http://localhost:4318.
+    #[arg(help_heading = "Metrics")]
     #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "")]
     pub otlp: Option<String>,
-    /// Interval of the metrics: a scrape gets the latest. At most that of the scrapes
+    /// Interval of the metrics
+    ///
+    /// A scrape gets the latest: at most the interval of the scrapes.
+    #[arg(help_heading = "Metrics")]
     #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "15s")]
     pub interval: Duration,
     /// Peers with series of their own, those with the most bytes; the rest is summed
+    #[arg(help_heading = "Metrics")]
     #[arg(long, value_name = "N", default_value_t = export::PEERS as u64)]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=1024))]
     pub peers: u64,
     /// Queue pairs with series of their own, those with the most losses and retransmissions, then bytes
+    #[arg(help_heading = "Metrics")]
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=export::MOST_QPS as u64))]
     pub per_qp: u64,

@@ -19,18 +19,22 @@ The questions run on duckdb or clickhouse, whichever is on PATH, or on the serve
 
 /// Options of `fleet`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(after_help = FLEET_EXAMPLES)]
+#[command(after_long_help = FLEET_EXAMPLES)]
 pub struct FleetArgs {
     /// What is asked
     #[arg(value_enum, value_name = "QUESTION")]
     pub question: Question,
-    /// Folders of recordings, a pattern of folders, a bucket that the engine can read (s3://...), or the URL of a ClickHouse server
+    /// Folders of recordings, or the URL of a ClickHouse server
+    ///
+    /// Also a pattern of folders, and a bucket that the engine can read (s3://...).
     #[arg(value_name = "DIR|GLOB|URL", required = true)]
     pub sources: Vec<String>,
     /// Only flows of this job
     #[arg(long, value_name = "JOB")]
     pub job: Option<Name>,
-    /// Start of the time range: RFC 3339 (2026-01-01T00:00:00Z), or Unix seconds
+    /// Start of the time range
+    ///
+    /// RFC 3339 (2026-01-01T00:00:00Z), or Unix seconds.
     #[arg(long, value_name = "TIME", value_parser = parse_second)]
     pub from: Option<u64>,
     /// End of the time range, written as --from
@@ -39,18 +43,24 @@ pub struct FleetArgs {
     /// Output format
     #[arg(long, value_enum, default_value_t = FleetOutput::Table)]
     pub output: FleetOutput,
-    /// Write the answer to this file instead of standard output
+    /// Write the answer to this file
+    ///
+    /// Instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Most rows of the answer; of timeline all
+    /// Most rows of the answer
+    ///
+    /// Of timeline all are written.
     #[arg(long, value_name = "N", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub top: u64,
     /// Print the SQL and do not run it
     #[arg(long)]
     pub print_sql: bool,
-    /// Program to run the SQL: a name on PATH or a path; names that begin with clickhouse are started as clickhouse local [default:
-    /// duckdb, else clickhouse]
+    /// Program to run the SQL
+    ///
+    /// A name on PATH or a path; names that begin with clickhouse are started as clickhouse local [default: duckdb, else
+    /// clickhouse].
     #[arg(long, value_name = "PROGRAM")]
     pub engine: Option<PathBuf>,
 }

@@ -14,11 +14,14 @@ use crate::source::replay::time::parse_duration;
 #[derive(Clone, Debug, ClapArgs)]
 #[command(next_help_heading = "Flight recorder")]
 pub struct FlightArgs {
-    /// Hold the last minutes in memory, such as 10m, and write them as a dump on SIGUSR1, D in the terminal view, POST /dump on a
-    /// unix socket of --listen, or --on
+    /// Hold the last minutes, such as 10m, for dumps
+    ///
+    /// Held in memory, and written as a dump on SIGUSR1, D in the terminal view, POST /dump on a unix socket of --listen, or --on.
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub keep: Option<Duration>,
-    /// Write a dump when one of these findings begins, such as 'loss.*|pfc.storm|qp.died'
+    /// Write a dump when one of these findings begins
+    ///
+    /// Ids with *, separated by |, such as 'loss.*|pfc.storm|qp.died'.
     #[arg(long, value_name = "FINDINGS", requires = "keep")]
     pub on: Option<Pattern>,
     /// Time that a dump goes on behind its trigger [default: 10s]

@@ -47,9 +47,13 @@ const OF_THE_SOURCE: [&str; 17] = [
 
 /// Options of `live`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(after_help = format!("{LIVE_EXAMPLES}\n\n{}", fields::source_help()))]
+#[command(after_long_help = format!("{LIVE_EXAMPLES}\n\n{}", fields::source_help()))]
 pub struct LiveArgs {
-    /// Show what a running agent counts, through its unix socket; needs no right but access to it [default: /run/rocescope/agent.sock]
+    /// Show what the agent of this host counts
+    ///
+    /// Through its unix socket, without kernel programs of its own; needs no right but access to it
+    /// [default: /run/rocescope/agent.sock].
+    #[arg(help_heading = "Live source")]
     #[arg(long, value_name = "SOCKET", num_args = 0..=1, conflicts_with_all = OF_THE_SOURCE)]
     #[arg(default_missing_value = SOCKET, hide_default_value = true)]
     pub attach: Option<PathBuf>,
@@ -66,8 +70,11 @@ pub struct LiveArgs {
 
 /// Options of the live source: what is watched, and how.
 #[derive(Clone, Debug, ClapArgs)]
+#[command(next_help_heading = "Live source")]
 pub struct SourceArgs {
-    /// Network interface, or RDMA device (resolved to its netdev); repeatable
+    /// Network interface, or RDMA device; repeatable
+    ///
+    /// An RDMA device stands for its network interface. Without -i: all interfaces with an RDMA device.
     #[arg(short, long = "interface", value_name = "IFACE")]
     pub interface: Vec<String>,
     /// An interface without -i: an error that names the option.
@@ -104,6 +111,7 @@ pub struct SourceArgs {
 
 /// Options of attaching the kernel programs.
 #[derive(Clone, Debug, ClapArgs)]
+#[command(next_help_heading = "Kernel programs")]
 pub struct AttachArgs {
     /// Ingress hook: tc, or xdp, which may reset the NIC's queues and change its offloads and MTU
     #[arg(long, value_enum, default_value_t = HookChoice::Auto)]

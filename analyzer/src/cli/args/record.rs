@@ -25,38 +25,54 @@ Examples:
 #[derive(Clone, Debug, ClapArgs)]
 pub struct TablesArgs {
     /// Begin new files of the recording after this time or this size, whichever is first
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "TIME,SIZE", value_parser = parse_rotate, default_value = "15m,64MiB")]
     pub rotate: Rotate,
     /// Also sum flows over this longer interval, by link and destination (table flow_rollup)
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub rollup: Option<Duration>,
     /// Job of this host [default: of the owning processes' Slurm job or Kubernetes pod, or SLURM_JOB_ID]
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "NAME")]
     pub job: Option<String>,
     /// Name of this host in the recording [default: the host name]
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
-    /// Also send the files of the recording to this ClickHouse; they wait in a queue on disk while it is away
+    /// Also send the files to this ClickHouse
+    ///
+    /// They wait in a queue on disk while it is away.
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "URL")]
     pub clickhouse: Option<Server>,
 }
 
 /// Options of `record`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(after_help = format!("{RECORD_EXAMPLES}\n\n{}", fields::source_help()))]
+#[command(after_long_help = format!("{RECORD_EXAMPLES}\n\n{}", fields::source_help()))]
 #[command(mut_arg("max_flows", |arg| arg.help("Flow table size [default: live 65536, with --read 131072]")))]
 #[command(mut_arg("idle", |arg| arg.help("Idle timeout of flows [default: live 10m, with --read none]")))]
+#[command(mut_arg("duration", |arg| arg.help_heading("Recording")))]
 pub struct RecordArgs {
     /// Folder of the recording
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "DIR", default_value = "/var/lib/rocescope")]
     pub dir: PathBuf,
-    /// Record this capture (pcap, pcapng, also gzip; - is standard input) instead of live interfaces; repeatable, each a tap
+    /// Record this capture instead; repeatable
+    ///
+    /// A capture (pcap, pcapng, also gzip; - is standard input) instead of live interfaces, each a tap.
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["interface", "netns", "nccl_ras", "sample_posts"])]
     pub read: Vec<PathBuf>,
     /// Interval of the rows
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "1s")]
     pub interval: Duration,
-    /// Remove the oldest files of this host beyond this time or this total size [default: 7d,20GiB; with --read: all is kept]
+    /// Remove the oldest files beyond this
+    ///
+    /// Files of this host beyond this time or this total size [default: 7d,20GiB; with --read: all is kept].
+    #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "TIME,SIZE", value_parser = parse_keep)]
     pub keep: Option<Keep>,
     /// Options of the tables.

@@ -459,6 +459,10 @@ fn map_refused(error: &aya::EbpfError) -> anyhow::Error {
     let text = chain(error);
     match limit_reached(error) {
         Some(remedy) => anyhow!("cannot create the maps: {text}; {remedy}"),
+        None if text.contains("not permitted") => anyhow!(
+            "cannot create the maps: {text}; bpf(2) takes CAP_BPF, and a seccomp filter that allows it \
+             (SystemCallFilter= of the unit, seccomp profile of the container)"
+        ),
         None => anyhow!("the kernel rejected the maps or programs: {text}; use a smaller --max-flows"),
     }
 }
@@ -580,6 +584,10 @@ mod tests {
         assert!(limit_reached(&error(libc::ENOMEM)).unwrap().contains("ulimit -v"));
         assert_eq!(limit_reached(&error(libc::EACCES)), None);
         assert_eq!(limit_reached(&aya::programs::ProgramError::NotLoaded), None);
+        let io_error = std::io::Error::from_raw_os_error(libc::EPERM);
+        let map = aya::maps::MapError::CreateError { name: "BINS".into(), io_error };
+        let said = super::map_refused(&map.into()).to_string();
+        assert!(said.contains("SystemCallFilter") && !said.contains("max-flows"), "{said}");
     }
 
     #[test]

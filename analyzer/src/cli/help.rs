@@ -1,0 +1,103 @@
+//! The two forms of the help: `-h` fits a screen of 80 columns and 24 lines and has the common options, `--help` has all of them in
+//! sections, with examples.
+
+use clap::{Command, CommandFactory as _};
+
+use super::Args;
+
+/// Options that `-h` lists, of commands that have more than a screen of them. Arguments without a name are always listed.
+const COMMON: &[(&str, &[&str])] = &[
+    ("live", &["interface", "attach", "keep", "output", "out", "duration", "filter"]),
+    ("replay", &["from", "to", "output", "out", "filter"]),
+    ("export", &["interface", "listen", "textfile", "otlp", "interval", "config"]),
+    ("agent", &["interface", "record", "keep", "listen", "config"]),
+    ("record", &["interface", "dir", "read", "interval", "keep", "clickhouse", "duration"]),
+    ("demo", &["output", "out", "duration", "screen"]),
+];
+
+/// The command line with the options of `-h` chosen.
+#[must_use]
+pub fn command() -> Command {
+    COMMON.iter().fold(Args::command(), |all, (name, common)| {
+        all.mut_subcommand(name, |command| {
+            command.mut_args(|arg| {
+                let is_rare = !arg.is_positional() && !common.contains(&arg.get_id().as_str());
+                if is_rare { arg.hide_short_help(true) } else { arg }
+            })
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A terminal: columns, and lines beside the one of the prompt.
+    const SCREEN: (usize, usize) = (80, 23);
+
+    fn each(mut check: impl FnMut(&str, &mut Command)) {
+        let mut all = command().term_width(SCREEN.0);
+        all.build();
+        check("", &mut all);
+        for command in all.get_subcommands_mut().filter(|command| command.get_name() != "help") {
+            check(&command.get_name().to_owned(), command);
+        }
+    }
+
+    #[test]
+    fn the_short_form_fits_a_screen() {
+        let mut wrong = Vec::new();
+        each(|name, command| {
+            let text = command.render_help().to_string();
+            let lines = text.lines().count();
+            if lines > SCREEN.1 || text.lines().any(|line| line.chars().count() > SCREEN.0) {
+                wrong.push(format!("rocescope {name} -h has {lines} lines:\n{text}"));
+            }
+        });
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn the_short_form_names_the_long_one_where_that_has_more() {
+        each(|name, command| {
+            let (short, long) = (command.render_help().to_string(), command.render_long_help().to_string());
+            let options =
+                |text: &str| text.lines().filter(|line| line.trim_start().starts_with("--")).count();
+            if options(&long) > options(&short) || long.contains("Examples:") {
+                assert!(short.contains("see more with '--help'"), "{name}: {short}");
+            }
+        });
+    }
+
+    #[test]
+    fn the_long_form_has_examples_and_every_common_option_exists() {
+        each(|name, command| {
+            let text = command.render_long_help().to_string();
+            let is_plain = ["config", "manual"].contains(&name);
+            let has = ["Examples:", "Start here:", "Episodes,"].iter().any(|head| text.contains(head));
+            assert!(is_plain || has, "{name}: {text}");
+            let common = COMMON.iter().find(|(of, _)| *of == name).map_or(&[][..], |(_, common)| common);
+            for id in common {
+                let found =
+                    command.get_arguments().any(|arg| arg.get_id() == id && !arg.is_hide_short_help_set());
+                assert!(found, "rocescope {name} has no option {id}");
+            }
+        });
+        for (name, _) in COMMON {
+            assert!(command().find_subcommand(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_sections_of_the_long_form_come_once_each() {
+        each(|name, command| {
+            let text = command.render_long_help().to_string();
+            let mut heads: Vec<&str> =
+                text.lines().filter(|line| line.ends_with(':') && !line.starts_with(' ')).collect();
+            let all = heads.len();
+            heads.sort_unstable();
+            heads.dedup();
+            assert_eq!(heads.len(), all, "{name}: {text}");
+        });
+    }
+}
