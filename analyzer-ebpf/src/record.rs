@@ -17,7 +17,7 @@ use crate::maps::{
     CPU_STATE, EXTRA, FLOWS, FREE, HAVE_XDP_BUFF_LEN, HINT_SHIFT, HINTS, LINK_MULTIPLIER, LINK_SHIFT, SLOTS,
     counters_of,
 };
-use crate::packet::{Copied, Head, opaque};
+use crate::packet::{Copied, Head};
 use crate::{bins, emit, latency, seqlock};
 
 const NOEXIST: u64 = 1;
@@ -42,12 +42,7 @@ pub(crate) fn xdp(ctx: &XdpContext, frags: bool) {
     let Some(work) = CPU_STATE.get_ptr_mut(0) else { return };
     // SAFETY: the pointer comes from the map.
     let packet = head.with_scratch(unsafe { &raw mut (*work).offset });
-    count(ctx, work, &packet, meta, link, |headers| {
-        // Fresh packet pointers: if those of the parser were still live, the verifier could not merge the
-        // paths through it.
-        let fresh = XdpContext::new(opaque(ctx.ctx as usize) as *mut _);
-        emit::copy(&Head::new(fresh.data(), fresh.data_end()), headers)
-    });
+    count(ctx, work, &packet, meta, link);
 }
 
 /// `raw`: packets begin with their IP header, on interfaces without a link layer. A constant.
@@ -78,15 +73,14 @@ pub(crate) fn tc(ctx: &TcContext, egress: bool, raw: bool) {
     // SAFETY: the pointer comes from the map.
     let offset = unsafe { &raw mut (*work).offset };
     let packet = head.with_scratch(offset);
-    let headers = |headers: &mut emit::Headers| emit::load(ctx, headers);
     if packet.len() < ENOUGH
         && packet.len() < skb_len as usize
         && let Some(copied) = Copied::of(ctx, offset)
     {
-        count(ctx, work, &copied, meta, link, headers);
+        count(ctx, work, &copied, meta, link);
         return;
     }
-    count(ctx, work, &packet, meta, link, headers);
+    count(ctx, work, &packet, meta, link);
 }
 
 #[inline(always)]
@@ -95,18 +89,11 @@ fn link(ifindex: u32, egress: bool) -> u32 {
 }
 
 #[inline(always)]
-fn count<C: aya_ebpf::EbpfContext>(
-    ctx: &C,
-    work: *mut CpuState,
-    packet: &impl Bytes,
-    meta: Meta,
-    link: u32,
-    headers: impl FnOnce(&mut emit::Headers) -> u16,
-) {
+fn count(ctx: &impl emit::Packet, work: *mut CpuState, packet: &impl Bytes, meta: Meta, link: u32) {
     // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another.
     let frame = unsafe { &mut (*work).frame };
     match parse_into::<Kernel>(packet, meta, &mut (), frame) {
-        Ok(()) => roce(ctx, work, link as u16, headers),
+        Ok(()) => roce(ctx, work, link as u16),
         Err(reason) => skip(link, reason, meta.wire_len),
     }
 }
@@ -122,12 +109,7 @@ fn skip(link: u32, reason: SkipReason, wire_len: u32) {
 }
 
 #[inline(always)]
-fn roce<C: aya_ebpf::EbpfContext>(
-    ctx: &C,
-    work: *mut CpuState,
-    link: u16,
-    headers: impl FnOnce(&mut emit::Headers) -> u16,
-) {
+fn roce(ctx: &impl emit::Packet, work: *mut CpuState, link: u16) {
     // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another.
     let (frame, outcome_cell) = unsafe { (&(*work).frame, &raw mut (*work).outcome) };
     let now = now();
@@ -187,7 +169,7 @@ fn roce<C: aya_ebpf::EbpfContext>(
         count_extra(ExtraKey { slot, kind: ExtraKind::DSCP, value: dscp_value(frame) }, frame, counters);
     }
     if outcome.events != 0 {
-        emit::event(frame, &FlowKey::of(frame, link), outcome, now, counters, headers);
+        emit::event(ctx, frame, &FlowKey::of(frame, link), outcome, now, counters);
     }
 }
 

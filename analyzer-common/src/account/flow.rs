@@ -257,7 +257,9 @@ pub fn observe(stats: &mut FlowStats, frame: &Frame, now: u64) -> Outcome {
     }
     stats.packets += 1;
     stats.bytes += u64::from(frame.wire_len);
-    stats.inner_bytes += u64::from(frame.inner_bytes);
+    if frame.inner_bytes != 0 {
+        stats.inner_bytes += u64::from(frame.inner_bytes);
+    }
     if frame.payload == UNKNOWN {
         stats.payload_unknown += 1;
     } else {
