@@ -9,7 +9,7 @@ use aya_ebpf::programs::{TcContext, XdpContext};
 use aya_log_ebpf::debug;
 use rocescope_common::abi::maps::{ExtraKind, dscp_value, hint_of};
 use rocescope_common::abi::{CpuState, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters};
-use rocescope_common::account::{FlowKey, observe};
+use rocescope_common::account::{FlowKey, PackedOutcome, observe};
 use rocescope_common::wire::frame::{Kernel, Tag};
 use rocescope_common::wire::{Bytes, Entry, Frame, Meta, SkipReason, not_roce, parse_into};
 
@@ -133,17 +133,10 @@ fn roce(ctx: &impl emit::Packet, work: *mut CpuState, link: u16) {
         let before_ns = if timing { (&raw const (*place).stats.last_ns).read_volatile() } else { 0 };
         // Passed through map memory: otherwise the verifier would walk the code below once for every
         // combination of events.
-        outcome_cell.write_volatile(observe(&mut (*place).stats, frame, now));
+        outcome_cell.write_volatile(PackedOutcome::of(observe(&mut (*place).stats, frame, now)));
         if timing {
-            bins::record(work, place, slot, outcome_cell.read_volatile(), now);
-            latency::packet(
-                slot,
-                place,
-                work,
-                (&raw const (*outcome_cell).duplicate_psn).read_volatile(),
-                before_ns,
-                now,
-            );
+            bins::record(work, place, slot, outcome_cell.read_volatile().unpack(), now);
+            latency::packet(slot, place, work, before_ns, now);
         }
         seqlock::unlock(seqlock, locked);
         outcome_cell.read_volatile()
@@ -151,9 +144,10 @@ fn roce(ctx: &impl emit::Packet, work: *mut CpuState, link: u16) {
     if bins::enabled() {
         bins::flush(work, slot, link);
     }
-    if !outcome.other_port && !outcome.other_opcode && !outcome.other_dscp && outcome.events == 0 {
+    if outcome.bits & !PackedOutcome::DUPLICATE_PSN == 0 {
         return;
     }
+    let outcome = outcome.unpack();
     let Some(counters) = counters_of(u32::from(link)) else { return };
     if outcome.other_port {
         count_extra(ExtraKey { slot, kind: ExtraKind::PORT, value: frame.src_port }, frame, counters);
