@@ -8,12 +8,12 @@ use core::arch::asm;
 
 use rocescope_common::abi::event::mark_age;
 use rocescope_common::abi::{CpuState, FlowSlot, Timing};
-use rocescope_common::account::{Event, PackedOutcome};
 use rocescope_common::account::latency::{
     BUCKETS, CLASS_NONE, CLASSES, Latency, LatencyMemory, RING, acked_psn, class_of, is_timed, on_request,
     on_response, on_restart,
 };
 use rocescope_common::account::psn::Span;
+use rocescope_common::account::{Event, PackedOutcome};
 use rocescope_common::wire::Frame;
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
@@ -153,13 +153,7 @@ fn exchange(word: *mut u64, value: u64) -> u64 {
 /// # Safety
 /// `work` points to this CPU's state, and `place` to the packet's slot.
 #[inline(always)]
-pub(crate) unsafe fn packet(
-    slot: u32,
-    place: *mut FlowSlot,
-    work: *mut CpuState,
-    before_ns: u64,
-    now: u64,
-) {
+pub(crate) unsafe fn packet(slot: u32, place: *mut FlowSlot, work: *mut CpuState, before_ns: u64, now: u64) {
     const UNUSUAL: u32 = PackedOutcome::DUPLICATE_PSN | Event::RESTART as u32;
     // SAFETY: promised by the caller.
     let (untimed, opcode, ack_req, tos, bits) = unsafe {
@@ -195,8 +189,7 @@ pub(crate) unsafe fn packet(
         return;
     }
     let flag = |bit: u32, flag: u32| if bits & bit == 0 { 0 } else { flag };
-    let flags =
-        flag(PackedOutcome::DUPLICATE_PSN, DUPLICATE_PSN) | flag(u32::from(Event::RESTART), RESTART);
+    let flags = flag(PackedOutcome::DUPLICATE_PSN, DUPLICATE_PSN) | flag(u32::from(Event::RESTART), RESTART);
     let age = rocescope_time(slot, now, flags, before_ns) as u32;
     if age != mark_age::UNKNOWN {
         // SAFETY: promised by the caller.
