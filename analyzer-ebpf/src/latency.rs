@@ -8,12 +8,12 @@ use core::arch::asm;
 
 use rocescope_common::abi::event::mark_age;
 use rocescope_common::abi::{CpuState, FlowSlot, Timing};
-use rocescope_common::account::Event;
 use rocescope_common::account::latency::{
     BUCKETS, CLASS_NONE, CLASSES, Latency, LatencyMemory, RING, acked_psn, class_of, is_timed, on_request,
     on_response, on_restart,
 };
 use rocescope_common::account::psn::Span;
+use rocescope_common::account::{Event, PackedOutcome};
 use rocescope_common::wire::Frame;
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
@@ -143,61 +143,53 @@ fn exchange(word: *mut u64, value: u64) -> u64 {
 }
 
 /// Updates latency state for the packet in `work`, which was just counted, under its flow's seqlock.
-/// `duplicate_psn`: the PSN was behind the expected one. `before_ns`: time of the flow's previous packet.
+/// `before_ns`: time of the flow's previous packet.
 /// Writes the mark age of a CNP into the packet's outcome.
 ///
 /// Most packets (the middle of messages) return here, and the rest takes a function call. Fields are read
-/// again from map memory and combined without branches: all paths through the accounting meet here, and the
+/// again from map memory and combined without branches, as numbers: all paths through the accounting meet here, and the
 /// verifier must be able to merge them into one state.
 ///
 /// # Safety
 /// `work` points to this CPU's state, and `place` to the packet's slot.
 #[inline(always)]
-pub(crate) unsafe fn packet(
-    slot: u32,
-    place: *mut FlowSlot,
-    work: *mut CpuState,
-    duplicate_psn: bool,
-    before_ns: u64,
-    now: u64,
-) {
+pub(crate) unsafe fn packet(slot: u32, place: *mut FlowSlot, work: *mut CpuState, before_ns: u64, now: u64) {
+    const UNUSUAL: u32 = PackedOutcome::DUPLICATE_PSN | Event::RESTART as u32;
     // SAFETY: promised by the caller.
-    let run = unsafe { (&raw const (*place).timing.untimed).read_volatile() } & Timing::RETX_RUN != 0;
-    // SAFETY: promised by the caller.
-    let (opcode, ack_req, tos, events) = unsafe {
+    let (untimed, opcode, ack_req, tos, bits) = unsafe {
         (
+            (&raw const (*place).timing.untimed).read_volatile(),
             (&raw const (*work).frame.opcode).read_volatile(),
-            (&raw const (*work).frame.ack_req).cast::<u8>().read_volatile() != 0,
+            (&raw const (*work).frame.ack_req).cast::<u8>().read_volatile(),
             (&raw const (*work).frame.tos).read_volatile(),
-            (&raw const (*work).outcome.events).read_volatile(),
+            (&raw const (*work).outcome.bits).read_volatile(),
         )
     };
     let op = Op::of(opcode);
-    let restart = events & Event::RESTART != 0;
-    let wanted = is_timed(op, ack_req)
-        | restart
-        | duplicate_psn
-        | run
-        | op.any(Op::RESPONSE | Op::ACKNOWLEDGE | Op::CNP)
-        | (tos & CE == CE);
-    if !wanted {
+    // 1 if both bits of the ECN field are set.
+    let marked = tos & (tos >> 1) & 1;
+    let unusual = (untimed & Timing::RETX_RUN) | (bits & UNUSUAL) | u32::from(marked);
+    // A request that needs a response is reliable.
+    let wanted = op.bits(Op::RESPONSE | Op::ACKNOWLEDGE | Op::CNP | Op::NEEDS_RESPONSE)
+        | op.bits(Op::RELIABLE) * u32::from(ack_req);
+    if wanted | unusual == 0 {
         return;
     }
     // Fast path for the last packet of a message, the most frequent timed packet: where the kernel
     // mitigates SRSO, the return of a function call alone costs some 10 ns.
     // SAFETY: promised by the caller.
-    if !(duplicate_psn | restart | run)
-        && tos & CE != CE
-        && is_timed(op, ack_req)
+    if unusual == 0
+        && is_timed(op, ack_req != 0)
         && let Some(mut own) =
             Entry::at(Timing::own(unsafe { (&raw const (*place).timing.pair).read_volatile() }))
     {
         // SAFETY: promised by the caller.
         let psn = unsafe { (&raw const (*work).frame.psn).read_volatile() };
-        on_request(&mut own, psn, class_of(op, ack_req), false, now);
+        on_request(&mut own, psn, class_of(op, ack_req != 0), false, now);
         return;
     }
-    let flags = (u32::from(duplicate_psn) * DUPLICATE_PSN) | (u32::from(restart) * RESTART);
+    let flag = |bit: u32, flag: u32| if bits & bit == 0 { 0 } else { flag };
+    let flags = flag(PackedOutcome::DUPLICATE_PSN, DUPLICATE_PSN) | flag(u32::from(Event::RESTART), RESTART);
     let age = rocescope_time(slot, now, flags, before_ns) as u32;
     if age != mark_age::UNKNOWN {
         // SAFETY: promised by the caller.

@@ -62,6 +62,17 @@ pub(crate) fn opaque(mut pointer: usize) -> usize {
     pointer
 }
 
+/// Copies a word. Explicitly, since the compiler loads each byte of a larger array by itself and puts the numbers
+/// together again.
+///
+/// # Safety
+/// From `at` and from `to` there are `offset` bytes and a word more.
+#[inline(always)]
+unsafe fn piece<T>(at: usize, to: *mut u8, offset: usize) {
+    // SAFETY: promised by the caller.
+    unsafe { to.add(offset).cast::<T>().write_unaligned(((at + offset) as *const T).read_unaligned()) };
+}
+
 impl Bytes for Head {
     #[inline(always)]
     fn get<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
@@ -69,8 +80,28 @@ impl Bytes for Head {
         if at + N > self.end {
             return None;
         }
+        let mut bytes = [0; N];
+        let to = bytes.as_mut_ptr();
+        let mut done = 0;
         // SAFETY: the N bytes from `at` lie before the end of the packet; the verifier checks it.
-        Some(unsafe { (at as *const [u8; N]).read_unaligned() })
+        unsafe {
+            while done + 8 <= N {
+                piece::<u64>(at, to, done);
+                done += 8;
+            }
+            if N & 4 != 0 {
+                piece::<u32>(at, to, done);
+                done += 4;
+            }
+            if N & 2 != 0 {
+                piece::<u16>(at, to, done);
+                done += 2;
+            }
+            if N & 1 != 0 {
+                piece::<u8>(at, to, done);
+            }
+        }
+        Some(bytes)
     }
 }
 

@@ -9,7 +9,7 @@ use aya_ebpf::programs::{TcContext, XdpContext};
 use aya_log_ebpf::debug;
 use rocescope_common::abi::maps::{ExtraKind, dscp_value, hint_of};
 use rocescope_common::abi::{CpuState, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters};
-use rocescope_common::account::{FlowKey, observe};
+use rocescope_common::account::{FlowKey, PackedOutcome, observe};
 use rocescope_common::wire::frame::{Kernel, Tag};
 use rocescope_common::wire::{Bytes, Entry, Frame, Meta, SkipReason, not_roce, parse_into};
 
@@ -17,7 +17,7 @@ use crate::maps::{
     CPU_STATE, EXTRA, FLOWS, FREE, HAVE_XDP_BUFF_LEN, HINT_SHIFT, HINTS, LINK_MULTIPLIER, LINK_SHIFT, SLOTS,
     counters_of,
 };
-use crate::packet::{Copied, Head, opaque};
+use crate::packet::{Copied, Head};
 use crate::{bins, emit, latency, seqlock};
 
 const NOEXIST: u64 = 1;
@@ -42,12 +42,7 @@ pub(crate) fn xdp(ctx: &XdpContext, frags: bool) {
     let Some(work) = CPU_STATE.get_ptr_mut(0) else { return };
     // SAFETY: the pointer comes from the map.
     let packet = head.with_scratch(unsafe { &raw mut (*work).offset });
-    count(ctx, work, &packet, meta, link, |headers| {
-        // Fresh packet pointers: if those of the parser were still live, the verifier could not merge the
-        // paths through it.
-        let fresh = XdpContext::new(opaque(ctx.ctx as usize) as *mut _);
-        emit::copy(&Head::new(fresh.data(), fresh.data_end()), headers)
-    });
+    count(ctx, work, &packet, meta, link);
 }
 
 /// `raw`: packets begin with their IP header, on interfaces without a link layer. A constant.
@@ -78,15 +73,14 @@ pub(crate) fn tc(ctx: &TcContext, egress: bool, raw: bool) {
     // SAFETY: the pointer comes from the map.
     let offset = unsafe { &raw mut (*work).offset };
     let packet = head.with_scratch(offset);
-    let headers = |headers: &mut emit::Headers| emit::load(ctx, headers);
     if packet.len() < ENOUGH
         && packet.len() < skb_len as usize
         && let Some(copied) = Copied::of(ctx, offset)
     {
-        count(ctx, work, &copied, meta, link, headers);
+        count(ctx, work, &copied, meta, link);
         return;
     }
-    count(ctx, work, &packet, meta, link, headers);
+    count(ctx, work, &packet, meta, link);
 }
 
 #[inline(always)]
@@ -95,18 +89,11 @@ fn link(ifindex: u32, egress: bool) -> u32 {
 }
 
 #[inline(always)]
-fn count<C: aya_ebpf::EbpfContext>(
-    ctx: &C,
-    work: *mut CpuState,
-    packet: &impl Bytes,
-    meta: Meta,
-    link: u32,
-    headers: impl FnOnce(&mut emit::Headers) -> u16,
-) {
+fn count(ctx: &impl emit::Packet, work: *mut CpuState, packet: &impl Bytes, meta: Meta, link: u32) {
     // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another.
     let frame = unsafe { &mut (*work).frame };
     match parse_into::<Kernel>(packet, meta, &mut (), frame) {
-        Ok(()) => roce(ctx, work, link as u16, headers),
+        Ok(()) => roce(ctx, work, link as u16),
         Err(reason) => skip(link, reason, meta.wire_len),
     }
 }
@@ -122,12 +109,7 @@ fn skip(link: u32, reason: SkipReason, wire_len: u32) {
 }
 
 #[inline(always)]
-fn roce<C: aya_ebpf::EbpfContext>(
-    ctx: &C,
-    work: *mut CpuState,
-    link: u16,
-    headers: impl FnOnce(&mut emit::Headers) -> u16,
-) {
+fn roce(ctx: &impl emit::Packet, work: *mut CpuState, link: u16) {
     // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another.
     let (frame, outcome_cell) = unsafe { (&(*work).frame, &raw mut (*work).outcome) };
     let now = now();
@@ -151,17 +133,10 @@ fn roce<C: aya_ebpf::EbpfContext>(
         let before_ns = if timing { (&raw const (*place).stats.last_ns).read_volatile() } else { 0 };
         // Passed through map memory: otherwise the verifier would walk the code below once for every
         // combination of events.
-        outcome_cell.write_volatile(observe(&mut (*place).stats, frame, now));
+        outcome_cell.write_volatile(PackedOutcome::of(observe(&mut (*place).stats, frame, now)));
         if timing {
-            bins::record(work, place, slot, outcome_cell.read_volatile(), now);
-            latency::packet(
-                slot,
-                place,
-                work,
-                (&raw const (*outcome_cell).duplicate_psn).read_volatile(),
-                before_ns,
-                now,
-            );
+            bins::record(work, place, slot, outcome_cell.read_volatile().unpack(), now);
+            latency::packet(slot, place, work, before_ns, now);
         }
         seqlock::unlock(seqlock, locked);
         outcome_cell.read_volatile()
@@ -169,9 +144,10 @@ fn roce<C: aya_ebpf::EbpfContext>(
     if bins::enabled() {
         bins::flush(work, slot, link);
     }
-    if !outcome.other_port && !outcome.other_opcode && !outcome.other_dscp && outcome.events == 0 {
+    if outcome.bits & !PackedOutcome::DUPLICATE_PSN == 0 {
         return;
     }
+    let outcome = outcome.unpack();
     let Some(counters) = counters_of(u32::from(link)) else { return };
     if outcome.other_port {
         count_extra(ExtraKey { slot, kind: ExtraKind::PORT, value: frame.src_port }, frame, counters);
@@ -187,7 +163,7 @@ fn roce<C: aya_ebpf::EbpfContext>(
         count_extra(ExtraKey { slot, kind: ExtraKind::DSCP, value: dscp_value(frame) }, frame, counters);
     }
     if outcome.events != 0 {
-        emit::event(frame, &FlowKey::of(frame, link), outcome, now, counters, headers);
+        emit::event(ctx, frame, &FlowKey::of(frame, link), outcome, now, counters);
     }
 }
 

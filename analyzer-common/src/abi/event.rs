@@ -6,7 +6,7 @@ use crate::account::{Event, FlowKey};
 /// Bytes of the packet in an event: enough for the headers of a connection request inside VXLAN over IPv6.
 pub const EVENT_HEADERS: usize = 256;
 
-/// One event in the ring buffer.
+/// One event. In the ring buffer a record ends after none, [`EventRecord::FEW_HEADERS`] or all bytes of `headers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct EventRecord {
@@ -42,6 +42,15 @@ pub struct EventRecord {
 }
 
 impl EventRecord {
+    /// Bytes of a record without headers.
+    pub const BARE: usize = core::mem::offset_of!(Self, headers);
+    /// Bytes of the packet in a short record: enough for the headers of nearly all packets.
+    pub const FEW_HEADERS: usize = 128;
+    /// Bytes of a short record.
+    pub const SHORT: usize = Self::BARE + Self::FEW_HEADERS;
+    /// Bytes of a whole record.
+    pub const LONG: usize = core::mem::size_of::<Self>();
+
     /// Bytes of `headers` that a run takes, with [`crate::account::Event::RETX_RUN`].
     pub const RETX_RUN_LEN: u16 = core::mem::size_of::<RetxRun>() as u16;
 
@@ -103,5 +112,6 @@ pub mod mark_age {
 const _: () = {
     use core::mem::size_of;
     assert!(size_of::<EventRecord>() == 80 + EVENT_HEADERS);
-    assert!(size_of::<RetxRun>() == 32 && core::mem::offset_of!(EventRecord, headers) == 80);
+    assert!(size_of::<RetxRun>() == 32 && EventRecord::BARE == 80);
+    assert!(EventRecord::BARE.is_multiple_of(8) && EventRecord::SHORT.is_multiple_of(8));
 };

@@ -1,7 +1,7 @@
 //! Map names, keys and values.
 
 use crate::account::message::{ByOperation, FrameSizes};
-use crate::account::{FlowBin, FlowKey, FlowStats, Outcome};
+use crate::account::{FlowBin, FlowKey, FlowStats, PackedOutcome};
 use crate::wire::opcode::{CNP as CNP_OPCODE, Op};
 use crate::wire::{Frame, SkipReason};
 
@@ -90,7 +90,7 @@ pub struct CpuState {
     /// The frame being counted.
     pub frame: Frame,
     /// Result of counting the packet, passed from one part of the program to the next.
-    pub outcome: Outcome,
+    pub outcome: PackedOutcome,
 }
 
 /// Entries of [`LATENCY`] that a flow's packets update.

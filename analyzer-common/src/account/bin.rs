@@ -48,10 +48,11 @@ pub struct FlowBin {
     last: u32,
     /// Bytes of the outer frames of all packets.
     pub bytes: u32,
-    /// Bytes of data packets, see [`Flowlet::is_data`].
-    pub data_bytes: u32,
-    /// Bytes of data packets that are not retransmissions (PSN not behind the expected one).
-    pub fresh_bytes: u32,
+    /// Bytes of packets other than data, see [`Flowlet::is_data`]. Counted rather than those of data, of which there
+    /// are more.
+    control_bytes: u32,
+    /// Bytes of data packets that are retransmissions (PSN behind the expected one).
+    repeat_bytes: u32,
     /// Packets of every kind. 0: the record is empty.
     pub packets: u16,
     /// Data packets marked CE.
@@ -102,8 +103,9 @@ impl FlowBin {
             if offset > self.last {
                 self.last = offset;
             }
-            self.data_bytes += frame.wire_len;
-            self.fresh_bytes += if outcome.duplicate_psn { 0 } else { frame.wire_len };
+            if outcome.duplicate_psn {
+                self.repeat_bytes += frame.wire_len;
+            }
             if frame.roce_version != 1 && frame.tos & CE == CE {
                 self.ce += 1;
             }
@@ -112,6 +114,7 @@ impl FlowBin {
             }
         } else {
             self.control += 1;
+            self.control_bytes += frame.wire_len;
             if op.has(Op::CNP) {
                 self.cnp += 1;
             }
@@ -152,6 +155,18 @@ impl FlowBin {
         OpenMessage::from_parts(self.message_bytes, self.message_flags).is_open()
     }
 
+    /// Bytes of data packets.
+    #[must_use]
+    pub fn data_bytes(&self) -> u32 {
+        self.bytes.saturating_sub(self.control_bytes)
+    }
+
+    /// Bytes of data packets that are not retransmissions.
+    #[must_use]
+    pub fn fresh_bytes(&self) -> u32 {
+        self.data_bytes().saturating_sub(self.repeat_bytes)
+    }
+
     /// Packets of data.
     #[must_use]
     pub fn data_packets(&self) -> u16 {
@@ -165,8 +180,8 @@ impl FlowBin {
         (self.first & OFFSET != 0).then(|| Flowlet {
             start_ns: at(self.first),
             end_ns: at(self.last),
-            bytes: u64::from(self.data_bytes),
-            fresh_bytes: u64::from(self.fresh_bytes),
+            bytes: u64::from(self.data_bytes()),
+            fresh_bytes: u64::from(self.fresh_bytes()),
             packets: u64::from(self.data_packets()),
         })
     }
@@ -186,11 +201,11 @@ impl FlowBin {
     pub fn since(&self, before: &Self) -> Self {
         Self {
             // The start of the data was in `before` already.
-            first: if self.data_bytes == before.data_bytes { 0 } else { self.first },
-            last: if self.data_bytes == before.data_bytes { 0 } else { self.last },
+            first: if self.data_bytes() == before.data_bytes() { 0 } else { self.first },
+            last: if self.data_bytes() == before.data_bytes() { 0 } else { self.last },
             bytes: self.bytes.saturating_sub(before.bytes),
-            data_bytes: self.data_bytes.saturating_sub(before.data_bytes),
-            fresh_bytes: self.fresh_bytes.saturating_sub(before.fresh_bytes),
+            control_bytes: self.control_bytes.saturating_sub(before.control_bytes),
+            repeat_bytes: self.repeat_bytes.saturating_sub(before.repeat_bytes),
             packets: self.packets.saturating_sub(before.packets),
             ce: self.ce.saturating_sub(before.ce),
             control: self.control.saturating_sub(before.control),

@@ -75,7 +75,7 @@ fn packets_by_kind() {
     flow.send(4);
     let bin = flow.bin;
     assert_eq!((bin.packets, bin.data_packets(), bin.control, bin.cnp), (5, 3, 2, 1));
-    assert_eq!((bin.bytes, bin.data_bytes, bin.fresh_bytes), (500, 300, 200));
+    assert_eq!((bin.bytes, bin.data_bytes(), bin.fresh_bytes()), (500, 300, 200));
     assert_eq!((bin.ce, bin.gaps), (3, 1));
     assert_eq!(bin.data().map(|data| (data.start_ns, data.end_ns)), Some((0, 2)));
 }
@@ -120,7 +120,7 @@ fn traffic_after_a_record_was_read() {
     flow.send(3 * MS + 7);
     assert!(read.is_part_of(&flow.bin) && !flow.bin.is_part_of(&read));
     let more = flow.bin.since(&read);
-    assert_eq!((more.packets, more.control, more.data_bytes), (1, 0, 100));
+    assert_eq!((more.packets, more.control, more.data_bytes()), (1, 0, 100));
     assert_eq!(more.data().map(|data| data.start_ns), Some(3 * MS + 7));
     let nothing = flow.bin.since(&flow.bin);
     assert_eq!((nothing.packets, nothing.data()), (0, None));

@@ -3,7 +3,7 @@ extern crate std;
 use std::vec;
 use std::vec::Vec;
 
-use super::{Event, FlowStats, Outcome, observe};
+use super::{Event, FlowStats, Outcome, PackedOutcome, observe};
 use crate::wire::Frame;
 
 const FIRST: u8 = 0x0D;
@@ -75,4 +75,21 @@ fn jumps_within_a_response_message_are_gaps() {
 fn jumps_of_requests_are_gaps() {
     let (found, stats) = gaps(&[(0x04, 5), (0x04, 8)]);
     assert_eq!((found, stats.psn.missing, stats.response_holes), (vec![(8, 2)], 2, 0));
+}
+
+#[test]
+fn a_packed_outcome_is_the_same() {
+    let none = Outcome::NONE;
+    let outcomes = [
+        none,
+        Outcome { events: Event::NEW_FLOW | Event::EDGE, missing: 7, ..none },
+        Outcome { events: u16::MAX, ..none },
+        Outcome { other_port: true, ..none },
+        Outcome { other_opcode: true, ..none },
+        Outcome { other_dscp: true, ..none },
+        Outcome { duplicate_psn: true, missing: u32::MAX, ..none },
+    ];
+    for outcome in outcomes {
+        assert_eq!(PackedOutcome::of(outcome).unpack(), outcome);
+    }
 }

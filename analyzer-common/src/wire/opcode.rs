@@ -67,6 +67,13 @@ impl Op {
         self.0 & (bits | others) == bits
     }
 
+    /// The properties among `bits`, as a number: for kernel programs, where a comparison is a branch.
+    #[inline(always)]
+    #[must_use]
+    pub const fn bits(self, bits: u32) -> u32 {
+        self.0 & bits
+    }
+
     /// True if any of `bits` is set.
     #[inline(always)]
     #[must_use]

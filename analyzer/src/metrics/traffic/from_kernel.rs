@@ -210,7 +210,7 @@ impl Collector {
                 packets: u64::from(bin.packets),
                 bytes: u64::from(bin.bytes),
                 data_packets: u64::from(bin.data_packets()),
-                data_bytes: u64::from(bin.data_bytes),
+                data_bytes: u64::from(bin.data_bytes()),
                 ce: u64::from(bin.ce),
                 gaps: u64::from(bin.gaps),
             };

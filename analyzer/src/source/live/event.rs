@@ -3,15 +3,15 @@
 use rocescope_common::abi::EventRecord;
 use rocescope_common::account::Event;
 
-/// The record in an item of the ring buffer; `None` for one of another size.
+/// The record in an item of the ring buffer; `None` if its length is not that of a record with its headers.
 #[must_use]
 pub fn read(item: &[u8]) -> Option<EventRecord> {
-    if item.len() != size_of::<EventRecord>() {
-        return None;
-    }
+    let mut bytes = [0; EventRecord::LONG];
+    bytes.get_mut(..item.len())?.copy_from_slice(item);
     // SAFETY: a record is integers and arrays of them without padding, so any bytes are one, and
     // there are as many as it has.
-    Some(unsafe { item.as_ptr().cast::<EventRecord>().read_unaligned() })
+    let record = unsafe { bytes.as_ptr().cast::<EventRecord>().read_unaligned() };
+    (item.len() >= EventRecord::BARE + usize::from(record.headers_len)).then_some(record)
 }
 
 /// PSNs that are missing for certain; 0 without a gap.
