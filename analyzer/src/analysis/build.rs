@@ -293,7 +293,7 @@ impl Others {
     fn flow(&self, sample: &Sample, flow: &FlowSample) -> Flow {
         Flow {
             cnp: ecn::cnp(sample, flow.slot, &self.answered).map(Box::new),
-            lost_upstream: self.upstream.get(&flow.slot).copied(),
+            lost_upstream: self.upstream.get(&flow.slot).copied().into(),
             ..flow::build(sample, flow, &self.links)
         }
     }
@@ -330,7 +330,7 @@ fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
             icrc: icrc
                 .as_ref()
                 .and_then(|icrc| icrc.get(usize::from(number)))
-                .map(|checked| (*checked).into()),
+                .map(|checked| checked.clone().into()),
             frame_sizes: traffic::frame_sizes(sample, usize::from(number)),
             mtu: link.mtu,
             pause: device::pauses(sample, number),

@@ -21,7 +21,7 @@ use crate::metrics::icrc::Contents;
 use crate::metrics::packet::{Aside, Packet};
 use crate::metrics::{Collector, Metrics, Options, control, icrc};
 use crate::source::flows::table::Observed;
-use crate::util::background;
+use crate::util::{background, memory};
 
 /// Packets per batch: waking the other thread costs as much as some hundred packets, and all batches together
 /// have to fit into a cache.
@@ -226,7 +226,7 @@ impl MetricsWorker {
             Runner::Thread { messages, .. } => ask(messages, Message::Report),
             Runner::Gone => Metrics::default(),
         };
-        self.with_those_of_bytes(metrics)
+        self.with_those_of_bytes(metrics, self.icrc.metrics())
     }
 
     /// All metrics; the collectors are freed.
@@ -238,13 +238,13 @@ impl MetricsWorker {
             Runner::Thread { messages, .. } => ask(&messages, Message::Finish),
             Runner::Gone => Metrics::default(),
         };
-        let metrics = self.with_those_of_bytes(metrics);
-        self.icrc = icrc::Collector::default();
-        metrics
+        let icrc = std::mem::take(&mut self.icrc).finish();
+        memory::trim();
+        self.with_those_of_bytes(metrics, icrc)
     }
 
-    fn with_those_of_bytes(&self, mut metrics: Metrics) -> Metrics {
-        metrics.icrc = Some(self.icrc.metrics());
+    fn with_those_of_bytes(&self, mut metrics: Metrics, icrc: icrc::Icrc) -> Metrics {
+        metrics.icrc = Some(icrc);
         metrics.control = Some(self.control.metrics());
         if let Some(traffic) = &mut metrics.traffic {
             // This is the only reference: nothing is copied.
