@@ -66,7 +66,7 @@ fuzz_target!(|input: &[u8]| {
         observe(&mut stats, &frame, now);
     }
     let opcodes: u64 = stats.opcodes.iter().sum();
-    assert_eq!(stats.packets, opcodes + stats.cnp_packets + stats.other_opcode_packets);
+    assert_eq!(stats.packets, opcodes + stats.cnp_packets + stats.rare.other_opcode_packets);
     assert_eq!(stats.ecn().iter().sum::<u64>(), if frame.roce_version == 2 { 3 } else { 0 });
     assert_eq!((stats.first_ns, stats.last_ns), (2, 9));
 });

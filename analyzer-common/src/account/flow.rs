@@ -76,14 +76,92 @@ pub const CE_BURST_GAP_NS: u64 = 10_000_000;
 /// they are counted in the overflow table.
 pub const OPCODES: usize = 30;
 
-/// Counters of one flow: the value of a kernel map in live runs, the same type in replay. The default is
-/// all zero, so that fresh map memory is valid.
+/// Counters of one flow as a kernel map has them. The default is all zero, so that fresh map memory is
+/// valid.
+pub type FlowStats = FlowCounters<[u64; OPCODES], Rare>;
+
+/// Packets by opcode in whatever form: all places in a kernel map, those in use elsewhere.
+pub trait OpcodeCounts {
+    /// Counts a packet by the low five bits of its opcode. False: there is no place for it, see [`OPCODES`].
+    fn count(&mut self, low: usize) -> bool;
+}
+
+impl OpcodeCounts for [u64; OPCODES] {
+    #[inline(always)]
+    fn count(&mut self, low: usize) -> bool {
+        let Some(packets) = self.get_mut(low) else { return false };
+        *packets += 1;
+        true
+    }
+}
+
+/// A part of the counters in whatever form: in place in a kernel map, elsewhere only where there is something to count.
+pub trait Part<T> {
+    /// The part, to read.
+    fn part(&self) -> &T;
+    /// The part, to count.
+    fn part_mut(&mut self) -> &mut T;
+}
+
+impl Part<Self> for Rare {
+    #[inline(always)]
+    fn part(&self) -> &Self {
+        self
+    }
+
+    #[inline(always)]
+    fn part_mut(&mut self) -> &mut Self {
+        self
+    }
+}
+
+/// Counters that most flows never need.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Rare {
+    /// Packets with unknown payload length.
+    pub payload_unknown: u64,
+    /// Packets whose opcode has no place in `opcodes`, without CNPs; they are in the overflow table.
+    pub other_opcode_packets: u64,
+    /// RNR NAKs.
+    pub rnr_naks: u64,
+    /// NAKs by code 0 to 4 (0: PSN sequence error); all other codes last.
+    pub naks: [u64; 6],
+    /// Packets whose AETH is cut off or has the reserved type.
+    pub ack_unknown: u64,
+    /// PSN sequence of READ responses and atomic acknowledgements.
+    pub psn_responses: PsnTrack,
+    /// Of the PSNs skipped by responses, those that are certainly missing: see [`Outcome::missing`].
+    pub response_holes: u64,
+}
+
+impl Rare {
+    /// All zero.
+    pub const NONE: Self = Self {
+        payload_unknown: 0,
+        other_opcode_packets: 0,
+        rnr_naks: 0,
+        naks: [0; 6],
+        ack_unknown: 0,
+        psn_responses: PsnTrack::NONE,
+        response_holes: 0,
+    };
+
+    /// The PSN sequence of responses, restricted to certain gaps: at most one gap per missing PSN.
+    #[must_use]
+    pub fn responses_missing(&self) -> PsnTrack {
+        let PsnTrack { gaps, .. } = self.psn_responses;
+        PsnTrack { gaps: gaps.min(self.response_holes), missing: self.response_holes, ..self.psn_responses }
+    }
+}
+
+/// Counters of one flow, with opcodes and rare counters in the form that their place needs.
 ///
 /// Fields are ordered by use: those that every packet reads or writes come first, so that a packet touches
 /// few cache lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct FlowStats {
+pub struct FlowCounters<O, R> {
     /// Packets of every kind. 0: no packet yet.
     pub packets: u64,
     /// Outer frames' lengths without FCS.
@@ -141,24 +219,48 @@ pub struct FlowStats {
     /// Congestion notification packets; of InfiniBand also ACKs with BECN.
     pub cnp_packets: u64,
     /// Packets by the low five bits of the opcode, for the transport `transport`; see [`OPCODES`].
-    pub opcodes: [u64; OPCODES],
-    /// Packets with unknown payload length.
-    pub payload_unknown: u64,
-    /// Packets whose opcode has no place in `opcodes`, without CNPs; they are in the overflow table.
-    pub other_opcode_packets: u64,
-    /// RNR NAKs.
-    pub rnr_naks: u64,
-    /// NAKs by code 0 to 4 (0: PSN sequence error); all other codes last.
-    pub naks: [u64; 6],
-    /// Packets whose AETH is cut off or has the reserved type.
-    pub ack_unknown: u64,
-    /// PSN sequence of READ responses and atomic acknowledgements.
-    pub psn_responses: PsnTrack,
-    /// Of the PSNs skipped by responses, those that are certainly missing: see [`Outcome::missing`].
-    pub response_holes: u64,
+    pub opcodes: O,
+    /// Counters that most flows never need.
+    pub rare: R,
 }
 
-impl FlowStats {
+impl<O, R> FlowCounters<O, R> {
+    /// The same with opcodes and rare counters in another form.
+    #[must_use]
+    pub fn with_parts<P, Q>(&self, opcodes: P, rare: Q) -> FlowCounters<P, Q> {
+        FlowCounters {
+            packets: self.packets,
+            bytes: self.bytes,
+            payload_bytes: self.payload_bytes,
+            first_ns: self.first_ns,
+            last_ns: self.last_ns,
+            mtu: self.mtu,
+            src_qp: self.src_qp,
+            encap: self.encap,
+            src_port: self.src_port,
+            vlan: self.vlan,
+            inner_vlan: self.inner_vlan,
+            pcp: self.pcp,
+            dscp: self.dscp,
+            mixed: self.mixed,
+            roce_version: self.roce_version,
+            transport: self.transport,
+            response_open: self.response_open,
+            psn: self.psn,
+            data_bytes: self.data_bytes,
+            ecn_data: self.ecn_data,
+            ecn_control: self.ecn_control,
+            other_port_packets: self.other_port_packets,
+            other_port_bytes: self.other_port_bytes,
+            inner_bytes: self.inner_bytes,
+            last_ce_ns: self.last_ce_ns,
+            acks: self.acks,
+            cnp_packets: self.cnp_packets,
+            opcodes,
+            rare,
+        }
+    }
+
     /// All packets by ECN codepoint: not-ECT, ECT(1), ECT(0), CE. All zero for RoCEv1.
     #[must_use]
     pub fn ecn(&self) -> [u64; 4] {
@@ -292,7 +394,11 @@ const ECN_CE: usize = 3;
 /// Counts one packet of a flow, in the kernel programs and in replay. `now`: time of the packet in
 /// nanoseconds.
 #[inline(always)]
-pub fn observe(stats: &mut FlowStats, frame: &Frame, now: u64) -> Outcome {
+pub fn observe<O: OpcodeCounts, R: Part<Rare>>(
+    stats: &mut FlowCounters<O, R>,
+    frame: &Frame,
+    now: u64,
+) -> Outcome {
     let op = Op::of(frame.opcode);
     let mut outcome = Outcome::NONE;
 
@@ -311,7 +417,7 @@ pub fn observe(stats: &mut FlowStats, frame: &Frame, now: u64) -> Outcome {
         }
     }
     if frame.payload == UNKNOWN {
-        stats.payload_unknown += 1;
+        stats.rare.part_mut().payload_unknown += 1;
     } else {
         stats.payload_bytes += u64::from(frame.payload);
     }
@@ -339,7 +445,7 @@ pub fn observe(stats: &mut FlowStats, frame: &Frame, now: u64) -> Outcome {
 }
 
 #[inline(always)]
-fn first(stats: &mut FlowStats, frame: &Frame, now: u64) {
+fn first<O, R>(stats: &mut FlowCounters<O, R>, frame: &Frame, now: u64) {
     stats.first_ns = now;
     stats.last_ns = now;
     stats.src_port = frame.src_port;
@@ -359,7 +465,7 @@ fn dscp(frame: &Frame) -> u8 {
 }
 
 #[inline(always)]
-fn later(stats: &mut FlowStats, frame: &Frame, now: u64, outcome: &mut Outcome) {
+fn later<O, R>(stats: &mut FlowCounters<O, R>, frame: &Frame, now: u64, outcome: &mut Outcome) {
     if now > stats.last_ns {
         stats.last_ns = now;
     } else if now < stats.first_ns {
@@ -387,7 +493,7 @@ fn later(stats: &mut FlowStats, frame: &Frame, now: u64, outcome: &mut Outcome) 
 }
 
 #[inline(always)]
-fn ecn(stats: &mut FlowStats, frame: &Frame, op: Op, now: u64, outcome: &mut Outcome) {
+fn ecn<O, R>(stats: &mut FlowCounters<O, R>, frame: &Frame, op: Op, now: u64, outcome: &mut Outcome) {
     let mark = usize::from(frame.tos & 3);
     if op.any(Op::CNP | Op::ACKNOWLEDGE) {
         stats.ecn_control[mark] += 1;
@@ -404,32 +510,34 @@ fn ecn(stats: &mut FlowStats, frame: &Frame, op: Op, now: u64, outcome: &mut Out
 }
 
 #[inline(always)]
-fn opcode(stats: &mut FlowStats, frame: &Frame, op: Op, outcome: &mut Outcome) {
+fn opcode<O: OpcodeCounts, R: Part<Rare>>(
+    stats: &mut FlowCounters<O, R>,
+    frame: &Frame,
+    op: Op,
+    outcome: &mut Outcome,
+) {
     if op.has(Op::CNP) {
         stats.cnp_packets += 1;
         outcome.events |= Event::CNP;
         // Where ACKs count as well, `cnp_packets` does not count an opcode.
-        outcome.other_opcode = frame.roce_version == 0;
-        stats.other_opcode_packets += u64::from(outcome.other_opcode);
+        if frame.roce_version == 0 {
+            outcome.other_opcode = true;
+            stats.rare.part_mut().other_opcode_packets += 1;
+        }
         return;
     }
     let transport = frame.opcode >> 5;
     if stats.transport == TRANSPORT_NONE {
         stats.transport = transport;
     }
-    let low = usize::from(frame.opcode & 0x1F);
-    if stats.transport == transport
-        && let Some(packets) = stats.opcodes.get_mut(low)
-    {
-        *packets += 1;
-    } else {
-        stats.other_opcode_packets += 1;
+    if stats.transport != transport || !stats.opcodes.count(usize::from(frame.opcode & 0x1F)) {
+        stats.rare.part_mut().other_opcode_packets += 1;
         outcome.other_opcode = true;
     }
 }
 
 #[inline(always)]
-fn sequence(stats: &mut FlowStats, frame: &Frame, op: Op, outcome: &mut Outcome) {
+fn sequence<O, R: Part<Rare>>(stats: &mut FlowCounters<O, R>, frame: &Frame, op: Op, outcome: &mut Outcome) {
     if op.has(Op::FULL_MTU) && frame.payload != UNKNOWN && frame.payload != 0 {
         stats.mtu = frame.payload;
     }
@@ -439,7 +547,7 @@ fn sequence(stats: &mut FlowStats, frame: &Frame, op: Op, outcome: &mut Outcome)
     let step = if op.has(Op::RESPONSE) {
         (over, begins) = (stats.response_open == 0, op.has(Op::STARTS));
         stats.response_open = u8::from(!op.has(Op::ENDS));
-        stats.psn_responses.observe(frame.psn, Span::ONE)
+        stats.rare.part_mut().psn_responses.observe(frame.psn, Span::ONE)
     } else {
         let span = if op.has(Op::READ_REQUEST) { Span::of_read(frame.dma_len, stats.mtu) } else { Span::ONE };
         stats.psn.observe(frame.psn, span)
@@ -451,7 +559,7 @@ fn sequence(stats: &mut FlowStats, frame: &Frame, op: Op, outcome: &mut Outcome)
                 let edge = (over || begins) && missing > 1;
                 outcome.events |= Event::GAP | if edge { Event::EDGE } else { 0 };
                 if op.has(Op::RESPONSE) {
-                    stats.response_holes += u64::from(if edge { 1 } else { missing });
+                    stats.rare.part_mut().response_holes += u64::from(if edge { 1 } else { missing });
                 }
             }
         }
@@ -462,9 +570,9 @@ fn sequence(stats: &mut FlowStats, frame: &Frame, op: Op, outcome: &mut Outcome)
 }
 
 #[inline(always)]
-fn aeth(stats: &mut FlowStats, frame: &Frame, outcome: &mut Outcome) {
+fn aeth<O, R: Part<Rare>>(stats: &mut FlowCounters<O, R>, frame: &Frame, outcome: &mut Outcome) {
     if frame.aeth == UNKNOWN {
-        stats.ack_unknown += 1;
+        stats.rare.part_mut().ack_unknown += 1;
         return;
     }
     let syndrome = frame.aeth >> 24;
@@ -477,20 +585,20 @@ fn aeth(stats: &mut FlowStats, frame: &Frame, outcome: &mut Outcome) {
             }
         }
         1 => {
-            stats.rnr_naks += 1;
+            stats.rare.part_mut().rnr_naks += 1;
             outcome.events |= Event::RNR;
         }
         3 => {
             let code = syndrome & 0x1F;
-            stats.naks[if code < 5 { code as usize } else { 5 }] += 1;
+            stats.rare.part_mut().naks[if code < 5 { code as usize } else { 5 }] += 1;
             outcome.events |= Event::NAK;
         }
-        _ => stats.ack_unknown += 1,
+        _ => stats.rare.part_mut().ack_unknown += 1,
     }
 }
 
 #[inline(always)]
-fn datagram(stats: &mut FlowStats, frame: &Frame, outcome: &mut Outcome) {
+fn datagram<O, R>(stats: &mut FlowCounters<O, R>, frame: &Frame, outcome: &mut Outcome) {
     if frame.dest_qp == GSI_QP {
         outcome.events |= Event::GSI;
     }
@@ -504,14 +612,7 @@ fn datagram(stats: &mut FlowStats, frame: &Frame, outcome: &mut Outcome) {
     }
 }
 
-impl FlowStats {
-    /// The PSN sequence of responses, restricted to certain gaps: at most one gap per missing PSN.
-    #[must_use]
-    pub fn responses_missing(&self) -> PsnTrack {
-        let PsnTrack { gaps, .. } = self.psn_responses;
-        PsnTrack { gaps: gaps.min(self.response_holes), missing: self.response_holes, ..self.psn_responses }
-    }
-
+impl<O, R> FlowCounters<O, R> {
     /// The outermost VLAN id: 0 for untagged, `None` if unknown.
     #[must_use]
     pub fn vlan_id(&self) -> Option<u16> {

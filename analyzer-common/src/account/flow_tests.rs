@@ -41,11 +41,11 @@ fn jumps_between_response_messages_may_be_acknowledged_requests() {
     let (found, stats) = gaps(&packets);
     assert!(found.is_empty(), "{found:?}");
     assert_eq!(
-        (stats.psn_responses.gaps, stats.psn_responses.missing),
+        (stats.rare.psn_responses.gaps, stats.rare.psn_responses.missing),
         (3, 4 + 2 + 7),
         "counted all the same"
     );
-    assert_eq!((stats.responses_missing().gaps, stats.responses_missing().missing), (0, 0));
+    assert_eq!((stats.rare.responses_missing().gaps, stats.rare.responses_missing().missing), (0, 0));
     let (_, outcomes) = outcomes(&packets);
     assert_eq!(outcomes[2].missing, 4, "for callers that wait for the retransmission");
 }
@@ -67,14 +67,14 @@ fn jumps_within_a_response_message_are_gaps() {
     ] {
         let (found, stats) = gaps(&packets);
         assert_eq!(found, [gap], "{packets:?}");
-        assert_eq!(stats.response_holes, u64::from(gap.1));
+        assert_eq!(stats.rare.response_holes, u64::from(gap.1));
     }
 }
 
 #[test]
 fn jumps_of_requests_are_gaps() {
     let (found, stats) = gaps(&[(0x04, 5), (0x04, 8)]);
-    assert_eq!((found, stats.psn.missing, stats.response_holes), (vec![(8, 2)], 2, 0));
+    assert_eq!((found, stats.psn.missing, stats.rare.response_holes), (vec![(8, 2)], 2, 0));
 }
 
 #[test]

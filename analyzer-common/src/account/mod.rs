@@ -9,5 +9,5 @@ pub mod message;
 pub mod psn;
 
 pub use bin::FlowBin;
-pub use flow::{Event, FlowKey, FlowStats, Mixed, Outcome, PackedOutcome, observe};
+pub use flow::{Event, FlowCounters, FlowKey, FlowStats, Mixed, Outcome, PackedOutcome, Rare, observe};
 pub use psn::PsnTrack;

@@ -77,6 +77,10 @@ pub enum Step {
 }
 
 impl PsnTrack {
+    /// Nothing seen.
+    pub const NONE: Self =
+        Self { first: 0, expected: 0, slack: 0, seen: 0, repeats: 0, gaps: 0, missing: 0, restarts: 0 };
+
     /// Accounts for a packet with this PSN that takes `span` PSNs.
     #[inline(always)]
     pub fn observe(&mut self, psn: u32, span: Span) -> Step {

@@ -345,19 +345,20 @@ fn check_flow(stats: &FlowStats, beside: &Beside) {
     let opcodes: u64 = stats.opcodes.iter().sum();
     assert_eq!(stats.packets, beside.packets);
     assert_eq!(stats.bytes, beside.bytes);
-    assert_eq!(stats.packets, opcodes + stats.cnp_packets + stats.other_opcode_packets);
-    assert_eq!(stats.other_opcode_packets, beside.other_opcodes);
+    assert_eq!(stats.packets, opcodes + stats.cnp_packets + stats.rare.other_opcode_packets);
+    assert_eq!(stats.rare.other_opcode_packets, beside.other_opcodes);
     assert_eq!(stats.ecn().iter().sum::<u64>(), beside.with_ecn);
-    let answers = stats.acks + stats.rnr_naks + stats.naks.iter().sum::<u64>() + stats.ack_unknown;
+    let answers =
+        stats.acks + stats.rare.rnr_naks + stats.rare.naks.iter().sum::<u64>() + stats.rare.ack_unknown;
     assert_eq!(answers, beside.with_aeth);
     assert_eq!(stats.first_port_packets() + stats.other_port_packets, stats.packets);
     assert_eq!(stats.first_port_bytes() + stats.other_port_bytes, stats.bytes);
-    assert!(stats.payload_unknown <= stats.packets);
+    assert!(stats.rare.payload_unknown <= stats.packets);
     assert!(stats.first_ns <= stats.last_ns);
     assert!(stats.src_qp <= 0xFF_FFFF || stats.src_qp == UNKNOWN || stats.src_qp == SRC_QP_SEVERAL);
     assert_eq!(beside.new, 1);
     let mut missing = 0;
-    for (track, packets) in [(&stats.psn, beside.requests), (&stats.psn_responses, beside.responses)] {
+    for (track, packets) in [(&stats.psn, beside.requests), (&stats.rare.psn_responses, beside.responses)] {
         assert_eq!(track.seen != 0, packets > 0);
         // The first packet of a sequence is none of these.
         assert!(track.gaps + track.repeats + track.restarts <= packets.saturating_sub(1));
@@ -366,8 +367,8 @@ fn check_flow(stats: &FlowStats, beside: &Beside) {
         missing += track.missing;
     }
     assert_eq!(missing, beside.missing, "each jump was reported with its size");
-    assert!(stats.response_holes <= stats.psn_responses.missing && stats.response_open <= 1);
-    let sure = stats.psn.missing + stats.response_holes;
+    assert!(stats.rare.response_holes <= stats.rare.psn_responses.missing && stats.response_open <= 1);
+    let sure = stats.psn.missing + stats.rare.response_holes;
     assert_eq!(sure, beside.missing_for_certain, "each gap was reported");
 }
 

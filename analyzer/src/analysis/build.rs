@@ -296,10 +296,10 @@ impl Others {
 
     fn flow(&self, sample: &Sample, flow: &FlowSample) -> Flow {
         let built = flow::build(sample, flow, &self.links);
-        let ports = (built.src_port_count, &*built.src_ports);
+        let ports = (built.src_port_count.get(), &*built.src_ports);
         Flow {
             cnp: ecn::cnp(sample, flow.slot, &self.answered).map(Box::new),
-            lost_upstream: self.upstream.get(&flow.slot).copied(),
+            lost_upstream: self.upstream.get(&flow.slot).copied().into(),
             spray: self.planes.spray(sample, flow, ports, built.losses()).map(Box::new),
             ..built
         }
@@ -337,7 +337,7 @@ fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
             icrc: icrc
                 .as_ref()
                 .and_then(|icrc| icrc.get(usize::from(number)))
-                .map(|checked| (*checked).into()),
+                .map(|checked| checked.clone().into()),
             frame_sizes: traffic::frame_sizes(sample, usize::from(number)),
             mtu: link.mtu,
             pause: device::pauses(sample, number),

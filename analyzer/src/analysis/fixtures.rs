@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use rocescope_common::abi::Counter;
-use rocescope_common::account::flow::{OPCODES, TRANSPORT_NONE};
-use rocescope_common::account::{FlowKey, FlowStats, PsnTrack};
+use rocescope_common::account::flow::TRANSPORT_NONE;
+use rocescope_common::account::{FlowKey, PsnTrack};
 use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::frame::{Addr, Encap, PCP_NONE, UNKNOWN, VLAN_UNKNOWN};
 
-use crate::sample::Address;
+use crate::sample::{Address, Stats};
 use crate::sample::{
-    Direction, Extra, FlowSample, LinkSample, PeerKey, Retired, RetiredTuple, Sample, SourceKind, Tuple,
+    Direction, Extra, FlowSample, LinkSample, Opcodes, PeerKey, Retired, RetiredTuple, Sample, SourceKind,
+    Tuple,
 };
 use crate::source::devices::lives::{Lives, QpControl, QpEvent, QpLife};
 use crate::source::devices::{Devices, PortSample};
@@ -38,8 +39,8 @@ pub(crate) fn tuple(src: &str, dst: &str, src_port: u16) -> Tuple {
 }
 
 /// RC SEND ONLY from one port, ECT(0), untagged, over one second.
-pub(crate) fn stats(src_port: u16, packets: u64, bytes: u64) -> FlowStats {
-    let mut stats = FlowStats {
+pub(crate) fn stats(src_port: u16, packets: u64, bytes: u64) -> Stats {
+    let mut stats = Stats {
         packets,
         bytes,
         payload_bytes: bytes.saturating_sub(62 * packets),
@@ -53,20 +54,20 @@ pub(crate) fn stats(src_port: u16, packets: u64, bytes: u64) -> FlowStats {
         roce_version: 2,
         transport: 0,
         psn: PsnTrack { first: 100, expected: 100 + 1, slack: 1, seen: 1, ..PsnTrack::default() },
-        ..FlowStats::default()
+        ..Stats::default()
     };
-    stats.opcodes[4] = packets;
+    stats.opcodes = [(4, packets)].into();
     stats
 }
 
 /// Nothing but CNPs: no opcode of a transport, no sequence.
-pub(crate) fn cnps(src_port: u16, packets: u64) -> FlowStats {
-    FlowStats {
+pub(crate) fn cnps(src_port: u16, packets: u64) -> Stats {
+    Stats {
         payload_bytes: 0,
         ecn_data: [0; 4],
         ecn_control: [packets, 0, 0, 0],
         cnp_packets: packets,
-        opcodes: [0; OPCODES],
+        opcodes: Opcodes::default(),
         transport: TRANSPORT_NONE,
         psn: PsnTrack::default(),
         ..stats(src_port, packets, 74 * packets)
@@ -77,7 +78,7 @@ pub(crate) fn link(name: &str, direction: Option<Direction>) -> LinkSample {
     LinkSample { name: name.into(), direction, ..LinkSample::default() }
 }
 
-pub(crate) fn sample(links: Vec<LinkSample>, flows: Vec<(FlowKey, FlowStats)>) -> Sample {
+pub(crate) fn sample(links: Vec<LinkSample>, flows: Vec<(FlowKey, Stats)>) -> Sample {
     let flows = (0..).zip(flows).map(|(slot, (key, stats))| FlowSample { slot, key, stats });
     Sample {
         time_ns: START + SECOND,
@@ -129,28 +130,26 @@ pub(crate) fn everything() -> Sample {
         restarts: 1,
     };
     (write.other_port_packets, write.other_port_bytes) = (500_100, 520_104_000);
-    write.opcodes = [0; OPCODES];
-    (write.opcodes[6], write.opcodes[7], write.opcodes[8]) = (100_000, 1_300_000, 100_000);
+    write.opcodes = [(6, 100_000), (7, 1_300_000), (8, 100_000)].into();
     let mut acks = stats(51_000, 90_000, 5_580_000);
-    acks.opcodes = [0; OPCODES];
-    acks.opcodes[0x11] = 89_995;
-    acks.other_opcode_packets = 5;
+    acks.opcodes = [(0x11, 89_995)].into();
+    acks.rare.other_opcode_packets = 5;
     (acks.ecn_data, acks.ecn_control) = ([0; 4], [0, 0, 90_000, 0]);
-    (acks.acks, acks.rnr_naks, acks.ack_unknown, acks.payload_bytes) = (89_000, 960, 3, 0);
-    acks.naks = [37, 0, 0, 0, 0, 0];
+    (acks.acks, acks.payload_bytes) = (89_000, 0);
+    (acks.rare.rnr_naks, acks.rare.ack_unknown) = (960, 3);
+    acks.rare.naks = [37, 0, 0, 0, 0, 0];
     acks.psn = PsnTrack::default();
     let mut read = stats(49_200, 220_000, 229_000_000);
-    (read.psn, read.psn_responses) = (PsnTrack::default(), read.psn);
-    read.psn_responses.missing = 4;
-    read.psn_responses.gaps = 1;
-    read.response_holes = 4;
-    read.opcodes = [0; OPCODES];
-    (read.opcodes[0x0D], read.opcodes[0x0E], read.opcodes[0x0F]) = (1_000, 218_000, 1_000);
+    (read.rare.psn_responses, read.psn) = (read.psn, PsnTrack::default());
+    read.rare.psn_responses.missing = 4;
+    read.rare.psn_responses.gaps = 1;
+    read.rare.response_holes = 4;
+    read.opcodes = [(0x0D, 1_000), (0x0E, 218_000), (0x0F, 1_000)].into();
     (read.encap, read.inner_bytes) = (Encap::Erspan2 as u32, 218_000_000);
     (read.vlan, read.inner_vlan, read.pcp) = (100, 0, 3);
     read.mixed = rocescope_common::account::Mixed::DSCP;
     let mut gsi = stats(4_791, 24, 7_752);
-    (gsi.transport, gsi.src_qp, gsi.payload_unknown) = (3, 1, 2);
+    (gsi.transport, gsi.src_qp, gsi.rare.payload_unknown) = (3, 1, 2);
     gsi.ecn_data = [24, 0, 0, 0];
     gsi.psn = PsnTrack::default();
     let mut v1 = stats(0, 3_000, 3_300_000);

@@ -1,7 +1,7 @@
 //! One flow of the report.
 
 use rocescope_common::account::flow::{DSCP_NONE, TRANSPORT_NONE};
-use rocescope_common::account::{FlowStats, Mixed, PsnTrack};
+use rocescope_common::account::{Mixed, PsnTrack};
 use rocescope_common::wire::frame::Encap;
 use rocescope_common::wire::opcode::{CNP, Name, TRANSPORT_UC};
 
@@ -10,7 +10,8 @@ use crate::analysis::{
     Ack, Ecn, Flow, LastNaks, Loss, MAX_PORTS, Naks, Opcode, Port, Psn, device, ecn, latency,
 };
 use crate::metrics::duplicates::Copies;
-use crate::sample::{Extra, FlowSample, Sample, address};
+use crate::sample::{Extra, FlowSample, Sample, Stats, address};
+use crate::util::known::Known;
 use crate::util::shared::Shared;
 
 impl Flow {
@@ -114,7 +115,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
         dst: address(key.family, key.dst),
         dest_qp: key.dest_qp,
         roce_version: (stats.roce_version != 0).then_some(stats.roce_version),
-        src_port_count,
+        src_port_count: src_port_count.into(),
         src_ports: ports.seen.into(),
         vlan: stats.vlan_id(),
         inner_vlan: stats.inner_vlan_id(),
@@ -132,9 +133,10 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
         packets: stats.packets,
         bytes: stats.bytes,
         inner_bytes: (stats.encap != 0 || stats.mixed & Mixed::ENCAPSULATION != 0)
-            .then_some(stats.inner_bytes),
+            .then_some(stats.inner_bytes)
+            .into(),
         payload_bytes: stats.payload_bytes,
-        payload_unknown: stats.payload_unknown,
+        payload_unknown: stats.rare.payload_unknown,
         first_ns: stats.first_ns,
         last_ns: stats.last_ns,
         ecn: stats.ecn().into(),
@@ -148,19 +150,19 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
         opcodes: opcodes(stats, extra),
         ack: Ack {
             acks: stats.acks,
-            rnr_naks: stats.rnr_naks,
-            naks: stats.naks.into(),
-            unknown: stats.ack_unknown,
+            rnr_naks: stats.rare.rnr_naks,
+            naks: Naks::from(stats.rare.naks).into(),
+            unknown: stats.rare.ack_unknown,
         },
         last_naks_ns,
         psn: psn(&stats.psn),
-        psn_responses: psn(&stats.psn_responses).map(Box::new),
-        responses_missing: (stats.psn_responses.seen != 0).then_some(stats.response_holes),
-        latency_ns: latency.and_then(|figure| figure.all),
+        psn_responses: psn(&stats.rare.psn_responses).map(Box::new),
+        responses_missing: (stats.rare.psn_responses.seen != 0).then_some(stats.rare.response_holes).into(),
+        latency_ns: latency.and_then(|figure| figure.all).map(Box::new),
         latency_by_class: latency.and_then(latency::by_class).map(Box::new),
-        latency_unpaired: latency.map(|figure| figure.unpaired),
+        latency_unpaired: latency.map(|figure| figure.unpaired).into(),
         latency_untimed: latency.map(latency::untimed).into(),
-        pause_stall_ns: device::stalled(sample, flow),
+        pause_stall_ns: device::stalled(sample, flow).into(),
         peer_qp,
         pairing,
         loss: loss
@@ -169,14 +171,14 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
             .map(|loss| Loss::of(loss.requests.as_ref()))
             .into(),
         loss_responses: loss
-            .filter(|_| responses_known && stats.psn_responses.seen != 0)
+            .filter(|_| responses_known && stats.rare.psn_responses.seen != 0)
             .map(|loss| Loss::of(loss.responses.as_ref()))
             .into(),
         loss_unfollowed: loss.filter(|_| requests_known).and_then(|loss| loss.unfollowed).map(Box::new),
         // Made where all flows are known.
-        lost_upstream: None,
+        lost_upstream: Known::default(),
         spray: None,
-        icrc: sample.metrics.icrc.as_ref().map(|icrc| icrc.flow(flow.slot).into()),
+        icrc: sample.metrics.icrc.as_ref().map(|icrc| icrc.flow(flow.slot)).into(),
         pid: owned.and_then(|owned| owned.owner.pid),
         comm: owned.and_then(|owned| owned.owner.comm.as_deref().map(Into::into)),
         pod: owned.and_then(|owned| owned.owner.pod.as_deref().map(Into::into)),
@@ -197,7 +199,7 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    pub(super) fn of(stats: &FlowStats, extra: Option<&Extra>) -> Self {
+    pub(super) fn of(stats: &Stats, extra: Option<&Extra>) -> Self {
         if stats.roce_version == 0 {
             return Self { seen: Vec::new(), missing_packets: 0, missing_bytes: Some(0) };
         }
@@ -235,9 +237,9 @@ fn encapsulation(encap: u32) -> Option<Box<str>> {
     (!names.is_empty()).then(|| names.join("+").into())
 }
 
-fn opcodes(stats: &FlowStats, extra: Option<&Extra>) -> Box<[Opcode]> {
-    let counted = if stats.transport == TRANSPORT_NONE { &[][..] } else { &stats.opcodes };
-    let own = (0..).zip(counted).map(|(low, packets)| (stats.transport << 5 | low, *packets));
+fn opcodes(stats: &Stats, extra: Option<&Extra>) -> Box<[Opcode]> {
+    let counted = (stats.transport != TRANSPORT_NONE).then(|| stats.opcodes.iter());
+    let own = counted.into_iter().flatten().map(|(low, packets)| (stats.transport << 5 | low, packets));
     let further = extra.into_iter().flat_map(|extra| extra.opcodes.iter().copied());
     let mut by_code: Vec<(u8, u64)> =
         own.chain([(CNP, stats.cnps_of_roce())]).chain(further).filter(|(_, packets)| *packets > 0).collect();

@@ -1,6 +1,5 @@
 //! What the report says of a flow's other direction and of the time that answers take.
 
-use rocescope_common::account::FlowStats;
 use rocescope_common::account::flow::SRC_QP_SEVERAL;
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::TRANSPORT_UD;
@@ -8,10 +7,10 @@ use rocescope_common::wire::opcode::TRANSPORT_UD;
 use crate::analysis::{LatencyByClass, Pairing, Untimed};
 use crate::metrics::latency::Figure;
 use crate::metrics::pairing::{Confidence, How};
-use crate::sample::{FlowSample, PeerKey, Sample};
+use crate::sample::{FlowSample, PeerKey, Sample, Stats};
 
 pub(super) fn by_class(figure: &Figure) -> Option<LatencyByClass> {
-    let &[write_send, read, atomic] = figure.classes.as_deref()?;
+    let [write_send, read, atomic] = figure.classes()?.map(|times| times.map(Box::new));
     Some(LatencyByClass { write_send, read, atomic })
 }
 
@@ -38,7 +37,7 @@ pub(super) fn peer(sample: &Sample, flow: &FlowSample) -> (Option<u32>, Option<P
 }
 
 /// The sending queue pair that the datagrams themselves name, when it was always the same.
-fn datagram_qp(stats: &FlowStats) -> Option<u32> {
+fn datagram_qp(stats: &Stats) -> Option<u32> {
     (stats.transport == TRANSPORT_UD && stats.src_qp != UNKNOWN && stats.src_qp != SRC_QP_SEVERAL)
         .then_some(stats.src_qp)
 }

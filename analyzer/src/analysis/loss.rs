@@ -1,15 +1,14 @@
 //! Loss, reordering, retransmissions and corrupt packets, as the report has them.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::analysis::{ByLink, Facts, Flow, Psn, TapFlow};
-use crate::metrics::icrc::Checked;
+use crate::metrics::icrc::{Checked, Wrong};
 use crate::metrics::loss::{Episodes as Counted, Metrics, NakTally, Naks, Retransmission};
-use crate::sample::{Address, Direction};
+use crate::sample::{Address, Direction, Stats};
 use crate::util::map::{Map, Set};
 use crate::util::seldom::Seldom;
 use crate::util::units::plural;
-use rocescope_common::account::FlowStats;
 
 /// Loss, reordering and retransmission among the requests, or the responses, of one flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -122,13 +121,13 @@ pub struct LastNaks {
 
 impl LastNaks {
     /// Of a flow with these counters. Where the kernel dropped events, the latest of a kind may be missing.
-    pub(crate) fn of(told: &Naks, stats: &FlowStats) -> Self {
+    pub(crate) fn of(told: &Naks, stats: &Stats) -> Self {
         let last =
             |told: NakTally, counted: u64| (counted > 0 && told.count >= counted).then_some(told.last_ns);
         let [sequence, invalid, access, operational, ..] = told.codes;
-        let [sequence_errors, invalid_requests, access_errors, operational_errors, ..] = stats.naks;
+        let [sequence_errors, invalid_requests, access_errors, operational_errors, ..] = stats.rare.naks;
         Self {
-            rnr: last(told.rnr, stats.rnr_naks),
+            rnr: last(told.rnr, stats.rare.rnr_naks),
             psn_sequence_error: last(sequence, sequence_errors),
             invalid_request: last(invalid, invalid_requests),
             remote_access_error: last(access, access_errors),
@@ -282,7 +281,7 @@ impl<'a> Around<'a> {
     pub(crate) fn upstream(&self, flow: &Flow) -> [Upstream; 2] {
         let losses = flow.losses();
         let lost = losses.map(|loss| loss.map_or(0, |loss| loss.lost));
-        if let Some(exact) = flow.lost_upstream {
+        if let Some(exact) = flow.lost_upstream.get() {
             // What other taps know is of both together.
             let mut both = [Upstream::default(); 2];
             both[usize::from(lost[1] > lost[0])].lost = exact;
@@ -365,8 +364,33 @@ impl From<Counted> for Episodes {
     }
 }
 
+/// [`Icrc`] of a flow, in the memory of its collector: hardly any flow has a wrong one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FlowIcrc(Option<Checked>);
+
+impl FlowIcrc {
+    /// The check; `None` where it is not made.
+    #[must_use]
+    pub fn get(&self) -> Option<Icrc> {
+        self.0.clone().map(Icrc::from)
+    }
+}
+
+impl From<Option<Checked>> for FlowIcrc {
+    fn from(checked: Option<Checked>) -> Self {
+        Self(checked)
+    }
+}
+
+impl Serialize for FlowIcrc {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.get().serialize(serializer)
+    }
+}
+
 impl From<Checked> for Icrc {
-    fn from(Checked { checked, bad, bad_ns: (first, last), unchecked }: Checked) -> Self {
+    fn from(Checked { checked, wrong, unchecked }: Checked) -> Self {
+        let Wrong { packets: bad, at_ns: (first, last) } = *wrong;
         let known = |ns| (bad > 0).then_some(ns);
         Self { checked, bad, bad_first_ns: known(first), bad_last_ns: known(last), unchecked }
     }
@@ -462,7 +486,7 @@ impl AtLink<'_> {
             self.doubtful += one.doubtful;
         }
         let psns = [flow.psn, counted_responses(flow)];
-        self.alone |= flow.lost_upstream.is_none() && upstream.iter().any(|one| one.lost > 0);
+        self.alone |= flow.lost_upstream.get().is_none() && upstream.iter().any(|one| one.lost > 0);
         for (i, (loss, psn)) in flow.losses().into_iter().zip(psns).enumerate() {
             match (loss, psn) {
                 (Some(loss), psn) => {
@@ -514,6 +538,6 @@ impl AtLink<'_> {
 /// Responses take the PSNs of their READs. Where the requester also writes or sends, those PSNs are
 /// answered by ACKNOWLEDGEs, and the jumps over them are no loss.
 pub(crate) fn counted_responses(flow: &Flow) -> Option<Psn> {
-    let missing = flow.responses_missing?;
+    let missing = flow.responses_missing.get()?;
     flow.psn_responses.as_deref().map(|psn| Psn { missing, gaps: psn.gaps.min(missing), ..*psn })
 }

@@ -60,7 +60,7 @@ pub use facts::{
     Untimed, Window,
 };
 pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances, unknown_names};
-pub use loss::{Episodes, Icrc, LastNaks, Loss, SequenceLoss};
+pub use loss::{Episodes, FlowIcrc, Icrc, LastNaks, Loss, SequenceLoss};
 pub use naks::{NakCauses, Requests};
 #[cfg(test)]
 pub(crate) use nccl::example as nccl_example;

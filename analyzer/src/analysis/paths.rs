@@ -7,13 +7,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use rocescope_common::account::{FlowStats, PsnTrack};
+use rocescope_common::account::PsnTrack;
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::Addr;
 use serde::Serialize;
 
 use super::{Options, SamePath};
-use crate::sample::{FlowSample, Sample};
+use crate::sample::{FlowSample, Sample, Stats};
 use crate::util::map::Map;
 
 /// A direction of a queue pair, wherever it is seen: family, source, destination, destination queue pair.
@@ -202,7 +202,7 @@ pub(crate) fn related(sample: &Sample) -> BTreeSet<(u16, u16)> {
 
 /// Whether two links that count the same queue pair count the same packets of it. Where nothing numbers
 /// the packets, they are taken to.
-pub(super) fn same(one: &FlowStats, other: &FlowStats) -> bool {
+pub(super) fn same(one: &Stats, other: &Stats) -> bool {
     let (Some(a), Some(b)) = (sequence(one), sequence(other)) else { return true };
     // A packet takes one link: of two that share a load, one alone has the first.
     if a.first != b.first && is_part(one) && is_part(other) {
@@ -228,16 +228,17 @@ pub(super) fn same(one: &FlowStats, other: &FlowStats) -> bool {
 }
 
 /// The PSNs of a flow: of its requests, or else of its responses.
-fn sequence(stats: &FlowStats) -> Option<&PsnTrack> {
-    [&stats.psn, &stats.psn_responses].into_iter().find(|track| track.seen != 0)
+fn sequence(stats: &Stats) -> Option<&PsnTrack> {
+    [&stats.psn, &stats.rare.psn_responses].into_iter().find(|track| track.seen != 0)
 }
 
 /// True if a link sees a part of a flow. Packets out of order or retransmitted have filled as many gaps. Responses
 /// between acknowledgements have holes where nothing is missing.
-fn is_part(stats: &FlowStats) -> bool {
+fn is_part(stats: &Stats) -> bool {
     let Some(track) = sequence(stats) else { return false };
     let holes = track.missing.saturating_sub(track.repeats);
-    let numbered = stats.psn.seen != 0 || stats.acks + stats.rnr_naks + stats.naks.iter().sum::<u64>() == 0;
+    let numbered =
+        stats.psn.seen != 0 || stats.acks + stats.rare.rnr_naks + stats.rare.naks.iter().sum::<u64>() == 0;
     numbered && holes > 0 && holes as f64 >= PART * (stats.packets + holes) as f64
 }
 
@@ -252,7 +253,7 @@ mod tests {
 
     fn sample(flows: &[(u16, u32, u64, PsnTrack)]) -> Sample {
         let flow = |&(link, qp, packets, psn): &(u16, u32, u64, PsnTrack)| {
-            (key(link, "10.0.0.1", "10.0.0.2", qp), FlowStats { psn, ..stats(7, packets, packets * 1000) })
+            (key(link, "10.0.0.1", "10.0.0.2", qp), Stats { psn, ..stats(7, packets, packets * 1000) })
         };
         of(["a", "b", "c"].map(|name| link(name, None)).into(), flows.iter().map(flow).collect())
     }
@@ -264,7 +265,7 @@ mod tests {
             let flow = |n: usize| {
                 let psn = track(0, 100, 0, 0);
                 let key = key(u16::try_from(n).unwrap(), "10.0.0.1", "10.0.0.2", 1);
-                (key, FlowStats { psn, ..stats(7, 100, 100_000) })
+                (key, Stats { psn, ..stats(7, 100, 100_000) })
             };
             of(names.iter().map(|name| link(name, None)).collect(), (0..links).map(flow).collect())
         };

@@ -61,7 +61,7 @@ impl Planes {
         let FlowSample { slot, stats, .. } = flow;
         let share = |packets: u64, of: f64| packets as f64 <= stats.packets as f64 * of;
         let busiest = src_ports.iter().map(|port| port.packets).max().unwrap_or(0);
-        let restarts = stats.psn.restarts + stats.psn_responses.restarts;
+        let restarts = stats.psn.restarts + stats.rare.psn_responses.restarts;
         let alternate =
             |ports: &u64| *ports >= PORTS && share(busiest, BUSIEST) && restarts.saturating_mul(2) < *ports;
         let known = sample.metrics.spray.as_ref();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rocescope_common::abi::Counter;
 use rocescope_common::account::flow::SRC_QP_SEVERAL;
-use rocescope_common::account::{FlowStats, Mixed, PsnTrack, observe};
+use rocescope_common::account::{Mixed, PsnTrack, observe};
 use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::frame::{Encap, Frame, PCP_NONE, UNKNOWN};
 use rocescope_common::wire::opcode::Name;
@@ -15,7 +15,7 @@ use crate::metrics::traffic::bins::{Bin, Folded};
 use crate::metrics::traffic::flowlets::Flowlets;
 use crate::metrics::traffic::{LinkTraffic, Traffic};
 use crate::report::{Report, json, text};
-use crate::sample::{Direction, Extra, LinkSample, PeerKey, Retired, RetiredTuple, Sample};
+use crate::sample::{Direction, Extra, LinkSample, PeerKey, Retired, RetiredTuple, Sample, Stats};
 
 const A: &str = "10.0.0.1";
 const B: &str = "10.0.0.2";
@@ -25,8 +25,8 @@ fn facts(sample: &Sample) -> Facts {
 }
 
 /// The report of one flow on one link.
-fn one(stats: &FlowStats, change: impl FnOnce(&mut Sample)) -> Flow {
-    let mut sample = sample(vec![link("a.pcap", None)], vec![(key(0, A, B, 7), *stats)]);
+fn one(stats: &Stats, change: impl FnOnce(&mut Sample)) -> Flow {
+    let mut sample = sample(vec![link("a.pcap", None)], vec![(key(0, A, B, 7), stats.clone())]);
     change(&mut sample);
     facts(&sample).flows.remove(0)
 }
@@ -66,7 +66,7 @@ fn frame(src_port: u16, wire_len: u32) -> Frame {
 
 /// Accounts for `frames` as replay does, and gives the report of the one flow they make.
 fn accounted(frames: &[Frame], keep_extra: bool) -> (Flow, Facts) {
-    let (mut stats, mut extra) = (FlowStats::default(), Extra::default());
+    let (mut stats, mut extra) = (Stats::default(), Extra::default());
     for frame in frames {
         let outcome = observe(&mut stats, frame, START);
         if outcome.other_port && keep_extra {
@@ -184,7 +184,7 @@ fn the_sixteen_ports_with_most_bytes() {
     let flow = one(&stats, |sample| {
         sample.extra.insert(0, Extra { ports, opcodes: vec![(0x64, 3)], ..Extra::default() });
     });
-    assert_eq!(flow.src_port_count, Some(21));
+    assert_eq!(flow.src_port_count.get(), Some(21));
     assert_eq!(flow.src_ports.len(), 16);
     assert_eq!(flow.src_ports[0], Port { port: 60_020, packets: 20, bytes: 1_000 });
     assert_eq!(flow.src_ports[15], Port { port: 60_001, packets: 1, bytes: 850 }, "equal: the lowest port");
@@ -196,26 +196,26 @@ fn the_sixteen_ports_with_most_bytes() {
 fn ports_that_found_the_table_full_make_their_number_unknown() {
     let frames = [frame(1, 100), frame(2, 200), frame(3, 300)];
     let (flow, all) = accounted(&frames, true);
-    assert_eq!(flow.src_port_count, Some(3));
+    assert_eq!(flow.src_port_count.get(), Some(3));
     assert_eq!((all.entropy.five_tuples, all.entropy.unattributed_bytes), (3, Some(0)));
     let (flow, all) = accounted(&frames, false);
-    assert_eq!(flow.src_port_count, None);
+    assert_eq!(flow.src_port_count.get(), None);
     assert_eq!(*flow.src_ports, [Port { port: 1, packets: 1, bytes: 100 }]);
     assert_eq!((all.entropy.five_tuples, all.entropy.unattributed_bytes), (1, Some(500)));
     // A flow on the same link that lost nothing keeps its number.
     let (flow, _) = accounted(&[frame(1, 100)], false);
-    assert_eq!(flow.src_port_count, Some(1));
+    assert_eq!(flow.src_port_count.get(), Some(1));
 }
 
 /// In live runs a flow and its further ports are read one after the other: packets between the two
 /// readings are no loss.
 #[test]
 fn ports_read_later_than_their_flow_are_not_lost() {
-    let stats = FlowStats { other_port_packets: 5, other_port_bytes: 500, ..stats(1, 9, 900) };
+    let stats = Stats { other_port_packets: 5, other_port_bytes: 500, ..stats(1, 9, 900) };
     let mut sample = sample(vec![link("a.pcap", None)], vec![(key(0, A, B, 7), stats)]);
     sample.extra.insert(0, Extra { ports: vec![(2, counter(4, 400))], ..Extra::default() });
     let all = facts(&sample);
-    assert_eq!(all.flows[0].src_port_count, Some(2));
+    assert_eq!(all.flows[0].src_port_count.get(), Some(2));
     assert_eq!(all.entropy.unattributed_bytes, Some(0));
 }
 
@@ -223,7 +223,7 @@ fn ports_read_later_than_their_flow_are_not_lost() {
 fn rocev1_has_no_ports() {
     for lost_elsewhere in [false, true] {
         let (flow, all) = accounted(&[v1(90), v1(90)], !lost_elsewhere);
-        assert_eq!((flow.src_port_count, flow.src_ports.len()), (Some(0), 0));
+        assert_eq!((flow.src_port_count.get(), flow.src_ports.len()), (Some(0), 0));
         assert_eq!((flow.roce_version, flow.dscp, flow.ce_ratio), (Some(1), None, None));
         assert_eq!(flow.ecn, Ecn::default());
         assert_eq!((all.entropy.five_tuples, all.entropy.source_ports), (0, 0));
@@ -237,12 +237,12 @@ fn both_versions_in_one_flow() {
     for frames in [[v1(90), frame(5, 100), frame(6, 200)], [frame(5, 100), v1(90), frame(6, 200)]] {
         let (flow, all) = accounted(&frames, true);
         assert!(flow.mixed.contains(&"roce_version"));
-        assert_eq!(flow.src_port_count, Some(2));
+        assert_eq!(flow.src_port_count.get(), Some(2));
         let ports = [Port { port: 6, packets: 1, bytes: 200 }, Port { port: 5, packets: 1, bytes: 100 }];
         assert_eq!(*flow.src_ports, ports);
         assert_eq!((all.entropy.five_tuples, all.entropy.unattributed_bytes), (2, Some(0)));
         let (flow, all) = accounted(&frames, false);
-        assert_eq!(flow.src_port_count, None);
+        assert_eq!(flow.src_port_count.get(), None);
         assert_eq!(all.entropy.unattributed_bytes, None, "the bytes of RoCEv1 are not known apart");
     }
 }
@@ -254,19 +254,19 @@ fn what_is_mixed_is_named() {
     stats.inner_bytes = 120;
     let flow = one(&stats, |_| ());
     assert_eq!(*flow.mixed, ["pcp", "encapsulation"]);
-    assert_eq!((flow.encapsulation, flow.inner_bytes), (None, Some(120)));
+    assert_eq!((flow.encapsulation, flow.inner_bytes.get()), (None, Some(120)));
     stats.encap = Encap::Erspan3 as u32 | (Encap::Vxlan as u32) << 8;
     assert_eq!(one(&stats, |_| ()).encapsulation.as_deref(), Some("erspan3+vxlan"));
 }
 
 #[test]
 fn the_sending_queue_pair() {
-    let rc = FlowStats { src_qp: 5, ..stats(1, 2, 300) };
+    let rc = Stats { src_qp: 5, ..stats(1, 2, 300) };
     assert_eq!(one(&rc, |_| ()).peer_qp, None, "not a datagram");
-    let ud = FlowStats { transport: 3, ..rc };
+    let ud = Stats { transport: 3, ..rc };
     assert_eq!(one(&ud, |_| ()).peer_qp, Some(5));
     for unknown in [UNKNOWN, SRC_QP_SEVERAL] {
-        assert_eq!(one(&FlowStats { src_qp: unknown, ..ud }, |_| ()).peer_qp, None);
+        assert_eq!(one(&Stats { src_qp: unknown, ..ud.clone() }, |_| ()).peer_qp, None);
     }
     let named = one(&ud, |sample| {
         sample.peers.insert(PeerKey::of(&key(0, A, B, 7)), 0x99);
@@ -301,8 +301,8 @@ fn entropy_by_hand() {
 
 #[test]
 fn acknowledgements_are_no_data_flows() {
-    let data = |qp, port| (key(0, A, B, qp), FlowStats { payload_bytes: 1_000, ..stats(port, 1, 1_100) });
-    let ack = |qp, port| (key(0, B, A, qp), FlowStats { payload_bytes: 0, ..stats(port, 1, 66) });
+    let data = |qp, port| (key(0, A, B, qp), Stats { payload_bytes: 1_000, ..stats(port, 1, 1_100) });
+    let ack = |qp, port| (key(0, B, A, qp), Stats { payload_bytes: 0, ..stats(port, 1, 66) });
     let flows = vec![data(1, 10), data(2, 11), ack(1, 10), ack(2, 11)];
     let entropy = facts(&sample(vec![link("a.pcap", None)], flows)).entropy;
     let data = entropy.data.unwrap();
@@ -407,11 +407,9 @@ fn two_ends_of_a_cable_are_not_compared() {
     let (out, into) = (Some(Direction::Egress), Some(Direction::Ingress));
     let ends = ["a0", "a1", "b0", "b1"];
     let links: Vec<LinkSample> = ends.iter().flat_map(|name| [link(name, into), link(name, out)]).collect();
-    let data = || FlowStats {
-        psn: PsnTrack { expected: 5_100, ..stats(7, 1, 1).psn },
-        ..stats(7, 5_000, 5_000_000)
-    };
-    let acks = || FlowStats { psn: PsnTrack::default(), acks: 50, ..stats(7, 50, 3_000) };
+    let data =
+        || Stats { psn: PsnTrack { expected: 5_100, ..stats(7, 1, 1).psn }, ..stats(7, 5_000, 5_000_000) };
+    let acks = || Stats { psn: PsnTrack::default(), acks: 50, ..stats(7, 50, 3_000) };
     // a0 sends to a1, which acknowledges.
     let mut flows = vec![
         (key(1, A, B, 7), data()),
@@ -432,7 +430,7 @@ fn two_ends_of_a_cable_are_not_compared() {
     assert_eq!((two.totals.counted_again.taps, two.totals.counted_again.roce_packets), (2, Some(5_050)));
     assert_eq!(two.totals.roce_packets, 10_100);
     // A second cable carries a tenth.
-    let small = || FlowStats { packets: 500, bytes: 500_000, ..data() };
+    let small = || Stats { packets: 500, bytes: 500_000, ..data() };
     flows.extend([(key(5, A, B, 9), small()), (key(6, A, B, 9), small())]);
     let other = sample(links, flows);
     let four = found(&other);
@@ -457,7 +455,7 @@ fn closed_flows_that_several_places_saw_are_said_to_be_counted_as_often() {
         };
         ends.into_iter().zip(bytes).map(of).collect::<Vec<_>>()
     };
-    let present = || vec![(key(2, A, B, 7), FlowStats { src_port: 50_000, ..stats(7, 10, 1_000) })];
+    let present = || vec![(key(2, A, B, 7), Stats { src_port: 50_000, ..stats(7, 10, 1_000) })];
     for (bytes, tuples, flows, known) in [
         // Both directions of one interface.
         ([500, 500, 0, 0], vec![of(0, 50_000, 500), of(1, 50_000, 500)], vec![], true),

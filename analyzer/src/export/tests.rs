@@ -139,7 +139,7 @@ fn retire(sample: &mut Sample) {
 fn counters_never_decrease_when_flows_retire() {
     let mut exporter = Exporter::new(Options { qps: 4, ..Options::default() });
     let mut samples = vec![two_ways(10), two_ways(25)];
-    samples[1].flows[0].stats.naks[0] = 3;
+    samples[1].flows[0].stats.rare.naks[0] = 3;
     let mut gone = samples[1].clone();
     retire(&mut gone);
     // The same names again, then more that retires between two readings.

@@ -213,10 +213,8 @@ impl Facts for FlowFacts<'_> {
     fn opcode(&self, wanted: &[bool; 256]) -> Option<bool> {
         let stats = &self.flow.stats;
         let has = |code: u8| wanted[usize::from(code)];
-        let own = (0u8..32).zip(stats.opcodes).any(|(low, packets)| {
-            // Without a transport there are only CNPs, and the counts are zero.
-            packets > 0 && stats.transport < 8 && has(stats.transport << 5 | low)
-        });
+        // Without a transport there are only CNPs.
+        let own = stats.transport < 8 && stats.opcodes.iter().any(|(low, _)| has(stats.transport << 5 | low));
         let cnp = stats.cnp_packets > 0 && has(CNP);
         Some(own || cnp || self.extra.is_some_and(|extra| extra.opcodes.iter().any(|(code, _)| has(*code))))
     }

@@ -1,7 +1,8 @@
 use std::sync::LazyLock;
 
+use crate::sample::Stats;
 use rocescope_common::abi::Counter;
-use rocescope_common::account::{FlowKey, FlowStats, observe};
+use rocescope_common::account::{FlowKey, observe};
 use rocescope_common::wire::frame::FAMILY_LID;
 
 use super::*;
@@ -71,7 +72,7 @@ fn links_that_are_not_there_are_named() {
 #[test]
 fn packets_and_flows_match_alike() {
     let frame = frame();
-    let mut stats = FlowStats::default();
+    let mut stats = Stats::default();
     observe(&mut stats, &frame, 1);
     let flow = FlowSample { slot: 0, key: FlowKey::of(&frame, 0), stats };
     for (text, expected) in [
@@ -124,7 +125,7 @@ fn packets_and_flows_match_alike() {
 
 #[test]
 fn flows_have_any_of_their_ports_and_opcodes() {
-    let mut stats = FlowStats::default();
+    let mut stats = Stats::default();
     for (opcode, src_port) in [(0x04, 1), (0x81, 0), (0x64, 1)] {
         observe(&mut stats, &Frame { opcode, src_port, ..frame() }, 1);
     }

@@ -246,7 +246,8 @@ fn lossy(
         own().fold((0, 0), |(episodes, packets), flow| (episodes + naks(flow), packets + flow.packets));
     let (others, other_packets) = (on_link.0.saturating_sub(count), on_link.1.saturating_sub(packets));
     let loss = ratio(count, packets);
-    let mut waits: Vec<u64> = own().filter_map(|flow| flow.latency_ns.map(|latency| latency.p50)).collect();
+    let mut waits: Vec<u64> =
+        own().filter_map(|flow| flow.latency_ns.as_deref().map(|latency| latency.p50)).collect();
     waits.sort_unstable();
     let full = loss >= limits.incast_gap_ratio
         && loss >= FACTOR * ratio(others, other_packets)

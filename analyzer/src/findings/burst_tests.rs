@@ -67,7 +67,7 @@ impl Queue {
             flow.psn.missing = self.missing * flow.psn.gaps;
         }
         let mut sample =
-            sample(vec![link("h9.pcap", None)], keys.into_iter().map(|key| (key, flow)).collect());
+            sample(vec![link("h9.pcap", None)], keys.into_iter().map(|key| (key, flow.clone())).collect());
         let mut traffic = Collector::new(1_000_000).metrics();
         (traffic.pairs, traffic.targets) = (pairs.pairs().to_vec(), pairs.targets());
         sample.metrics.traffic = Some(Arc::new(traffic));

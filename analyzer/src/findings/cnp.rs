@@ -194,15 +194,15 @@ fn without_ce(input: &Input<'_>, found: &mut Vec<Finding>) {
 
 #[cfg(test)]
 mod tests {
-    use rocescope_common::account::FlowStats;
+    use crate::sample::Stats;
 
     use crate::analysis::Options;
     use crate::analysis::fixtures::{key, link, sample, stats};
     use crate::findings::{Finding, tests::found};
 
     fn storm(cnps: u64, data: u64, ce: u64) -> Option<Finding> {
-        let there = FlowStats { ecn_data: [0, 0, data - ce, ce], ..stats(50_000, data, 1_000 * data) };
-        let back = FlowStats { cnp_packets: cnps, ..stats(0, cnps, 74 * cnps) };
+        let there = Stats { ecn_data: [0, 0, data - ce, ce], ..stats(50_000, data, 1_000 * data) };
+        let back = Stats { cnp_packets: cnps, ..stats(0, cnps, 74 * cnps) };
         let flows =
             vec![(key(0, "10.0.0.1", "10.0.0.2", 17), there), (key(0, "10.0.0.2", "10.0.0.1", 18), back)];
         let all = found(&sample(vec![link("eth0", None)], flows), &Options::default());

@@ -400,7 +400,7 @@ fn not_capable(input: &Input<'_>, found: &mut Vec<Finding>) {
 
 #[cfg(test)]
 mod tests {
-    use rocescope_common::account::FlowStats;
+    use crate::sample::Stats;
 
     use crate::analysis::Facts;
     use crate::analysis::fixtures::{SECOND, START, everything, key, link, sample, stats};
@@ -427,7 +427,7 @@ mod tests {
     #[test]
     fn many_flows_with_few_marks_each_are_congested_together() {
         let with = |marks: &[u64]| {
-            let data = |ce| FlowStats { ecn_data: [0, 0, 500 - ce, ce], ..stats(50_000, 500, 500_000) };
+            let data = |ce| Stats { ecn_data: [0, 0, 500 - ce, ce], ..stats(50_000, 500, 500_000) };
             let flows = (5..).zip(marks).map(|(qp, ce)| (key(0, "10.0.0.1", "10.0.0.2", qp), data(*ce)));
             found(&sample(vec![link("eth0", None)], flows.collect()), &Options::default())
                 .into_iter()

@@ -124,7 +124,7 @@ fn slow_receiver() -> Sample {
         .with(Signal::RnrNak, vec![spell(1..8, 50, 0, None)])
         .with(Signal::SequenceNak, vec![spell(1..8, 50, 0, None)]);
     let mut sample = run(9, metrics, requests, answers);
-    (sample.flows[1].stats.rnr_naks, sample.flows[1].stats.naks[0]) = (50, 50);
+    (sample.flows[1].stats.rare.rnr_naks, sample.flows[1].stats.rare.naks[0]) = (50, 50);
     let at = NakTally { count: 50, last_ns: START + 8 * SECOND };
     let mut naks = Naks { rnr: at, ..Naks::default() };
     naks.codes[0] = at;

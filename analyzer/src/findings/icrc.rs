@@ -64,7 +64,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         let bad = by_link.on(link).iter().copied().filter(|flow| bad_of(flow) > 0);
         let (always, damaged): (Vec<&Flow>, Vec<&Flow>) =
             bad.partition(|flow| is_always(flow, input.limits.icrc.always));
-        let of_always = always.iter().filter_map(|flow| flow.icrc);
+        let of_always = always.iter().filter_map(|flow| flow.icrc.get());
         let (bad, checked) = of_always.fold((0, 0), |sum, icrc| (sum.0 + icrc.bad, sum.1 + icrc.checked));
         corruption(
             input,
@@ -78,12 +78,13 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 }
 
 fn bad_of(flow: &Flow) -> u64 {
-    flow.icrc.map_or(0, |icrc| icrc.bad)
+    flow.icrc.get().map_or(0, |icrc| icrc.bad)
 }
 
 /// Whether nearly every packet of a flow is wrong.
 fn is_always(flow: &Flow, share: f64) -> bool {
     flow.icrc
+        .get()
         .is_some_and(|icrc| icrc.checked >= ALWAYS_AT_LEAST && icrc.bad as f64 >= share * icrc.checked as f64)
 }
 
@@ -99,8 +100,10 @@ fn explains_loss(input: &Input<'_>, link: &Link) -> bool {
 
 /// When packets with a wrong ICRC passed in these flows.
 fn seen(flows: &[&Flow], ratio: Option<f64>) -> Vec<Episode> {
-    let times =
-        flows.iter().filter_map(|flow| flow.icrc).filter_map(|icrc| icrc.bad_first_ns.zip(icrc.bad_last_ns));
+    let times = flows
+        .iter()
+        .filter_map(|flow| flow.icrc.get())
+        .filter_map(|icrc| icrc.bad_first_ns.zip(icrc.bad_last_ns));
     let both = times.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
     both.map(|(first_ns, last_ns)| Episode { first_ns, last_ns, peak: ratio }).into_iter().collect()
 }
@@ -179,23 +182,24 @@ fn rewritten(
 
 #[cfg(test)]
 mod tests {
-    use crate::analysis::{Episodes, Facts, Icrc, Loss, Options, fixtures::everything};
+    use crate::analysis::{Episodes, Facts, Loss, Options, fixtures::everything};
     use crate::findings::tests::found_on;
+    use crate::metrics::icrc::{Checked, Wrong};
 
     #[test]
     fn corruption_accounts_for_no_more_loss_than_it_explains() {
         let owns = |bad| {
             let mut facts = Facts::of(&everything(), &Options::default());
-            let icrc =
-                Icrc { checked: 1_000, bad, bad_first_ns: Some(1), bad_last_ns: Some(2), unchecked: 0 };
+            let wrong = Wrong { packets: bad, at_ns: (1, 2) };
+            let icrc = Checked { checked: 1_000, wrong: wrong.into(), unchecked: 0 };
             let after_tap = Episodes { episodes: 2, ..Episodes::default() };
             for flow in &mut facts.flows {
-                flow.icrc = Some(icrc);
+                flow.icrc = Some(icrc.clone()).into();
                 flow.loss = Some(Loss { after_tap, ..Loss::default() }).into();
             }
             let (name, direction) = (facts.flows[0].link.clone(), facts.flows[0].direction);
             for link in &mut facts.links {
-                link.icrc = (link.name == name && link.direction == direction).then_some(icrc);
+                link.icrc = (link.name == name && link.direction == direction).then(|| icrc.clone().into());
             }
             found_on(&facts, "icrc.errors").unwrap().owns
         };

@@ -60,7 +60,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         .facts
         .flows
         .iter()
-        .filter_map(|flow| Some((flow, flow.latency_ns.as_ref()?)))
+        .filter_map(|flow| Some((flow, flow.latency_ns.as_deref()?)))
         .filter(|(_, latency)| {
             latency.count >= limits.tail_samples
                 && latency.p99 >= limits.tail_us.saturating_mul(1_000)

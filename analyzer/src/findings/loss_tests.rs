@@ -17,11 +17,11 @@ fn lossy(lost: u64, behind: u64, end_s: u64) -> Sample {
     let mut data = stats(50_000, 1_000, 1_000_000);
     data.last_ns = START + end_s * SECOND;
     let mut back = stats(50_000, 10, 620);
-    (back.acks, back.naks[0]) = (10, lost + behind);
+    (back.acks, back.rare.naks[0]) = (10, lost + behind);
     let answers = (key(0, "10.0.0.2", "10.0.0.1", 18), back);
     let flows = vec![(key(0, "10.0.0.1", "10.0.0.2", 17), data), answers];
     let mut sample = sample(vec![link("eth0", None)], flows);
-    sample.window = Some((START, data.last_ns));
+    sample.window = Some((START, START + end_s * SECOND));
     let at = |count| Episodes {
         count,
         longest_ns: 9,
@@ -179,7 +179,7 @@ fn a_few_episodes_among_much_are_no_loss() {
 #[test]
 fn without_a_nak_or_a_timeout_it_may_be_reordering() {
     let mut sample = lossy(9, 0, 1);
-    sample.flows[1].stats.naks[0] = 0;
+    sample.flows[1].stats.rare.naks[0] = 0;
     let finding = by_id(&sample, "loss.before_tap").unwrap();
     assert_eq!(finding.severity, crate::findings::Severity::Info);
     assert!(finding.title.starts_with("Reordering or loss upstream of eth0: 9 packets"), "{}", finding.title);

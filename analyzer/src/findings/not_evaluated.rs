@@ -9,8 +9,8 @@ use crate::sample::Sample;
 /// figures of loss. Findings of loss leave such a flow out as a whole: the number of its packets that were lost is unknown.
 pub(super) fn is_not_evaluated(flow: &Flow) -> bool {
     let broken = |psn: Option<Psn>| psn.is_some_and(|psn| psn.gaps > 0 || psn.repeats > 0);
-    let responses =
-        flow.psn_responses.as_ref().is_some_and(|psn| psn.repeats > 0) || flow.responses_missing > Some(0);
+    let responses = flow.psn_responses.as_ref().is_some_and(|psn| psn.repeats > 0)
+        || flow.responses_missing.get() > Some(0);
     flow.loss.get().is_none() && broken(flow.psn) || flow.loss_responses.get().is_none() && responses
 }
 

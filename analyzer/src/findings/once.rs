@@ -4,7 +4,6 @@
 //! pair and not by link, so that a second tap on the way changes no number of a finding.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
 use super::Input;
 use crate::analysis::Flow;
@@ -23,15 +22,17 @@ pub(super) fn once<'a>(
     flows: impl IntoIterator<Item = &'a Flow>,
     of: impl Fn(&Flow) -> u64,
 ) -> Vec<(&'a Flow, u64)> {
-    let mut best: BTreeMap<Name, (&Flow, u64)> = BTreeMap::new();
-    for flow in flows {
-        let n = of(flow);
-        let known = best.entry(name(flow)).or_insert((flow, n));
-        if n > known.1 {
-            *known = (flow, n);
+    let flows = flows.into_iter().map(|flow| (flow, of(flow)));
+    let mut counted: Vec<(&Flow, u64)> = flows.filter(|(_, n)| *n > 0).collect();
+    // Those of one link are in this order already.
+    counted.sort_by_key(|(flow, _)| name(flow));
+    counted.dedup_by(|next, known| {
+        let same = name(next.0) == name(known.0);
+        if same && next.1 > known.1 {
+            *known = *next;
         }
-    }
-    let mut counted: Vec<_> = best.into_values().filter(|(_, n)| *n > 0).collect();
+        same
+    });
     counted.sort_by_key(|(_, n)| Reverse(*n));
     counted
 }

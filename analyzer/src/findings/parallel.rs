@@ -183,7 +183,10 @@ fn median(mut of: Vec<u64>) -> Option<u64> {
 
 /// Latencies of flows with enough samples for a median.
 fn known<'a>(flows: &'a [&Flow]) -> impl Iterator<Item = Latency> + 'a {
-    flows.iter().filter_map(|flow| flow.latency_ns).filter(|latency| latency.count >= MIN_SAMPLES)
+    flows
+        .iter()
+        .filter_map(|flow| flow.latency_ns.as_deref().copied())
+        .filter(|latency| latency.count >= MIN_SAMPLES)
 }
 
 fn lost(flow: &Flow) -> u64 {

@@ -13,9 +13,7 @@ use crate::metrics::traffic::hosts::{Pairs, Seen};
 use crate::sample::Sample;
 
 /// Three pairs of hosts with two queue pairs each on both of two links; what a queue pair on (link, pair) has.
-fn uplinks(
-    change: impl Fn(u16, u32, &mut rocescope_common::account::FlowStats, &mut Metrics, &mut u64),
-) -> Sample {
+fn uplinks(change: impl Fn(u16, u32, &mut crate::sample::Stats, &mut Metrics, &mut u64)) -> Sample {
     let mut pairs = Pairs::default();
     let (mut flows, mut loss, mut times) = (Vec::new(), Loss::default(), Vec::new());
     for at in 0..12 {

@@ -277,7 +277,7 @@ fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
     // A flow of acknowledgements is silent because its data is.
     let has_sequence = |flow: &&Flow| flow.psn.is_some() || flow.psn_responses.is_some();
     let flows = input.facts.flows.iter().filter(has_sequence);
-    let mut victims = once(flows, |flow| flow.pause_stall_ns.unwrap_or(0));
+    let mut victims = once(flows, |flow| flow.pause_stall_ns.get().unwrap_or(0));
     victims.retain(|(_, stalled)| *stalled >= least);
     let Some((worst, longest)) = victims.first() else { return };
     let count = plural(victims.len() as u64, "flow");

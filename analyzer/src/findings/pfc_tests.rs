@@ -76,7 +76,7 @@ fn victims_are_flows_of_data_and_told_with_what_they_lost() {
     (acks.psn, acks.payload_bytes) = (rocescope_common::account::PsnTrack::default(), 0);
     let (a, b) = ("10.0.0.1", "10.0.0.2");
     let data = stats(50_000, 1_000, 1_000_000);
-    let on = |at: u16| [(key(at, a, b, 17), data), (key(at, b, a, 18), acks)];
+    let on = |at: u16| [(key(at, a, b, 17), data.clone()), (key(at, b, a, 18), acks.clone())];
     let mut sample = fixtures::sample(vec![link("near", None), link("far", None)], [on(0), on(1)].concat());
     let asked = PauseSample { worst_share: Some(0.05), paused_ns: Some(50 * MS), ..pause(3) };
     let control = LinkControl { pauses: vec![([2; 6], 0, asked)], neighbours: Vec::new() };
@@ -102,7 +102,7 @@ fn victims_are_flows_of_data_and_told_with_what_they_lost() {
     sample.metrics.control = Some(with(None));
     assert_eq!(victim(&sample), None);
     let report = crate::report::Report::build(&sample, &crate::report::Options::default());
-    assert_eq!(report.facts.flows[0].pause_stall_ns, None);
+    assert_eq!(report.facts.flows[0].pause_stall_ns.get(), None);
     assert!(report.not_evaluated.iter().any(|one| (one.id, one.needs) == ("pfc.victim", "link_speed")));
 }
 

@@ -1,28 +1,29 @@
 //! Settings that are wrong on the wire, and those that nearly are.
 
-use rocescope_common::account::{FlowStats, Mixed, PsnTrack};
+use rocescope_common::account::{Mixed, PsnTrack};
 use rocescope_common::wire::SkipReason;
 
 use super::tests::{found, severity};
 use crate::analysis::{Options, fixtures};
 use crate::findings::Severity;
 use crate::metrics::marking::Marked;
-use crate::sample::Sample;
+use crate::sample::{Sample, Stats};
 
-fn flows(stats: &[FlowStats]) -> Sample {
-    let flows =
-        (0..).zip(stats).map(|(qp, stats)| (fixtures::key(0, "10.0.0.1", "10.0.0.2", 100 + qp), *stats));
+fn flows(stats: &[Stats]) -> Sample {
+    let flows = (0..)
+        .zip(stats)
+        .map(|(qp, stats)| (fixtures::key(0, "10.0.0.1", "10.0.0.2", 100 + qp), stats.clone()));
     fixtures::sample(vec![fixtures::link("eth0", None)], flows.collect())
 }
 
 /// A flow of bytes with a port of its own.
-fn bulk(bytes: u64) -> FlowStats {
+fn bulk(bytes: u64) -> Stats {
     fixtures::stats(50_000, bytes / 1000, bytes)
 }
 
 #[test]
 fn a_small_mtu_is_a_warning_only_beside_a_larger_one() {
-    let mtu = |mtu, bytes| FlowStats { mtu, ..bulk(bytes) };
+    let mtu = |mtu, bytes| Stats { mtu, ..bulk(bytes) };
     assert_eq!(severity(&flows(&[mtu(1024, 5_000_000)]), "mtu.small"), Some(Severity::Info));
     assert_eq!(severity(&flows(&[mtu(2048, 5_000_000)]), "mtu.small"), None);
     let beside = flows(&[mtu(1024, 5_000_000), mtu(4096, 5_000_000)]);
@@ -35,7 +36,7 @@ fn a_small_mtu_is_a_warning_only_beside_a_larger_one() {
 #[test]
 fn a_small_mtu_is_a_warning_on_a_jumbo_port() {
     let on = |interface, mtu| {
-        let mut sample = flows(&[FlowStats { mtu, ..bulk(5_000_000) }]);
+        let mut sample = flows(&[Stats { mtu, ..bulk(5_000_000) }]);
         sample.links[0].mtu = Some(interface);
         severity(&sample, "mtu.small")
     };
@@ -49,19 +50,19 @@ fn a_small_mtu_is_a_warning_on_a_jumbo_port() {
 
 #[test]
 fn classes_that_mix() {
-    let dscp = |dscp, bytes| FlowStats { dscp, ..bulk(bytes) };
+    let dscp = |dscp, bytes| Stats { dscp, ..bulk(bytes) };
     let id = "qos.dscp_mixed";
     assert_eq!(severity(&flows(&[dscp(26, 5_000_000), dscp(0, 5_000_000)]), id), Some(Severity::Warning));
     assert_eq!(severity(&flows(&[dscp(26, 9_900_000), dscp(0, 90_000)]), id), None, "control messages");
-    let changes = FlowStats { mixed: Mixed::DSCP, ..bulk(5_000_000) };
-    assert_eq!(severity(&flows(&[changes]), id), Some(Severity::Warning));
-    let answers = FlowStats { acks: 50, ..changes };
+    let changes = Stats { mixed: Mixed::DSCP, ..bulk(5_000_000) };
+    assert_eq!(severity(&flows(std::slice::from_ref(&changes)), id), Some(Severity::Warning));
+    let answers = Stats { acks: 50, ..changes };
     assert_eq!(severity(&flows(&[answers]), id), None, "acknowledgements may have another class");
 }
 
 #[test]
 fn data_without_a_class_is_told_but_no_warning() {
-    let dscp = |dscp, bytes| FlowStats { dscp, ..bulk(bytes) };
+    let dscp = |dscp, bytes| Stats { dscp, ..bulk(bytes) };
     assert_eq!(severity(&flows(&[dscp(0, 5_000_000)]), "qos.dscp_unset"), Some(Severity::Info));
     assert_eq!(severity(&flows(&[dscp(26, 5_000_000)]), "qos.dscp_unset"), None);
     assert_eq!(severity(&flows(&[dscp(0, 50_000)]), "qos.dscp_unset"), None, "hardly any data");
@@ -71,7 +72,7 @@ fn data_without_a_class_is_told_but_no_warning() {
 fn taps(links: &[(u32, u32)], dscp: u8, qps: impl Fn(u16) -> u32) -> Sample {
     let flows = (0..).zip(links).map(|(link, (first, expected))| {
         let psn = PsnTrack { seen: 1, slack: 1, first: *first, expected: *expected, ..PsnTrack::default() };
-        let stats = FlowStats { dscp, psn, ..bulk(5_000_000 + u64::from(*expected)) };
+        let stats = Stats { dscp, psn, ..bulk(5_000_000 + u64::from(*expected)) };
         (fixtures::key(link, "10.0.0.1", "10.0.0.2", qps(link)), stats)
     });
     let names = ["a", "b", "c"].map(|name| fixtures::link(name, None));
@@ -112,7 +113,7 @@ fn notifications_among_the_data() {
 
 #[test]
 fn version_1() {
-    let v1 = |bytes| FlowStats { roce_version: 1, ..bulk(bytes) };
+    let v1 = |bytes| Stats { roce_version: 1, ..bulk(bytes) };
     assert_eq!(
         severity(&flows(&[v1(1_000_000), bulk(9_000_000)]), "rocev1.present"),
         Some(Severity::Warning)

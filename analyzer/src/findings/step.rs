@@ -209,7 +209,9 @@ struct SlowPath<'a> {
 fn slow_path<'a>(input: &Input<'a>, steps: &Steps) -> Option<SlowPath<'a>> {
     let mut pairs: BTreeMap<(Address, Address), (&Flow, Latency)> = BTreeMap::new();
     for flow in input.facts.flows.iter().filter(|flow| ports::is_of(&flow.link, &steps.link)) {
-        let Some(latency) = flow.latency_by_class.as_ref().and_then(|classes| classes.write_send) else {
+        let Some(latency) =
+            flow.latency_by_class.as_ref().and_then(|classes| classes.write_send.as_deref().copied())
+        else {
             continue;
         };
         if latency.count >= SAMPLES && flow.payload_bytes > 0 {
@@ -471,7 +473,7 @@ mod tests {
                     dst: Address::from([10, 0, 0, at % 3 + 1]),
                     payload_bytes: 1,
                     latency_by_class: Some(Box::new(crate::analysis::LatencyByClass {
-                        write_send: Some(latency),
+                        write_send: Some(Box::new(latency)),
                         read: None,
                         atomic: None,
                     })),

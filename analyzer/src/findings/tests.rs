@@ -105,7 +105,8 @@ fn refused(told: Option<crate::metrics::loss::Naks>) -> Vec<Finding> {
     use fixtures::{SECOND, START};
     let mut data = fixtures::stats(50_000, 1_000, 1_000_000);
     let mut answers = fixtures::stats(50_001, 1_000, 62_000);
-    (answers.psn.seen, answers.rnr_naks, answers.naks) = (0, 10, [0, 0, 1, 0, 0, 0]);
+    answers.psn.seen = 0;
+    (answers.rare.rnr_naks, answers.rare.naks) = (10, [0, 0, 1, 0, 0, 0]);
     (data.last_ns, answers.last_ns) = (START + 20 * SECOND, START + 19 * SECOND);
     let flows = vec![
         (fixtures::key(0, "10.0.0.1", "10.0.0.2", 17), data),
@@ -137,7 +138,7 @@ fn advice_names_only_what_was_found() {
     let key = |qp| fixtures::key(0, "10.0.0.1", "10.0.0.2", qp);
     sample = fixtures::sample(
         vec![fixtures::link("up0", None), fixtures::link("up1", None)],
-        (1..9).map(|qp| (key(qp + 1), stats)).collect(),
+        (1..9).map(|qp| (key(qp + 1), stats.clone())).collect(),
     );
     let groups = vec![vec!["up0".to_owned(), "up1".to_owned()]];
     let all = found(&sample, &Options { groups, ..Options::default() });

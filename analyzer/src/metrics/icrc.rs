@@ -1,6 +1,6 @@
 //! Whether packets arrive as they were sent: the invariant CRC of whole frames.
 //!
-//! 24 bytes per flow. The CRC runs over everything from the IP header on, with a carry-less multiply where the
+//! 32 bytes per flow, and 40 more of one with a wrong ICRC. The CRC runs over everything from the IP header on, with a carry-less multiply where the
 //! processor has one.
 
 use crc32fast::Hasher;
@@ -9,6 +9,7 @@ use rocescope_common::wire::bth;
 use rocescope_common::wire::frame::{FAMILY_LID, UNKNOWN};
 
 use super::packet::Packet;
+use crate::util::rarely::{Rarely, Zero};
 
 /// What the ICRC of a packet says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,28 +21,41 @@ pub struct Contents {
 }
 
 /// Packets by what their ICRC says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Packets whose ICRC was computed.
     pub checked: u64,
     /// Those in which it was wrong.
-    pub bad: u64,
-    /// First and last of these, Unix nanoseconds; 0 for none.
-    pub bad_ns: (u64, u64),
+    pub wrong: Rarely<Wrong>,
     /// Packets of which it cannot be computed: cut, fragments, lengths that contradict each other.
     pub unchecked: u64,
+}
+
+/// Packets whose ICRC is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// How many.
+    pub packets: u64,
+    /// First and last of these, Unix nanoseconds; 0 for none.
+    pub at_ns: (u64, u64),
+}
+
+impl Zero for Wrong {
+    const ZERO: &'static Self = &Self { packets: 0, at_ns: (0, 0) };
 }
 
 impl Checked {
     /// Adds the packets of another flow.
     pub fn add(&mut self, other: &Self) {
         self.checked += other.checked;
-        let ((first, last), (other_first, other_last)) = (self.bad_ns, other.bad_ns);
-        let both = self.bad > 0 && other.bad > 0;
-        self.bad_ns =
-            (if both { first.min(other_first) } else { first.max(other_first) }, last.max(other_last));
-        self.bad += other.bad;
         self.unchecked += other.unchecked;
+        if other.wrong.packets == 0 {
+            return;
+        }
+        let ((first, last), (other_first, other_last)) = (self.wrong.at_ns, other.wrong.at_ns);
+        let first = if self.wrong.packets > 0 { first.min(other_first) } else { other_first };
+        self.wrong.at_ns = (first, last.max(other_last));
+        self.wrong.packets += other.wrong.packets;
     }
 }
 
@@ -69,7 +83,7 @@ impl Collector {
         let contents = if trimmed { None } else { contents(data, frame) };
         let at = packet.slot as usize;
         if self.slots.len() <= at {
-            self.slots.resize(at + 1, (0, Checked::default()));
+            self.slots.resize_with(at + 1, Default::default);
         }
         let (link, counts) = self.slots.get_mut(at)?;
         // A slot that was retired has counted nothing.
@@ -79,10 +93,11 @@ impl Collector {
             Some(Contents { right, .. }) => {
                 counts.checked += 1;
                 if !right {
-                    let (first, last) = counts.bad_ns;
-                    let first = if counts.bad == 0 { packet.time_ns } else { first.min(packet.time_ns) };
-                    counts.bad_ns = (first, last.max(packet.time_ns));
-                    counts.bad += 1;
+                    let wrong = &mut counts.wrong;
+                    let (first, last) = wrong.at_ns;
+                    let first = if wrong.packets == 0 { packet.time_ns } else { first.min(packet.time_ns) };
+                    wrong.at_ns = (first, last.max(packet.time_ns));
+                    wrong.packets += 1;
                 }
             }
         }
@@ -94,7 +109,7 @@ impl Collector {
         let Some((link, counts)) = self.slots.get_mut(slot as usize) else { return };
         let at = usize::from(*link);
         if self.retired.len() <= at {
-            self.retired.resize(at + 1, Checked::default());
+            self.retired.resize_with(at + 1, Checked::default);
         }
         if let Some(sum) = self.retired.get_mut(at) {
             sum.add(counts);
@@ -105,7 +120,16 @@ impl Collector {
     /// What is known so far.
     #[must_use]
     pub fn metrics(&self) -> Icrc {
-        Icrc { flows: self.slots.iter().map(|(_, counts)| *counts).collect(), retired: self.retired.clone() }
+        Icrc {
+            flows: self.slots.iter().map(|(_, counts)| counts.clone()).collect(),
+            retired: self.retired.clone(),
+        }
+    }
+
+    /// All that is known, in the collector's own memory.
+    #[must_use]
+    pub fn finish(self) -> Icrc {
+        Icrc { flows: self.slots.into_iter().map(|(_, counts)| counts).collect(), retired: self.retired }
     }
 }
 
@@ -113,13 +137,13 @@ impl Icrc {
     /// The flow in a slot.
     #[must_use]
     pub fn flow(&self, slot: u32) -> Checked {
-        self.flows.get(slot as usize).copied().unwrap_or_default()
+        self.flows.get(slot as usize).cloned().unwrap_or_default()
     }
 
     /// The retired flows of a link.
     #[must_use]
     pub fn retired(&self, link: u16) -> Checked {
-        self.retired.get(usize::from(link)).copied().unwrap_or_default()
+        self.retired.get(usize::from(link)).cloned().unwrap_or_default()
     }
 }
 

@@ -370,8 +370,8 @@ impl Times {
 pub struct Figure {
     /// Over all classes.
     pub all: Option<Summary>,
-    /// By class: writes and sends, READs, atomics; `None` where [`all`](Self::all) is.
-    pub classes: Option<Box<[Option<Summary>; CLASSES]>>,
+    /// Which classes there are.
+    pub classes: Classes,
     /// All samples by bucket.
     pub histogram: Histogram,
     /// Requests that passed while the flow with the answers was not known.
@@ -386,7 +386,31 @@ pub struct Figure {
     pub outstanding: u64,
 }
 
+/// Times by class, in little memory: of nearly every flow all are of one class.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Classes {
+    /// No sample.
+    #[default]
+    None,
+    /// All samples are of this class.
+    One(u8),
+    /// Several, or a class with a time of its own.
+    Several(Box<[Option<Summary>; CLASSES]>),
+}
+
 impl Figure {
+    /// By class: writes and sends, READs, atomics; `None` where [`all`](Self::all) is.
+    #[must_use]
+    pub fn classes(&self) -> Option<[Option<Summary>; CLASSES]> {
+        match &self.classes {
+            Classes::None => None,
+            Classes::One(one) => {
+                Some(std::array::from_fn(|class| self.all.filter(|_| class == usize::from(*one))))
+            }
+            Classes::Several(classes) => Some(**classes),
+        }
+    }
+
     /// Requests that are not in the times, and will not be: without those that no answer has been seen for.
     #[must_use]
     pub const fn not_timed(&self) -> u64 {
@@ -460,7 +484,12 @@ impl Figure {
             Summary::of(&counts, max_ns[class])
         });
         let all = Summary::of(&sum, max_ns.into_iter().max().unwrap_or(0));
-        let classes = all.map(|_| Box::new(classes));
+        let mut times = (0..).zip(&classes).filter(|(_, times)| times.is_some());
+        let classes = match (all, times.next(), times.next()) {
+            (None, ..) | (_, None, _) => Classes::None,
+            (_, Some((class, times)), None) if *times == all => Classes::One(class),
+            _ => Classes::Several(Box::new(classes)),
+        };
         Self { all, classes, histogram: Histogram::of(&sum), ..Self::default() }
     }
 }
@@ -515,10 +544,10 @@ mod tests {
         on_request(&mut ring, 1, 2, false, 0);
         on_response(&mut ring, 1, false, 64_000);
         let figure = Figure::of(&ring);
-        let (Some(all), Some([None, Some(read), None])) = (figure.all, figure.classes.as_deref()) else {
+        let (Some(all), Some([None, Some(read), None])) = (figure.all, figure.classes()) else {
             panic!("{figure:?}");
         };
-        assert_eq!((all, read.max), (*read, 64_000));
+        assert_eq!((all, read.max), (read, 64_000));
         assert!(read.p50.abs_diff(64_000) <= 4_000 && read.p50 == read.p999);
     }
 }

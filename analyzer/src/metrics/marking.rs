@@ -4,9 +4,8 @@
 //! overflow table, by DSCP and kind. The two together are exact, unless that table was full.
 
 use rocescope_common::abi::maps::DscpKind;
-use rocescope_common::account::FlowStats;
 
-use crate::sample::{Extra, Flows, LinkSample};
+use crate::sample::{Extra, Flows, LinkSample, Stats};
 use crate::util::map::Map;
 
 /// Packets with one DSCP.
@@ -29,7 +28,7 @@ pub type ByDscp = [Marked; 64];
 pub type ByLink = Map<u16, Box<ByDscp>>;
 
 /// Adds the packets of one flow.
-pub fn add(link: &mut ByDscp, stats: &FlowStats, extra: Option<&Extra>) {
+pub fn add(link: &mut ByDscp, stats: &Stats, extra: Option<&Extra>) {
     let control: u64 = stats.ecn_control.iter().sum();
     let mut own = Marked {
         data_packets: stats.ecn_data.iter().sum(),
@@ -100,13 +99,13 @@ mod tests {
 
     #[test]
     fn each_packet_counts_under_its_dscp_and_kind() {
-        let stats = FlowStats {
+        let stats = Stats {
             dscp: 26,
             ecn_data: [1, 0, 8, 1],
             ecn_control: [4, 0, 2, 0],
             cnp_packets: 4,
             data_bytes: 1000,
-            ..FlowStats::default()
+            ..Stats::default()
         };
         let value = |kind: u16, dscp: u16| kind << 6 | dscp;
         let counter = |packets, bytes| Counter { packets, bytes };
@@ -126,8 +125,7 @@ mod tests {
         assert_eq!((link[26], link[0], link[48]), (all(7, 700, 1, 0), all(3, 300, 1, 0), all(0, 0, 0, 4)));
         // What began as RoCEv1 has no DSCP of its own.
         let mut link = [Marked::default(); 64];
-        let stats =
-            FlowStats { dscp: DSCP_NONE, ecn_data: [0, 0, 3, 0], data_bytes: 300, ..FlowStats::default() };
+        let stats = Stats { dscp: DSCP_NONE, ecn_data: [0, 0, 3, 0], data_bytes: 300, ..Stats::default() };
         add(&mut link, &stats, Some(&Extra { dscps: dscps[1..2].to_vec(), ..Extra::default() }));
         assert_eq!(link[0], all(3, 300, 0, 0));
     }

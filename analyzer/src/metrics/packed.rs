@@ -3,7 +3,7 @@
 use super::Metrics;
 use super::ecn::speed::Reaction;
 use super::ecn::{self, series};
-use super::latency::{self, Summary};
+use super::latency::{self, Classes, Summary};
 use super::loss::reads::Overlap;
 use super::loss::spells::{Mark, Signal, Spell, Spells};
 use super::loss::{
@@ -18,7 +18,7 @@ use super::traffic::hosts::Degree;
 use super::traffic::{LinkTraffic, Traffic};
 use crate::util::pack::{Input, Layout, Malformed, Pack, pack};
 
-/// Those that a live run has. Capture files alone have copies, ICRCs, several taps, a timeline of the whole run and control frames.
+/// Those that a live run has. Capture files alone have copies, ICRCs, trimmed packets, several taps, a timeline of the whole run and control frames.
 impl Pack for Metrics {
     fn layout(layout: &mut Layout) {
         layout.word("Metrics");
@@ -41,6 +41,7 @@ impl Pack for Metrics {
             loss,
             duplicates: _,
             icrc: _,
+            spray: _,
             taps: _,
             traffic,
             timeline: _,
@@ -93,7 +94,7 @@ pack! {
     struct GivenUp { psn, last_psn, retries, last_ns, until_ns }
     struct Episodes { count, longest_ns, total_ns, largest, first_ns, last_ns }
     struct loss::Metrics {
-        recovered, lost, doubtful, unfilled, retransmitted, mirrored, rereads, rnr_retransmitted, timeout_retransmitted,
+        recovered, depth, lost, doubtful, unfilled, retransmitted, mirrored, rereads, rnr_retransmitted, timeout_retransmitted,
         timeouts, timeouts_acked, read_timeouts, timeout_wait_ns, timeout_range_ns, rnr_wait_ns, gaps_capable, gaps_ce,
         last_retransmission_ns, upstream, downstream, retransmission, stuck,
     }
@@ -114,6 +115,9 @@ pack! {
     struct Standing { flowlet, message_open, request, answer }
 }
 
+pack! {
+    enum Classes { 0 => None, 1 => One(class), 2 => Several(classes) }
+}
 pack! {
     enum How { 0 => Psn, 1 => SharedPort, 2 => PortIsQp, 3 => PortRule, 4 => Datagram, 5 => Cm, 6 => Device }
 }

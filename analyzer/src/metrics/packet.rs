@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use rocescope_common::account::{Event, FlowKey, FlowStats, Outcome};
+use crate::sample::Stats;
+use rocescope_common::account::{Event, FlowKey, Outcome};
 use rocescope_common::wire::Frame;
 pub use rocescope_common::wire::frame::CE;
 use rocescope_common::wire::frame::PCP_NONE;
@@ -106,13 +107,13 @@ impl Packet {
         (frame, data): (&Frame, &[u8]),
         (time_ns, link): (u64, u16),
         slot: u32,
-        stats: &FlowStats,
+        stats: &Stats,
         outcome: Outcome,
     ) -> Self {
         let op = Op::of(frame.opcode);
         let response = op.has(Op::RESPONSE);
         let (id, hops) = network(frame, data);
-        let track = if response { &stats.psn_responses } else { &stats.psn };
+        let track = if response { &stats.rare.psn_responses } else { &stats.psn };
         Self {
             time_ns,
             slot,

@@ -1,11 +1,9 @@
 //! The counters that views show, added up over flows and taken from one another over time.
 
-use rocescope_common::account::FlowStats;
-
 use crate::analysis::NakCauses;
 use crate::metrics::duplicates::Copies;
 use crate::metrics::loss::{Loss, Metrics};
-use crate::sample::Retired;
+use crate::sample::{Retired, Stats};
 
 /// Nanoseconds in a second.
 pub const NS_PER_S: f64 = 1e9;
@@ -52,7 +50,7 @@ pub struct Counts {
 impl Counts {
     /// The counters of one flow, and what is known of its losses; `None` where that is nothing.
     #[must_use]
-    pub fn of(stats: &FlowStats, slot: u32, losses: Option<&Loss>) -> Self {
+    pub fn of(stats: &Stats, slot: u32, losses: Option<&Loss>) -> Self {
         let known = |of: Option<Metrics>| of.map_or((0, 0), |metrics| (metrics.lost, metrics.recovered));
         let (requests_known, responses_known) = losses.map_or((false, false), |losses| losses.is_known(slot));
         let told = losses.map(|losses| losses.flow(slot)).unwrap_or_default();
@@ -60,7 +58,7 @@ impl Counts {
         // Of these it stays open.
         let lost = lost + told.unfollowed.filter(|_| requests_known).map_or(0, |before| before.missing);
         let (lost_responses, late_responses) =
-            if responses_known { known(told.responses) } else { (stats.response_holes, 0) };
+            if responses_known { known(told.responses) } else { (stats.rare.response_holes, 0) };
         let again = |of: Option<Metrics>| of.map_or(0, |metrics| metrics.retransmitted + metrics.rereads);
         let retransmitted = if requests_known {
             again(told.requests) + told.unfollowed.map_or(0, |before| before.repeats)
@@ -68,7 +66,7 @@ impl Counts {
             stats.psn.repeats
         };
         let responses =
-            if responses_known { again(told.responses) } else { stats.responses_missing().repeats };
+            if responses_known { again(told.responses) } else { stats.rare.responses_missing().repeats };
         Self {
             lost: lost + lost_responses,
             late: late + late_responses,
@@ -79,18 +77,18 @@ impl Counts {
 
     /// The counters of one flow; of losses nothing is known.
     #[must_use]
-    pub fn counted(stats: &FlowStats) -> Self {
-        let (requests, responses) = (&stats.psn, stats.responses_missing());
-        let [sequence_naks, others @ ..] = stats.naks;
+    pub fn counted(stats: &Stats) -> Self {
+        let (requests, responses) = (&stats.psn, stats.rare.responses_missing());
+        let [sequence_naks, others @ ..] = stats.rare.naks;
         Self {
             packets: stats.packets,
             bytes: stats.bytes,
             ecn_data: stats.ecn_data,
             cnp: stats.cnp_packets,
             acks: stats.acks,
-            rnr: stats.rnr_naks,
+            rnr: stats.rare.rnr_naks,
             sequence_naks,
-            behind_rnr: NakCauses::of(sequence_naks, stats.rnr_naks, None).rnr,
+            behind_rnr: NakCauses::of(sequence_naks, stats.rare.rnr_naks, None).rnr,
             behind_late: 0,
             other_naks: others.iter().sum(),
             gaps: requests.gaps + responses.gaps,
@@ -272,15 +270,15 @@ impl Delta {
 mod tests {
     use super::{Counts, Delta};
     use crate::metrics::loss::Loss;
+    use crate::sample::Stats;
     use crate::util::map::Set;
-    use rocescope_common::account::FlowStats;
+    use rocescope_common::account::Rare;
 
     #[test]
     fn packets_after_an_rnr_nak_are_not_lost() {
-        let stats = |rnr_naks, sequence| FlowStats {
-            rnr_naks,
-            naks: [sequence, 0, 0, 0, 0, 0],
-            ..FlowStats::default()
+        let stats = |rnr_naks, sequence| Stats {
+            rare: Rare { rnr_naks, naks: [sequence, 0, 0, 0, 0, 0], ..Rare::NONE }.into(),
+            ..Stats::default()
         };
         let counts = Counts::counted(&stats(19, 19));
         assert_eq!((counts.asked_again(), counts.naks(), counts.loss()), (0, 19, false));
@@ -293,12 +291,14 @@ mod tests {
     #[test]
     fn psns_skipped_between_response_messages_are_not_lost() {
         // READs among SENDs: 28 PSNs that acknowledgements answered, and one that nothing did.
-        let mut stats = FlowStats { response_holes: 0, ..FlowStats::default() };
-        (stats.psn_responses.gaps, stats.psn_responses.missing) = (7, 28);
+        let mut stats = Stats::default();
+        (stats.rare.psn_responses.gaps, stats.rare.psn_responses.missing) = (7, 28);
         for losses in [None, Some(Loss { known: Some(Set::default()), ..Loss::default() })] {
             let counts = Counts::of(&stats, 0, losses.as_ref());
             assert_eq!((counts.gaps, counts.missing, counts.lost, counts.loss()), (0, 0, 0, false));
-            let counts = Counts::of(&FlowStats { response_holes: 1, ..stats }, 0, losses.as_ref());
+            let mut missing = stats.clone();
+            missing.rare.response_holes = 1;
+            let counts = Counts::of(&missing, 0, losses.as_ref());
             assert_eq!((counts.gaps, counts.missing, counts.lost, counts.loss()), (1, 1, 1, true));
         }
     }

@@ -212,7 +212,7 @@ mod tests {
     fn at(second: u64, seen: [u64; 2]) -> Sample {
         let flow = |link: u16, packets: u64| {
             let mut stats = stats(7, packets, packets * 100);
-            stats.naks[0] = packets / 10;
+            stats.rare.naks[0] = packets / 10;
             (key(link, "10.0.0.1", "10.0.0.2", 1), stats)
         };
         let alone = (key(2, "10.0.0.3", "10.0.0.4", 2), stats(7, 1_000 * second, 50_000 * second));

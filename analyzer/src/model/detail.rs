@@ -1,12 +1,12 @@
 //! Everything about one flow, made when it is looked at.
 
 use rocescope_common::abi::Counter;
-use rocescope_common::account::flow::{FlowStats, SRC_QP_SEVERAL, TRANSPORT_NONE};
+use rocescope_common::account::flow::{SRC_QP_SEVERAL, TRANSPORT_NONE};
 use rocescope_common::wire::frame::{Encap, UNKNOWN};
 use rocescope_common::wire::opcode::CNP;
 
 use super::Identity;
-use crate::sample::{PeerKey, Sample};
+use crate::sample::{PeerKey, Sample, Stats};
 
 /// One flow with all that the source knows of it.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub struct Detail {
     /// Name of its link.
     pub link: String,
     /// Its counters.
-    pub stats: FlowStats,
+    pub stats: Stats,
     /// Packets and bytes by source port, most bytes first. Empty for RoCEv1.
     pub ports: Vec<(u16, Counter)>,
     /// Packets by opcode, most packets first.
@@ -32,7 +32,7 @@ impl Detail {
     #[must_use]
     pub fn new(sample: &Sample, index: usize) -> Option<Self> {
         let flow = sample.flows.get(index)?;
-        let stats = flow.stats;
+        let stats = flow.stats.clone();
         let extra = sample.extra.get(&flow.slot);
 
         let first = Counter { packets: stats.first_port_packets(), bytes: stats.first_port_bytes() };
@@ -45,8 +45,8 @@ impl Detail {
 
         let mut opcodes: Vec<(u8, u64)> = Vec::new();
         if stats.transport != TRANSPORT_NONE {
-            let numbered = (0..32u8).zip(stats.opcodes).filter(|(_, packets)| *packets > 0);
-            opcodes.extend(numbered.map(|(low, packets)| ((stats.transport << 5) | low, packets)));
+            opcodes
+                .extend(stats.opcodes.iter().map(|(low, packets)| ((stats.transport << 5) | low, packets)));
         }
         if stats.cnps_of_roce() > 0 {
             opcodes.push((CNP, stats.cnps_of_roce()));
@@ -57,11 +57,11 @@ impl Detail {
         Some(Self {
             id: Identity { key: flow.key, slot: flow.slot },
             link: sample.links.get(usize::from(flow.key.link)).map_or_else(String::new, |l| l.name.clone()),
-            stats,
             ports,
             opcodes,
             peer_qp: peer_qp(sample, index),
             encapsulation: encapsulation(stats.encap),
+            stats,
         })
     }
 }
@@ -82,7 +82,7 @@ pub fn peer_qp(sample: &Sample, index: usize) -> Option<u32> {
     }
 }
 
-/// The tunnels in [`FlowStats::encap`], the outermost first.
+/// The tunnels in [`Stats::encap`], the outermost first.
 #[must_use]
 pub fn encapsulation(encap: u32) -> Vec<&'static str> {
     encap.to_le_bytes().into_iter().filter_map(Encap::from_byte).map(Encap::name).collect()

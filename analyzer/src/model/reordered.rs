@@ -12,7 +12,8 @@ use crate::util::map::{Map, Set};
 pub(super) fn reordering_only(sample: &Sample, overlap: &Overlap, between: &Map<u32, u64>) -> Set<u32> {
     let metrics = &sample.metrics;
     let (Some(losses), Some(pairs)) = (&metrics.loss, &metrics.pairs) else { return Set::default() };
-    let asking = sample.flows.iter().filter(|flow| flow.stats.naks.first().is_some_and(|naks| *naks > 0));
+    let asking =
+        sample.flows.iter().filter(|flow| flow.stats.rare.naks.first().is_some_and(|naks| *naks > 0));
     let asking: Vec<(u32, u32)> =
         asking.filter_map(|flow| Some((flow.slot, pairs.get(&flow.slot)?.reverse?))).collect();
     if asking.is_empty() {
@@ -51,7 +52,7 @@ mod tests {
     /// A flow of data in which `found` was found, and its answers with 3 NAKs.
     fn asked(found: Metrics, reverse: Option<u32>) -> Sample {
         let mut answers = stats(17, 10, 620);
-        answers.naks[0] = 3;
+        answers.rare.naks[0] = 3;
         let flows = vec![
             (key(0, "10.0.0.1", "10.0.0.2", 20), stats(17, 100, 100_000)),
             (key(0, "10.0.0.2", "10.0.0.1", 10), answers),

@@ -7,13 +7,14 @@
 mod address;
 mod flows;
 mod packed;
+mod stats;
 pub mod stream;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use rocescope_common::abi::Counter;
-use rocescope_common::account::{FlowKey, FlowStats};
+use rocescope_common::account::FlowKey;
 use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::frame::Addr;
 use rocescope_common::wire::opcode::TRANSPORT_UD;
@@ -28,6 +29,7 @@ use crate::util::map::Map;
 use crate::util::shared::Shared;
 pub use address::{Address, MULTICAST_QP, address};
 pub use flows::{Flows, Spare};
+pub use stats::{Opcodes, Stats, from_kernel};
 
 /// Where the figures come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -170,7 +172,7 @@ pub struct FlowSample {
     /// Which flow.
     pub key: FlowKey,
     /// Its counters; times are Unix nanoseconds.
-    pub stats: FlowStats,
+    pub stats: Stats,
 }
 
 /// Counts that only few flows have.

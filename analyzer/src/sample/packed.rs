@@ -4,8 +4,9 @@ use rocescope_common::abi::Counter;
 use rocescope_common::abi::post::PostCounts;
 use rocescope_common::account::message::MessageCounts;
 use rocescope_common::account::psn::PsnTrack;
-use rocescope_common::account::{FlowKey, FlowStats};
+use rocescope_common::account::{FlowKey, Rare};
 
+use super::stats::{Opcodes, Stats};
 use super::{
     Address, Direction, EventSample, Extra, FlowSample, Flows, LinkSample, PeerKey, Retired, RetiredTuple,
     Sample, SourceKind, Tuple,
@@ -31,11 +32,13 @@ pack! {
     }
     struct Counter { packets, bytes }
     struct FlowKey { src, dst, dest_qp, link, family, pad }
-    struct FlowStats {
+    struct Stats {
         packets, bytes, payload_bytes, first_ns, last_ns, mtu, src_qp, encap, src_port, vlan, inner_vlan, pcp, dscp, mixed,
         roce_version, transport, response_open, psn, data_bytes, ecn_data, ecn_control, other_port_packets,
-        other_port_bytes, inner_bytes, last_ce_ns, acks, cnp_packets, opcodes, payload_unknown, other_opcode_packets,
-        rnr_naks, naks, ack_unknown, psn_responses, response_holes,
+        other_port_bytes, inner_bytes, last_ce_ns, acks, cnp_packets, opcodes, rare,
+    }
+    struct Rare {
+        payload_unknown, other_opcode_packets, rnr_naks, naks, ack_unknown, psn_responses, response_holes,
     }
     struct PsnTrack { first, expected, slack, seen, repeats, gaps, missing, restarts }
     struct MessageCounts { packets, payload_bytes, sizes, size_unknown }
@@ -65,5 +68,19 @@ impl Pack for Flows {
 
     fn unpack(input: &mut Input<'_>) -> Result<Self, Malformed> {
         Vec::unpack(input).map(|flows: Vec<FlowSample>| flows.into())
+    }
+}
+
+impl Pack for Opcodes {
+    fn layout(layout: &mut Layout) {
+        Vec::<(u8, u64)>::layout(layout);
+    }
+
+    fn pack(&self, out: &mut Vec<u8>) {
+        self.iter().collect::<Vec<_>>().pack(out);
+    }
+
+    fn unpack(input: &mut Input<'_>) -> Result<Self, Malformed> {
+        Vec::unpack(input).map(|counts: Vec<(u8, u64)>| counts.into_iter().collect())
     }
 }

@@ -91,7 +91,7 @@ fn name(text: Option<&str>) -> Value {
 
 /// A latency of which there are enough samples.
 fn latency(flow: &Flow, least: u64, get: fn(&crate::analysis::Latency) -> u64) -> Value {
-    flow.latency_ns.as_ref().filter(|latency| latency.count >= least).map(get).into()
+    flow.latency_ns.as_deref().filter(|latency| latency.count >= least).map(get).into()
 }
 
 /// A figure of both sequences of a flow; null where none is followed.
@@ -102,7 +102,7 @@ fn loss(flow: &Flow, get: fn(&crate::analysis::Loss) -> u64) -> Value {
 
 /// Packets lost upstream of the link, as far as all taps know; null where no sequence is followed.
 fn upstream(flow: &Flow, context: &Context<'_>, get: fn(&Upstream) -> u64) -> Value {
-    if flow.lost_upstream.is_none() && flow.losses().iter().all(Option::is_none) {
+    if flow.lost_upstream.get().is_none() && flow.losses().iter().all(Option::is_none) {
         return Value::Null;
     }
     context.around.upstream(flow).iter().map(get).sum::<u64>().into()
@@ -131,7 +131,7 @@ pub(super) const COLUMNS: &[Column] = &[
     Column { get: |flow, _| flow.pcp.into(), ..id("pcp", "", "priority code point of the tag") },
     Column { get: |flow, _| flow.dscp.into(), ..id("dscp", "DSCP", "DSCP of the first packet") },
     Column {
-        get: |flow, _| flow.src_port_count.into(),
+        get: |flow, _| flow.src_port_count.get().into(),
         ..of(Unit::Count, "src_ports", "", "distinct UDP source ports")
     },
     Column {
@@ -213,7 +213,7 @@ pub(super) const COLUMNS: &[Column] = &[
         ..of(Unit::Count, "rnr_nak_packets", "RNR", "RNR NAKs that travel in this flow")
     },
     Column {
-        get: |flow, _| flow.latency_ns.map(|latency| latency.count).into(),
+        get: |flow, _| flow.latency_ns.as_deref().map(|latency| latency.count).into(),
         ..of(Unit::Count, "latency_samples", "", "requests that were timed")
     },
     Column {

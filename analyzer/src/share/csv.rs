@@ -56,7 +56,8 @@ mod tests {
             assert_eq!(row[column("bytes")], flow.bytes_once().to_string());
             assert_eq!(row[column("ce_ratio")].is_empty(), flow.ce_ratio.is_none());
             assert_eq!(row[column("dest_qp")], flow.dest_qp.to_string());
-            let p99 = flow.latency_ns.filter(|latency| latency.count >= 100).map(|latency| latency.p99);
+            let p99 =
+                flow.latency_ns.as_deref().filter(|latency| latency.count >= 100).map(|latency| latency.p99);
             assert_eq!(row[column("latency_p99_ns")], p99.map_or_else(String::new, |ns| ns.to_string()));
         }
         let named: Vec<_> = report.findings.iter().flat_map(|finding| &finding.flows).collect();

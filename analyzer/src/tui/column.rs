@@ -9,7 +9,6 @@ pub mod value;
 use std::sync::LazyLock;
 
 use ratatui::style::Style;
-use rocescope_common::account::FlowStats;
 
 pub use fit::{Has, fit, fit_sums};
 pub use table::{COLUMNS, Id};
@@ -17,7 +16,7 @@ pub use value::{SortKey, Value, ValueKind};
 
 use super::theme;
 use crate::model::{self, Level, LinkRow, Model, Row, State};
-use crate::sample::Sample;
+use crate::sample::{Sample, Stats};
 use crate::source::flows::owners::QpOwner;
 use crate::util::layout::tap_name;
 use crate::util::units;
@@ -107,7 +106,7 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    fn flow(&self, row: &Row) -> Option<&'a FlowStats> {
+    fn flow(&self, row: &Row) -> Option<&'a Stats> {
         self.sample.flows.get(row.at?).map(|flow| &flow.stats)
     }
 
@@ -121,7 +120,7 @@ impl<'a> Context<'a> {
             return flow.is_some_and(|flow| !loss.is_known(flow.slot).0);
         }
         total.gaps + total.repeats + total.lost == 0
-            && self.flow(row).is_some_and(|stats| stats.psn.seen + stats.psn_responses.seen == 0)
+            && self.flow(row).is_some_and(|stats| stats.psn.seen + stats.rare.psn_responses.seen == 0)
     }
 
     /// Owner of the row's queue pair, where the kernel knows it.

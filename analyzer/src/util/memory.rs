@@ -18,3 +18,13 @@ pub(crate) fn give_back(large: i32) {
     #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
     let _ = large;
 }
+
+/// Gives memory back to the system that lies free between what is in use. With very many flows, what the collectors of a replay
+/// free is a tenth of all memory.
+pub(crate) fn trim() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: changes nothing that is in use; `malloc_trim` takes a number of bytes to keep.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}

@@ -2,12 +2,14 @@
 
 use bytes::Bytes;
 use rocescope::metrics::{Metrics, latency};
-use rocescope::sample::{Direction, EventSample, Extra, FlowSample, LinkSample, PeerKey, Sample, SourceKind};
+use rocescope::sample::{
+    Direction, EventSample, Extra, FlowSample, LinkSample, PeerKey, Sample, SourceKind, Stats,
+};
 use rocescope::source::flows::owners::{Owners, QpOwner};
 use rocescope::util::map::Map;
 use rocescope_common::abi::Counter;
 use rocescope_common::account::latency::{BUCKETS, bucket};
-use rocescope_common::account::{Event, FlowKey, FlowStats, PsnTrack};
+use rocescope_common::account::{Event, FlowKey, PsnTrack};
 use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::frame::UNKNOWN;
 
@@ -108,8 +110,8 @@ impl Spec {
         }
     }
 
-    fn stats(&self, seconds: u64) -> FlowStats {
-        let mut stats = FlowStats::default();
+    fn stats(&self, seconds: u64) -> Stats {
+        let mut stats = Stats::default();
         let control = self.opcode == 0x11;
         let data = self.packets * seconds;
         let ce = data * self.ce_permille / 1000;
@@ -120,11 +122,11 @@ impl Spec {
         let ecn = if self.capable { [0, 0, data - ce, ce] } else { [data, 0, 0, 0] };
         *(if control { &mut stats.ecn_control } else { &mut stats.ecn_data }) = ecn;
         stats.cnp_packets = self.cnp * seconds;
-        stats.opcodes[usize::from(self.opcode & 0x1F)] = data;
+        stats.opcodes = [(self.opcode & 0x1F, data)].into();
         stats.transport = self.opcode >> 5;
         stats.acks = self.acks * seconds;
-        stats.rnr_naks = self.rnr * seconds;
-        stats.naks = self.naks;
+        stats.rare.rnr_naks = self.rnr * seconds;
+        stats.rare.naks = self.naks;
         stats.psn = PsnTrack {
             first: 1_000,
             expected: u32::try_from((1_000 + data) & 0xFF_FFFF).unwrap(),
@@ -189,7 +191,7 @@ impl Spec {
         })
     }
 
-    fn extra(&self, stats: &FlowStats) -> Option<Extra> {
+    fn extra(&self, stats: &Stats) -> Option<Extra> {
         if self.ports < 2 {
             return None;
         }

@@ -106,7 +106,7 @@ fn the_details_write_both_directions_over_time_and_null_where_nothing_is_known()
     assert!(half >= 4 && qps[..half].iter().all(|qp| *qp == json!(this.id.key.dest_qp)));
     assert_eq!(qps.split_off(half).last(), Some(&json!(other.id.key.dest_qp)));
     assert_eq!(column(&sheet, "packets")[half - 1], json!(this.stats.packets));
-    assert_eq!(column(&sheet, "naks")[half - 1], json!(this.stats.naks.iter().sum::<u64>()));
+    assert_eq!(column(&sheet, "naks")[half - 1], json!(this.stats.rare.naks.iter().sum::<u64>()));
     let timed = column(&sheet, "latency_p50_ns");
     assert!(timed[half..].iter().chain(&timed[..half]).any(Value::is_null), "answers are not timed");
     assert!(sheet.csv().lines().skip(1).any(|line| line.ends_with(',')), "and empty in CSV");

@@ -90,6 +90,8 @@ pub fn covered(report: &Value, end: End, counted: &Value) -> Result<()> {
 pub struct Followed {
     /// Number of times that one was in a report.
     pub sightings: usize,
+    /// Number of those whose device was read again, with another result, while they worked.
+    pub read_again: usize,
     /// Number of those that moved.
     pub moved: usize,
     /// Of each in turn, what changed from report to report: state, PSN, packets counted from PSNs.
@@ -122,6 +124,8 @@ pub fn queue_pairs(reports: &[Value], transfer: &Transferred) -> Result<Followed
             // A requester that repeats takes PSNs back. A responder never does.
             let goes_back = repeated && end == NEAR;
             let mut before: Option<(u64, u64)> = None;
+            let mut first_psn = None;
+            let mut read_again = false;
             for report in reports {
                 let Some(qp) = of(report) else { continue };
                 followed.sightings += 1;
@@ -137,6 +141,7 @@ pub fn queue_pairs(reports: &[Value], transfer: &Transferred) -> Result<Followed
                 if !ready || goes_back {
                     continue;
                 }
+                read_again |= *first_psn.get_or_insert(at) != at;
                 let used_by_then = (at + PSNS - first) % PSNS;
                 // The report's packets are read after its queue pairs; Soft-RoCE takes a PSN before it sends.
                 let seen = flow(report, NEAR, "egress", FAR, far.0).map_or(0, |flow| used(&flow["psn"]));
@@ -152,6 +157,7 @@ pub fn queue_pairs(reports: &[Value], transfer: &Transferred) -> Result<Followed
                 }
                 before = Some((used_by_then, counted));
             }
+            followed.read_again += usize::from(read_again);
             followed.moved += usize::from(before.is_some_and(|(_, packets)| packets > 0));
         }
     }

@@ -322,8 +322,12 @@ fn followed(seen: &Seen, transfers: &[Transferred]) {
     for followed in &followed {
         println!("in {} reports: {followed:?}", seen.reports.len());
     }
-    let moved: usize = followed.iter().map(|followed| followed.moved).sum();
-    assert!(moved > 0, "no queue pair was ever seen to move: {followed:?}");
+    let sum = |of: fn(&devices::Followed) -> usize| followed.iter().map(of).sum::<usize>();
+    if sum(|one| one.read_again) == 0 {
+        println!("SKIP queue pairs that move: this machine is so slow that none was read twice: {followed:?}");
+        return;
+    }
+    assert!(sum(|one| one.moved) > 0, "no queue pair was ever seen to move: {followed:?}");
 }
 
 /// The packets that left and did not arrive are those that the queue dropped.

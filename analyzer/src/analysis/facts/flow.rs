@@ -1,9 +1,13 @@
 //! Fields of one flow.
 
+use std::ops::Deref;
+
 use crate::metrics::duplicates::Copies;
 use crate::metrics::loss::spells::FlowSpells;
 use crate::metrics::pairing::{Confidence, How};
 use crate::sample::{Address, Direction};
+use crate::util::known::Known;
+use crate::util::rarely::{Rarely, Zero};
 use crate::util::seldom::Seldom;
 use crate::util::shared::Shared;
 
@@ -11,9 +15,9 @@ use rocescope_common::wire::opcode::Name;
 use serde::{Serialize, Serializer};
 
 use super::Ecn;
+use crate::analysis::{FlowIcrc, LastNaks, SequenceLoss, Spray, Unfollowed};
 #[cfg(test)]
-use crate::analysis::Loss;
-use crate::analysis::{Icrc, LastNaks, SequenceLoss, Spray, Unfollowed};
+use crate::analysis::{Icrc, Loss};
 pub use crate::metrics::latency::Summary as Latency;
 
 /// One direction of a queue pair on one link: link, direction, source, destination and destination QP
@@ -36,9 +40,11 @@ pub struct Flow {
     pub roce_version: Option<u8>,
     /// Distinct UDP source ports; 0 for RoCEv1 and InfiniBand, which have none. Unit: ports. Null: some ports found the
     /// overflow table full.
-    pub src_port_count: Option<u64>,
+    #[cfg_attr(test, schemars(with = "Option<u64>"))]
+    pub src_port_count: Known,
     /// UDP source ports: the 16 with the most bytes, in descending order.
-    pub src_ports: Box<[Port]>,
+    #[cfg_attr(test, schemars(with = "Vec<Port>"))]
+    pub src_ports: Ports,
     /// Outermost VLAN id of the first packet; 0: untagged. Null: not known: XDP may not see the tag, raw IP
     /// has no link layer; InfiniBand has none.
     pub vlan: Option<u16>,
@@ -67,7 +73,8 @@ pub struct Flow {
     pub bytes: u64,
     /// Length of the encapsulated frames: inner IP packet plus 14 bytes each. Unit: bytes. Null: no packet
     /// was encapsulated.
-    pub inner_bytes: Option<u64>,
+    #[cfg_attr(test, schemars(with = "Option<u64>"))]
+    pub inner_bytes: Known,
     /// Payload without headers, padding and ICRC. Unit: bytes.
     pub payload_bytes: u64,
     /// Packets of unknown payload length: the opcode's headers are not known, or lengths contradict each
@@ -111,7 +118,8 @@ pub struct Flow {
     /// Part of `psn_responses.missing` that is certainly missing: PSNs skipped within a response message, and
     /// one for each message without a beginning, or whose predecessor has no end. PSNs skipped between two
     /// messages may belong to requests that an ACK answers. Unit: PSNs. Null: no response was seen.
-    pub responses_missing: Option<u64>,
+    #[cfg_attr(test, schemars(with = "Option<u64>"))]
+    pub responses_missing: Known,
     /// Loss, reordering and retransmission of the requests. Live: of timed flows (see `latency_ns`), since
     /// they are timed (`loss_unfollowed`); IPv4 identifications are not used, and pauses are those between
     /// any packets of the flow. Null: no request of RC, UC or XRC was seen; live also: the flow is not timed,
@@ -126,33 +134,36 @@ pub struct Flow {
     /// Pairing the two directions of a connection takes some milliseconds when rocescope starts during a run. Null: requests were
     /// followed from the first packet on without a dropped event, or no PSN had been skipped or repeated before.
     pub loss_unfollowed: Option<Box<Unfollowed>>,
-    /// Packets lost upstream of this link, where a tap further upstream saw what was sent; `None`: PSNs at this link alone tell.
+    /// Packets lost upstream of this link, where a tap further upstream saw what was sent; not known: PSNs at this link alone tell.
     #[serde(skip)]
-    pub lost_upstream: Option<u64>,
+    pub lost_upstream: Known,
     /// How its packets are spread over paths. Null: nothing shows that they are.
     pub spray: Option<Box<Spray>>,
     /// Check of the invariant CRC. Null: not checked by this source (live).
-    pub icrc: Option<Icrc>,
+    #[cfg_attr(test, schemars(with = "Option<Icrc>"))]
+    pub icrc: FlowIcrc,
     /// Request-to-ACK and response latency at this tap: from a request that asks for an acknowledgement, a
     /// READ, atomic or FLUSH to the first packet that answers it. An ACK answers all requests up to its PSN.
     /// Needs the reverse flow (`pairing`) on the same tap. Live: measured in the kernel by its exact clock,
     /// for the 512 busiest flows of requests that are paired. Null: no sample: no such request, or no reverse
     /// flow; live also: 512 busier flows are timed (`latency_untimed.untracked`), or `--no-timing`.
-    pub latency_ns: Option<Latency>,
+    pub latency_ns: Option<Box<Latency>>,
     /// The same latency by class of request. Null: as `latency_ns`.
     pub latency_by_class: Option<Box<LatencyByClass>>,
     /// Requests without a sample because the reverse flow was not known. Replay times up to 16 requests that
     /// passed before the pair was known once it is; live, where a pair is known some milliseconds after the
     /// packet that shows it, all before count here. Unit: requests.
     /// Null: the flow has no request to be timed, or live with `--no-timing`.
-    pub latency_unpaired: Option<u64>,
+    #[cfg_attr(test, schemars(with = "Option<u64>"))]
+    pub latency_unpaired: Known,
     /// Other requests without a sample. Null: as `latency_unpaired`.
     #[cfg_attr(test, schemars(with = "Option<Untimed>"))]
     pub latency_untimed: Seldom<Untimed>,
     /// Sum of silences of at least 1 ms during at least half of which the priority of the flow was paused by
     /// MAC control frames on the link. The priority is the PCP of the tag, without a tag DSCP / 8. Unit: ns.
     /// Null: live, no pause frame on the link, or `--link-speed` is not given.
-    pub pause_stall_ns: Option<u64>,
+    #[cfg_attr(test, schemars(with = "Option<u64>"))]
+    pub pause_stall_ns: Known,
     /// Queue pair at the sending end: the destination QP of the reverse flow. Null: not known, or the packets
     /// came from several.
     pub peer_qp: Option<u32>,
@@ -167,7 +178,7 @@ pub struct Flow {
     /// or it runs directly on the host.
     pub pod: Option<Box<str>>,
     /// Upper bits of the opcodes of its first packet other than a CNP, as in
-    /// [`FlowStats::transport`](rocescope_common::account::FlowStats::transport).
+    /// [`Stats::transport`](rocescope_common::account::FlowStats::transport).
     #[serde(skip)]
     pub transport: u8,
     /// Its place in [`Mark::packets`](crate::metrics::loss::spells::Mark::packets).
@@ -220,6 +231,54 @@ pub(super) fn copied<S: Serializer>(copies: &Option<Box<Copies>>, serializer: S)
     copies.as_deref().map(Copied::from).serialize(serializer)
 }
 
+/// UDP source ports of a flow. Nearly all have one, which needs no memory of its own.
+#[derive(Clone, Debug)]
+pub enum Ports {
+    /// One.
+    One(Port),
+    /// Any number.
+    Many(Box<[Port]>),
+}
+
+impl Default for Ports {
+    /// None.
+    fn default() -> Self {
+        Self::Many(Box::default())
+    }
+}
+
+impl From<Vec<Port>> for Ports {
+    fn from(ports: Vec<Port>) -> Self {
+        match ports[..] {
+            [port] => Self::One(port),
+            _ => Self::Many(ports.into()),
+        }
+    }
+}
+
+impl Deref for Ports {
+    type Target = [Port];
+
+    fn deref(&self) -> &[Port] {
+        match self {
+            Self::One(port) => std::slice::from_ref(port),
+            Self::Many(ports) => ports,
+        }
+    }
+}
+
+impl PartialEq for Ports {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Serialize for Ports {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (**self).serialize(serializer)
+    }
+}
+
 /// Packets and bytes from one UDP source port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -253,7 +312,7 @@ fn opcode_name<S: Serializer>(name: &Name, serializer: S) -> Result<S::Ok, S::Er
 }
 
 /// Acknowledgements by the syndrome of their AETH.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Ack {
     /// Positive acknowledgements: ACKNOWLEDGE, READ RESPONSE, ATOMIC ACKNOWLEDGE. Unit: packets.
@@ -261,7 +320,8 @@ pub struct Ack {
     /// RNR NAKs: the receiver had no receive buffer posted. Unit: packets.
     pub rnr_naks: u64,
     /// NAKs by code.
-    pub naks: Naks,
+    #[cfg_attr(test, schemars(with = "Naks"))]
+    pub naks: Rarely<Naks>,
     /// AETHs that are truncated or of the reserved type. Unit: packets.
     pub unknown: u64,
 }
@@ -282,6 +342,17 @@ pub struct Naks {
     pub invalid_rd_request: u64,
     /// All other codes. Unit: packets.
     pub reserved: u64,
+}
+
+impl Zero for Naks {
+    const ZERO: &'static Self = &Self {
+        psn_sequence_error: 0,
+        invalid_request: 0,
+        remote_access_error: 0,
+        remote_operational_error: 0,
+        invalid_rd_request: 0,
+        reserved: 0,
+    };
 }
 
 impl From<[u64; 6]> for Naks {
@@ -382,15 +453,15 @@ pub struct Cnp {
 }
 
 /// Latency by class of request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LatencyByClass {
     /// SEND, WRITE, FLUSH and ATOMIC WRITE. Null: no sample.
-    pub write_send: Option<Latency>,
+    pub write_send: Option<Box<Latency>>,
     /// RDMA READ: to its first response. Null: no sample.
-    pub read: Option<Latency>,
+    pub read: Option<Box<Latency>>,
     /// COMPARE SWAP and FETCH ADD. Null: no sample.
-    pub atomic: Option<Latency>,
+    pub atomic: Option<Box<Latency>>,
 }
 
 /// Requests without a latency sample although the reverse flow was known.

@@ -150,8 +150,8 @@ fn counters_start_when_they_appear_and_anew_when_the_clock_goes_back() {
     sample.time_ns += SECOND;
     let at = sample.flows.iter().position(|flow| sample.links[usize::from(flow.key.link)].name == "eth0");
     let flow = &mut sample.flows[at.unwrap()];
-    flow.stats.naks[5] = 2;
-    flow.stats.naks.iter_mut().for_each(|naks| *naks = (*naks).max(2));
+    flow.stats.rare.naks[5] = 2;
+    flow.stats.rare.naks.iter_mut().for_each(|naks| *naks = (*naks).max(2));
     let second = points(&decoded(&take(&sample)));
     let new = second.iter().find(|(name, _)| name.contains("nak_packets") && !first.contains_key(*name));
     let (_, (start_ns, time_ns, count)) = new.unwrap();

@@ -172,7 +172,9 @@ struct Slot {
     /// From the lower to the higher address, or back.
     direction: bool,
     link: u16,
-    passed: VecDeque<Passed>,
+    /// Packets that may have a copy. Most flows have none.
+    #[expect(clippy::box_collection, reason = "8 bytes where there are none, not 32")]
+    passed: Option<Box<VecDeque<Passed>>>,
     id: u16,
     /// The identification differs from that of the packet before.
     differs: bool,
@@ -293,7 +295,7 @@ impl Filter {
     /// The flow of a slot was retired. Its link keeps its copies.
     pub fn retired(&mut self, slot: u32) {
         if let Some(gone) = self.slots.get_mut(slot as usize) {
-            self.remembered -= gone.passed.len();
+            self.remembered -= gone.remembered();
             *gone = Slot { pair: UNKNOWN, ..Slot::default() };
         }
         self.found.flows.remove(&slot);
@@ -367,11 +369,11 @@ impl Filter {
             first: !(op.has(Op::CNP) || sequenced && packet.outcome.duplicate_psn),
             counted: packet.id != slot.id,
         };
-        let before = slot.passed.len();
+        let before = slot.remembered();
         slot.prune(own.time_ns, pair);
         // A packet at or beyond the expected PSN has not passed before.
         let again = if sequenced && own.first { None } else { slot.take(&own, pair, op.has(Op::CNP)) };
-        self.remembered -= before - slot.passed.len();
+        self.remembered -= before - slot.remembered();
         let copy = if let Some(first) = again {
             let evidence = Evidence {
                 first_ns: first.time_ns,
@@ -409,10 +411,10 @@ impl Filter {
             self.found.unfollowed += 1;
             return;
         }
-        if slot.passed.is_empty() {
+        if slot.remembered() == 0 {
             link.active.push(packet.slot);
         }
-        slot.passed.push_back(own);
+        slot.passed.get_or_insert_default().push_back(own);
         self.remembered += 1;
     }
 
@@ -490,8 +492,8 @@ impl Filter {
             if let Some(slot) = self.slots.get_mut(number as usize)
                 && slot.link == at
             {
-                self.remembered -= slot.passed.len();
-                slot.passed = VecDeque::new();
+                self.remembered -= slot.remembered();
+                slot.passed = None;
                 self.pending.remove(&number);
             }
         }
@@ -499,15 +501,21 @@ impl Filter {
 }
 
 impl Slot {
+    /// Number of packets that may have a copy.
+    #[inline]
+    fn remembered(&self) -> usize {
+        self.passed.as_ref().map_or(0, |passed| passed.len())
+    }
+
     /// Drops packets whose copy would have passed.
     #[inline]
     fn prune(&mut self, now_ns: u64, pair: &mut Pair) {
-        while let Some(front) = self.passed.front()
-            && (now_ns.saturating_sub(front.time_ns) > front.window_ns(pair)
-                || self.passed.len() >= MOST_OF_FLOW)
+        let Some(all) = &mut self.passed else { return };
+        while let Some(front) = all.front()
+            && (now_ns.saturating_sub(front.time_ns) > front.window_ns(pair) || all.len() >= MOST_OF_FLOW)
         {
             pair.judge.once(self.direction, front.first);
-            self.passed.pop_front();
+            all.pop_front();
         }
     }
 
@@ -515,17 +523,18 @@ impl Slot {
     /// which look `alike`, any may be the one, and those before it stay.
     fn take(&mut self, own: &Passed, pair: &mut Pair, alike: bool) -> Option<Passed> {
         let same = |passed: &Passed| passed.key == own.key && passed.what == own.what;
-        let at = self.passed.iter().take(SEARCHED).position(same)?;
-        let first = self.passed.get(at)?;
+        let all = self.passed.as_mut()?;
+        let at = all.iter().take(SEARCHED).position(same)?;
+        let first = all.get(at)?;
         if own.time_ns.saturating_sub(first.time_ns) > first.window_ns(pair) {
             return None;
         }
         if alike {
-            return self.passed.remove(at);
+            return all.remove(at);
         }
-        for passed in self.passed.drain(..at) {
+        for passed in all.drain(..at) {
             pair.judge.once(self.direction, passed.first);
         }
-        self.passed.pop_front()
+        all.pop_front()
     }
 }

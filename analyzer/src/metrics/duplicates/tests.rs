@@ -1,6 +1,7 @@
 //! Captures that show packets twice, and traffic that looks like one.
 
-use rocescope_common::account::{FlowStats, Outcome};
+use crate::sample::Stats;
+use rocescope_common::account::Outcome;
 use rocescope_common::wire::Frame;
 
 use super::*;
@@ -100,7 +101,7 @@ fn a_mark_on_either_copy_is_one_marked_packet() {
     let mut found = Copies::default();
     let packet = |tos| {
         let frame = Frame { tos, opcode: DATA.opcode, roce_version: 2, ..Frame::EMPTY };
-        Packet::new((&frame, &[]), (0, 0), 0, &FlowStats::default(), Outcome::NONE)
+        Packet::new((&frame, &[]), (0, 0), 0, &Stats::default(), Outcome::NONE)
     };
     let op = Op::of(DATA.opcode);
     for (first, second) in [(2, 2), (2, 3), (3, 2), (3, 3)] {

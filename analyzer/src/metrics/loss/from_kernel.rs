@@ -3,9 +3,10 @@
 //!
 //! The events lack the IPv4 identification, and the time between packets in order.
 
+use crate::sample::Stats;
 use rocescope_common::account::latency::RetxRun;
 use rocescope_common::account::psn::WINDOW;
-use rocescope_common::account::{Event, FlowKey, FlowStats};
+use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
@@ -71,7 +72,7 @@ impl Collector {
     }
 
     /// A reading of the counters of each flow by slot, at a Unix time.
-    pub fn reading<'a>(&mut self, flows: impl Iterator<Item = (u32, &'a FlowStats)>, time_ns: u64) {
+    pub fn reading<'a>(&mut self, flows: impl Iterator<Item = (u32, &'a Stats)>, time_ns: u64) {
         self.spells.reading(flows, time_ns);
     }
 

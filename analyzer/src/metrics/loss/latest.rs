@@ -3,6 +3,7 @@
 use rocescope_common::wire::bth::MASK24;
 
 use super::arrival::REUSE_PAUSE_NS;
+use crate::util::rarely::Zero;
 
 /// Packets in a row with a rising IPv4 identification after which it counts as the order of sending.
 const NUMBERED: u8 = 16;
@@ -12,7 +13,7 @@ const DIFFERENT: u8 = 2;
 const ID_STEP: u16 = 0x2000;
 
 /// The latest packets of one sequence.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Latest {
     pub(super) time_ns: u64,
     pub(super) psn: u32,
@@ -21,6 +22,16 @@ pub(super) struct Latest {
     pub(super) high_id: u16,
     /// Packets in a row with a rising one, at most [`NUMBERED`].
     rising: u8,
+}
+
+impl Zero for Latest {
+    const ZERO: &'static Self = &Self { time_ns: 0, psn: 0, id: 0, high_id: 0, rising: 0 };
+}
+
+impl Default for Latest {
+    fn default() -> Self {
+        *Self::ZERO
+    }
 }
 
 impl Latest {

@@ -37,6 +37,7 @@ mod tests;
 
 use crate::util::index::Index;
 use crate::util::map::{Map, Set};
+use crate::util::rarely::Rarely;
 use rocescope_common::account::psn::{Span, WINDOW};
 use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::bth::MASK24;
@@ -210,7 +211,7 @@ pub struct Collector {
 struct Slot {
     counts: spells::Counts,
     requests: Latest,
-    responses: Latest,
+    responses: Rarely<Latest>,
     /// First request with the AckReq bit; 0 for none.
     asked_ns: u64,
     /// PSN of the latest ACK, NAK or response, or [`UNKNOWN`].
@@ -240,10 +241,16 @@ impl Slot {
 #[derive(Debug, Default)]
 struct Answers {
     hosts: (u8, Addr, Addr),
-    naks: Vec<(u16, Nak)>,
-    next: usize,
+    naks: Option<Box<LatestNaks>>,
     /// Links on which they were captured.
     links: Vec<u16>,
+}
+
+/// The latest NAKs and their links.
+#[derive(Debug, Default)]
+struct LatestNaks {
+    list: Vec<(u16, Nak)>,
+    next: usize,
 }
 
 impl Answers {
@@ -254,12 +261,13 @@ impl Answers {
     }
 
     fn nak(&mut self, link: u16, nak: Nak) {
-        if self.naks.len() < NAKS {
-            self.naks.push((link, nak));
-        } else if let Some(place) = self.naks.get_mut(self.next % NAKS) {
+        let LatestNaks { list, next } = &mut **self.naks.get_or_insert_default();
+        if list.len() < NAKS {
+            list.push((link, nak));
+        } else if let Some(place) = list.get_mut(*next % NAKS) {
             *place = (link, nak);
         }
-        self.next = self.next.wrapping_add(1);
+        *next = next.wrapping_add(1);
     }
 
     /// The NAKs that concern a flow on `link`: those captured there, or all when ACKs take another link
@@ -270,7 +278,8 @@ impl Answers {
         let concerns = |on: u16, nak: &Nak| {
             if on == link { from.is_none_or(|from| nak.slot == from) } else { !own }
         };
-        self.naks.iter().filter(|(on, nak)| concerns(*on, nak)).map(|(_, nak)| *nak).collect()
+        let all = self.naks.iter().flat_map(|naks| &naks.list);
+        all.filter(|(on, nak)| concerns(*on, nak)).map(|(_, nak)| *nak).collect()
     }
 }
 
@@ -466,7 +475,7 @@ impl Collector {
         let smooth = is_smooth(packet);
         let (latest, loss) = if response {
             slot.response_open = !op.has(Op::ENDS);
-            (&mut slot.responses, &mut slot.response_loss)
+            (&mut *slot.responses, &mut slot.response_loss)
         } else {
             if packet.ack_req() && slot.asked_ns == 0 {
                 slot.asked_ns = now;
@@ -538,7 +547,7 @@ impl Collector {
             _ => (Vec::new(), false),
         };
         let (latest, loss) = if response {
-            (&mut slot.responses, &mut slot.response_loss)
+            (&mut *slot.responses, &mut slot.response_loss)
         } else {
             (&mut slot.requests, &mut slot.request_loss)
         };

@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use rocescope_common::account::FlowStats;
+use crate::sample::Stats;
 
 use crate::metrics::packet::Packet;
 use crate::metrics::timeline::{self, Kind, LinkPoints};
@@ -232,7 +232,7 @@ impl Recorder {
     }
 
     /// A reading of the counters of each flow. What has shown since the one before did so between the two.
-    pub(super) fn reading<'a>(&mut self, flows: impl Iterator<Item = (u32, &'a FlowStats)>, time_ns: u64) {
+    pub(super) fn reading<'a>(&mut self, flows: impl Iterator<Item = (u32, &'a Stats)>, time_ns: u64) {
         let since_ns = if self.read_ns == 0 { time_ns } else { self.read_ns };
         for (slot, stats) in flows {
             let [_, ect1, ect0, ce] = stats.ecn_data;
@@ -433,7 +433,7 @@ mod tests {
     fn readings_give_spells_of_marks_and_cnps() {
         let mut recorder = Recorder::new(1);
         for (second, ce) in [(1, 0), (2, 5), (3, 9), (4, 9), (20, 10)] {
-            let stats = FlowStats { packets: 100 * second, ecn_data: [0, 0, 50, ce], ..FlowStats::default() };
+            let stats = Stats { packets: 100 * second, ecn_data: [0, 0, 50, ce], ..Stats::default() };
             recorder.reading([(2, &stats)].into_iter(), second * S);
         }
         let spells = recorder.spells();

@@ -123,35 +123,49 @@ pub struct Place {
 }
 
 /// Slots of the flows of a direction. Nearly all have one.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
+#[expect(clippy::box_collection, reason = "8 bytes where there are none, not 24")]
 struct Slots {
-    first: Option<u32>,
-    others: Vec<u32>,
+    /// [`NONE`] where there is none.
+    first: u32,
+    others: Option<Box<Vec<u32>>>,
+}
+
+impl Default for Slots {
+    fn default() -> Self {
+        Self { first: NONE, others: None }
+    }
 }
 
 impl Slots {
     fn push(&mut self, slot: u32) {
-        if self.first.is_none() {
-            self.first = Some(slot);
+        if self.first == NONE {
+            self.first = slot;
         } else {
-            self.others.push(slot);
+            self.others.get_or_insert_default().push(slot);
         }
     }
 
     fn remove(&mut self, slot: u32) {
-        self.others.retain(|other| *other != slot);
-        if self.first == Some(slot) {
-            self.first = (!self.others.is_empty()).then(|| self.others.remove(0));
+        if let Some(others) = &mut self.others {
+            others.retain(|other| *other != slot);
+        }
+        if self.first == slot {
+            self.first = match &mut self.others {
+                Some(others) if !others.is_empty() => others.remove(0),
+                _ => NONE,
+            };
         }
     }
 
     /// In the order in which they came.
     fn iter(&self) -> impl Iterator<Item = &u32> {
-        self.first.iter().chain(&self.others)
+        let first = Some(&self.first).filter(|first| **first != NONE);
+        first.into_iter().chain(self.others.iter().flat_map(|others| others.iter()))
     }
 
     fn len(&self) -> usize {
-        usize::from(self.first.is_some()) + self.others.len()
+        self.iter().count()
     }
 }
 

@@ -1,8 +1,9 @@
 //! The same packets one by one and as records make the same figures.
 
+use crate::sample::Stats;
 use rocescope_common::account::bin::Bins;
 use rocescope_common::account::message::{COUNTED_OPERATIONS, MessageCounts};
-use rocescope_common::account::{FlowStats, observe};
+use rocescope_common::account::observe;
 use rocescope_common::wire::Frame;
 use rocescope_common::wire::opcode::Op;
 
@@ -14,7 +15,7 @@ const MS: u64 = 1_000_000;
 
 /// A flow as a kernel program keeps it.
 struct Kept {
-    stats: FlowStats,
+    stats: Stats,
     bin: FlowBin,
     frame: Frame,
 }
@@ -51,7 +52,7 @@ impl Both {
             dest_qp: 17 + src,
             ..Frame::EMPTY
         };
-        self.flows.push(Kept { stats: FlowStats::default(), bin: FlowBin::default(), frame });
+        self.flows.push(Kept { stats: Stats::default(), bin: FlowBin::default(), frame });
         self.flows.len() - 1
     }
 

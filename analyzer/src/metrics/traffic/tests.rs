@@ -1,6 +1,7 @@
 //! Packets into figures.
 
-use rocescope_common::account::{FlowStats, observe};
+use crate::sample::Stats;
+use rocescope_common::account::observe;
 use rocescope_common::wire::Frame;
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Operation;
@@ -10,7 +11,7 @@ use super::*;
 /// One flow with its counters, as the table would have it.
 struct Flow {
     slot: u32,
-    stats: FlowStats,
+    stats: Stats,
     frame: Frame,
 }
 
@@ -27,7 +28,7 @@ impl Flow {
             dest_qp: 17,
             ..Frame::EMPTY
         };
-        Self { slot, stats: FlowStats::default(), frame }
+        Self { slot, stats: Stats::default(), frame }
     }
 
     fn send(&mut self, to: &mut Collector, time_ns: u64) {

@@ -205,7 +205,7 @@ fn row(
         dest_qp: flow.dest_qp.into(),
         src_qp: flow.peer_qp.map(Into::into),
         src_port: flow.src_ports.first().map(|port| port.port.into()),
-        src_port_count: flow.src_port_count,
+        src_port_count: flow.src_port_count.get(),
         roce_version: flow.roce_version.map(Into::into),
         transport: flow.transport.into(),
         dscp: flow.dscp.map(Into::into),

@@ -79,7 +79,8 @@ fn rows_add_up_to_the_report() {
         assert_eq!(sum(|row| row.rnr_naks), flows.iter().map(|flow| flow.ack.rnr_naks).sum::<u64>());
         let naks = flows.iter().map(|flow| flow.ack.naks.total()).sum::<u64>();
         assert_eq!(sum(|row| row.nak_sequence + row.nak_other), naks, "{capture}");
-        let times = flows.iter().filter_map(|flow| flow.latency_ns).map(|times| times.count).sum::<u64>();
+        let times =
+            flows.iter().filter_map(|flow| flow.latency_ns.as_deref()).map(|times| times.count).sum::<u64>();
         assert_eq!(sum(|row| row.rtt_count.unwrap_or(0)), times, "{capture}");
         let losses = |of: fn(&crate::analysis::Loss) -> u64| {
             signed(flows.iter().flat_map(crate::analysis::Flow::losses).flatten().map(|loss| of(&loss)).sum())
@@ -109,7 +110,7 @@ fn rows_add_up_to_the_report() {
 fn flows_without_packets_have_no_row_and_new_ones_count_from_zero() {
     let flow = |packets, first_ns| {
         let key = key(0, "10.0.0.1", "10.0.0.2", 17);
-        (key, rocescope_common::account::FlowStats { first_ns, ..stats(49_152, packets, 1_000 * packets) })
+        (key, crate::sample::Stats { first_ns, ..stats(49_152, packets, 1_000 * packets) })
     };
     let ingress = || vec![link("eth0", Some(Direction::Ingress))];
     let mut collector = collector(None);
@@ -138,8 +139,7 @@ fn flows_without_packets_have_no_row_and_new_ones_count_from_zero() {
 fn a_step_of_the_clock_counts_nothing_twice() {
     let mut collector = collector(None);
     let at = |step: u64, packets| {
-        let flow =
-            rocescope_common::account::FlowStats { first_ns: START + step, ..stats(49_152, packets, 1_000) };
+        let flow = crate::sample::Stats { first_ns: START + step, ..stats(49_152, packets, 1_000) };
         let key = key(0, "10.0.0.1", "10.0.0.2", 17);
         Sample {
             time_ns: START + step + packets * SECOND,

@@ -14,6 +14,7 @@ use crate::analysis::{
 };
 use crate::findings::{End, Episode, Evidence, Finding, Impact, Place, Severity, Step};
 use crate::metrics::duplicates::Copies;
+use crate::metrics::icrc::{Checked, Wrong};
 use crate::metrics::marking::Marked;
 use crate::report::Report;
 use crate::sample::Direction;
@@ -77,12 +78,15 @@ fn fill_flow(flow: &mut Flow, id: &FlowId) {
     let latency = Some(Latency { count: 1, p50: 1, p99: 1, p999: 1, max: 1 });
     flow.path_mtu = Some(4096);
     (flow.service_level, flow.virtual_lane) = (Some(1), Some(0));
-    flow.latency_ns = latency;
-    flow.latency_by_class =
-        Some(Box::new(LatencyByClass { write_send: latency, read: latency, atomic: latency }));
-    flow.latency_unpaired = Some(1);
+    flow.latency_ns = latency.map(Box::new);
+    flow.latency_by_class = Some(Box::new(LatencyByClass {
+        write_send: latency.map(Box::new),
+        read: latency.map(Box::new),
+        atomic: latency.map(Box::new),
+    }));
+    flow.latency_unpaired = Some(1).into();
     flow.latency_untimed = Some(Untimed { ambiguous: 1, ring_full: 1, untracked: 1, outstanding: 1 }).into();
-    flow.pause_stall_ns = Some(1);
+    flow.pause_stall_ns = Some(1).into();
     (flow.pid, flow.comm, flow.pod) = (Some(1), Some("train".into()), Some("trainer-0".into()));
     flow.ce_over_time = Some(Box::new(CeOverTime { start_ns: 1, bin_ns: 1, capable: vec![1], ce: vec![1] }));
     flow.cnp = Some(Box::new(Cnp {
@@ -137,7 +141,8 @@ fn fill_loss(flow: &mut Flow) {
     let spray = Spray { src_ports: one, planes: one, reordering_depth: one, trimmed: one };
     flow.spray = Some(spray.into());
     flow.loss_unfollowed = Some(Unfollowed { until_ns: 1, packets: 1, missing: 1, repeats: 1 }.into());
-    flow.icrc = Some(Icrc { checked: 2, bad: 1, bad_first_ns: Some(1), bad_last_ns: Some(1), unchecked: 1 });
+    let wrong = Wrong { packets: 1, at_ns: (1, 1) }.into();
+    flow.icrc = Some(Checked { checked: 2, wrong, unchecked: 1 }).into();
     let last = LastNaks {
         rnr: known,
         psn_sequence_error: known,

@@ -26,13 +26,18 @@ pub(crate) fn enough(ns: u64, count: u64, least: u64) -> String {
 
 /// True if a flow has enough samples for a 99th percentile.
 pub(super) fn has_p99(report: &Report) -> bool {
-    report.facts.flows.iter().filter_map(|flow| flow.latency_ns.as_ref()).any(|one| one.count >= P99_SAMPLES)
+    report
+        .facts
+        .flows
+        .iter()
+        .filter_map(|flow| flow.latency_ns.as_deref())
+        .any(|one| one.count >= P99_SAMPLES)
 }
 
 /// Latencies from request to ACK or response.
 pub(super) fn latency(report: &Report, room: usize) -> Vec<String> {
     let mut flows: Vec<_> =
-        report.facts.flows.iter().filter_map(|flow| Some((flow, flow.latency_ns.as_ref()?))).collect();
+        report.facts.flows.iter().filter_map(|flow| Some((flow, flow.latency_ns.as_deref()?))).collect();
     // Few samples have no tail.
     let solid = |latency: &Latency| latency.count >= P99_SAMPLES;
     flows.sort_by_key(|(_, latency)| Reverse((solid(latency), latency.p99, latency.count)));
@@ -68,7 +73,10 @@ fn not_timed(flows: &[Flow]) -> Option<String> {
     let sum =
         |of: fn(Untimed) -> u64| flows.iter().filter_map(|flow| flow.latency_untimed.get()).map(of).sum();
     let reasons: [(u64, &str); 4] = [
-        (flows.iter().filter_map(|flow| flow.latency_unpaired).sum(), "before the reverse flow was known"),
+        (
+            flows.iter().filter_map(|flow| flow.latency_unpaired.get()).sum(),
+            "before the reverse flow was known",
+        ),
         (sum(|untimed| untimed.ambiguous), "retransmitted, or without a response of their own"),
         (sum(|untimed| untimed.ring_full), "beyond 64 outstanding ones"),
         (sum(|untimed| untimed.untracked), "of flows beyond those timed at once"),

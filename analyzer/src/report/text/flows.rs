@@ -183,7 +183,7 @@ fn numbers(report: &Report, flow: &Flow, metrics: &[Figure]) -> Vec<String> {
         units::bytes(flow.bytes_once()),
         rate(flow.bytes_once(), report).map_or_else(|| units::UNKNOWN.into(), units::bit_rate),
         units::ratio(flow.ce_ratio),
-        short(flow.src_port_count),
+        short(flow.src_port_count.get()),
     ];
     cells.extend(metrics.iter().map(|figure| short((figure.of)(flow))));
     cells

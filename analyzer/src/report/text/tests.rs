@@ -1,6 +1,6 @@
 //! The text as a whole, against stored pages.
 
-use rocescope_common::account::flow::OPCODES;
+use crate::sample::Stats;
 use rocescope_common::wire::SkipReason;
 
 use crate::analysis::fixtures::{START, counter, everything, key, link, sample, stats};
@@ -106,17 +106,17 @@ fn an_empty_report_says_why_and_what_would_help() {
 #[test]
 fn responses_between_acknowledges_show_no_loss() {
     let mut read = stats(7, 10, 1_000);
-    read.opcodes = [0; OPCODES];
-    read.opcodes[0x10] = 10;
-    (read.psn_responses, read.psn) = (read.psn, read.psn_responses);
-    (read.psn_responses.gaps, read.psn_responses.missing) = (3, 77);
-    let page = |stats| {
-        let sample = sample(vec![link("r.pcap", None)], vec![(key(0, "10.0.0.1", "10.0.0.2", 5), stats)]);
+    read.opcodes = [(0x10, 10)].into();
+    (read.rare.psn_responses, read.psn) = (read.psn, read.rare.psn_responses);
+    (read.rare.psn_responses.gaps, read.rare.psn_responses.missing) = (3, 77);
+    let page = |stats: &Stats| {
+        let flows = vec![(key(0, "10.0.0.1", "10.0.0.2", 5), stats.clone())];
+        let sample = sample(vec![link("r.pcap", None)], flows);
         text::text(&plain_report(&sample), 80)
     };
-    assert!(!page(read).contains("77"), "acknowledges may have answered what was between");
-    read.response_holes = 55;
-    let page = page(read);
+    assert!(!page(&read).contains("77"), "acknowledges may have answered what was between");
+    read.rare.response_holes = 55;
+    let page = page(&read);
     assert!(page.contains(" 55") && !page.contains("77"), "within messages: a loss");
 }
 
@@ -135,8 +135,8 @@ fn a_percentile_needs_enough_samples() {
         |count, p99| crate::analysis::Latency { count, p50: 10_000, p99, p999: 8_888_000, max: 9_999_000 };
     let mut report = plain_report(&everything());
     let mut page = |counts: [u64; 2]| {
-        report.facts.flows[0].latency_ns = Some(latency(counts[0], 7_777_000));
-        report.facts.flows[1].latency_ns = Some(latency(counts[1], 6_666_000));
+        report.facts.flows[0].latency_ns = Some(Box::new(latency(counts[0], 7_777_000)));
+        report.facts.flows[1].latency_ns = Some(Box::new(latency(counts[1], 6_666_000)));
         text::text(&report, 120)
     };
     let few = page([7, 99]);
@@ -152,13 +152,13 @@ fn a_percentile_needs_enough_samples() {
 fn requests_that_are_not_timed_are_counted_by_reason() {
     let mut report = plain_report(&everything());
     let one = &mut report.facts.flows[0];
-    one.latency_ns =
-        Some(crate::analysis::Latency { count: 7, p50: 10_000, p99: 10_000, p999: 10_000, max: 10_000 });
-    one.latency_unpaired = None;
+    let times = crate::analysis::Latency { count: 7, p50: 10_000, p99: 10_000, p999: 10_000, max: 10_000 };
+    one.latency_ns = Some(Box::new(times));
+    one.latency_unpaired = None.into();
     one.latency_untimed = None.into();
     assert!(!text::text(&report, 120).contains("Not timed"));
     let one = &mut report.facts.flows[0];
-    one.latency_unpaired = Some(5);
+    one.latency_unpaired = Some(5).into();
     one.latency_untimed =
         Some(crate::analysis::Untimed { ambiguous: 2, outstanding: 9, ..Default::default() }).into();
     let page = text::text(&report, 120).split_whitespace().collect::<Vec<_>>().join(" ");

@@ -16,7 +16,7 @@ const LISTED: usize = 20;
 pub(super) fn section(report: &Report) -> Markup {
     let mut page = Markup::default();
     let mut flows: Vec<(&Flow, Latency)> =
-        report.facts.flows.iter().filter_map(|flow| Some((flow, flow.latency_ns?))).collect();
+        report.facts.flows.iter().filter_map(|flow| Some((flow, *flow.latency_ns.as_deref()?))).collect();
     if flows.is_empty() {
         return page;
     }

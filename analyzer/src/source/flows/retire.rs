@@ -6,11 +6,11 @@
 
 use hashbrown::HashTable;
 use rocescope_common::abi::Counter;
-use rocescope_common::account::{FlowKey, FlowStats, Mixed};
+use rocescope_common::account::{FlowKey, Mixed};
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
 
 use crate::metrics::marking::{self, ByDscp, Marked};
-use crate::sample::{Extra, Retired, RetiredTuple, Tuple};
+use crate::sample::{Extra, Retired, RetiredTuple, Stats, Tuple};
 use crate::util::map::State;
 
 /// Retired 5-tuples that are kept, at most; the bytes of further ones are summed up.
@@ -49,7 +49,7 @@ impl RetiredTuples {
 
     /// Folds a flow that retires into `sum` (its link's) and into the 5-tuples. `extra` are its entries of the overflow
     /// table.
-    pub fn fold(&mut self, sum: &mut Retired, key: &FlowKey, stats: &FlowStats, extra: Option<&Extra>) {
+    pub fn fold(&mut self, sum: &mut Retired, key: &FlowKey, stats: &Stats, extra: Option<&Extra>) {
         sum.flows += 1;
         sum.packets += stats.packets;
         sum.bytes += stats.bytes;
@@ -126,8 +126,8 @@ fn hash_of(hasher: &State, tuple: &Tuple, link: u16) -> u64 {
 mod tests {
     use super::*;
 
-    fn stats(bytes: u64, other: u64) -> FlowStats {
-        FlowStats {
+    fn stats(bytes: u64, other: u64) -> Stats {
+        Stats {
             packets: 3,
             bytes,
             other_port_bytes: other,
@@ -136,7 +136,7 @@ mod tests {
             roce_version: 2,
             ecn_data: [1, 0, 1, 0],
             ecn_control: [0, 0, 1, 0],
-            ..FlowStats::default()
+            ..Stats::default()
         }
     }
 
@@ -161,7 +161,7 @@ mod tests {
     fn version_1_has_no_tuples() {
         let mut tuples = RetiredTuples::default();
         let mut sum = Retired::default();
-        let v1 = FlowStats { roce_version: 1, other_port_bytes: 100, ..stats(100, 100) };
+        let v1 = Stats { roce_version: 1, other_port_bytes: 100, ..stats(100, 100) };
         tuples.fold(&mut sum, &FlowKey { family: 6, ..FlowKey::default() }, &v1, None);
         assert!(tuples.tuples().is_empty());
         assert_eq!((tuples.unattributed(), sum.bytes), (0, 100));

@@ -6,12 +6,12 @@
 use hashbrown::HashTable;
 use rocescope_common::abi::maps::{ExtraKind, dscp_value};
 use rocescope_common::abi::{Counter, ExtraKey};
-use rocescope_common::account::{FlowKey, FlowStats, Outcome, observe};
+use rocescope_common::account::{FlowKey, Outcome, observe};
 use rocescope_common::wire::{Frame, SkipReason};
 use std::hash::{BuildHasher as _, Hasher as _};
 
 use crate::metrics::marking::{self, ByDscp};
-use crate::sample::{Direction, Extra, FlowSample, Flows, LinkSample, RetiredTuple};
+use crate::sample::{Direction, Extra, FlowSample, Flows, LinkSample, RetiredTuple, Stats};
 use crate::source::flows::retire::RetiredTuples;
 use crate::util::map::{Map, State};
 
@@ -32,7 +32,7 @@ struct Slot {
     /// Number of the flow in order of appearance.
     born: u64,
     /// `packets == 0` marks a slot that is not in use.
-    stats: FlowStats,
+    stats: Stats,
 }
 
 /// A packet that was counted.
@@ -41,7 +41,7 @@ pub struct Observed<'a> {
     /// The slot of its flow.
     pub slot: u32,
     /// The flow's counters, the packet included.
-    pub stats: &'a FlowStats,
+    pub stats: &'a Stats,
     /// The outcome of counting it.
     pub outcome: Outcome,
 }
@@ -150,7 +150,7 @@ impl FlowTable {
             }
             return None;
         }
-        let slot = Slot { key: *key, born: self.born, stats: FlowStats::default() };
+        let slot = Slot { key: *key, born: self.born, stats: Stats::default() };
         self.born += 1;
         let number = if let Some(number) = self.free.pop() {
             *slots.get_mut(number as usize)? = slot;
@@ -212,7 +212,7 @@ impl FlowTable {
             if let Ok(entry) = self.index.find_entry(hash, |other| other == number) {
                 entry.remove();
             }
-            slot.stats = FlowStats::default();
+            slot.stats = Stats::default();
         }
         // The lowest numbers are used first.
         self.free.extend(gone.iter().rev());
@@ -243,7 +243,7 @@ impl FlowTable {
         live.sort_unstable();
         live.iter()
             .filter_map(|(_, number)| Some((number, self.slots.get(*number as usize)?)))
-            .map(|(number, slot)| FlowSample { slot: *number, key: slot.key, stats: slot.stats })
+            .map(|(number, slot)| FlowSample { slot: *number, key: slot.key, stats: slot.stats.clone() })
             .collect()
     }
 

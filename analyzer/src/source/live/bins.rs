@@ -17,7 +17,7 @@ use super::tables::Reading;
 use crate::filter::Filter;
 use crate::metrics::traffic::Traffic;
 use crate::metrics::traffic::from_kernel::{Besides, Collector, Stands};
-use crate::sample::FlowSample;
+use crate::sample::{FlowSample, from_kernel};
 
 /// Time allowed for programs between reading the clock and updating their flow's record. Packets that take
 /// longer, as when a virtual CPU is descheduled, are counted as late for their bin.
@@ -138,7 +138,11 @@ impl Bins {
         let mut new = Vec::new();
         for slot in unknown {
             let place = programs.slots.read_retired(slot).context("cannot read the flow table")?;
-            new.extend(place.map(|place| FlowSample { slot, key: place.key, stats: place.stats }));
+            new.extend(place.map(|place| FlowSample {
+                slot,
+                key: place.key,
+                stats: from_kernel(&place.stats),
+            }));
         }
         new.sort_unstable_by_key(|flow| (flow.stats.first_ns, flow.slot));
         for flow in &new {

@@ -197,12 +197,13 @@ fn short(count: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rocescope_common::account::{FlowKey, FlowStats};
+    use crate::sample::Stats;
+    use rocescope_common::account::FlowKey;
 
     const S: u64 = 1_000_000_000;
 
     fn flow(slot: u32, capable: u64, ce: u64, cnp_packets: u64) -> FlowSample {
-        let mut stats = FlowStats { packets: capable + cnp_packets, cnp_packets, ..FlowStats::default() };
+        let mut stats = Stats { packets: capable + cnp_packets, cnp_packets, ..Stats::default() };
         stats.ecn_data = [0, 0, capable - ce, ce];
         FlowSample { slot, key: FlowKey::default(), stats }
     }

@@ -139,8 +139,9 @@ impl Times {
     fn begin(&self, slots: &Slots, requests: u32) -> io::Result<(u64, Option<Base>)> {
         /// A flow that loses a hundredth of a million packets each second changes in one of fifty tries.
         const TRIES: usize = 4;
-        let read =
-            || -> io::Result<Option<Base>> { Ok(slots.read(requests)?.map(|place| Base::of(&place.stats))) };
+        let read = || -> io::Result<Option<Base>> {
+            Ok(slots.read(requests)?.map(|place| Base::of(&crate::sample::from_kernel(&place.stats))))
+        };
         for _ in 0..TRIES {
             let since_ns = monotonic_ns();
             let before = read()?;

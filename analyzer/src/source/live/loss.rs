@@ -7,7 +7,7 @@
 use rocescope_common::abi::EventRecord;
 use rocescope_common::account::latency::RetxRun;
 use rocescope_common::account::psn::WINDOW;
-use rocescope_common::account::{Event, FlowKey, FlowStats};
+use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
@@ -19,7 +19,7 @@ use crate::host::clock::WallClock;
 use crate::metrics::loss::from_kernel::KernelEvent;
 use crate::metrics::loss::{Collector, Dialogue, Loss, REORDER_WINDOW_NS, Unfollowed};
 use crate::metrics::traffic::BIN_NS;
-use crate::sample::FlowSample;
+use crate::sample::{FlowSample, Stats};
 use crate::util::map::{Map, Set};
 
 /// The counters of a sequence of requests.
@@ -32,7 +32,7 @@ pub(crate) struct Trouble {
 }
 
 impl Trouble {
-    fn of(stats: &FlowStats) -> Self {
+    fn of(stats: &Stats) -> Self {
         Self { repeats: stats.psn.repeats, gaps: stats.psn.gaps }
     }
 }
@@ -48,7 +48,7 @@ pub(crate) struct Base {
 }
 
 impl Base {
-    pub(crate) fn of(stats: &FlowStats) -> Self {
+    pub(crate) fn of(stats: &Stats) -> Self {
         Self {
             trouble: Trouble::of(stats),
             packets: stats.packets,
@@ -321,8 +321,8 @@ impl Losses {
         loss.dialogues.clear();
         for flow in flows {
             let FlowSample { slot, stats, .. } = flow;
-            let answered = stats.acks + stats.rnr_naks + stats.naks.iter().sum::<u64>() > 0
-                || stats.psn_responses.seen != 0;
+            let answered = stats.acks + stats.rare.rnr_naks + stats.rare.naks.iter().sum::<u64>() > 0
+                || stats.rare.psn_responses.seen != 0;
             let asked = programs.times.asked(*slot) || programs.slots.untimed(*slot) != 0;
             // Answers to requests that are timed are accounted for there.
             let to = pairs.reverse(*slot).filter(|requests| programs.times.answers_of(*requests).is_some());

@@ -13,7 +13,7 @@ use std::io;
 use anyhow::{Context as _, Result};
 use rocescope_common::abi::{EventRecord, Timing};
 use rocescope_common::account::flow::TRANSPORT_NONE;
-use rocescope_common::account::{Event, FlowKey, FlowStats};
+use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::opcode::Op;
 
 use super::load::Programs;
@@ -23,7 +23,7 @@ use crate::metrics::latency::{BySlot, Figure};
 use crate::metrics::pairing::peers::Peers;
 use crate::metrics::pairing::{NONE, Pair, Pairing, Place};
 use crate::metrics::setups::Setups;
-use crate::sample::{Extra, FlowSample};
+use crate::sample::{Extra, FlowSample, Stats};
 use crate::util::map::Map;
 
 /// New flows that are looked at between two readings of the counters, each of which takes a system call;
@@ -347,22 +347,19 @@ impl Pairs {
 }
 
 /// True when a flow's counters show requests that expect an answer.
-fn asks(stats: &FlowStats) -> bool {
-    let of = |low: usize| u8::try_from(low).map_or(Op::of(0), |low| Op::of(stats.transport << 5 | low));
+fn asks(stats: &Stats) -> bool {
     stats.transport != TRANSPORT_NONE
-        && (0..).zip(&stats.opcodes).any(|(low, packets)| *packets > 0 && of(low).has(Op::RELIABLE))
+        && stats.opcodes.iter().any(|(low, _)| Op::of(stats.transport << 5 | low).has(Op::RELIABLE))
 }
 
 /// The source port of a flow's connection: that of its first packet, unless only CNPs used it, which have
 /// ports of their own.
-fn port_of(stats: &FlowStats, extra: Option<&Extra>) -> Option<u16> {
-    let of = |low: usize| u8::try_from(low).map_or(Op::of(0), |low| Op::of(stats.transport << 5 | low));
-    let connected = |(low, packets): (usize, &u64)| {
-        *packets > 0 && of(low).any(Op::REQUEST | Op::RESPONSE | Op::ACKNOWLEDGE)
-    };
+fn port_of(stats: &Stats, extra: Option<&Extra>) -> Option<u16> {
+    let connected =
+        |low: u8| Op::of(stats.transport << 5 | low).any(Op::REQUEST | Op::RESPONSE | Op::ACKNOWLEDGE);
     if stats.transport == TRANSPORT_NONE
         || stats.roce_version != 2
-        || !(0..).zip(&stats.opcodes).any(connected)
+        || !stats.opcodes.iter().any(|(low, _)| connected(low))
     {
         return None;
     }
@@ -379,11 +376,10 @@ mod tests {
     use super::*;
     use rocescope_common::abi::Counter;
 
-    fn stats(opcode: u8, packets: u64) -> FlowStats {
-        let mut stats =
-            FlowStats { packets, transport: opcode >> 5, src_port: 50_000, ..FlowStats::default() };
+    fn stats(opcode: u8, packets: u64) -> Stats {
+        let mut stats = Stats { packets, transport: opcode >> 5, src_port: 50_000, ..Stats::default() };
         stats.roce_version = 2;
-        stats.opcodes[usize::from(opcode & 31)] = packets;
+        stats.opcodes = [(opcode & 31, packets)].into();
         stats
     }
 
@@ -392,7 +388,7 @@ mod tests {
         assert!(asks(&stats(0x0A, 1)), "RC WRITE ONLY");
         assert!(!asks(&stats(0x11, 1)), "RC ACKNOWLEDGE");
         assert!(!asks(&stats(0x24, 1)), "UC SEND ONLY");
-        assert!(!asks(&FlowStats { transport: TRANSPORT_NONE, ..FlowStats::default() }));
+        assert!(!asks(&Stats { transport: TRANSPORT_NONE, ..Stats::default() }));
     }
 
     #[test]
@@ -400,7 +396,7 @@ mod tests {
         assert_eq!(port_of(&stats(0x0A, 3), None), Some(50_000));
         assert_eq!(port_of(&stats(0x64, 3), None), None, "datagrams");
         // A CNP came first, then data from another port.
-        let mut mixed = FlowStats { packets: 5, cnp_packets: 2, ..stats(0x0A, 3) };
+        let mut mixed = Stats { packets: 5, cnp_packets: 2, ..stats(0x0A, 3) };
         mixed.other_port_packets = 3;
         let extra = Extra {
             ports: vec![(51_000, Counter { packets: 3, bytes: 300 })],

@@ -9,12 +9,12 @@
 use anyhow::{Context as _, Result};
 use rocescope_common::abi::maps::ExtraKind;
 use rocescope_common::abi::{Counter, ExtraKey, ExtraValue, LinkCounters};
-use rocescope_common::account::{FlowKey, FlowStats, Mixed};
+use rocescope_common::account::{FlowKey, Mixed};
 
 use super::bpf;
 use super::load::{Data, Programs};
 use super::slots::{Hand, Place};
-use crate::sample::{Extra, FlowSample, Flows, LinkSample, Retired, Spare};
+use crate::sample::{Extra, FlowSample, Flows, LinkSample, Retired, Spare, Stats, from_kernel};
 use crate::source::flows::retire::RetiredTuples;
 use crate::util::map::Map;
 
@@ -69,7 +69,7 @@ impl Tables {
             {
                 unused = 0;
                 self.high = self.high.max(slot + 1);
-                reading.flows.push(FlowSample { slot, key, stats });
+                reading.flows.push(FlowSample { slot, key, stats: from_kernel(&stats) });
                 let untimed = programs.slots.untimed(slot);
                 if untimed != 0 {
                     reading.untimed.push((slot, untimed));
@@ -139,9 +139,9 @@ impl Tables {
         }
         tell(programs, &gone.iter().map(|(slot, place)| (*slot, place.hand)).collect::<Vec<_>>())?;
         for (slot, Place { key, stats, .. }) in gone {
-            let (flow, extra) = (FlowSample { slot, key, stats }, extra.get(&slot));
+            let (flow, extra) = (FlowSample { slot, key, stats: from_kernel(&stats) }, extra.get(&slot));
             if wanted(&flow, extra) {
-                self.tuples.fold(self.retired.entry(key.link).or_default(), &key, &stats, extra);
+                self.tuples.fold(self.retired.entry(key.link).or_default(), &key, &flow.stats, extra);
             } else {
                 let sum = self.filtered.entry(key.link).or_default();
                 sum.packets += stats.packets;
@@ -205,8 +205,8 @@ fn large_pages(list: &mut Vec<FlowSample>) {
     }
 }
 
-fn needs_extra(stats: &FlowStats) -> bool {
-    stats.other_port_packets > 0 || stats.other_opcode_packets > 0 || stats.mixed & Mixed::DSCP != 0
+fn needs_extra(stats: &Stats) -> bool {
+    stats.other_port_packets > 0 || stats.rare.other_opcode_packets > 0 || stats.mixed & Mixed::DSCP != 0
 }
 
 fn extra_keys(slot: u32, extra: &Extra) -> impl Iterator<Item = ExtraKey> {

@@ -7,16 +7,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rocescope_common::abi::Counter;
+use rocescope_common::account::FlowKey;
 use rocescope_common::account::flow::DSCP_NONE;
 use rocescope_common::account::latency::{BUCKETS, bucket};
-use rocescope_common::account::{FlowKey, FlowStats};
 use rocescope_common::wire::frame::{PCP_NONE, UNKNOWN, VLAN_UNKNOWN};
 
 use crate::metrics::Metrics;
 use crate::metrics::latency::{BySlot, Figure, Histogram, Summary};
 use crate::metrics::loss::{self, FlowLoss};
 use crate::record::registry::{DeviceSecond, Event, Finding, FlowSecond, LinkSecond};
-use crate::sample::{Address, Direction, EventSample, FlowSample, LinkSample, PeerKey, Sample, SourceKind};
+use crate::sample::{
+    Address, Direction, EventSample, FlowSample, LinkSample, PeerKey, Sample, SourceKind, Stats,
+};
 use crate::source::devices::{Devices, PauseSample, PortSample, SourceSample};
 use crate::source::net::lldp::Neighbour;
 use crate::util::map::Map;
@@ -45,7 +47,7 @@ type FindingKey = (Shared, Option<Shared>, Option<Direction>, String);
 #[derive(Clone, Debug)]
 struct Flow {
     key: FlowKey,
-    stats: FlowStats,
+    stats: Stats,
     src_qp: Option<u32>,
     loss: Option<loss::Metrics>,
     times: Option<Box<Times>>,
@@ -233,7 +235,8 @@ impl State {
             (link.retired.packets, link.retired.bytes) = (left.packets, left.bytes);
         }
         let slotted = || (0u32..).zip(&self.flows);
-        let flows = slotted().map(|(slot, flow)| FlowSample { slot, key: flow.key, stats: flow.stats });
+        let flows =
+            slotted().map(|(slot, flow)| FlowSample { slot, key: flow.key, stats: flow.stats.clone() });
         let peers = self.flows.iter().filter_map(|flow| Some((PeerKey::of(&flow.key), flow.src_qp?)));
         let losses = slotted().filter_map(|(slot, flow)| {
             Some((slot, FlowLoss { requests: Some(flow.loss?), ..FlowLoss::default() }))
@@ -273,8 +276,8 @@ impl State {
 }
 
 /// The counters of a flow before its first row.
-fn first(row: &FlowSecond, from_ns: u64) -> FlowStats {
-    FlowStats {
+fn first(row: &FlowSecond, from_ns: u64) -> Stats {
+    Stats {
         first_ns: from_ns,
         src_qp: UNKNOWN,
         src_port: small(row.src_port, 0),
@@ -284,11 +287,11 @@ fn first(row: &FlowSecond, from_ns: u64) -> FlowStats {
         dscp: small(row.dscp, DSCP_NONE),
         roce_version: small(row.roce_version, 0),
         transport: small(Some(row.transport), 0),
-        ..FlowStats::default()
+        ..Stats::default()
     }
 }
 
-fn add(stats: &mut FlowStats, row: &FlowSecond) {
+fn add(stats: &mut Stats, row: &FlowSecond) {
     let control = row.acks + row.rnr_naks + row.nak_sequence + row.nak_other + row.cnp_packets;
     stats.packets += row.packets;
     stats.bytes += row.bytes;
@@ -306,7 +309,9 @@ fn add(stats: &mut FlowStats, row: &FlowSecond) {
     }
     stats.acks += row.acks;
     stats.cnp_packets += row.cnp_packets;
-    stats.rnr_naks += row.rnr_naks;
-    stats.naks[0] += row.nak_sequence;
-    stats.naks[5] += row.nak_other;
+    if row.rnr_naks + row.nak_sequence + row.nak_other > 0 {
+        stats.rare.rnr_naks += row.rnr_naks;
+        stats.rare.naks[0] += row.nak_sequence;
+        stats.rare.naks[5] += row.nak_other;
+    }
 }

@@ -21,7 +21,7 @@ use crate::metrics::icrc::Contents;
 use crate::metrics::packet::{Aside, Packet};
 use crate::metrics::{Collector, Metrics, Options, control, icrc, spray};
 use crate::source::flows::table::Observed;
-use crate::util::background;
+use crate::util::{background, memory};
 
 /// Packets per batch: waking the other thread costs as much as some hundred packets, and all batches together
 /// have to fit into a cache.
@@ -230,7 +230,7 @@ impl MetricsWorker {
             Runner::Thread { messages, .. } => ask(messages, Message::Report),
             Runner::Gone => Metrics::default(),
         };
-        self.with_those_of_bytes(metrics)
+        self.with_those_of_bytes(metrics, (self.icrc.metrics(), self.spray.metrics()))
     }
 
     /// All metrics; the collectors are freed.
@@ -242,15 +242,18 @@ impl MetricsWorker {
             Runner::Thread { messages, .. } => ask(&messages, Message::Finish),
             Runner::Gone => Metrics::default(),
         };
-        let metrics = self.with_those_of_bytes(metrics);
-        self.icrc = icrc::Collector::default();
-        self.spray = spray::Collector::default();
-        metrics
+        let of_bytes = (std::mem::take(&mut self.icrc).finish(), std::mem::take(&mut self.spray).metrics());
+        memory::trim();
+        self.with_those_of_bytes(metrics, of_bytes)
     }
 
-    fn with_those_of_bytes(&self, mut metrics: Metrics) -> Metrics {
-        metrics.icrc = Some(self.icrc.metrics());
-        metrics.spray = Some(self.spray.metrics());
+    fn with_those_of_bytes(
+        &self,
+        mut metrics: Metrics,
+        (icrc, spray): (icrc::Icrc, spray::BySlot),
+    ) -> Metrics {
+        metrics.icrc = Some(icrc);
+        metrics.spray = Some(spray);
         metrics.control = Some(self.control.metrics());
         if let Some(traffic) = &mut metrics.traffic {
             // This is the only reference: nothing is copied.

@@ -1,13 +1,12 @@
 //! The columns of the table of queue pairs: each is one declaration.
 
-use rocescope_common::account::FlowStats;
 use rocescope_common::account::flow::{DSCP_NONE, TRANSPORT_NONE};
 use rocescope_common::wire::opcode;
 
 use super::value::{LinkName, Value, ValueKind};
 use super::{COLUMN, Column, Context, Needs};
 use crate::model::{Counts, Delta, Level, Model, Row, State, detail};
-use crate::sample::address;
+use crate::sample::{Stats, address};
 
 /// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -413,7 +412,7 @@ pub const COLUMNS: &[Column] = &[
         rank: 27,
         help: "VLAN ID of the outermost tag; none (0 in filters): untagged",
         get: |row, cx| {
-            let vlan = cx.flow(row).and_then(FlowStats::vlan_id);
+            let vlan = cx.flow(row).and_then(Stats::vlan_id);
             Value::of(vlan, |vlan| number_or(u32::from(vlan), "none"))
         },
         ..COLUMN
@@ -461,7 +460,7 @@ fn number_or(n: u32, word: &'static str) -> Value<'static> {
     if n == 0 { Value::Special(0, word) } else { Value::Number(n) }
 }
 
-fn transport(stats: &FlowStats) -> Option<&'static str> {
+fn transport(stats: &Stats) -> Option<&'static str> {
     match stats.transport {
         TRANSPORT_NONE => (stats.cnp_packets > 0).then_some("CNP"),
         transport => Some(opcode::transport(transport << 5)),

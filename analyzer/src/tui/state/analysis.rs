@@ -111,7 +111,7 @@ mod tests {
     fn at(seconds: u64, rnr_naks: u64) -> Sample {
         let end = START + seconds * SECOND;
         let mut naks = stats(50_001, 1_000 * seconds, 62_000 * seconds);
-        naks.rnr_naks = rnr_naks;
+        naks.rare.rnr_naks = rnr_naks;
         let mut data = stats(50_000, 100 * seconds, 100_000 * seconds);
         (naks.last_ns, data.last_ns) = (end, end);
         let flows =

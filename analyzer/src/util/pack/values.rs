@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use super::{Input, Layout, MOST_AHEAD, Malformed, Pack, kept, put_number};
 use crate::util::map::{Map, Set};
+use crate::util::rarely::{Rarely, Zero};
 use crate::util::shared::Shared;
 
 /// Whole numbers without a sign.
@@ -56,6 +57,20 @@ macro_rules! fixed {
     )*};
 }
 fixed!(u8, i32, i64, f64);
+
+impl<T: Pack + Zero> Pack for Rarely<T> {
+    fn layout(layout: &mut Layout) {
+        T::layout(layout);
+    }
+
+    fn pack(&self, out: &mut Vec<u8>) {
+        (**self).pack(out);
+    }
+
+    fn unpack(input: &mut Input<'_>) -> Result<Self, Malformed> {
+        T::unpack(input).map(Self::from)
+    }
+}
 
 impl Pack for bool {
     fn layout(layout: &mut Layout) {

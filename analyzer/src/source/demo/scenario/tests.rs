@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use rocescope_common::account::{FlowKey, FlowStats, observe};
+use rocescope_common::account::{FlowKey, observe};
 use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::frame::{Entry, Full, Meta, Tag, parse};
 use rocescope_common::wire::icrc;
 
 use super::*;
-use crate::sample::address;
+use crate::sample::{Stats, address};
 
 const CYCLE: Duration = BRIEF;
 
@@ -18,7 +18,7 @@ fn until(scenario: &mut Scenario, end: Duration) -> impl Iterator<Item = Schedul
 }
 
 struct Counted {
-    flows: BTreeMap<TruthKey, FlowStats>,
+    flows: BTreeMap<TruthKey, Stats>,
     skipped: BTreeMap<SkipReason, u64>,
 }
 
@@ -50,7 +50,7 @@ fn count(scheduled: impl Iterator<Item = Scheduled>) -> Counted {
     counted
 }
 
-fn seen(stats: &FlowStats) -> FlowTruth {
+fn seen(stats: &Stats) -> FlowTruth {
     FlowTruth {
         packets: stats.packets,
         bytes: stats.bytes,
@@ -61,8 +61,8 @@ fn seen(stats: &FlowStats) -> FlowTruth {
         missing: stats.psn.missing,
         retransmissions: stats.psn.repeats,
         acks: stats.acks,
-        naks: stats.naks[0],
-        rnr_naks: stats.rnr_naks,
+        naks: stats.rare.naks[0],
+        rnr_naks: stats.rare.rnr_naks,
     }
 }
 
@@ -86,8 +86,8 @@ fn the_accounting_finds_the_truth() {
     for (key, stats) in &counted.flows {
         assert_eq!(seen(stats), truth.flows[key], "{key:?}");
         assert_eq!(stats.psn.restarts, 0, "{key:?}");
-        assert_eq!(stats.payload_unknown, 0, "{key:?}");
-        assert_eq!(stats.naks[1..], [0; 5], "{key:?}");
+        assert_eq!(stats.rare.payload_unknown, 0, "{key:?}");
+        assert_eq!(stats.rare.naks[1..], [0; 5], "{key:?}");
         if stats.psn.seen != 0 {
             assert_eq!(stats.psn.first, 0, "NCCL starts every queue pair at PSN 0: {key:?}");
         }

@@ -119,8 +119,9 @@ fn nothing_is_lost_among_many_flows_that_come_and_go() {
 
 #[test]
 fn flows_taken_are_those_that_would_be_copied() {
-    let listed =
-        |flows: &Flows| flows.iter().map(|flow| (flow.slot, flow.key, flow.stats)).collect::<Vec<_>>();
+    let listed = |flows: &Flows| {
+        flows.iter().map(|flow| (flow.slot, flow.key, flow.stats.clone())).collect::<Vec<_>>()
+    };
     for retire in [false, true] {
         let mut t = table(4);
         for qp in 1..=3 {

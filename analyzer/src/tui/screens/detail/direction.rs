@@ -1,7 +1,8 @@
 //! One direction of a queue pair: its counters, then its owner, path and packet properties.
 
+use crate::sample::Stats;
 use ratatui::text::Line;
-use rocescope_common::account::flow::{DSCP_NONE, FlowStats, SRC_QP_SEVERAL};
+use rocescope_common::account::flow::{DSCP_NONE, SRC_QP_SEVERAL};
 use rocescope_common::account::{Mixed, PsnTrack};
 use rocescope_common::wire::opcode::Name;
 
@@ -159,11 +160,11 @@ fn main(detail: &Detail, row: Option<&Row>, view: &View, other: Option<&Detail>)
     let delta = row.and_then(|row| row.delta);
     let mut lines = vec![entry("rate", rate(delta)), entry("total", total(stats.bytes, stats.packets))];
     lines.extend(psn("PSN", &stats.psn, row));
-    if stats.psn_responses.seen != 0 {
-        lines.extend(psn("PSN resp", &stats.responses_missing(), row));
+    if stats.rare.psn_responses.seen != 0 {
+        lines.extend(psn("PSN resp", &stats.rare.responses_missing(), row));
     }
     lines.extend(row.and_then(lost));
-    lines.push(acks(stats.acks, stats.rnr_naks, stats.naks.iter().sum(), row));
+    lines.push(acks(stats.acks, stats.rare.rnr_naks, stats.rare.naks.iter().sum(), row));
     lines.extend(asked_for(row, other));
     lines.extend(marks(&Counts::counted(stats), stats.ecn(), row));
     lines.extend(nak_codes(stats, row));
@@ -316,8 +317,8 @@ fn found(name: &str, counts: &Counts, ends: Option<(u32, u32)>, row: Option<&Row
     lines
 }
 
-fn nak_codes(stats: &FlowStats, row: Option<&Row>) -> Vec<Line<'static>> {
-    let codes = (0u32..).zip(stats.naks).filter(|(_, count)| *count > 0);
+fn nak_codes(stats: &Stats, row: Option<&Row>) -> Vec<Line<'static>> {
+    let codes = (0u32..).zip(stats.rare.naks).filter(|(_, count)| *count > 0);
     codes
         .map(|(code, count)| {
             let name = syndrome((0x60 | code) << 24);

@@ -1,0 +1,159 @@
+//! Counters of one flow in user space: the kernel's, without the memory for what a flow does not have.
+
+use rocescope_common::account::flow::{OPCODES, OpcodeCounts};
+use rocescope_common::account::{FlowCounters, FlowStats, Rare};
+
+use crate::util::rarely::Rarely;
+
+/// Counters of one flow. With very many flows most have a few opcodes and no NAK: they take half of what a kernel slot does.
+pub type Stats = FlowCounters<Opcodes, Rarely<Rare>>;
+
+/// Opcodes that need no memory of their own: FIRST, MIDDLE, LAST and ONLY of one operation.
+const FEW: usize = 4;
+/// Room at first for those of a flow with more.
+const MORE: usize = 8;
+/// No opcode: none has these low bits.
+const NONE: u8 = u8::MAX;
+
+/// Packets by the low five bits of the opcode.
+#[derive(Clone, Debug)]
+pub struct Opcodes(List);
+
+/// In the order of their first packets.
+#[derive(Clone, Debug)]
+enum List {
+    Few { codes: [u8; FEW], packets: [u64; FEW] },
+    More(Vec<(u8, u64)>),
+}
+
+impl Default for Opcodes {
+    fn default() -> Self {
+        Self(List::Few { codes: [NONE; FEW], packets: [0; FEW] })
+    }
+}
+
+impl Opcodes {
+    /// Opcodes with packets, by their low five bits, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = (u8, u64)> {
+        let (few, more) = match &self.0 {
+            List::Few { codes, packets } => (Some(codes.iter().copied().zip(packets.iter().copied())), None),
+            List::More(list) => (None, Some(list.iter().copied())),
+        };
+        few.into_iter().flatten().chain(more.into_iter().flatten()).filter(|(_, packets)| *packets > 0)
+    }
+
+    /// Packets with these low five bits of the opcode.
+    #[must_use]
+    pub fn get(&self, low: u8) -> u64 {
+        self.iter().find(|(code, _)| *code == low).map_or(0, |(_, packets)| packets)
+    }
+
+    #[inline]
+    fn place(&mut self, low: u8) -> Option<&mut u64> {
+        let known = match &self.0 {
+            List::Few { codes, .. } => codes.iter().position(|code| *code == low),
+            List::More(list) => list.iter().position(|(code, _)| *code == low),
+        };
+        let at = match known {
+            Some(at) => at,
+            None => self.add(low)?,
+        };
+        match &mut self.0 {
+            List::Few { packets, .. } => packets.get_mut(at),
+            List::More(list) => list.get_mut(at).map(|(_, packets)| packets),
+        }
+    }
+
+    /// Makes a place for an opcode that has none.
+    #[cold]
+    fn add(&mut self, low: u8) -> Option<usize> {
+        if usize::from(low) >= OPCODES {
+            return None;
+        }
+        if let List::Few { codes, packets } = &mut self.0 {
+            if let Some(at) = codes.iter().position(|code| *code == NONE) {
+                codes[at] = low;
+                return Some(at);
+            }
+            let mut list = Vec::with_capacity(MORE);
+            list.extend(codes.iter().copied().zip(packets.iter().copied()));
+            self.0 = List::More(list);
+        }
+        let List::More(list) = &mut self.0 else { return None };
+        list.push((low, 0));
+        Some(list.len() - 1)
+    }
+}
+
+impl OpcodeCounts for Opcodes {
+    #[inline]
+    fn count(&mut self, low: usize) -> bool {
+        // Five bits.
+        let Some(packets) = u8::try_from(low).ok().and_then(|low| self.place(low)) else { return false };
+        *packets += 1;
+        true
+    }
+}
+
+impl PartialEq for Opcodes {
+    fn eq(&self, other: &Self) -> bool {
+        (0..).take(OPCODES).all(|low| self.get(low) == other.get(low))
+    }
+}
+
+impl Eq for Opcodes {}
+
+impl FromIterator<(u8, u64)> for Opcodes {
+    /// From low five bits and packets; those without a place (see [`OPCODES`]) are left out.
+    fn from_iter<I: IntoIterator<Item = (u8, u64)>>(counts: I) -> Self {
+        let mut opcodes = Self::default();
+        for (low, packets) in counts.into_iter().filter(|(_, packets)| *packets > 0) {
+            if let Some(place) = opcodes.place(low) {
+                *place = packets;
+            }
+        }
+        opcodes
+    }
+}
+
+impl<const N: usize> From<[(u8, u64); N]> for Opcodes {
+    fn from(counts: [(u8, u64); N]) -> Self {
+        Self::from_iter(counts)
+    }
+}
+
+/// The counters of a kernel slot.
+#[must_use]
+pub fn from_kernel(slot: &FlowStats) -> Stats {
+    slot.with_parts((0..).zip(slot.opcodes).collect(), Rarely::from(slot.rare))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opcodes_are_counted_like_those_of_a_kernel_slot() {
+        let (mut small, mut slot) = (Opcodes::default(), [0; OPCODES]);
+        let lows = [7, 7, 6, 8, 31, 10, 7, 30, 4, 10, 17, 29, 0, 17];
+        for low in lows.into_iter().chain((0..32).rev()) {
+            assert_eq!(small.count(low), slot.count(low), "{low}");
+            assert_eq!(small, (0..).zip(slot).collect(), "{low}");
+            let sum: u64 = small.iter().map(|(_, packets)| packets).sum();
+            assert_eq!(sum, slot.iter().sum::<u64>());
+        }
+        assert_eq!((small.get(7), small.get(30), small.get(NONE)), (4, 0, 0));
+        assert_ne!(small, Opcodes::default());
+    }
+
+    #[test]
+    fn counters_of_a_slot_are_the_same_in_half_the_memory() {
+        let mut slot = FlowStats { packets: 9, other_port_bytes: 3, ..FlowStats::default() };
+        slot.opcodes[4] = 9;
+        slot.rare.naks[2] = 1;
+        let stats = from_kernel(&slot);
+        assert_eq!((stats.packets, stats.other_port_bytes, stats.rare.naks), (9, 3, slot.rare.naks));
+        assert_eq!(stats.opcodes.iter().collect::<Vec<_>>(), [(4, 9)]);
+        assert!(size_of::<Stats>() * 2 < size_of::<FlowStats>(), "{} bytes", size_of::<Stats>());
+    }
+}

@@ -1,0 +1,58 @@
+//! Numbers that may not be known.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// A number that may not be known, in the 8 bytes of one that is. The highest number stands for one that is not: no count
+/// reaches it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Known(u64);
+
+impl Known {
+    /// The number; `None` where it is not known.
+    #[must_use]
+    pub fn get(self) -> Option<u64> {
+        (self.0 != u64::MAX).then_some(self.0)
+    }
+}
+
+impl From<Option<u64>> for Known {
+    fn from(number: Option<u64>) -> Self {
+        Self(number.unwrap_or(u64::MAX))
+    }
+}
+
+impl Default for Known {
+    /// Not known.
+    fn default() -> Self {
+        None.into()
+    }
+}
+
+impl fmt::Debug for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
+}
+
+impl Serialize for Known {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.get().serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Known;
+
+    #[test]
+    fn what_goes_in_comes_out() {
+        for number in [None, Some(0), Some(u64::MAX - 1)] {
+            let known = Known::from(number);
+            assert_eq!((known.get(), format!("{known:?}")), (number, format!("{number:?}")));
+            assert_eq!(serde_json::to_string(&known).unwrap(), serde_json::to_string(&number).unwrap());
+        }
+        assert_eq!((Known::default().get(), size_of::<Known>()), (None, 8));
+    }
+}

@@ -1,0 +1,92 @@
+//! Values that are nearly always zero.
+
+use std::ops::{Deref, DerefMut};
+
+use rocescope_common::account::Rare;
+use rocescope_common::account::flow::Part;
+use serde::{Serialize, Serializer};
+
+/// A value with a zero that lives as long as the program.
+pub trait Zero: Copy + PartialEq + 'static {
+    /// The zero.
+    const ZERO: &'static Self;
+}
+
+impl Zero for Rare {
+    const ZERO: &'static Self = &Self::NONE;
+}
+
+/// A value that is nearly always zero, and takes 8 bytes then. It is read as if it were in place; the first change gives it
+/// memory.
+#[derive(Clone, Debug)]
+pub struct Rarely<T>(Option<Box<T>>);
+
+impl<T: Zero> From<T> for Rarely<T> {
+    fn from(value: T) -> Self {
+        Self((value != *T::ZERO).then(|| Box::new(value)))
+    }
+}
+
+impl<T> Default for Rarely<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T: Zero> Deref for Rarely<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.0.as_deref().unwrap_or(T::ZERO)
+    }
+}
+
+impl<T: Zero> DerefMut for Rarely<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        self.0.get_or_insert_with(|| Box::new(*T::ZERO))
+    }
+}
+
+impl<T: Zero> PartialEq for Rarely<T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<T: Zero + Eq> Eq for Rarely<T> {}
+
+impl<T: Zero> Part<T> for Rarely<T> {
+    #[inline]
+    fn part(&self) -> &T {
+        self
+    }
+
+    #[inline]
+    fn part_mut(&mut self) -> &mut T {
+        self
+    }
+}
+
+impl<T: Zero + Serialize> Serialize for Rarely<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (**self).serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_zero_until_it_is_changed() {
+        let mut rare: Rarely<Rare> = Rarely::default();
+        assert_eq!((rare.rnr_naks, rare.0.is_none(), size_of_val(&rare)), (0, true, 8));
+        assert_eq!(rare, Rarely::from(Rare::NONE));
+        rare.rnr_naks += 3;
+        assert_eq!((rare.rnr_naks, rare.clone()), (3, Rarely::from(Rare { rnr_naks: 3, ..Rare::NONE })));
+        rare.rnr_naks = 0;
+        assert_eq!(rare, Rarely::default(), "equal by value, with memory or without");
+    }
+}
