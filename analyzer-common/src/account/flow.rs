@@ -367,10 +367,10 @@ impl PackedOutcome {
     #[must_use]
     pub const fn of(outcome: Outcome) -> Self {
         let bits = outcome.events as u32
-            | outcome.other_port as u32 * Self::OTHER_PORT
-            | outcome.other_opcode as u32 * Self::OTHER_OPCODE
-            | outcome.other_dscp as u32 * Self::OTHER_DSCP
-            | outcome.duplicate_psn as u32 * Self::DUPLICATE_PSN;
+            | (outcome.other_port as u32 * Self::OTHER_PORT)
+            | (outcome.other_opcode as u32 * Self::OTHER_OPCODE)
+            | (outcome.other_dscp as u32 * Self::OTHER_DSCP)
+            | (outcome.duplicate_psn as u32 * Self::DUPLICATE_PSN);
         Self { bits, missing: outcome.missing }
     }
 
