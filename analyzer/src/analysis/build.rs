@@ -300,7 +300,7 @@ impl Others {
         Flow {
             cnp: ecn::cnp(sample, flow.slot, &self.answered).map(Box::new),
             lost_upstream: self.upstream.get(&flow.slot).copied().into(),
-            spray: self.planes.spray(sample, flow, ports, built.losses()).map(Box::new),
+            spray: self.planes.spray(sample, flow, ports, &built.losses()).map(Box::new),
             ..built
         }
     }

@@ -56,7 +56,7 @@ impl Planes {
         sample: &Sample,
         flow: &FlowSample,
         (src_port_count, src_ports): (Option<u64>, &[Port]),
-        losses: [Option<Loss>; 2],
+        losses: &[Option<Loss>; 2],
     ) -> Option<Spray> {
         let FlowSample { slot, stats, .. } = flow;
         let share = |packets: u64, of: f64| packets as f64 <= stats.packets as f64 * of;

@@ -40,7 +40,8 @@ mod tests {
         all.build();
         check("", &mut all);
         for command in all.get_subcommands_mut().filter(|command| command.get_name() != "help") {
-            check(&command.get_name().to_owned(), command);
+            let name = command.get_name().to_owned();
+            check(&name, command);
         }
     }
 

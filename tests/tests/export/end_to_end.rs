@@ -31,6 +31,7 @@ const COLUMNS: &str =
     "sum(packets) as packets, sum(bytes) as bytes, sum(ce) as ce, sum(retransmitted) as retransmitted";
 const COLUMN_NAMES: [&str; 4] = ["packets", "bytes", "ce", "retransmitted"];
 
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts far below 2^53")]
 fn number(value: &Value) -> u64 {
     // ClickHouse writes 64 bits as text.
     value.as_u64().or_else(|| value.as_str()?.parse().ok()).or_else(|| Some(value.as_f64()? as u64)).unwrap()
@@ -82,6 +83,7 @@ fn tables_of(recording: &Path, table: &str) -> String {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one run, and all who counted it")]
 fn metrics_recording_view_and_report_of_the_demonstration_agree() {
     const TEST: &str = "metrics_recording_view_and_report_of_the_demonstration_agree";
     if !root_or_skip(TEST) {
@@ -123,10 +125,11 @@ fn metrics_recording_view_and_report_of_the_demonstration_agree() {
         program_or_skip(TEST, PACKAGE, "prometheus").map(|program| Prometheus::start(near, &program));
     let player = stage.start(Scenario::new(4791, BRIEF), Some(BRIEF + Duration::from_millis(500))).unwrap();
     until("the end of the traffic", || player.is_finished().then_some(()));
-    let played = player.join().unwrap();
-    assert!(played.first_error.is_none(), "{:?}", played.first_error);
+    let sent = player.join().unwrap();
+    assert!(sent.first_error.is_none(), "{:?}", sent.first_error);
     // Of a reading after the traffic; conclusions that wait for time are drawn by then.
-    let ended_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let ended_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
+    let ended_ns = u64::try_from(ended_ns).unwrap();
     let viewed = until("a reading after the traffic", || {
         let socket = text("agent.sock");
         let arguments = ["live", "--attach", &socket, "--output", "json", "--duration", "300ms"];

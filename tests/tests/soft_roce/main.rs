@@ -324,7 +324,9 @@ fn followed(seen: &Seen, transfers: &[Transferred]) {
     }
     let sum = |of: fn(&devices::Followed) -> usize| followed.iter().map(of).sum::<usize>();
     if sum(|one| one.read_again) == 0 {
-        println!("SKIP queue pairs that move: this machine is so slow that none was read twice: {followed:?}");
+        println!(
+            "SKIP queue pairs that move: this machine is so slow that none was read twice: {followed:?}"
+        );
         return;
     }
     assert!(sum(|one| one.moved) > 0, "no queue pair was ever seen to move: {followed:?}");
