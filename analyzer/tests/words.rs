@@ -7,7 +7,6 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use clap::CommandFactory as _;
 use rocescope::report::{Options, Report, text};
 use rocescope::source::feed::Update;
 use rocescope::source::replay;
