@@ -7,7 +7,7 @@ use super::Args;
 
 /// Options that `-h` lists, of commands that have more than a screen of them. Arguments without a name are always listed.
 const COMMON: &[(&str, &[&str])] = &[
-    ("live", &["interface", "attach", "keep", "output", "out", "duration", "filter"]),
+    ("live", &["interface", "attach", "output", "out", "duration", "filter"]),
     ("replay", &["from", "to", "output", "out", "filter"]),
     ("export", &["interface", "listen", "textfile", "otlp", "interval", "config"]),
     ("agent", &["interface", "record", "keep", "listen", "config"]),
