@@ -5,9 +5,9 @@
 //! silent. Bins are shorter than the silence that ends a [flowlet](super::flowlet), so the records
 //! reproduce flowlets exactly.
 
-use super::flow::{Event, Outcome};
 use super::flowlet::{FLOWLET_GAP_NS, Flowlet};
 use super::message::{ByOperation, MessagePacket, OpenMessage};
+use super::outcome::{Event, Outcome};
 use crate::wire::Frame;
 use crate::wire::frame::CE;
 use crate::wire::opcode::Op;

@@ -3,7 +3,8 @@ extern crate std;
 use std::vec;
 use std::vec::Vec;
 
-use super::{Event, FlowStats, Outcome, PackedOutcome, observe};
+use super::{Event, FlowStats, Outcome, observe};
+use crate::account::PackedOutcome;
 use crate::wire::Frame;
 
 const FIRST: u8 = 0x0D;

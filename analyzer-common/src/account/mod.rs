@@ -6,8 +6,10 @@ pub mod flow;
 pub mod flowlet;
 pub mod latency;
 pub mod message;
+pub mod outcome;
 pub mod psn;
 
 pub use bin::FlowBin;
-pub use flow::{Event, FlowCounters, FlowKey, FlowStats, Mixed, Outcome, PackedOutcome, Rare, observe};
+pub use flow::{FlowCounters, FlowKey, FlowStats, Mixed, Rare, observe};
+pub use outcome::{Event, Outcome, PackedOutcome};
 pub use psn::PsnTrack;

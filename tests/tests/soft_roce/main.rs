@@ -49,7 +49,6 @@ const LOSSY: Transfer = FAST;
 /// Whatever is not paced by a queue of 24 Mbit/s would never fill it.
 const MARKED: Transfer = FAST;
 
-// ---------------------------------------------------------------------------------------------
 // Traffic
 
 #[test]
@@ -219,7 +218,6 @@ fn named(flow: &Value, of: &Qp, sender: u64) {
     assert_eq!(flow["comm"].as_str(), of.comm.as_deref(), "{flow}");
 }
 
-// ---------------------------------------------------------------------------------------------
 // Connections
 
 /// Connects by the connection manager and talks; gives the queue pairs that `rdma resource` showed.
@@ -284,7 +282,6 @@ fn connections(seen: &Seen, connected: &[Qp]) {
     }
 }
 
-// ---------------------------------------------------------------------------------------------
 // What others counted
 
 /// The driver of each end has sent and received what was counted on its interface, and refused what
@@ -319,9 +316,7 @@ fn by_the_driver(seen: &Seen) {
 fn followed(seen: &Seen, transfers: &[Transferred]) {
     let followed: Vec<devices::Followed> =
         transfers.iter().map(|transfer| devices::queue_pairs(&seen.reports, transfer).unwrap()).collect();
-    for followed in &followed {
-        println!("in {} reports: {followed:?}", seen.reports.len());
-    }
+    println!("in {} reports: {followed:?}", seen.reports.len());
     let sum = |of: fn(&devices::Followed) -> usize| followed.iter().map(of).sum::<usize>();
     if sum(|one| one.read_again) == 0 {
         println!(
@@ -366,7 +361,6 @@ fn marks(report: &Value, transfer: &Transferred, red: &Value) {
     }
 }
 
-// ---------------------------------------------------------------------------------------------
 // What doctor says
 
 /// A line of `ibv_devinfo` such as "active_mtu:  1024 (3)": what follows the name.
@@ -486,7 +480,6 @@ fn port_is_as_the_tools_have_it(port: &Value, link: &Value, verbose: &str, end: 
     assert!(driver.len() >= 10, "{driver:?}");
 }
 
-// ---------------------------------------------------------------------------------------------
 // What a kill leaves
 
 fn has_clsact(interface: &str) -> bool {

@@ -15,12 +15,14 @@
 //! | [`spells`] | times in which a flow showed a signal, for the episodes of findings |
 //! | [`reads`] | requests with a PSN that belongs to a READ |
 //! | `result` | the figures of a flow, as `sample` holds them |
+//! | `answers` | ACKs and NAKs of two hosts, and where they were captured |
 //! | `acks` | timeouts whose packets had arrived |
 //! | `arrival` | a packet and its surroundings |
 //! | `latest` | the latest packets of a sequence, and their order of sending |
 //! | `from_kernel` | the same from events of the kernel programs instead of packets |
 
 mod acks;
+mod answers;
 mod arrival;
 mod cause;
 mod episode;
@@ -49,6 +51,7 @@ use serde::Serialize;
 use super::packet::{Aside, CE, Packet};
 use super::pairing::Reverse;
 use super::timeline::LinkPoints;
+use answers::Answers;
 use arrival::{Arrival, Nak};
 pub use episode::Episodes;
 use latest::Latest;
@@ -62,10 +65,6 @@ use state::Missing;
 /// than transport timers.
 pub const REORDER_WINDOW_NS: u64 = 5_000_000;
 
-/// NAKs remembered per pair of hosts.
-const NAKS: usize = 32;
-/// Links remembered per pair of hosts on which ACKs or responses were captured.
-const ANSWER_LINKS: usize = 8;
 /// Without IPv4 identifications, the same PSN twice in a row within this time is a duplicate: a retransmission needs
 /// a round trip or a timer (the shortest RNR timer is 10 us).
 pub(super) const DUPLICATE_NS: u64 = 10_000;
@@ -234,52 +233,6 @@ impl Slot {
     /// Without a flow.
     fn empty() -> Self {
         Self { answer_psn: UNKNOWN, pair: UNKNOWN, reverse: UNKNOWN, ..Self::default() }
-    }
-}
-
-/// ACKs and NAKs from one host to another.
-#[derive(Debug, Default)]
-struct Answers {
-    hosts: (u8, Addr, Addr),
-    naks: Option<Box<LatestNaks>>,
-    /// Links on which they were captured.
-    links: Vec<u16>,
-}
-
-/// The latest NAKs and their links.
-#[derive(Debug, Default)]
-struct LatestNaks {
-    list: Vec<(u16, Nak)>,
-    next: usize,
-}
-
-impl Answers {
-    fn seen_on(&mut self, link: u16) {
-        if !self.links.contains(&link) && self.links.len() < ANSWER_LINKS {
-            self.links.push(link);
-        }
-    }
-
-    fn nak(&mut self, link: u16, nak: Nak) {
-        let LatestNaks { list, next } = &mut **self.naks.get_or_insert_default();
-        if list.len() < NAKS {
-            list.push((link, nak));
-        } else if let Some(place) = list.get_mut(*next % NAKS) {
-            *place = (link, nak);
-        }
-        *next = next.wrapping_add(1);
-    }
-
-    /// The NAKs that concern a flow on `link`: those captured there, or all when ACKs take another link
-    /// (the two directions of an interface) or packets take several. Of those captured there, the ones in the flow `from`, where
-    /// that is known: queue pairs whose PSNs begin alike and advance together have NAKs for the same PSNs.
-    fn on(&self, link: u16, is_partial: bool, from: Option<u32>) -> Vec<Nak> {
-        let own = !is_partial && self.links.contains(&link);
-        let concerns = |on: u16, nak: &Nak| {
-            if on == link { from.is_none_or(|from| nak.slot == from) } else { !own }
-        };
-        let all = self.naks.iter().flat_map(|naks| &naks.list);
-        all.filter(|(on, nak)| concerns(*on, nak)).map(|(_, nak)| *nak).collect()
     }
 }
 

@@ -1,0 +1,56 @@
+//! ACKs and NAKs of two hosts, and where they were captured.
+
+use rocescope_common::wire::frame::Addr;
+
+use super::arrival::Nak;
+
+/// NAKs remembered per pair of hosts.
+const NAKS: usize = 32;
+/// Links remembered per pair of hosts on which ACKs or responses were captured.
+const ANSWER_LINKS: usize = 8;
+
+/// ACKs and NAKs from one host to another.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    pub(super) hosts: (u8, Addr, Addr),
+    naks: Option<Box<LatestNaks>>,
+    /// Links on which they were captured.
+    pub(super) links: Vec<u16>,
+}
+
+/// The latest NAKs and their links.
+#[derive(Debug, Default)]
+struct LatestNaks {
+    list: Vec<(u16, Nak)>,
+    next: usize,
+}
+
+impl Answers {
+    pub(super) fn seen_on(&mut self, link: u16) {
+        if !self.links.contains(&link) && self.links.len() < ANSWER_LINKS {
+            self.links.push(link);
+        }
+    }
+
+    pub(super) fn nak(&mut self, link: u16, nak: Nak) {
+        let LatestNaks { list, next } = &mut **self.naks.get_or_insert_default();
+        if list.len() < NAKS {
+            list.push((link, nak));
+        } else if let Some(place) = list.get_mut(*next % NAKS) {
+            *place = (link, nak);
+        }
+        *next = next.wrapping_add(1);
+    }
+
+    /// The NAKs that concern a flow on `link`: those captured there, or all when ACKs take another link
+    /// (the two directions of an interface) or packets take several. Of those captured there, the ones in the flow `from`, where
+    /// that is known: queue pairs whose PSNs begin alike and advance together have NAKs for the same PSNs.
+    pub(super) fn on(&self, link: u16, is_partial: bool, from: Option<u32>) -> Vec<Nak> {
+        let own = !is_partial && self.links.contains(&link);
+        let concerns = |on: u16, nak: &Nak| {
+            if on == link { from.is_none_or(|from| nak.slot == from) } else { !own }
+        };
+        let all = self.naks.iter().flat_map(|naks| &naks.list);
+        all.filter(|(on, nak)| concerns(*on, nak)).map(|(_, nak)| *nak).collect()
+    }
+}
