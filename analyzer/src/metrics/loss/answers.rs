@@ -26,6 +26,11 @@ struct LatestNaks {
 }
 
 impl Answers {
+    /// From one host to another: IP version, source and destination.
+    pub(super) fn of(hosts: (u8, Addr, Addr)) -> Self {
+        Self { hosts, ..Self::default() }
+    }
+
     pub(super) fn seen_on(&mut self, link: u16) {
         if !self.links.contains(&link) && self.links.len() < ANSWER_LINKS {
             self.links.push(link);

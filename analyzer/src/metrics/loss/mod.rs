@@ -380,7 +380,7 @@ impl Collector {
             return UNKNOWN;
         }
         let Ok(pair) = u32::try_from(self.answers.len()) else { return UNKNOWN };
-        self.answers.push(Answers { hosts, ..Answers::default() });
+        self.answers.push(Answers::of(hosts));
         let answers = &self.answers;
         self.pairs.insert(&hosts, pair, |pair| Some(answers.get(pair as usize)?.hosts));
         pair
