@@ -112,7 +112,7 @@ fn flows<'a>(report: &'a Value, direction: Option<&str>) -> BTreeMap<String, &'a
 /// True if a field of a flow depends on when packets come, which here is as fast as the link takes them, or
 /// is not collected in live.
 fn not_compared(name: &str) -> bool {
-    ["icrc", "ce_over_time", "cnp", "last_naks_ns"].contains(&name)
+    ["icrc", "spray", "ce_over_time", "cnp", "last_naks_ns"].contains(&name)
         || name.starts_with("latency_")
         || name.starts_with("loss")
 }

@@ -23,7 +23,7 @@ pub struct Spray {
     /// ports. Null: one port, or ports that changed with the connection.
     pub src_ports: Option<u64>,
     /// Planes: links that carry a part of its packets each, or outer destinations of its tunnels, at most 64; whichever
-    /// are more. Unit: planes. Null: one, or not known. Live: links alone are told apart.
+    /// are more. Unit: planes. Null: one, or not known. Live: links alone are known.
     pub planes: Option<u64>,
     /// Largest distance of a packet out of order behind the PSN expected then. Unit: PSNs. Null: none was out of order,
     /// or as `loss`.

@@ -11,7 +11,7 @@ use rocescope_common::wire::opcode::Op;
 use super::packet::Packet;
 use crate::util::map::Map;
 
-/// Outer destinations that are told apart; more are as many.
+/// Outer destinations that are kept of a flow; more count as many.
 const MAX_PLANES: usize = 64;
 /// Short packets in a row after which the path MTU has changed: a full queue trims a few packets among others.
 const CHANGED: u32 = 16;

@@ -6,25 +6,42 @@
 ///
 /// `large` is the size in bytes from which on a list grows where it is, and is the system's again as soon as it is freed.
 pub(crate) fn give_back(large: i32) {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    {
-        const POOLS: libc::c_int = 2;
-        // SAFETY: takes two numbers and concerns later allocations alone; without effect when it fails.
-        unsafe {
-            libc::mallopt(libc::M_ARENA_MAX, POOLS);
-            libc::mallopt(libc::M_MMAP_THRESHOLD, large);
-        }
-    }
-    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-    let _ = large;
+    tell(Allocator::Large(large));
 }
 
 /// Gives memory back to the system that lies free between what is in use. With very many flows, what the collectors of a replay
 /// free is a tenth of all memory.
 pub(crate) fn trim() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: changes nothing that is in use; `malloc_trim` takes a number of bytes to keep.
+    tell(Allocator::Trim);
+}
+
+/// What the allocator is asked.
+#[derive(Clone, Copy)]
+enum Allocator {
+    /// A few pools, and lists from this size on outside of them.
+    Large(i32),
+    /// To give back what is free.
+    Trim,
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn tell(what: Allocator) {
+    const POOLS: libc::c_int = 2;
+    // SAFETY: all take numbers; they concern later allocations, or memory that is not in use, and have no effect when they fail.
     unsafe {
-        libc::malloc_trim(0);
+        match what {
+            Allocator::Large(large) => {
+                libc::mallopt(libc::M_ARENA_MAX, POOLS);
+                libc::mallopt(libc::M_MMAP_THRESHOLD, large);
+            }
+            Allocator::Trim => {
+                libc::malloc_trim(0);
+            }
+        }
     }
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn tell(what: Allocator) {
+    let (Allocator::Large(_) | Allocator::Trim) = what;
 }
