@@ -18,21 +18,21 @@ fn is_data(flow: &Flow) -> bool {
     flow.payload_bytes > 0 && flow.roce_version == Some(2)
 }
 
-/// Data between two hosts in several classes, and flows that change theirs.
-pub(super) fn mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
+/// Flows that change their DSCP.
+fn changing(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.qos;
-    let data = || input.facts.flows.iter().filter(|flow| is_data(flow));
     let acks = |flow: &Flow| flow.ack.acks + flow.ack.rnr_naks + flow.ack.naks.total() + flow.cnp_packets;
     // A flow that carries answers or CNPs too has every right to several DSCPs, and a packet that a switch trims takes another one.
     let trimmed = |flow: &Flow| flow.spray.as_deref().map_or(0, |spray| spray.trimmed());
-    let changing = data().filter(|flow| {
-        flow.mixed.contains(&"dscp")
+    let all = input.facts.flows.iter().filter(|flow| {
+        is_data(flow)
+            && flow.mixed.contains(&"dscp")
             && flow.payload_bytes >= limits.min_bytes
             && acks(flow) == 0
             && trimmed(flow) == 0
     });
     let changed: Vec<&Flow> =
-        once(changing, |flow| flow.payload_bytes).into_iter().map(|(flow, _)| flow).collect();
+        once(all, |flow| flow.payload_bytes).into_iter().map(|(flow, _)| flow).collect();
     if !changed.is_empty() {
         let diagnosis = format!("DSCP changes within {}", plural(changed.len() as u64, "flow"));
         let first = changed.first().copied();
@@ -45,8 +45,15 @@ pub(super) fn mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
             .flows(changed)
             .into(found);
     }
+}
+
+/// Data between two hosts in several classes, and flows that change theirs.
+pub(super) fn mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
+    changing(input, found);
+    let limits = &input.limits.qos;
+    let data = input.facts.flows.iter().filter(|flow| is_data(flow));
     let mut pairs: BTreeMap<(&str, Address, Address), Vec<&Flow>> = BTreeMap::new();
-    for flow in data().filter(|flow| flow.dscp.is_some()) {
+    for flow in data.filter(|flow| flow.dscp.is_some()) {
         pairs.entry((&flow.link, flow.src, flow.dst)).or_default().push(flow);
     }
     let mut seen = Vec::new();
