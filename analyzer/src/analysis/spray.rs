@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::Loss;
 use super::facts::Port;
 use super::paths::parts;
+use super::{Flow, Loss};
 use crate::sample::{FlowSample, Sample};
 use crate::util::map::Map;
 
@@ -33,10 +33,10 @@ pub struct Spray {
     pub trimmed: Option<u64>,
 }
 
-impl Spray {
-    /// Packets that were trimmed.
-    pub(crate) fn trimmed(self) -> u64 {
-        self.trimmed.unwrap_or(0)
+impl Flow {
+    /// Its packets that a switch trimmed, as far as it is known.
+    pub(crate) fn trimmed_packets(&self) -> u64 {
+        self.spray.as_deref().and_then(|spray| spray.trimmed).unwrap_or(0)
     }
 }
 
@@ -67,17 +67,19 @@ impl Planes {
         let known = sample.metrics.spray.as_ref();
         let outer = known.and_then(|known| known.planes.get(slot)).copied();
         let recovered: u64 = losses.iter().flatten().map(|loss| loss.recovered).sum();
-        let depth = sample.metrics.loss.as_ref().map(|loss| loss.flow(*slot)).map_or(0, |loss| {
-            [loss.requests, loss.responses].into_iter().flatten().map(|one| one.depth).max().unwrap_or(0)
-        });
+        // Few flows have any.
+        let reordered = sample.metrics.loss.as_ref().filter(|_| recovered > 0).map(|loss| loss.flow(*slot));
+        let sequences = reordered.into_iter().flat_map(|loss| [loss.requests, loss.responses]).flatten();
+        let depth = sequences.map(|sequence| sequence.depth).max();
         let spray = Spray {
             src_ports: src_port_count.filter(alternate),
             planes: outer.max(self.0.get(slot).copied()).filter(|planes| *planes > 1),
-            reordering_depth: (recovered > 0 && depth > 0).then_some(depth.into()),
+            reordering_depth: depth.filter(|depth| *depth > 0).map(u64::from),
             trimmed: known.map(|known| known.trimmed.get(slot).copied().unwrap_or(0)),
         };
-        let reordered = recovered >= OUT_OF_ORDER.0 && !share(recovered, OUT_OF_ORDER.1);
-        let is = spray.src_ports.is_some() || spray.planes.is_some() || spray.trimmed() > 0 || reordered;
+        let is_reordered = recovered >= OUT_OF_ORDER.0 && !share(recovered, OUT_OF_ORDER.1);
+        let is =
+            spray.src_ports.is_some() || spray.planes.is_some() || spray.trimmed > Some(0) || is_reordered;
         is.then_some(spray)
     }
 }

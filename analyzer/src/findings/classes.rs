@@ -23,13 +23,12 @@ fn changing(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.qos;
     let acks = |flow: &Flow| flow.ack.acks + flow.ack.rnr_naks + flow.ack.naks.total() + flow.cnp_packets;
     // A flow that carries answers or CNPs too has every right to several DSCPs, and a packet that a switch trims takes another one.
-    let trimmed = |flow: &Flow| flow.spray.as_deref().map_or(0, |spray| spray.trimmed());
     let all = input.facts.flows.iter().filter(|flow| {
         is_data(flow)
             && flow.mixed.contains(&"dscp")
             && flow.payload_bytes >= limits.min_bytes
             && acks(flow) == 0
-            && trimmed(flow) == 0
+            && flow.trimmed_packets() == 0
     });
     let changed: Vec<&Flow> =
         once(all, |flow| flow.payload_bytes).into_iter().map(|(flow, _)| flow).collect();

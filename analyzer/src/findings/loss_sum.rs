@@ -34,8 +34,7 @@ impl Sum {
             Side::After => {
                 let episodes = span.count(flow, side.signal(), total(|loss| loss.after_tap.episodes));
                 // A packet that a switch trimmed asks for its retransmission by itself.
-                let episodes =
-                    episodes.saturating_sub(flow.spray.as_deref().map_or(0, |spray| spray.trimmed()));
+                let episodes = episodes.saturating_sub(flow.trimmed_packets());
                 Self { packets, lost: episodes, episodes }
             }
         }

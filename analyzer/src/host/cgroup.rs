@@ -15,6 +15,11 @@ pub fn is_unified(root: &HostRoot) -> bool {
     root.exists("/sys/fs/cgroup/cgroup.controllers")
 }
 
+/// Where the unified hierarchy is mounted; `None` where it is not.
+fn mount(root: &HostRoot) -> Option<&'static str> {
+    MOUNTS.into_iter().rev().find(|at| root.exists(&format!("{at}/cgroup.controllers")))
+}
+
 /// Whether this process is in the control group of this number now. `None`: it has ended, or its control group is not below
 /// the hierarchy that is mounted here.
 #[must_use]
@@ -24,7 +29,7 @@ pub fn holds(root: &HostRoot, id: u64, pid: u32) -> Option<bool> {
     if path.split('/').any(|part| part == "..") {
         return None;
     }
-    let at = MOUNTS.iter().rev().find(|at| root.exists(&format!("{at}/cgroup.controllers")))?;
+    let at = mount(root)?;
     std::fs::metadata(root.path(&format!("{at}/{path}"))).ok().map(|found| found.ino() == id)
 }
 
@@ -32,7 +37,7 @@ pub fn holds(root: &HostRoot, id: u64, pid: u32) -> Option<bool> {
 /// none any more, or there are too many.
 #[must_use]
 pub fn line_of(root: &HostRoot, id: u64) -> Option<String> {
-    let at = MOUNTS.iter().rev().find(|at| root.exists(&format!("{at}/cgroup.controllers")))?;
+    let at = mount(root)?;
     let mount = root.path(at);
     let mut left = vec![mount.clone()];
     for _ in 0..MOST {

@@ -77,7 +77,7 @@ impl Transfer {
                 ("-n", self.iterations.to_string()),
                 ("-s", self.size.to_string()),
                 ("-m", PATH_MTU.to_string()),
-                // 4.096 µs · 2^n until a packet is sent again unasked: 1 s, longer than the queue of 24 Mbit/s holds
+                // 4.096 µs · 2^n until a transport timeout: 1 s, longer than the queue of 24 Mbit/s holds
                 // packets and an emulated machine takes: of requests repeated too early the driver refuses some.
                 // The driver's timer goes off that often in a long transfer even where nothing is lost: for
                 // those that are to go without repeats, longer than they last.

@@ -19,7 +19,6 @@ pub mod context;
 mod ethernet;
 #[cfg(target_os = "linux")]
 mod follow;
-#[cfg(target_os = "linux")]
 pub mod lives;
 mod packed;
 #[cfg(target_os = "linux")]

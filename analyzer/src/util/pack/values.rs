@@ -225,35 +225,25 @@ impl<T: Pack> Pack for Vec<T> {
     }
 }
 
-impl<T: Pack> Pack for VecDeque<T> {
-    fn layout(layout: &mut Layout) {
-        layout.word("list");
-        T::layout(layout);
-    }
+/// Other lists.
+macro_rules! lists {
+    ($($name:ty),*) => {$(
+        impl<T: Pack> Pack for $name {
+            fn layout(layout: &mut Layout) {
+                Vec::<T>::layout(layout);
+            }
 
-    fn pack(&self, out: &mut Vec<u8>) {
-        put_list(self.iter(), out);
-    }
+            fn pack(&self, out: &mut Vec<u8>) {
+                put_list(self.iter(), out);
+            }
 
-    fn unpack(input: &mut Input<'_>) -> Result<Self, Malformed> {
-        Vec::unpack(input).map(Into::into)
-    }
+            fn unpack(input: &mut Input<'_>) -> Result<Self, Malformed> {
+                Vec::unpack(input).map(Into::into)
+            }
+        }
+    )*};
 }
-
-impl<T: Pack> Pack for Arc<[T]> {
-    fn layout(layout: &mut Layout) {
-        layout.word("list");
-        T::layout(layout);
-    }
-
-    fn pack(&self, out: &mut Vec<u8>) {
-        put_list(self.iter(), out);
-    }
-
-    fn unpack(input: &mut Input<'_>) -> Result<Self, Malformed> {
-        Vec::unpack(input).map(Into::into)
-    }
-}
+lists!(VecDeque<T>, Arc<[T]>);
 
 impl<T: Pack, const N: usize> Pack for [T; N] {
     fn layout(layout: &mut Layout) {
