@@ -155,7 +155,7 @@ impl DeviceQp {
         self.state = self.state.or(life.state);
         self.pid = self.pid.or(life.pid);
         self.comm = self.comm.take().or_else(|| life.comm.clone());
-        self.pod = self.pod.take().or_else(|| life.pod.clone());
+        self.pod = life.made_in().cloned().unwrap_or_else(|| self.pod.take().or_else(|| life.pod.clone()));
         self.control = life.control.clone();
     }
 }

@@ -352,6 +352,13 @@ impl QpLife {
         }
     }
 
+    /// The pod, container or job it was made in, which may be none. `None`: its making was not seen, so that all that can be
+    /// known is where its process is now.
+    #[must_use]
+    pub fn made_in(&self) -> Option<&Option<String>> {
+        self.control.created_ns.map(|_| &self.pod)
+    }
+
     /// Takes over what `new` knows. True when that is more than before: queries mostly find what is known.
     fn update(&mut self, new: Self) -> bool {
         fn set<T: PartialEq>(known: &mut Option<T>, new: Option<T>) -> bool {

@@ -264,7 +264,7 @@ impl Watch {
             (ended_ns.is_some(), std::cmp::Reverse(created_ns))
         });
         for (life, rqpn) in connected {
-            owners.learn(&life.device, (life.lqpn, rqpn), || life.owner());
+            owners.learn(&life.device, (life.lqpn, rqpn), life.made_in(), || life.owner());
         }
     }
 

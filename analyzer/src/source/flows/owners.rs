@@ -133,16 +133,27 @@ impl Owners {
     }
 
     /// Takes in a queue pair that the kernel's control path showed: it lived shorter than the time between two readings, or was
-    /// connected after the last of them. `owner` gives it where it is not known.
-    pub fn learn(&mut self, device: &str, (lqpn, rqpn): (u32, u32), owner: impl FnOnce() -> QpOwner) {
+    /// connected after the last of them. `owner` gives it where it is not known; `made_in` is the pod in which it was made,
+    /// where that was seen: its process may be elsewhere by now.
+    pub fn learn(
+        &mut self,
+        device: &str,
+        (lqpn, rqpn): (u32, u32),
+        made_in: Option<&Option<String>>,
+        owner: impl FnOnce() -> QpOwner,
+    ) {
         let addresses = self.addresses.get(device).cloned().unwrap_or_default();
         match addresses.iter().find_map(|address| self.by_local.get(&(*address, lqpn))) {
             None if self.all.len() < MOST => self.add(owner(), &addresses),
             Some(&Some(index)) => {
-                if let Some(known) = self.all.get_mut(index)
-                    && known.device == device
-                    && known.rqpn.is_none()
-                {
+                let known = self.all.get_mut(index).filter(|known| known.device == device);
+                let Some(known) = known.filter(|known| known.rqpn.is_none_or(|peer| peer == rqpn)) else {
+                    return;
+                };
+                if let Some(pod) = made_in.filter(|pod| **pod != known.pod) {
+                    known.pod.clone_from(pod);
+                }
+                if known.rqpn.is_none() {
                     known.rqpn = Some(rqpn);
                     for address in addresses {
                         self.by_remote.entry((address, rqpn)).or_insert(Some(index));
@@ -233,10 +244,10 @@ mod tests {
     #[test]
     fn a_life_between_two_readings_is_learnt() {
         let mut known = owners(vec![owner("mlx5_0", 17, None, 100)]);
-        known.learn("mlx5_0", (17, 40), || unreachable!("it is known"));
-        known.learn("mlx5_0", (18, 41), || owner("mlx5_0", 18, Some(41), 200));
-        known.learn("mlx5_0", (18, 50), || unreachable!("the newest comes first"));
-        known.learn("elsewhere", (19, 42), || owner("elsewhere", 19, Some(42), 300));
+        known.learn("mlx5_0", (17, 40), None, || unreachable!("it is known"));
+        known.learn("mlx5_0", (18, 41), None, || owner("mlx5_0", 18, Some(41), 200));
+        known.learn("mlx5_0", (18, 50), None, || unreachable!("the newest comes first"));
+        known.learn("elsewhere", (19, 42), None, || owner("elsewhere", 19, Some(42), 300));
         let sender = |qp| {
             let owned = known.of(&flow("10.0.0.1", "10.0.0.9", qp), OUT, true)?;
             Some((owned.owner.pid, owned.peer_qp))
@@ -244,6 +255,20 @@ mod tests {
         assert_eq!(sender(40), Some((Some(100), Some(17))));
         assert_eq!(sender(41), Some((Some(200), Some(18))));
         assert_eq!((sender(50), sender(42)), (None, None));
+    }
+
+    #[test]
+    fn the_pod_is_where_a_queue_pair_was_made_where_that_was_seen() {
+        let of_now = QpOwner { pod: Some("trainer-0".into()), ..owner("mlx5_0", 17, Some(40), 100) };
+        let pod_of = |made_in: Option<Option<&str>>| {
+            let made_in = made_in.map(|pod| pod.map(str::to_owned));
+            let mut known = owners(vec![of_now.clone()]);
+            known.learn("mlx5_0", (17, 40), made_in.as_ref(), || unreachable!("it is known"));
+            known.all()[0].pod.clone()
+        };
+        assert_eq!(pod_of(None).as_deref(), Some("trainer-0"), "its process is there now");
+        assert_eq!(pod_of(Some(None)), None, "of the host when it was made");
+        assert_eq!(pod_of(Some(Some("job"))).as_deref(), Some("job"));
     }
 
     #[test]
