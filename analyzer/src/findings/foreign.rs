@@ -1,5 +1,6 @@
 //! RoCE of hosts that do not belong to the rest.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -46,22 +47,49 @@ struct Group<'a> {
     packets: u64,
 }
 
+/// What a link shows of foreign hosts.
+struct Seen<'a> {
+    link: &'a str,
+    /// The group with most bytes.
+    worst: Group<'a>,
+    /// All other groups.
+    rest: Vec<Group<'a>>,
+    /// Its share of the bytes of the link.
+    share: f64,
+    /// Foreign groups among the rest.
+    more: u64,
+}
+
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let limits = &input.limits.isolation;
     let by_link = ByLink::of(input.facts);
-    for link in &input.facts.links {
-        let groups = groups(by_link.on(link).iter().copied());
-        let all: u64 = groups.iter().map(|group| group.bytes).sum();
-        let large = |group: &&Group<'_>| {
-            group.bytes as f64 >= limits.share * all as f64 && group.packets >= limits.roce_packets
-        };
-        let foreign: Vec<&Group<'_>> =
-            groups.iter().filter(large).filter(|group| is_foreign(group, &groups)).collect();
-        let Some(worst) = foreign.iter().max_by_key(|group| group.bytes) else { continue };
-        let share = worst.bytes as f64 / all.max(1) as f64;
-        let rest: Vec<&Group<'_>> = groups.iter().filter(|group| !std::ptr::eq(*group, *worst)).collect();
-        raise(input, &link.name, worst, &rest, (share, foreign.len() as u64 - 1), found);
+    let links = input.facts.links.iter();
+    let mut seen: Vec<Seen<'_>> =
+        links.filter_map(|link| seen(input, &link.name, groups(by_link.on(link).iter().copied()))).collect();
+    // Both directions of a link, and taps of one path, show the same hosts.
+    seen.sort_by_key(|one| Reverse(one.worst.bytes));
+    let mut raised: BTreeSet<&BTreeSet<IpAddr>> = BTreeSet::new();
+    for one in &seen {
+        if raised.insert(&one.worst.hosts) {
+            raise(input, one, found);
+        }
     }
+}
+
+fn seen<'a>(input: &Input<'a>, link: &'a str, mut groups: Vec<Group<'a>>) -> Option<Seen<'a>> {
+    let limits = &input.limits.isolation;
+    let all: u64 = groups.iter().map(|group| group.bytes).sum();
+    let large = |group: &Group<'_>| {
+        group.bytes as f64 >= limits.share * all as f64 && group.packets >= limits.roce_packets
+    };
+    let foreign: Vec<usize> = (0..)
+        .zip(&groups)
+        .filter(|(_, group)| large(group) && is_foreign(group, &groups))
+        .map(|(at, _)| at)
+        .collect();
+    let worst = foreign.iter().copied().max_by_key(|at| groups.get(*at).map(|group| group.bytes))?;
+    let worst = groups.swap_remove(worst);
+    let share = worst.bytes as f64 / all.max(1) as f64;
+    Some(Seen { link, share, more: foreign.len() as u64 - 1, worst, rest: groups })
 }
 
 /// Groups of hosts of one IP version, by the flows between them.
@@ -147,7 +175,7 @@ fn is_foreign(group: &Group<'_>, groups: &[Group<'_>]) -> bool {
 }
 
 /// The smallest prefix that holds these hosts, where it holds none of the rest; else their addresses.
-fn network(hosts: &BTreeSet<IpAddr>, rest: &[&Group<'_>]) -> String {
+fn network(hosts: &BTreeSet<IpAddr>, rest: &[Group<'_>]) -> String {
     const MOST: usize = 4;
     let bits = |host: &IpAddr| match host {
         IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
@@ -171,30 +199,24 @@ fn network(hosts: &BTreeSet<IpAddr>, rest: &[&Group<'_>]) -> String {
     }
 }
 
-fn raise(
-    input: &Input<'_>,
-    link: &str,
-    group: &Group<'_>,
-    rest: &[&Group<'_>],
-    (share, more_groups): (f64, u64),
-    found: &mut Vec<Finding>,
-) {
+fn raise(input: &Input<'_>, seen: &Seen<'_>, found: &mut Vec<Finding>) {
+    let Seen { link, worst: group, rest, share, more: more_groups } = seen;
     let mut flows = group.flows.clone();
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
     let Some(first) = flows.first().copied() else { return };
-    let diagnosis = format!("Foreign RoCE on {}: {} of the bytes", short(link), units::ratio(Some(share)));
-    let parts = [pair(first.src, first.dst), more(more_groups, "network")];
+    let diagnosis = format!("Foreign RoCE on {}: {} of the bytes", short(link), units::ratio(Some(*share)));
+    let parts = [pair(first.src, first.dst), more(*more_groups, "network")];
     let (requester, responder) = ends::of_data(input, [first]);
     let here = Commands::on(input, link);
     Raise::new(&FOREIGN, Severity::Warning, title(diagnosis, parts))
         .evidence("hosts", group.hosts.len())
         .evidence("other_hosts", rest.iter().map(|group| group.hosts.len()).sum::<usize>())
-        .evidence("share", share)
+        .evidence("share", *share)
         .evidence("network", network(&group.hosts, rest))
         .place(Place::of(input, first))
         .flows(flows)
         .ends(requester, responder)
-        .impact(Impact { packets_ratio: Some(share), ..Impact::default() })
+        .impact(Impact { packets_ratio: Some(*share), ..Impact::default() })
         .step(format!("Find {} and {}: MAC table of the switch, LLDP.", first.src, first.dst), None)
         .step("If they do not belong here, give them a VLAN or VRF of their own.", None)
         .step("Otherwise give them a traffic class of their own, or limit them with ETS.", here.qos())
@@ -227,7 +249,7 @@ mod tests {
             bytes: 0,
             packets: 0,
         };
-        let of = |hosts: &[&str], rest: &[&str]| network(&group(hosts).hosts, &[&group(rest)]);
+        let of = |hosts: &[&str], rest: &[&str]| network(&group(hosts).hosts, &[group(rest)]);
         assert_eq!(of(&["192.168.1.9", "192.168.2.1"], &["10.0.0.1"]), "192.168.0.0/22");
         assert_eq!(of(&["192.168.1.9", "192.168.2.1"], &["192.168.1.200"]), "192.168.1.9, 192.168.2.1");
         assert_eq!(of(&["1.0.0.1", "200.0.0.1"], &["fd00::1"]), "0.0.0.0/0");
@@ -236,6 +258,27 @@ mod tests {
             of(&["1.0.0.1", "1.0.0.2", "9.0.0.1", "9.0.0.2", "9.0.0.3"], &["8.0.0.1"]),
             "1.0.0.1, 1.0.0.2, 9.0.0.1, 9.0.0.2 and 1 more"
         );
+    }
+
+    #[test]
+    fn links_that_show_the_same_hosts_raise_one_finding() {
+        let pairs = [&JOB[..], &[("192.168.77.8", "192.168.77.9", 4_000)]].concat();
+        let flows = (0..2).flat_map(|at| {
+            let of = move |&(src, dst, packets): &(&str, &str, u64)| {
+                // The second tap began later.
+                let packets = packets - 100 * u64::from(at);
+                let flow = || stats(50_000, packets, 1_000 * packets);
+                [(key(at, src, dst, 17), flow()), (key(at, dst, src, 18), flow())]
+            };
+            pairs.iter().flat_map(of).collect::<Vec<_>>()
+        });
+        let links = ["near.pcap", "far.pcap"].map(|name| link(name, None));
+        let all = found(&sample(links.into(), flows.collect()), &Options::default());
+        let [one] = &all.iter().filter(|one| one.id == "isolation.foreign_roce").collect::<Vec<_>>()[..]
+        else {
+            panic!("{all:?}")
+        };
+        assert!(one.title.contains(" on near: "), "the one with more bytes: {}", one.title);
     }
 
     const JOB: [(&str, &str, u64); 3] =

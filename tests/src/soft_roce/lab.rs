@@ -30,6 +30,14 @@ pub struct End {
     mac: &'static str,
 }
 
+impl End {
+    /// Another host behind the same wire: the same device by another of its addresses, see [`Hosts`].
+    #[must_use]
+    pub const fn at(self, address: &'static str) -> Self {
+        Self { address, ..self }
+    }
+}
+
 /// The requester: perftest's client. Loss and marking are set up on its interface.
 pub const NEAR: End =
     End { interface: "h0", device: "rxe0", address: "10.0.0.1", hop: "b0", mac: "02:00:00:00:00:01" };
@@ -80,9 +88,7 @@ fn set_up() -> Result<()> {
     ] {
         fs::write(format!("/proc/sys/net/{setting}"), value).with_context(|| setting.to_owned())?;
     }
-    let batch = tempfile::NamedTempFile::new()?;
-    fs::write(batch.path(), commands())?;
-    run("ip", &["-batch", &batch.path().to_string_lossy()])?;
+    batch(&commands())?;
     add_devices()?;
     for end in ENDS {
         // All that arrives passes one processor, in the order in which it was sent: two would put packets
@@ -93,6 +99,67 @@ fn set_up() -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// More hosts behind the ends, as far as packets show: addresses of their devices, removed when dropped.
+#[derive(Debug)]
+pub struct Hosts(Vec<(usize, &'static str)>);
+
+impl Hosts {
+    /// Adds addresses, each of a network of 24 bits, to the ends with these numbers in [`ENDS`].
+    ///
+    /// # Errors
+    /// Fails if the kernel refuses one, or a device does not take it.
+    pub fn add(hosts: &[(usize, &'static str)]) -> Result<Self> {
+        up()?;
+        let added = Self(hosts.to_vec());
+        batch(&added.commands(["add", "add", "replace"]))?;
+        for (number, address) in hosts {
+            let end = ENDS[*number].at(address);
+            wait_for(&format!("{address} among the GIDs of {}", end.device), || {
+                Ok(gid_index(end).is_ok().then_some(()))
+            })?;
+        }
+        Ok(added)
+    }
+
+    /// For `ip -batch`, with the words for addresses and rules, for routes, and for neighbours.
+    fn commands(&self, [add, route, neighbour]: [&str; 3]) -> String {
+        let mut lines = Vec::new();
+        for (number, address) in &self.0 {
+            let (End { interface, mac, .. }, other) = (ENDS[*number], ENDS[1 - *number]);
+            let (arriving, leaving) = (101 + number, 201 + number);
+            let network = address.rsplit_once('.').map_or(*address, |(network, _)| network);
+            lines.push(format!("addr {add} {address}/24 dev {interface}"));
+            lines.push(format!("route {route} local {address} dev {interface} table {arriving}"));
+            for table in [arriving, leaving] {
+                // That of the ends' own network is there.
+                if !NEAR.address.starts_with(network) {
+                    lines.push(format!("route {route} {network}.0/24 dev {interface} table {table}"));
+                }
+            }
+            lines.push(format!("rule {add} pref {} from {address} iif lo lookup {leaving}", 200 + leaving));
+            lines.push(format!(
+                "neigh {neighbour} {address} lladdr {mac} nud permanent dev {}",
+                other.interface
+            ));
+        }
+        lines.join("\n") + "\n"
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        // What fails here is only what went with an address.
+        let _ = batch(&self.commands(["del", "del", "del"]));
+    }
+}
+
+/// Has `ip` do these, also when one fails.
+fn batch(commands: &str) -> Result<()> {
+    let file = tempfile::NamedTempFile::new()?;
+    fs::write(file.path(), commands)?;
+    run("ip", &["-force", "-batch", &file.path().to_string_lossy()]).map(drop)
 }
 
 /// Adds the RDMA devices, and waits until they work.

@@ -44,14 +44,14 @@ fn patient(to: Settings) -> Settings {
 }
 
 /// What was seen live, and in a replay of both captures.
-struct Told {
-    seen: Seen,
+pub(crate) struct Told {
+    pub(crate) seen: Seen,
     replayed: Value,
 }
 
 impl Told {
     /// Of everything that happens in `traffic`.
-    fn about(name: &'static str, traffic: impl FnOnce()) -> Self {
+    pub(crate) fn about(name: &'static str, traffic: impl FnOnce()) -> Self {
         let session = Session::start(name, &["-i", NEAR.interface, "-i", FAR.interface]).unwrap();
         traffic();
         let seen = session.finish(&[]).unwrap();
@@ -66,18 +66,18 @@ impl Told {
     }
 
     /// The finding of this id; `None` for a report without it.
-    fn finding(&self, way: &str, id: &str) -> Option<&Value> {
+    pub(crate) fn finding(&self, way: &str, id: &str) -> Option<&Value> {
         let (_, report) = self.both().into_iter().find(|(one, _)| *one == way)?;
         findings(report).find(|one| one["id"] == id)
     }
 
     /// The evidence of the finding of this id.
     #[track_caller]
-    fn evidence(&self, way: &str, id: &str) -> &Value {
+    pub(crate) fn evidence(&self, way: &str, id: &str) -> &Value {
         &self.finding(way, id).unwrap_or_else(|| panic!("{way} does not find {id}"))["evidence"]
     }
 
-    fn both(&self) -> [(&'static str, &Value); 2] {
+    pub(crate) fn both(&self) -> [(&'static str, &Value); 2] {
         [("live", &self.seen.report), ("replay", &self.replayed)]
     }
 }
@@ -212,6 +212,24 @@ fn a_peer_killed_in_a_message_is_a_death() {
             "{died}"
         );
         assert_eq!(responder["qpn"], numbers.1, "{died}");
+    }
+}
+
+/// Each message is answered after several retries, and the queue pairs are destroyed behind the last.
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn a_way_that_is_slower_than_the_timer_is_no_death() {
+    let ends = Ends::open();
+    let told = Told::about("slow", || {
+        let (near, _far) = ends.connection(patient);
+        let hop = Hop::queue(FAR, "root netem limit 10000 delay 300ms").unwrap();
+        near.write_all(&ends.far, 4, 4096).unwrap();
+        hop.drained().unwrap();
+    });
+    for (way, _) in told.both() {
+        let timeouts = told.evidence(way, "retry.timeouts");
+        assert!(count(&timeouts["timeouts"]) >= 8, "{way}: {timeouts}");
+        assert_eq!(told.finding(way, "qp.died"), None, "{way}: every message was acknowledged");
     }
 }
 

@@ -8,6 +8,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
 mod faults;
+mod hosts;
 mod queue_pairs;
 
 use std::net::Ipv6Addr;

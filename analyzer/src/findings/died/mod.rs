@@ -1,6 +1,8 @@
 //! Queue pairs that worked and stopped for good: as packets show it, and as the kernel does.
 
 mod device;
+#[cfg(test)]
+mod tests;
 
 use std::cmp::Reverse;
 
@@ -60,7 +62,8 @@ const DIED: Entry = Entry {
               The connection is in the error state; the collective that uses it hangs until its watchdog ends the job.",
     computed: "Over reliable flows whose requests had been answered; critical in either case. Retries exhausted: the sender retransmits from the same PSN `qp.retries` times in a row without an answer to it \
                (flows[].loss.stuck), and then sends nothing for `qp.silent_timeouts` times its longest timeout, or it retransmits `qp.retries_exhausted` times, or the queue pair is gone: its sender asks for the end of the connection (DREQ), the kernel destroys it (live), or another \
-               connection uses its number after half a timeout at least. Stopped in mid-message: the flow has one more \
+               connection uses its number after half a timeout at least. Live, not when the last packet that the peer sent it is \
+              an ACK later than that. Stopped in mid-message: the flow has one more \
                FIRST than LAST packets and neither lost nor retransmitted one, and sends nothing for the last `qp.silent_ms` of the data, while other flows of the same sender send `qp.siblings_packets` \
                packets of requests. `last_acked_psn` is the latest PSN that the peer acknowledged (not live); a fatal NAK of the same queue pair is named as the reason. \
                Live, for queue pairs whose packets bypass the kernel too: an asynchronous event QP_FATAL, QP_REQ_ERR, QP_ACCESS_ERR or WQ_FATAL (devices[].qp_events), or a query that finds a connected queue pair in the error \
@@ -242,7 +245,7 @@ fn died<'a>(
         retries,
         siblings: None,
     };
-    if retries >= limits.retries.max(1) && open && given_up() {
+    if retries >= limits.retries.max(1) && open && given_up() && !was_answered(input, loss, flow) {
         let cause = fatal_nak(input, flow).unwrap_or("retries exhausted").to_owned();
         return Some(Dead { cause, ..dead });
     }
@@ -255,6 +258,24 @@ fn died<'a>(
     let cause =
         fatal_nak(input, flow).map_or_else(|| format!("stopped in the middle of a {message}"), str::to_owned);
     Some(Dead { cause, message: Some(message), ..dead })
+}
+
+/// Whether the peer acknowledged something after the last request, in a live run: which, the kernel programs do not keep, and
+/// it may be the last, after which nothing is left to send. A NAK is no such answer.
+fn was_answered(input: &Input<'_>, loss: &Loss, flow: &Flow) -> bool {
+    /// Times of counters and of events are converted by readings of the clocks that differ.
+    const CLOCKS_NS: u64 = 1_000_000;
+    let Some(peer) = flow.peer_qp.filter(|_| input.sample.kind == SourceKind::Live) else { return false };
+    let by_nak = |other: &Flow| {
+        let naks = loss.naks.get(&other.slot);
+        let tallies = naks.into_iter().flat_map(|naks| naks.codes.iter().chain([&naks.rnr]));
+        tallies.into_iter().any(|tally| tally.count > 0 && tally.last_ns + CLOCKS_NS >= other.last_ns)
+    };
+    // Of a flow with requests of its own, the last packet may be one of them.
+    input.facts.to_qp(flow.dst, flow.src, peer).any(|other| {
+        let pure = other.link == flow.link && other.psn.is_none();
+        pure && other.last_ns >= flow.last_ns && !by_nak(other)
+    })
 }
 
 /// Whether the queue pair that sends a flow was destroyed after its last packet, or is to be: its host has asked for the end

@@ -1,0 +1,49 @@
+use crate::analysis::fixtures::{SECOND, START};
+use crate::findings::episode_tests::{by_id, run};
+use crate::metrics::loss::spells::FlowSpells;
+use crate::metrics::loss::{Dialogue, Metrics, NakTally, Naks};
+use crate::sample::{Sample, SourceKind};
+
+/// Five retries from one PSN, the last after nine seconds, and then nothing for ten.
+fn five_retries(kind: SourceKind, acked: Option<u32>, answered_ns: u64) -> Sample {
+    let metrics = Metrics {
+        stuck: 5,
+        timeouts: 5,
+        timeout_range_ns: (SECOND, SECOND),
+        retransmitted: 5,
+        ..Metrics::default()
+    };
+    let mut sample = run(9, metrics, FlowSpells::default(), FlowSpells::default());
+    sample.kind = kind;
+    sample.window = Some((START, START + 19 * SECOND));
+    sample.flows[1].stats.last_ns = answered_ns;
+    let answers = Dialogue { answer_psn: acked, answered_something: true, ..Dialogue::default() };
+    sample.metrics.loss.as_mut().unwrap().dialogues = vec![Dialogue::default(), answers];
+    sample
+}
+
+const LAST: u64 = START + 9 * SECOND;
+
+#[test]
+fn a_sender_whose_last_retry_was_answered_may_have_no_more_to_send() {
+    let died = |sample: &Sample| by_id(sample, "qp.died").is_some();
+    // Live, which request was acknowledged is not known.
+    let live = |answered_ns| five_retries(SourceKind::Live, Some(0), answered_ns);
+    assert!(died(&live(LAST - SECOND)), "no answer to the last retry");
+    assert!(!died(&live(LAST + SECOND)), "answered, then destroyed");
+    let mut refused = live(LAST + SECOND);
+    let mut naks = Naks::default();
+    naks.codes[0] = NakTally { count: 5, last_ns: LAST + SECOND };
+    refused.metrics.loss.as_mut().unwrap().naks.insert(1, naks);
+    assert!(died(&refused), "the last answer is a NAK");
+}
+
+#[test]
+fn a_replay_knows_what_was_acknowledged() {
+    let replayed = |acked| by_id(&five_retries(SourceKind::Replay, Some(acked), LAST + SECOND), "qp.died");
+    let of_fixture = 100;
+    assert_eq!(replayed(of_fixture), None, "the last request");
+    let died = replayed(of_fixture - 1).unwrap();
+    assert_eq!(died.evidence["last_acked_psn"], 99);
+    assert!(died.title.starts_with("QP 17 died: retries exhausted"), "{}", died.title);
+}
