@@ -36,19 +36,9 @@ impl Hop {
     /// # Errors
     /// Fails if the kernel refuses.
     pub fn queue(to: End, words: &str) -> Result<Self> {
-        Self::queues(to, &[words])
-    }
-
-    /// The same with several disciplines, the root first.
-    ///
-    /// # Errors
-    /// Fails if the kernel refuses one.
-    pub fn queues(to: End, disciplines: &[&str]) -> Result<Self> {
         let hop = Self { port: to.hop, mend: vec![vec!["tc", "qdisc", "del", "dev", to.hop, "root"]] };
-        for discipline in disciplines {
-            let words: Vec<&str> = discipline.split_whitespace().collect();
-            run("tc", &[&["qdisc", "add", "dev", to.hop][..], &words].concat())?;
-        }
+        let words: Vec<&str> = words.split_whitespace().collect();
+        run("tc", &[&["qdisc", "add", "dev", to.hop][..], &words].concat())?;
         Ok(hop)
     }
 
