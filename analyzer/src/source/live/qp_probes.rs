@@ -226,7 +226,10 @@ fn bnxt_offset(root: &HostRoot, base: &[u8]) -> Result<u32> {
         return Err(anyhow!("the module {} is not loaded", BNXT.0));
     }
     let module = std::fs::read(root.path(&format!("/sys/kernel/btf/{}", BNXT.0))).ok();
-    let btf = Btf::parse(base.to_vec(), module).context("cannot read the kernel's BTF")?;
+    bnxt_offset_of(&Btf::parse(base.to_vec(), module).context("cannot read the kernel's BTF")?)
+}
+
+fn bnxt_offset_of(btf: &Btf) -> Result<u32> {
     let field = btf.find("bnxt_re_qp").and_then(|found| found.field("ib_qp"));
     field.map(|field| field.offset).ok_or_else(|| anyhow!("BTF has no field ib_qp of struct bnxt_re_qp"))
 }
@@ -415,10 +418,41 @@ fn event_name(event: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::btf::cut;
+    use crate::host::qp_layout::kernels::{self, Printed};
     use crate::host::qp_layout::tests::{layout, record};
+    use crate::host::testing::tree;
 
     fn of(record: &QpRecord) -> Option<Change> {
         change(&layout(), record, WallClock::sample(), &|device| (device == "rxe0").then(|| "rxe".into()))
+    }
+
+    #[test]
+    fn the_queue_pair_of_bnxt_re_is_where_pahole_prints_it() {
+        let [older, newer] = kernels::KERNELS;
+        let offset = bnxt_offset_of(&kernels::btf(newer, BNXT.0)).unwrap();
+        assert_eq!(offset, Printed::of(newer).field("bnxt_re_qp", "ib_qp").offset);
+        // A kernel without types of modules, and one that has no such module.
+        for (kernel, module) in [(newer, "none"), (older, BNXT.0)] {
+            let why = bnxt_offset_of(&kernels::btf(kernel, module)).unwrap_err().to_string();
+            assert_eq!(why, "BTF has no field ib_qp of struct bnxt_re_qp");
+        }
+    }
+
+    #[test]
+    fn a_host_without_the_types_has_no_probes_and_says_why() {
+        let host = tree(&[("sys/module/ib_core/refcnt", "0"), ("sys/kernel/btf/vmlinux", "")]);
+        let root = HostRoot::at(host.path());
+        let why = |root: &HostRoot| format!("{:#}", QpProbes::start(root).unwrap_err());
+        assert_eq!(why(&root), "cannot read the kernel's BTF: invalid BTF");
+        std::fs::remove_file(root.path("/sys/kernel/btf/vmlinux")).unwrap();
+        let said = why(&root);
+        assert!(said.starts_with("the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)"), "{said}");
+        // InfiniBand is a module of its own, without types.
+        let whole = kernels::btf(kernels::KERNELS[0], "ib_core");
+        let (kernel_alone, _) = cut::cut(&whole, &["kobject"]);
+        std::fs::write(root.path("/sys/kernel/btf/vmlinux"), kernel_alone).unwrap();
+        assert_eq!(why(&root), "the kernel's BTF has no struct ib_qp");
     }
 
     #[test]
