@@ -194,7 +194,8 @@ fn kernels_without_types_or_probes_are_without_that_layer_alone() {
             &report["devices"].as_array().unwrap().iter().find(|one| one["name"] == NEAR.device).unwrap();
         assert!(of_near["counters"].as_object().is_some_and(|all| !all.is_empty()), "{of_near}");
         let followed = life(&report, NEAR, own);
-        assert_eq!(followed["created_ns"].is_u64(), lives.is_none(), "{followed}");
+        let sources = followed["sources"].as_array().unwrap();
+        assert_eq!(sources.contains(&"control_path".into()), lives.is_none(), "{followed}");
         assert_eq!(followed["pid"], std::process::id(), "{followed}");
     }
     lab::up().unwrap();
