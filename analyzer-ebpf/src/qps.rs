@@ -68,7 +68,7 @@ static EVENT_DEVICE: Global<u32> = Global::new(ABSENT);
 static EVENT_ELEMENT: Global<u32> = Global::new(ABSENT);
 #[unsafe(no_mangle)]
 static EVENT_TYPE: Global<u32> = Global::new(ABSENT);
-/// `bnxt_re_qp.ib_qp`, or [`ABSENT`].
+/// From `bnxt_re_qp.qplib_qp` to `bnxt_re_qp.ib_qp`, which may be backwards; or [`ABSENT`].
 #[unsafe(no_mangle)]
 static BNXT_QP: Global<u32> = Global::new(ABSENT);
 /// The process whose queries are recorded: rocescope's own.
@@ -162,18 +162,21 @@ pub fn rocescope_device_event(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// bnxt_re's firmware took a queue pair to the error state, and says why (`struct creq_qp_error_notification` of
-/// roce_hsi.h): reasons of requester and responder are bytes 3 and 11.
+/// An event of bnxt_re's firmware: it took a queue pair to the error state, and says why (`struct creq_qp_error_notification` of
+/// roce_hsi.h): byte 9 is the kind of event, reasons of requester and responder are bytes 3 and 11. The functions that it is
+/// handed on to are static, and the compiler leaves none of them.
 #[kprobe]
 pub fn rocescope_qp_reason(ctx: ProbeContext) -> u32 {
-    let (Some(event), Some(qp)) = (ctx.arg::<u64>(0), ctx.arg::<u64>(1)) else { return 0 };
-    let of_qp = BNXT_QP.load();
-    if of_qp == ABSENT {
+    const QP_ERROR: u64 = 0xc0;
+    let (Some(event), Some(own)) = (ctx.arg::<u64>(1), ctx.arg::<u64>(2)) else { return 0 };
+    let (of_qp, rest) = (BNXT_QP.load(), pointer(event, 8));
+    // Without a queue pair, it is gone already.
+    if of_qp == ABSENT || own == 0 || (rest >> 8) & 0xff != QP_ERROR {
         return 0;
     }
     let requester = (pointer(event, 0) >> 24) as u32 & 0xff;
-    let responder = (pointer(event, 8) >> 24) as u32 & 0xff;
-    let qp = qp.wrapping_add(u64::from(of_qp));
+    let responder = (rest >> 24) as u32 & 0xff;
+    let qp = own.wrapping_add(of_qp as i32 as u64);
     let call = Call { qp, attr: 0, time_ns: 0, mask: requester | responder << 8, kind: 0 };
     record(kind::REASON, &call, 0, 0);
     0

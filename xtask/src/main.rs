@@ -65,7 +65,7 @@ enum Task {
         /// Build program and tests without optimisation: a minute instead of ten, for work on one test
         #[arg(long)]
         debug: bool,
-        /// The guest's kernel: `backports` runs the tests that depend on it, of queue pairs and posts, on a newer one
+        /// The guest's kernel: `backports` runs the tests that depend on it, of queue pairs, faults and posts, on a newer one
         #[arg(long, value_enum, default_value_t)]
         kernel: vm::Kernel,
     },

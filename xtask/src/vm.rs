@@ -46,7 +46,7 @@ const OLDER_KERNEL: [(&str, &str); 6] = [
 /// The tests with Soft-RoCE devices in the guest.
 const SOFT_ROCE: [(&str, &str); 2] = [("soft_roce", "--ignored"), ("soft_roce_posts", "--ignored")];
 /// Those of them that depend on the kernel, for another one: `cargo xtask vm --kernel backports`.
-const BY_KERNEL: [&str; 2] = ["queue_pairs", "posts"];
+const BY_KERNEL: [&str; 3] = ["queue_pairs", "faults", "posts"];
 /// The test on this machine that compares their results with tshark afterwards: tshark would take
 /// minutes in the guest.
 const AFTERWARDS: &str = "soft_roce_tshark";

@@ -49,7 +49,9 @@ pub struct Device {
     /// `local_ack_timeouts`, `rnr_naks_received`, `rnr_naks_sent`, `out_of_buffer`, `retransmissions`,
     /// `retries_exceeded`, `rnr_retries_exceeded`, `slow_restarts`, `rx_discards`, `icrc_errors`,
     /// `port_discards`, `tx_discards`, `fec_corrected`, `fec_uncorrectable`, `link_downs`,
-    /// `pcie_read_stalls`, `pcie_write_stalls`, `global_pause_received`, `global_pause_sent`, `pause_storms`.
+    /// `pcie_read_stalls`, `pcie_write_stalls`, `global_pause_received`, `global_pause_sent`, `pause_storms`;
+    /// `prio0_rx_packets`, `prio0_rx_bytes`, `prio0_tx_packets`, `prio0_tx_bytes` to those of priority 7 (of the port, all
+    /// traffic).
     /// Other counters have the driver's name. 32-bit counters may wrap. A counter that is absent is not
     /// known. Unit: as named.
     pub counters: BTreeMap<String, u64>,

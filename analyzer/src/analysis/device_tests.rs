@@ -10,7 +10,7 @@ fn listed(lives: Vec<QpLife>, pid: u32) -> Vec<(u32, Vec<QpSource>, bool)> {
     let owner = QpOwner { device: fixtures::port().device, lqpn: 17, rqpn: Some(29), ..QpOwner::default() };
     let qp = QpSample { owner: QpOwner { pid: Some(pid), ..owner }, ..QpSample::default() };
     let port = PortSample { qps: Arc::new(vec![qp]), ..fixtures::port() };
-    let lives = Arc::new(Lives { qps: lives, ..Lives::default() });
+    let lives = Arc::new(Lives { qps: lives.into(), ..Lives::default() });
     let found = devices(&Devices { ports: vec![port], lives, ..Devices::default() });
     let qps = found.into_iter().flat_map(|device| device.qps);
     qps.map(|qp| (qp.lqpn, qp.sources, qp.control.ended_ns.is_some())).collect()

@@ -291,7 +291,7 @@ mod tests {
             };
             context.context.plane = *plane;
             contexts.qps.push(context);
-            lives.qps.push(life);
+            Arc::make_mut(&mut lives.qps).push(life);
         }
         let mut port = fixtures::port();
         (port.driver, port.qps) = (Some(driver.to_owned()), Arc::new(listed));

@@ -37,6 +37,7 @@ pub fn of_host(facts: &HostFacts) -> Vec<Layer> {
         layer("QP lives", lives(facts)),
         layer("computed ports", ports(facts, &devices)),
         layer("QP context", contexts(facts, &devices)),
+        layer("error reasons", reasons(facts, &devices)),
         layer("DEVX QPs", commands(facts, &devices)),
         layer("fwctl", firmware(facts, &devices)),
         layer(
@@ -109,6 +110,25 @@ fn lives(facts: &HostFacts) -> (Availability, String) {
     };
     let works = if kernel.probes.is_none() { Availability::Perhaps } else { Availability::Yes };
     (works, format!("{modules}; tested with Soft-RoCE, not on hardware"))
+}
+
+/// What drivers say about queue pairs in the error state.
+fn reasons(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, String) {
+    let has = |driver: &str| devices.iter().any(|device| device.driver.as_deref() == Some(driver));
+    let mut parts = Vec::new();
+    if has("mlx5_ib") {
+        parts.push("the error syndrome of mlx5's firmware (kernel 6.4 and newer)");
+    }
+    if has("bnxt_re") {
+        parts.push("the reasons of bnxt_re's firmware by a kprobe of its handler, tested with notifications made by hand");
+    }
+    if parts.is_empty() {
+        return (Availability::No, "only mlx5 and bnxt_re give a reason for a QP's error state".to_owned());
+    }
+    if lives(facts).0 == Availability::No {
+        return (Availability::No, "they need the QP lives, which do not work here".to_owned());
+    }
+    (Availability::Perhaps, format!("{}; not run on hardware", parts.join("; ")))
 }
 
 /// Commands to the firmware, past the verbs.

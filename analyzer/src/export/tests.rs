@@ -227,7 +227,7 @@ fn devices_have_their_counters_once() {
         PauseSample { priority: Some(4), frames: Some(0), ..PauseSample::default() },
     ];
     port.pause_source = "ethtool";
-    let lives = Lives { qps: vec![qp_life(17, 18), qp_life(19, 20)], ..Lives::default() };
+    let lives = Lives { qps: vec![qp_life(17, 18), qp_life(19, 20)].into(), ..Lives::default() };
     let points = once(&with_lives(port, lives));
     assert_eq!(points["rocescope_device_cnps_sent_total{device=\"mlx5_0\",port=\"1\"}"], 7.0);
     assert_eq!(points["rocescope_device_retransmitted_packets_total{device=\"mlx5_0\",port=\"1\"}"], 5.0);
@@ -279,7 +279,8 @@ pub(super) fn full() -> (Sample, Process) {
     }];
     port.pause_source = "ethtool";
     port.window = Some((crate::analysis::fixtures::START, crate::analysis::fixtures::START + SECOND));
-    let lives = Lives { qps: vec![qp_life(17, 18)], unavailable: Some("no BTF".into()), ..Lives::default() };
+    let lives =
+        Lives { qps: vec![qp_life(17, 18)].into(), unavailable: Some("no BTF".into()), ..Lives::default() };
     let mut sample = everything();
     sample.devices = Arc::new(Devices { ports: vec![port], lives: Arc::new(lives), ..Devices::default() });
     sample.links.iter_mut().for_each(|link| link.speed_mbps = Some(100_000));

@@ -463,7 +463,7 @@ mod tests {
             let mut event = fixtures::qp_event(17, TO_ERROR, START + 350 * SECOND);
             let mut qp = fixtures::qp_life(17, 29);
             (event.pid, qp.pid) = (Some(pid), Some(pid));
-            let lives = Lives { events: vec![event], qps: vec![qp], ..Lives::default() };
+            let lives = Lives { events: vec![event], qps: vec![qp].into(), ..Lives::default() };
             sample.devices = fixtures::with_lives(fixtures::port(), lives).devices;
             let all = found(&sample, &Options::default());
             let effects = all.iter().find(|one| one.id == OWNER).unwrap().effects.clone();

@@ -35,7 +35,7 @@ fn sample(count: u32, change: impl Fn(u32, &mut ContextSample), more: impl Fn(&m
     };
     let mut port = fixtures::port();
     more(&mut port);
-    let lives = Lives { qps: numbers.clone().map(life).collect(), ..Lives::default() };
+    let lives = Lives { qps: Arc::new(numbers.clone().map(life).collect()), ..Lives::default() };
     let mut sample = fixtures::with_lives(port, lives);
     sample.kind = SourceKind::Live;
     let contexts = Contexts { qps: (0..).zip(numbers).map(context).collect(), ..Contexts::default() };

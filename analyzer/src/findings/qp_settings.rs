@@ -227,7 +227,7 @@ mod tests {
             life.control.retry_cnt = Some(*retries);
             life
         };
-        let lives = Lives { qps: (0..).zip(qps).map(life).collect(), ..Lives::default() };
+        let lives = Lives { qps: Arc::new((0..).zip(qps).map(life).collect()), ..Lives::default() };
         let priority = |dscp| (dscp == 26).then_some(3);
         let port =
             PortSample { lossless, dscp_priorities: (0..64).map(priority).collect(), ..fixtures::port() };
@@ -264,7 +264,8 @@ mod tests {
         let mut sample = sample(&[(0, 20, 7), (0, 20, 7), (0, 20, 7)], None);
         let devices = Arc::make_mut(&mut sample.devices);
         devices.ports[0].active_mtu = Some(4_096);
-        for (life, mtu) in Arc::make_mut(&mut devices.lives).qps.iter_mut().zip([1_024, 1_024, 4_096]) {
+        let lives = Arc::make_mut(&mut Arc::make_mut(&mut devices.lives).qps);
+        for (life, mtu) in lives.iter_mut().zip([1_024, 1_024, 4_096]) {
             life.control.path_mtu = Some(mtu);
         }
         let titles_of = |sample: &Sample| titles(sample, "config.qp_settings");

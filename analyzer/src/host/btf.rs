@@ -295,6 +295,10 @@ impl Entry<'_> {
 }
 
 #[cfg(test)]
+#[path = "btf_cut.rs"]
+pub(crate) mod cut;
+
+#[cfg(test)]
 pub(crate) mod tests {
     use super::*;
 
@@ -320,7 +324,7 @@ pub(crate) mod tests {
             Self { next: base.next, first_string: small(base.strings.len()), ..Self::default() }
         }
 
-        fn text(&mut self, name: &str) -> u32 {
+        pub(super) fn text(&mut self, name: &str) -> u32 {
             if name.is_empty() {
                 return 0;
             }

@@ -44,13 +44,14 @@ pub fn addresses(root: &HostRoot, unread: &mut Unread) -> Addresses {
 
 /// Reads the queue pairs of all devices, their processes and their counters; the devices' addresses
 /// are those given. Each queue pair costs a question to the device, so that this is for every second
-/// or so, not for every packet. What fails is left out, with the reason in `unread`.
+/// or so, not for every packet; `between` runs again and again meanwhile. What fails is left out, with the reason in `unread`.
 #[must_use]
 pub fn read(
     root: &HostRoot,
     kernel: &dyn Queries,
     addresses: &[(String, Vec<Ipv6Addr>)],
     unread: &mut Unread,
+    between: &mut dyn FnMut(),
 ) -> QueuePairs {
     if rdma::list(root.sys()).is_empty() {
         return QueuePairs::default();
@@ -62,7 +63,8 @@ pub fn read(
     let mut known = Processes::default();
     for device in answers.iter().filter_map(|answer| nldev::Device::parse(answer)) {
         unread.about(&device.name);
-        let answers = unread.keep(kernel.rdma(Query::QueuePairs(device.index))).unwrap_or_default();
+        let listed = kernel.rdma_in_parts(Query::QueuePairs(device.index), between);
+        let answers = unread.keep(listed).unwrap_or_default();
         for qp in answers.iter().flat_map(|answer| nldev::queue_pairs(answer)) {
             let owner = known.owner(root, &qp);
             owners.push(owner.clone());
@@ -115,7 +117,7 @@ mod tests {
 
     fn found(host: &Recorded, unread: &mut Unread) -> Owners {
         let addresses = addresses(&host.root(), unread);
-        read(&host.root(), &host.kernel(), &addresses, unread).owners
+        read(&host.root(), &host.kernel(), &addresses, unread, &mut || {}).owners
     }
 
     #[test]

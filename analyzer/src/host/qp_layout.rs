@@ -212,6 +212,10 @@ pub fn address(gid: &[u8; 16]) -> Option<IpAddr> {
 }
 
 #[cfg(test)]
+#[path = "qp_layout_kernels.rs"]
+pub(crate) mod kernels;
+
+#[cfg(test)]
 pub(crate) mod tests {
     use super::super::btf::tests::Writer;
     use super::*;

@@ -41,6 +41,16 @@ pub trait Queries {
     /// # Errors
     /// When the kernel has no RDMA or refuses.
     fn rdma(&self, query: nldev::Query) -> Result<Vec<Vec<u8>>>;
+    /// The same; `between` runs again and again while a long answer is read, so that what the kernel does to give it can be
+    /// followed.
+    ///
+    /// # Errors
+    /// As [`Queries::rdma`].
+    fn rdma_in_parts(&self, query: nldev::Query, between: &mut dyn FnMut()) -> Result<Vec<Vec<u8>>> {
+        let answers = self.rdma(query);
+        between();
+        answers
+    }
     /// The number of TC filters that killed rocescope processes left on an interface.
     ///
     /// # Errors
@@ -53,8 +63,8 @@ pub trait Queries {
     fn parameter(&self, pci: &str, name: &str) -> Result<Vec<u8>>;
 }
 
-/// The files and the kernel of a host, for repeated reading from one thread.
-pub trait Host: Queries + std::fmt::Debug + Send {
+/// The files and the kernel of a host, for repeated reading.
+pub trait Host: Queries + std::fmt::Debug + Send + Sync {
     /// Its files, opened for this reading: keeping them open would keep the network namespace alive.
     ///
     /// # Errors
@@ -110,11 +120,15 @@ impl Queries for Kernel {
     }
 
     fn rdma(&self, query: nldev::Query) -> Result<Vec<Vec<u8>>> {
+        self.rdma_in_parts(query, &mut || {})
+    }
+
+    fn rdma_in_parts(&self, query: nldev::Query, between: &mut dyn FnMut()) -> Result<Vec<Vec<u8>>> {
         let mut socket = RouteSocket::open_rdma()?;
         let request = query.request();
         let (action, kind) = (query.action(), query.kind());
         if query.is_dump() {
-            socket.dump(&action, kind, &request)
+            socket.dump_in_parts(&action, kind, &request, between)
         } else {
             Ok(vec![socket.get(&action, Request::clone(&request))?])
         }

@@ -8,8 +8,7 @@
 use serde::Serialize;
 
 /// The meaning of a RoCE device's counter, independent of its driver's name for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Meaning {
     /// RoCE packets that arrived with a CE mark.
     CeMarkedPackets,
@@ -75,6 +74,69 @@ pub enum Meaning {
     GlobalPauseSent,
     /// Pauses that lasted so long that the driver warned or acted.
     PauseStorms,
+    /// Packets or bytes of the port in one priority, all traffic included.
+    Priority(Load),
+}
+
+/// What the port carried in one priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Load {
+    /// Sent, else received.
+    pub sent: bool,
+    /// Bytes, else packets.
+    pub bytes: bool,
+    /// Priority, 0 to 7.
+    pub priority: u8,
+}
+
+/// Names of what a port carried by priority: packets and bytes received, packets and bytes sent.
+const LOADS: [[&str; 8]; 4] = [
+    [
+        "prio0_rx_packets",
+        "prio1_rx_packets",
+        "prio2_rx_packets",
+        "prio3_rx_packets",
+        "prio4_rx_packets",
+        "prio5_rx_packets",
+        "prio6_rx_packets",
+        "prio7_rx_packets",
+    ],
+    [
+        "prio0_rx_bytes",
+        "prio1_rx_bytes",
+        "prio2_rx_bytes",
+        "prio3_rx_bytes",
+        "prio4_rx_bytes",
+        "prio5_rx_bytes",
+        "prio6_rx_bytes",
+        "prio7_rx_bytes",
+    ],
+    [
+        "prio0_tx_packets",
+        "prio1_tx_packets",
+        "prio2_tx_packets",
+        "prio3_tx_packets",
+        "prio4_tx_packets",
+        "prio5_tx_packets",
+        "prio6_tx_packets",
+        "prio7_tx_packets",
+    ],
+    [
+        "prio0_tx_bytes",
+        "prio1_tx_bytes",
+        "prio2_tx_bytes",
+        "prio3_tx_bytes",
+        "prio4_tx_bytes",
+        "prio5_tx_bytes",
+        "prio6_tx_bytes",
+        "prio7_tx_bytes",
+    ],
+];
+
+impl Serialize for Meaning {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
 }
 
 impl Meaning {
@@ -114,6 +176,9 @@ impl Meaning {
             Self::GlobalPauseReceived => "global_pause_received",
             Self::GlobalPauseSent => "global_pause_sent",
             Self::PauseStorms => "pause_storms",
+            Self::Priority(Load { sent, bytes, priority }) => {
+                LOADS[usize::from(sent) * 2 + usize::from(bytes)][usize::from(priority & 7)]
+            }
         }
     }
 }
@@ -169,7 +234,7 @@ pub fn hardware(driver: Option<&str>, name: &str) -> Option<Meaning> {
         "implied_nak_seq_err" | "req_rx_impl_nak_seq_err" | "Nak Sequence Error Implied" => {
             M::ImpliedPsnErrors
         }
-        "duplicate_request" | "dup_req" => M::DuplicateRequests,
+        "duplicate_request" | "dup_req" | "resp_rx_dup_request" => M::DuplicateRequests,
         "local_ack_timeout_err" | "to_retransmits" | "tx_rdma_ack_timeout" | "requester_timeout" => {
             M::LocalAckTimeouts
         }
@@ -178,7 +243,7 @@ pub fn hardware(driver: Option<&str>, name: &str) -> Option<Meaning> {
         }
         "send_rnr_err" | "RNR sent" => M::RnrNaksSent,
         "out_of_buffer" | "rx_out_of_buffer" | "resp_rx_outof_buf" => M::OutOfBuffer,
-        "roce_adp_retrans" | "completer_retry_err" => M::Retransmissions,
+        "roce_adp_retrans" | "completer_retry_err" | "tx_rdma_retx_pkts" => M::Retransmissions,
         "req_transport_retries_exceeded"
         | "max_retry_exceeded"
         | "retry_exceeded_err"
@@ -220,8 +285,32 @@ pub fn ethernet(name: &str) -> Option<Meaning> {
         "tx_global_pause" | "tx_pause_ctrl_phy" | "tx_pause_frames" | "link_xoff_tx.nic"
         | "frames_tx_pause" => M::GlobalPauseSent,
         "tx_pause_storm_warning_events" | "tx_pause_storm_error_events" => M::PauseStorms,
-        _ => return None,
+        _ => M::Priority(load(name)?),
     })
+}
+
+/// What a port carried in one priority: mlx5e `rx_prio3_packets`, bnxt_en `rx_packets_pri3`. (bnxt_en shows them where its queues
+/// belong to priorities; those by queue, `rx_packets_cos3`, are another thing.)
+fn load(name: &str) -> Option<Load> {
+    let (sent, rest) = match name.strip_prefix("rx_") {
+        Some(rest) => (false, rest),
+        None => (true, name.strip_prefix("tx_")?),
+    };
+    let of = |what: &str, priority: u8| {
+        let bytes = match what {
+            "packets" => false,
+            "bytes" => true,
+            _ => return None,
+        };
+        Some(Load { sent, bytes, priority })
+    };
+    if let Some(rest) = rest.strip_prefix("prio") {
+        let (priority, rest) = priority(rest)?;
+        return of(rest.strip_prefix('_')?, priority);
+    }
+    let (what, rest) = rest.split_once("_pri")?;
+    let (priority, rest) = priority(rest)?;
+    if rest.is_empty() { of(what, priority) } else { None }
 }
 
 /// Pause of one priority, one way.
@@ -369,6 +458,37 @@ mod tests {
         assert_eq!(ethernet("rx_vport_rdma_unicast_packets"), Some(M::RxPackets));
         assert_eq!(ethernet("rx_packets"), None, "not RoCE's");
         assert_eq!(ethernet("frames_rx_pause"), Some(M::GlobalPauseReceived));
+    }
+
+    #[test]
+    fn what_a_port_carries_by_priority_has_one_name() {
+        for (name, shown) in [
+            ("rx_prio3_packets", "prio3_rx_packets"),
+            ("tx_prio0_bytes", "prio0_tx_bytes"),
+            ("rx_bytes_pri7", "prio7_rx_bytes"),
+            ("tx_packets_pri5", "prio5_tx_packets"),
+        ] {
+            assert_eq!(ethernet(name).map(Meaning::name), Some(shown), "{name}");
+        }
+        for name in [
+            "rx_prio3_discards",
+            "rx_prio8_bytes",
+            "rx_bytes_pri8",
+            "rx_bytes_pri33",
+            "rx_bytes_cos3",
+            "rx_pfc_ena_frames_pri3",
+            "rx_prio3",
+            "tx_",
+            "rx_prio_é",
+        ] {
+            assert_eq!(ethernet(name), None, "{name}");
+        }
+        // Every combination, each once.
+        let all: std::collections::BTreeSet<&str> = LOADS.iter().flatten().copied().collect();
+        assert_eq!(all.len(), 32);
+        let shown = serde_json::to_value(Meaning::Priority(Load { sent: true, bytes: true, priority: 4 }));
+        assert_eq!(shown.unwrap(), "prio4_tx_bytes");
+        assert_eq!(serde_json::to_value(Meaning::CeMarkedPackets).unwrap(), "ce_marked_packets");
     }
 
     #[test]

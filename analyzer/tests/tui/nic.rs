@@ -109,10 +109,12 @@ fn devices(start_ns: u64, seconds: u64) -> Devices {
     };
     let port_event = QpEvent { port: Some(1), ..event(SECOND / 2, None, "PORT_ACTIVE", None) };
     let lives = Lives {
-        qps: (17..20)
-            .map(|lqpn| life(lqpn, start_ns, None))
-            .chain([life(20, start_ns, Some(1)), devx, ended])
-            .collect(),
+        qps: Arc::new(
+            (17..20)
+                .map(|lqpn| life(lqpn, start_ns, None))
+                .chain([life(20, start_ns, Some(1)), devx, ended])
+                .collect(),
+        ),
         events: vec![port_event, event(SECOND, Some(20), "modify to RTR", Some(110))],
         calls: Calls { entered: 40, ..Calls::default() },
         ..Lives::default()

@@ -3,8 +3,9 @@
 use anyhow::Result;
 use serde_json::Value;
 
-use super::lab::{FAR, NEAR, PATH_MTU};
+use super::lab::{End, FAR, NEAR, PATH_MTU};
 use super::perftest::Transferred;
+use super::qps::Qp;
 use super::report::{count, flow};
 
 /// The kernel's control path shows each queue pair from its creation to its end, with the settings that
@@ -58,4 +59,28 @@ pub fn check(report: &Value, transfer: &Transferred) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The life of a queue pair that the connection manager set up, from its creation to its end; gives the other end.
+///
+/// # Panics
+/// When it is not as `rdma resource` shows it, or its packets had another source port.
+#[must_use]
+pub fn connected(report: &Value, end: End, qp: &Qp) -> End {
+    let other = if end == NEAR { FAR } else { NEAR };
+    let devices = report["devices"].as_array().into_iter().flatten();
+    let mut lives = devices
+        .filter(|device| device["name"] == end.device)
+        .flat_map(|device| device["qps"].as_array().into_iter().flatten());
+    let life = lives.find(|life| life["lqpn"] == qp.lqpn && life["pid"].as_u64() == qp.pid.map(u64::from));
+    let life = life.unwrap_or_else(|| panic!("{qp:?} is not followed: {}", report["qp_lives"]));
+    assert_eq!((&life["kind"], &life["rqpn"]), (&qp.kind.as_str().into(), &qp.rqpn.into()), "{life}");
+    assert_eq!((&life["src"], &life["dst"]), (&end.address.into(), &other.address.into()), "{life}");
+    assert_eq!((life["comm"].as_str(), &life["path_mtu"]), (qp.comm.as_deref(), &PATH_MTU.into()), "{life}");
+    assert!(count(&life["created_ns"]) < count(&life["ended_ns"]), "{life}");
+    let peer = qp.rqpn.map(u64::from).unwrap_or_default();
+    let sent = flow(report, end, "egress", other, peer).unwrap_or_else(|why| panic!("{why:#}: {life}"));
+    let ports = sent["src_ports"].as_array().map(Vec::as_slice).unwrap_or_default();
+    assert_eq!((ports.len(), &ports[0]["port"]), (1, &life["udp_port"]), "{sent}");
+    other
 }

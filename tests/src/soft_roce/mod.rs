@@ -5,6 +5,7 @@
 
 pub mod devices;
 pub mod hop;
+pub mod kernel_memory;
 pub mod lab;
 pub mod lives;
 pub mod perftest;

@@ -63,7 +63,7 @@ pub fn read() -> Result<Vec<Qp>> {
     let mut unread = Unread::new();
     let root = HostRoot::here()?;
     let addresses = qp::addresses(&root, &mut unread);
-    let owners = qp::read(&root, &Kernel, &addresses, &mut unread).owners;
+    let owners = qp::read(&root, &Kernel, &addresses, &mut unread, &mut || {}).owners;
     let reasons = unread.into_reasons();
     anyhow::ensure!(reasons.is_empty(), "not all was read: {reasons:?}");
     let of = |owner: &rocescope::source::flows::owners::QpOwner| Qp {

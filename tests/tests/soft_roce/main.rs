@@ -10,6 +10,7 @@
 mod faults;
 mod hosts;
 mod queue_pairs;
+mod queue_pairs_kernel;
 
 use std::net::Ipv6Addr;
 use std::str::FromStr as _;
@@ -269,7 +270,7 @@ fn connections(seen: &Seen, connected: &[Qp]) {
         let replayed = binary::replay(std::slice::from_ref(capture), [] as [&str; 0]).unwrap();
         let qp = connected.iter().find(|qp| qp.device == end.device).unwrap();
         let (own, peer) = (u64::from(qp.lqpn), u64::from(qp.rqpn.unwrap()));
-        let other = if end == NEAR { FAR } else { NEAR };
+        let other = lives::connected(&seen.report, end, qp);
         named(flow(&seen.report, end, "egress", other, peer).unwrap(), qp, own);
         named(flow(&seen.report, end, "ingress", end, own).unwrap(), qp, peer);
         for (dst, qpn, sender) in [(other, peer, own), (end, own, peer)] {

@@ -21,7 +21,7 @@ use serde_json::Value;
 use super::faults::{Ends, findings};
 
 /// On the interfaces of both ends, once the probes have seen a verb: those of its own listing.
-fn live(arguments: &[&str]) -> Program {
+pub(crate) fn live(arguments: &[&str]) -> Program {
     let ends = ["live", "-i", NEAR.interface, "-i", FAR.interface, "--output", "jsonl"];
     let program = Program::watching(Start::default(), &[&ends, arguments].concat()).unwrap();
     program.reported(|report| report["qp_lives"]["calls"].as_u64() > Some(0)).unwrap();
@@ -29,7 +29,7 @@ fn live(arguments: &[&str]) -> Program {
 }
 
 /// The last report of a run, and the ones before.
-fn ended(program: Program) -> (Value, Vec<Value>) {
+pub(crate) fn ended(program: Program) -> (Value, Vec<Value>) {
     // All that happened is in the reading of the end.
     std::thread::sleep(Duration::from_millis(200));
     let ended = program.interrupt().unwrap();
@@ -40,7 +40,7 @@ fn ended(program: Program) -> (Value, Vec<Value>) {
     (last, reports)
 }
 
-fn listed<'a>(report: &'a Value, end: End, list: &'static str) -> impl Iterator<Item = &'a Value> {
+pub(crate) fn listed<'a>(report: &'a Value, end: End, list: &'static str) -> impl Iterator<Item = &'a Value> {
     let devices = report["devices"].as_array().into_iter().flatten();
     let own = devices.filter(move |device| device["name"] == end.device);
     own.flat_map(move |device| device[list].as_array().into_iter().flatten())
@@ -48,7 +48,7 @@ fn listed<'a>(report: &'a Value, end: End, list: &'static str) -> impl Iterator<
 
 /// The life of a queue pair.
 #[track_caller]
-fn life(report: &Value, end: End, qpn: u32) -> &Value {
+pub(crate) fn life(report: &Value, end: End, qpn: u32) -> &Value {
     let found = listed(report, end, "qps").find(|qp| qp["lqpn"] == qpn);
     found.unwrap_or_else(|| panic!("QP {qpn} of {} is not followed: {}", end.device, report["qp_lives"]))
 }

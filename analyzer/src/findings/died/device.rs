@@ -150,7 +150,7 @@ mod tests {
         let events = events.map(|(at, (lqpn, name))| fixtures::qp_event(*lqpn, name, fixtures::START + at));
         let mut life = fixtures::qp_life(17, 29);
         (life.control.timeout_ns, life.control.retry_cnt) = (Some(timeout_ns(14)), Some(7));
-        let lives = Lives { events: events.collect(), qps: vec![life], ..Lives::default() };
+        let lives = Lives { events: events.collect(), qps: vec![life].into(), ..Lives::default() };
         let values = counters.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
         let counters = vec![SourceSample { source: "sysfs hw_counters", values, resets: 0 }];
         fixtures::with_lives(PortSample { counters, ..fixtures::port() }, lives)
@@ -195,7 +195,8 @@ mod tests {
         let devices = Arc::make_mut(&mut sample.devices);
         let lives = Arc::make_mut(&mut devices.lives);
         (lives.events[0].pid, lives.events[0].comm) = (None, None);
-        (lives.qps[0].pid, lives.qps[0].comm) = (Some(4_711), Some("train".into()));
+        let life = &mut Arc::make_mut(&mut lives.qps)[0];
+        (life.pid, life.comm) = (Some(4_711), Some("train".into()));
         let [died] = &deaths(&sample)[..] else { panic!() };
         assert_eq!(died.requester.as_ref().and_then(|end| end.pid), Some(4_711));
         let process = died.evidence.get("process").and_then(|process| process.value.as_str());

@@ -79,7 +79,7 @@ impl RouteSocket {
     /// # Errors
     /// When the kernel refuses.
     pub fn request(&mut self, action: &str, request: Request) -> Result<()> {
-        self.exchange(action, request.with_flags(NLM_F_ACK), |_, _| {}).map(drop)
+        self.exchange(action, request.with_flags(NLM_F_ACK), |_, _| {}, &mut || {}).map(drop)
     }
 
     /// Sends a request for one object and returns the payload of the answer (after the netlink
@@ -89,9 +89,10 @@ impl RouteSocket {
     /// When the kernel refuses, or answers with nothing.
     pub fn get(&mut self, action: &str, request: Request) -> Result<Vec<u8>> {
         let mut answer = None;
-        self.exchange(action, request.with_flags(NLM_F_ACK), |_, payload| {
+        let first = |_, payload: &[u8]| {
             answer.get_or_insert_with(|| payload.to_vec());
-        })?;
+        };
+        self.exchange(action, request.with_flags(NLM_F_ACK), first, &mut || {})?;
         answer.ok_or_else(|| HostError::system(action, io::Error::from_raw_os_error(libc::ENOENT)))
     }
 
@@ -101,15 +102,29 @@ impl RouteSocket {
     /// # Errors
     /// When the kernel refuses.
     pub fn dump(&mut self, action: &str, kind: u16, request: &Request) -> Result<Vec<Vec<u8>>> {
+        self.dump_in_parts(action, kind, request, &mut || {})
+    }
+
+    /// The same; `between` runs after each part of the answer, of some 32 KiB at most.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn dump_in_parts(
+        &mut self,
+        action: &str,
+        kind: u16,
+        request: &Request,
+        between: &mut dyn FnMut(),
+    ) -> Result<Vec<Vec<u8>>> {
         let mut payloads = Vec::new();
         for _ in 0..DUMP_TRIES {
             payloads.clear();
-            let interrupted =
-                self.exchange(action, request.clone().with_flags(NLM_F_DUMP), |message, payload| {
-                    if message == kind {
-                        payloads.push(payload.to_vec());
-                    }
-                })?;
+            let add = |message, payload: &[u8]| {
+                if message == kind {
+                    payloads.push(payload.to_vec());
+                }
+            };
+            let interrupted = self.exchange(action, request.clone().with_flags(NLM_F_DUMP), add, between)?;
             if !interrupted {
                 break;
             }
@@ -117,9 +132,15 @@ impl RouteSocket {
         Ok(payloads)
     }
 
-    /// Sends, then hands every answer to `each` up to the acknowledgement or the dump's end.
-    /// Returns whether a dump was interrupted by a change.
-    fn exchange(&mut self, action: &str, request: Request, mut each: impl FnMut(u16, &[u8])) -> Result<bool> {
+    /// Sends, then hands every answer to `each` up to the acknowledgement or the dump's end; `between` runs after each
+    /// datagram. Returns whether a dump was interrupted by a change.
+    fn exchange(
+        &mut self,
+        action: &str,
+        request: Request,
+        mut each: impl FnMut(u16, &[u8]),
+        between: &mut dyn FnMut(),
+    ) -> Result<bool> {
         self.sequence = self.sequence.wrapping_add(1);
         let message = request.finish(self.sequence);
         let failed = |e| HostError::system(action, e);
@@ -128,6 +149,7 @@ impl RouteSocket {
         for _ in 0..MAX_DATAGRAMS {
             self.buffer.clear();
             let length = retry(|| self.socket.recv(&mut self.buffer, libc::MSG_TRUNC)).map_err(failed)?;
+            between();
             if length > self.buffer.len() {
                 return Err(failed(io::Error::other("the kernel's reply is longer than expected")));
             }

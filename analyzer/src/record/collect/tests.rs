@@ -214,7 +214,7 @@ fn queue_pairs_have_a_row_when_they_change_and_counters_when_they_rise() {
             ..Default::default()
         }];
         let events = (0..events).map(|n| qp_event(0x118, "QP_FATAL", START + n as u64)).collect();
-        let lives = Lives { qps: vec![life], events, ..Lives::default() };
+        let lives = Lives { qps: vec![life].into(), events, ..Lives::default() };
         let mut made = sample(vec![link("eth0", None)], Vec::new());
         made.devices = std::sync::Arc::new(Devices {
             ports: vec![port],

@@ -167,7 +167,7 @@ pub struct Lists {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lives {
     /// Queue pairs that exist, and those that ended last.
-    pub qps: Vec<QpLife>,
+    pub qps: Arc<Vec<QpLife>>,
     /// The latest events, the oldest first.
     pub events: Vec<QpEvent>,
     /// Events that there was no room to keep.
@@ -315,16 +315,22 @@ impl Follower {
         self.ended.push_back(life);
     }
 
+    /// All queue pairs, by device, number and age.
+    fn sorted(&self) -> Vec<QpLife> {
+        let mut qps: Vec<&QpLife> = self.ended.iter().chain(self.alive.values()).collect();
+        qps.sort_by(|a, b| {
+            (&a.device, a.lqpn, a.control.created_ns).cmp(&(&b.device, b.lqpn, b.control.created_ns))
+        });
+        qps.into_iter().cloned().collect()
+    }
+
     /// Everything known by now; the same shared copy while nothing changes.
     pub fn sample(&mut self, calls: &Calls, unavailable: Option<&str>) -> Arc<Lives> {
         let same = self.sampled.calls == *calls && self.sampled.unavailable.as_deref() == unavailable;
         if self.changed || !same {
-            let mut qps: Vec<QpLife> = self.ended.iter().chain(self.alive.values()).cloned().collect();
-            qps.sort_by(|a, b| {
-                (&a.device, a.lqpn, a.control.created_ns).cmp(&(&b.device, b.lqpn, b.control.created_ns))
-            });
             self.sampled = Arc::new(Lives {
-                qps,
+                // Every list is calls, and changes nothing mostly.
+                qps: if self.changed { Arc::new(self.sorted()) } else { Arc::clone(&self.sampled.qps) },
                 events: self.events.iter().cloned().collect(),
                 events_left_out: self.events_left_out,
                 qps_left_out: self.qps_left_out,

@@ -257,8 +257,11 @@ impl Watch {
 
     /// Adds the connected queue pairs of the control path to those that were listed, the newest first.
     pub fn add_lives(&self, owners: &mut Owners) {
-        let mut connected: Vec<_> =
-            self.lives.qps.iter().filter_map(|life| Some((life, life.rqpn?))).collect();
+        let connected = self.lives.qps.iter().filter_map(|life| Some((life, life.rqpn?)));
+        // A list has most of them already.
+        let mut connected: Vec<_> = connected
+            .filter(|(life, rqpn)| !owners.knows(&life.device, (life.lqpn, *rqpn), life.made_in()))
+            .collect();
         connected.sort_by_key(|(life, _)| {
             let QpControl { created_ns, ended_ns, .. } = life.control;
             (ended_ns.is_some(), std::cmp::Reverse(created_ns))
@@ -270,10 +273,13 @@ impl Watch {
 
     /// Reads and judges the settings of the host, as doctor does.
     pub fn audit(&mut self, root: &HostRoot, kernel: &dyn Queries) {
-        if self.ports.is_empty() {
-            return;
+        if !self.ports.is_empty() {
+            self.learn(doctor::collect(root, kernel));
         }
-        let mut facts = doctor::collect(root, kernel);
+    }
+
+    /// Judges these settings of the host.
+    pub fn learn(&mut self, mut facts: HostFacts) {
         for (name, neighbour) in &self.heard {
             if let Some(interface) = facts.interfaces.iter_mut().find(|known| known.name == *name) {
                 interface.neighbour = Some(neighbour.clone());

@@ -15,6 +15,7 @@ const BUSY: &str = include_str!("../../../../tests/data/host/mlx5_busy.txt");
 const LATER: &str = include_str!("../../../../tests/data/host/mlx5_busy_later.txt");
 const BNXT_RE: &str = include_str!("../../../../tests/data/host/bnxt_re.txt");
 const IRDMA: &str = include_str!("../../../../tests/data/host/irdma.txt");
+const IONIC: &str = include_str!("../../../../tests/data/host/ionic.txt");
 const NOT_ROCE: &str = include_str!("../../../../tests/data/host/not_roce.txt");
 const RXE: &str = include_str!("../../../../tests/data/host/rxe.txt");
 const IFACE: &str = "enp59s0np0";
@@ -27,7 +28,7 @@ fn read(watch: &mut Watch, host: &Recorded, time_ns: u64) {
     watch.audit(&root, &kernel);
     let mut unread = Unread::new();
     let addresses = qp::addresses(&root, &mut unread);
-    watch.take_qps(&qp::read(&root, &kernel, &addresses, &mut unread), time_ns);
+    watch.take_qps(&qp::read(&root, &kernel, &addresses, &mut unread, &mut || {}), time_ns);
 }
 
 /// The devices of a host, read at the moments of `snapshots`, ten seconds apart.
@@ -280,9 +281,78 @@ fn settings_that_are_wrong_are_findings_and_so_is_a_switch_that_differs() {
     assert!(report.findings.iter().any(|finding| finding.id == "config.switch"));
 }
 
+/// Increase of the counters of a host's device by their common names; each grew by as much as it was.
+fn doubled(text: &str, interface: &str) -> BTreeMap<String, u64> {
+    let twice = |line: &str| {
+        let (name, value) = line.rsplit_once(' ')?;
+        let value: u64 = value.parse().ok()?;
+        Some(format!("{name} {}", 2 * value))
+    };
+    let is_counter =
+        |line: &&str| line.contains("/hw_counters/") || line.contains("_pri") || line.contains("x_pa");
+    let grown = |line: &str| if is_counter(&line) { twice(line) } else { None };
+    let later: Vec<String> =
+        text.lines().map(|line| grown(line).unwrap_or_else(|| line.to_owned())).collect();
+    let devices = watched(&[text, &later.join("\n")], interface);
+    let all = devices.ports[0].counters.iter().flat_map(|source| source.values.iter().cloned());
+    all.collect()
+}
+
+#[test]
+fn ionic_speaks_the_common_vocabulary() {
+    let found = doubled(IONIC, "enp9s0");
+    for (name, value) in [
+        ("rx_packets", 1_000),
+        ("tx_packets", 2_000),
+        ("rx_bytes", 1_000_000),
+        ("tx_bytes", 2_000_000),
+        ("ce_marked_packets", 1),
+        ("cnps_handled", 2),
+        ("cnps_sent", 3),
+        ("local_ack_timeouts", 4),
+        ("retransmissions", 5),
+        ("psn_error_naks", 6),
+        ("implied_psn_errors", 7),
+        ("rnr_naks_received", 8),
+        ("retries_exceeded", 9),
+        ("out_of_sequence", 10),
+        ("out_of_buffer", 11),
+        ("duplicate_requests", 12),
+        // What only the driver knows has its name.
+        ("req_rx_cqe_err", 13),
+    ] {
+        assert_eq!(found.get(name), Some(&value), "{name}: {found:?}");
+    }
+    let port = watched(&[IONIC], "enp9s0").ports.remove(0);
+    assert_eq!((port.driver.as_deref(), port.hidden), (Some("ionic_rdma"), true));
+    assert_eq!(port.pause.len(), 2, "{:?}", port.pause);
+}
+
+#[test]
+fn priorities_of_bnxt_en_are_counted_where_it_shows_them() {
+    let found = doubled(BNXT_RE, "enp1s0f0np0");
+    let of: Vec<_> = found.iter().filter(|(name, _)| name.contains("prio")).collect();
+    let expected = [
+        ("prio0_rx_bytes", 100),
+        ("prio3_rx_bytes", 4_000),
+        ("prio3_rx_packets", 40),
+        ("prio3_tx_bytes", 5_000),
+        ("prio3_tx_packets", 50),
+    ];
+    assert_eq!(
+        of,
+        expected
+            .map(|(name, value)| (name.to_owned(), value))
+            .iter()
+            .map(|(n, v)| (n, v))
+            .collect::<Vec<_>>()
+    );
+}
+
 #[test]
 fn each_driver_is_known_for_what_it_is() {
     for (text, interface, driver, hidden) in [
+        (IONIC, None, "ionic_rdma", true),
         (BNXT_RE, None, "bnxt_re", true),
         (IRDMA, None, "irdma", true),
         (RXE, None, "rxe", false),

@@ -132,6 +132,16 @@ impl Owners {
         self.all.push(owner);
     }
 
+    /// True when [`Owners::learn`] would change nothing.
+    #[must_use]
+    pub fn knows(&self, device: &str, (lqpn, rqpn): (u32, u32), made_in: Option<&Option<String>>) -> bool {
+        let address = self.addresses.get(device).and_then(|all| all.first());
+        let index = address.and_then(|address| *self.by_local.get(&(*address, lqpn))?);
+        index.and_then(|index| self.all.get(index)).is_some_and(|known| {
+            known.device == device && known.rqpn == Some(rqpn) && made_in.is_none_or(|pod| *pod == known.pod)
+        })
+    }
+
     /// Takes in a queue pair that the kernel's control path showed: it lived shorter than the time between two readings, or was
     /// connected after the last of them. `owner` gives it where it is not known; `made_in` is the pod in which it was made,
     /// where that was seen: its process may be elsewhere by now.
@@ -247,6 +257,9 @@ mod tests {
         known.learn("mlx5_0", (17, 40), None, || unreachable!("it is known"));
         known.learn("mlx5_0", (18, 41), None, || owner("mlx5_0", 18, Some(41), 200));
         known.learn("mlx5_0", (18, 50), None, || unreachable!("the newest comes first"));
+        assert!(known.knows("mlx5_0", (17, 40), None) && known.knows("mlx5_0", (18, 41), Some(&None)));
+        assert!(!known.knows("mlx5_0", (18, 50), None) && !known.knows("mlx5_1", (18, 41), None));
+        assert!(!known.knows("mlx5_0", (18, 41), Some(&Some("trainer-0".into()))));
         known.learn("elsewhere", (19, 42), None, || owner("elsewhere", 19, Some(42), 300));
         let sender = |qp| {
             let owned = known.of(&flow("10.0.0.1", "10.0.0.9", qp), OUT, true)?;

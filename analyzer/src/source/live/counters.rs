@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::posts::PostSampler;
 use super::qp_probes::QpProbes;
+use crate::doctor::{self, facts::HostFacts};
 use crate::host::clock::{WallClock, monotonic_ns};
 use crate::host::kernel::Capability;
 use crate::host::listen::LldpSocket;
@@ -28,7 +29,8 @@ use crate::source::flows::owners::Owners;
 /// ethtool's are thousands.
 const SHORTEST: Duration = Duration::from_millis(500);
 /// Between two readings of queue pairs. Each asks the device about every one of them, which takes
-/// it some time with thousands; so it rests this many times as long as that took, within bounds: a hundredth of a processor.
+/// it some time with thousands; so it rests this many times as long as that and what follows from it took, within bounds: a
+/// hundredth of a processor.
 pub(super) const QP_REST: u32 = 100;
 /// Queue pairs of a short test live for a second or two.
 pub(super) const QP_SHORTEST: Duration = SHORTEST;
@@ -72,6 +74,9 @@ impl Departed {
     }
 }
 
+/// How long the end of a run waits for the settings of the host.
+const AUDIT_LONGEST: Duration = Duration::from_secs(10);
+
 /// Reads again and again until it is finished, on a thread of its own, so that a slow device holds
 /// nothing else up.
 #[derive(Debug)]
@@ -100,7 +105,7 @@ impl Reader {
         let plan = sample_posts.filter(|_| !watch.is_empty() && host.is_running());
         let posts = plan.and_then(PostSampler::start);
         let work = Work {
-            host,
+            host: Arc::from(host),
             watch,
             sockets: sockets.collect(),
             known: Arc::clone(&known),
@@ -108,6 +113,7 @@ impl Reader {
             addresses: None,
             probes: None,
             posts,
+            audit: None,
         };
         let interval = interval.max(SHORTEST);
         let read = move || work.run(interval, &stopped);
@@ -136,7 +142,7 @@ impl Drop for Reader {
 }
 
 struct Work {
-    host: Box<dyn Host>,
+    host: Arc<dyn Host>,
     watch: Watch,
     sockets: Vec<LldpSocket>,
     known: Arc<Mutex<Known>>,
@@ -146,27 +152,32 @@ struct Work {
     probes: Option<Result<QpProbes, String>>,
     /// `None` when posts are not sampled.
     posts: Option<PostSampler>,
+    /// The settings of the host, until they have come.
+    audit: Option<Receiver<HostFacts>>,
 }
 
 impl Work {
     fn run(mut self, interval: Duration, stopped: &Receiver<()>) {
+        // It reads settings that others may not read, so that it begins before this thread gives up what it does not need;
+        // LLDP frames, from the network, are read after that.
+        self.audit = if self.watch.is_empty() { None } else { audit(Arc::clone(&self.host)) };
         self.counters();
         // Before queue pairs are listed: that query shows the settings of those that are there already.
         self.probe();
         self.publish(None);
-        if let Ok(root) = self.host.root() {
-            self.watch.audit(&root, self.host.ask());
-        }
-        // The audit reads settings that others may not read. LLDP frames, from the network, come after it.
         if self.host.is_running() {
             let _state = sandbox::enter(&self.needs());
         }
         let mut counters_due = Instant::now() + interval;
         loop {
             self.listen();
+            self.audited(Duration::ZERO);
             self.probe();
-            let owners = self.queue_pairs();
+            let (owners, began) = self.queue_pairs().unzip();
             self.publish(owners);
+            if let Some(began) = began {
+                self.qps_due = Instant::now() + (began.elapsed() * QP_REST).clamp(QP_SHORTEST, QP_LONGEST);
+            }
             if self.rest(stopped) {
                 break;
             }
@@ -175,6 +186,7 @@ impl Work {
                 counters_due = Instant::now() + interval;
             }
         }
+        self.audited(AUDIT_LONGEST);
         // As late as the figures of packets, which stand still by now.
         self.counters();
         self.lives();
@@ -182,6 +194,17 @@ impl Work {
             posts.finish();
         }
         self.publish_last();
+    }
+
+    /// Takes in the settings of the host, once, as soon as they have been read.
+    fn audited(&mut self, patience: Duration) {
+        let Some(audit) = &self.audit else { return };
+        match audit.recv_timeout(patience) {
+            Err(RecvTimeoutError::Timeout) => return,
+            Err(RecvTimeoutError::Disconnected) => {}
+            Ok(facts) => self.watch.learn(facts),
+        }
+        self.audit = None;
     }
 
     /// What the thread needs from now on.
@@ -243,13 +266,7 @@ impl Work {
 
     /// Reads what happened to queue pairs on the kernel's control path.
     fn lives(&mut self) {
-        if let Some(Ok(probes)) = &mut self.probes {
-            let changes = probes.read(&|device| self.watch.driver(device), &|| self.host.root().ok());
-            if let Some(posts) = &self.posts {
-                posts.take(&changes);
-            }
-            self.watch.take_lives(changes);
-        }
+        take_lives(&mut self.probes, &mut self.watch, self.posts.as_ref(), self.host.as_ref());
     }
 
     fn counters(&mut self) {
@@ -268,7 +285,8 @@ impl Work {
         }
     }
 
-    fn queue_pairs(&mut self) -> Option<Owners> {
+    /// Lists all queue pairs when that is due; with the time at which it began.
+    fn queue_pairs(&mut self) -> Option<(Owners, Instant)> {
         if Instant::now() < self.qps_due {
             return None;
         }
@@ -280,14 +298,17 @@ impl Work {
             .insert(known.unwrap_or_else(|| (Instant::now(), qp::addresses(&root, &mut unread))));
         // It rests for the queue pairs: addresses have a rest of their own.
         let start = Instant::now();
-        let found = qp::read(&root, self.host.ask(), addresses, &mut unread);
+        // Each of them is queried, which makes a record: more of them than there is room for.
+        let (probes, watch) = (&mut self.probes, &mut self.watch);
+        let (posts, host) = (self.posts.as_ref(), self.host.as_ref());
+        let mut between = || take_lives(probes, watch, posts, host);
+        let found = qp::read(&root, host.ask(), addresses, &mut unread, &mut between);
         self.watch.take_qps(&found, now_ns());
         self.watch.note_list(&found, u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
         if let Some(posts) = &self.posts {
             posts.list(found.list.iter().map(|(_, owner)| owner));
         }
-        self.qps_due = Instant::now() + (start.elapsed() * QP_REST).clamp(QP_SHORTEST, QP_LONGEST);
-        Some(found.owners)
+        Some((found.owners, start))
     }
 
     fn listen(&mut self) {
@@ -326,6 +347,34 @@ impl Work {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         self.watch.add_lives(Arc::make_mut(&mut known.owners));
     }
+}
+
+/// Reads the settings of the host on a thread of its own: that takes seconds on a host with many interfaces, and queue pairs
+/// are listed meanwhile. `None` when no thread can be made.
+fn audit(host: Arc<dyn Host>) -> Option<Receiver<HostFacts>> {
+    let (found, facts) = mpsc::channel();
+    let read = move || {
+        if let Ok(root) = host.root() {
+            let _ended = found.send(doctor::collect(&root, host.ask()));
+        }
+    };
+    std::thread::Builder::new().name("audit".into()).spawn(read).ok()?;
+    Some(facts)
+}
+
+/// Takes in the records of the probes.
+fn take_lives(
+    probes: &mut Option<Result<QpProbes, String>>,
+    watch: &mut Watch,
+    posts: Option<&PostSampler>,
+    host: &dyn Host,
+) {
+    let Some(Ok(probes)) = probes else { return };
+    let changes = probes.read(&|device| watch.driver(device), &|| host.root().ok());
+    if let Some(posts) = posts {
+        posts.take(&changes);
+    }
+    watch.take_lives(changes);
 }
 
 /// The host's clocks.

@@ -202,6 +202,7 @@ mod tests {
     use super::*;
     use crate::host::btf::tests::Writer;
     use crate::host::mlx5_command::tests::record;
+    use crate::host::qp_layout::kernels::{self, Printed};
 
     fn follower() -> Follower {
         Follower { devices: [("0000:17:00.0".into(), "mlx5_0".into())].into(), ..Follower::default() }
@@ -240,6 +241,19 @@ mod tests {
         assert_eq!((event.event.as_str(), event.errno), ("DEVX modify to RTR (syndrome 0x2a)", Some(121)));
         refused.device[0] = b'9';
         assert_eq!(follower().take(&refused, 5), None);
+    }
+
+    #[test]
+    fn offsets_of_real_kernels_are_those_that_pahole_prints() {
+        for kernel in kernels::KERNELS {
+            let (offsets, printed) =
+                (Offsets::of(&kernels::btf(kernel, "mlx5_core")).unwrap(), Printed::of(kernel));
+            assert_eq!(offsets.core_device, printed.field("mlx5_core_dev", "device").offset);
+            assert_eq!(offsets.name, printed.field("device", "kobj.name").offset);
+            // A kernel that gives no types of modules.
+            let without = Offsets::of(&kernels::btf(kernel, "none")).unwrap_err();
+            assert_eq!(without.to_string(), "BTF has no field device of struct mlx5_core_dev");
+        }
     }
 
     #[test]

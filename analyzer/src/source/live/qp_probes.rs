@@ -39,7 +39,7 @@ const PROBES: [(&str, &[&str]); 9] = [
 ];
 
 /// Function of bnxt_re that hears from the firmware why a queue pair is in the error state, and its program.
-const BNXT: (&str, &str, &str) = ("bnxt_re", "bnxt_re_handle_qp_async_event", "rocescope_qp_reason");
+const BNXT: (&str, &str, &str) = ("bnxt_re", "bnxt_re_aeq_handler", "rocescope_qp_reason");
 
 /// Records read at a time: more than the ring buffer holds.
 const MOST_RECORDS: usize = 1_024;
@@ -219,16 +219,23 @@ fn attach_bnxt(ebpf: &mut Ebpf, root: &HostRoot, offset: Result<u32>) -> Option<
     attached.err().map(|why| (BNXT.1.to_owned(), format!("{why:#}")))
 }
 
-/// Place of the queue pair of the verbs in bnxt_re's own.
+/// Way from the library's part of bnxt_re's queue pair to that of the verbs.
 fn bnxt_offset(root: &HostRoot, base: &[u8]) -> Result<u32> {
     // To read the kernel's types takes its time.
     if !root.exists(&format!("/sys/module/{}", BNXT.0)) {
         return Err(anyhow!("the module {} is not loaded", BNXT.0));
     }
     let module = std::fs::read(root.path(&format!("/sys/kernel/btf/{}", BNXT.0))).ok();
-    let btf = Btf::parse(base.to_vec(), module).context("cannot read the kernel's BTF")?;
-    let field = btf.find("bnxt_re_qp").and_then(|found| found.field("ib_qp"));
-    field.map(|field| field.offset).ok_or_else(|| anyhow!("BTF has no field ib_qp of struct bnxt_re_qp"))
+    bnxt_offset_of(&Btf::parse(base.to_vec(), module).context("cannot read the kernel's BTF")?)
+}
+
+fn bnxt_offset_of(btf: &Btf) -> Result<u32> {
+    let offset = |path: &str| {
+        let field = btf.find("bnxt_re_qp").and_then(|found| found.field(path));
+        field.map(|field| field.offset).ok_or_else(|| anyhow!("BTF has no field {path} of struct bnxt_re_qp"))
+    };
+    // The handler is given the part of the driver's library.
+    Ok(offset("ib_qp")?.wrapping_sub(offset("qplib_qp")?))
 }
 
 /// Takes records from a ring buffer, as many as there are or [`MOST_RECORDS`].
@@ -415,10 +422,43 @@ fn event_name(event: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::btf::cut;
+    use crate::host::qp_layout::kernels::{self, Printed};
     use crate::host::qp_layout::tests::{layout, record};
+    use crate::host::testing::tree;
 
     fn of(record: &QpRecord) -> Option<Change> {
         change(&layout(), record, WallClock::sample(), &|device| (device == "rxe0").then(|| "rxe".into()))
+    }
+
+    #[test]
+    fn the_queue_pair_of_bnxt_re_is_where_pahole_prints_it() {
+        let [older, newer] = kernels::KERNELS;
+        let offset = bnxt_offset_of(&kernels::btf(newer, BNXT.0)).unwrap();
+        let at = |path| Printed::of(newer).field("bnxt_re_qp", path).offset;
+        assert_eq!(at("qplib_qp").wrapping_add(offset), at("ib_qp"));
+        assert_ne!(offset, ABSENT);
+        // A kernel without types of modules, and one that has no such module.
+        for (kernel, module) in [(newer, "none"), (older, BNXT.0)] {
+            let why = bnxt_offset_of(&kernels::btf(kernel, module)).unwrap_err().to_string();
+            assert_eq!(why, "BTF has no field ib_qp of struct bnxt_re_qp");
+        }
+    }
+
+    #[test]
+    fn a_host_without_the_types_has_no_probes_and_says_why() {
+        let host = tree(&[("sys/module/ib_core/refcnt", "0"), ("sys/kernel/btf/vmlinux", "")]);
+        let root = HostRoot::at(host.path());
+        let why = |root: &HostRoot| format!("{:#}", QpProbes::start(root).unwrap_err());
+        assert_eq!(why(&root), "cannot read the kernel's BTF: invalid BTF");
+        std::fs::remove_file(root.path("/sys/kernel/btf/vmlinux")).unwrap();
+        let said = why(&root);
+        assert!(said.starts_with("the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)"), "{said}");
+        // InfiniBand is a module of its own, without types.
+        let whole = kernels::btf(kernels::KERNELS[0], "ib_core");
+        let (kernel_alone, _) = cut::cut(&whole, &["kobject"]);
+        std::fs::write(root.path("/sys/kernel/btf/vmlinux"), kernel_alone).unwrap();
+        assert_eq!(why(&root), "the kernel's BTF has no struct ib_qp");
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! What 10,000 queue pairs cost: records of the probes, lists of RDMA netlink and the NIC's contexts, as fast as a live run takes
-//! them in. The kernel's and the firmware's own time is not in it.
+//! What 10,000 queue pairs cost: records of the probes, lists of RDMA netlink, the NIC's contexts and owners of flows, as fast
+//! as a live run takes them in. The kernel's and the firmware's own time is not in it.
 //!
 //! `cargo test --release -p rocescope --features live --lib ten_thousand -- --ignored --nocapture` prints the figures.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rocescope_common::abi::qp::{DEVICE_NAME, kind};
@@ -23,6 +24,7 @@ use crate::host::read::Unread;
 use crate::host::recorded::{Recorded, RecordedKernel};
 use crate::source::devices::context::ask::Clock;
 use crate::source::devices::watch::Watch;
+use crate::source::flows::owners::Owners;
 use crate::source::live::counters::{QP_LONGEST, QP_REST, QP_SHORTEST};
 use crate::util::time::nanos;
 
@@ -129,8 +131,9 @@ fn spent_ns() -> u64 {
 
 /// Resident memory. Unit: bytes.
 fn resident() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
-    text.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * rustix::param::page_size() as u64
+    let text = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = text.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
 /// A run of one reader, as the thread of a live run does it.
@@ -139,6 +142,7 @@ struct Run {
     host: Recorded,
     watch: Watch,
     addresses: qp::Addresses,
+    owners: Arc<Owners>,
     calls: u64,
 }
 
@@ -149,7 +153,7 @@ impl Run {
         let mut watch = Watch::new(&host.root(), &kernel, &["enp59s0np0".to_owned()], &[]);
         watch.query_contexts(50);
         let addresses = qp::addresses(&host.root(), &mut Unread::new());
-        Self { kernel, host, watch, addresses, calls: 0 }
+        Self { kernel, host, watch, addresses, owners: Arc::default(), calls: 0 }
     }
 
     /// Takes in a call about each queue pair, as many at a time as the ring buffer holds between two looks.
@@ -177,9 +181,21 @@ impl Run {
     /// What it does when it lists all queue pairs; the queries of that show their settings.
     fn list(&mut self) {
         self.calls(kind::QUERIED, 0);
-        let found = qp::read(&self.host.root(), &self.kernel, &self.addresses, &mut Unread::new());
+        let found =
+            qp::read(&self.host.root(), &self.kernel, &self.addresses, &mut Unread::new(), &mut || {});
         assert_eq!(found.list.len(), QPS as usize);
         self.watch.take_qps(&found, self.kernel.now_ns.get());
+        self.publish(Some(found.owners));
+    }
+
+    fn publish(&mut self, owners: Option<Owners>) {
+        self.watch.share_lives(Ok(Calls { entered: self.calls, ..Calls::default() }));
+        self.watch.share_contexts();
+        if let Some(owners) = owners {
+            let mut owners = owners.with_gone(&self.owners);
+            self.watch.add_lives(&mut owners);
+            self.owners = Arc::new(owners);
+        }
     }
 
     /// Half a second between two lists: contexts every 50 ms, then counters and a sample.
@@ -191,8 +207,7 @@ impl Run {
         let now_ns = self.kernel.now_ns.get();
         self.watch.read_counters(&self.host.root(), &self.kernel, now_ns);
         self.watch.note_counters(now_ns);
-        self.watch.share_lives(Ok(Calls { entered: self.calls, ..Calls::default() }));
-        self.watch.share_contexts();
+        self.publish(None);
     }
 }
 

@@ -1,0 +1,86 @@
+//! The part of a kernel's BTF that the layout of a few structures takes, small enough to be kept for tests.
+
+use super::tests::Writer;
+use super::{Btf, DEPTH, Entry, Kind, Part};
+use crate::util::map::Map;
+
+/// The structures of these names with all their members, in a file of its own; those that a module has, in a second one that
+/// goes with it. Structures that are members lose theirs, unless they are named too or have no name. Pointers lead nowhere.
+pub(crate) fn cut(btf: &Btf, wanted: &[&str]) -> (Vec<u8>, Option<Vec<u8>>) {
+    let mut base = Cutter { btf, wanted, out: Writer::base(), known: Map::default() };
+    base.take(&btf.base);
+    let module = btf.module.as_ref().map(|part| {
+        let mut module = Cutter { out: Writer::module(&base.out), known: base.known.clone(), ..base };
+        module.take(part);
+        module.out.bytes()
+    });
+    (base.out.bytes(), module)
+}
+
+struct Cutter<'a> {
+    btf: &'a Btf,
+    wanted: &'a [&'a str],
+    out: Writer,
+    /// New numbers of types.
+    known: Map<u32, u32>,
+}
+
+impl Cutter<'_> {
+    fn take(&mut self, part: &Part) {
+        for (id, at) in (part.first..).zip(&part.types) {
+            let Some(entry) = part.entry(*at) else { continue };
+            if matches!(entry.kind(), Kind::STRUCT | Kind::UNION)
+                && self.wanted.contains(&self.name(entry).as_str())
+            {
+                self.put(id, DEPTH);
+            }
+        }
+    }
+
+    fn name(&self, entry: Entry<'_>) -> String {
+        self.text(entry.name)
+    }
+
+    fn text(&self, at: u32) -> String {
+        String::from_utf8_lossy(self.btf.name(at).unwrap_or_default()).into_owned()
+    }
+
+    /// Copies a type, and gives its new number; 0, which is void, for what a structure cannot contain.
+    fn put(&mut self, id: u32, depth: u8) -> u32 {
+        if let Some(new) = self.known.get(&id) {
+            return *new;
+        }
+        let Some((entry, depth)) = self.btf.entry(id).zip(depth.checked_sub(1)) else { return 0 };
+        let (name, word) = (self.name(entry), |index| entry.word(index).unwrap_or(0));
+        let new = match entry.kind() {
+            Kind::POINTER => self.out.add("", Kind::POINTER, false, 0, &[]),
+            Kind::INT => self.out.add(&name, Kind::INT, false, entry.size_or_type, &[word(0)]),
+            Kind::ARRAY => {
+                let (element, index) = (self.put(word(0), depth), self.put(word(1), depth));
+                self.out.add("", Kind::ARRAY, false, 0, &[element, index, word(2)])
+            }
+            kind @ (Kind::STRUCT | Kind::UNION)
+                if name.is_empty() || self.wanted.contains(&name.as_str()) =>
+            {
+                let members: Vec<u32> = (0..entry.count())
+                    .flat_map(|index| {
+                        let [at, of, bits] = [0, 1, 2].map(|more| word(index * 3 + more));
+                        let at = self.text(at);
+                        [self.out.text(&at), self.put(of, depth), bits]
+                    })
+                    .collect();
+                self.out.add(&name, kind, entry.flag(), entry.size_or_type, &members)
+            }
+            kind @ (Kind::STRUCT | Kind::UNION | Kind::ENUM | Kind::ENUM64 | Kind::FLOAT) => {
+                self.out.add(&name, kind, false, entry.size_or_type, &[])
+            }
+            kind if Kind::is_alias(kind) => {
+                let of = self.put(entry.size_or_type, depth);
+                self.out.add(&name, kind, false, of, &[])
+            }
+            _ => 0,
+        };
+        self.known.insert(id, new);
+        new
+    }
+}
