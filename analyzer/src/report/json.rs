@@ -208,7 +208,7 @@ const FIRST: u8 = 0xC2;
 /// Where DEL or [`FIRST`] is. Nearly no part of a report has one: they are looked for in many bytes at once.
 fn suspicious(bytes: &[u8]) -> Option<usize> {
     const AT_ONCE: usize = 64;
-    let is = |byte: &u8| (*byte == 0x7F) | (*byte == FIRST);
+    let is = |byte: &u8| matches!(*byte, 0x7F | FIRST);
     let any = |part: &[u8; AT_ONCE]| part.iter().fold(0, |any, byte| any | u8::from(is(byte))) != 0;
     let (parts, _) = bytes.as_chunks::<AT_ONCE>();
     let clean = parts.iter().take_while(|part| !any(part)).count() * AT_ONCE;
