@@ -2,6 +2,7 @@
 
 mod child;
 mod fleet;
+mod goal;
 mod kernel;
 mod keys;
 mod load;
@@ -32,11 +33,16 @@ pub(crate) enum Bench {
     Truth(truth::Wanted),
 }
 
-/// Measures and prints.
+/// Measures and prints; without a choice the kernel programs and replay.
 ///
 /// # Errors
 /// Fails if an input cannot be made, or a program cannot be run.
-pub(crate) fn bench(wanted: &Bench) -> Result<()> {
+pub(crate) fn bench(wanted: Option<&Bench>) -> Result<()> {
+    let Some(wanted) = wanted else {
+        // One that cannot be measured here leaves the other.
+        let kernel = kernel::kernel(&kernel::Wanted::default());
+        return replay::replay(&replay::Wanted::default()).and(kernel);
+    };
     match wanted {
         Bench::Kernel(wanted) => kernel::kernel(wanted),
         Bench::Replay(wanted) => replay::replay(wanted),

@@ -69,9 +69,12 @@ enum Task {
         #[arg(long, value_enum, default_value_t)]
         kernel: vm::Kernel,
     },
-    /// Measure performance, compared with other programs
-    #[command(subcommand)]
-    Bench(bench::Bench),
+    /// Measure performance, compared with other programs and with what is wanted
+    Bench {
+        /// The measurement; without one the kernel programs and replay
+        #[command(subcommand)]
+        measurement: Option<bench::Bench>,
+    },
     /// Run rocescope on mutated captures, packets, reports and keys, in a build with checked arithmetic
     Mutate(mutate::Wanted),
     /// Write a capture of synthetic RoCE traffic, reproducible from its arguments
@@ -102,7 +105,7 @@ fn work(task: &Task) -> Result<()> {
         Task::Test { vm: false, .. } => test::test(),
         Task::Test { vm: true, .. } => vm::test(),
         Task::Vm { names, debug, kernel } => vm::vm(names, *debug, *kernel),
-        Task::Bench(wanted) => bench::bench(wanted),
+        Task::Bench { measurement } => bench::bench(measurement.as_ref()),
         Task::Mutate(wanted) => mutate::mutate(wanted),
         Task::GenCapture(wanted) => gen_capture::generate(wanted),
         Task::Check => check::check(),

@@ -195,6 +195,26 @@ fn table() -> Vec<Case> {
                 Some(next_flow(f::IPV4_BTH)),
             )
         },
+        Case {
+            kind: Kind::Fill,
+            precise: true,
+            ..case(
+                "precise_new_flow",
+                "a new flow each packet, exact clock, bins",
+                f::write(0x20_0000),
+                Some(next_flow(f::IPV4_BTH)),
+            )
+        },
+        Case {
+            kind: Kind::Full,
+            precise: true,
+            ..case(
+                "precise_of_65536",
+                "65,536 known flows, exact clock, bins",
+                f::write(0x20_0000),
+                Some(next_flow(f::IPV4_BTH)),
+            )
+        },
     ]
 }
 

@@ -227,7 +227,8 @@ pub fn measure(effort: Effort, object: Option<&[u8]>, interrupt: &Interrupt) -> 
         let mut metrics = Vec::new();
         let mut reads = Vec::new();
         for hook in Hook::ALL {
-            let mut filled = None;
+            // Without the exact clock, and with it.
+            let mut filled = [None, None];
             for case in cases.iter().filter(|case| wanted(hook, case)) {
                 if interrupt.is_set() {
                     return Ok(measured);
@@ -236,9 +237,9 @@ pub fn measure(effort: Effort, object: Option<&[u8]>, interrupt: &Interrupt) -> 
                 let set = match (many, fills) {
                     (false, _) if case.precise => &mut precise,
                     (false, _) => &mut usual,
-                    (true, true) => match &mut filled {
+                    (true, true) => match &mut filled[usize::from(case.precise)] {
                         Some(set) => set,
-                        none => none.insert(Set::load(object, false)?),
+                        none => none.insert(Set::load(object, case.precise)?),
                     },
                     (true, false) => {
                         metrics.push(None);
@@ -252,7 +253,7 @@ pub fn measure(effort: Effort, object: Option<&[u8]>, interrupt: &Interrupt) -> 
                     Err(error) => return Err(error),
                 }
             }
-            if let Some(set) = &filled {
+            if let [Some(set), _] = &filled {
                 reads.push(read(set)?);
             }
         }

@@ -46,19 +46,23 @@ fn changing(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
+/// Two hosts on a link.
+fn way(flow: &Flow) -> (&str, Address, Address) {
+    (flow.link.as_str(), flow.src, flow.dst)
+}
+
 /// Data between two hosts in several classes, and flows that change theirs.
 pub(super) fn mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
     changing(input, found);
     let limits = &input.limits.qos;
     let data = input.facts.flows.iter().filter(|flow| is_data(flow));
-    let mut pairs: BTreeMap<(&str, Address, Address), Vec<&Flow>> = BTreeMap::new();
-    for flow in data.filter(|flow| flow.dscp.is_some()) {
-        pairs.entry((&flow.link, flow.src, flow.dst)).or_default().push(flow);
-    }
+    let mut data: Vec<&Flow> = data.filter(|flow| flow.dscp.is_some()).collect();
+    // One list for all pairs: a list for each takes several times the memory.
+    data.sort_by(|a, b| way(a).cmp(&way(b)));
     let mut seen = Vec::new();
-    for ((_, src, dst), flows) in pairs {
+    for flows in data.chunk_by(|a, b| way(a) == way(b)) {
         let mut by_dscp: BTreeMap<u8, u64> = BTreeMap::new();
-        for flow in &flows {
+        for flow in flows {
             *by_dscp.entry(flow.dscp.unwrap_or(0)).or_default() += flow.payload_bytes;
         }
         let bytes: u64 = by_dscp.values().sum();
@@ -71,7 +75,7 @@ pub(super) fn mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
         let mut links = input.facts.links.iter();
         let link = links.position(|link| link.name == first.link && link.direction == first.direction);
         let weighed: Vec<(&Flow, u64)> = flows.iter().map(|flow| (*flow, flow.payload_bytes)).collect();
-        let what = (src, dst, flows, by_dscp, heavy);
+        let what = (first.src, first.dst, flows.to_vec(), by_dscp, heavy);
         seen.push(Seen::new(link.unwrap_or(usize::MAX), what, weighed));
     }
     for one in seen_once(input, seen) {

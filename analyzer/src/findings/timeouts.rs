@@ -1,6 +1,7 @@
 //! Time lost to transport timeouts.
 
 use std::cmp::Reverse;
+use std::ptr;
 
 use super::loss::Side;
 use super::loss_taps::Ends;
@@ -188,14 +189,15 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         all.extend(&stalled);
         spans(all.iter().copied(), &[Signal::Timeout, Signal::Stall])
     };
+    // By address: each flow is asked for, and with very many flows there are tens of thousands of both.
+    let is_stalled: Set<*const Flow> = stalled.iter().map(|flow| ptr::from_ref(*flow)).collect();
     let judge = |span: &Span| {
         let mut flows: Vec<TimedOut<'_>> = all
             .iter()
             .map(|flow| {
                 let stall = |signal| {
                     let own = flow.spells.of(signal).iter().map(|spell| spell.count).sum();
-                    let stalls = stalled.iter().any(|one| std::ptr::eq(*one, *flow));
-                    if stalls { span.count(flow, signal, own) } else { 0 }
+                    if is_stalled.contains(&ptr::from_ref(*flow)) { span.count(flow, signal, own) } else { 0 }
                 };
                 TimedOut {
                     flow,

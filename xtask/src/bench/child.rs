@@ -1,7 +1,9 @@
 //! Elapsed time and CPU time of a program.
 
+use std::fs;
 use std::mem::MaybeUninit;
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -32,6 +34,34 @@ pub(crate) fn time(command: &mut Command) -> Result<Spent> {
         bail!("`{shown}` failed: {status}; run it by hand to see why");
     }
     Ok(Spent { wall, cpu: children().saturating_sub(before) })
+}
+
+/// Runs a program to its end with its output thrown away. Gives its peak resident memory in bytes, as it was a few
+/// milliseconds before it ended.
+///
+/// # Errors
+/// Fails if it cannot be started, fails, or ends before its memory can be read.
+pub(crate) fn peak_memory(command: &mut Command) -> Result<u64> {
+    /// Between two looks.
+    const LOOK: Duration = Duration::from_millis(5);
+    let shown = show(command);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().with_context(|| format!("cannot start `{shown}`"))?;
+    let file = format!("/proc/{}/status", child.id());
+    let mut peak = None;
+    loop {
+        let status = fs::read_to_string(&file).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+        peak = kib.or(peak);
+        if let Some(status) = child.try_wait()? {
+            if !status.success() {
+                bail!("`{shown}` failed: {status}; run it by hand to see why");
+            }
+            return Ok(peak.with_context(|| format!("`{shown}` ended before its memory was read"))? * 1024);
+        }
+        thread::sleep(LOOK);
+    }
 }
 
 /// Processor time of all children that have ended.
@@ -66,6 +96,15 @@ mod tests {
         assert!(spent.wall >= Duration::from_millis(50) && spent.cpu < spent.wall, "{spent:?}");
         let error = time(&mut Command::new("false")).unwrap_err().to_string();
         assert!(error.contains("`false` failed"), "{error}");
+    }
+
+    #[test]
+    fn the_peak_of_memory_is_that_of_the_program() {
+        // A word of 64 MiB in a variable of the shell.
+        let script = "a=$(head -c 67108864 /dev/zero | tr '\\0' x); sleep 0.1";
+        let peak = peak_memory(Command::new("sh").args(["-c", script])).unwrap();
+        assert!(peak > 64 << 20 && peak < 1 << 30, "{peak}");
+        assert!(peak_memory(&mut Command::new("false")).is_err());
     }
 
     #[test]

@@ -149,17 +149,17 @@ fn largest(input: &Input<'_>, flow: &Flow) -> u32 {
 
 /// Of retries and acknowledgements at one tap.
 fn at_sender<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
-    type Acked<'a> = Vec<(&'a Flow, u32)>;
     let Some(loss) = &input.sample.metrics.loss else { return Vec::new() };
     let limits = &input.limits.path;
-    let mut ways: BTreeMap<(&str, Address, Address), Acked<'a>> = BTreeMap::new();
     let requests = |flow: &&Flow| flow.psn.is_some() && !flow.is_uc();
-    for flow in input.facts.flows.iter().filter(requests) {
-        let acked = acked(input, loss, flow);
-        ways.entry((flow.link.as_str(), flow.src, flow.dst)).or_default().push((flow, acked));
-    }
+    let requests = input.facts.flows.iter().filter(requests);
+    let mut acked: Vec<(&'a Flow, u32)> = requests.map(|flow| (flow, acked(input, loss, flow))).collect();
+    // One list for all pairs of hosts: a list for each takes several times the memory.
+    let way = |(flow, _): &(&'a Flow, u32)| (flow.link.as_str(), flow.src, flow.dst);
+    acked.sort_by(|a, b| way(a).cmp(&way(b)));
     let mut all = Vec::new();
-    for ((_, src, dst), flows) in ways {
+    for flows in acked.chunk_by(|a, b| way(a) == way(b)) {
+        let Some((Flow { src, dst, .. }, _)) = flows.first() else { continue };
         let passed = flows.iter().map(|(_, acked)| *acked).max().unwrap_or(0);
         let (stuck, working): (Vec<_>, Vec<_>) =
             flows.iter().partition(|(flow, _)| flow.is_retried_in_vain());
@@ -178,6 +178,7 @@ fn at_sender<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
         let large = victims.iter().filter_map(|flow| flow.loss.get()).map(|loss| loss.retransmitted).sum();
         if small >= limits.small.max(1) && large >= limits.large.max(1) {
             let vanished = (sizes().min(), sizes().max().unwrap_or(0));
+            let (src, dst) = (*src, *dst);
             all.push(BlackHole { src, dst, taps: None, flows: victims, large, vanished, passed, small });
         }
     }

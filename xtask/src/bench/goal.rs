@@ -1,0 +1,116 @@
+//! Figures beside what is wanted of them, as a table for docs/performance.md.
+
+/// What is wanted of a figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Goal {
+    /// A change that misses this is not accepted.
+    pub(super) wanted: f64,
+    /// What it is to reach with time, where that is more.
+    pub(super) aim: Option<f64>,
+    sense: Sense,
+}
+
+/// Which figures are good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sense {
+    AtMost,
+    AtLeast,
+}
+
+impl Goal {
+    /// Small figures are good.
+    pub(super) const fn at_most(wanted: f64, aim: Option<f64>) -> Self {
+        Self { wanted, aim, sense: Sense::AtMost }
+    }
+
+    /// Large figures are good.
+    pub(super) const fn at_least(wanted: f64, aim: Option<f64>) -> Self {
+        Self { wanted, aim, sense: Sense::AtLeast }
+    }
+
+    fn reached(self, figure: f64, limit: f64) -> bool {
+        match self.sense {
+            Sense::AtMost => figure <= limit,
+            Sense::AtLeast => figure >= limit,
+        }
+    }
+
+    /// True when the figure is as wanted.
+    pub(super) fn is_met(self, figure: f64) -> bool {
+        self.reached(figure, self.wanted)
+    }
+
+    /// In one word.
+    pub(super) fn verdict(self, figure: Option<f64>) -> &'static str {
+        match figure {
+            None => "not known",
+            Some(figure) if self.aim.is_some_and(|aim| self.reached(figure, aim)) => "aim reached",
+            Some(figure) if self.is_met(figure) => "met",
+            Some(_) => "MISSED",
+        }
+    }
+}
+
+/// A figure and its goal.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) name: String,
+    /// `None`: it was not measured.
+    pub(super) figure: Option<f64>,
+    /// Behind the numbers, with a space where one belongs: ` GB`, ` ×`.
+    pub(super) unit: &'static str,
+    pub(super) goal: Goal,
+}
+
+impl Row {
+    fn line(&self) -> String {
+        let number =
+            |number: Option<f64>| number.map_or("-".to_owned(), |n| format!("{}{}", three(n), self.unit));
+        let Self { name, figure, goal, .. } = self;
+        let [figure_text, wanted, aim] = [*figure, Some(goal.wanted), goal.aim].map(number);
+        format!("| {name} | {figure_text} | {wanted} | {aim} | {} |", goal.verdict(*figure))
+    }
+}
+
+/// Three significant digits, or all digits of a whole number.
+fn three(number: f64) -> String {
+    let digits = match number {
+        whole if whole.fract() == 0.0 => 0,
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{number:.digits$}")
+}
+
+/// Prints the table, and how many rows missed what is wanted.
+pub(super) fn print(rows: &[Row]) {
+    println!("\n| row | measured | wanted | aim | |");
+    println!("|---|---|---|---|---|");
+    for row in rows {
+        println!("{}", row.line());
+    }
+    let missed = rows.iter().filter(|row| row.figure.is_some_and(|figure| !row.goal.is_met(figure))).count();
+    let known = rows.iter().filter(|row| row.figure.is_some()).count();
+    println!("\n{missed} of {known} rows missed what is wanted");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(figure: Option<f64>, goal: Goal) -> String {
+        Row { name: "x".into(), figure, unit: " ×", goal }.line()
+    }
+
+    #[test]
+    fn a_row_says_whether_it_is_as_wanted() {
+        let small = Goal::at_most(0.4, Some(0.25));
+        assert_eq!(line(Some(0.2), small), "| x | 0.20 × | 0.40 × | 0.25 × | aim reached |");
+        assert_eq!(line(Some(0.4), small), "| x | 0.40 × | 0.40 × | 0.25 × | met |");
+        assert_eq!(line(Some(0.41), small), "| x | 0.41 × | 0.40 × | 0.25 × | MISSED |");
+        assert_eq!(line(None, Goal::at_least(100.0, None)), "| x | - | 100 × | - | not known |");
+        assert_eq!(line(Some(213.4), Goal::at_least(100.0, None)), "| x | 213 × | 100 × | - | met |");
+        assert_eq!(line(Some(12.34), Goal::at_least(100.0, None)), "| x | 12.3 × | 100 × | - | MISSED |");
+    }
+}
