@@ -5,6 +5,7 @@ use std::io::{self, Read};
 
 use libfuzzer_sys::fuzz_target;
 use rocescope::source::capture::Reader;
+use rocescope_fuzz::{LONGEST, captures, seeds};
 
 /// Gives the input in small pieces, as a pipe may.
 struct Pieces {
@@ -70,7 +71,13 @@ fn read(input: Box<dyn Read + Send>) -> Option<Vec<Record>> {
     Some(records)
 }
 
-fuzz_target!(|input: &[u8]| {
+/// The test captures, the long ones cut.
+fn made() -> Vec<Vec<u8>> {
+    let bytes = captures().into_iter().filter_map(|path| std::fs::read(path).ok());
+    bytes.map(|bytes| [&[0xF8], &bytes[..bytes.len().min(LONGEST / 2)]].concat()).collect()
+}
+
+fuzz_target!(init: seeds(made), |input: &[u8]| {
     let Some((choice, rest)) = input.split_first() else { return };
     let bytes = [STARTS[usize::from(*choice) % STARTS.len()], rest].concat();
     let whole = read(Box::new(io::Cursor::new(bytes.clone())));

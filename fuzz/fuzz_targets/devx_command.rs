@@ -3,11 +3,22 @@
 
 use libfuzzer_sys::fuzz_target;
 use rocescope::host::{mlx5_command, qp_reason};
-use rocescope_common::abi::qp::{
-    COMM, COMMAND_INPUT, COMMAND_OUTPUT, CommandRecord, DEVICE_NAME, command,
-};
+use rocescope_common::abi::qp::{COMM, COMMAND_INPUT, COMMAND_OUTPUT, CommandRecord, DEVICE_NAME, command};
+use rocescope_fuzz::seeds;
 
-fuzz_target!(|given: (u32, u32, i32, &[u8])| {
+/// A command of each followed opcode with its answer: three numbers, the output, then the input.
+fn made() -> Vec<Vec<u8>> {
+    let followed = (0..=u16::MAX).filter(|opcode| command::is_followed(*opcode));
+    let of = |opcode: u16| {
+        let numbers = [512u32, 16, 0].map(u32::to_le_bytes).concat();
+        let mut bytes = [numbers, vec![1; COMMAND_OUTPUT + COMMAND_INPUT]].concat();
+        bytes[12 + COMMAND_OUTPUT..][..2].copy_from_slice(&opcode.to_be_bytes());
+        bytes
+    };
+    followed.map(of).collect()
+}
+
+fuzz_target!(init: seeds(made), |given: (u32, u32, i32, &[u8])| {
     let (input_len, output_len, result, bytes) = given;
     let mut record = CommandRecord {
         time_ns: 0,

@@ -4,8 +4,15 @@
 use libfuzzer_sys::fuzz_target;
 use rocescope::filter::Filter;
 use rocescope::tui::query::vocabulary;
+use rocescope_fuzz::{root, seeds};
 
-fuzz_target!(|text: &str| {
+/// The expressions in `seeds/filter`.
+fn made() -> Vec<Vec<u8>> {
+    let folder = std::fs::read_dir(root().join("fuzz/seeds/filter")).expect("the folder is there");
+    folder.flatten().filter_map(|entry| std::fs::read(entry.path()).ok()).collect()
+}
+
+fuzz_target!(init: seeds(made), |text: &str| {
     let (view, mistake) = Filter::view(text, vocabulary());
     let source = Filter::source(text, vocabulary());
     for error in mistake.iter().chain(source.as_ref().err()) {

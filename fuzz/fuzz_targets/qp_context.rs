@@ -3,10 +3,20 @@
 
 use libfuzzer_sys::fuzz_target;
 use rocescope::host::qp_context::{decode, decode_query, is_decoded};
+use rocescope_fuzz::seeds;
 
 const DRIVERS: [&str; 5] = ["mlx5_ib", "hns_roce", "hns_roce_hw_v2", "bnxt_re", "rxe"];
 
-fuzz_target!(|input: (u8, u32, Option<u32>, &[u8])| {
+/// A context of each driver and length: driver, both numbers, then bytes of one value.
+fn made() -> Vec<Vec<u8>> {
+    let lengths = [64, 128, 196, 256, 272, 320, 512];
+    let of = |driver: u8| {
+        lengths.map(|length| [&[driver, 17, 0, 0, 0, 1, 18, 0, 0, 0][..], &vec![driver; length]].concat())
+    };
+    (0..5).flat_map(of).collect()
+}
+
+fuzz_target!(init: seeds(made), |input: (u8, u32, Option<u32>, &[u8])| {
     let (driver, lqpn, rqpn, bytes) = input;
     let driver = DRIVERS[usize::from(driver) % DRIVERS.len()];
     let lqpn = lqpn & 0xff_ffff;

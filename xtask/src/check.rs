@@ -3,6 +3,7 @@
 mod kernel;
 mod length;
 
+use crate::docs;
 use crate::ebpf_toolchain::EbpfToolchain;
 use crate::programs::{self, Features};
 use crate::run::{cargo, has_program, output_of, run, say, step};
@@ -47,9 +48,10 @@ pub(crate) fn check() -> Result<()> {
     }
     let ebpf = toolchain.as_ref().ok();
     checks.check("files of at most 600 lines", length::check);
+    checks.check("links of the documentation", docs::check);
     format(&mut checks);
     lints(&mut checks, ebpf);
-    docs(&mut checks, ebpf);
+    rustdoc(&mut checks, ebpf);
     licences(&mut checks);
     advisories(&mut checks);
 
@@ -97,7 +99,7 @@ fn lints(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
     kernel::lints(checks, ebpf);
 }
 
-fn docs(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
+fn rustdoc(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
     checks.check("documentation", || {
         let mut command = cargo();
         command.env("RUSTDOCFLAGS", "-D warnings").args(["doc", "--no-deps"]);
@@ -122,7 +124,10 @@ fn advisories(checks: &mut Checks) {
     const NAME: &str = "advisories on dependencies";
     let deny = || setup::deny().ok();
     if deny().is_none_or(|mut deny| output_of(deny.args(["fetch", "db"])).is_none()) {
-        return checks.skip(NAME, "the advisory database (github.com/rustsec/advisory-db) cannot be fetched");
+        return checks.skip(
+            NAME,
+            "the advisory database (github.com/rustsec/advisory-db) cannot be fetched; with a mirror, git's url.<base>.insteadOf names it",
+        );
     }
     checks.check(NAME, || match deny() {
         Some(mut deny) => run(deny.args(["--all-features", "check", "--disable-fetch", "advisories"])),

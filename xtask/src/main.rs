@@ -5,7 +5,9 @@ mod build;
 mod check;
 mod demo;
 mod dist;
+mod docs;
 mod ebpf_toolchain;
+mod fuzz;
 mod gen_capture;
 mod mutate;
 mod package;
@@ -77,8 +79,12 @@ enum Task {
     },
     /// Run rocescope on mutated captures, packets, reports and keys, in a build with checked arithmetic
     Mutate(mutate::Wanted),
+    /// Run the fuzz targets one after the other, from seeds of the test data: the nightly run. Fails on a finding
+    Fuzz(fuzz::Wanted),
     /// Write a capture of synthetic RoCE traffic, reproducible from its arguments
     GenCapture(gen_capture::Generate),
+    /// Check that every link of the documentation leads to something, without the network
+    Docs,
     /// Run formatter, lints, documentation and other checks that need no root
     Check,
 }
@@ -107,7 +113,9 @@ fn work(task: &Task) -> Result<()> {
         Task::Vm { names, debug, kernel } => vm::vm(names, *debug, *kernel),
         Task::Bench { measurement } => bench::bench(measurement.as_ref()),
         Task::Mutate(wanted) => mutate::mutate(wanted),
+        Task::Fuzz(wanted) => fuzz::fuzz(wanted),
         Task::GenCapture(wanted) => gen_capture::generate(wanted),
+        Task::Docs => docs::docs(),
         Task::Check => check::check(),
     }
 }

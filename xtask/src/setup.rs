@@ -7,10 +7,11 @@ mod rustup;
 mod tool;
 
 use crate::ebpf_toolchain::{EbpfToolchain, cache_dir, record_path};
-use crate::recipe::{Facts, LLVM_MAJOR, Recipe, llvm_major, plan};
+use crate::recipe::{Facts, LLVM_MAJOR, PINNED_NIGHTLY, Recipe, llvm_major, plan};
 use crate::run::{cargo, has_program, is_ci, output_of, say};
 use anyhow::{Context as _, Result, anyhow, bail};
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,6 +19,8 @@ use tool::Tool;
 
 /// Checks licences, sources and advisories of the dependencies.
 const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", args: &[], env: &[] };
+/// Builds and runs fuzz targets.
+const FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2", args: &[], env: &[] };
 
 /// The whole set-up: what building needs, what testing needs, then what the checks need.
 ///
@@ -40,13 +43,40 @@ pub(crate) fn deny() -> Result<Command> {
     let mut command = cargo();
     if !own {
         let folder = DENY.install(cargo())?;
-        // cargo looks for its subcommands there.
-        let path = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect::<Vec<_>>();
-        let path = std::iter::once(folder).chain(path);
-        command.env("PATH", env::join_paths(path).context("PATH cannot name the folder of cargo-deny")?);
+        command.env("PATH", with_folder(&folder)?);
     }
     command.arg("deny");
     Ok(command)
+}
+
+/// The command of cargo-fuzz with the pinned nightly, both installed when they are missing.
+///
+/// # Errors
+/// It cannot be built, or there is no such nightly.
+pub(crate) fn cargo_fuzz() -> Result<Command> {
+    nightly_with("rust-src")?;
+    let folder = FUZZ.install(cargo())?;
+    let mut command = in_toolchain(PINNED_NIGHTLY, "cargo");
+    command.env("PATH", with_folder(&folder)?).arg("fuzz");
+    Ok(command)
+}
+
+/// Makes sure that the pinned nightly is there with a component.
+///
+/// # Errors
+/// There is no rustup, or it cannot install it.
+pub(crate) fn nightly_with(component: &str) -> Result<()> {
+    if !has_program("rustup") {
+        bail!("it needs {PINNED_NIGHTLY} with {component}, which rustup installs: install rustup");
+    }
+    rustup::ensure_component(PINNED_NIGHTLY, component)
+}
+
+/// `PATH` with a folder before all others: cargo looks for its subcommands there.
+fn with_folder(folder: &Path) -> Result<OsString> {
+    let path = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect::<Vec<_>>();
+    let all = std::iter::once(folder.to_owned()).chain(path);
+    env::join_paths(all).with_context(|| format!("PATH cannot name {}", folder.display()))
 }
 
 /// Programs that the integration tests call.

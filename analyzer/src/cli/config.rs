@@ -14,6 +14,7 @@ use crate::findings::{self, LimitMeta, Limits};
 use crate::source::devices::context::DEFAULT_PER_SECOND;
 use crate::tui::key::KEYMAP;
 use crate::tui::settings::{self, SettingMeta, Settings};
+use crate::util::layout::plain;
 use crate::util::wrap::wrap;
 
 /// Contents of the file.
@@ -80,7 +81,11 @@ impl Config {
         }
     }
 
-    fn parse(text: &str, path: &Path) -> Result<Self> {
+    /// Reads the text of a file; `path` names it in errors.
+    ///
+    /// # Errors
+    /// An unknown name or invalid value, with its line.
+    pub fn parse(text: &str, path: &Path) -> Result<Self> {
         // Not the error's own text: it quotes the line, of a file that the user may not be allowed to read (sudo).
         let config = toml::from_str(text).map_err(|error: toml::de::Error| {
             let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
@@ -90,7 +95,7 @@ impl Config {
                 path.display(),
                 before.matches('\n').count() + 1,
                 column + 1,
-                error.message()
+                plain(&error.message().replace('\n', ", "))
             )
         })?;
         let table: toml::Table = toml::from_str(text).unwrap_or_default();
@@ -293,6 +298,16 @@ mod tests {
         assert_eq!(agent(words), agent(Vec::new()));
         for name in ["interface", "record", "keep", "otlp"] {
             assert!(text.contains(&format!("\n# {name} = ")), "{name}: {text}");
+        }
+    }
+
+    #[test]
+    fn errors_quote_nothing_that_commands_a_terminal() {
+        for text in
+            ["\"\\u001b[2J\" = 1", "[tui]\nscreen = \"\\u001b[2J\"", "[tui.keys]\n\"\\u009b\" = 1", "x = \"a"]
+        {
+            let error = Config::parse(text, Path::new("x.toml")).unwrap_err().to_string();
+            assert!(!error.chars().any(char::is_control), "{error:?}");
         }
     }
 

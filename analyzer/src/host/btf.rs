@@ -12,6 +12,8 @@ const MAGIC: u16 = 0xEB9F;
 const TYPE_LEN: usize = 12;
 /// Nested anonymous structures and typedefs that are followed.
 const DEPTH: u8 = 16;
+/// Members that are looked at for one name: structures that contain themselves twice would otherwise have no end.
+const MOST_MEMBERS: u32 = 1 << 16;
 
 /// The types of a kernel, or of a kernel and one module.
 #[derive(Debug)]
@@ -136,8 +138,8 @@ impl Struct<'_> {
         let (mut entry, mut offset) = (self.entry, 0);
         let mut names = path.split('.').peekable();
         while let Some(name) = names.next() {
-            let (at, id) = self.member(entry, name.as_bytes(), DEPTH)?;
-            offset += at;
+            let (at, id) = self.member(entry, name.as_bytes(), DEPTH, &mut { MOST_MEMBERS })?;
+            offset = u32::checked_add(offset, at)?;
             if names.peek().is_none() {
                 return Some(Field { offset, size: self.btf.size(id, DEPTH)? });
             }
@@ -146,10 +148,11 @@ impl Struct<'_> {
         None
     }
 
-    /// Offset and type of a member.
-    fn member(&self, of: Entry<'_>, name: &[u8], depth: u8) -> Option<(u32, u32)> {
+    /// Offset and type of a member; `left`: members that may still be looked at.
+    fn member(&self, of: Entry<'_>, name: &[u8], depth: u8, left: &mut u32) -> Option<(u32, u32)> {
         let members = matches!(of.kind(), Kind::STRUCT | Kind::UNION).then(|| of.count())?;
         for index in 0..members {
+            *left = left.checked_sub(1)?;
             let [known, id, bits] = [0, 1, 2].map(|word| of.word(index * 3 + word));
             let (known, id, bits) = (known?, id?, bits?);
             // With the flag, the upper byte is the length of a bit field.
@@ -159,9 +162,9 @@ impl Struct<'_> {
                 found if found == name => return is_whole.then_some((offset, id)),
                 [] if is_whole => {
                     let inner = self.btf.resolve(id)?;
-                    let found = depth.checked_sub(1).and_then(|depth| self.member(inner, name, depth));
+                    let found = depth.checked_sub(1).and_then(|depth| self.member(inner, name, depth, left));
                     if let Some((at, id)) = found {
-                        return Some((offset + at, id));
+                        return Some((offset.checked_add(at)?, id));
                     }
                 }
                 _ => {}
@@ -437,6 +440,23 @@ pub(crate) mod tests {
                 let _any = btf.find("loop").and_then(|found| found.field("last"));
             }
         }
+    }
+
+    #[test]
+    fn structures_that_contain_themselves_many_times_have_an_end() {
+        let mut base = Writer::base();
+        let byte = base.int(1);
+        let own = base.next;
+        let members: Vec<_> = (0..40).map(|_| ("", own, 0)).chain([("last", byte, 0)]).collect();
+        base.structure("many", 8, &members);
+        // Offsets of nested structures that add up to more than 32 bits.
+        let far = base.next;
+        base.structure("far", 8, &[("", far, u32::MAX - 7), ("last", byte, 0)]);
+        let btf = Btf::parse(base.bytes(), None).unwrap();
+        assert_eq!(btf.find("many").unwrap().field("none"), None);
+        assert_eq!(btf.find("far").unwrap().field("none"), None);
+        // Found where the sum still fits.
+        assert!(btf.find("far").unwrap().field("last").is_some_and(|last| last.size == 1));
     }
 
     /// The running kernel's own structures, whose layout rules are known.

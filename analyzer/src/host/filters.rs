@@ -41,7 +41,8 @@ pub struct Filter {
 impl Filter {
     /// Reads an RTM_NEWTFILTER message (after its netlink header). `None` for the entry that
     /// stands for a whole priority rather than a filter.
-    fn parse(payload: &[u8]) -> Option<Self> {
+    #[must_use]
+    pub fn parse(payload: &[u8]) -> Option<Self> {
         let header = TcHeader::parse(payload)?;
         let attrs = Attrs::after(payload, TcHeader::LEN);
         let options = attrs.nested(libc::TCA_OPTIONS)?;

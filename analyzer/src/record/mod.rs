@@ -23,5 +23,6 @@ mod parquet_tests;
 pub mod recorder;
 pub mod registry;
 pub mod store;
+mod thrift;
 
 pub use registry::{Rows, TABLES};

@@ -15,19 +15,24 @@ use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Ty
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::file::reader::{ChunkReader, FileReader, RowGroupReader};
+use parquet::file::reader::{ChunkReader, FileReader, Length, RowGroupReader};
 use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type};
 
 use super::cell::{Cell, Kind};
 use super::table::{Column, Row, Table};
+use super::thrift::{self, Fault};
 use crate::util::shared::Shared;
 
 /// Rows of a row group.
 pub const GROUP: usize = 8_192;
 /// Rows of a row group beyond which a file is not read: other writers make groups of some hundred thousand.
 const MOST_ROWS: usize = 1 << 24;
+/// Length of the metadata and the magic number at the end of a file.
+const TAIL: usize = 8;
+/// Bytes that are looked at for a page header at first: most have some dozens, and those with statistics of long texts more.
+const HEADER: usize = 4 << 10;
 /// Key of the file's metadata that names the version of the schema.
 const VERSION_KEY: &str = "rocescope.schema";
 /// Version of the schema, which the folder of a recording names too.
@@ -149,7 +154,7 @@ fn put<T: DataType>(
 pub fn join<W: Write + Send>(table: &Table, files: impl IntoIterator<Item = Bytes>, out: W) -> Result<W> {
     let mut writer = writer(table, out)?;
     for file in files {
-        let reader = SerializedFileReader::new(file.clone())?;
+        let reader = open(file.clone())?;
         if *reader.metadata().file_metadata().schema() != schema(table)? {
             return Err(ParquetError::General(format!("a block is not of table {}", table.name)));
         }
@@ -216,9 +221,66 @@ pub fn each<R: Row>(file: Bytes, take: &mut dyn FnMut(R)) -> Result<()> {
 
 /// The row groups of a file, one after the other.
 pub struct Groups<C: ChunkReader + 'static> {
-    reader: SerializedFileReader<C>,
-    bytes: u64,
+    file: Arc<C>,
+    reader: SerializedFileReader<Both<C>>,
     at: usize,
+}
+
+/// A file that the reader has and we look into.
+struct Both<C>(Arc<C>);
+
+impl<C: ChunkReader> Length for Both<C> {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+}
+
+impl<C: ChunkReader> ChunkReader for Both<C> {
+    type T = C::T;
+
+    fn get_read(&self, start: u64) -> Result<Self::T> {
+        self.0.get_read(start)
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
+        self.0.get_bytes(start, length)
+    }
+}
+
+/// The reader of a file whose metadata it may have.
+fn open<C: ChunkReader + 'static>(file: C) -> Result<SerializedFileReader<C>> {
+    let length = file.len();
+    if let Some(end) = length.checked_sub(TAIL as u64) {
+        let tail = file.get_bytes(end, TAIL)?;
+        // What is shorter or has another end the reader refuses.
+        if let [a, b, c, d, b'P', b'A', b'R', b'1'] = tail[..]
+            && let metadata = u32::from_le_bytes([a, b, c, d])
+            && let Some(start) = end.checked_sub(metadata.into())
+        {
+            let bytes = file.get_bytes(start, metadata as usize)?;
+            thrift::structure(&bytes).map_err(|_| damaged())?;
+        }
+    }
+    guarded(|| SerializedFileReader::new(file))
+}
+
+/// Looks at the headers of the pages in a stretch of the file.
+fn check_pages(file: &impl ChunkReader, start: u64, end: u64) -> Result<()> {
+    let mut at = start;
+    while at < end {
+        let left = usize::try_from(end - at).unwrap_or(usize::MAX);
+        let mut room = HEADER.min(left);
+        let header = loop {
+            match thrift::structure(&file.get_bytes(at, room)?) {
+                Ok(header) => break header,
+                Err(Fault::Cut) if room < left => room = room.saturating_mul(8).min(left),
+                Err(_) => return Err(damaged()),
+            }
+        };
+        let page = header.page.and_then(|page| u64::try_from(page).ok()).ok_or_else(damaged)?;
+        at = at.saturating_add(header.length as u64).saturating_add(page);
+    }
+    Ok(())
 }
 
 impl<C: ChunkReader + 'static> Groups<C> {
@@ -227,8 +289,8 @@ impl<C: ChunkReader + 'static> Groups<C> {
     /// # Errors
     /// This is no Parquet file, or it is damaged.
     pub fn new(file: C) -> Result<Self> {
-        let bytes = file.len();
-        Ok(Self { reader: guarded(|| SerializedFileReader::new(file))?, bytes, at: 0 })
+        let file = Arc::new(file);
+        Ok(Self { reader: open(Both(Arc::clone(&file)))?, file, at: 0 })
     }
 
     /// Name of the table.
@@ -246,7 +308,7 @@ impl<C: ChunkReader + 'static> Groups<C> {
             return Ok(None);
         }
         self.at += 1;
-        guarded(|| read_group(&*self.reader.get_row_group(self.at - 1)?, self.bytes)).map(Some)
+        guarded(|| read_group(&*self.reader.get_row_group(self.at - 1)?, &*self.file)).map(Some)
     }
 }
 
@@ -259,7 +321,8 @@ fn damaged() -> ParquetError {
     ParquetError::General("the file is damaged".to_owned())
 }
 
-fn read_group<R: Row>(group: &dyn RowGroupReader, bytes: u64) -> Result<Vec<R>> {
+fn read_group<R: Row>(group: &dyn RowGroupReader, file: &impl ChunkReader) -> Result<Vec<R>> {
+    let bytes = file.len();
     let rows = usize::try_from(group.metadata().num_rows()).ok().filter(|rows| *rows <= MOST_ROWS);
     let rows = rows.ok_or_else(damaged)?;
     let is_inside = |number: i64| u64::try_from(number).is_ok_and(|number| number <= bytes);
@@ -268,6 +331,9 @@ fn read_group<R: Row>(group: &dyn RowGroupReader, bytes: u64) -> Result<Vec<R>> 
         let end = begin.checked_add(column.compressed_size()).ok_or_else(damaged)?;
         if ![begin, column.data_page_offset(), column.compressed_size(), end].into_iter().all(is_inside) {
             return Err(damaged());
+        }
+        if let (Ok(begin), Ok(end)) = (u64::try_from(begin), u64::try_from(end)) {
+            check_pages(file, begin, end)?;
         }
     }
     let columns: Vec<Vec<Cell>> =

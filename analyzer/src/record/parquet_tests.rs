@@ -55,6 +55,19 @@ fn joined_files_have_the_rows_of_all() {
 }
 
 #[test]
+fn a_few_bytes_do_not_hold_the_reader_up() {
+    // Metadata of lists of lists, the innermost of two billion truth values, which take no byte.
+    let lists = [&[0xD9; 15][..], &[0xF1, 0xFF, 0xFF, 0xFF, 0xFF, 7, 0]].concat();
+    let length = u32::try_from(lists.len()).unwrap().to_le_bytes();
+    let file = [b"PAR1", lists.as_slice(), &length, b"PAR1"].concat();
+    assert!(decode::<LinkSecond>(file.into()).unwrap_err().to_string().contains("damaged"));
+    // The same in the header of the first page: an unknown field in the place of its own.
+    let mut file = encode(&[link(1)]).unwrap();
+    file[4..4 + lists.len()].copy_from_slice(&lists);
+    assert!(decode::<LinkSecond>(file.into()).unwrap_err().to_string().contains("damaged"));
+}
+
+#[test]
 fn what_is_no_file_of_the_table_is_an_error_and_never_a_panic() {
     let file = encode(&(0..50).map(link).collect::<Vec<_>>()).unwrap();
     assert!(decode::<LinkSecond>(Bytes::new()).is_err());

@@ -48,3 +48,32 @@ fn compiler() -> Result<String> {
         ),
     }
 }
+
+/// Makes sure that a toolchain is there with a component.
+///
+/// # Errors
+/// rustup cannot install it.
+pub(super) fn ensure_component(toolchain: &str, component: &str) -> Result<()> {
+    let listed = || {
+        output_of(Command::new("rustup").args(["component", "list", "--installed", "--toolchain", toolchain]))
+    };
+    // Components of one platform have it in their names.
+    let has = |list: &String| {
+        list.lines().any(|line| {
+            line.strip_prefix(component).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        })
+    };
+    if listed().as_ref().is_some_and(has) {
+        return Ok(());
+    }
+    step(&format!("{component} for the toolchain {toolchain}"), || {
+        if listed().is_none() {
+            let install = ["toolchain", "install", toolchain, "--profile", "minimal", "--no-self-update"];
+            run(Command::new("rustup").args(install).stdin(Stdio::null()))?;
+        }
+        run(Command::new("rustup")
+            .args(["component", "add", "--toolchain", toolchain, component])
+            .stdin(Stdio::null()))
+    })
+    .with_context(|| format!("cannot install {component} for {toolchain}"))
+}

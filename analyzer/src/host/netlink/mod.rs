@@ -11,4 +11,4 @@ mod socket;
 
 pub use attrs::Attrs;
 pub use request::{LinkHeader, Request, TcHeader};
-pub use socket::RouteSocket;
+pub use socket::{RouteSocket, answers};

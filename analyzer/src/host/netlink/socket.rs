@@ -153,27 +153,40 @@ impl RouteSocket {
             if length > self.buffer.len() {
                 return Err(failed(io::Error::other("the kernel's reply is longer than expected")));
             }
-            let mut rest: &[u8] = &self.buffer;
-            while let Ok(answer) = NetlinkBuffer::new_checked(rest) {
-                let length = answer.length() as usize;
-                let kind = answer.message_type();
-                let flags = answer.flags();
-                let payload = rest.get(HEADER_LEN..length).unwrap_or_default();
-                if answer.sequence_number() == self.sequence {
-                    interrupted |= flags & NLM_F_DUMP_INTR != 0;
-                    match kind {
-                        NLMSG_NOOP => {}
-                        NLMSG_DONE | NLMSG_ERROR => {
-                            return outcome(action, flags, kind, payload).map(|()| interrupted);
-                        }
-                        _ => each(kind, payload),
-                    }
-                }
-                rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+            if let Some(end) = answers(action, self.sequence, &self.buffer, &mut interrupted, &mut each) {
+                return end.map(|()| interrupted);
             }
         }
         Err(failed(io::Error::other("the kernel's reply has no end")))
     }
+}
+
+/// Hands the answers to the request `sequence` in one datagram to `each`: message type and payload. `interrupted` becomes true
+/// when one says that a dump was interrupted by a change. The end of the request, when it is among them.
+pub fn answers(
+    action: &str,
+    sequence: u32,
+    datagram: &[u8],
+    interrupted: &mut bool,
+    each: &mut impl FnMut(u16, &[u8]),
+) -> Option<Result<()>> {
+    let mut rest = datagram;
+    while let Ok(answer) = NetlinkBuffer::new_checked(rest) {
+        let length = answer.length() as usize;
+        let kind = answer.message_type();
+        let flags = answer.flags();
+        let payload = rest.get(HEADER_LEN..length).unwrap_or_default();
+        if answer.sequence_number() == sequence {
+            *interrupted |= flags & NLM_F_DUMP_INTR != 0;
+            match kind {
+                NLMSG_NOOP => {}
+                NLMSG_DONE | NLMSG_ERROR => return Some(outcome(action, flags, kind, payload)),
+                _ => each(kind, payload),
+            }
+        }
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    None
 }
 
 /// The result in an error or done message: its first word is 0 or a negative error number.

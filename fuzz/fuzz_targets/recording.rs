@@ -1,0 +1,116 @@
+//! Any bytes as a Parquet file of a recording: rows, and the playback of them.
+#![no_main]
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use libfuzzer_sys::fuzz_target;
+use rocescope::record::cell::{Cell, Kind};
+use rocescope::record::parquet::{decode, encode};
+use rocescope::record::registry::{
+    DeviceSecond, Event, Finding, FlowRollup, FlowSecond, Host, LinkSecond, QpLife, Step,
+};
+use rocescope::record::table::Row;
+use rocescope::report::Options;
+use rocescope::source::feed::Update;
+use rocescope::source::recording;
+use rocescope::source::replay::Emit;
+use rocescope_fuzz::{judge, seeds};
+
+/// A row whose values say nothing, and fit.
+fn row<R: Row>(number: i64) -> R {
+    let mut cells = R::TABLE.columns.iter().map(|column| match (column.kind, column.name) {
+        _ if column.nullable && number % 3 == 2 => Cell::Null,
+        (Kind::Time, _) => Cell::Int(1_700_000_000_000_000_000 + number * 1_000_000_000),
+        (Kind::Int, _) => Cell::Int(number % 2),
+        (Kind::Float, _) => Cell::Float(0.5),
+        (Kind::Text, "src" | "dst" | "straggler") => Cell::Text("10.0.0.1".into()),
+        (Kind::Text, "direction") => Cell::Text("ingress".into()),
+        (Kind::Text, "json") => Cell::Text("{}".into()),
+        (Kind::Text, name) => Cell::Text(name.into()),
+    });
+    R::of(&mut cells).unwrap_or_else(|| panic!("a row of {}", R::TABLE.name))
+}
+
+fn file<R: Row>(rows: i64) -> Vec<u8> {
+    encode(&(0..rows).map(row::<R>).collect::<Vec<_>>()).expect("rows can be encoded")
+}
+
+fn made() -> Vec<Vec<u8>> {
+    let mut all = vec![file::<FlowSecond>(0)];
+    for rows in [1, 7] {
+        all.extend([
+            file::<FlowSecond>(rows),
+            file::<FlowRollup>(rows),
+            file::<LinkSecond>(rows),
+            file::<DeviceSecond>(rows),
+        ]);
+        all.extend([
+            file::<QpLife>(rows),
+            file::<Event>(rows),
+            file::<Finding>(rows),
+            file::<Step>(rows),
+            file::<Host>(rows),
+        ]);
+    }
+    all
+}
+
+/// Rows that are read are rows that can be written, and are the same then. True when the file has some.
+fn read<R: Row>(bytes: &[u8]) -> bool {
+    let cells = |rows: &[R]| {
+        let mut all = Vec::new();
+        // Text, since a float that is no number is not equal to itself.
+        rows.iter().for_each(|row| row.cells(&mut |cell| all.push(format!("{cell:?}"))));
+        all
+    };
+    let Ok(rows) = decode::<R>(bytes.to_vec().into()) else { return false };
+    let written = encode(&rows).expect("rows that were read can be written");
+    let again = decode::<R>(written.into()).expect("what was written can be read");
+    assert_eq!(cells(&rows), cells(&again));
+    !rows.is_empty()
+}
+
+/// Plays the file as `replay` does.
+fn play(bytes: &[u8]) {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    let path = PATH
+        .get_or_init(|| std::env::temp_dir().join(format!("rocescope-fuzz-{}.parquet", std::process::id())));
+    std::fs::write(path, bytes).expect("the folder for temporary files can be written");
+    let (path, host, from, to, speed, emit) = (path.clone(), None, None, None, f64::INFINITY, Emit::AtEnd);
+    let Ok(feed) = recording::start(recording::Options { path, host, from, to, speed, emit }) else { return };
+    let mut ended = false;
+    for update in &feed.updates {
+        match update {
+            Update::Sample(sample) => drop(judge(&sample, &Options::default())),
+            Update::Ended(_) => {
+                ended = true;
+                break;
+            }
+            _ => {}
+        }
+    }
+    assert!(ended, "the playback ended without saying so: its thread panicked");
+}
+
+/// Panics inside a dependency are caught where a file is read; all others are findings.
+fn init() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(|place| place.file().to_owned()).unwrap_or_default();
+        if !place.contains("/registry/src/") && !place.starts_with("/rustc/") {
+            eprintln!("{panic}");
+            std::process::abort();
+        }
+    }));
+    seeds(made);
+}
+
+fuzz_target!(init: init(), |bytes: &[u8]| {
+    let flows = read::<FlowSecond>(bytes);
+    let mut any = flows;
+    any |= read::<LinkSecond>(bytes) | read::<DeviceSecond>(bytes) | read::<Event>(bytes) | read::<Finding>(bytes);
+    let _others = read::<FlowRollup>(bytes) | read::<QpLife>(bytes) | read::<Step>(bytes) | read::<Host>(bytes);
+    if any {
+        play(bytes);
+    }
+});

@@ -1,0 +1,110 @@
+//! What the targets share: seeds made from the test data, and samples to judge.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::{env, fs, process};
+
+use rocescope::report::{self, Options, Report};
+use rocescope::sample::Sample;
+use rocescope::source::feed::Update;
+use rocescope::source::replay;
+use serde_json::Value;
+
+/// Seeds beyond this length slow a target down more than they teach it.
+pub const LONGEST: usize = 32 << 10;
+
+/// Writes the seeds of a target to the folder that `ROCESCOPE_FUZZ_SEEDS` names, and ends the program; without it does nothing.
+pub fn seeds(make: impl FnOnce() -> Vec<Vec<u8>>) {
+    let Some(folder) = env::var_os("ROCESCOPE_FUZZ_SEEDS").map(PathBuf::from) else { return };
+    let write = |(number, seed): (usize, &Vec<u8>)| fs::write(folder.join(format!("seed-{number:03}")), seed);
+    let seeds = make();
+    let written = fs::create_dir_all(&folder).and_then(|()| seeds.iter().enumerate().try_for_each(write));
+    if let Err(error) = written {
+        eprintln!("cannot write seeds to {}: {error}", folder.display());
+        process::exit(1);
+    }
+    process::exit(0);
+}
+
+/// The root of the repository.
+#[must_use]
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the folder of this crate has a parent")
+}
+
+/// The files of the test data whose names end so, the smallest first.
+#[must_use]
+pub fn files(ends: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    walk(&root().join("tests/data"), &mut found);
+    found.retain(|(_, path)| ends.iter().any(|end| path.to_string_lossy().ends_with(end)));
+    found.sort();
+    found.into_iter().map(|(_, path)| path).collect()
+}
+
+fn walk(folder: &Path, found: &mut Vec<(u64, PathBuf)>) {
+    for entry in fs::read_dir(folder).expect("the test data is there").flatten() {
+        let path = entry.path();
+        match entry.metadata() {
+            Ok(about) if about.is_dir() => walk(&path, found),
+            Ok(about) => found.push((about.len(), path)),
+            Err(_) => {}
+        }
+    }
+}
+
+/// The captures of the test data.
+#[must_use]
+pub fn captures() -> Vec<PathBuf> {
+    files(&[".pcap", ".pcapng", ".pcap.gz"])
+}
+
+/// The last sample of a replay.
+///
+/// # Panics
+/// The capture cannot be replayed.
+#[must_use]
+pub fn sample(capture: &Path) -> Box<Sample> {
+    let options = replay::Options { files: vec![capture.to_owned()], ..replay::Options::default() };
+    let feed = replay::start(options).expect("the capture can be opened");
+    let mut last = None;
+    for update in &feed.updates {
+        match update {
+            Update::Sample(sample) => last = Some(sample),
+            Update::Ended(_) => break,
+            _ => {}
+        }
+    }
+    last.expect("a replay ends with a sample")
+}
+
+/// A sample with losses, latencies and marks on few flows.
+#[must_use]
+pub fn usual() -> &'static Sample {
+    static USUAL: OnceLock<Sample> = OnceLock::new();
+    USUAL.get_or_init(|| *sample(&root().join("tests/data/h6_rping_loss.h0.pcap.gz")))
+}
+
+/// Judges a sample as every view does: report, text and JSON, which it gives back. The text commands no terminal.
+///
+/// # Panics
+/// A property does not hold.
+pub fn judge(sample: &Sample, options: &Options) -> Value {
+    let report = Report::build(sample, options);
+    speakable(&report::text::text(&report, 80));
+    let mut json = Vec::new();
+    report::json::write(&report, &mut json).expect("a vector takes everything");
+    let value: Value = serde_json::from_slice(&json).expect("a report is JSON");
+    assert_eq!(value["schema"], report::SCHEMA);
+    value
+}
+
+/// Holds a text to what a terminal may be given.
+///
+/// # Panics
+/// It has a control character other than the end of a line, or one that turns the direction of writing.
+pub fn speakable(text: &str) {
+    let turns = |c| matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let bad = text.chars().find(|c| c.is_control() && *c != '\n' || turns(*c));
+    assert_eq!(bad, None, "{text:?}");
+}
