@@ -11,9 +11,12 @@
 //! | [`lives`] | queue pairs on the kernel's control path |
 //! | [`context`] | the NIC's own context of queue pairs, within a budget of queries |
 //! | [`posts`], [`present`] | work requests that processes post, sampled; their queue pairs |
+//! | `audit` | the settings of the host, read on a thread of its own |
 //! | `tally` | cumulative values from readings that wrap and are reset |
 //! | `watch` | the devices of watched interfaces, read again and again |
 
+#[cfg(target_os = "linux")]
+pub mod audit;
 pub mod context;
 #[cfg(target_os = "linux")]
 mod ethernet;

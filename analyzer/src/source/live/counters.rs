@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use super::posts::PostSampler;
 use super::qp_probes::QpProbes;
-use crate::doctor::{self, facts::HostFacts};
 use crate::host::clock::{WallClock, monotonic_ns};
 use crate::host::kernel::Capability;
 use crate::host::listen::LldpSocket;
@@ -20,6 +19,7 @@ use crate::host::sysfs::SysRoot;
 use crate::sandbox;
 use crate::sandbox::plan::Files;
 use crate::source::devices::Devices;
+use crate::source::devices::audit::Audit;
 use crate::source::devices::context::ask::Clock;
 use crate::source::devices::posts::Plan;
 use crate::source::devices::watch::Watch;
@@ -153,14 +153,14 @@ struct Work {
     /// `None` when posts are not sampled.
     posts: Option<PostSampler>,
     /// The settings of the host, until they have come.
-    audit: Option<Receiver<HostFacts>>,
+    audit: Option<Audit>,
 }
 
 impl Work {
     fn run(mut self, interval: Duration, stopped: &Receiver<()>) {
         // It reads settings that others may not read, so that it begins before this thread gives up what it does not need;
         // LLDP frames, from the network, are read after that.
-        self.audit = if self.watch.is_empty() { None } else { audit(Arc::clone(&self.host)) };
+        self.audit = if self.watch.is_empty() { None } else { Audit::start(Arc::clone(&self.host)) };
         self.counters();
         // Before queue pairs are listed: that query shows the settings of those that are there already.
         self.probe();
@@ -198,13 +198,11 @@ impl Work {
 
     /// Takes in the settings of the host, once, as soon as they have been read.
     fn audited(&mut self, patience: Duration) {
-        let Some(audit) = &self.audit else { return };
-        match audit.recv_timeout(patience) {
-            Err(RecvTimeoutError::Timeout) => return,
-            Err(RecvTimeoutError::Disconnected) => {}
-            Ok(facts) => self.watch.learn(facts),
+        match self.audit.take().map(|audit| audit.read(patience)) {
+            Some(Ok(Some(facts))) => self.watch.learn(facts),
+            Some(Err(at_work)) => self.audit = Some(at_work),
+            Some(Ok(None)) | None => {}
         }
-        self.audit = None;
     }
 
     /// What the thread needs from now on.
@@ -347,19 +345,6 @@ impl Work {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         self.watch.add_lives(Arc::make_mut(&mut known.owners));
     }
-}
-
-/// Reads the settings of the host on a thread of its own: that takes seconds on a host with many interfaces, and queue pairs
-/// are listed meanwhile. `None` when no thread can be made.
-fn audit(host: Arc<dyn Host>) -> Option<Receiver<HostFacts>> {
-    let (found, facts) = mpsc::channel();
-    let read = move || {
-        if let Ok(root) = host.root() {
-            let _ended = found.send(doctor::collect(&root, host.ask()));
-        }
-    };
-    std::thread::Builder::new().name("audit".into()).spawn(read).ok()?;
-    Some(facts)
 }
 
 /// Takes in the records of the probes.
