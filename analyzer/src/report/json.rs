@@ -30,7 +30,7 @@ const AT_ONCE: usize = 128;
 /// Parts that may wait.
 const DEPTH: usize = 4;
 
-/// As [`write`] does, but with very many flows in two threads, where there are processors for them.
+/// As [`write()`] does, but with very many flows in two threads, where there are processors for them.
 ///
 /// # Errors
 /// What writing to `out` gave.
