@@ -200,7 +200,7 @@ fn table() -> Vec<Case> {
             precise: true,
             ..case(
                 "precise_new_flow",
-                "a new flow each packet, exact clock, bins",
+                "a new flow each time, exact clock, bins",
                 f::write(0x20_0000),
                 Some(next_flow(f::IPV4_BTH)),
             )
