@@ -11,7 +11,7 @@ use rocescope::record::parquet::{Groups, encode};
 use rocescope::record::registry::{FlowSecond, LinkSecond, TABLES};
 use rocescope::record::store::{Keep, Rotate, Store};
 use rocescope::record::table::Row;
-use rocescope_fuzz::seeds;
+use rocescope_fuzz::{own_panics_abort, seeds};
 
 const ID: &str = "0c5e8d3a-1111-4222-8333-444455556666";
 
@@ -90,13 +90,7 @@ fn files(dir: &Path, end: &str, found: &mut Vec<PathBuf>) {
 }
 
 fn init() {
-    std::panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map(|place| place.file().to_owned()).unwrap_or_default();
-        if !place.contains("/registry/src/") && !place.starts_with("/rustc/") {
-            eprintln!("{panic}");
-            std::process::abort();
-        }
-    }));
+    own_panics_abort();
     seeds(made);
 }
 

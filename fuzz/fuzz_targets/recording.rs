@@ -15,7 +15,7 @@ use rocescope::report::Options;
 use rocescope::source::feed::Update;
 use rocescope::source::recording;
 use rocescope::source::replay::Emit;
-use rocescope_fuzz::{judge, seeds};
+use rocescope_fuzz::{judge, own_panics_abort, seeds};
 
 /// A row whose values say nothing, and fit.
 fn row<R: Row>(number: i64) -> R {
@@ -93,15 +93,8 @@ fn play(bytes: &[u8]) {
     assert!(ended, "the playback ended without saying so: its thread panicked");
 }
 
-/// Panics inside a dependency are caught where a file is read; all others are findings.
 fn init() {
-    std::panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map(|place| place.file().to_owned()).unwrap_or_default();
-        if !place.contains("/registry/src/") && !place.starts_with("/rustc/") {
-            eprintln!("{panic}");
-            std::process::abort();
-        }
-    }));
+    own_panics_abort();
     seeds(made);
 }
 

@@ -202,7 +202,7 @@ fn network(hosts: &BTreeSet<IpAddr>, rest: &[Group<'_>]) -> String {
 fn raise(input: &Input<'_>, seen: &Seen<'_>, found: &mut Vec<Finding>) {
     let Seen { link, worst: group, rest, share, more: more_groups } = seen;
     let mut flows = group.flows.clone();
-    flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
+    flows.sort_by_key(|flow| Reverse(flow.bytes));
     let Some(first) = flows.first().copied() else { return };
     let diagnosis = format!("Foreign RoCE on {}: {} of the bytes", short(link), units::ratio(Some(*share)));
     let parts = [pair(first.src, first.dst), more(*more_groups, "network")];

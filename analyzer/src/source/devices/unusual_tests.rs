@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::analysis::{Kind, Options, fixtures};
+use crate::doctor;
 use crate::host::recorded::Recorded;
 use crate::report::Report;
 use crate::sample::{Direction, Sample, SourceKind};
@@ -27,7 +28,9 @@ impl Run {
         let watch = Watch::new(&host.root(), &host.kernel(), &owned(interfaces), &owned(devices));
         let mut run = Self { host, watch, seconds: 0 };
         run.read();
-        run.watch.audit(&run.host.root(), &run.host.kernel());
+        if !run.watch.is_empty() {
+            run.watch.learn(doctor::collect(&run.host.root(), &run.host.kernel()));
+        }
         run
     }
 

@@ -13,7 +13,6 @@ use super::port::PortWatch;
 use super::{Devices, Setting};
 use crate::doctor::check::{self, Status};
 use crate::doctor::facts::HostFacts;
-use crate::doctor::{self};
 use crate::host::device::{Identity, Protocol};
 use crate::host::fwctl::Firmware;
 use crate::host::nldev::{self, Query, QueuePair};
@@ -271,14 +270,7 @@ impl Watch {
         }
     }
 
-    /// Reads and judges the settings of the host, as doctor does.
-    pub fn audit(&mut self, root: &HostRoot, kernel: &dyn Queries) {
-        if !self.ports.is_empty() {
-            self.learn(doctor::collect(root, kernel));
-        }
-    }
-
-    /// Judges these settings of the host.
+    /// Judges these settings of the host, as doctor does.
     pub fn learn(&mut self, mut facts: HostFacts) {
         for (name, neighbour) in &self.heard {
             if let Some(interface) = facts.interfaces.iter_mut().find(|known| known.name == *name) {

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::analysis::{Kind, Options, fixtures};
+use crate::doctor;
 use crate::host::qp;
 use crate::host::qp_context::tests::mlx5_dump;
 use crate::host::read::Unread;
@@ -25,7 +26,9 @@ const SECOND: u64 = 1_000_000_000;
 fn read(watch: &mut Watch, host: &Recorded, time_ns: u64) {
     let (root, kernel) = (host.root(), host.kernel());
     watch.read_counters(&root, &kernel, time_ns);
-    watch.audit(&root, &kernel);
+    if !watch.is_empty() {
+        watch.learn(doctor::collect(&root, &kernel));
+    }
     let mut unread = Unread::new();
     let addresses = qp::addresses(&root, &mut unread);
     watch.take_qps(&qp::read(&root, &kernel, &addresses, &mut unread, &mut || {}), time_ns);
