@@ -61,7 +61,7 @@ pub fn rocescope_qp_command(ctx: ProbeContext) -> u32 {
     }
     let thread = bpf_get_current_pid_tgid();
     // SAFETY: the entry belongs to this thread alone.
-    if unsafe { CALLS.get(&thread) }.is_some() {
+    if unsafe { CALLS.get(thread) }.is_some() {
         return 0;
     }
     let (Some(device), Some(output), Some(output_len)) =
@@ -75,7 +75,7 @@ pub fn rocescope_qp_command(ctx: ProbeContext) -> u32 {
     let output_len = output_len.saturating_sub(skipped);
     add(count::COMMANDS);
     // Without room its end is not seen, which the two counts show.
-    let _full = COMMANDS.insert(&thread, &Command { device, input, output, input_len, output_len }, 0);
+    let _full = COMMANDS.insert(thread, Command { device, input, output, input_len, output_len }, 0);
     0
 }
 
@@ -84,8 +84,8 @@ pub fn rocescope_qp_command(ctx: ProbeContext) -> u32 {
 pub fn rocescope_qp_commanded(ctx: RetProbeContext) -> u32 {
     let thread = bpf_get_current_pid_tgid();
     // SAFETY: the entry belongs to this thread alone.
-    let Some(command) = (unsafe { COMMANDS.get(&thread) }).copied() else { return 0 };
-    let _gone = COMMANDS.remove(&thread);
+    let Some(command) = (unsafe { COMMANDS.get(thread) }).copied() else { return 0 };
+    let _gone = COMMANDS.remove(thread);
     add(count::COMMANDS_ENDED);
     let Some(mut entry) = QP_COMMANDS.reserve(0) else {
         add(count::DROPPED);

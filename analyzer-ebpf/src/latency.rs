@@ -171,7 +171,7 @@ pub(crate) unsafe fn packet(slot: u32, place: *mut FlowSlot, work: *mut CpuState
     let unusual = (untimed & Timing::RETX_RUN) | (bits & UNUSUAL) | u32::from(marked);
     // A request that needs a response is reliable.
     let wanted = op.bits(Op::RESPONSE | Op::ACKNOWLEDGE | Op::CNP | Op::NEEDS_RESPONSE)
-        | op.bits(Op::RELIABLE) * u32::from(ack_req);
+        | (op.bits(Op::RELIABLE) * u32::from(ack_req));
     if wanted | unusual == 0 {
         return;
     }

@@ -27,7 +27,7 @@ static POST_QPS: HashMap<PostKey, PostCounts, MOST_QPS> = HashMap::new();
 static POST_WINDOW: Array<PostWindow, 1> = Array::new();
 
 /// A new entry of the map: too large for the stack.
-static NONE: PostCounts = PostCounts::NONE;
+static NONE: &PostCounts = &PostCounts::NONE;
 
 /// `BPF_NOEXIST`: another CPU may have been first.
 const NO_EXIST: u64 = 1;
@@ -114,7 +114,7 @@ fn entry(key: &PostKey) -> Option<*mut PostCounts> {
     if let Some(known) = POST_QPS.get_ptr_mut(key) {
         return Some(known);
     }
-    let _full_or_known = POST_QPS.insert(key, &NONE, NO_EXIST);
+    let _full_or_known = POST_QPS.insert(key, NONE, NO_EXIST);
     POST_QPS.get_ptr_mut(key)
 }
 

@@ -92,7 +92,7 @@ pub fn rocescope_qp_created(ctx: RetProbeContext) -> u32 {
     let failed = qp > u64::MAX - 4_096;
     let thread = bpf_get_current_pid_tgid();
     // SAFETY: the entry belongs to this thread alone.
-    let call = match unsafe { CALLS.get(&thread) } {
+    let call = match unsafe { CALLS.get(thread) } {
         Some(call) if call.kind == u32::from(kind::CREATED) => *call,
         // The kernel's own are entered unseen.
         _ => {
@@ -100,7 +100,7 @@ pub fn rocescope_qp_created(ctx: RetProbeContext) -> u32 {
             Call { qp: 0, attr: 0, time_ns: 0, mask: 0, kind: 0 }
         }
     };
-    let _gone = CALLS.remove(&thread);
+    let _gone = CALLS.remove(thread);
     let call = Call { qp: if failed { 0 } else { qp }, ..call };
     record(kind::CREATED, &call, if failed { qp as i32 } else { 0 }, 0);
     0
@@ -194,7 +194,7 @@ fn enter(ctx: &ProbeContext, kind: u32) {
 fn remember(call: Call) {
     add(count::ENTERED);
     // Without room the return is not seen, which the two counts show.
-    let _full = CALLS.insert(&bpf_get_current_pid_tgid(), &call, 0);
+    let _full = CALLS.insert(bpf_get_current_pid_tgid(), call, 0);
 }
 
 #[inline(always)]
@@ -214,12 +214,12 @@ fn cgroup() -> u64 {
 fn leave(ctx: &RetProbeContext, kind: u8) {
     let thread = bpf_get_current_pid_tgid();
     // SAFETY: the entry belongs to this thread alone.
-    let Some(call) = (unsafe { CALLS.get(&thread) }).copied() else { return };
+    let Some(call) = (unsafe { CALLS.get(thread) }).copied() else { return };
     // An inner verb has already ended, or this is the return of one.
     if call.kind != u32::from(kind) {
         return;
     }
-    let _gone = CALLS.remove(&thread);
+    let _gone = CALLS.remove(thread);
     add(count::RETURNED);
     record(kind, &call, ctx.ret(), 0);
 }

@@ -54,22 +54,22 @@ pub(crate) fn deny() -> Result<Command> {
 /// # Errors
 /// It cannot be built, or there is no such nightly.
 pub(crate) fn cargo_fuzz() -> Result<Command> {
-    nightly_with("rust-src")?;
+    with_component(PINNED_NIGHTLY, "rust-src")?;
     let folder = FUZZ.install(cargo())?;
     let mut command = in_toolchain(PINNED_NIGHTLY, "cargo");
     command.env("PATH", with_folder(&folder)?).arg("fuzz");
     Ok(command)
 }
 
-/// Makes sure that the pinned nightly is there with a component.
+/// Makes sure that a toolchain is there with a component.
 ///
 /// # Errors
 /// There is no rustup, or it cannot install it.
-pub(crate) fn nightly_with(component: &str) -> Result<()> {
+pub(crate) fn with_component(toolchain: &str, component: &str) -> Result<()> {
     if !has_program("rustup") {
-        bail!("it needs {PINNED_NIGHTLY} with {component}, which rustup installs: install rustup");
+        bail!("it needs {toolchain} with {component}, which rustup installs: install rustup");
     }
-    rustup::ensure_component(PINNED_NIGHTLY, component)
+    rustup::ensure_component(toolchain, component)
 }
 
 /// `PATH` with a folder before all others: cargo looks for its subcommands there.

@@ -3,7 +3,7 @@
 use super::{Checks, component};
 use crate::ebpf_toolchain::EbpfToolchain;
 use crate::run::{cargo, output_of, run, workspace_root};
-use crate::setup::{has_core_source, in_toolchain};
+use crate::setup::{has_core_source, in_toolchain, with_component};
 use std::process::{Command, Stdio};
 
 const NAME: &str = "lints of the kernel programs";
@@ -38,6 +38,8 @@ fn clippy(ebpf: Option<&EbpfToolchain>) -> Option<Box<dyn Fn() -> Command + '_>>
             command.arg("clippy").current_dir(workspace_root()).stdin(Stdio::null());
             command
         };
+        // What cannot be installed may be in the active toolchain.
+        let _absent = with_component(&ebpf.toolchain, "clippy");
         if output_of(own().arg("--version")).is_some() {
             return Some(Box::new(own));
         }
