@@ -17,7 +17,7 @@ pub(crate) const DEBUG: &str = "dev";
 /// The package of the tests that need root, a program and the kernel.
 pub(crate) const INTEGRATION: &str = "rocescope-tests";
 const PACKAGES: [&str; 4] = ["rocescope", "rocescope-common", INTEGRATION, "xtask"];
-const LIBRARY: &str = "rocescope/live,rocescope/test-clock";
+const LIBRARY: &str = "rocescope/live,rocescope/test-clock,rocescope/tls";
 const TESTS: &str = "rocescope-tests/live";
 
 /// Which features what is built has.

@@ -48,10 +48,16 @@ Exit status: 0 success (also when interrupted), 1 failure, 2 invalid usage.";
 /// Version, commit, kernel programs and features of this build. The commit is that of `cargo xtask build`, `dist` and
 /// `package`; a bare `cargo build` does not know it.
 static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
-    let (programs, features) = if cfg!(feature = "live") {
-        ("XDP, TC, kprobes and uprobes, for Linux 5.15 (aarch64: 5.18) and newer", "live")
+    let programs = if cfg!(feature = "live") {
+        "XDP, TC, kprobes and uprobes, for Linux 5.15 (aarch64: 5.18) and newer"
     } else {
-        ("none: live, export, demo and bench do not work in this build", "none")
+        "none: live, export, demo and bench do not work in this build"
+    };
+    let features = match (cfg!(feature = "live"), cfg!(feature = "tls")) {
+        (true, true) => "live, tls",
+        (true, false) => "live",
+        (false, true) => "tls",
+        (false, false) => "none",
     };
     let commit = option_env!("ROCESCOPE_COMMIT").unwrap_or("unknown");
     let version = env!("CARGO_PKG_VERSION");

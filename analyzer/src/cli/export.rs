@@ -23,6 +23,7 @@ use crate::export::otlp::Encoder;
 use crate::export::otlp::send::Pusher;
 use crate::export::otlp::settings::{self, Host};
 use crate::export::serve::{Board, Dump, Server};
+use crate::export::web::Web;
 use crate::export::{Exporter, Exposition, Options, Process, Series};
 use crate::findings::Limits;
 use crate::flight;
@@ -87,7 +88,9 @@ pub(super) fn serve(args: ExportArgs, beside: Beside) -> Result<()> {
     }
     let requests = Requests::default();
     // Before anything is attached: an address in use has nothing to undo.
-    let listeners = listeners(&args)?;
+    let web = args.web_config.as_deref().map(|path| Web::open(path, say)).transpose();
+    let web = web.map_err(|error| anyhow!(error))?;
+    let listeners = listeners(&args, web.as_ref())?;
     // Before privileges go: their threads need some of them, and have sandboxes of their own.
     let push = args.otlp.as_deref().map(Push::start).transpose()?;
     let board = Arc::new(Board::new(settings.as_ref().map(|_| dump(&requests))));
@@ -102,9 +105,10 @@ pub(super) fn serve(args: ExportArgs, beside: Beside) -> Result<()> {
     let dumps = settings.as_ref().map(Dumps::start).transpose()?;
     // No other socket can be made afterwards.
     let systemd = Systemd::of_env();
-    confine::export(beside.config.iter().cloned(), folders, beside.folder.is_some());
+    let reads = beside.config.iter().cloned().chain(web.iter().flat_map(Web::reads));
+    confine::export(reads, folders, beside.folder.is_some());
     // Scrapes wait in the queue of the socket until now: the thread that answers them begins without privileges.
-    let server = Server::start(listeners, &board).context("cannot start the HTTP server")?;
+    let server = Server::start(listeners, &board, web).context("cannot start the HTTP server")?;
     let Views { mut report, .. } = views;
     report.analysis.imbalance_all_links = interfaces > 1;
     for hook in &hooks {
@@ -211,7 +215,7 @@ fn whole(number: u64) -> usize {
 }
 
 /// The sockets that are passed, and those that the options name.
-fn listeners(args: &ExportArgs) -> Result<Vec<Listener>> {
+fn listeners(args: &ExportArgs, web: Option<&Web>) -> Result<Vec<Listener>> {
     let mut all = Listener::from_systemd();
     let mut addresses = args.listen.clone();
     if addresses.is_empty() && all.is_empty() && args.textfile.is_none() && args.otlp.is_none() {
@@ -223,10 +227,21 @@ fn listeners(args: &ExportArgs) -> Result<Vec<Listener>> {
         });
         all.push(listener?);
     }
+    let guard = web.map(Web::guard);
+    let encrypted = guard.as_ref().is_some_and(|guard| guard.is_encrypted());
+    let password = guard.is_some_and(|guard| guard.users.is_some());
     for listener in &all {
-        say(&format!("metrics at {}", listener.address()));
-        if listener.is_remote() {
-            say("other hosts can read the metrics: they are neither encrypted nor protected by a password");
+        say(&format!("metrics at {}", listener.address(encrypted)));
+        match (listener.is_remote(), encrypted, password) {
+            (true, false, false) => {
+                say(
+                    "other hosts can read the metrics: they are neither encrypted nor protected by a password",
+                );
+            }
+            (true, false, true) => {
+                say("other hosts on the way can read the metrics and passwords: they are not encrypted")
+            }
+            _ => {}
         }
     }
     Ok(all)

@@ -43,7 +43,29 @@ $ sudo rocescope export --otlp http://localhost:4318               # to an OpenT
 - [alerts.yml](alerts.yml) has alerting rules. Findings come from the same analysis as in every view: alert on
   `rocescope_finding_active` rather than on thresholds of your own.
 
-There is no TLS and no password: put a proxy before an address that others reach.
+## TLS and passwords
+
+`--web-config FILE` takes the file that Prometheus exporters share (exporter-toolkit's `web-config.yml`). It is for TCP; a unix socket has
+the rights of its file.
+
+```yaml
+tls_server_config:                 # in builds with the feature `tls`
+  cert_file: host.pem              # relative to this file; also cert, key and client_ca with the PEM text itself
+  key_file: host.key
+  client_auth_type: RequireAndVerifyClientCert    # or VerifyClientCertIfGiven, NoClientCert
+  client_ca_file: ca.pem
+  client_allowed_sans: [prometheus.example]       # DNS names and addresses
+  min_version: TLS13               # TLS12 unless told otherwise
+basic_auth_users:
+  prometheus: $2y$10$...           # htpasswd -nBC 10 prometheus
+```
+
+- Other keys are refused, not passed over. `/healthz` asks for no password.
+- The file, certificates and keys are looked at once a second while there are connections, and read again when one was replaced. What cannot
+  be used, or not be read any more by the user that rocescope has changed to, is reported, and what was read before stays in use.
+- A password is verified once and then remembered by its digest. After a wrong one, none is tried for a second.
+- Packages are built without `tls`, whose provider (ring) is C and assembler ([building.md](building.md)). A build without it refuses
+  `tls_server_config`: put a proxy before an address that others reach.
 
 ## OpenTelemetry
 

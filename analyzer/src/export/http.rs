@@ -20,6 +20,8 @@ pub struct Request {
     pub query: String,
     /// Format of the exposition that its `Accept` prefers.
     pub format: Format,
+    /// Value of its `Authorization`.
+    pub authorization: Option<String>,
 }
 
 impl Request {
@@ -99,7 +101,7 @@ pub fn parse(head: &[u8]) -> Result<Request, Refusal> {
     if !path.starts_with('/') {
         return Err(Refusal::BadRequest);
     }
-    let mut accepted = Vec::new();
+    let (mut accepted, mut authorization) = (Vec::new(), None);
     for line in lines.take_while(|line| !line.is_empty()) {
         let (name, value) = line.split_once(':').ok_or(Refusal::BadRequest)?;
         if name.is_empty() || name.contains([' ', '\t']) {
@@ -107,10 +109,12 @@ pub fn parse(head: &[u8]) -> Result<Request, Refusal> {
         }
         if name.eq_ignore_ascii_case("accept") {
             accepted.push(value);
+        } else if name.eq_ignore_ascii_case("authorization") {
+            authorization = Some(value.to_owned());
         }
     }
     let (path, query) = (path.to_owned(), query.to_owned());
-    Ok(Request { head_only, post, path, query, format: negotiated(&accepted.join(",")) })
+    Ok(Request { head_only, post, path, query, format: negotiated(&accepted.join(",")), authorization })
 }
 
 /// The format that a client prefers by the values of its `Accept`; text where it does not ask for OpenMetrics.
@@ -226,6 +230,12 @@ impl Answer {
         }
     }
 
+    /// The answer to who has given no password, or a wrong one.
+    #[must_use]
+    pub fn unauthorized() -> Self {
+        Self::fixed("401 Unauthorized", PLAIN, "a user name and a password of --web-config are needed\n")
+    }
+
     /// The answer to a view that cannot be attached now.
     #[must_use]
     pub fn no_place() -> Self {
@@ -248,9 +258,13 @@ impl Answer {
     #[must_use]
     pub fn head(&self) -> String {
         let length = self.whole_body().len();
-        let allow = if self.status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
+        let more = match self.status.get(..3) {
+            Some("401") => "WWW-Authenticate: Basic realm=\"rocescope\", charset=\"UTF-8\"\r\n",
+            Some("405") => "Allow: GET, HEAD\r\n",
+            _ => "",
+        };
         format!(
-            "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {length}\r\n{allow}Cache-Control: no-store\r\n\
+            "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {length}\r\n{more}Cache-Control: no-store\r\n\
              X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
             self.status, self.content_type
         )
@@ -299,7 +313,8 @@ mod tests {
                 post: false,
                 path: "/metrics".into(),
                 query: "x=1".into(),
-                format: open
+                format: open,
+                authorization: None
             })
         );
         let proxied = get("HEAD http://h:1/readyz HTTP/1.0\n\n").unwrap();

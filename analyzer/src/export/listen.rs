@@ -123,11 +123,12 @@ impl Listener {
         Some(Self::Unix(UnixListener::from(OwnedFd::from(tcp)), None))
     }
 
-    /// The address in words.
+    /// The address in words; `encrypted`: where TCP is.
     #[must_use]
-    pub fn address(&self) -> String {
+    pub fn address(&self, encrypted: bool) -> String {
         match self {
             Self::Tcp(listener) => match listener.local_addr() {
+                Ok(address) if encrypted => format!("https://{address}/metrics"),
                 Ok(address) => Listen::Tcp(address).to_string(),
                 Err(_) => "a socket of systemd".to_owned(),
             },

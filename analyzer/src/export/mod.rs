@@ -9,6 +9,7 @@
 //! | [`exposition`] | the text formats 0.0.4 and OpenMetrics 1.0 |
 //! | [`http`] | requests and answers; pure |
 //! | [`listen`], [`serve`] | sockets, and the thread that answers |
+//! | [`web`] | passwords and TLS |
 //! | [`otlp`] | the same metrics, and findings as log records, pushed to a collector |
 //!
 //! Nothing is decided here: findings and ratios are those of the report.
@@ -26,6 +27,7 @@ pub mod serve;
 #[cfg(test)]
 mod tests;
 pub mod views;
+pub mod web;
 
 use crate::report::Report;
 use crate::sample::Sample;

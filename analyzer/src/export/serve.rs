@@ -14,6 +14,7 @@ use super::exposition::Exposition;
 use super::http::{self, Answer, Asked, MOST_HEAD, Refusal, Request};
 use super::listen::{Listener, SocketFile};
 use super::views::Views;
+use super::web::{Guard, Web};
 use crate::util::time::nanos;
 
 /// Connections at a time; further ones are closed at once.
@@ -102,13 +103,15 @@ pub struct Server {
 }
 
 impl Server {
-    /// Answers on `listeners` from now on.
+    /// Answers on `listeners` from now on. `web`: what connections through TCP have to pass; the files of unix sockets have
+    /// rights of their own.
     ///
     /// # Errors
     /// The system refuses a thread or a descriptor.
-    pub fn start(listeners: Vec<Listener>, board: &Arc<Board>) -> io::Result<Self> {
+    pub fn start(listeners: Vec<Listener>, board: &Arc<Board>, web: Option<Web>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let open = Arc::new(AtomicUsize::new(0));
+        let web = web.map(Arc::new);
         let mut files = Vec::new();
         {
             let _entered = runtime.enter();
@@ -118,10 +121,12 @@ impl Server {
                     Listener::Tcp(listener) => {
                         listener.set_nonblocking(true)?;
                         let listener = tokio::net::TcpListener::from_std(listener)?;
+                        let web = web.clone();
                         runtime.spawn(async move {
                             loop {
-                                take(listener.accept().await.map(|(stream, _)| stream), false, &board, &open)
-                                    .await;
+                                let accepted = listener.accept().await.map(|(stream, _)| stream);
+                                let client = Client::Remote(web.as_ref().map(|web| web.guard()));
+                                take(accepted, client, &board, &open).await;
                             }
                         });
                     }
@@ -131,8 +136,8 @@ impl Server {
                         let listener = tokio::net::UnixListener::from_std(listener)?;
                         runtime.spawn(async move {
                             loop {
-                                take(listener.accept().await.map(|(stream, _)| stream), true, &board, &open)
-                                    .await;
+                                let accepted = listener.accept().await.map(|(stream, _)| stream);
+                                take(accepted, Client::Local, &board, &open).await;
                             }
                         });
                     }
@@ -178,8 +183,30 @@ impl Drop for Place {
     }
 }
 
-/// Takes a connection over; `local`: through a unix socket, whose clients may change something.
-async fn take<S>(accepted: io::Result<S>, local: bool, board: &Arc<Board>, open: &Arc<AtomicUsize>)
+/// How a client has come.
+#[derive(Clone, Debug)]
+enum Client {
+    /// Through a unix socket: it may change something.
+    Local,
+    /// Through TCP: it has to pass this, where there is one.
+    Remote(Option<Arc<Guard>>),
+}
+
+impl Client {
+    const fn is_local(&self) -> bool {
+        matches!(self, Self::Local)
+    }
+
+    /// Whether it may have the answer. Who asks only whether the process lives needs no password, as probes of Kubernetes have none.
+    async fn may(&self, request: &Request) -> bool {
+        let Self::Remote(Some(guard)) = self else { return true };
+        let Some(users) = guard.users.as_ref().filter(|_| request.path != "/healthz") else { return true };
+        users.admit(request.authorization.as_deref()).await
+    }
+}
+
+/// Takes a connection over.
+async fn take<S>(accepted: io::Result<S>, client: Client, board: &Arc<Board>, open: &Arc<AtomicUsize>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -189,14 +216,41 @@ where
     tokio::spawn(async move {
         let _place = place;
         // A client that goes away is no failure.
-        let _ = converse(stream, local, &board).await;
+        let _ = encrypted(stream, client, &board).await;
     });
+}
+
+/// A conversation, encrypted where that is asked for.
+#[cfg(feature = "tls")]
+async fn encrypted<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    client: Client,
+    board: &Board,
+) -> io::Result<()> {
+    let Client::Remote(Some(guard)) = &client else { return converse(stream, &client, board).await };
+    let Some(encryption) = &guard.encryption else { return converse(stream, &client, board).await };
+    let stream = timeout(HEAD_TIME, encryption.accept(stream)).await??;
+    // As with a certificate that is not signed, the client is told nothing.
+    if !encryption.admits(stream.get_ref().1) {
+        return Ok(());
+    }
+    converse(stream, &client, board).await
+}
+
+/// A conversation: this build has no TLS.
+#[cfg(not(feature = "tls"))]
+async fn encrypted<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    client: Client,
+    board: &Board,
+) -> io::Result<()> {
+    converse(stream, &client, board).await
 }
 
 /// One request and its answer.
 async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
-    local: bool,
+    client: &Client,
     board: &Board,
 ) -> io::Result<()> {
     let request = match timeout(HEAD_TIME, request(&mut stream)).await {
@@ -207,7 +261,12 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
         },
         Err(_) => Err(Refusal::Timeout),
     };
-    if local && request.as_ref().is_ok_and(Request::is_for_samples) {
+    if let Ok(request) = &request
+        && !client.may(request).await
+    {
+        return answer_with(stream, &Answer::unauthorized()).await;
+    }
+    if client.is_local() && request.as_ref().is_ok_and(Request::is_for_samples) {
         if let Some((_place, hello)) = board.views.place() {
             let head = [http::SAMPLES_HEAD, &hello].concat();
             return board
@@ -218,7 +277,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
         return answer_with(stream, &Answer::no_place()).await;
     }
     let answer = match &request {
-        Ok(request) if local && request.post && request.path == "/dump" => {
+        Ok(request) if client.is_local() && request.post && request.path == "/dump" => {
             Answer::dump(board.ask_for_dump(&request.query))
         }
         request => Answer::to(request, board.latest()),

@@ -1,5 +1,5 @@
 use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn started(board: &Arc<Board>) -> (Server, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    (Server::start(vec![Listener::Tcp(listener)], board).unwrap(), address)
+    (Server::start(vec![Listener::Tcp(listener)], board, None).unwrap(), address)
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
@@ -57,7 +57,7 @@ fn a_unix_socket_is_removed_at_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.sock");
     let listener = Listener::bind(&Listen::Unix(path.clone())).unwrap();
-    let server = Server::start(vec![listener], &Arc::default()).unwrap();
+    let server = Server::start(vec![listener], &Arc::default(), None).unwrap();
     let mut stream = UnixStream::connect(&path).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").unwrap();
@@ -79,7 +79,8 @@ fn a_dump_is_asked_for_on_a_unix_socket_alone() {
         let minutes =
             |text: &str| Some(Duration::from_secs(60 * text.strip_suffix('m')?.parse::<u64>().ok()?));
         let dump = wanted_ns.clone().map(|wanted_ns| Dump { wanted_ns, time: minutes });
-        let server = Server::start(vec![Listener::Tcp(tcp), unix], &Arc::new(Board::new(dump))).unwrap();
+        let server =
+            Server::start(vec![Listener::Tcp(tcp), unix], &Arc::new(Board::new(dump)), None).unwrap();
         assert_eq!(asked(address, b"POST /dump HTTP/1.1\r\n\r\n").0, "405");
         assert!(wanted_ns.is_none_or(|wanted_ns| wanted_ns.load(Ordering::Relaxed) == 0));
         let mut stream = UnixStream::connect(&path).unwrap();
@@ -188,4 +189,140 @@ fn slow_and_many_clients_are_bounded() {
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408 "), "{answer}");
     }
     assert!(start.elapsed() < PATIENCE);
+}
+
+/// A server that asks for a password, by a file in a folder of its own.
+fn guarded(text: &str) -> (Server, SocketAddr, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("web.yml");
+    std::fs::write(&file, text).unwrap();
+    let web = Web::open(&file, |_| ()).unwrap();
+    let board = Arc::new(Board::default());
+    board.publish(Exposition::default());
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    (Server::start(vec![Listener::Tcp(listener)], &board, Some(web)).unwrap(), address, folder)
+}
+
+#[test]
+fn a_password_is_asked_for_where_one_is_set() {
+    let hash = bcrypt::hash("a secret", 4).unwrap();
+    let (_server, address, _folder) = guarded(&format!("basic_auth_users: {{alice: {hash}}}"));
+    let metrics =
+        |header: &str| asked(address, format!("GET /metrics HTTP/1.1\r\n{header}\r\n").as_bytes()).0;
+    // alice:a secret; alice:wrong.
+    assert_eq!(metrics("authorization: Basic YWxpY2U6YSBzZWNyZXQ=\r\n"), "200");
+    assert_eq!(metrics("Authorization: Basic YWxpY2U6d3Jvbmc=\r\n"), "401");
+    assert_eq!(metrics(""), "401");
+    for path in ["/", "/readyz", "/nowhere"] {
+        assert_eq!(get(address, path).0, "401", "{path}");
+    }
+    assert_eq!(get(address, "/healthz").0, "200");
+    let mut stream = connect(address);
+    stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("\r\nWWW-Authenticate: Basic realm=\"rocescope\""), "{answer}");
+}
+
+#[cfg(feature = "tls")]
+mod tls {
+    use super::*;
+    use tokio_rustls::rustls::crypto::ring;
+    use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+    use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+    use tokio_rustls::rustls::version::{TLS12, TLS13};
+    use tokio_rustls::rustls::{
+        ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
+    };
+
+    fn file(name: &str) -> String {
+        format!("{}/../tests/data/export/tls/{name}", env!("CARGO_MANIFEST_DIR"))
+    }
+
+    /// The status of an answer; `shown`: the client's certificate. Empty where the server refuses.
+    fn asks(address: SocketAddr, version: &'static SupportedProtocolVersion, shown: Option<&str>) -> String {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(file("authority.pem")).unwrap()).unwrap();
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_root_certificates(roots);
+        let config = match shown {
+            None => builder.with_no_client_auth(),
+            Some(name) => {
+                let certificate = CertificateDer::from_pem_file(file(&format!("{name}.pem"))).unwrap();
+                let key = PrivateKeyDer::from_pem_file(file(&format!("{name}.key"))).unwrap();
+                builder.with_client_auth_cert(vec![certificate], key).unwrap()
+            }
+        };
+        let connection = ClientConnection::new(Arc::new(config), ServerName::try_from("localhost").unwrap());
+        let mut stream = StreamOwned::new(connection.unwrap(), connect(address));
+        let _refused = stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n");
+        let mut answer = Vec::new();
+        let _refused = stream.read_to_end(&mut answer);
+        String::from_utf8(answer).unwrap().split(' ').nth(1).unwrap_or_default().to_owned()
+    }
+
+    fn server(more: &str) -> (Server, SocketAddr, tempfile::TempDir) {
+        let (certificate, key) = (file("server.pem"), file("server.key"));
+        guarded(&format!("tls_server_config: {{cert_file: {certificate}, key_file: {key}{more}}}"))
+    }
+
+    #[test]
+    fn an_answer_is_encrypted_and_never_in_the_clear() {
+        let (_server, address, _folder) = server("");
+        assert_eq!(asks(address, &TLS13, None), "200");
+        assert_eq!(asks(address, &TLS12, None), "200");
+        let mut stream = connect(address);
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+    }
+
+    #[test]
+    fn an_old_version_is_refused() {
+        let (_server, address, _folder) = server(", min_version: TLS13");
+        assert_eq!(asks(address, &TLS13, None), "200");
+        assert_eq!(asks(address, &TLS12, None), "");
+    }
+
+    #[test]
+    fn certificates_of_clients_are_verified() {
+        let authority = file("authority.pem");
+        let of = |policy: &str, more: &str| {
+            server(&format!(", client_ca_file: {authority}, client_auth_type: {policy}{more}"))
+        };
+        let (_server, address, _folder) = of("RequireAndVerifyClientCert", "");
+        assert_eq!(asks(address, &TLS13, Some("client")), "200");
+        assert_eq!(asks(address, &TLS13, None), "");
+        let (_server, address, _folder) = of("VerifyClientCertIfGiven", "");
+        assert_eq!(asks(address, &TLS13, None), "200");
+        let named = |name: &str| {
+            of("RequireAndVerifyClientCert", &format!(", client_allowed_sans: [other.example, {name}]"))
+        };
+        let (_server, address, _folder) = named("prometheus.example");
+        assert_eq!(asks(address, &TLS12, Some("client")), "200");
+        let (_server, address, _folder) = named("127.0.0.1");
+        assert_eq!(asks(address, &TLS12, Some("client")), "");
+    }
+
+    #[test]
+    fn files_that_do_not_fit_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("web.yml");
+        for (certificate, key, said) in [
+            ("server.pem", "client.key", "certificate and key do not fit"),
+            ("server.key", "server.key", "no certificate in PEM"),
+            ("server.pem", "server.pem", "no private key in PEM"),
+            ("none.pem", "server.key", "none.pem"),
+        ] {
+            let text =
+                format!("tls_server_config: {{cert_file: {}, key_file: {}}}", file(certificate), file(key));
+            std::fs::write(&path, text).unwrap();
+            let error = Web::open(&path, |_| ()).unwrap_err();
+            assert!(error.contains(said) && error.contains("web.yml"), "{error}");
+        }
+    }
 }

@@ -56,7 +56,7 @@ fn server(folder: &Path, wanted_ns: Option<Arc<AtomicU64>>) -> (Server, Arc<Boar
     let dump = wanted_ns.map(|wanted_ns| Dump { wanted_ns, time: |_| None });
     let board = Arc::new(Board::new(dump));
     let listener = Listener::bind(&Listen::Unix(path.clone())).unwrap();
-    let server = Server::start(vec![listener], &board).unwrap();
+    let server = Server::start(vec![listener], &board, None).unwrap();
     (server, board, path)
 }
 
@@ -212,7 +212,7 @@ fn views_are_limited_and_on_unix_sockets_alone() {
 
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = tcp.local_addr().unwrap();
-    let _server = Server::start(vec![Listener::Tcp(tcp)], &board).unwrap();
+    let _server = Server::start(vec![Listener::Tcp(tcp)], &board, None).unwrap();
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     stream.write_all(b"GET /samples HTTP/1.1\r\n\r\n").unwrap();
     let mut answer = String::new();

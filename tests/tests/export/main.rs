@@ -8,6 +8,7 @@ mod attach;
 mod end_to_end;
 mod otlp;
 mod scrapers;
+mod web_config;
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -185,10 +186,14 @@ struct Prometheus {
 
 impl Prometheus {
     fn start(netns: &NetNs, program: &Path) -> Self {
+        let job = format!("{{job_name: rocescope, static_configs: [{{targets: ['{METRICS}']}}]}}");
+        Self::scraping(netns, program, "300ms", &job)
+    }
+
+    fn scraping(netns: &NetNs, program: &Path, interval: &str, jobs: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let config = format!(
-            "global: {{scrape_interval: 300ms, scrape_timeout: 300ms}}\n\
-             scrape_configs: [{{job_name: rocescope, static_configs: [{{targets: ['{METRICS}']}}]}}]\n"
+            "global: {{scrape_interval: {interval}, scrape_timeout: {interval}}}\nscrape_configs: [{jobs}]\n"
         );
         std::fs::write(folder.path().join("prometheus.yml"), config).unwrap();
         let mut command = Command::new(program);

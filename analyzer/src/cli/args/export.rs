@@ -20,8 +20,8 @@ Examples:
   rocescope export --textfile /var/lib/prometheus/node-exporter/rocescope.prom
   rocescope export --otlp http://localhost:4318              to an OpenTelemetry collector
 
-Sockets of systemd (LISTEN_FDS) are used where they are passed. The answers are not encrypted, and ask for no password:
-put a proxy before an address that others reach.";
+Sockets of systemd (LISTEN_FDS) are used where they are passed. Without --web-config the answers are not encrypted, and ask
+for no password.";
 
 /// Options of `export`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -36,6 +36,12 @@ pub struct ExportArgs {
     #[arg(help_heading = "Metrics")]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<Listen>,
+    /// Passwords and TLS for TCP, in the format of Prometheus exporters (web-config.yml)
+    ///
+    /// basic_auth_users, and tls_server_config in builds with the feature `tls`. Read again when it, a certificate or a key is replaced.
+    #[arg(help_heading = "Metrics")]
+    #[arg(long, value_name = "FILE")]
+    pub web_config: Option<PathBuf>,
     /// Write the metrics to this file, too
     ///
     /// Replaced as a whole at each interval; removed at the end.

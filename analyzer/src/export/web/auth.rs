@@ -1,0 +1,173 @@
+//! Basic authentication (RFC 7617) with passwords kept as bcrypt hashes.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::str::FromStr as _;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bcrypt::HashParts;
+use sha2::{Digest as _, Sha256};
+
+/// Highest cost of a hash: each step doubles the time, and 14 takes about a second.
+const MOST_COST: u32 = 14;
+/// Time after a wrong password in which no other is tried: whoever guesses takes a tenth of a processor at most.
+const AFTER_WRONG: Duration = Duration::from_secs(1);
+/// Right answers that are remembered, so that a scrape does not cost a bcrypt each time.
+const MOST_KNOWN: usize = 64;
+
+/// Who may ask.
+pub struct Users {
+    hashes: Vec<(String, String)>,
+    /// Digests of credentials that were right.
+    known: Mutex<HashSet<[u8; 32]>>,
+    /// Held while a password is tried.
+    turn: tokio::sync::Mutex<()>,
+}
+
+// Neither hashes nor digests belong into a message.
+impl fmt::Debug for Users {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Users").field("users", &self.hashes.len()).finish_non_exhaustive()
+    }
+}
+
+impl Users {
+    /// Of names and their hashes.
+    ///
+    /// # Errors
+    /// Names the user whose hash is none of bcrypt, or costs too much.
+    pub fn new(hashes: Vec<(String, String)>) -> Result<Self, String> {
+        for (name, hash) in &hashes {
+            let parts = HashParts::from_str(hash).map_err(|_| {
+                format!("basic_auth_users.{name} is no bcrypt hash: `htpasswd -nBC 10 {name}` makes one")
+            })?;
+            if parts.get_cost() > MOST_COST {
+                return Err(format!(
+                    "basic_auth_users.{name}: a hash of cost {} takes too long at each scrape; at most {MOST_COST}",
+                    parts.get_cost()
+                ));
+            }
+        }
+        Ok(Self { hashes, known: Mutex::default(), turn: tokio::sync::Mutex::default() })
+    }
+
+    /// Whether the value of an `Authorization` header is of one of them. One password is tried at a time.
+    pub async fn admit(&self, authorization: Option<&str>) -> bool {
+        let Some((name, password)) = authorization.and_then(credentials) else { return false };
+        let digest = digest(&name, &password);
+        if self.is_known(&digest) {
+            return true;
+        }
+        let _turn = self.turn.lock().await;
+        // Who waited for the same one.
+        if self.is_known(&digest) {
+            return true;
+        }
+        if self.verify(&name, &password) {
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            if known.len() < MOST_KNOWN {
+                known.insert(digest);
+            }
+            return true;
+        }
+        tokio::time::sleep(AFTER_WRONG).await;
+        false
+    }
+
+    fn is_known(&self, digest: &[u8; 32]) -> bool {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).contains(digest)
+    }
+
+    /// Takes as long for a name that is not there, so that names cannot be found out.
+    fn verify(&self, name: &str, password: &[u8]) -> bool {
+        let of_name = self.hashes.iter().find(|(known, _)| known == name);
+        let Some((_, hash)) = of_name.or(self.hashes.first()) else { return false };
+        bcrypt::verify(password, hash).unwrap_or(false) && of_name.is_some()
+    }
+}
+
+/// Name and password of a header's value.
+fn credentials(value: &str) -> Option<(String, Vec<u8>)> {
+    let (scheme, encoded) = value.trim().split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let decoded = STANDARD.decode(encoded.trim()).ok()?;
+    let colon = decoded.iter().position(|byte| *byte == b':')?;
+    let name = std::str::from_utf8(decoded.get(..colon)?).ok()?.to_owned();
+    Some((name, decoded.get(colon + 1..)?.to_vec()))
+}
+
+/// Of a name and a password; the length keeps apart where one ends and the other begins.
+fn digest(name: &str, password: &[u8]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update((name.len() as u64).to_le_bytes());
+    hash.update(name);
+    hash.update(password);
+    hash.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(text: &str) -> String {
+        format!("Basic {}", STANDARD.encode(text))
+    }
+
+    fn users() -> Users {
+        Users::new(vec![("alice".to_owned(), bcrypt::hash("secret", 4).unwrap())]).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_the_right_password_is_admitted() {
+        let users = users();
+        for (value, right) in [
+            (header("alice:secret"), true),
+            (header("alice:secret").replace("Basic", "basic"), true),
+            (header("alice:wrong"), false),
+            (header("alice:"), false),
+            (header("bob:secret"), false),
+            (header("alice"), false),
+            ("Bearer abc".to_owned(), false),
+            ("Basic ???".to_owned(), false),
+            (String::new(), false),
+        ] {
+            // Twice: a remembered answer is the same.
+            for _ in 0..2 {
+                assert_eq!(users.admit(Some(&value)).await, right, "{value}");
+            }
+        }
+        assert!(!users.admit(None).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_guesses_waits_and_the_others_do_not() {
+        let users = users();
+        assert!(users.admit(Some(&header("alice:secret"))).await);
+        let begin = tokio::time::Instant::now();
+        let guess = header("alice:guess");
+        let (right, wrong, also) = tokio::join!(
+            async {
+                let right = users.admit(Some(&header("alice:secret"))).await;
+                (right, begin.elapsed())
+            },
+            users.admit(Some(&guess)),
+            users.admit(Some(&guess)),
+        );
+        assert!(right.0 && right.1.is_zero(), "{right:?}");
+        assert!(!wrong && !also);
+        assert!(begin.elapsed() >= 2 * AFTER_WRONG);
+    }
+
+    #[test]
+    fn hashes_are_checked_when_they_are_read() {
+        let of = |hash: &str| Users::new(vec![("alice".to_owned(), hash.to_owned())]).unwrap_err();
+        assert!(of("secret").contains("no bcrypt hash"));
+        let costly = "$2y$15$abcdefghijklmnopqrstuuvMnGhXNOpKiyOMYgFWZFtp7bhXXxBqK";
+        assert!(of(costly).contains("cost 15"), "{}", of(costly));
+    }
+}

@@ -1,0 +1,309 @@
+//! The web configuration of Prometheus exporters (exporter-toolkit, `web-config.yml`), as far as it is followed here. Pure.
+//!
+//! What is not followed is refused, never passed over: a password or a certificate that a file asks for is asked for.
+
+use std::path::{Path, PathBuf};
+
+use saphyr::{LoadableYamlNode as _, Mapping, Yaml};
+
+/// What a file asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Encryption; `None` for plain HTTP.
+    pub tls: Option<Tls>,
+    /// Names and bcrypt hashes of their passwords; empty where no password is asked for.
+    pub users: Vec<(String, String)>,
+}
+
+/// `tls_server_config`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// Certificate and those that signed it.
+    pub certificate: Pem,
+    /// Its private key.
+    pub key: Pem,
+    /// Certificates of clients.
+    pub clients: Clients,
+    /// Names (DNS or address) of which a client's certificate has to have one; empty for any.
+    pub client_names: Vec<String>,
+    /// Oldest version.
+    pub oldest: Version,
+    /// Newest version.
+    pub newest: Version,
+}
+
+/// Where PEM text is.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Pem {
+    /// In a file.
+    File(PathBuf),
+    /// In the configuration itself.
+    Inline(String),
+}
+
+// A key does not belong into a message.
+impl std::fmt::Debug for Pem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+            Self::Inline(_) => f.write_str("Inline"),
+        }
+    }
+}
+
+/// `client_auth_type`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Clients {
+    /// None is asked for.
+    Any,
+    /// One that is shown has to be signed by these.
+    IfGiven(Pem),
+    /// One signed by these has to be shown.
+    Required(Pem),
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// 1.2.
+    Tls12,
+    /// 1.3.
+    Tls13,
+}
+
+impl Settings {
+    /// Reads the text of a file in `folder`, which relative paths begin at.
+    ///
+    /// # Errors
+    /// Names what is no YAML, unknown, not followed here, or contradicts itself.
+    pub fn read(text: &str, folder: &Path) -> Result<Self, String> {
+        let documents = Yaml::load_from_str(text).map_err(|error| format!("no YAML: {error}"))?;
+        let mut settings = Self::default();
+        let root = match documents.as_slice() {
+            [] => return Ok(settings),
+            [root] => root,
+            _ => return Err("more than one YAML document".to_owned()),
+        };
+        if root.is_null() {
+            return Ok(settings);
+        }
+        for (name, value) in entries("the file", root)? {
+            match name {
+                "tls_server_config" => settings.tls = tls(value, folder)?,
+                "basic_auth_users" => settings.users = users(value)?,
+                "http_server_config" => http(value)?,
+                _ => return Err(refused(name)),
+            }
+        }
+        Ok(settings)
+    }
+
+    /// The files that it names.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        let tls = self.tls.iter().flat_map(|tls| {
+            let authority = match &tls.clients {
+                Clients::Any => None,
+                Clients::IfGiven(pem) | Clients::Required(pem) => Some(pem),
+            };
+            [Some(&tls.certificate), Some(&tls.key), authority]
+        });
+        tls.flatten().filter_map(|pem| match pem {
+            Pem::File(path) => Some(path.as_path()),
+            Pem::Inline(_) => None,
+        })
+    }
+}
+
+fn refused(name: &str) -> String {
+    format!("{name} is not followed by rocescope: remove it, or put a proxy before rocescope that follows it")
+}
+
+/// The entries of a mapping.
+fn entries<'a>(what: &str, value: &'a Yaml<'a>) -> Result<Vec<(&'a str, &'a Yaml<'a>)>, String> {
+    let map: &Mapping<'_> = value.as_mapping().ok_or_else(|| format!("{what} is no mapping"))?;
+    let entry = |(name, value): (&'a Yaml<'a>, &'a Yaml<'a>)| {
+        let name = name.as_str().ok_or_else(|| format!("{what} has a name that is no text"))?;
+        Ok((name, value))
+    };
+    map.iter().map(entry).collect()
+}
+
+fn text(name: &str, value: &Yaml<'_>) -> Result<String, String> {
+    value.as_str().map(str::to_owned).ok_or_else(|| format!("{name} is no text"))
+}
+
+fn http(value: &Yaml<'_>) -> Result<(), String> {
+    for (name, value) in entries("http_server_config", value)? {
+        // HTTP/2 is an offer to clients; all of them speak 1.1.
+        if name != "http2" || value.as_bool().is_none() {
+            return Err(refused(&format!("http_server_config.{name}")));
+        }
+    }
+    Ok(())
+}
+
+fn users(value: &Yaml<'_>) -> Result<Vec<(String, String)>, String> {
+    if value.is_null() {
+        return Ok(Vec::new());
+    }
+    let user = |(name, hash): (&str, &Yaml<'_>)| {
+        Ok((name.to_owned(), text(&format!("basic_auth_users.{name}"), hash)?))
+    };
+    entries("basic_auth_users", value)?.into_iter().map(user).collect()
+}
+
+fn tls(value: &Yaml<'_>, folder: &Path) -> Result<Option<Tls>, String> {
+    let (mut certificate, mut key, mut authority) = (None, None, None);
+    let (mut policy, mut client_names) = (String::new(), Vec::new());
+    let (mut oldest, mut newest) = (Version::Tls12, Version::Tls13);
+    if value.is_null() {
+        return Ok(None);
+    }
+    for (name, value) in entries("tls_server_config", value)? {
+        let field = format!("tls_server_config.{name}");
+        let file = || text(&field, value).map(|path| Pem::File(folder.join(path)));
+        let inline = || text(&field, value).map(Pem::Inline);
+        match name {
+            "cert_file" => once(&field, &mut certificate, file()?)?,
+            "cert" => once(&field, &mut certificate, inline()?)?,
+            "key_file" => once(&field, &mut key, file()?)?,
+            "key" => once(&field, &mut key, inline()?)?,
+            "client_ca_file" => once(&field, &mut authority, file()?)?,
+            "client_ca" => once(&field, &mut authority, inline()?)?,
+            "client_auth_type" => policy = text(&field, value)?,
+            "client_allowed_sans" => {
+                let names = value.as_sequence().ok_or_else(|| format!("{field} is no list"))?;
+                client_names = names.iter().map(|name| text(&field, name)).collect::<Result<_, _>>()?;
+            }
+            "min_version" => oldest = version(&field, value)?,
+            "max_version" => newest = version(&field, value)?,
+            // The ciphers of TLS 1.3 and those of 1.2 with forward secrecy; servers have had no say in their order since Go 1.18.
+            "prefer_server_cipher_suites" if value.as_bool().is_some() => {}
+            _ => return Err(refused(&field)),
+        }
+    }
+    let (certificate, key) = match (certificate, key) {
+        (Some(certificate), Some(key)) => (certificate, key),
+        (None, None) if authority.is_none() && policy.is_empty() => return Ok(None),
+        _ => return Err("tls_server_config has to name both cert_file and key_file".to_owned()),
+    };
+    if oldest > newest {
+        return Err("tls_server_config.min_version is newer than max_version".to_owned());
+    }
+    let clients = clients(&policy, authority)?;
+    if !client_names.is_empty() && !matches!(clients, Clients::Required(_)) {
+        return Err("client_allowed_sans takes client_auth_type RequireAndVerifyClientCert".to_owned());
+    }
+    Ok(Some(Tls { certificate, key, clients, client_names, oldest, newest }))
+}
+
+fn once(field: &str, place: &mut Option<Pem>, pem: Pem) -> Result<(), String> {
+    if place.replace(pem).is_some() {
+        return Err(format!("{field}: both the text and its file are given; remove one"));
+    }
+    Ok(())
+}
+
+fn version(field: &str, value: &Yaml<'_>) -> Result<Version, String> {
+    match text(field, value)?.as_str() {
+        "TLS12" => Ok(Version::Tls12),
+        "TLS13" => Ok(Version::Tls13),
+        "TLS10" | "TLS11" => Err(format!("{field}: TLS 1.0 and 1.1 are broken (RFC 8996); write TLS12")),
+        other => Err(format!("{field} is {other}: write TLS12 or TLS13")),
+    }
+}
+
+fn clients(policy: &str, authority: Option<Pem>) -> Result<Clients, String> {
+    match (policy, authority) {
+        ("" | "NoClientCert", None) => Ok(Clients::Any),
+        ("" | "NoClientCert", Some(_)) => {
+            Err("client_ca_file takes a client_auth_type that verifies".to_owned())
+        }
+        ("VerifyClientCertIfGiven", Some(authority)) => Ok(Clients::IfGiven(authority)),
+        ("RequireAndVerifyClientCert", Some(authority)) => Ok(Clients::Required(authority)),
+        ("VerifyClientCertIfGiven" | "RequireAndVerifyClientCert", None) => {
+            Err(format!("client_auth_type {policy} takes a client_ca_file"))
+        }
+        _ => Err(format!(
+            "client_auth_type {policy}: write NoClientCert, VerifyClientCertIfGiven or RequireAndVerifyClientCert"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Settings, String> {
+        Settings::read(text, Path::new("/etc/rocescope"))
+    }
+
+    #[test]
+    fn the_file_of_an_exporter_is_read() {
+        let settings = read(
+            "# for all exporters\ntls_server_config:\n  cert_file: tls/host.pem\n  key_file: /keys/host.pem\n  \
+             client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: ca.pem\n  client_allowed_sans: [prometheus.example]\n  \
+             min_version: TLS13\nhttp_server_config:\n  http2: false\nbasic_auth_users:\n  alice: $2y$10$abc\n",
+        )
+        .unwrap();
+        let tls = settings.tls.as_ref().unwrap();
+        assert_eq!(tls.certificate, Pem::File("/etc/rocescope/tls/host.pem".into()));
+        assert_eq!(tls.clients, Clients::Required(Pem::File("/etc/rocescope/ca.pem".into())));
+        assert_eq!((tls.oldest, tls.newest), (Version::Tls13, Version::Tls13));
+        assert_eq!(settings.users, [("alice".to_owned(), "$2y$10$abc".to_owned())]);
+        assert_eq!(settings.files().count(), 3);
+        for nothing in ["", "# nothing\n", "tls_server_config:\n", "basic_auth_users:\n", "{}"] {
+            assert_eq!(read(nothing), Ok(Settings::default()), "{nothing:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_followed_is_refused() {
+        for (text, said) in [
+            ("a: [", "no YAML"),
+            ("- a", "no mapping"),
+            ("basic_auth_user: {}", "basic_auth_user is not followed"),
+            ("rate_limit: {interval: 1s}", "rate_limit is not followed"),
+            ("basic_auth_users: {a: 1}", "basic_auth_users.a is no text"),
+            ("tls_server_config: {cert_file: a}", "both cert_file and key_file"),
+            ("tls_server_config: {client_auth_type: NoClientCert}", "both cert_file and key_file"),
+            ("tls_server_config: {cert_file: a, cert: b, key_file: c}", "remove one"),
+            (
+                "tls_server_config: {cert_file: a, key_file: b, cipher_suites: [X]}",
+                "cipher_suites is not followed",
+            ),
+            ("tls_server_config: {cert_file: a, key_file: b, min_version: TLS10}", "RFC 8996"),
+            (
+                "tls_server_config: {cert_file: a, key_file: b, min_version: TLS13, max_version: TLS12}",
+                "newer",
+            ),
+            (
+                "tls_server_config: {cert_file: a, key_file: b, client_ca_file: c}",
+                "client_auth_type that verifies",
+            ),
+            (
+                "tls_server_config: {cert_file: a, key_file: b, client_auth_type: RequireAnyClientCert}",
+                "write NoClientCert",
+            ),
+            (
+                "tls_server_config: {cert_file: a, key_file: b, client_auth_type: RequireAndVerifyClientCert}",
+                "takes a client_ca_file",
+            ),
+            (
+                "tls_server_config: {cert_file: a, key_file: b, client_allowed_sans: [x]}",
+                "RequireAndVerifyClientCert",
+            ),
+            ("http_server_config: {headers: {X: y}}", "http_server_config.headers is not followed"),
+            ("a: 1\n---\nb: 2", "more than one"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_in_no_message() {
+        let settings = read("tls_server_config: {cert: A, key: SECRET}").unwrap();
+        assert!(!format!("{settings:?}").contains("SECRET"));
+    }
+}
