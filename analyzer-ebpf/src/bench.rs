@@ -6,6 +6,7 @@
 //! which is subtracted.
 
 use aya_ebpf::bindings::{tcx_action_base::TCX_NEXT, xdp_action::XDP_PASS};
+use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
 use aya_ebpf::macros::{classifier, xdp};
 use aya_ebpf::programs::{TcContext, XdpContext};
 
@@ -42,6 +43,14 @@ pub fn rocescope_bench_xdp(ctx: XdpContext) -> u32 {
     XDP_PASS
 }
 
+/// Cost of calling an XDP program that reads the exact clock: what counting by it cannot go below.
+#[xdp]
+#[inline(always)]
+pub fn rocescope_bench_xdp_clock(_ctx: XdpContext) -> u32 {
+    clock();
+    XDP_PASS
+}
+
 /// Cost of calling an XDP program that accepts multi-buffer frames.
 #[xdp(frags)]
 #[inline(always)]
@@ -73,6 +82,14 @@ pub fn rocescope_bench_tc_empty(_ctx: TcContext) -> i32 {
     TCX_NEXT
 }
 
+/// Cost of calling a TC program that reads the exact clock.
+#[classifier]
+#[inline(always)]
+pub fn rocescope_bench_tc_clock(_ctx: TcContext) -> i32 {
+    clock();
+    TCX_NEXT
+}
+
 /// Cost of incrementing the field.
 #[classifier]
 #[inline(always)]
@@ -88,6 +105,12 @@ pub fn rocescope_bench_tc(ctx: TcContext) -> i32 {
     step(ctx.data(), ctx.data_end());
     record::tc(&ctx, false, false);
     TCX_NEXT
+}
+
+#[inline(always)]
+fn clock() {
+    // SAFETY: the helper takes nothing and touches no memory of this program. A call is never left out.
+    let _now = unsafe { bpf_ktime_get_ns() };
 }
 
 /// Increments the masked bits of a word of the packet by 1; with a toggle see [`alternate`].

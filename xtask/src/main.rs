@@ -14,6 +14,7 @@ mod package;
 mod programs;
 mod recipe;
 mod run;
+mod sanitize;
 mod setup;
 mod test;
 mod vm;
@@ -81,6 +82,8 @@ enum Task {
     Mutate(mutate::Wanted),
     /// Run the fuzz targets one after the other, from seeds of the test data: the nightly run. Fails on a finding
     Fuzz(fuzz::Wanted),
+    /// Run Miri on the common crate and ThreadSanitizer on replay: nightly, too
+    Sanitize,
     /// Write a capture of synthetic RoCE traffic, reproducible from its arguments
     GenCapture(gen_capture::Generate),
     /// Check that every link of the documentation leads to something, without the network
@@ -114,6 +117,7 @@ fn work(task: &Task) -> Result<()> {
         Task::Bench { measurement } => bench::bench(measurement.as_ref()),
         Task::Mutate(wanted) => mutate::mutate(wanted),
         Task::Fuzz(wanted) => fuzz::fuzz(wanted),
+        Task::Sanitize => sanitize::sanitize(),
         Task::GenCapture(wanted) => gen_capture::generate(wanted),
         Task::Docs => docs::docs(),
         Task::Check => check::check(),

@@ -92,6 +92,7 @@ fn bins_are_aligned_with_the_wall_clock() {
 
 /// No counter of a record overflows, and each part is identified.
 #[test]
+#[cfg_attr(miri, ignore = "400,000 packets take Miri an hour")]
 fn a_full_record_ends_before_its_bin() {
     let mut acks = Flow::new();
     acks.frame.opcode = 0x11;

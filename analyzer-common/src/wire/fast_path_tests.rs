@@ -90,16 +90,18 @@ fn layered<D: Depth>(bytes: &[u8], meta: Meta, frame: &mut Frame) -> (Result<(),
 
 #[test]
 fn the_fast_path_equals_the_layered_parser() {
+    // Miri is a thousand times slower.
+    let step = if cfg!(miri) { 41 } else { 1 };
     let mut taken = 0;
     for frame in frames() {
         for tag in [Tag::NONE, Tag::UNKNOWN, Tag::tci(0x6005)] {
             let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: 1500, tag };
             taken += u32::from(same(&frame, meta));
-            for len in 0..frame.len() {
+            for len in (0..frame.len()).step_by(step) {
                 same(&frame[..len], meta);
             }
             // Every byte of the headers with another value: other layers, lengths, flags, ports.
-            for at in 0..frame.len().min(130) {
+            for at in (0..frame.len().min(130)).step_by(step) {
                 for value in [0, 1, 4, 6, 0x20, 0x44, 0x46, 0x60, 0x80, 0x81, 0xFF] {
                     let mut changed = frame.clone();
                     changed[at] ^= value;

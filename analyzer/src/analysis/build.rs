@@ -15,6 +15,8 @@ use crate::analysis::{
 use crate::metrics::duplicates::Copies;
 use crate::metrics::marking::{ByDscp, Marked};
 use crate::metrics::traffic::flowlets::Flowlets;
+use crate::metrics::traffic::hosts::Pair;
+use crate::metrics::{Metrics, latency};
 use crate::sample::{Address, FlowSample, LinkSample, Sample, Tuple, address};
 use crate::util::map::Map;
 use crate::util::shared::Shared;
@@ -40,6 +42,7 @@ impl Facts {
             Arc::make_mut(traffic).flowlets = Flowlets::default();
         }
         facts.flows = take_flows(sample);
+        forget_flows(&mut sample.metrics);
         facts
     }
 
@@ -270,6 +273,19 @@ fn take_flows(sample: &mut Sample) -> Vec<Flow> {
         }
     }
     flows
+}
+
+/// Gives back the memory of what metrics know of single flows and findings do not ask for: the facts have it now.
+fn forget_flows(metrics: &mut Metrics) {
+    if let Some(traffic) = &mut metrics.traffic {
+        Pair::keep_several(&mut Arc::make_mut(traffic).pairs);
+    }
+    if let Some(icrc) = &mut metrics.icrc {
+        icrc.flows = Vec::new();
+    }
+    // That they were measured still counts.
+    metrics.latency = metrics.latency.take().map(|_| latency::BySlot::default());
+    metrics.pairs = metrics.pairs.take().map(|_| Map::default());
 }
 
 /// What flows need of other flows.

@@ -36,6 +36,14 @@ impl Hook {
         !matches!(self, Self::Tc)
     }
 
+    /// The program that reads the exact clock, and the one whose cost is taken off.
+    pub(super) const fn clock(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Tc => (names::BENCH_TC_CLOCK, names::BENCH_TC_EMPTY),
+            Self::Xdp | Self::XdpFrags => (names::BENCH_XDP_CLOCK, names::BENCH_XDP_EMPTY),
+        }
+    }
+
     /// The program measured, and the one whose cost is taken off.
     pub(super) const fn programs(self, stepping: bool) -> (&'static str, &'static str) {
         match (self, stepping) {
@@ -54,6 +62,8 @@ impl Hook {
 pub(super) enum Kind {
     /// One flow, or none, known from the warm-up on.
     Known,
+    /// Nothing is counted: only the exact clock is read.
+    Clock,
     /// Every packet sends an event; the ring buffer is emptied between measurements.
     Events,
     /// Needs a table that holds exactly [`FLOWS`] flows, and fills it.
@@ -89,7 +99,7 @@ const ANSWERED_QP: u32 = 0x1A;
 const PSN: u32 = 0x00FF_FFFF;
 
 /// The PSN goes up by 1 with each packet.
-const fn in_order(bth: u16) -> BenchStep {
+pub(super) const fn in_order(bth: u16) -> BenchStep {
     BenchStep { offset: bth + 8, mask: PSN, toggle: 0 }
 }
 
@@ -221,6 +231,10 @@ fn table() -> Vec<Case> {
 /// Those with the exact clock.
 fn exact() -> Vec<Case> {
     vec![
+        Case {
+            kind: Kind::Clock,
+            ..case("clock", "the exact clock alone, nothing counted", f::write(0x10), None)
+        },
         Case {
             precise: true,
             ..case(

@@ -12,14 +12,16 @@ use aya::maps::{MapData, RingBuf};
 use aya::programs::{TestRun as _, TestRunOptions};
 use rocescope_common::abi::BenchStep;
 
-use super::case::{Case, FLOWS, Hook, Kind, all};
+use super::case::{Case, FLOWS, Hook, Kind, all, in_order};
+use super::frames::IPV4_BTH;
+use super::pair::{self, Pair};
 use crate::cli::output::Interrupt;
 use crate::source::live::{LoadOptions, Programs, Tables};
 
 /// Test runs happen on the loopback interface, which no program is attached to.
 const LOOPBACK: u32 = 1;
 /// Packets per measurement, an even number: some cases alternate.
-const PACKETS: u32 = 50_000;
+pub(super) const PACKETS: u32 = 50_000;
 /// Packets before it.
 const WARM_UP: u32 = 1_000;
 /// Events that surely fit into the ring buffer at once.
@@ -66,6 +68,8 @@ pub struct Measured {
     pub rounds: u32,
     /// One row per program and case.
     pub rows: Vec<Row>,
+    /// Two processors at a time over one, by round; empty where there is one.
+    pub pairs: Vec<Pair>,
     /// Time that user space takes to read a full table, per reading.
     pub reads: Vec<Duration>,
     /// Kernel memory of the maps, in bytes.
@@ -119,14 +123,17 @@ impl Set {
 
     /// One measurement of a case: the program's cost less the empty one's, and that.
     fn measure(&mut self, hook: Hook, case: &Case) -> Result<(f64, f64)> {
-        let (program, empty) = hook.programs(case.step.is_some());
+        let (program, empty) = match case.kind {
+            Kind::Clock => hook.clock(),
+            _ => hook.programs(case.step.is_some()),
+        };
         if let Some(step) = case.step {
             self.programs.set_bench_step(step)?;
         }
         // In as many packets as the program's: each test run of XDP costs some 200 µs by itself, since the kernel
         // patches the dispatcher's code.
         let packets = match case.kind {
-            Kind::Known => PACKETS,
+            Kind::Known | Kind::Clock => PACKETS,
             Kind::Full => FLOWS,
             Kind::Events | Kind::Fill => EVENTS,
         };
@@ -140,6 +147,7 @@ impl Set {
                 }
                 self.go_on(hook, program, case, PACKETS)?
             }
+            Kind::Clock => self.run(hook, program, &case.frame, PACKETS)?,
             Kind::Full => self.run(hook, program, &case.frame, FLOWS)?,
             Kind::Events => {
                 let mut sum = 0.0;
@@ -212,7 +220,11 @@ fn step_on(frame: &mut [u8], step: BenchStep, packets: u32) {
 pub fn measure(effort: Effort, object: Option<&[u8]>, interrupt: &Interrupt) -> Result<Measured> {
     let cases = all();
     let mut measured = Measured::default();
-    let wanted = |hook, case: &Case| (effort.wanted)(hook, case.id) && measured_with(hook, case);
+    let wanted = |hook, case: &Case| {
+        // Another build may be older than that program.
+        let is_there = object.is_none() || case.kind != Kind::Clock;
+        (effort.wanted)(hook, case.id) && measured_with(hook, case) && is_there
+    };
     for hook in Hook::ALL {
         for case in cases.iter().filter(|case| wanted(hook, case)) {
             let row = Row { hook, id: case.id, name: case.name, ns: Vec::new(), empty_ns: Vec::new() };
@@ -264,6 +276,9 @@ pub fn measure(effort: Effort, object: Option<&[u8]>, interrupt: &Interrupt) -> 
             }
         }
         measured.reads.extend(reads);
+        if object.is_none() {
+            measured.pairs.extend(pair::measure(&mut precise.programs, in_order(IPV4_BTH))?);
+        }
         measured.rounds += 1;
     }
     Ok(measured)
@@ -294,7 +309,7 @@ fn read(set: &Set) -> Result<Duration> {
 }
 
 /// CPU time of this thread in nanoseconds, without the time that other processes take.
-fn thread_ns() -> u64 {
+pub(super) fn thread_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }

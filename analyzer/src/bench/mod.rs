@@ -5,6 +5,7 @@
 pub mod case;
 mod frames;
 pub mod measure;
+pub mod pair;
 pub mod receive;
 pub mod show;
 

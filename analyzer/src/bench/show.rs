@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::measure::{Measured, quantile};
+use super::pair::Pair;
 use super::receive::{Receiver, advice};
 use crate::host::kernel::KernelFacts;
 use crate::util::wrap::wrap;
@@ -30,6 +31,8 @@ pub struct Document {
     pub rounds: u32,
     /// One per program and case.
     pub results: Vec<Result>,
+    /// Two processors that count different flows of one table, over one; null on a host with one.
+    pub two_cpus: TwoCpus,
     /// Reading the table from user space.
     pub table_read: TableRead,
     /// Distribution of received packets over cores.
@@ -73,6 +76,15 @@ pub struct Rates {
     pub mtu_4096: Option<f64>,
 }
 
+/// What two processors do at the same time, over what one does; medians of the rounds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct TwoCpus {
+    /// Counting in the default mode.
+    pub counting: Option<f64>,
+    /// The empty program: what the processors themselves allow.
+    pub empty: Option<f64>,
+}
+
 /// Reading the flow table from user space.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct TableRead {
@@ -110,6 +122,8 @@ impl Document {
                 gbps: Rates { mtu_1024, mtu_2048, mtu_4096 },
             }
         });
+        let of_pairs =
+            |figure: fn(&Pair) -> f64| quantile(&measured.pairs.iter().map(figure).collect::<Vec<_>>(), 0.5);
         let reads: Vec<f64> = measured.reads.iter().map(|read| read.as_secs_f64() * 1e3).collect();
         Self {
             schema: "rocescope.bench/1",
@@ -118,6 +132,10 @@ impl Document {
             cpu: cpu_model(),
             rounds: measured.rounds,
             results: results.collect(),
+            two_cpus: TwoCpus {
+                counting: of_pairs(|pair| pair.counting),
+                empty: of_pairs(|pair| pair.empty),
+            },
             table_read: TableRead {
                 flows: super::case::FLOWS,
                 ms: quantile(&reads, 0.5),
@@ -175,6 +193,12 @@ impl Document {
                 figure(row.gbps.mtu_4096, 0),
             )?;
         }
+        if let (Some(counting), Some(empty)) = (self.two_cpus.counting, self.two_cpus.empty) {
+            writeln!(
+                out,
+                "\nTwo processors count {counting:.2} times the packets of one, different flows of one table, by default (empty program: {empty:.2})."
+            )?;
+        }
         writeln!(
             out,
             "\nReading a table of {} flows takes {} ms of CPU time; the maps use {:.0} MiB of kernel memory.\n",
@@ -211,7 +235,7 @@ mod tests {
 
     fn document(ns: &[f64]) -> Document {
         let row = Row { hook: Hook::Xdp, id: "tcp", name: "TCP", ns: ns.to_vec(), empty_ns: vec![20.0] };
-        let measured = Measured { rounds: 3, rows: vec![row], reads: vec![], map_bytes: 1 << 20 };
+        let measured = Measured { rounds: 3, rows: vec![row], map_bytes: 1 << 20, ..Measured::default() };
         let facts = KernelFacts::read(std::path::Path::new("/nowhere"));
         Document::new(&measured, &facts, vec![])
     }

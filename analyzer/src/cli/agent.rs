@@ -41,7 +41,11 @@ fn run(args: AgentArgs, file: Option<(PathBuf, toml::Table)>) -> Result<()> {
     let recorder = recording.map(record::start).transpose()?;
     let config = file.as_ref().map(|(path, _)| parent(path));
     let reload = file.map(|(path, table)| reload(path, table)).transpose()?;
-    export::serve(args.export, Beside { recorder, folder, config, reload })
+    // Of systemd; a list, where the unit has several.
+    let runtime = std::env::var("RUNTIME_DIRECTORY").ok();
+    let runtime = runtime.and_then(|list| list.split(':').next().map(PathBuf::from));
+    let runtime = runtime.filter(|folder| folder.is_absolute());
+    export::serve(args.export, Beside { recorder, folder, config, reload, runtime })
 }
 
 /// Reads the file again on SIGHUP.

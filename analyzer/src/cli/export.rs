@@ -57,6 +57,8 @@ pub(super) struct Beside {
     pub(super) config: Option<PathBuf>,
     /// Reads the configuration again.
     pub(super) reload: Option<Reload>,
+    /// The folder for the socket of views, where no socket is named.
+    pub(super) runtime: Option<PathBuf>,
 }
 
 /// Reads the configuration again, when its flag is set.
@@ -90,13 +92,15 @@ pub(super) fn serve(args: ExportArgs, beside: Beside) -> Result<()> {
     // Before anything is attached: an address in use has nothing to undo.
     let web = args.web_config.as_deref().map(|path| Web::open(path, say)).transpose();
     let web = web.map_err(|error| anyhow!(error))?;
-    let listeners = listeners(&args, web.as_ref())?;
+    let passed = Listener::from_systemd();
+    let addresses = addresses(&args, &passed, beside.runtime.as_deref())?;
+    let mut folders = folders(args.textfile.as_deref(), &addresses);
+    let listeners = listeners(passed, &addresses, web.as_ref())?;
     // Before privileges go: their threads need some of them, and have sandboxes of their own.
     let push = args.otlp.as_deref().map(Push::start).transpose()?;
     let board = Arc::new(Board::new(settings.as_ref().map(|_| dump(&requests))));
     let options = Options { peers: whole(args.peers), qps: whole(args.per_qp) };
     let (interval, textfile) = (args.interval, args.textfile.clone());
-    let mut folders = folders(&args);
     folders.extend(beside.folder.clone());
     let mut config = source(args.source, netns, &view, &views)?;
     config.events_to_view = settings.is_some() || beside.recorder.is_some() || takes_views(&listeners);
@@ -156,12 +160,12 @@ fn takes_views(listeners: &[Listener]) -> bool {
 }
 
 /// The folders of the files and sockets that are replaced, or removed at the end.
-fn folders(args: &ExportArgs) -> Vec<PathBuf> {
-    let sockets = args.listen.iter().filter_map(|listen| match listen {
+fn folders(textfile: Option<&Path>, addresses: &[Listen]) -> Vec<PathBuf> {
+    let sockets = addresses.iter().filter_map(|listen| match listen {
         Listen::Unix(path) => Some(path.as_path()),
         Listen::Tcp(_) => None,
     });
-    args.textfile.as_deref().into_iter().chain(sockets).map(parent).collect()
+    textfile.into_iter().chain(sockets).map(parent).collect()
 }
 
 /// The folder of a file.
@@ -214,15 +218,24 @@ fn whole(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// The sockets that are passed, and those that the options name.
-fn listeners(args: &ExportArgs, web: Option<&Web>) -> Result<Vec<Listener>> {
-    let mut all = Listener::from_systemd();
-    let mut addresses = args.listen.clone();
-    if addresses.is_empty() && all.is_empty() && args.textfile.is_none() && args.otlp.is_none() {
-        addresses.push(DEFAULT.parse().map_err(|error: String| anyhow!(error))?);
+/// Where to listen beside the sockets that are passed. `runtime`: the folder for a socket of views, where there is none.
+fn addresses(args: &ExportArgs, passed: &[Listener], runtime: Option<&Path>) -> Result<Vec<Listen>> {
+    let mut all = args.listen.clone();
+    if all.is_empty() && passed.is_empty() && args.textfile.is_none() && args.otlp.is_none() {
+        all.push(DEFAULT.parse().map_err(|error: String| anyhow!(error))?);
     }
+    let views = takes_views(passed) || all.iter().any(|address| matches!(address, Listen::Unix(_)));
+    if let Some(folder) = runtime.filter(|_| !views) {
+        all.push(Listen::Unix(folder.join("agent.sock")));
+    }
+    Ok(all)
+}
+
+/// The sockets that are passed, and those to make.
+fn listeners(passed: Vec<Listener>, addresses: &[Listen], web: Option<&Web>) -> Result<Vec<Listener>> {
+    let mut all = passed;
     for address in addresses {
-        let listener = Listener::bind(&address).map_err(|error| {
+        let listener = Listener::bind(address).map_err(|error| {
             anyhow!("cannot listen on {address}: {}; choose another --listen", reason(&error))
         });
         all.push(listener?);
@@ -438,7 +451,29 @@ fn resident_bytes() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use super::*;
+    use crate::cli::{Args, Verb};
+
+    #[test]
+    fn a_service_without_a_socket_for_views_makes_one() {
+        let addresses = |options: &[&str], passed: &[Listener], runtime: Option<&str>| {
+            let line = ["rocescope", "agent"].iter().chain(options).map(OsString::from);
+            let Verb::Agent(args) = Args::read(line).unwrap().verb else { unreachable!() };
+            let all = addresses(&args.export, passed, runtime.map(Path::new)).unwrap();
+            all.iter().map(Listen::to_string).collect::<Vec<_>>()
+        };
+        let default = format!("http://{DEFAULT}/metrics");
+        let run = Some("/run/rocescope");
+        assert_eq!(addresses(&[], &[], None), [default.clone()]);
+        assert_eq!(addresses(&[], &[], run), [default.clone(), "unix:/run/rocescope/agent.sock".to_owned()]);
+        assert_eq!(addresses(&["--listen", "unix:/a"], &[], run), ["unix:/a"]);
+        assert_eq!(addresses(&["--textfile", "/a"], &[], run), ["unix:/run/rocescope/agent.sock"]);
+        let tcp = [Listener::bind(&"127.0.0.1:0".parse().unwrap()).unwrap()];
+        assert_eq!(addresses(&[], &tcp, run), ["unix:/run/rocescope/agent.sock"]);
+        assert_eq!(addresses(&[], &tcp, None), [""; 0]);
+    }
 
     #[test]
     fn a_textfile_is_replaced_as_a_whole_and_removed_at_the_end() {

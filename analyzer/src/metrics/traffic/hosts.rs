@@ -1,7 +1,6 @@
 //! Hosts, who sends to whom, and how many at once.
 
 use crate::util::index::Index;
-use crate::util::map::Map;
 use crate::util::pack::pack;
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::frame::Addr;
@@ -60,6 +59,19 @@ pub struct Pair {
 }
 
 impl Pair {
+    /// Leaves the pairs of receivers that several hosts send to: an incast takes some.
+    pub fn keep_several(pairs: &mut Vec<Self>) {
+        // No more targets than pairs.
+        let mut senders = vec![0u8; pairs.len()];
+        for pair in &*pairs {
+            if let Some(senders) = senders.get_mut(pair.target as usize) {
+                *senders = senders.saturating_add(1);
+            }
+        }
+        pairs.retain(|pair| senders.get(pair.target as usize) != Some(&1));
+        pairs.shrink_to_fit();
+    }
+
     /// READ requests of which the responses come in the other direction.
     fn is_asked(&self, until_ns: u64) -> bool {
         self.asked > 0 && self.asked_ns.0 <= until_ns
@@ -291,7 +303,7 @@ pub struct Pairs {
     list: Vec<Pair>,
     targets: Vec<Target>,
     index: Index,
-    target_index: Map<(u16, Host), u32>,
+    target_index: Index,
     left_out: u64,
 }
 
@@ -301,11 +313,44 @@ fn hosts(list: &[Pair], number: u32) -> Option<(u16, Host, Host)> {
     Some((pair.link, pair.src, pair.dst))
 }
 
+/// What a target is found by.
+fn place(list: &[Target], number: u32) -> Option<(u16, Host)> {
+    list.get(number as usize).map(|target| (target.link, target.host))
+}
+
 impl Pairs {
     /// Of packets that come flow by flow within each bin.
     #[must_use]
     pub fn by_flow() -> Self {
         Self { by_flow: true, ..Self::default() }
+    }
+
+    /// The number of a target, which may be new.
+    fn target(&mut self, link: u16, host: Host) -> u32 {
+        let known = self.target_index.get(&(link, host), |number| place(&self.targets, number));
+        if let Some(number) = known {
+            return number;
+        }
+        // No more than pairs.
+        let number = u32::try_from(self.targets.len()).unwrap_or(NO_PAIR);
+        self.targets.push(Target {
+            link,
+            host,
+            senders: 0,
+            degrees: Vec::new(),
+            overlaps: Vec::new(),
+            peak_bytes: 0,
+            peak_senders: 0,
+            turn: 0,
+            bin: u64::MAX,
+            open: Degree::default(),
+            open_senders: 0,
+            overlap: Overlap::default(),
+            in_progress: 0,
+        });
+        let targets = &self.targets;
+        self.target_index.insert(&(link, host), number, |number| place(targets, number));
+        number
     }
 
     /// The number of the pair that a flow is between, or [`NO_PAIR`]; `hops` of the flow's first packet.
@@ -320,26 +365,7 @@ impl Pairs {
             return NO_PAIR;
         }
         let Ok(number) = u32::try_from(self.list.len()) else { return NO_PAIR };
-        let targets = &mut self.targets;
-        let target = *self.target_index.entry((link, dst)).or_insert_with(|| {
-            targets.push(Target {
-                link,
-                host: dst,
-                senders: 0,
-                degrees: Vec::new(),
-                overlaps: Vec::new(),
-                peak_bytes: 0,
-                peak_senders: 0,
-                turn: 0,
-                bin: u64::MAX,
-                open: Degree::default(),
-                open_senders: 0,
-                overlap: Overlap::default(),
-                in_progress: 0,
-            });
-            // No more than pairs.
-            u32::try_from(targets.len() - 1).unwrap_or(NO_PAIR)
-        });
+        let target = self.target(link, dst);
         let back = self.index.get(&(link, dst, src), |number| hosts(&self.list, number)).unwrap_or(NO_PAIR);
         if let Some(back) = self.list.get_mut(back as usize) {
             back.back = number;

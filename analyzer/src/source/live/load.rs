@@ -29,41 +29,7 @@ static TEST_OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"),
 /// Flows that the table holds unless the user says otherwise.
 pub const DEFAULT_MAX_FLOWS: u32 = 65_536;
 
-/// Names of the programs.
-pub mod names {
-    /// XDP for frames in one buffer.
-    pub const XDP: &str = "rocescope_xdp";
-    /// XDP for frames in several buffers.
-    pub const XDP_FRAGS: &str = "rocescope_xdp_frags";
-    /// TC on ingress.
-    pub const TC_INGRESS: &str = "rocescope_tc_ingress";
-    /// TC on egress.
-    pub const TC_EGRESS: &str = "rocescope_tc_egress";
-    /// TC on ingress of interfaces without a link layer.
-    pub const TC_RAW_INGRESS: &str = "rocescope_tc_raw_ingress";
-    /// TC on egress of such interfaces.
-    pub const TC_RAW_EGRESS: &str = "rocescope_tc_raw_egress";
-    /// Reports the kernel's tick.
-    pub const TICKS: &str = "rocescope_ticks";
-    /// For `bench`: XDP that does nothing.
-    pub const BENCH_XDP_EMPTY: &str = "rocescope_bench_xdp_empty";
-    /// For `bench`: XDP that moves a number in the packet on.
-    pub const BENCH_XDP_STEP: &str = "rocescope_bench_xdp_step";
-    /// For `bench`: XDP that does so and then counts.
-    pub const BENCH_XDP: &str = "rocescope_bench_xdp";
-    /// For `bench`: XDP for several buffers that does nothing.
-    pub const BENCH_XDP_FRAGS_EMPTY: &str = "rocescope_bench_xdp_frags_empty";
-    /// For `bench`: XDP for several buffers that moves a number in the packet on.
-    pub const BENCH_XDP_FRAGS_STEP: &str = "rocescope_bench_xdp_frags_step";
-    /// For `bench`: XDP for several buffers that does so and then counts.
-    pub const BENCH_XDP_FRAGS: &str = "rocescope_bench_xdp_frags";
-    /// For `bench`: TC that does nothing.
-    pub const BENCH_TC_EMPTY: &str = "rocescope_bench_tc_empty";
-    /// For `bench`: TC that moves a number in the packet on.
-    pub const BENCH_TC_STEP: &str = "rocescope_bench_tc_step";
-    /// For `bench`: TC that does so and then counts.
-    pub const BENCH_TC: &str = "rocescope_bench_tc";
-}
+pub mod names;
 
 /// Options fixed before loading.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts and switches")]

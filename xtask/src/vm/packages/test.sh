@@ -41,6 +41,9 @@ scrape() {
 # RoCE packets that were counted on the interface.
 counted() { scrape | sed -n 's/^rocescope_link_packets_total{link="veth0",direction="ingress"} //p'; }
 
+# What the agent has now, by a view that is attached to the socket in its RuntimeDirectory.
+attached() { timeout 120 rocescope live --attach --output json --duration 1s | grep -F '"schema": "rocescope.report/1"'; }
+
 # Says how it ended, and switches off.
 end() {
     echo "guest: done after $(uptime) s, failed=$failed"
@@ -131,6 +134,7 @@ user=$(stat --format=%u "/proc/$first")
 check "runs as a user of its own" test "$user" -ge 61184 -a "$user" -le 65519
 check "metrics" eval 'scrape | grep -q "^rocescope_"'
 check "packets are counted" traffic
+check "a view attaches" attached
 
 # Reads its configuration again.
 printf '[findings.ecn]\ncongestion_ratio = 0.5\n' >>/etc/rocescope/agent.toml
@@ -203,6 +207,7 @@ for _ in {1..120}; do
 done
 check "the first scrape started it" systemctl --quiet is-active $unit
 check "metrics on the socket that systemd passed" eval 'scrape | grep -q "^rocescope_"'
+check "a view attaches to one that a scrape started" attached
 check "its socket is systemd's" is "$(systemctl show --value --property=TriggeredBy $unit)" rocescope-agent.socket
 check "is enabled" systemctl enable $unit
 

@@ -1,0 +1,105 @@
+//! Two processors that count packets of different flows in one table at the same time.
+//!
+//! Each thread's own processor time is taken, so that what else runs on the machine does not count. Two hardware threads of
+//! one core share it: what they make of an empty program stands beside the figure.
+
+use std::sync::Barrier;
+
+use anyhow::{Context as _, Result};
+use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
+use rocescope_common::abi::BenchStep;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use super::frames as f;
+use super::measure::{PACKETS, thread_ns};
+use crate::source::live::Programs;
+use crate::source::live::load::names;
+
+/// What two processors do, over what one does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pair {
+    /// Counting, less the empty program.
+    pub counting: f64,
+    /// The empty program.
+    pub empty: f64,
+}
+
+/// Packets of a run that is not measured.
+const WARM_UP: u32 = 5_000;
+/// Destination queue pairs of the two flows.
+const QPS: [u32; 2] = [0x1C, 0x1D];
+
+/// Measures once; `None` on a host with one processor for this process.
+pub(super) fn measure(programs: &mut Programs, step: BenchStep) -> Result<Option<Pair>> {
+    let allowed = sched_getaffinity(None).context("cannot read the processors of this process")?;
+    let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
+    let (Some(one), Some(other)) = (cpus.next(), cpus.next()) else { return Ok(None) };
+    let cpus = [one, other];
+    programs.set_bench_step(step)?;
+    let empty = run(programs.tc(names::BENCH_TC_STEP)?, cpus)?;
+    let counting = run(programs.tc(names::BENCH_TC)?, cpus)?;
+    let sum = |of: &dyn Fn(usize) -> Option<f64>| (0..2).map(of).sum::<Option<f64>>();
+    let part = |alone: f64, together: f64| (together > 0.0).then(|| alone / together);
+    let less = |at: usize| -> Option<f64> {
+        let (one, two) = (counting.get(at)?, empty.get(at)?);
+        part(one.alone - two.alone, one.together - two.together)
+    };
+    let bare = |at: usize| empty.get(at).and_then(|times| part(times.alone, times.together));
+    Ok(sum(&less).zip(sum(&bare)).map(|(counting, empty)| Pair { counting, empty }))
+}
+
+/// Nanoseconds per packet of one processor.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    alone: f64,
+    together: f64,
+}
+
+/// First one processor after the other, then both.
+fn run(program: &SchedClassifier, cpus: [usize; 2]) -> Result<[Times; 2]> {
+    let barrier = Barrier::new(2);
+    let worker = |at: usize| -> Result<Times> {
+        let pinned = pin(cpus[at]);
+        let frame = f::write(QPS[at]);
+        let mut times = Vec::new();
+        for turn in 0..3 {
+            barrier.wait();
+            // 0 and 1: one of them; 2: both.
+            if turn == 2 || turn == at {
+                times.push(
+                    test_run(program, &frame, WARM_UP).and_then(|_| test_run(program, &frame, PACKETS)),
+                );
+            }
+        }
+        pinned?;
+        let mut times = times.into_iter();
+        let mut next = || times.next().context("a run is missing")?;
+        Ok(Times { alone: next()?, together: next()? })
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| worker(1));
+        let one = worker(0);
+        let other =
+            other.join().map_err(|_| anyhow::anyhow!("bug: the second processor's thread panicked"))?;
+        Ok([one?, other?])
+    })
+}
+
+/// Keeps this thread on one processor.
+fn pin(cpu: usize) -> Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set).with_context(|| format!("cannot run on processor {cpu}"))
+}
+
+/// Nanoseconds of this thread per packet.
+fn test_run(program: &SchedClassifier, frame: &[u8], packets: u32) -> Result<f64> {
+    let mut options = TestRunOptions::new();
+    options.data_in = Some(frame);
+    options.repeat = packets;
+    let start = thread_ns();
+    let result = program.test_run(options);
+    let took = thread_ns().saturating_sub(start);
+    result.context("cannot run a program on a test frame")?;
+    Ok(took as f64 / f64::from(packets))
+}
