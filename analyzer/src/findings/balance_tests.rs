@@ -6,11 +6,11 @@ use rocescope_common::abi::Counter;
 
 use super::tests::{found, severity};
 use crate::analysis::{Options, fixtures};
-use crate::findings::Severity;
+use crate::findings::{Finding, Severity};
 use crate::metrics::traffic::bins::{Bin, Folded};
 use crate::metrics::traffic::flowlets::Flowlets;
 use crate::metrics::traffic::{LinkTraffic, Traffic};
-use crate::sample::Sample;
+use crate::sample::{Direction, Sample};
 
 /// Queue pairs of one host, each with its source port.
 fn pairs(ports: &[u16]) -> Sample {
@@ -141,6 +141,36 @@ fn in_windows(packets: u64, carried: impl Fn(u64) -> [u64; 2]) -> Sample {
         flowlets: Flowlets::default(),
     }));
     sample
+}
+
+/// Both directions of interfaces, with the bytes of each: those received, then those sent.
+fn both_ways(bytes: [&[u64]; 2]) -> Vec<Finding> {
+    let ways = [Direction::Ingress, Direction::Egress];
+    let count = bytes[0].len();
+    let names = ways.iter().flat_map(|way| (0..count).map(|i| fixtures::link(&format!("u{i}"), Some(*way))));
+    let flows = (0u16..).zip(bytes.into_iter().flatten()).map(|(link, bytes)| {
+        let [src, dst] = if usize::from(link) < count { [1, 2] } else { [2, 1] };
+        let key = fixtures::key(link, &format!("10.0.0.{src}"), &format!("10.0.0.{dst}"), 100);
+        (key, fixtures::stats(50_000 + link, bytes / 1000, *bytes))
+    });
+    let sample = fixtures::sample(names.collect(), flows.collect());
+    let group = Options { groups: vec![vec!["u0".into(), "u1".into()]], ..Options::default() };
+    found(&sample, &group).into_iter().filter(|one| one.id == "links.imbalance").collect()
+}
+
+#[test]
+fn one_link_that_is_busier_in_both_directions_is_one_trouble() {
+    let [one] = &both_ways([&[6_000_000, 1_000_000], &[6_800_000, 1_000_000]])[..] else { panic!("one") };
+    assert_eq!(one.title, "Uneven load: u0 carries 1.74 × the mean of 2 links (in and out)");
+    assert_eq!((one.place.link.as_deref(), one.place.direction), (Some("u0"), None));
+    assert_eq!(one.evidence["worse_direction"], "egress");
+    assert!((one.evidence["other_max_over_mean"].as_f64().unwrap() - 12.0 / 7.0).abs() < 1e-9);
+
+    let [one] = &both_ways([&[6_000_000, 1_000_000], &[4_000_000, 4_000_000]])[..] else { panic!("one") };
+    assert_eq!(one.title, "Uneven load: u0 carries 1.71 × the mean of 2 links (ingress)");
+    assert_eq!(one.place.direction, Some(Direction::Ingress));
+    let crossed = both_ways([&[6_000_000, 1_000_000], &[1_000_000, 6_800_000]]);
+    assert_eq!(crossed.len(), 2, "two links, each in a direction of its own");
 }
 
 #[test]

@@ -39,9 +39,18 @@ impl Body {
         let head: Vec<Entry> = subject.head(width).into_iter().map(Entry::text).collect();
         if area.width < TWO {
             let own = inner(width);
+            let mut first = [subject.timeline(own, if height >= 30 { 9 } else { 6 }), subject.steps(own)];
+            let lines = |part: &Option<Section>| {
+                part.as_ref().map_or(0, |part| part.entries.len() + if boxed { 2 } else { 1 })
+            };
+            // What to do is seen without a key; the last line says what there is below.
+            if head.len() + first.iter().map(lines).sum::<usize>() >= height {
+                first.reverse();
+            }
+            let [one, two] = first;
             let all = [
-                subject.timeline(own, if height >= 30 { 9 } else { 6 }),
-                subject.steps(own),
+                one,
+                two,
                 subject.related(own),
                 subject.flows(own),
                 subject.evidence(own),
