@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::title::{short, title};
 use super::{End, Entry, Episode, Family, Input, Measure, Place, Raise, Unit, ends, label};
 use crate::analysis::{Flow, Imbalance, QpSpread, direction_name, hashing_case, uneven};
+use crate::findings::order::OVER_NS;
 use crate::findings::{Finding, Severity};
 use crate::sample::{Address, Direction};
 use crate::util::units::{self, plural};
@@ -56,6 +57,8 @@ const LINKS_IMBALANCE: Entry = Entry {
                links.stretch_ratio of those of the minute from its start (at most the last one of the run), two of \
                three of them uneven by at least half as much. Only windows with at least half the bytes of the mean \
                window count.\n\
+               \n\
+               Of several parts it is the longest, or where that ended 10 s ago and more, the longest after it.\n\
                \n\
                A link that is the busiest of its group in both directions is one finding, with the figures of the \
                direction in which it is more so and the time of both.",
@@ -321,7 +324,7 @@ impl Uneven {
             (place.direction, way) = (None, " (in and out)".to_owned());
             let worse = direction.map_or("", direction_name);
             raise = raise.evidence("worse_direction", worse).evidence("other_max_over_mean", other.ratio);
-            if let ([own], [other]) = (&mut episodes[..], &other.episodes[..]) {
+            if let (Some(own), Some(other)) = (episodes.last_mut(), other.episodes.last()) {
                 own.first_ns = own.first_ns.min(other.first_ns);
                 own.last_ns = own.last_ns.max(other.last_ns);
             }
@@ -429,17 +432,32 @@ fn whole_run(input: &Input<'_>, peak: f64) -> Vec<Episode> {
     times.map(|(first_ns, last_ns)| Episode { first_ns, last_ns, peak: Some(peak) }).into_iter().collect()
 }
 
-/// A part of the run in which a group was uneven that is even all in all.
+/// Parts of the run that are looked at, at most, each later than the one before.
+const MOST_PARTS: usize = 64;
+
+/// A part of the run in which a group was uneven that is even all in all: the longest, or once that is over, a later one.
 fn stretch(input: &Input<'_>, group: &Imbalance, packets: u64) -> Option<Uneven> {
     let limits = &input.limits.links;
-    let part = uneven::longest(input.sample, group, limits.stretch_max_over_mean)?;
-    if part.windows < limits.stretch_windows
-        || (part.windows as f64) < limits.stretch_ratio * part.of_windows as f64
-        // Packets are not counted by window; those of a group are of about one length.
-        || packets as f64 * part.bytes_ratio < limits.min_packets as f64
-    {
-        return None;
-    }
+    let part = |after_ns| {
+        let part = uneven::longest(input.sample, group, limits.stretch_max_over_mean, after_ns)?;
+        let counts = part.windows >= limits.stretch_windows
+            && (part.windows as f64) >= limits.stretch_ratio * part.of_windows as f64
+            // Packets are not counted by window; those of a group are of about one length.
+            && packets as f64 * part.bytes_ratio >= limits.min_packets as f64;
+        counts.then_some(part)
+    };
+    let is_over = |part: &uneven::Uneven| {
+        input.facts.window.last_ns.is_some_and(|end| end.saturating_sub(part.until_ns) >= OVER_NS)
+    };
+    let parts = std::iter::successors(part(0), |before| is_over(before).then(|| part(before.until_ns))?);
+    let mut parts: Vec<_> = parts.take(MOST_PARTS).collect();
+    let episode = |part: &uneven::Uneven| Episode {
+        first_ns: part.since_ns,
+        last_ns: part.until_ns,
+        peak: Some(part.max_over_mean),
+    };
+    let episodes = parts.iter().map(episode).collect();
+    let part = parts.pop()?;
     let diagnosis = format!(
         "Uneven load: {} carried {:.2} × the mean of {} links for {}",
         short(&part.link),
@@ -448,7 +466,6 @@ fn stretch(input: &Input<'_>, group: &Imbalance, packets: u64) -> Option<Uneven>
         units::duration(part.length_ns),
     );
     let of = if part.of_minute { "the minute's active time" } else { "active time" };
-    let last_ns = part.since_ns.saturating_add(part.length_ns);
     let mut uneven = Uneven::new(group.links.clone(), &part.link, part.max_over_mean, diagnosis)
         .evidence("busiest", part.link.as_str())
         .evidence("max_over_mean", part.max_over_mean)
@@ -460,6 +477,6 @@ fn stretch(input: &Input<'_>, group: &Imbalance, packets: u64) -> Option<Uneven>
         .evidence("bytes_ratio", part.bytes_ratio);
     uneven.direction = group.direction;
     uneven.more = format!(", {:.0} % of {of}", 100.0 * part.windows as f64 / part.of_windows as f64);
-    uneven.episodes = vec![Episode { first_ns: part.since_ns, last_ns, peak: Some(part.max_over_mean) }];
+    uneven.episodes = episodes;
     Some(uneven)
 }

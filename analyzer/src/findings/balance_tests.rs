@@ -190,6 +190,15 @@ fn a_part_of_the_run_in_which_one_link_carries_nearly_all() {
     assert_eq!(windows, (Some(30), Some(234)));
     assert_eq!(finding.evidence["since_ns"].as_u64().map(|at| at / 1_000_000_000), Some(1_763_000_012));
     let warm_up = |window: u64| if window.is_multiple_of(3) { [1000, 1000] } else { [400, 1600] };
+    // What comes again is told when it does.
+    let again = |window: u64| {
+        if (20..60).contains(&window) || (150..180).contains(&window) { [400, 1600] } else { [1000, 1000] }
+    };
+    let finding = seen(10_000, &again).unwrap();
+    assert!(finding.title.contains("for 3.84 s"), "the second: {}", finding.title);
+    assert_eq!((finding.episodes.len(), finding.evidence["windows"].as_u64()), (2, Some(30)));
+    assert!(finding.episodes[0].last_ns < finding.episodes[1].first_ns);
+
     let some_even = |window: u64| if (99..150).contains(&window) { warm_up(window) } else { [1000, 1000] };
     assert_eq!(seen(10_000, &some_even), None, "two of three windows are not enough: nothing is left over");
 

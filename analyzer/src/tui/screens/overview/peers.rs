@@ -251,21 +251,18 @@ impl Columns {
         }
         let on: Vec<_> =
             peer.links.iter().filter_map(|link| data.model.links.get(usize::from(*link))).collect();
-        let text = match on[..] {
-            [link] => {
-                let way = match link.direction {
-                    Some(crate::sample::Direction::Ingress) => " in",
-                    Some(crate::sample::Direction::Egress) => " out",
-                    None => "",
-                };
-                links::short(&data.model, link, self.link - 4) + way
-            }
-            _ => {
-                let names: std::collections::BTreeSet<_> =
-                    on.iter().map(|link| links::short(&data.model, link, self.link)).collect();
-                let text = names.into_iter().collect::<Vec<_>>().join(", ");
-                if text.chars().count() > self.link { "several".to_owned() } else { text }
-            }
+        let text = if let [link] = on[..] {
+            let way = match link.direction {
+                Some(crate::sample::Direction::Ingress) => " in",
+                Some(crate::sample::Direction::Egress) => " out",
+                None => "",
+            };
+            links::short(&data.model, link, self.link - 4) + way
+        } else {
+            let names: std::collections::BTreeSet<_> =
+                on.iter().map(|link| links::short(&data.model, link, self.link)).collect();
+            let text = names.into_iter().collect::<Vec<_>>().join(", ");
+            if text.chars().count() > self.link { "several".to_owned() } else { text }
         };
         spans.push(format!(" {text:<w$}", w = self.link), theme::DIM);
     }
