@@ -368,3 +368,19 @@ fn what_a_problem_accounts_for_has_no_badge_beside_it() {
     let verdict = picture.lines().nth(1).unwrap();
     assert!(verdict.contains("LOSS") && !verdict.contains("RETX"), "{picture}");
 }
+
+#[test]
+fn a_part_with_a_line_for_links_has_one() {
+    let mut app = glance_at(Episode::Loss);
+    let mut shown = 0;
+    for (width, height) in (24..=60).flat_map(|height| [(80, height), (104, height), (130, height)]) {
+        app.on_resize(width, height);
+        let picture = text(&app);
+        let below = picture.lines().skip_while(|line| !line.contains(" LINKS ")).skip(2);
+        if let Some(first) = below.take(1).next() {
+            shown += 1;
+            assert!(first.contains("rail") && first.contains("Mb/s"), "{width}x{height}\n{picture}");
+        }
+    }
+    assert!(shown > 10, "{shown}");
+}
