@@ -21,6 +21,8 @@ pub(crate) struct Uneven {
     pub link: String,
     /// Start of the first window, Unix time.
     pub since_ns: u64,
+    /// End of the last window.
+    pub until_ns: u64,
     /// Length of all of its windows together: silence between them does not count.
     pub length_ns: u64,
     /// Loaded windows of the stretch.
@@ -37,23 +39,25 @@ pub(crate) struct Uneven {
 }
 
 /// The longest stretch of loaded windows in which one link of a group carries `limit` times the mean or more all in all, and half as much
-/// above the mean in two of three of them. `None` when there is none, or bins were not counted.
+/// above the mean in two of three of them. `None` when there is none, or bins were not counted. Only windows from `after_ns` on count.
 #[must_use]
-pub(crate) fn longest(sample: &Sample, group: &Imbalance, limit: f64) -> Option<Uneven> {
+pub(crate) fn longest(sample: &Sample, group: &Imbalance, limit: f64, after_ns: u64) -> Option<Uneven> {
     let traffic = sample.metrics.traffic.as_ref()?;
     let mut windows = windows(sample, traffic, group)?;
     let all: f64 = windows.loads.values().flatten().sum();
     windows.leave_out_below(LOADED);
     let loads: Vec<(u64, &[f64])> = windows.loads.iter().map(|(at, loads)| (*at, &loads[..])).collect();
+    let start = loads.partition_point(|(at, _)| at.saturating_mul(windows.window_ns) < after_ns);
+    let later = loads.get(start..)?;
     let ratio = |own: f64, sum: f64, links: usize| if sum > 0.0 { own * links as f64 / sum } else { 0.0 };
     // A step of a job begins more evenly than it ends, or the other way round: single windows need half of the excess only.
     let half = f64::midpoint(1.0, limit);
     let found = members(sample, group).enumerate().filter_map(|(member, link)| {
         let own = |loads: &[f64]| loads.get(member).copied().unwrap_or(0.0);
         let busy = |loads: &[f64]| ratio(own(loads), loads.iter().sum(), loads.len()) >= half;
-        let scores = loads.iter().map(|(_, loads)| if busy(loads) { 1 } else { -MISS });
+        let scores = later.iter().map(|(_, loads)| if busy(loads) { 1 } else { -MISS });
         let (range, _) = densest(scores)?;
-        let stretch = loads.get(range)?;
+        let stretch = later.get(range)?;
         let (first, links) = stretch.first()?;
         let sum: f64 = stretch.iter().flat_map(|(_, loads)| loads.iter()).sum();
         let own: f64 = stretch.iter().map(|(_, loads)| own(loads)).sum();
@@ -66,6 +70,7 @@ pub(crate) fn longest(sample: &Sample, group: &Imbalance, limit: f64) -> Option<
         Some(Uneven {
             link: sample.links.get(link)?.name.clone(),
             since_ns: first.saturating_mul(windows.window_ns),
+            until_ns: last.saturating_add(1).saturating_mul(windows.window_ns),
             length_ns: count.saturating_mul(windows.window_ns),
             windows: count,
             of_windows: near,

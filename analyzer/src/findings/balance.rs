@@ -4,8 +4,9 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::title::{short, title};
-use super::{End, Entry, Episode, Family, Input, Measure, Place, Raise, ends};
+use super::{End, Entry, Episode, Family, Input, Measure, Place, Raise, Unit, ends, label};
 use crate::analysis::{Flow, Imbalance, QpSpread, direction_name, hashing_case, uneven};
+use crate::findings::order::OVER_NS;
 use crate::findings::{Finding, Severity};
 use crate::sample::{Address, Direction};
 use crate::util::units::{self, plural};
@@ -14,7 +15,10 @@ use crate::util::units::{self, plural};
 pub(super) const FAMILY: Family = Family {
     entries: &[ENTROPY_LOW, LINKS_IMBALANCE],
     limits: &[EntropyLimits::META, LinksLimits::META],
-    evidence: &[],
+    evidence: &[
+        label("worse_direction", "more so in direction", Unit::Text),
+        label("other_max_over_mean", "busiest link over mean, other direction", Unit::Factor),
+    ],
     check,
 };
 
@@ -52,7 +56,12 @@ const LINKS_IMBALANCE: Entry = Entry {
                mean: at least links.stretch_windows windows of about 100 ms (longer in long runs) and \
                links.stretch_ratio of those of the minute from its start (at most the last one of the run), two of \
                three of them uneven by at least half as much. Only windows with at least half the bytes of the mean \
-               window count.",
+               window count.\n\
+               \n\
+               Of several parts it is the longest, or where that ended 10 s ago and more, the longest after it.\n\
+               \n\
+               A link that is the busiest of its group in both directions is one finding, with the figures of the \
+               direction in which it is more so and the time of both.",
     advice: "With few 5-tuples hashing cannot do better. With many, compare the hash fields of the switches (L4 ports, destination QP) and check for hash \
                polarisation between tiers. For rails, check NCCL_IB_HCA, NCCL_CROSS_NIC and the GPU to NIC assignment.",
     caveat: "Groups that share no load by design (--group of unrelated links) are uneven by design, and so are links that a job uses alternately for seconds. Rails \
@@ -266,69 +275,126 @@ fn uplinks(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
+/// Links or rails of which one carries more than its share, in one direction or in both.
+struct Uneven {
+    names: Vec<String>,
+    busiest: String,
+    direction: Option<Direction>,
+    ratio: f64,
+    diagnosis: String,
+    /// Part of the title behind the diagnosis, and before the direction.
+    more: String,
+    episodes: Vec<Episode>,
+    raise: Raise,
+}
+
+impl Uneven {
+    fn new(names: Vec<String>, busiest: &str, ratio: f64, diagnosis: String) -> Self {
+        let raise = Raise::new(&LINKS_IMBALANCE, Severity::Warning, String::new());
+        let raise = raise.step(HASHING, None).evidence("links", names.clone());
+        let (busiest, more) = (busiest.to_owned(), String::new());
+        Self { names, busiest, direction: None, ratio, diagnosis, more, episodes: Vec::new(), raise }
+    }
+
+    fn evidence(mut self, name: &str, value: impl Into<serde_json::Value>) -> Self {
+        self.raise = self.raise.evidence(name, value);
+        self
+    }
+
+    /// Adds it to the others. One link that is the busiest in both directions is one trouble: the direction in which it is
+    /// more so has the figures, over the time of both.
+    fn join(self, all: &mut Vec<(Self, Option<Self>)>) {
+        let is_other_way = |known: &Self| {
+            let ways = known.direction.zip(self.direction);
+            ways.is_some_and(|(a, b)| a != b) && known.busiest == self.busiest && known.names == self.names
+        };
+        let other = all.iter_mut().find(|(known, other)| other.is_none() && is_other_way(known));
+        match other {
+            Some(both) if both.0.ratio >= self.ratio => both.1 = Some(self),
+            Some(both) => both.1 = Some(std::mem::replace(&mut both.0, self)),
+            None => all.push((self, None)),
+        }
+    }
+
+    fn into(self, input: &Input<'_>, other: Option<Self>, found: &mut Vec<Finding>) {
+        let Self { busiest, direction, diagnosis, more, mut episodes, mut raise, .. } = self;
+        let mut place = Place::link(input, &busiest, direction);
+        let mut way = direction.map_or_else(String::new, |way| format!(" ({})", direction_name(way)));
+        if let Some(other) = other {
+            (place.direction, way) = (None, " (in and out)".to_owned());
+            let worse = direction.map_or("", direction_name);
+            raise = raise.evidence("worse_direction", worse).evidence("other_max_over_mean", other.ratio);
+            if let (Some(own), Some(other)) = (episodes.last_mut(), other.episodes.last()) {
+                own.first_ns = own.first_ns.min(other.first_ns);
+                own.last_ns = own.last_ns.max(other.last_ns);
+            }
+        }
+        raise.titled(title(diagnosis, [more, way])).place(place).episodes(episodes).into(found);
+    }
+}
+
 fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let limits = &input.limits.links;
-    let packets_on = |names: &[String], direction| {
-        let members =
-            input.facts.links.iter().filter(|l| l.direction == direction && names.contains(&l.name));
+    let mut all = Vec::new();
+    let on = |names: &[String], direction| {
+        let links = input.facts.links.iter();
+        let members = links.filter(|link| link.direction == direction && names.contains(&link.name));
         members.map(|link| (link.packets, link.bytes, link.name.as_str())).collect::<Vec<_>>()
     };
-    let report =
-        |group: Vec<(u64, u64, &str)>, direction: Option<Direction>, ratio: Option<f64>, what: &str| {
-            let packets: u64 = group.iter().map(|(packets, _, _)| packets).sum();
-            let ratio =
-                ratio.filter(|ratio| *ratio >= limits.max_over_mean && packets >= limits.min_packets)?;
-            let (_, _, busiest) = group.iter().max_by_key(|(_, bytes, _)| *bytes)?;
-            let way = direction.map_or_else(String::new, |way| format!(" ({})", direction_name(way)));
-            let (name, count) = (short(busiest), group.len());
-            let diagnosis = format!("Uneven load: {name} carries {ratio:.2} × the mean of {count} {what}");
-            let place = Place::link(input, busiest, direction);
-            let names: Vec<&str> = group.iter().map(|(_, _, name)| *name).collect();
-            let bytes: Vec<u64> = group.iter().map(|(_, bytes, _)| *bytes).collect();
-            Some(
-                Raise::new(&LINKS_IMBALANCE, Severity::Warning, title(diagnosis, [way]))
-                    .place(place)
-                    .step(HASHING, None)
-                    .step("Check NCCL_IB_HCA, NCCL_CROSS_NIC and the GPU to NIC assignment.", None)
-                    .evidence("links", names)
-                    .evidence("bytes", bytes)
-                    .evidence("max_over_mean", ratio)
-                    .episodes(whole_run(input, ratio)),
-            )
-        };
     for group in input.facts.imbalance.iter().filter(|group| !group.same_path) {
-        let members = packets_on(&group.links, group.direction);
-        let whole = report(members, group.direction, group.max_over_mean, "links");
-        if let Some(raise) = whole.or_else(|| one_way(input, group)) {
-            let mut raise = raise.evidence("jain", group.jain);
+        let members = on(&group.links, group.direction);
+        let packets = members.iter().map(|(packets, ..)| packets).sum();
+        let whole = whole(input, &members, group.direction, group.max_over_mean, "links");
+        if let Some(uneven) = whole.or_else(|| one_way(input, group)) {
+            let mut uneven = uneven.evidence("jain", group.jain);
             if let Some(time) = &group.over_time {
-                raise = raise
+                uneven = uneven
                     .evidence("window_ns", time.window_ns)
                     .evidence("max_over_mean_p50", time.max_over_mean_p50)
                     .evidence("max_over_mean_max", time.max_over_mean_max);
             }
-            raise.into(found);
-        } else {
-            stretch(
-                input,
-                group,
-                packets_on(&group.links, group.direction).iter().map(|(p, ..)| p).sum(),
-                found,
-            );
+            uneven.join(&mut all);
+        } else if let Some(uneven) = stretch(input, group, packets) {
+            uneven.join(&mut all);
         }
     }
     for rails in &input.facts.rails {
-        let packets = |links: &[String]| packets_on(links, rails.direction).iter().map(|(p, _, _)| p).sum();
-        let members =
+        let packets = |links: &[String]| on(links, rails.direction).iter().map(|(p, _, _)| p).sum();
+        let members: Vec<_> =
             rails.rails.iter().map(|rail| (packets(&rail.links), rail.bytes, rail.name.as_str())).collect();
-        if let Some(raise) = report(members, rails.direction, rails.max_over_mean, "rails") {
-            raise.evidence("jain", rails.jain).into(found);
+        if let Some(uneven) = whole(input, &members, rails.direction, rails.max_over_mean, "rails") {
+            uneven.evidence("jain", rails.jain).join(&mut all);
         }
+    }
+    for (uneven, other) in all {
+        uneven.into(input, other, found);
     }
 }
 
+/// A group that is uneven over the whole run: packets, bytes and name of each member.
+fn whole(
+    input: &Input<'_>,
+    group: &[(u64, u64, &str)],
+    direction: Option<Direction>,
+    ratio: Option<f64>,
+    what: &str,
+) -> Option<Uneven> {
+    let limits = &input.limits.links;
+    let packets: u64 = group.iter().map(|(packets, _, _)| packets).sum();
+    let ratio = ratio.filter(|ratio| *ratio >= limits.max_over_mean && packets >= limits.min_packets)?;
+    let (_, _, busiest) = group.iter().max_by_key(|(_, bytes, _)| *bytes)?;
+    let (name, count) = (short(busiest), group.len());
+    let diagnosis = format!("Uneven load: {name} carries {ratio:.2} × the mean of {count} {what}");
+    let names = group.iter().map(|(_, _, name)| (*name).to_owned()).collect();
+    let bytes: Vec<u64> = group.iter().map(|(_, bytes, _)| *bytes).collect();
+    let mut uneven = Uneven::new(names, busiest, ratio, diagnosis);
+    uneven.raise =
+        uneven.raise.step("Check NCCL_IB_HCA, NCCL_CROSS_NIC and the GPU to NIC assignment.", None);
+    (uneven.direction, uneven.episodes) = (direction, whole_run(input, ratio));
+    Some(uneven.evidence("bytes", bytes).evidence("max_over_mean", ratio))
+}
+
 /// A direction of captured cables that is uneven where both together are not.
-fn one_way(input: &Input<'_>, group: &Imbalance) -> Option<Raise> {
+fn one_way(input: &Input<'_>, group: &Imbalance) -> Option<Uneven> {
     let limits = &input.limits.links;
     let all: u64 = group.ways.iter().flatten().flat_map(|way| &way.bytes).sum();
     let uneven = group.ways.iter().flatten().filter(|way| {
@@ -350,17 +416,13 @@ fn one_way(input: &Input<'_>, group: &Imbalance) -> Option<Raise> {
         1 => String::new(),
         n => format!(" and {} more", n - 1),
     };
-    let from = format!(" (from {source}{more})");
-    let raise = Raise::new(&LINKS_IMBALANCE, Severity::Warning, title(diagnosis, [from]))
-        .place(Place::link(input, busiest, None))
-        .step(HASHING, None)
-        .evidence("links", group.links.clone())
+    let mut uneven = Uneven::new(group.links.clone(), busiest, ratio, diagnosis)
         .evidence("bytes", worst.bytes.clone())
         .evidence("max_over_mean", ratio)
         .evidence("run_max_over_mean", group.max_over_mean)
-        .evidence("sources", worst.sources.iter().map(ToString::to_string).collect::<Vec<_>>())
-        .episodes(whole_run(input, ratio));
-    Some(raise)
+        .evidence("sources", worst.sources.iter().map(ToString::to_string).collect::<Vec<_>>());
+    (uneven.more, uneven.episodes) = (format!(" (from {source}{more})"), whole_run(input, ratio));
+    Some(uneven)
 }
 
 /// The time of a figure that is of the whole run.
@@ -370,18 +432,32 @@ fn whole_run(input: &Input<'_>, peak: f64) -> Vec<Episode> {
     times.map(|(first_ns, last_ns)| Episode { first_ns, last_ns, peak: Some(peak) }).into_iter().collect()
 }
 
-/// A part of the run in which a group was uneven that is even all in all.
-fn stretch(input: &Input<'_>, group: &Imbalance, packets: u64, found: &mut Vec<Finding>) {
+/// Parts of the run that are looked at, at most, each later than the one before.
+const MOST_PARTS: usize = 64;
+
+/// A part of the run in which a group was uneven that is even all in all: the longest, or once that is over, a later one.
+fn stretch(input: &Input<'_>, group: &Imbalance, packets: u64) -> Option<Uneven> {
     let limits = &input.limits.links;
-    let Some(part) = uneven::longest(input.sample, group, limits.stretch_max_over_mean) else { return };
-    if part.windows < limits.stretch_windows
-        || (part.windows as f64) < limits.stretch_ratio * part.of_windows as f64
-        // Packets are not counted by window; those of a group are of about one length.
-        || packets as f64 * part.bytes_ratio < limits.min_packets as f64
-    {
-        return;
-    }
-    let way = group.direction.map_or_else(String::new, |way| format!(" ({})", direction_name(way)));
+    let part = |after_ns| {
+        let part = uneven::longest(input.sample, group, limits.stretch_max_over_mean, after_ns)?;
+        let counts = part.windows >= limits.stretch_windows
+            && (part.windows as f64) >= limits.stretch_ratio * part.of_windows as f64
+            // Packets are not counted by window; those of a group are of about one length.
+            && packets as f64 * part.bytes_ratio >= limits.min_packets as f64;
+        counts.then_some(part)
+    };
+    let is_over = |part: &uneven::Uneven| {
+        input.facts.window.last_ns.is_some_and(|end| end.saturating_sub(part.until_ns) >= OVER_NS)
+    };
+    let parts = std::iter::successors(part(0), |before| is_over(before).then(|| part(before.until_ns))?);
+    let mut parts: Vec<_> = parts.take(MOST_PARTS).collect();
+    let episode = |part: &uneven::Uneven| Episode {
+        first_ns: part.since_ns,
+        last_ns: part.until_ns,
+        peak: Some(part.max_over_mean),
+    };
+    let episodes = parts.iter().map(episode).collect();
+    let part = parts.pop()?;
     let diagnosis = format!(
         "Uneven load: {} carried {:.2} × the mean of {} links for {}",
         short(&part.link),
@@ -390,12 +466,7 @@ fn stretch(input: &Input<'_>, group: &Imbalance, packets: u64, found: &mut Vec<F
         units::duration(part.length_ns),
     );
     let of = if part.of_minute { "the minute's active time" } else { "active time" };
-    let time = format!(", {:.0} % of {of}", 100.0 * part.windows as f64 / part.of_windows as f64);
-    let until_ns = part.since_ns.saturating_add(part.length_ns);
-    Raise::new(&LINKS_IMBALANCE, Severity::Warning, title(diagnosis, [time, way]))
-        .place(Place::link(input, &part.link, group.direction))
-        .step(HASHING, None)
-        .evidence("links", group.links.clone())
+    let mut uneven = Uneven::new(group.links.clone(), &part.link, part.max_over_mean, diagnosis)
         .evidence("busiest", part.link.as_str())
         .evidence("max_over_mean", part.max_over_mean)
         .evidence("run_max_over_mean", group.max_over_mean)
@@ -403,11 +474,9 @@ fn stretch(input: &Input<'_>, group: &Imbalance, packets: u64, found: &mut Vec<F
         .evidence("length_ns", part.length_ns)
         .evidence("windows", part.windows)
         .evidence("of_windows", part.of_windows)
-        .evidence("bytes_ratio", part.bytes_ratio)
-        .episodes(vec![Episode {
-            first_ns: part.since_ns,
-            last_ns: until_ns,
-            peak: Some(part.max_over_mean),
-        }])
-        .into(found);
+        .evidence("bytes_ratio", part.bytes_ratio);
+    uneven.direction = group.direction;
+    uneven.more = format!(", {:.0} % of {of}", 100.0 * part.windows as f64 / part.of_windows as f64);
+    uneven.episodes = episodes;
+    Some(uneven)
 }

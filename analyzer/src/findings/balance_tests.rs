@@ -6,11 +6,11 @@ use rocescope_common::abi::Counter;
 
 use super::tests::{found, severity};
 use crate::analysis::{Options, fixtures};
-use crate::findings::Severity;
+use crate::findings::{Finding, Severity};
 use crate::metrics::traffic::bins::{Bin, Folded};
 use crate::metrics::traffic::flowlets::Flowlets;
 use crate::metrics::traffic::{LinkTraffic, Traffic};
-use crate::sample::Sample;
+use crate::sample::{Direction, Sample};
 
 /// Queue pairs of one host, each with its source port.
 fn pairs(ports: &[u16]) -> Sample {
@@ -143,6 +143,36 @@ fn in_windows(packets: u64, carried: impl Fn(u64) -> [u64; 2]) -> Sample {
     sample
 }
 
+/// Both directions of interfaces, with the bytes of each: those received, then those sent.
+fn both_ways(bytes: [&[u64]; 2]) -> Vec<Finding> {
+    let ways = [Direction::Ingress, Direction::Egress];
+    let count = bytes[0].len();
+    let names = ways.iter().flat_map(|way| (0..count).map(|i| fixtures::link(&format!("u{i}"), Some(*way))));
+    let flows = (0u16..).zip(bytes.into_iter().flatten()).map(|(link, bytes)| {
+        let [src, dst] = if usize::from(link) < count { [1, 2] } else { [2, 1] };
+        let key = fixtures::key(link, &format!("10.0.0.{src}"), &format!("10.0.0.{dst}"), 100);
+        (key, fixtures::stats(50_000 + link, bytes / 1000, *bytes))
+    });
+    let sample = fixtures::sample(names.collect(), flows.collect());
+    let group = Options { groups: vec![vec!["u0".into(), "u1".into()]], ..Options::default() };
+    found(&sample, &group).into_iter().filter(|one| one.id == "links.imbalance").collect()
+}
+
+#[test]
+fn one_link_that_is_busier_in_both_directions_is_one_trouble() {
+    let [one] = &both_ways([&[6_000_000, 1_000_000], &[6_800_000, 1_000_000]])[..] else { panic!("one") };
+    assert_eq!(one.title, "Uneven load: u0 carries 1.74 × the mean of 2 links (in and out)");
+    assert_eq!((one.place.link.as_deref(), one.place.direction), (Some("u0"), None));
+    assert_eq!(one.evidence["worse_direction"], "egress");
+    assert!((one.evidence["other_max_over_mean"].as_f64().unwrap() - 12.0 / 7.0).abs() < 1e-9);
+
+    let [one] = &both_ways([&[6_000_000, 1_000_000], &[4_000_000, 4_000_000]])[..] else { panic!("one") };
+    assert_eq!(one.title, "Uneven load: u0 carries 1.71 × the mean of 2 links (ingress)");
+    assert_eq!(one.place.direction, Some(Direction::Ingress));
+    let crossed = both_ways([&[6_000_000, 1_000_000], &[1_000_000, 6_800_000]]);
+    assert_eq!(crossed.len(), 2, "two links, each in a direction of its own");
+}
+
 #[test]
 fn a_part_of_the_run_in_which_one_link_carries_nearly_all() {
     let group = Options { groups: vec![vec!["u0".into(), "u1".into()]], ..Options::default() };
@@ -160,6 +190,15 @@ fn a_part_of_the_run_in_which_one_link_carries_nearly_all() {
     assert_eq!(windows, (Some(30), Some(234)));
     assert_eq!(finding.evidence["since_ns"].as_u64().map(|at| at / 1_000_000_000), Some(1_763_000_012));
     let warm_up = |window: u64| if window.is_multiple_of(3) { [1000, 1000] } else { [400, 1600] };
+    // What comes again is told when it does.
+    let again = |window: u64| {
+        if (20..60).contains(&window) || (150..180).contains(&window) { [400, 1600] } else { [1000, 1000] }
+    };
+    let finding = seen(10_000, &again).unwrap();
+    assert!(finding.title.contains("for 3.84 s"), "the second: {}", finding.title);
+    assert_eq!((finding.episodes.len(), finding.evidence["windows"].as_u64()), (2, Some(30)));
+    assert!(finding.episodes[0].last_ns < finding.episodes[1].first_ns);
+
     let some_even = |window: u64| if (99..150).contains(&window) { warm_up(window) } else { [1000, 1000] };
     assert_eq!(seen(10_000, &some_even), None, "two of three windows are not enough: nothing is left over");
 

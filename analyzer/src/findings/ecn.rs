@@ -17,7 +17,7 @@ use rocescope_common::wire::bth::GSI_QP;
 pub(super) const FAMILY: Family =
     Family { entries: &[CONGESTION, NO_CNP, NOT_CAPABLE], limits: &[Limits::META], evidence: &[], check };
 
-const CONGESTION: Entry = Entry {
+pub(super) const CONGESTION: Entry = Entry {
     id: "ecn.congestion",
     rank: 310,
     causes: &["burst.incast"],

@@ -30,6 +30,16 @@ pub struct DataEnd {
     pub ns: Option<u64>,
     /// It is the end of a capture: nothing is active now.
     pub recorded: bool,
+    /// The data is so short that a second says nothing: times have milliseconds.
+    pub short: bool,
+}
+
+impl DataEnd {
+    /// The clock in UTC, with the day where that is another one than that of the end.
+    #[must_use]
+    pub fn clock(self, ns: u64) -> String {
+        if self.short { units::clock_utc(ns) } else { units::recent_utc(ns, self.ns) }
+    }
 }
 
 impl Finding {
@@ -54,7 +64,7 @@ impl Finding {
         let ended = self.has_ended(end.ns);
         let first = self.since_ns();
         let last = self.last_seen_ns.filter(|_| ended || first.is_none());
-        let at = |ns: u64| units::recent_utc(ns, end.ns);
+        let at = |ns: u64| end.clock(ns);
         let until = |first: u64, last: u64| units::duration(last.saturating_sub(first));
         let text = match (first, last) {
             (Some(first), Some(last)) if last <= first => format!("{} UTC", at(first)),
@@ -294,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_finding_says_when_it_began_and_ended() {
-        let live = DataEnd { ns: Some(START + 100 * SECOND), recorded: false };
+        let live = DataEnd { ns: Some(START + 100 * SECOND), recorded: false, short: false };
         let mut one = finding();
         assert_eq!(one.when(live), None, "a setting has no time");
         one.first_seen_ns = Some(START);
@@ -308,7 +318,7 @@ mod tests {
         one.active = false;
         let ended = "13:05:14 to 13:05:22 UTC, ended after 8.00 s, 2 episodes since 13:05:09";
         assert_eq!(one.when(live).as_deref(), Some(ended));
-        let tomorrow = DataEnd { ns: Some(START + 86_400 * SECOND), recorded: false };
+        let tomorrow = DataEnd { ns: Some(START + 86_400 * SECOND), recorded: false, short: false };
         assert_eq!(
             one.when(tomorrow).as_deref(),
             Some(

@@ -60,8 +60,8 @@ impl Finding {
     }
 }
 
-/// Place of a finding: group, severity, ended, share that it costs, rank, id.
-type Key = (u8, Reverse<Severity>, bool, Reverse<u32>, u16, &'static str);
+/// Place of a finding: group, severity, ended, quiet, share that it costs, rank, id.
+type Key = (u8, Reverse<Severity>, bool, bool, Reverse<u32>, u16, &'static str);
 
 fn key(finding: &Finding, end_ns: Option<u64>) -> Key {
     let over = finding.over_since(end_ns).is_some();
@@ -70,7 +70,8 @@ fn key(finding: &Finding, end_ns: Option<u64>) -> Key {
         (_, true) => 1,
         (_, false) => 0,
     };
-    (group, Reverse(finding.severity), over, Reverse(cost(finding)), rank(finding.id), finding.id)
+    let quiet = finding.quiet_ns(end_ns).is_some();
+    (group, Reverse(finding.severity), over, quiet, Reverse(cost(finding)), rank(finding.id), finding.id)
 }
 
 /// What a finding costs in its latest episode, as the power of two of parts in a million: less than twice as much decides nothing.
@@ -82,7 +83,7 @@ fn cost(finding: &Finding) -> u32 {
 }
 
 /// Puts findings in the order in which they should be looked at: the worst first; ended ones behind active ones, but before
-/// info; of those that are as bad, by the share of traffic or time that they cost ([`Impact::share`](super::Impact::share)); then
+/// info; of those that are as bad, what shows now before what is quiet, then by the share of traffic or time that they cost ([`Impact::share`](super::Impact::share)); then
 /// causes before what they cause ([`Entry::rank`](super::Entry::rank)). A finding that another owns follows its owner.
 pub fn sort(findings: &mut [Finding], end_ns: Option<u64>) {
     let keys: Vec<(Key, &'static str)> = findings.iter().map(|one| (key(one, end_ns), one.id)).collect();
@@ -131,6 +132,24 @@ mod tests {
         sort(&mut all, None);
         assert_eq!(all[0].id, "critical.now", "without an end nothing is known to be over");
         assert_eq!(all[1].id, "critical.over");
+    }
+
+    #[test]
+    fn what_shows_now_is_before_what_is_quiet() {
+        const END: u64 = 100 * OVER_NS;
+        let with = |id, severity, quiet_ns| Finding {
+            active: true,
+            impact: Impact { packets_ratio: Some(0.02 * quiet_ns as f64), ..Impact::default() },
+            ..finding(id, severity, Some(END - quiet_ns))
+        };
+        let mut all = [
+            with("rnr.slow_receiver", Severity::Warning, QUIET_NS),
+            with("links.imbalance", Severity::Warning, QUIET_NS - 1),
+            with("loss.before_tap", Severity::Critical, QUIET_NS + 1),
+        ];
+        sort(&mut all, Some(END));
+        let ids = all.each_ref().map(|finding| finding.id);
+        assert_eq!(ids, ["loss.before_tap", "links.imbalance", "rnr.slow_receiver"]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::command::Commands;
+use super::ecn::CONGESTION;
 use super::span::{Span, latest, run, spans};
 use super::title::{short, title};
 use super::{Entry, Episode, Family, Impact, Input, Measure, Place, Raise, Unit, label};
@@ -55,7 +56,7 @@ const ONE_OF: Entry = Entry {
                from median to p99 or requests of both directions are slow: the delay of a queue varies, and holds up \
                the ACKs of one direction alone. From 1.05 times the mean, where neither holds, the title says that the \
                link may only be busier. CE and loss ratios are those of the latest episode (10 s without a mark or loss \
-               end one), over 10 s at least.",
+               end one), over 10 s at least. Marks on the link that ecn.congestion names are a part of that finding.",
     advice: "Check that link and the switch ports at its ends: speed, lanes and FEC errors, egress queue, ECN thresholds and PFC pauses against its peers, and what else is routed over it. \
                Take it out of the ECMP group to confirm.",
     caveat: "The fault may be on the path beyond this link, which its flows share. Latency covers the way of the request and of the ACK that passes the same link.",
@@ -436,6 +437,7 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Ve
         Worse::Delay(..) => None,
     };
     let here = Commands::on(input, worst.link);
+    let owner = same_marks(worst, group, found);
     let mut raise = Raise::new(&ONE_OF, Severity::Warning, title(diagnosis, []))
         .evidence("kind", kind)
         .evidence("links", group.links.clone())
@@ -443,6 +445,7 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Ve
         .flows(worst.flows.iter().copied())
         .place(place)
         .impact(Impact { packets_ratio: share, ..Impact::default() })
+        .owner(owner)
         .step(format!("Check speed, lanes and FEC errors at both ends of {name}{port}."), here.link())
         .step(
             format!("Compare discards, errors and pauses of {name} with those of its peers."),
@@ -466,6 +469,16 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Ve
         }
     };
     dated(raise, input, worst, share).into(found);
+}
+
+/// The finding about the congestion of the same link: its marks are these, and it has the hosts that get them.
+fn same_marks(worst: &Found<'_>, group: &Imbalance, found: &[Finding]) -> Option<&'static str> {
+    // Owners are named by their kind, which stands for the first of it.
+    let congestion = found.iter().find(|one| one.id == CONGESTION.id)?;
+    let is_here = congestion.place.link.as_deref() == Some(worst.link)
+        && congestion.place.direction == group.direction
+        && congestion.severity > Severity::Info;
+    (matches!(worst.worse, Worse::Marks(..)) && is_here).then_some(congestion.id)
 }
 
 /// The same with its time, and the ratio since then.

@@ -38,6 +38,12 @@ impl Raise {
         Self { finding, labels, caveat, seen_ns: None, flows_end_ns: None, lasting }
     }
 
+    /// Says the case in words, where they are known late.
+    pub(super) fn titled(mut self, title: String) -> Self {
+        self.finding.title = title;
+        self
+    }
+
     /// Adds a number, or a list of numbers. `None` becomes null: not known.
     pub(super) fn evidence(mut self, name: &str, value: impl Into<Value>) -> Self {
         let mut evidence = Evidence::named(name, value.into());

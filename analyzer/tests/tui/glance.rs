@@ -3,6 +3,7 @@
 
 use super::*;
 use rocescope::sample::Sample;
+use rocescope::source::demo::scenario::{Episode, Scenario};
 
 fn filter(app: &mut App, text: &str) {
     press(app, &[Key::Char('/'), Key::Ctrl('u')]);
@@ -223,4 +224,163 @@ fn the_title_names_the_host_where_there_is_room() {
     };
     assert!(title(USUAL).starts_with(" rocescope  live eth0, eth1 · gpu-node-17 "), "{}", title(USUAL));
     assert!(!title(SMALL).contains("gpu-node"), "{}", title(SMALL));
+}
+
+/// The lines of a part of the screen, from its title on.
+fn part(app: &App, title: &str) -> Vec<String> {
+    let picture = text(app);
+    let lines = picture.lines().skip_while(|line| !line.contains(title));
+    let end = |line: &&str| !line.starts_with('─') || line.contains(title);
+    lines.take_while(end).map(str::to_owned).collect()
+}
+
+#[test]
+fn who_is_named_with_both_queue_pairs() {
+    let app = overview::replayed("g_rnr.h0.pcap", USUAL);
+    let picture = text(&app);
+    // A capture of 156 ms has times with milliseconds; the title names the receiver.
+    let below = picture.lines().nth(2).unwrap();
+    assert!(below.contains("since 05:45:03.986 · 10.0.0.1 QP 34 → QP 34"), "{picture}");
+    let peers = part(&app, "WORST PEERS");
+    assert!(peers[1].contains("WORST QP") && peers[2].contains("34 → 34"), "{picture}");
+    // The title of a refusal names both hosts: whose queue pair is which is said.
+    let picture = text(&overview::replayed("g_badrkey.h0.pcap", USUAL));
+    assert!(picture.contains("10.0.0.1 QP 35 → 10.0.0.2 QP 35"), "{picture}");
+}
+
+#[test]
+fn the_worst_queue_pair_of_hosts_is_the_one_that_lost_most() {
+    let app = overview::replayed("e1_loss1.h1.pcap.gz", USUAL);
+    let data = app.view.data.as_ref().unwrap();
+    let most = data.model.rows.iter().max_by_key(|row| row.total.lost).unwrap();
+    let named = format!("→ {}", most.id.key.dest_qp);
+    assert!(part(&app, "WORST PEERS")[2].ends_with(&named), "{named}\n{}", text(&app));
+}
+
+#[test]
+fn every_step_of_a_problem_is_seen_without_a_key_on_a_small_screen() {
+    let mut app = overview::replayed("g_rnr.h0.pcap", USUAL);
+    press(&mut app, &[Key::Enter]);
+    let steps = app.view.verdict().unwrap().worst.unwrap().steps.clone();
+    let picture = text(&app);
+    for command in steps.iter().filter_map(|step| step.command.as_deref()) {
+        assert!(picture.contains(&format!("$ {command}")), "{command}\n{picture}");
+    }
+    assert!(picture.contains(" 4 Keep rnr_retry"), "{picture}");
+}
+
+#[test]
+fn links_that_are_uneven_are_one_trouble_and_stand_beside_one_another() {
+    let mut app =
+        overview::replayed_together(&["k1_ecmp_ring.uA0.pcap.gz", "k1_ecmp_ring.uA1.pcap.gz"], USUAL);
+    press(&mut app, &[Key::Enter]);
+    let lines = part(&app, "TIMELINE");
+    for link in ["uA0", "uA1"] {
+        assert!(lines.iter().any(|line| line.contains(link)), "{link}\n{}", text(&app));
+    }
+    let live = glance_at(Episode::BadHashing);
+    let uneven = |one: &&rocescope::findings::Finding| one.id == "links.imbalance";
+    let found = live.view.concluded().unwrap().findings;
+    assert_eq!(found.iter().filter(uneven).count(), 1, "both directions of rail0");
+    assert_eq!(found.iter().find(uneven).unwrap().place.direction, None);
+    // What goes on comes before the slow receiver, which is quiet by now.
+    assert!(found[0].id == "links.imbalance" && found[1].active, "{}", text(&live));
+    // Both directions are marked as uneven, and no other.
+    let balance = part(
+        &{
+            let mut live = live;
+            press(&mut live, &[Key::Char('5')]);
+            live
+        },
+        "LOAD BALANCE",
+    );
+    assert!(balance.iter().filter(|line| line.contains('▲')).count() >= 2, "{balance:?}");
+}
+
+#[test]
+fn congestion_of_one_of_two_rails_is_one_trouble() {
+    let app = glance_at(Episode::Congestion);
+    let found = app.view.concluded().unwrap().findings;
+    let part = found.iter().find(|one| one.id == "links.congested_one_of").unwrap();
+    assert_eq!(part.owner, Some("ecn.congestion"));
+    assert!(text(&app).contains("PROBLEMS 1 active"), "{}", text(&app));
+}
+
+/// Three quarters into an episode of the demonstration.
+fn glance_at(episode: Episode) -> App {
+    let number = Episode::ALL.iter().position(|one| *one == episode).unwrap() as u64;
+    let length = Scenario::new(1, sizes::CYCLE).episode_length().as_secs();
+    sizes::until(&sizes::cycle(sizes::CYCLE), length * number + length * 3 / 4)
+}
+
+#[test]
+fn packets_that_take_several_paths_are_said_in_the_detail() {
+    let mut app = overview::replayed("e3_reorder.h1.pcap.gz", USUAL);
+    press(&mut app, &[Key::Char('2'), Key::Enter]);
+    let picture = text(&app);
+    assert!(picture.contains("spread   out of order by up to 45 PSNs"), "{picture}");
+    assert!(picture.contains("lost     none, 43 reordered"), "{picture}");
+    // Live nothing is known of trimmed packets.
+    let mut app = table(&World::sick(), USUAL);
+    press(&mut app, &[Key::Enter]);
+    let picture = text(&app);
+    assert!(picture.contains("spread   4 source ports") && picture.contains("trimmed -"), "{picture}");
+}
+
+#[test]
+fn the_set_of_columns_and_the_help_of_a_column_are_whole_at_80_columns() {
+    let mut app = table(&World::sick(), USUAL);
+    for set in rocescope::tui::column::sets::SETS.iter().skip(1) {
+        press(&mut app, &[Key::Char('C')]);
+        let picture = text(&app);
+        assert!(picture.contains(&format!("columns: {}", set.name)), "{picture}");
+        assert!(picture.contains(&format!("columns {}: {}", set.name, set.help)), "{picture}");
+    }
+    press(&mut app, &[Key::Char('C'), Key::Char('c')]);
+    let picture = text(&app);
+    let help = rocescope::tui::column::COLUMNS[0].help;
+    let end = help.split_whitespace().last().unwrap();
+    assert!(picture.contains(end), "{help}\n{picture}");
+}
+
+#[test]
+fn a_card_says_what_to_do_where_it_has_room() {
+    let app = overview::replayed("g_rnr.h0.pcap", (59, 14));
+    let picture = text(&app);
+    let whole: String = picture.split_whitespace().collect::<Vec<_>>().join(" ");
+    let worst = app.view.verdict().unwrap().worst.unwrap();
+    for words in
+        ["Receiver 10.0.0.2 not ready: 19 RNR NAKs for 69", "packets (27.5 %)", "DO NEXT", "1 Check CPU load"]
+    {
+        assert!(whole.contains(words), "{words}: {}\n{picture}", worst.title);
+    }
+    // With less room, a line of each problem.
+    let picture = text(&overview::replayed("g_rnr.h0.pcap", (59, 4)));
+    assert!(picture.lines().nth(1).unwrap().contains("Receiver 10.0.0.2 not ready"), "{picture}");
+}
+
+#[test]
+fn what_a_problem_accounts_for_has_no_badge_beside_it() {
+    let app = overview::replayed("e1_loss1.h1.pcap.gz", USUAL);
+    let picture = text(&app);
+    let found = app.view.concluded().unwrap().findings;
+    assert!(found.iter().any(|one| one.id == "retry.timeouts" && one.owner == Some("loss.before_tap")));
+    let verdict = picture.lines().nth(1).unwrap();
+    assert!(verdict.contains("LOSS") && !verdict.contains("RETX"), "{picture}");
+}
+
+#[test]
+fn a_part_with_a_line_for_links_has_one() {
+    let mut app = glance_at(Episode::Loss);
+    let mut shown = 0;
+    for (width, height) in (24..=60).flat_map(|height| [(80, height), (104, height), (130, height)]) {
+        app.on_resize(width, height);
+        let picture = text(&app);
+        let below = picture.lines().skip_while(|line| !line.contains(" LINKS ")).skip(2);
+        if let Some(first) = below.take(1).next() {
+            shown += 1;
+            assert!(first.contains("rail") && first.contains("Mb/s"), "{width}x{height}\n{picture}");
+        }
+    }
+    assert!(shown > 10, "{shown}");
 }

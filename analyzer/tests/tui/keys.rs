@@ -534,7 +534,7 @@ fn keys_that_are_named_can_be_clicked() {
     // In the frame of a part, and in the last line.
     assert_eq!(click(&mut app, "o groups"), Action::Draw);
     assert_eq!(app.screens.flows.group, Group::Hosts);
-    assert_eq!(click(&mut app, "c choose ─"), Action::Draw);
+    assert_eq!(click(&mut app, "c choose ·"), Action::Draw);
     assert_eq!(app.overlay, Overlay::Columns(0));
     press(&mut app, &[Key::Esc]);
     assert_eq!(click(&mut app, "/ filter"), Action::Draw);

@@ -139,7 +139,8 @@ fn answers(app: &mut App, finding: &Finding) -> [Answer; 6] {
     if let Some(end) = end {
         places = vec![end.addr.to_string()];
     }
-    let since: Vec<String> = finding.since_ns().map(units::second_utc).into_iter().collect();
+    let since = finding.since_ns().map(|ns| [units::second_utc(ns), units::clock_utc(ns)]);
+    let since: Vec<String> = since.into_iter().flatten().collect();
     // The badge is the first word below the title.
     let first = [
         Answer::After(seconds(read.title + 1)),

@@ -128,7 +128,11 @@ pub(super) fn verdict(report: &Report, room: usize, paint: Paint) -> Vec<String>
 
 /// The end of the data, and whether it is that of a capture.
 pub(crate) fn end_of(report: &Report) -> DataEnd {
-    DataEnd { ns: report.facts.window.last_ns, recorded: report.facts.source.kind == Kind::Replay }
+    DataEnd {
+        ns: report.facts.window.last_ns,
+        recorded: report.facts.source.kind == Kind::Replay,
+        short: false,
+    }
 }
 
 /// In the order in which findings should be looked at.

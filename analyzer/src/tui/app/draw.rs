@@ -58,14 +58,15 @@ fn render_overlay(buffer: &mut Buffer, area: Rect, app: &App) {
     }
 }
 
-/// Terminals with little room: the verdict, and three problems.
+/// Terminals with little room: the verdict, three problems, and what to do.
 fn card(buffer: &mut Buffer, area: Rect, app: &App) {
     let width = usize::from(area.width);
     let mut lines = Vec::new();
     match &app.view.data {
         Some(data) => {
             lines.push(header::headline(app, data, width).into_line());
-            lines.extend(overview::problems::card(&app.view, width, 3));
+            let room = usize::from(area.height.saturating_sub(2));
+            lines.extend(overview::problems::card(&app.view, width, 3, room));
         }
         None => lines.push(Line::styled(" waiting for the first sample…", theme::DIM)),
     }

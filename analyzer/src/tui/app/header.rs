@@ -259,14 +259,16 @@ fn below_verdict(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, text: 
     if !rest.is_empty() {
         spans.push(cut(rest, room, false), theme::BOLD);
     }
-    let between = if rest.is_empty() { "" } else { " · " };
-    // Whole parts: half a figure says nothing.
+    // Whole parts: half a figure says nothing. The first is the time, which has two of its own: that a problem is quiet matters
+    // more than since when it is there.
     for (at, part) in text.split(" · ").enumerate() {
-        let gap = if at == 0 { between } else { " · " };
-        if spans.width + gap.chars().count() + part.chars().count() > room + 3 {
-            break;
+        let gap = if spans.width == 3 { "" } else { " · " };
+        let short = part.split_once(", ").filter(|_| at == 0);
+        let short = short.map(|(time, rest)| if rest.starts_with("quiet") { rest } else { time });
+        let fits = |form: &&str| spans.width + gap.chars().count() + form.chars().count() <= room + 3;
+        if let Some(form) = [Some(part), short].into_iter().flatten().find(fits) {
+            spans.push(format!("{gap}{form}"), theme::PLAIN);
         }
-        spans.push(format!("{gap}{part}"), theme::PLAIN);
     }
     if let Some(seen) = coverage(app, false)
         && spans.width + seen.width + 3 <= room
@@ -398,7 +400,10 @@ fn badges(concluded: &Concluded<'_>, worst: &Finding, width: usize, continues: b
     const TITLE: usize = 24;
     let all = concluded.findings;
     let mut kinds: Vec<(Problem, Level, bool)> = Vec::new();
-    for finding in all.iter().filter(|finding| finding.active && finding.severity > Severity::Info) {
+    let active = || all.iter().filter(|finding| finding.active && finding.severity > Severity::Info);
+    // What another problem accounts for is no problem beside it.
+    let counts = |finding: &&Finding| finding.owner.is_none_or(|id| !active().any(|one| one.id == id));
+    for finding in active().filter(counts) {
         let Some(kind) = Problem::of(finding) else { continue };
         let quiet = finding.quiet_ns(concluded.end_ns).is_some();
         match kinds.iter_mut().find(|(known, ..)| *known == kind) {
@@ -438,8 +443,9 @@ fn badges(concluded: &Concluded<'_>, worst: &Finding, width: usize, continues: b
         rest = if continues { lines.collect::<Vec<_>>().join(" ") } else { rest };
         spans.push(format!("  {first}"), theme::BOLD);
     }
-    for text in findings::ended(all) {
-        if !rest.is_empty() || spans.width + 3 + text.chars().count() > width {
+    // Where the problems stand below, those that have ended do too.
+    for text in findings::ended(all).into_iter().filter(|_| !continues) {
+        if spans.width + 3 + text.chars().count() > width {
             break;
         }
         spans.push(format!(" · {text}"), theme::DIM);

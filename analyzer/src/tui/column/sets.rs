@@ -15,14 +15,10 @@ pub struct Set {
 
 /// Every set, in the order of the key: each begins with what identifies a row.
 pub const SETS: &[Set] = &[
-    Set {
-        name: "automatic",
-        help: "what matters most of what the data has, and as much as fits",
-        columns: &[],
-    },
+    Set { name: "automatic", help: "what matters most of what the data has", columns: &[] },
     Set {
         name: "health",
-        help: "loss, retransmissions, NAKs, congestion: since the start and now",
+        help: "loss, retransmissions, NAKs, congestion",
         columns: &[
             Id::State,
             Id::Source,
@@ -62,7 +58,7 @@ pub const SETS: &[Set] = &[
     },
     Set {
         name: "traffic",
-        help: "rates, shares and totals of bytes and packets",
+        help: "rates, totals and shares of the load",
         columns: &[
             Id::State,
             Id::Source,
@@ -79,7 +75,7 @@ pub const SETS: &[Set] = &[
     },
     Set {
         name: "identity",
-        help: "both queue pairs, process, pod, and what switches classify and hash by",
+        help: "both queue pairs, process, pod, tags, path",
         columns: &[
             Id::State,
             Id::Source,

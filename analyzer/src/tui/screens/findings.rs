@@ -123,7 +123,7 @@ fn texts(
     };
     let width = usize::from(if boxed { area.width.saturating_sub(2) } else { area.width });
     for (place, finding) in concluded.findings.iter().enumerate().skip(first) {
-        let mut lines = text(finding, end(concluded), width);
+        let mut lines = text(finding, end(view, concluded), width);
         let fits = height(&lines).saturating_add(height(blind)) <= area.height;
         if !fits && place > first {
             break;
@@ -269,8 +269,8 @@ pub(in crate::tui) fn ended(all: &[Finding]) -> Vec<String> {
 }
 
 /// The end of the data: of a capture too, findings are as of the snapshot shown.
-fn end(concluded: &Concluded<'_>) -> DataEnd {
-    DataEnd { ns: concluded.end_ns, recorded: false }
+fn end(view: &View, concluded: &Concluded<'_>) -> DataEnd {
+    DataEnd { recorded: false, ..view.data_end(concluded.end_ns) }
 }
 
 /// Columns of a part's name, the spaces around it included.
@@ -420,7 +420,7 @@ mod tests {
         (finding.advice, finding.last_seen_ns) = ("Look.".into(), Some(START));
         finding.evidence.insert(Evidence::named("better_case", "qps_2".into()));
         finding.evidence.insert(Evidence::named("link", "eth_0".into()));
-        let over = DataEnd { ns: Some(START + 2 * OVER_NS), recorded: false };
+        let over = DataEnd { ns: Some(START + 2 * OVER_NS), recorded: false, short: false };
         assert!(!title(&finding, 60).to_string().contains("ended"));
         let page = |finding: &Finding| {
             let lines: Vec<String> = text(finding, over, 80).iter().map(ToString::to_string).collect();
@@ -450,7 +450,7 @@ mod tests {
         ];
         finding.caveats = vec!["Reordering counts.".into()];
         (finding.causes, finding.effects) = (vec!["icrc.errors"], vec!["retry.storm"]);
-        let end = DataEnd { ns: Some(START + 8 * 1_000_000_000), recorded: false };
+        let end = DataEnd { ns: Some(START + 8 * 1_000_000_000), recorded: false, short: false };
         let lines: Vec<String> = text(&finding, end, 100).iter().map(ToString::to_string).collect();
         let page = lines.join("\n");
         for part in [

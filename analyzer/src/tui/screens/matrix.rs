@@ -339,7 +339,7 @@ fn size(rows: usize, columns: usize, room: usize) -> String {
     let words = [
         format!("{rows} sender{} (rows) to {columns} receiver{} (columns)", s(rows), s(columns)),
         format!("{rows} sender{} to {columns} receiver{}", s(rows), s(columns)),
-        format!("{rows} to {columns}"),
+        format!("{rows} to {columns} hosts"),
     ];
     words.into_iter().find(|words| words.chars().count() <= room).unwrap_or_default()
 }

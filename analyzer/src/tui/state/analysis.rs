@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::analysis;
-use crate::analysis::{Entropy, Spread};
+use crate::analysis::{Entropy, FlowId, Spray, Spread};
 use crate::findings::Growth;
 use crate::model::{Conclusions, FlowVerdicts, TimeRange};
 use crate::report::{self, Report};
@@ -38,6 +38,8 @@ pub struct Analysis {
     pub owned: bool,
     /// The part of its findings that the history keeps.
     pub conclusions: Arc<Conclusions>,
+    /// How the packets of flows are spread over paths, of those that are.
+    pub spread: Vec<(FlowId, Spray)>,
     /// The findings by flow.
     pub verdicts: FlowVerdicts,
     /// Spread over 5-tuples in the time range; `None` until there are two samples.
@@ -90,9 +92,11 @@ impl Analyst {
         let verdicts = FlowVerdicts::of(&report.findings);
         let timed = report.facts.flows.iter().any(|flow| flow.latency_ns.is_some());
         let owned = report.facts.flows.iter().any(|flow| flow.pid.is_some());
-        // No screen shows them, and 65,536 take as much memory as three samples.
+        let spread = report.facts.flows.iter();
+        let spread = spread.filter_map(|flow| Some((FlowId::of(flow), *flow.spray.as_deref()?))).collect();
+        // No screen shows the others, and 65,536 take as much memory as three samples.
         report.facts.flows = Vec::new();
-        Analysis { time_ns: now, report, timed, owned, conclusions, verdicts, entropy }
+        Analysis { time_ns: now, report, timed, owned, conclusions, spread, verdicts, entropy }
     }
 
     /// The newest spread of this time or before, else the oldest.

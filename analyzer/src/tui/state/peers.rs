@@ -13,6 +13,9 @@ use crate::util::map::Map;
 /// Rows kept for each of trouble and traffic.
 const KEPT: usize = 64;
 
+/// Links kept of a row: as many names have room.
+const LINKS: usize = 5;
+
 /// What the rows of the overview's list are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
@@ -125,28 +128,31 @@ pub struct Peer {
     pub seconds: Option<f64>,
     /// Latencies of the requests of its flows that were answered in the time range; `None` where none is known.
     pub latency: Option<Times>,
-    /// Place of its first row in the model.
+    /// Place of its row with most trouble, or else most traffic, in the model.
     pub row: usize,
-    /// The link of its rows; `None` where they are on several.
-    pub link: Option<u16>,
+    /// The links of its rows, a few of them at most.
+    pub links: Vec<u16>,
     /// The findings that name its flows.
     pub judged: Judged,
 }
 
 impl Peer {
     fn trouble(&self) -> u64 {
-        let Counts { lost, repeats, rnr, cnp, .. } = self.counts;
-        lost.saturating_mul(1_000)
-            + (repeats + rnr + self.counts.naks()).saturating_mul(10)
-            + cnp
-            + self.counts.ecn_data[3]
+        trouble(&self.counts)
     }
+}
+
+fn trouble(counts: &Counts) -> u64 {
+    let Counts { lost, repeats, rnr, cnp, .. } = *counts;
+    lost.saturating_mul(1_000) + (repeats + rnr + counts.naks()).saturating_mul(10) + cnp + counts.ecn_data[3]
 }
 
 /// The rows of the list, in no order.
 pub(in crate::tui) fn of(cx: Context<'_>, by: By, overlap: &Overlap) -> Vec<Peer> {
     let mut places: Map<Shared, usize> = Map::default();
     let mut peers: Vec<Peer> = Vec::new();
+    // Trouble and traffic of the row of each.
+    let mut worst: Vec<(u64, u64)> = Vec::new();
     let rows: &[Row] = &cx.model.rows;
     let mut number = 0;
     // A link counts all of its packets, whatever others saw.
@@ -170,14 +176,22 @@ pub(in crate::tui) fn of(cx: Context<'_>, by: By, overlap: &Overlap) -> Vec<Peer
                 seconds: None,
                 latency: None,
                 row,
-                link: Some(key.link),
+                links: Vec::new(),
                 judged: Judged::default(),
             });
+            worst.push((0, 0));
             peers.len() - 1
         });
-        let Some(peer) = peers.get_mut(place) else { return };
+        let (Some(peer), Some(worst)) = (peers.get_mut(place), worst.get_mut(place)) else { return };
+        let own = seen.delta.map_or(seen.total, |delta| delta.counts);
+        let own = (trouble(&own), own.bytes);
+        if own > *worst {
+            (*worst, peer.row) = (own, row);
+        }
         peer.flows += usize::from(seen.new);
-        peer.link = peer.link.filter(|link| *link == key.link);
+        if peer.links.len() < LINKS && !peer.links.contains(&key.link) {
+            peer.links.push(key.link);
+        }
         match seen.delta {
             Some(Delta { counts, seconds }) => {
                 peer.counts.add(&counts);

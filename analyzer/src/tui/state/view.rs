@@ -11,7 +11,7 @@ use super::peers::By;
 use super::screen::Screen;
 use super::timeline::Timeline;
 use crate::analysis::{Entropy, Imbalance};
-use crate::findings::{Finding, Severity, Verdict};
+use crate::findings::{DataEnd, Finding, Severity, Verdict};
 use crate::model::{Identity, Level, Problem, TimeRange};
 use crate::sample::{Sample, SourceKind};
 use crate::tui::layout::Layout;
@@ -164,6 +164,17 @@ impl View {
         Some(Verdict::of(concluded.findings, false).noting(total.retransmitted, total.packets))
     }
 
+    /// The end of the data of which findings say when they showed.
+    #[must_use]
+    pub fn data_end(&self, ns: Option<u64>) -> DataEnd {
+        /// Data that is shorter has times with milliseconds.
+        const SHORT_NS: u64 = 10_000_000_000;
+        let range = self.data.as_ref().and_then(|data| data.over_time.range());
+        let recorded = self.kind() == Some(SourceKind::Replay);
+        let short = range.is_some_and(|(first, last)| last.saturating_sub(first) < SHORT_NS);
+        DataEnd { ns, recorded, short: recorded && short }
+    }
+
     /// The level of the worst active finding of this kind, at the snapshot shown.
     #[must_use]
     pub fn active_level(&self, kind: Problem) -> Level {
@@ -176,7 +187,7 @@ impl View {
         self.active(Problem::Imbalance).any(|finding| {
             finding.id == "links.imbalance"
                 && finding.evidence["links"] == serde_json::json!(imbalance.links)
-                && finding.place.direction == imbalance.direction
+                && finding.place.direction.is_none_or(|way| Some(way) == imbalance.direction)
         })
     }
 

@@ -53,6 +53,13 @@ const fn own(style: Style) -> Style {
     style.fg(Color::Reset)
 }
 
+/// As many whole parts of a text as there is room for; `None` where the first has none.
+fn whole(text: &str, room: usize) -> Option<&str> {
+    let ends = [", ", " · "].into_iter().flat_map(|between| text.match_indices(between)).map(|(at, _)| at);
+    let parts = ends.chain([text.len()]).filter_map(|end| text.get(..end));
+    parts.filter(|part| part.chars().count() <= room).max_by_key(|part| part.len())
+}
+
 /// Draws the frame of a part; returns the area within.
 pub(in crate::tui) fn panel(buffer: &mut Buffer, area: Rect, boxed: bool, title: Title<'_>) -> Rect {
     if area.is_empty() {
@@ -71,9 +78,17 @@ pub(in crate::tui) fn panel(buffer: &mut Buffer, area: Rect, boxed: bool, title:
     left.push(format!(" {} ", cut(title.name, room.saturating_sub(2), false)), own(theme::BOLD));
     let rest = room.saturating_sub(left.width);
     if !title.about.is_empty() && rest > 4 {
-        left.push(format!("{} ", cut(title.about, rest - 1, false)), own(theme::DIM));
+        left.push(
+            format!(
+                "{} ",
+                whole(title.about, rest - 1).map_or_else(|| cut(title.about, rest - 1, false), str::to_owned)
+            ),
+            own(theme::DIM),
+        );
     }
-    let hint = format!(" {} ", title.hint);
+    // Whole parts of the hint too, but no part of one.
+    let hint = whole(title.hint, room.saturating_sub(left.width + 4)).unwrap_or_default();
+    let (is_hint, hint) = (!hint.is_empty(), format!(" {hint} "));
     let (width, used) = (hint.chars().count(), left.width);
     line(
         buffer,
@@ -81,7 +96,7 @@ pub(in crate::tui) fn panel(buffer: &mut Buffer, area: Rect, boxed: bool, title:
         0,
         &left.into_line(),
     );
-    if !title.hint.is_empty() && used + width + 2 <= room {
+    if is_hint && used + width + 2 <= room {
         let x = area.right() - 2 - u16::try_from(width).unwrap_or(0);
         buffer.set_stringn(x, area.y, &hint, width, own(theme::DIM));
     }

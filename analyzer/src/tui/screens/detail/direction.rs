@@ -1,7 +1,8 @@
 //! One direction of a queue pair: its counters, then its owner, path and packet properties.
 
-use crate::sample::Stats;
-use ratatui::text::Line;
+use crate::analysis::{FlowId, Spray};
+use crate::sample::{Stats, address};
+use ratatui::text::{Line, Span};
 use rocescope_common::account::flow::{DSCP_NONE, SRC_QP_SEVERAL};
 use rocescope_common::account::{Mixed, PsnTrack};
 use rocescope_common::wire::opcode::Name;
@@ -16,6 +17,7 @@ use crate::tui::widgets::{Spans, cut};
 use crate::tui::{log, theme};
 use crate::util::layout::tap_name;
 use crate::util::units::{self, plural};
+use crate::util::wrap::wrap;
 
 const NAME: usize = 9;
 /// Entries of a list that are shown at least, whatever the height.
@@ -42,8 +44,26 @@ pub(super) fn lines(
         let text = format!(" below: state at {} UTC", units::clock_utc(until));
         is.push(Line::styled(text, theme::text(Level::Warning)));
     }
+    let whole = |lines: Vec<Line<'static>>| lines.into_iter().flat_map(|line| broken(line, width)).collect();
+    let (fares, mut is): (_, Vec<_>) = (whole(fares), whole(is));
     is.extend(lists(detail, width >= 50));
     (fares, is)
+}
+
+/// An entry in as many lines as its text takes.
+fn broken(line: Line<'static>, width: usize) -> Vec<Line<'static>> {
+    let room = width.saturating_sub(NAME + 2);
+    match &line.spans[..] {
+        [name, text] if text.content.chars().count() > room => {
+            let parts = wrap(&text.content, room).into_iter().enumerate();
+            let lead = |at| if at == 0 { name.content.to_string() } else { " ".repeat(NAME + 1) };
+            let part = |(at, part)| {
+                Line::from(vec![Span::styled(lead(at), name.style), Span::styled(part, text.style)])
+            };
+            parts.map(part).collect()
+        }
+        _ => vec![line],
+    }
 }
 
 fn entry(name: &str, text: impl Into<String>) -> Line<'static> {
@@ -101,7 +121,8 @@ fn lost(row: &Row) -> Option<Line<'static>> {
         found.push(format!("{} upstream{again}", compact(lost as f64)));
     }
     if late > 0 {
-        found.push(format!("{} reordered", compact(late as f64)));
+        let none = if lost == 0 { "none, " } else { "" };
+        found.push(format!("{none}{} reordered", compact(late as f64)));
     }
     let level = level(if lost > 0 { Level::Critical } else { Level::Warning }, Some(row));
     (!found.is_empty()).then(|| styled("lost", found.join(", "), level))
@@ -117,6 +138,33 @@ fn rate(delta: Option<Delta>) -> String {
 fn total(bytes: u64, packets: u64) -> String {
     let s = if packets == 1 { "" } else { "s" };
     format!("{}, {} packet{s}", units::bytes(bytes), units::count(packets))
+}
+
+/// How its packets are spread over paths, where they are.
+fn spread(detail: &Detail, view: &View) -> Vec<Line<'static>> {
+    let Some((analysis, data)) = view.analysis.as_ref().zip(view.data.as_ref()) else { return Vec::new() };
+    let key = &detail.id.key;
+    let [src, dst] = [key.src, key.dst].map(|end| address(key.family, end));
+    let link = data.model.links.get(usize::from(key.link));
+    let is = |flow: &FlowId| {
+        (flow.src, flow.dst, flow.dest_qp) == (src, dst, key.dest_qp)
+            && link.is_some_and(|link| flow.link == link.name && flow.direction == link.direction)
+    };
+    let found = analysis.spread.iter().find(|(flow, _)| is(flow));
+    let Some((_, Spray { src_ports, planes, reordering_depth, trimmed })) = found else { return Vec::new() };
+    let parts = [
+        planes.map(|n| format!("over {}", plural(n, "plane"))),
+        src_ports.map(|n| plural(n, "source port")),
+        reordering_depth.map(|n| format!("out of order by up to {}", plural(n, "PSN"))),
+        match trimmed {
+            // Not available from the kernel programs.
+            None => Some(format!("trimmed {}", units::UNKNOWN)),
+            Some(0) => None,
+            Some(n) => Some(format!("{} trimmed by a switch", plural(*n, "packet"))),
+        },
+    ];
+    let name = |at: usize| if at == 0 { "spread" } else { "" };
+    parts.into_iter().flatten().enumerate().map(|(at, text)| entry(name(at), text)).collect()
 }
 
 /// What the packets of this direction acknowledge.
@@ -164,6 +212,7 @@ fn main(detail: &Detail, row: Option<&Row>, view: &View, other: Option<&Detail>)
         lines.extend(psn("PSN resp", &stats.rare.responses_missing(), row));
     }
     lines.extend(row.and_then(lost));
+    lines.extend(spread(detail, view));
     lines.push(acks(stats.acks, stats.rare.rnr_naks, stats.rare.naks.iter().sum(), row));
     lines.extend(asked_for(row, other));
     lines.extend(marks(&Counts::counted(stats), stats.ecn(), row));

@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
-use ratatui::widgets::{Block, Clear, Widget as _};
+use ratatui::widgets::{Block, BorderType, Clear, Widget as _};
 
 use super::table::Table;
 use crate::tui::column::{self, COLUMNS, Column, Id, sets};
@@ -11,6 +11,10 @@ use crate::tui::key::Key;
 use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::{Spans, WIDEST, line, select};
+use crate::util::wrap::wrap;
+
+/// Lines of the help of the selected column.
+const HELP: u16 = 2;
 
 /// Effect of a key in the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,14 +87,27 @@ impl Table {
 pub(in crate::tui) fn render(buffer: &mut Buffer, screen: Rect, table: &Table, view: &View, selected: usize) {
     let choice = table.column_choice(view);
     let width = screen.width.min(WIDEST);
-    let height = u16::try_from(choice.len() + 3).unwrap_or(u16::MAX).min(screen.height.saturating_sub(1));
+    let help = choice.get(selected).map_or("", |(column, _)| column.help);
+    let help = wrap(help, usize::from(width.saturating_sub(4)));
+    let height = u16::try_from(choice.len() + 2)
+        .unwrap_or(u16::MAX)
+        .saturating_add(HELP)
+        .min(screen.height.saturating_sub(1));
     let area = Rect { x: (screen.width - width) / 2, width, height, ..screen };
     Clear.render(area, buffer);
     let hints = " Space: show/hide  Left Right: move  Backspace: automatic  Enter: done ";
-    let block = Block::bordered().title(" Columns from left to right ").title_bottom(hints);
+    let block = Block::bordered()
+        .border_type(BorderType::Rounded)
+        .title(" Columns from left to right ")
+        .title_bottom(hints);
     let inner = block.inner(area);
     block.render(area, buffer);
-    let page = usize::from(inner.height);
+    // The lines of the table are too short for most of the help.
+    let below = HELP.min(inner.height / 3);
+    let page = usize::from(inner.height - below);
+    for (y, text) in (inner.height - below..inner.height).zip(help) {
+        line(buffer, inner, y, &Line::styled(format!(" {text}"), theme::KEY));
+    }
     let top = (selected + 1).saturating_sub(page);
     for (y, (place, (column, shown))) in (0..).zip(choice.iter().enumerate().skip(top).take(page)) {
         let mut spans = Spans::default();

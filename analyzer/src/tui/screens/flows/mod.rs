@@ -260,7 +260,7 @@ impl Page for Table {
         let key = |input| view.options.keys.first(input);
         let set = sets::of(&self.columns).map_or("own", |set| set.name);
         let (group, next, choice) = (key(Input::Group), key(Input::ColumnSet), key(Input::Columns));
-        let hint = format!("{group} groups · {next} columns: {set} · {choice} choose");
+        let hint = format!("{next} columns: {set} · {choice} choose · {group} groups");
         self.draw(buffer, at.body, view, data, &hint);
     }
 }

@@ -7,6 +7,7 @@ use ratatui::text::Line;
 
 use super::super::Spans;
 use super::grid::{Chart, Grid};
+use crate::analysis::direction_name;
 use crate::findings::Finding;
 use crate::model::over_time::Series;
 use crate::model::signals::{self, ROWS, Row, held};
@@ -99,17 +100,12 @@ impl<'a> Picture<'a> {
         // Signals that it is about come before others that show something at that time.
         let shows = |row: &&Row| about(row) || self.values(row.series).iter().flatten().any(|n| *n > 0.0);
         let mut rows: Vec<&Row> = rows(self.data).filter(shows).collect();
-        let room = height.saturating_sub(below + 1);
+        let links = self.compared(finding, height / 3);
+        let room = height.saturating_sub(below + 1 + if links.len() > 1 { links.len() } else { 0 });
         let mut order = rows.clone();
         order.sort_by_key(|row| !about(row));
         order.truncate(room);
         rows.retain(|row| order.iter().any(|one| std::ptr::eq(*one, *row)));
-        let on = |(name, direction): &(String, Option<crate::sample::Direction>)| {
-            Some(name) == finding.place.link.as_ref()
-                && (finding.place.direction.is_none() || *direction == finding.place.direction)
-        };
-        let links = self.data.over_time.links.iter().enumerate().filter(|(_, link)| on(link));
-        let links: Vec<usize> = links.map(|(at, _)| at).take(2).collect();
         let own = rows.len() + below;
         let high = height.saturating_sub(own + links.len()).clamp(1, USUAL_AREA);
         let mut all = self.throughput(high);
@@ -125,6 +121,27 @@ impl<'a> Picture<'a> {
         all.extend(marked.then(|| self.episodes(finding)));
         all.push(self.axis());
         all
+    }
+
+    /// The links of a finding's place; where it compares links, those `most` of them that its place is, and then the others.
+    fn compared(&self, finding: &Finding, most: usize) -> Vec<usize> {
+        let compares = matches!(Problem::of(finding), Some(Problem::Imbalance));
+        let among = finding.evidence["links"].as_array().filter(|_| compares);
+        let worse = finding.evidence["worse_direction"].as_str();
+        let place = &finding.place;
+        let is_way = |direction: Option<crate::sample::Direction>| match (place.direction, worse) {
+            (None, Some(worse)) => direction.is_some_and(|way| direction_name(way) == worse),
+            (way, _) => way.is_none() || direction == way,
+        };
+        let all = self.data.over_time.links.iter().enumerate();
+        let all = || all.clone().filter(|(_, (_, direction))| is_way(*direction));
+        let is_own = |name: &String| Some(name) == place.link.as_ref();
+        let is_other = |name: &String| among.is_some_and(|all| all.iter().any(|one| *one == **name));
+        let own = all().filter(|(_, (name, _))| is_own(name));
+        let others = all().filter(|(_, (name, _))| !is_own(name) && is_other(name));
+        let mut links: Vec<usize> = own.chain(others).map(|(at, _)| at).take(most.max(2)).collect();
+        links.sort_unstable();
+        links
     }
 
     /// When the finding held: begin, end and the time between.

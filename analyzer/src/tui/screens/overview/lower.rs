@@ -52,7 +52,8 @@ pub(super) fn link_lines(view: &View, data: &Data, width: usize, room: usize) ->
     let name = (width / 5).clamp(8, 24);
     let left = room.saturating_sub(1);
     let count = pairs(&data.model, &data.sample).len();
-    let fit = if count <= left { count } else { left.saturating_sub(1) };
+    // One link says more than how many there are.
+    let fit = if count <= left { count } else { left.saturating_sub(1).max(left.min(1)) };
     let pairs = chosen(view, data, fit);
     // Of all links, so that what is left out does not change the scale.
     let most = data.model.links.iter().map(load).fold(0.0, f64::max);
@@ -74,7 +75,7 @@ pub(super) fn link_lines(view: &View, data: &Data, width: usize, room: usize) ->
         .chain([super::gauge(view, width)])
         .collect();
     lines.extend(pairs.iter().map(|pair| link_line(data, pair, (name, cells), most, view)));
-    if fit < count && room > 1 {
+    if fit < count && lines.len() < room {
         lines.push(Line::styled(format!(" +{} more: screen 5", count - fit), theme::DIM));
     }
     let left = room.saturating_sub(lines.len());

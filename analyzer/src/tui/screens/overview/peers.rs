@@ -9,7 +9,7 @@ use ratatui::text::Line;
 
 use super::super::{Spans, cut, line, links, select};
 use crate::metrics::latency::Bucket;
-use crate::model::{Counts, Level};
+use crate::model::{Counts, Level, detail};
 use crate::tui::column::{self, bar, compact};
 use crate::tui::cursor::Cursor;
 use crate::tui::data::Data;
@@ -47,6 +47,8 @@ const SHARE: usize = 14;
 const PERCENT: usize = 5;
 const LONGEST: usize = 100;
 const POD: usize = 24;
+/// Title of the queue pairs at both ends.
+const PAIR: &str = "WORST QP";
 /// Columns of a time.
 const LATENCY: usize = 7;
 
@@ -78,8 +80,18 @@ struct Columns {
     share: usize,
     packets: bool,
     link: usize,
+    /// Columns of the queue pairs at both ends of the worst one.
+    pair: usize,
     process: usize,
     pod: usize,
+}
+
+/// The queue pairs at both ends of the worst flow of a row.
+fn queue_pairs(peer: &Peer, data: &Data) -> String {
+    let Some(row) = data.model.rows.get(peer.row) else { return units::UNKNOWN.to_owned() };
+    let source = row.at.and_then(|at| detail::peer_qp(&data.sample, at));
+    let source = source.map_or_else(|| units::UNKNOWN.to_owned(), |qp| qp.to_string());
+    format!("{source} → {}", row.id.key.dest_qp)
 }
 
 impl Columns {
@@ -120,6 +132,12 @@ impl Columns {
         // Of a remote host or a link there may be several.
         let owned = data.by == By::Hosts && !data.sample.owners.all().is_empty();
         let process = if owned && take(17) { 16 } else { 0 };
+        // Whose trouble it is matters more than how long healthy requests take.
+        let troubled = |peer: &Peer| peer.judged.active && peer.judged.level() > Level::Fine;
+        let troubled = data.peers.iter().any(troubled);
+        let pair = data.peers.iter().map(|peer| letters(&queue_pairs(peer, data))).max().unwrap_or(0);
+        let pair = pair.max(letters(PAIR));
+        let mut pair_shown = troubled && take(pair + 1);
         let latency = data.peers.iter().any(|peer| peer.latency.is_some()) && take(2 * (LATENCY + 1));
         used.extend(none.into_iter().filter(|figure| take(figure.width + 1)));
         let figures = used;
@@ -127,10 +145,12 @@ impl Columns {
         let packets = take(8);
         let several = data.model.links.len() > 1 && data.by != By::Link;
         let link = if several && take(17) { 16 } else { 0 };
+        pair_shown = pair_shown || take(pair + 1);
+        let pair = if pair_shown { pair } else { 0 };
         let pods = owned && data.sample.owners.all().iter().any(|owner| owner.pod.is_some());
         let pod = if pods && take(POD + 1) { POD } else { 0 };
         let share = if share { SHARE + left.min(LONGEST - SHARE) } else { 0 };
-        Self { address, name: named(address), figures, latency, share, packets, link, process, pod }
+        Self { address, name: named(address), figures, latency, share, packets, link, pair, process, pod }
     }
 
     fn titles(&self, by: By) -> Line<'static> {
@@ -150,6 +170,9 @@ impl Columns {
         }
         if self.latency {
             let _ = write!(text, " {:>LATENCY$} {:>LATENCY$}", "p50", "p99");
+        }
+        if self.pair > 0 {
+            let _ = write!(text, " {PAIR:<w$}", w = self.pair);
         }
         if self.link > 0 {
             let _ = write!(text, " {:<w$}", "LINK", w = self.link);
@@ -213,28 +236,34 @@ impl Columns {
             spans.push(format!(" {:>LATENCY$}", shown(times.map(|(p50, _)| p50))), theme::PLAIN);
             spans.push(format!(" {:>LATENCY$}", shown(times.and_then(|(_, p99)| p99))), theme::PLAIN);
         }
+        if self.pair > 0 {
+            spans.push(format!(" {:<w$}", queue_pairs(peer, data), w = self.pair), theme::PLAIN);
+        }
         self.link(&mut spans, peer, data);
         self.owner(&mut spans, peer, data);
         spans.into_line()
     }
 
-    /// The link that all of it passes.
+    /// The links that it passes: one with its direction, several by their names.
     fn link(&self, spans: &mut Spans, peer: &Peer, data: &Data) {
         if self.link == 0 {
             return;
         }
-        let link = peer.link.and_then(|link| data.model.links.get(usize::from(link)));
-        let text = link.map_or_else(
-            || "several".to_owned(),
-            |link| {
-                links::short(&data.model, link, self.link - 4)
-                    + match link.direction {
-                        Some(crate::sample::Direction::Ingress) => " in",
-                        Some(crate::sample::Direction::Egress) => " out",
-                        None => "",
-                    }
-            },
-        );
+        let on: Vec<_> =
+            peer.links.iter().filter_map(|link| data.model.links.get(usize::from(*link))).collect();
+        let text = if let [link] = on[..] {
+            let way = match link.direction {
+                Some(crate::sample::Direction::Ingress) => " in",
+                Some(crate::sample::Direction::Egress) => " out",
+                None => "",
+            };
+            links::short(&data.model, link, self.link - 4) + way
+        } else {
+            let names: std::collections::BTreeSet<_> =
+                on.iter().map(|link| links::short(&data.model, link, self.link)).collect();
+            let text = names.into_iter().collect::<Vec<_>>().join(", ");
+            if text.chars().count() > self.link { "several".to_owned() } else { text }
+        };
         spans.push(format!(" {text:<w$}", w = self.link), theme::DIM);
     }
 

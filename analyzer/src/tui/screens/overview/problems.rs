@@ -80,7 +80,7 @@ pub(super) fn lines(view: &View, width: usize, room: usize, detail: bool, rest: 
         return lines;
     };
     let left = room - lines.len();
-    lines.extend(steps(all, width, left).into_iter().map(|line| (None, line)));
+    lines.extend(steps(all, width, left, true).into_iter().map(|line| (None, line)));
     let notes = notes(all, width, room.saturating_sub(lines.len() + 1));
     if !notes.is_empty() {
         lines.push((None, Line::default()));
@@ -93,16 +93,27 @@ pub(super) fn lines(view: &View, width: usize, room: usize, detail: bool, rest: 
     lines
 }
 
-/// Three problems for the smallest terminals, a line each.
-pub(in crate::tui) fn card(view: &View, width: usize, count: usize) -> Vec<Line<'static>> {
+/// Below this width sentences of a card are not wrapped.
+const NARROW: usize = 40;
+
+/// Some problems for the smallest terminals: whole, with what to do, where that has room, else a line each.
+pub(in crate::tui) fn card(view: &View, width: usize, count: usize, room: usize) -> Vec<Line<'static>> {
     let concluded = match shown(view, width) {
         Ok(concluded) => concluded,
         Err(why) => return why.into_iter().map(|(_, line)| line).take(count).collect(),
     };
     let end = end(view, &concluded);
-    let lines: Vec<Line<'static>> =
-        problems_of(concluded.findings).take(count).map(|(_, one)| cut_off(one, end, width)).collect();
-    if lines.is_empty() { vec![nothing(&concluded).1] } else { lines }
+    let shown = || problems_of(concluded.findings).take(count);
+    let mut lines: Vec<Line<'static>> = shown().flat_map(|(_, one)| brief(one, end, width, true)).collect();
+    if lines.is_empty() {
+        return vec![nothing(&concluded).1];
+    }
+    if lines.len() > room || width < NARROW {
+        return shown().map(|(_, one)| cut_off(one, end, width)).collect();
+    }
+    // A command has no room.
+    lines.extend(steps(concluded.findings, width, room - lines.len(), false));
+    lines
 }
 
 /// The findings of the snapshot shown, or lines that say why there are none.
@@ -119,7 +130,7 @@ fn shown(view: &View, width: usize) -> Result<Concluded<'_>, Vec<Entry>> {
 }
 
 fn end(view: &View, concluded: &Concluded<'_>) -> DataEnd {
-    DataEnd { ns: concluded.end_ns, recorded: view.kind() == Some(SourceKind::Replay) }
+    view.data_end(concluded.end_ns)
 }
 
 /// All but information, with their numbers.
@@ -225,13 +236,18 @@ fn lead(finding: &Finding) -> Spans {
     spans
 }
 
-fn style(finding: &Finding) -> ratatui::style::Style {
-    if finding.active { theme::BOLD } else { theme::DIM }
+/// Bold is what shows now, as a badge is filled then.
+fn style(finding: &Finding, end: DataEnd) -> ratatui::style::Style {
+    match (finding.active, finding.quiet_ns(end.ns)) {
+        (true, None) => theme::BOLD,
+        (true, Some(_)) => theme::PLAIN,
+        (false, _) => theme::DIM,
+    }
 }
 
 /// When it began, or ended and after how long.
 fn when(finding: &Finding, end: DataEnd) -> String {
-    let at = |ns: u64| units::recent_utc(ns, end.ns);
+    let at = |ns: u64| end.clock(ns);
     match (finding.active, finding.since_ns(), finding.last_seen_ns) {
         (true, Some(first), _) => {
             let quiet = finding.quiet_ns(end.ns);
@@ -271,10 +287,11 @@ fn brief(finding: &Finding, end: DataEnd, width: usize, timed: bool) -> Vec<Line
     let first = parts.next().unwrap_or_default();
     let gap = room.saturating_sub(letters(&first) + letters(&when));
     let mut spans = lead;
-    spans.push(first, style(finding)).push(" ".repeat(gap), theme::PLAIN).push(when, theme::DIM);
+    spans.push(first, style(finding, end)).push(" ".repeat(gap), theme::PLAIN).push(when, theme::DIM);
     let mut lines = vec![spans.into_line()];
     let rest = wrap(&parts.collect::<Vec<_>>().join(" "), room).into_iter();
-    let line = |text| Line::from(vec![Span::raw(" ".repeat(indent)), Span::styled(text, style(finding))]);
+    let line =
+        |text| Line::from(vec![Span::raw(" ".repeat(indent)), Span::styled(text, style(finding, end))]);
     lines.extend(rest.filter(|text| !text.is_empty()).map(line));
     lines
 }
@@ -287,12 +304,15 @@ fn cut_off(finding: &Finding, end: DataEnd, width: usize) -> Line<'static> {
     let left = room.saturating_sub(when.chars().count() + 2);
     let text = cut(&finding.title, left, false);
     let gap = room.saturating_sub(text.chars().count() + when.chars().count());
-    spans.push(text, style(finding)).push(" ".repeat(gap), theme::PLAIN).push(when, theme::DIM);
+    spans.push(text, style(finding, end)).push(" ".repeat(gap), theme::PLAIN).push(when, theme::DIM);
     spans.into_line()
 }
 
-/// A time without its words, where these find no room: the symbol says whether it lasts.
+/// A time without its words, where these find no room: the symbol says whether it lasts, unless it is quiet.
 fn clock(when: &str) -> String {
+    if let Some((_, quiet)) = when.split_once(", quiet for ") {
+        return format!("quiet {quiet}");
+    }
     let clock = when.trim_start_matches("since ");
     clock.split(", ").next().unwrap_or_default().to_owned()
 }
@@ -348,8 +368,8 @@ fn new_cost(finding: &Finding, end: DataEnd) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The steps of the worst finding.
-fn steps(all: &[Finding], width: usize, room: usize) -> Vec<Line<'static>> {
+/// The steps of the worst finding, with their `commands` or without.
+fn steps(all: &[Finding], width: usize, room: usize, commands: bool) -> Vec<Line<'static>> {
     let worst = all.iter().find(|one| one.severity > Severity::Info && !one.steps.is_empty());
     let Some(worst) = worst else { return Vec::new() };
     let mut lines = vec![Line::default(), Line::styled(" DO NEXT", theme::BOLD)];
@@ -359,7 +379,7 @@ fn steps(all: &[Finding], width: usize, room: usize) -> Vec<Line<'static>> {
             let lead = if at == 0 { format!(" {number} ") } else { "   ".to_owned() };
             one.push(Line::from(vec![Span::styled(lead, theme::BOLD), Span::raw(text)]));
         }
-        if let Some(command) = &step.command {
+        if let Some(command) = step.command.as_ref().filter(|_| commands) {
             let text = cut(command, width.saturating_sub(6), false);
             one.push(Line::from(vec![Span::raw("   $ "), Span::styled(text, theme::KEY)]));
         }
@@ -387,12 +407,26 @@ fn evidence(finding: &Finding, end: DataEnd, width: usize, room: usize) -> Vec<L
     if lines.len() > 2 { lines } else { Vec::new() }
 }
 
-/// Both ends, with their processes or pods where these are known, unless the title names one of them.
+/// Both ends, with their queue pairs, processes or pods where these are known; of hosts that the title names the queue pairs
+/// alone.
 fn who(finding: &Finding) -> Option<String> {
-    let name = |end: &End| {
+    let owned = |end: &End, name: String| {
         let owner = end.pod.as_ref().or(end.comm.as_ref());
-        owner.map_or_else(|| end.addr.to_string(), |owner| format!("{} ({})", end.addr, plain(owner)))
+        owner.map_or_else(|| name.clone(), |owner| format!("{name} ({})", plain(owner)))
     };
+    let titled = |end: &End| finding.title.contains(&end.addr.to_string());
+    if let (Some(requester), Some(responder)) = (&finding.requester, &finding.responder)
+        && let (Some(from), Some(to)) = (requester.qpn, responder.qpn)
+    {
+        // Which of two that the title names is which, the queue pairs do not say.
+        let both = titled(requester) && titled(responder);
+        let name = |end: &End, qp: u32| {
+            let bare = titled(end) && !both;
+            owned(end, if bare { format!("QP {qp}") } else { format!("{} QP {qp}", end.addr) })
+        };
+        return Some(format!("{} → {}", name(requester, from), name(responder, to)));
+    }
+    let name = |end: &End| owned(end, end.addr.to_string());
     let first = finding.flows.first()?;
     let same = |flow: &FlowId| (flow.src, flow.dst) == (first.src, first.dst);
     let ends = match (&finding.requester, &finding.responder) {

@@ -7,7 +7,6 @@ use super::super::overview::chart::Picture;
 use crate::analysis::{FlowId, link_name};
 use crate::findings::{DataEnd, End, Finding};
 use crate::model::{Counts, Level, LinkRow, Row, detail};
-use crate::sample::SourceKind;
 use crate::tui::column::{compact, process};
 use crate::tui::data::Data;
 use crate::tui::key::Input;
@@ -125,8 +124,7 @@ impl<'a> Subject<'a> {
     pub(super) fn new(view: &'a View, at: usize) -> Option<Self> {
         let concluded = view.concluded()?;
         let data = view.data.as_deref()?;
-        let recorded = view.kind() == Some(SourceKind::Replay);
-        let end = DataEnd { ns: concluded.end_ns, recorded };
+        let end = view.data_end(concluded.end_ns);
         Some(Self { view, data, all: concluded.findings, finding: concluded.findings.get(at)?, end })
     }
 

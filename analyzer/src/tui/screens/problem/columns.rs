@@ -38,18 +38,7 @@ impl Body {
         let inner = |width: usize| width.saturating_sub(if boxed { 2 } else { 0 });
         let head: Vec<Entry> = subject.head(width).into_iter().map(Entry::text).collect();
         if area.width < TWO {
-            let own = inner(width);
-            let all = [
-                subject.timeline(own, if height >= 30 { 9 } else { 6 }),
-                subject.steps(own),
-                subject.related(own),
-                subject.flows(own),
-                subject.evidence(own),
-                subject.explanation(own),
-                subject.blind(own),
-            ];
-            let sections = all.into_iter().flatten().flat_map(|section| framed(section, width, boxed));
-            return Some(Self::of(head.into_iter().chain(sections).collect(), width));
+            return Some(Self::one_column(&subject, head, area));
         }
         let room = height.saturating_sub(head.len());
         let wide = [width * 11 / 20, width - width * 11 / 20];
@@ -91,6 +80,30 @@ impl Body {
             spans.into_line()
         }));
         Some(body)
+    }
+
+    /// All sections one below the other.
+    fn one_column(subject: &Subject<'_>, head: Vec<Entry>, area: Rect) -> Self {
+        let (width, height) = (usize::from(area.width), usize::from(area.height));
+        let boxed = area.width >= BOXED;
+        let frame = if boxed { 2 } else { 0 };
+        let own = width.saturating_sub(frame);
+        let mut first = [subject.timeline(own, if height >= 30 { 9 } else { 6 }), subject.steps(own)];
+        let lines = |part: &Option<Section>| part.as_ref().map_or(0, |one| one.entries.len() + frame.max(1));
+        // What to do is seen without a key; the last line says what there is below.
+        if head.len() + first.iter().map(lines).sum::<usize>() >= height {
+            first.reverse();
+        }
+        let rest = [
+            subject.related(own),
+            subject.flows(own),
+            subject.evidence(own),
+            subject.explanation(own),
+            subject.blind(own),
+        ];
+        let sections = first.into_iter().chain(rest).flatten();
+        let sections = sections.flat_map(|section| framed(section, width, boxed));
+        Self::of(head.into_iter().chain(sections).collect(), width)
     }
 
     /// Adds what can be selected in a column behind the present lines.
