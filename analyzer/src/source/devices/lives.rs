@@ -144,12 +144,32 @@ pub struct Calls {
     pub dropped: u64,
     /// Probes that could not be attached, each with the reason.
     pub absent: Vec<(String, String)>,
+    /// Fields of structures that the kernel's types do not have: what they say is unknown of each queue pair.
+    pub absent_fields: Vec<String>,
     /// Commands about queue pairs that were given to the firmware past the verbs (DEVX).
     pub commands: u64,
     /// Those whose end was not seen.
     pub missed_commands: u64,
     /// Reason for which such commands are not followed; `None` when they are.
     pub devx_unavailable: Option<String>,
+}
+
+impl Calls {
+    /// These and the ones of probes that are gone.
+    #[must_use]
+    pub fn and(mut self, earlier: &Self) -> Self {
+        let counts = [
+            (&mut self.entered, earlier.entered),
+            (&mut self.missed_returns, earlier.missed_returns),
+            (&mut self.dropped, earlier.dropped),
+            (&mut self.commands, earlier.commands),
+            (&mut self.missed_commands, earlier.missed_commands),
+        ];
+        for (now, before) in counts {
+            *now = now.saturating_add(before);
+        }
+        self
+    }
 }
 
 /// Lists of all queue pairs (RDMA netlink), for which the kernel asks the device about each of them.
