@@ -230,7 +230,11 @@ fn ports(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, String) 
         return (Availability::No, "flow labels come from the QP lives, which do not work here".to_owned());
     }
     let except = if without.is_empty() { String::new() } else { format!("; not with {}", names(&without)) };
-    (works, format!("{} computes them as the kernel does{except}", names(&with)))
+    let reason = format!(
+        "{} computes them as the kernel does{except}; compared with packets of Soft-RoCE, not run on hardware",
+        names(&with)
+    );
+    (works, reason)
 }
 
 /// The NIC's own contexts.

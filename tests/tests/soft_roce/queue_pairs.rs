@@ -291,6 +291,12 @@ fn a_death_is_known_without_a_packet() {
     assert_eq!((&paths["qps"], &paths["known"]), (&2.into(), &2.into()), "{paths}");
     assert_eq!((&paths["five_tuples"], &paths["unknown"]), (&2.into(), &serde_json::json!({})), "{paths}");
     assert_eq!(paths["ports"]["parts"].as_array().map(Vec::len), Some(2), "{paths}");
+    // 4.096 µs × 2^14, four times: shorter than a link takes to come back.
+    let settings =
+        program.reported(|report| findings(report).any(|one| one["id"] == "config.qp_settings")).unwrap();
+    let title =
+        |one: &Value| one["title"].as_str().is_some_and(|title| title.contains("A link flap of 268 ms ends"));
+    assert!(findings(&settings).any(title), "{}", settings["findings"]);
     let lists = &connected["qp_lives"];
     assert!(count(&lists["list_queries"]) >= count(&lists["lists"]) && lists["lists"] != 0, "{lists}");
     drop(far);

@@ -157,8 +157,14 @@ fn failure(record: &CommandRecord, given: &mlx5_command::Command, device: String
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
+    use crate::analysis::fixtures;
     use crate::host::mlx5_command::tests::record;
+    use crate::report::{Options, Report};
+    use crate::source::devices::PortSample;
+    use crate::source::devices::lives::{self, Calls, Lives};
 
     fn follower() -> Follower {
         Follower { devices: [("0000:17:00.0".into(), "mlx5_0".into())].into(), ..Follower::default() }
@@ -197,5 +203,37 @@ mod tests {
         assert_eq!((event.event.as_str(), event.errno), ("DEVX modify to RTR (syndrome 0x2a)", Some(121)));
         refused.device[0] = b'9';
         assert_eq!(follower().take(&refused, 5), None);
+    }
+
+    /// A GPU's queue pair ignores the traffic class of the device, and hangs when its lossy priority drops (NVIDIA/nccl issue 2383):
+    /// from the bytes of the commands to the finding.
+    #[test]
+    fn a_queue_pair_past_the_verbs_outside_the_lossless_priority_is_found() {
+        let found = |dscp: u32| {
+            let mut to_rtr = record(command::INIT2RTR, 99, &[(0x40, 3, 5), (0xa8, 24, 7), (0x1ca, 6, dscp)]);
+            // The context follows 24 bytes of header; the address of the peer is its bytes 40 to 55.
+            to_rtr.input[64..80].copy_from_slice(&Ipv4Addr::new(10, 0, 0, 2).to_ipv6_mapped().octets());
+            let commands = [
+                record(command::CREATE, 99, &[]),
+                record(command::RST2INIT, 99, &[(0x1e8, 8, 1)]),
+                to_rtr,
+                record(command::RTR2RTS, 99, &[(0x100, 5, 20), (0x38d, 3, 7), (0x390, 3, 7)]),
+            ];
+            let (mut follower, mut lives) = (follower(), lives::Follower::default());
+            for command in commands {
+                lives.take(follower.take(&command, fixtures::START).unwrap());
+            }
+            let lives = Lives::clone(&lives.sample(&Calls::default(), None));
+            let priority = |dscp| (dscp == 26).then_some(3);
+            let dscp_priorities = (0..64).map(priority).collect();
+            let port = PortSample { lossless: Some(1 << 3), dscp_priorities, ..fixtures::port() };
+            let report = Report::build(&fixtures::with_lives(port, lives), &Options::default());
+            report.findings.into_iter().find(|one| one.id == "config.qp_dscp")
+        };
+        assert_eq!(found(26), None);
+        let one = found(0).unwrap();
+        assert_eq!(one.title, "DSCP 0 of 1 QP of mlx5_0 has priority 0: unmapped");
+        let process = one.evidence.get("processes").and_then(|all| all.value.as_str());
+        assert_eq!(process, Some("train (4711)"));
     }
 }
