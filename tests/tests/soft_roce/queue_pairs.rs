@@ -424,8 +424,12 @@ fn a_thousand_short_lives_are_whole_or_counted_and_a_kill_leaves_no_probe() {
     // Whole lives, and what is missed of them, once this many calls have been seen since.
     let seen = |lives: usize| {
         let calls = |report: &Value| count(&report["qp_lives"]["calls"]);
-        let all = |report: &Value| calls(report) >= calls(&before) + lives as u64 * 3;
-        let report = program.reported(all).unwrap();
+        let last = RefCell::new(Value::Null);
+        let all = |report: &Value| {
+            last.replace(report["qp_lives"].clone());
+            calls(report) >= calls(&before) + lives as u64 * 3
+        };
+        let report = program.reported(all).unwrap_or_else(|why| panic!("{}: {why:#}", last.borrow()));
         let is_whole =
             |qp: &&Value| qp["created_ns"].is_u64() && qp["ended_ns"].is_u64() && qp["state"] == "INIT";
         let whole = ENDS.into_iter().flat_map(|end| listed(&report, end, "qps")).filter(is_whole).count();
