@@ -59,6 +59,7 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("report/text/devices.rs", "crate::source::net::lldp", "plain values that a sample holds"),
     ("doctor/facts.rs", "crate::source::net::lldp", "the parser of LLDP frames, a function of bytes"),
     ("doctor/layers.rs", "crate::source::devices::lives", "the drivers whose source ports are computed"),
+    ("doctor/", "crate::source::nccl::address", "the port of NCCL's RAS service"),
     ("host/listen.rs", "crate::source::net::lldp", "the parser of LLDP frames, a function of bytes"),
     ("host/qp.rs", "crate::source::flows::owners", "the type that it fills"),
     ("metrics/", "crate::source::devices", "plain values that a sample holds"),

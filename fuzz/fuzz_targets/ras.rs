@@ -49,6 +49,12 @@ fn made() -> Vec<Vec<u8>> {
             }
         }
     }
+    // And those that were recorded, without what the client says.
+    for file in std::fs::read_dir(root().join("tests/data/ras")).expect("it is there").flatten() {
+        let text = std::fs::read_to_string(file.path()).unwrap_or_default();
+        let said = text.split_inclusive('\n').filter(|line| !line.starts_with("> "));
+        seeds.push(said.collect::<String>().into_bytes());
+    }
     assert!(seeds.len() > 8, "the tests have dialogues");
     seeds
 }

@@ -136,6 +136,9 @@ pub struct QpLives {
     pub events_left_out: u64,
     /// Kernel functions that could not be probed.
     pub absent: Vec<String>,
+    /// Fields of the kernel's structures (`ib_qp_attr.timeout` …) that its type information (BTF) does not have: what they say is null
+    /// for each queue pair.
+    pub absent_fields: Vec<String>,
     /// Reason for which queue pairs that are made past the verbs (DEVX, mlx5) are not followed. Null: they are, from when
     /// the run began: of an older one the next command that modifies it shows a part.
     pub devx_unavailable: Option<String>,
@@ -185,6 +188,7 @@ pub(super) fn lives(devices: &Devices) -> Option<QpLives> {
         list_queries: devices.lists.queries,
         lists_ns: devices.lists.took_ns,
         absent: lives.calls.absent.iter().map(|(function, why)| format!("{function}: {why}")).collect(),
+        absent_fields: lives.calls.absent_fields.clone(),
         devx_unavailable: lives.calls.devx_unavailable.clone().or_else(|| lives.unavailable.clone()),
         commands: lives.calls.commands,
         missed_commands: lives.calls.missed_commands,

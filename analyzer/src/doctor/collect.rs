@@ -12,11 +12,13 @@ use crate::host::kernel::{Capability, KernelFacts};
 use crate::host::nldev::{self, Query};
 use crate::host::pci::{self, PciDevice};
 use crate::host::port::{self, Port};
+use crate::host::qp_types::Missing;
 use crate::host::queries::Queries;
 use crate::host::read::{HostRoot, Unread};
 use crate::host::settings::{DeviceFiles, RoceSettings};
 use crate::host::sysfs::{self, Hardware};
-use crate::host::{nccl, rdma, stack, vocabulary};
+use crate::host::{local, nccl, rdma, stack, vocabulary};
+use crate::source::nccl::address::PORT;
 
 /// Collects the facts of the host whose files are below `root` and whose kernel is queried through `kernel`.
 #[must_use]
@@ -52,6 +54,7 @@ pub fn collect(root: &HostRoot, kernel: &dyn Queries) -> HostFacts {
     facts.gpus = pci::gpus(root, &mut unread);
     // Processes without settings matter only where they could have used RDMA.
     let processes = nccl::processes(root, !devices.is_empty(), &mut unread);
+    facts.ras_listens = local::listens(root, PORT);
     (facts.processes, facts.processes_unreadable) = (processes.found, processes.unreadable);
     facts.unread = unread.into_reasons();
     if facts.kernel.root == Some(true) {
@@ -108,6 +111,7 @@ fn kernel_state(root: &HostRoot, unread: &mut Unread) -> KernelState {
         version: facts.version,
         btf: facts.btf,
         rdma_btf: root.exists("/sys/module/ib_core").then(|| root.exists("/sys/kernel/btf/ib_core")),
+        qp_types: Missing::of(root),
         probes: probes(root, "kprobe"),
         uprobes: probes(root, "uprobe"),
         fwctl: !root.names("/sys/class/fwctl").is_empty(),

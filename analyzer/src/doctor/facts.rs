@@ -11,6 +11,7 @@ use crate::host::nccl::NcclProcess;
 use crate::host::pci::{Gpu, PciDevice};
 use crate::host::port::Port;
 use crate::host::process::Unreadable;
+use crate::host::qp_types::Missing;
 use crate::host::read::Reason;
 use crate::host::settings::RoceSettings;
 use crate::host::vocabulary::PauseCounts;
@@ -33,6 +34,8 @@ pub struct HostFacts {
     pub gpudirect: GpuDirect,
     /// Processes that use NCCL or have NCCL settings.
     pub processes: Vec<NcclProcess>,
+    /// True when something listens where NCCL's RAS service does by default; `None` when that cannot be read.
+    pub ras_listens: Option<bool>,
     /// Processes whose environment, and so their NCCL settings, could not be read.
     pub processes_unreadable: Vec<Unreadable>,
     /// Failed reads, with reasons.
@@ -51,6 +54,8 @@ pub struct KernelState {
     pub btf: bool,
     /// True when ib_core has BTF of its own; `None` when the module is not there (built in, or not loaded).
     pub rdma_btf: Option<bool>,
+    /// What the kernel's types leave out of queue pairs; `None` when they cannot be read.
+    pub qp_types: Option<Missing>,
     /// True when the kernel takes kprobes from perf; `None` when /sys/bus/event_source cannot be read.
     pub probes: Option<bool>,
     /// True when it takes uprobes; `None` as `probes`.

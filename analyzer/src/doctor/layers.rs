@@ -9,9 +9,13 @@ use super::visibility::Availability;
 use crate::host::kernel::{Capability, KernelVersion};
 use crate::host::qp_context;
 use crate::source::devices::lives::udp_source_port;
+use crate::source::nccl::address::PORT;
 
 /// RDMA netlink hands out contexts since this kernel.
 const CONTEXTS_SINCE: KernelVersion = KernelVersion::new(5, 9, 0);
+
+/// What brings the structures of modules.
+const TYPES_OF_MODULES: &str = "use a kernel with CONFIG_DEBUG_INFO_BTF_MODULES=y, and modules built with it";
 
 /// A layer, and its state on this host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -40,14 +44,7 @@ pub fn of_host(facts: &HostFacts) -> Vec<Layer> {
         layer("error reasons", reasons(facts, &devices)),
         layer("DEVX QPs", commands(facts, &devices)),
         layer("fwctl", firmware(facts, &devices)),
-        layer(
-            "NCCL RAS",
-            (
-                Availability::Perhaps,
-                "`live --nccl-ras` asks NCCL 2.24 and newer on localhost:28028; not tried here, and not run with an NCCL job"
-                    .to_owned(),
-            ),
-        ),
+        layer("NCCL RAS", ras(facts)),
         layer("message sizes", posts(facts)),
     ]
 }
@@ -56,6 +53,28 @@ pub fn of_host(facts: &HostFacts) -> Vec<Layer> {
 fn lacking(facts: &HostFacts, needed: &[Capability]) -> Option<&'static str> {
     let missing = facts.kernel.missing_capabilities.as_deref().unwrap_or_default();
     needed.iter().map(|capability| capability.name()).find(|name| missing.contains(name))
+}
+
+/// NCCL's own service.
+fn ras(facts: &HostFacts) -> (Availability, String) {
+    let (works, here) = match facts.ras_listens {
+        Some(true) => (
+            Availability::Yes,
+            format!("something listens on port {PORT}, and `live --nccl-ras` (opt-in) asks it"),
+        ),
+        Some(false) => (
+            Availability::No,
+            format!(
+                "nothing listens on port {PORT} of this network namespace now; `live --nccl-ras` needs a running job with NCCL 2.24 or \
+                 newer (see NCCL_RAS_ADDR, NCCL_RAS_ENABLE)"
+            ),
+        ),
+        None => (
+            Availability::Perhaps,
+            format!("`live --nccl-ras` (opt-in) asks NCCL 2.24 and newer on localhost:{PORT}"),
+        ),
+    };
+    (works, format!("{here}; tested with NCCL's own RAS code, without GPUs"))
 }
 
 /// Uprobes of providers' `post_send`.
@@ -102,6 +121,9 @@ fn lives(facts: &HostFacts) -> (Availability, String) {
     if let Some(missing) = lacking(facts, &[Capability::Bpf, Capability::Perfmon]) {
         return (Availability::No, format!("{missing} is missing: run it as root (sudo)"));
     }
+    if let Some(needed) = kernel.qp_types.as_ref().and_then(|types| types.needed.as_ref()) {
+        return (Availability::No, format!("the kernel's BTF has no {needed}; {TYPES_OF_MODULES}"));
+    }
     let modules = match kernel.rdma_btf {
         Some(true) => "kprobes, BTF of the kernel and of ib_core",
         _ => {
@@ -109,7 +131,13 @@ fn lives(facts: &HostFacts) -> (Availability, String) {
         }
     };
     let works = if kernel.probes.is_none() { Availability::Perhaps } else { Availability::Yes };
-    (works, format!("{modules}; tested with Soft-RoCE, not on hardware"))
+    let fields = kernel.qp_types.as_ref().map_or(&[][..], |types| &types.fields);
+    let unknown = if fields.is_empty() {
+        String::new()
+    } else {
+        format!("; not known here, since the kernel has no such fields: {}", fields.join(", "))
+    };
+    (works, format!("{modules}{unknown}; tested with Soft-RoCE, not on hardware"))
 }
 
 /// What drivers say about queue pairs in the error state.
@@ -128,6 +156,14 @@ fn reasons(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, String
     if lives(facts).0 == Availability::No {
         return (Availability::No, "they need the QP lives, which do not work here".to_owned());
     }
+    let types = facts.kernel.qp_types.as_ref();
+    let of_mlx5 = types.and_then(|types| types.mlx5.as_ref()).filter(|_| has("mlx5_ib"));
+    let of_bnxt = types.and_then(|types| types.bnxt.as_ref()).filter(|_| has("bnxt_re"));
+    let lacks: Vec<&str> = [of_mlx5, of_bnxt].into_iter().flatten().map(String::as_str).collect();
+    if lacks.len() == parts.len() {
+        return (Availability::No, format!("{}; {TYPES_OF_MODULES}", lacks.join("; ")));
+    }
+    parts.extend(lacks);
     (Availability::Perhaps, format!("{}; not run on hardware", parts.join("; ")))
 }
 
@@ -142,6 +178,10 @@ fn commands(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, Strin
     match lives(facts) {
         (Availability::No, _) => {
             (Availability::No, "it needs the QP lives, which do not work here".to_owned())
+        }
+        _ if facts.kernel.qp_types.as_ref().is_some_and(|types| types.mlx5.is_some()) => {
+            let why = facts.kernel.qp_types.as_ref().and_then(|types| types.mlx5.as_deref()).unwrap_or_default();
+            (Availability::No, format!("{why}; {TYPES_OF_MODULES}"))
         }
         _ => (
             Availability::Perhaps,
@@ -190,7 +230,11 @@ fn ports(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, String) 
         return (Availability::No, "flow labels come from the QP lives, which do not work here".to_owned());
     }
     let except = if without.is_empty() { String::new() } else { format!("; not with {}", names(&without)) };
-    (works, format!("{} computes them as the kernel does{except}", names(&with)))
+    let reason = format!(
+        "{} computes them as the kernel does{except}; compared with packets of Soft-RoCE, not run on hardware",
+        names(&with)
+    );
+    (works, reason)
 }
 
 /// The NIC's own contexts.

@@ -167,6 +167,13 @@ pub const REGISTRY: &[Metric] = &[
         "rnr_retries_exceeded",
         "Queue pairs that gave up after the last RNR retry."
     ),
+    device!(
+        "access_naks_received",
+        None,
+        "access_naks_received",
+        "NAKs (remote access error) received: the peer refused a key, an address or the kind of access."
+    ),
+    device!("access_naks_sent", None, "access_naks_sent", "NAKs (remote access error) sent."),
     device!("slow_restarts", None, "slow_restarts", "Slow restarts after a loss."),
     device!("rx_discards", None, "rx_discards", "RoCE packets received and discarded."),
     device!("icrc_errors", None, "icrc_errors", "Packets received with a wrong invariant CRC."),

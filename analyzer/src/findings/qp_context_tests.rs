@@ -5,6 +5,7 @@ use crate::analysis::{Options, fixtures};
 use crate::findings::tests::found;
 use crate::host::qp_context::QpContext;
 use crate::sample::{Sample, SourceKind};
+use crate::source::devices::context::ask::tests::{IDLE, Nic, Virtual};
 use crate::source::devices::context::{Blamed, ContextSample, Contexts};
 use crate::source::devices::lives::Lives;
 use crate::source::devices::{Devices, PortSample, SourceSample};
@@ -198,4 +199,73 @@ fn a_plane_that_carries_more_than_the_others_is_named() {
         ("qp.uneven_planes", "Plane 1 of mlx5_0 carries 3.1 × the mean of 4 planes")
     );
     assert_eq!(all(&planes(&uneven[..7])), [], "too few queue pairs");
+}
+
+/// What a NIC of eight queue pairs leads to, whose dumps are read, decoded and followed as those of hardware are: all of them idle
+/// at first, then as `of` has them after `ms`.
+fn of_nic(of: impl Fn(u32, u64) -> Virtual, more: impl Fn(&mut PortSample)) -> Vec<Finding> {
+    let nic = Nic::with(8);
+    let mut asker = nic.asker(50, "mlx5_ib");
+    nic.run(&mut asker, 3_000, |_, _| {});
+    nic.run(&mut asker, 5_000, |ms, qps| {
+        for (lqpn, qp) in qps {
+            *qp = of(*lqpn, ms);
+        }
+    });
+    let mut port = fixtures::port();
+    more(&mut port);
+    let qps = (1..=8).map(|lqpn| fixtures::qp_life(lqpn, lqpn + 1_000)).collect();
+    let mut sample = fixtures::with_lives(port, Lives { qps: Arc::new(qps), ..Lives::default() });
+    sample.kind = SourceKind::Live;
+    sample.devices = Arc::new(Devices { contexts: asker.sample(), ..(*sample.devices).clone() });
+    all(&sample)
+}
+
+#[test]
+fn dumps_of_a_nic_become_findings() {
+    let psn = |ms: u64| 10 + u32::try_from(ms / 10).unwrap();
+    // All of them send, and are acknowledged.
+    let busy = move |ms| Virtual { next: psn(ms), acked: psn(ms), ..IDLE };
+    let of_second = move |lqpn, ms, other: Virtual| if lqpn == 2 { other } else { busy(ms) };
+    let refusing = |port: &mut PortSample| {
+        let values = vec![("rnr_naks_sent".to_owned(), 9)];
+        port.counters = vec![SourceSample { source: "sysfs hw_counters", values, resets: 0 }];
+    };
+    let bonded = |port: &mut PortSample| port.members = vec!["eth0".into(), "eth1".into()];
+    let plain = |_: &mut PortSample| {};
+    let stuck = move |lqpn, ms| of_second(lqpn, ms, Virtual { next: 40, acked: 20, retry_now: 4, ..IDLE });
+    let retrying = move |lqpn, ms| {
+        of_second(lqpn, ms, Virtual { next: psn(ms) + 9, acked: psn(ms), retry_now: 5, ..IDLE })
+    };
+    let behind = move |lqpn, ms| of_second(lqpn, ms, Virtual { received: psn(ms), ..busy(ms) });
+    let waiting = move |lqpn, ms| {
+        of_second(lqpn, ms, Virtual { next: psn(ms) + 9, acked: psn(ms), rnr_retry_now: 3, ..IDLE })
+    };
+    let one_port = move |_, ms| Virtual { bond_port: 2, ..busy(ms) };
+    let both_ports = move |lqpn, ms| Virtual { bond_port: 1 + lqpn % 2, ..busy(ms) };
+    let one_plane = move |lqpn, ms| Virtual { plane: if lqpn == 8 { 2 } else { 1 }, ..busy(ms) };
+    let titles = |found: Vec<Finding>| -> Vec<(&'static str, String)> {
+        found.into_iter().map(|one| (one.id, one.title)).collect()
+    };
+    for (found, id, begin) in [
+        (of_nic(stuck, plain), "qp.stuck", "QP 2 of mlx5_0 stuck for "),
+        (of_nic(retrying, plain), "qp.retrying", "QP 2 of mlx5_0 retries: in "),
+        (of_nic(behind, refusing), "qp.receiver_behind", "QP 2 of mlx5_0 has no receive posted: "),
+        (of_nic(waiting, plain), "qp.receiver_behind", "QP 2 of mlx5_0 waits for its receiver (RNR): "),
+        (of_nic(one_port, bonded), "qp.one_bond_port", "All 8 QPs of mlx5_0 use port 2 of its bond of 2"),
+        (of_nic(one_plane, plain), "qp.uneven_planes", "Plane 1 of mlx5_0 carries 1."),
+    ] {
+        let found = titles(found);
+        assert!(
+            matches!(&found[..], [(one, title)] if *one == id && title.starts_with(begin)),
+            "{id}: {found:?}"
+        );
+    }
+    for (name, healthy) in [
+        ("sending", of_nic(move |_, ms| busy(ms), plain)),
+        ("receiving", of_nic(behind, plain)),
+        ("both ports", of_nic(both_ports, bonded)),
+    ] {
+        assert_eq!(titles(healthy), [], "{name}");
+    }
 }

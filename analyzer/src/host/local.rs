@@ -47,6 +47,24 @@ pub fn process(root: &HostRoot, pid: u32) -> Option<u32> {
     found.next().is_none().then_some(first)
 }
 
+/// True when something listens on a TCP port in the network namespace of the calling thread; `None` when that cannot be read.
+#[must_use]
+pub fn listens(root: &HostRoot, port: u16) -> Option<bool> {
+    /// `TCP_LISTEN` of net/tcp_states.h.
+    const LISTEN: &str = "0A";
+    let tables = ["tcp", "tcp6"].map(|table| root.text(&format!("/proc/thread-self/net/{table}")).ok());
+    let is_it = |line: &str| {
+        let mut words = line.split_whitespace().skip(1);
+        let (Some(local), Some(state)) = (words.next(), words.nth(1)) else { return false };
+        let own = local.rsplit_once(':').and_then(|(_, port)| u16::from_str_radix(port, 16).ok());
+        state == LISTEN && own == Some(port)
+    };
+    // Without IPv6 there is one table.
+    let mut known = tables.iter().flatten().peekable();
+    known.peek()?;
+    Some(known.flat_map(|table| table.lines()).any(is_it))
+}
+
 /// The number of a process in its own PID namespace, of a `/proc/PID/status`; `None` for threads of the kernel, which have no
 /// memory of their own.
 fn innermost(status: &str) -> Option<u32> {

@@ -25,7 +25,7 @@
 //! | [`listen`] | LLDP frames of the switch |
 //! | [`local`] | addresses of this host; processes of containers by their numbers there |
 //! | [`clock`] | kernel timestamps as Unix time |
-//! | [`btf`], [`qp_layout`] | layout of kernel structures; those of queue pairs |
+//! | [`btf`], [`qp_layout`], [`qp_types`] | layout of kernel structures; those of queue pairs; what a kernel does not describe |
 //!
 //! # Namespaces
 //! A thread that calls `setns` still sees the `/sys/class/net` of the namespace in which `/sys`
@@ -67,6 +67,7 @@ pub mod qp;
 pub mod qp_context;
 pub mod qp_layout;
 pub mod qp_reason;
+pub mod qp_types;
 pub mod queries;
 pub mod rdma;
 pub mod read;

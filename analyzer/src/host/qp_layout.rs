@@ -71,6 +71,30 @@ impl Layout {
         })
     }
 
+    /// Fields that the kernel does not have: what they say is unknown of each queue pair.
+    #[must_use]
+    pub fn absent(&self) -> Vec<&'static str> {
+        let of = &self.programs;
+        let at = |offset: u32| offset != ABSENT;
+        let fields = [
+            ("ib_qp.av_sgid_attr", at(of.qp_sgid)),
+            ("ib_qp.qp_type", self.qp_type.is_some()),
+            ("ib_qp.port", self.port.is_some()),
+            ("ib_event.device", at(of.event_device)),
+            ("ib_event.element", at(of.event_element)),
+            ("ib_event.event", at(of.event_type)),
+            ("ib_qp_attr.path_mtu", self.path_mtu.is_some()),
+            ("ib_qp_attr.dest_qp_num", self.dest_qp.is_some()),
+            ("ib_qp_attr.ah_attr.grh.dgid", self.dgid.is_some()),
+            ("ib_qp_attr.ah_attr.grh.flow_label", self.flow_label.is_some()),
+            ("ib_qp_attr.ah_attr.grh.traffic_class", self.traffic_class.is_some()),
+            ("ib_qp_attr.timeout", self.timeout.is_some()),
+            ("ib_qp_attr.retry_cnt", self.retry_cnt.is_some()),
+            ("ib_qp_attr.rnr_retry", self.rnr_retry.is_some()),
+        ];
+        fields.into_iter().filter(|(_, is_there)| !is_there).map(|(field, _)| field).collect()
+    }
+
     /// Number of the queue pair. `None`: none was made, or it could not be read.
     #[must_use]
     pub fn qp_num(&self, record: &QpRecord) -> Option<u32> {

@@ -40,6 +40,10 @@ pub enum Meaning {
     RetriesExceeded,
     /// Queue pairs that gave up after the last RNR retry.
     RnrRetriesExceeded,
+    /// NAKs of a remote access error that arrived: the peer refused a key, an address or the kind of access.
+    AccessNaksReceived,
+    /// NAKs of a remote access error sent.
+    AccessNaksSent,
     /// Slow restarts after a loss.
     SlowRestarts,
     /// RoCE packets sent.
@@ -159,6 +163,8 @@ impl Meaning {
             Self::Retransmissions => "retransmissions",
             Self::RetriesExceeded => "retries_exceeded",
             Self::RnrRetriesExceeded => "rnr_retries_exceeded",
+            Self::AccessNaksReceived => "access_naks_received",
+            Self::AccessNaksSent => "access_naks_sent",
             Self::SlowRestarts => "slow_restarts",
             Self::TxPackets => "tx_packets",
             Self::RxPackets => "rx_packets",
@@ -241,7 +247,7 @@ pub fn hardware(driver: Option<&str>, name: &str) -> Option<Meaning> {
         "rnr_nak_retry_err" | "rnr_naks_rcvd" | "rcvd_rnr_err" | "req_rx_rnr_retry_err" | "RNR received" => {
             M::RnrNaksReceived
         }
-        "send_rnr_err" | "RNR sent" => M::RnrNaksSent,
+        "send_rnr_err" | "RNR sent" | "resp_tx_rnr_retry_err" => M::RnrNaksSent,
         "out_of_buffer" | "rx_out_of_buffer" | "resp_rx_outof_buf" => M::OutOfBuffer,
         "roce_adp_retrans" | "completer_retry_err" | "tx_rdma_retx_pkts" => M::Retransmissions,
         "req_transport_retries_exceeded"
@@ -249,6 +255,8 @@ pub fn hardware(driver: Option<&str>, name: &str) -> Option<Meaning> {
         | "retry_exceeded_err"
         | "req_tx_retry_excd_err" => M::RetriesExceeded,
         "req_rnr_retries_exceeded" | "retry_rnr_exceeded_err" => M::RnrRetriesExceeded,
+        "req_remote_access_errors" | "remote_access_err" | "req_rx_rmt_acc_err" => M::AccessNaksReceived,
+        "resp_remote_access_errors" | "resp_tx_rmt_acc_err" => M::AccessNaksSent,
         "roce_slow_restart" => M::SlowRestarts,
         "rdma_tx_packets" | "sent_pkts" | "tx_roce_only_pkts" | "tx_rdma_ucast_pkts" => M::TxPackets,
         "rdma_rx_packets" | "rcvd_pkts" | "rx_roce_only_pkts" | "rx_rdma_ucast_pkts" => M::RxPackets,
@@ -448,6 +456,11 @@ mod tests {
             ("efa", "unresponsive_remote_events", None),
             ("mlx5_ib", "retrans_pkts", None),
             ("ionic_rdma", "tx_rdma_ack_timeout", Some(M::LocalAckTimeouts)),
+            ("ionic_rdma", "resp_tx_rnr_retry_err", Some(M::RnrNaksSent)),
+            ("ionic_rdma", "req_rx_rmt_acc_err", Some(M::AccessNaksReceived)),
+            ("mlx5_ib", "req_remote_access_errors", Some(M::AccessNaksReceived)),
+            ("mlx5_ib", "resp_remote_access_errors", Some(M::AccessNaksSent)),
+            ("bnxt_re", "remote_access_err", Some(M::AccessNaksReceived)),
             ("rxe", "rcvd_seq_err", Some(M::PsnErrorNaks)),
             ("rxe", "send_rnr_err", Some(M::RnrNaksSent)),
             ("hypothetical", "out_of_sequence", Some(M::OutOfSequence)),

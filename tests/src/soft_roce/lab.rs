@@ -55,6 +55,24 @@ pub const PATH_MTU: u64 = 1024;
 const MODULES: [&str; 8] =
     ["rdma_rxe", "ib_uverbs", "rdma_ucm", "veth", "bridge", "sch_netem", "sch_red", "sch_tbf"];
 
+/// Unloads a module and all that use it; gives their names in the order in which they went.
+///
+/// # Errors
+/// Fails if one of them is in use.
+pub fn unload(module: &str) -> Result<Vec<String>> {
+    let mut gone = Vec::new();
+    let loaded = fs::read_to_string("/proc/modules")?;
+    let mut lines = loaded.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    // Name, length, uses, and who uses it.
+    let Some(words) = lines.find(|words| words.first() == Some(&module)) else { return Ok(gone) };
+    for user in words.get(3).unwrap_or(&"-").split(',').filter(|user| !user.is_empty() && *user != "-") {
+        gone.extend(unload(user)?);
+    }
+    run("rmmod", &[module])?;
+    gone.push(module.to_owned());
+    Ok(gone)
+}
+
 /// Sets everything up, once.
 ///
 /// # Errors

@@ -1,7 +1,8 @@
 //! The layers on recorded hosts: each with the change that takes it away, and the reason that is given.
 
 use super::*;
-use crate::doctor::layers::Layer;
+use crate::doctor::layers::{self, Layer};
+use crate::host::qp_types::Missing;
 
 /// A kernel with kprobes and BTF of ib_core.
 const PROBES: &str =
@@ -11,6 +12,62 @@ const PROBES: &str =
 const UPROBES: &str = "sys/bus/event_source/devices/uprobe/type = 9";
 /// CAP_BPF and CAP_PERFMON without CAP_SYS_PTRACE.
 const BPF_ALONE: &str = "proc/self/status = CapEff:\t000000c000000000";
+
+/// A page of this host, whose kernel's types leave out what `change` says.
+fn without_types(text: &str, change: impl Fn(&mut Missing)) -> Page {
+    let mut host = page(text, PROBES).host;
+    change(host.kernel.qp_types.get_or_insert_default());
+    Page { layers: layers::of_host(&host), host, ..page(text, PROBES) }
+}
+
+#[test]
+fn types_that_the_kernel_lacks_are_named() {
+    let of = |page: &Page, name: &str| {
+        let layer = page.layers.iter().find(|layer| layer.name == name).unwrap();
+        (layer.works, layer.reason.clone())
+    };
+    let none = without_types(MLX5, |types| types.needed = Some("struct ib_qp".into()));
+    let (works, why) = of(&none, "QP lives");
+    assert_eq!(works, Availability::No, "{why}");
+    assert!(why.contains("no struct ib_qp; use a kernel with CONFIG_DEBUG_INFO_BTF_MODULES=y"), "{why}");
+    assert_eq!(of(&none, "DEVX QPs").0, Availability::No);
+    let some = without_types(MLX5, |types| types.fields = vec!["ib_qp_attr.timeout"]);
+    let (works, why) = of(&some, "QP lives");
+    assert_eq!(works, Availability::Yes, "{why}");
+    assert!(why.contains("no such fields: ib_qp_attr.timeout"), "{why}");
+    let mlx5 = without_types(MLX5, |types| {
+        types.mlx5 = Some("BTF has no field device of struct mlx5_core_dev".into());
+    });
+    for name in ["DEVX QPs", "error reasons"] {
+        let (works, why) = of(&mlx5, name);
+        assert_eq!(works, Availability::No, "{name}: {why}");
+        assert!(why.contains("mlx5_core_dev; use a kernel with CONFIG_DEBUG_INFO_BTF_MODULES=y"), "{why}");
+    }
+    assert_eq!(of(&mlx5, "QP lives").0, Availability::Yes);
+    let bnxt = without_types(BNXT_RE, |types| types.bnxt = Some("BTF has no struct bnxt_re_qp".into()));
+    assert_eq!(of(&bnxt, "error reasons").0, Availability::No);
+}
+
+#[test]
+fn a_service_of_nccl_is_seen_where_it_listens() {
+    const HEAD: &str = "  sl  local_address rem_address   st";
+    let line = |address: &str, state: &str| {
+        format!(
+            "proc/thread-self/net/tcp <<\n{HEAD}\n   0: {address} 00000000:0000 {state} 00000000:00000000\n>>"
+        )
+    };
+    for (change, works, expected) in [
+        (line("0100007F:6D7C", "0A"), Availability::Yes, "something listens on port 28028"),
+        // A connection to it, and another port.
+        (line("0100007F:6D7C", "01"), Availability::No, "nothing listens on port 28028"),
+        (line("0100007F:6D7D", "0A"), Availability::No, "NCCL 2.24 or newer"),
+        (String::new(), Availability::Perhaps, "asks NCCL 2.24 and newer on localhost:28028"),
+    ] {
+        let layer = layer(MLX5, &change, "NCCL RAS");
+        assert_eq!(layer.works, works, "{layer:?}");
+        assert!(layer.reason.contains(expected), "{layer:?}");
+    }
+}
 
 fn layer(text: &str, changes: &str, name: &str) -> Layer {
     let page = page(text, changes);

@@ -15,8 +15,12 @@ const EVENTS: [(&str, &str); 4] = [
 ];
 
 /// Counters of a port that say why queue pairs fail.
-const COUNTERS: [(&str, &str); 2] =
-    [("retries_exceeded", "retry count exceeded"), ("rnr_retries_exceeded", "RNR retry count exceeded")];
+const COUNTERS: [(&str, &str); 4] = [
+    ("retries_exceeded", "retry count exceeded"),
+    ("rnr_retries_exceeded", "RNR retry count exceeded"),
+    ("access_naks_received", "remote access error"),
+    ("access_naks_sent", "remote access error (its own NAK)"),
+];
 
 /// An event and the reason that the driver gives for it are at most this far apart.
 const REASON_NS: u64 = 2_000_000_000;
@@ -211,6 +215,15 @@ mod tests {
         };
         assert_eq!(cause(&retries[0]).as_deref(), Some("retry count exceeded"));
         assert!(retries[0].caveats[0].contains("inferred"), "{:?}", retries[0].caveats);
+        for (counter, expected) in [
+            ("access_naks_received", "remote access error"),
+            ("access_naks_sent", "remote access error (its own NAK)"),
+        ] {
+            assert_eq!(
+                cause(&deaths(&after(&[(17, TO_ERROR)], &[(counter, 1)]))[0]).as_deref(),
+                Some(expected)
+            );
+        }
         let both = [("retries_exceeded", 1), ("rnr_retries_exceeded", 2)];
         let both = deaths(&after(&[(17, TO_ERROR)], &both));
         assert_eq!(cause(&both[0]).as_deref(), Some("retry count exceeded, or RNR retry count exceeded"));

@@ -64,7 +64,8 @@ fn missed(lives: &QpLives) -> Option<String> {
     let counted = counts.into_iter().filter(|(n, ..)| *n > 0);
     let counted = counted.map(|(n, what, lack)| format!("{} {lack}", plural(n, what)));
     let absent = lives.absent.iter().map(|function| format!("no probe of {}", plain(function)));
-    let parts: Vec<String> = counted.chain(absent).collect();
+    let fields = lives.absent_fields.iter().map(|field| format!("the kernel has no {}", plain(field)));
+    let parts: Vec<String> = counted.chain(absent).chain(fields).collect();
     (!parts.is_empty()).then(|| {
         format!(
             "Control path of queue pairs incomplete ({}): {}",

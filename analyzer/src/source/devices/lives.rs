@@ -18,6 +18,8 @@ const MOST_ENDED: usize = 4_096;
 const MOST_ALIVE: usize = 65_536;
 /// Events that are kept.
 const MOST_EVENTS: usize = 4_096;
+/// A query that takes longer is no reason to take a queue pair for one that is gone.
+const LONGEST_QUERY_NS: u64 = 1_000_000_000;
 
 /// Name of the event of a queue pair that is found in the error state although nobody asked for it.
 pub const TO_ERROR: &str = "RTS to ERR";
@@ -144,12 +146,32 @@ pub struct Calls {
     pub dropped: u64,
     /// Probes that could not be attached, each with the reason.
     pub absent: Vec<(String, String)>,
+    /// Fields of structures that the kernel's types do not have: what they say is unknown of each queue pair.
+    pub absent_fields: Vec<String>,
     /// Commands about queue pairs that were given to the firmware past the verbs (DEVX).
     pub commands: u64,
     /// Those whose end was not seen.
     pub missed_commands: u64,
     /// Reason for which such commands are not followed; `None` when they are.
     pub devx_unavailable: Option<String>,
+}
+
+impl Calls {
+    /// These and the ones of probes that are gone.
+    #[must_use]
+    pub fn and(mut self, earlier: &Self) -> Self {
+        let counts = [
+            (&mut self.entered, earlier.entered),
+            (&mut self.missed_returns, earlier.missed_returns),
+            (&mut self.dropped, earlier.dropped),
+            (&mut self.commands, earlier.commands),
+            (&mut self.missed_commands, earlier.missed_commands),
+        ];
+        for (now, before) in counts {
+            *now = now.saturating_add(before);
+        }
+        self
+    }
 }
 
 /// Lists of all queue pairs (RDMA netlink), for which the kernel asks the device about each of them.
@@ -236,7 +258,13 @@ impl Follower {
                 }
                 self.changed |= self.alive.entry(key).or_default().update(new);
             }
-            Change::Found { life, time_ns } => {
+            Change::Found { mut life, time_ns } => {
+                if self.has_just_ended(&life, time_ns) {
+                    return;
+                }
+                if self.is_older(&life) {
+                    life.state = None;
+                }
                 if self.has_died(&life) {
                     self.take(Change::Event(QpEvent {
                         time_ns,
@@ -305,6 +333,31 @@ impl Follower {
     fn has_died(&self, found: &QpLife) -> bool {
         let before = self.alive.get(&(found.device.clone(), found.lqpn)).and_then(|life| life.state);
         found.state == Some("ERR") && matches!(before, Some("RTR" | "RTS" | "SQD"))
+    }
+
+    /// Whether a query ends after the verb that destroyed its queue pair began: it is of the one that is gone.
+    fn has_just_ended(&self, found: &QpLife, time_ns: u64) -> bool {
+        let since = time_ns.saturating_sub(LONGEST_QUERY_NS);
+        let mut lately = self
+            .ended
+            .iter()
+            .rev()
+            .take_while(|life| life.control.ended_ns.is_some_and(|ended| ended >= since));
+        !self.alive.contains_key(&(found.device.clone(), found.lqpn))
+            && lately.any(|life| (life.lqpn, &life.device) == (found.lqpn, &found.device))
+    }
+
+    /// Whether a query found what was so before the latest verb: the two overlapped, and the verb was the first to be recorded.
+    /// Back to an earlier state a verb leads, too, and would be seen, as the creation was.
+    fn is_older(&self, found: &QpLife) -> bool {
+        const ORDER: [&str; 4] = ["RESET", "INIT", "RTR", "RTS"];
+        let place = |state: Option<&str>| ORDER.iter().position(|known| Some(*known) == state);
+        let known = self.alive.get(&(found.device.clone(), found.lqpn));
+        let known = known.filter(|life| life.control.created_ns.is_some());
+        known.is_some_and(|known| match (place(found.state), place(known.state)) {
+            (Some(found), Some(known)) => found < known,
+            _ => false,
+        })
     }
 
     fn end(&mut self, life: QpLife) {
@@ -419,116 +472,5 @@ pub fn udp_source_port(driver: &str, flow_label: u32, lqpn: u32, rqpn: u32) -> O
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn life(lqpn: u32) -> QpLife {
-        QpLife { device: "rxe0".into(), lqpn, ..QpLife::default() }
-    }
-
-    fn all(follower: &mut Follower) -> Arc<Lives> {
-        follower.sample(&Calls::default(), None)
-    }
-
-    #[test]
-    fn a_life_is_put_together_from_its_calls() {
-        let mut follower = Follower::default();
-        let made = |ns| QpControl { created_ns: Some(ns), ..QpControl::default() };
-        follower.take(Change::Is(QpLife {
-            pid: Some(1),
-            state: Some("RESET"),
-            control: made(10),
-            ..life(17)
-        }));
-        follower.take(Change::Is(QpLife { state: Some("RTR"), rqpn: Some(29), pid: Some(2), ..life(17) }));
-        follower.take(Change::Is(QpLife {
-            state: Some("RTS"),
-            control: QpControl { retry_cnt: Some(7), ..QpControl::default() },
-            ..life(17)
-        }));
-        let event =
-            QpEvent { device: "rxe0".into(), lqpn: Some(17), event: "QP_FATAL".into(), ..QpEvent::default() };
-        follower.take(Change::Event(event));
-        let seen = all(&mut follower);
-        let known = &seen.qps[0];
-        assert_eq!((known.state, known.rqpn, known.control.retry_cnt), (Some("RTS"), Some(29), Some(7)));
-        assert_eq!((known.pid, known.control.created_ns, known.control.ended_ns), (Some(1), Some(10), None));
-        assert_eq!(seen.events[0].pid, Some(1));
-        assert!(Arc::ptr_eq(&seen, &all(&mut follower)));
-
-        // A query that finds what is known.
-        let found = QpLife { state: Some("RTS"), rqpn: Some(29), ..life(17) };
-        follower.take(Change::Found { life: found, time_ns: 50 });
-        assert!(Arc::ptr_eq(&seen, &all(&mut follower)), "nothing has changed");
-        follower.take(Change::Ended { device: "rxe0".into(), lqpn: 17, time_ns: 99 });
-        assert_eq!(all(&mut follower).qps[0].control.ended_ns, Some(99));
-        // The number in use again is another queue pair.
-        follower.take(Change::Is(QpLife { control: made(120), ..life(17) }));
-        let qps = all(&mut follower).qps.clone();
-        assert_eq!(qps.iter().map(|qp| qp.control.ended_ns).collect::<Vec<_>>(), [Some(99), None]);
-    }
-
-    #[test]
-    fn a_queue_pair_in_the_error_state_died_unless_a_verb_took_it_there() {
-        let found = |state| Change::Found { life: QpLife { state: Some(state), ..life(17) }, time_ns: 50 };
-        let is = |state| Change::Is(QpLife { state: Some(state), pid: Some(1), ..life(17) });
-        let deaths = |changes: Vec<Change>| {
-            let mut follower = Follower::default();
-            for change in changes {
-                follower.take(change);
-            }
-            let events = all(&mut follower).events.clone();
-            events.iter().map(|event| (event.event.clone(), event.time_ns, event.pid)).collect::<Vec<_>>()
-        };
-        let died = vec![(TO_ERROR.to_owned(), 50, Some(1))];
-        assert_eq!(deaths(vec![is("RTS"), found("RTS"), found("ERR"), found("ERR")]), died);
-        assert_eq!(deaths(vec![is("RTS"), is("ERR"), found("ERR")]), []);
-        // It was dead before the run.
-        assert_eq!(deaths(vec![found("ERR"), found("ERR")]), []);
-
-        // Made before the run, and listed with its process before it died.
-        let mut follower = Follower::default();
-        follower.take(found("RTS"));
-        follower.owned(&QpOwner {
-            device: "rxe0".into(),
-            lqpn: 17,
-            pid: Some(4_711),
-            comm: Some("train".into()),
-            pod: Some("trainer-0".into()),
-            ..QpOwner::default()
-        });
-        follower.take(found("ERR"));
-        let event = &all(&mut follower).events[0];
-        assert_eq!((event.pid, event.comm.as_deref()), (Some(4_711), Some("train")));
-        assert_eq!(all(&mut follower).qps[0].pod.as_deref(), Some("trainer-0"));
-    }
-
-    #[test]
-    fn what_there_is_no_room_for_is_counted() {
-        let mut follower = Follower::default();
-        for lqpn in 0..u32::try_from(MOST_ENDED).unwrap() + 3 {
-            follower.take(Change::Ended { device: "rxe0".into(), lqpn, time_ns: 5 });
-        }
-        for _ in 0..MOST_EVENTS + 2 {
-            follower.take(Change::Event(QpEvent::default()));
-        }
-        let seen = all(&mut follower);
-        assert_eq!((seen.qps.len(), seen.qps_left_out), (MOST_ENDED, 3));
-        assert_eq!((seen.events.len(), seen.events_left_out), (MOST_EVENTS, 2));
-    }
-
-    /// Values computed by hand from the kernel's two functions.
-    #[test]
-    fn source_ports_are_those_of_the_kernel() {
-        for (label, lqpn, rqpn, expected) in [
-            (0x9_0e25, 17, 29, 0xce01),
-            // 17 · 29 = 0x1ed.
-            (0, 17, 29, 0xc1ed),
-            (0, 0x1000, 0x1000, 0xc010),
-        ] {
-            let port = udp_source_port("rxe", label, lqpn, rqpn).map(u32::from);
-            assert_eq!(port, Some(expected), "{label} {lqpn} {rqpn}");
-        }
-        assert_eq!(udp_source_port("bnxt_re", 1, 2, 3), None);
-    }
-}
+#[path = "lives_tests.rs"]
+mod tests;

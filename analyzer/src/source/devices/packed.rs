@@ -34,7 +34,7 @@ pack! {
     struct QpEvent {
         device, port, time_ns, lqpn, event, reason, errno, duration_ns, pid, comm, src, dst,
     }
-    struct Calls { entered, missed_returns, dropped, absent, commands, missed_commands, devx_unavailable }
+    struct Calls { entered, missed_returns, dropped, absent, absent_fields, commands, missed_commands, devx_unavailable }
     struct Lists { lists, queries, took_ns }
     struct Contexts { qps, queries }
     struct ContextSample {

@@ -150,7 +150,8 @@ impl PortWatch {
     pub(super) fn given_up(&self) -> u64 {
         let sample = PortSample { counters: self.counters(), ..PortSample::default() };
         let value = |name| sample.value(name).map_or(0, |(value, _)| value);
-        value("retries_exceeded").saturating_add(value("rnr_retries_exceeded"))
+        let names = ["retries_exceeded", "rnr_retries_exceeded", "access_naks_received", "access_naks_sent"];
+        names.into_iter().map(value).fold(0, u64::saturating_add)
     }
 
     /// All counters by source.

@@ -240,6 +240,9 @@ impl Watch {
                 Change::Event(event) => &event.device,
             };
             if self.ports.iter().any(|port| port.device == *device) {
+                if matches!(change, Change::Ended { .. }) {
+                    self.asker.ended(device);
+                }
                 self.follower.take(change);
             }
         }

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::posts::PostSampler;
-use super::qp_probes::QpProbes;
+use super::qp_probes::{Modules, QpProbes};
 use crate::host::clock::{WallClock, monotonic_ns};
 use crate::host::kernel::Capability;
 use crate::host::listen::LldpSocket;
@@ -21,6 +21,7 @@ use crate::sandbox::plan::Files;
 use crate::source::devices::Devices;
 use crate::source::devices::audit::Audit;
 use crate::source::devices::context::ask::Clock;
+use crate::source::devices::lives::Calls;
 use crate::source::devices::posts::Plan;
 use crate::source::devices::watch::Watch;
 use crate::source::flows::owners::Owners;
@@ -112,6 +113,8 @@ impl Reader {
             qps_due: Instant::now(),
             addresses: None,
             probes: None,
+            earlier: Calls::default(),
+            tried: None,
             posts,
             audit: None,
         };
@@ -150,6 +153,10 @@ struct Work {
     addresses: Option<(Instant, qp::Addresses)>,
     /// `None` before the start; then probes, or the reason for having none.
     probes: Option<Result<QpProbes, String>>,
+    /// Calls that probes saw whose modules are gone.
+    earlier: Calls,
+    /// Modules without which probes could not be attached again.
+    tried: Option<Modules>,
     /// `None` when posts are not sampled.
     posts: Option<PostSampler>,
     /// The settings of the host, until they have come.
@@ -249,12 +256,23 @@ impl Work {
 
     /// Attaches the probes of the kernel's control path, again after a module was loaded again: its probes are dead.
     fn probe(&mut self) {
-        if self.watch.is_empty() || !self.host.is_running() || matches!(self.probes, Some(Err(_))) {
+        if self.watch.is_empty() || !self.host.is_running() {
             return;
         }
         let Ok(root) = self.host.root() else { return };
-        if !matches!(&self.probes, Some(Ok(probes)) if !probes.is_stale(&root)) {
+        let is_due = match &self.probes {
+            None => true,
+            Some(Ok(probes)) => probes.is_stale(&root),
+            // Not there from the start: nor are the rights that it takes, by now.
+            Some(Err(_)) => self.tried.as_ref().is_some_and(|tried| *tried != Modules::of(&root)),
+        };
+        if is_due {
             self.lives();
+            let before = self.probes.as_ref().and_then(|probes| probes.as_ref().ok());
+            self.earlier = before.map_or(self.earlier.clone(), |probes| probes.calls().and(&self.earlier));
+            let is_again = before.is_some() || self.tried.is_some();
+            // Read before: what changes meanwhile is another reason to try.
+            self.tried = is_again.then(|| Modules::of(&root));
             self.probes = Some(QpProbes::start(&root).map_err(|error| format!("{error:#}")));
         }
         if let Some(Ok(probes)) = &mut self.probes {
@@ -322,7 +340,8 @@ impl Work {
 
     fn publish(&mut self, owners: Option<Owners>) {
         if let Some(probes) = &self.probes {
-            self.watch.share_lives(probes.as_ref().map(QpProbes::calls).map_err(String::as_str));
+            let calls = probes.as_ref().map(|probes| probes.calls().and(&self.earlier));
+            self.watch.share_lives(calls.map_err(String::as_str));
         }
         self.watch.share_contexts();
         let mut devices = self.watch.sample();

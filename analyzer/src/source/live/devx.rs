@@ -3,13 +3,12 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
+use aya::Ebpf;
 use aya::maps::{MapData, RingBuf};
-use aya::{Ebpf, EbpfLoader};
 use rocescope_common::abi::qp::{CommandRecord, QP_COMMANDS, command};
 
 use super::qp_probes::{attach, each, text};
-use crate::host::btf::Btf;
 use crate::host::clock::WallClock;
 use crate::host::mlx5_command;
 use crate::host::read::HostRoot;
@@ -17,49 +16,8 @@ use crate::source::devices::lives::{Change, DEVX, QpControl, QpEvent, QpLife, RE
 
 /// Of mlx5's core driver, which all its commands pass.
 const FUNCTION: &str = "mlx5_cmd_do";
-const MODULE: &str = "mlx5_core";
 /// Queue pairs whose end a command shows, at most.
 const MOST_QPS: usize = 65_536;
-
-/// Offsets that the programs need. Unit: bytes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Offsets {
-    core_device: u32,
-    name: u32,
-}
-
-impl Offsets {
-    /// Those of the running kernel.
-    ///
-    /// # Errors
-    /// The reason for which commands cannot be followed.
-    pub(super) fn read(root: &HostRoot, base: &[u8]) -> Result<Self> {
-        if !root.exists(&format!("/sys/module/{MODULE}")) {
-            return Err(anyhow!("the module {MODULE} is not loaded"));
-        }
-        let module = std::fs::read(root.path(&format!("/sys/kernel/btf/{MODULE}"))).ok();
-        let btf = Btf::parse(base.to_vec(), module).context("cannot read the kernel's BTF")?;
-        Self::of(&btf)
-    }
-
-    fn of(btf: &Btf) -> Result<Self> {
-        let offset = |name: &str, path: &str| {
-            let field = btf.find(name).and_then(|found| found.field(path));
-            field.map(|field| field.offset).ok_or_else(|| anyhow!("BTF has no field {path} of struct {name}"))
-        };
-        Ok(Self { core_device: offset("mlx5_core_dev", "device")?, name: offset("device", "kobj.name")? })
-    }
-
-    /// Gives them to the programs.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the loader keeps references until it loads")]
-    pub(super) fn set<'a>(&'a self, loader: &mut EbpfLoader<'a>) {
-        loader.override_global("CORE_DEVICE", &self.core_device, true).override_global(
-            "DEVICE_KOBJ_NAME",
-            &self.name,
-            true,
-        );
-    }
-}
 
 /// Attached probes of the driver's commands.
 pub(super) struct Devx {
@@ -199,10 +157,14 @@ fn failure(record: &CommandRecord, given: &mlx5_command::Command, device: String
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
-    use crate::host::btf::tests::Writer;
+    use crate::analysis::fixtures;
     use crate::host::mlx5_command::tests::record;
-    use crate::host::qp_layout::kernels::{self, Printed};
+    use crate::report::{Options, Report};
+    use crate::source::devices::PortSample;
+    use crate::source::devices::lives::{self, Calls, Lives};
 
     fn follower() -> Follower {
         Follower { devices: [("0000:17:00.0".into(), "mlx5_0".into())].into(), ..Follower::default() }
@@ -243,29 +205,35 @@ mod tests {
         assert_eq!(follower().take(&refused, 5), None);
     }
 
+    /// A GPU's queue pair ignores the traffic class of the device, and hangs when its lossy priority drops (NVIDIA/nccl issue 2383):
+    /// from the bytes of the commands to the finding.
     #[test]
-    fn offsets_of_real_kernels_are_those_that_pahole_prints() {
-        for kernel in kernels::KERNELS {
-            let (offsets, printed) =
-                (Offsets::of(&kernels::btf(kernel, "mlx5_core")).unwrap(), Printed::of(kernel));
-            assert_eq!(offsets.core_device, printed.field("mlx5_core_dev", "device").offset);
-            assert_eq!(offsets.name, printed.field("device", "kobj.name").offset);
-            // A kernel that gives no types of modules.
-            let without = Offsets::of(&kernels::btf(kernel, "none")).unwrap_err();
-            assert_eq!(without.to_string(), "BTF has no field device of struct mlx5_core_dev");
-        }
-    }
-
-    #[test]
-    fn offsets_come_from_the_kernel_s_types() {
-        let mut base = Writer::base();
-        let long = base.int(8);
-        let object = base.structure("kobject", 16, &[("name", long, 0)]);
-        base.structure("device", 32, &[("kobj", object, 64)]);
-        base.structure("mlx5_core_dev", 64, &[("device", long, 128)]);
-        let offsets = Offsets::of(&Btf::parse(base.bytes(), None).unwrap()).unwrap();
-        assert_eq!((offsets.core_device, offsets.name), (16, 8));
-        let without = Offsets::of(&Btf::parse(Writer::base().bytes(), None).unwrap()).unwrap_err();
-        assert_eq!(without.to_string(), "BTF has no field device of struct mlx5_core_dev");
+    fn a_queue_pair_past_the_verbs_outside_the_lossless_priority_is_found() {
+        let found = |dscp: u32| {
+            let mut to_rtr = record(command::INIT2RTR, 99, &[(0x40, 3, 5), (0xa8, 24, 7), (0x1ca, 6, dscp)]);
+            // The context follows 24 bytes of header; the address of the peer is its bytes 40 to 55.
+            to_rtr.input[64..80].copy_from_slice(&Ipv4Addr::new(10, 0, 0, 2).to_ipv6_mapped().octets());
+            let commands = [
+                record(command::CREATE, 99, &[]),
+                record(command::RST2INIT, 99, &[(0x1e8, 8, 1)]),
+                to_rtr,
+                record(command::RTR2RTS, 99, &[(0x100, 5, 20), (0x38d, 3, 7), (0x390, 3, 7)]),
+            ];
+            let (mut follower, mut lives) = (follower(), lives::Follower::default());
+            for command in commands {
+                lives.take(follower.take(&command, fixtures::START).unwrap());
+            }
+            let lives = Lives::clone(&lives.sample(&Calls::default(), None));
+            let priority = |dscp| (dscp == 26).then_some(3);
+            let dscp_priorities = (0..64).map(priority).collect();
+            let port = PortSample { lossless: Some(1 << 3), dscp_priorities, ..fixtures::port() };
+            let report = Report::build(&fixtures::with_lives(port, lives), &Options::default());
+            report.findings.into_iter().find(|one| one.id == "config.qp_dscp")
+        };
+        assert_eq!(found(26), None);
+        let one = found(0).unwrap();
+        assert_eq!(one.title, "DSCP 0 of 1 QP of mlx5_0 has priority 0: unmapped");
+        let process = one.evidence.get("processes").and_then(|all| all.value.as_str());
+        assert_eq!(process, Some("train (4711)"));
     }
 }

@@ -10,14 +10,14 @@ use aya::programs::KProbe;
 use aya::{Ebpf, EbpfLoader, Pod};
 use rocescope_common::abi::qp::{ABSENT, BY_PROCESS, QP_COUNTS, QP_RECORDS, QpRecord, count, kind};
 
-use super::devx::{self, Devx};
+use super::devx::Devx;
 use super::load::Data;
 use super::qp_pods::Pods;
-use crate::host::btf::Btf;
 use crate::host::clock::WallClock;
 use crate::host::nldev::{kind_name, state_name};
 use crate::host::qp_layout::{Attributes, Layout, address, mask};
 use crate::host::qp_reason;
+use crate::host::qp_types::{self, BNXT, CommandOffsets, MLX5};
 use crate::host::read::HostRoot;
 use crate::source::devices::lives::{
     Calls, Change, KERNEL, QpControl, QpEvent, QpLife, REASON, VERBS, timeout_ns, udp_source_port,
@@ -39,7 +39,7 @@ const PROBES: [(&str, &[&str]); 9] = [
 ];
 
 /// Function of bnxt_re that hears from the firmware why a queue pair is in the error state, and its program.
-const BNXT: (&str, &str, &str) = ("bnxt_re", "bnxt_re_aeq_handler", "rocescope_qp_reason");
+const REASONS: (&str, &str) = ("bnxt_re_aeq_handler", "rocescope_qp_reason");
 
 /// Records read at a time: more than the ring buffer holds.
 const MOST_RECORDS: usize = 1_024;
@@ -54,8 +54,7 @@ pub(super) struct QpProbes {
     absent: Vec<(String, String)>,
     /// Commands past the verbs, or the reason for which they are not followed.
     devx: Result<Devx, String>,
-    /// Identity of the modules that the probes are in.
-    modules: Vec<Option<u64>>,
+    modules: Modules,
     pods: Pods,
 }
 
@@ -71,20 +70,18 @@ impl QpProbes {
     /// # Errors
     /// The reason for which queue pairs cannot be followed.
     pub(super) fn start(root: &HostRoot) -> Result<Self> {
-        let modules = modules(root);
-        // The kernel's own, of several MiB: nobody else shapes these files.
-        let btf = |name: &str| std::fs::read(root.path(&format!("/sys/kernel/btf/{name}")));
-        let base = btf("vmlinux").context("the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)")?;
-        // A module that is built in has no file of its own.
-        let offsets = devx::Offsets::read(root, &base);
-        let bnxt = bnxt_offset(root, &base);
-        let btf = Btf::parse(base, btf("ib_core").ok()).context("cannot read the kernel's BTF")?;
-        let layout = Layout::of(&btf).map_err(|absent| anyhow!("the kernel's BTF has no {absent}"))?;
+        let modules = Modules::of(root);
+        let layout = qp_types::layout(root).map_err(|why| anyhow!(why))?;
+        let (offsets, bnxt) = (CommandOffsets::read(root), qp_types::bnxt_offset(root));
         let of = layout.programs;
         let pid = std::process::id();
         let mut loader = EbpfLoader::new();
         if let Ok(offsets) = &offsets {
-            offsets.set(&mut loader);
+            loader.override_global("CORE_DEVICE", &offsets.device, true).override_global(
+                "DEVICE_KOBJ_NAME",
+                &offsets.name,
+                true,
+            );
         }
         let of_bnxt = bnxt.as_ref().map_or(ABSENT, |offset| *offset);
         let mut ebpf = loader
@@ -126,7 +123,7 @@ impl QpProbes {
         let devx = match offsets {
             Ok(_) if !absent.is_empty() => Err("not all verbs can be probed".to_owned()),
             Ok(_) => Devx::attach(&mut ebpf).map_err(|error| format!("{error:#}")),
-            Err(error) => Err(format!("{error:#}")),
+            Err(why) => Err(why),
         };
         absent.extend(attach_bnxt(&mut ebpf, root, bnxt));
         let records = ebpf.take_map(QP_RECORDS).context("the kernel object has no records")?.try_into()?;
@@ -136,7 +133,7 @@ impl QpProbes {
 
     /// True when a module was loaded again, which removes its probes silently.
     pub(super) fn is_stale(&self, root: &HostRoot) -> bool {
-        modules(root) != self.modules
+        Modules::of(root) != self.modules
     }
 
     /// Learns what may have changed at the host since the last time.
@@ -189,6 +186,7 @@ impl QpProbes {
             missed_returns: entered.saturating_sub(returned),
             dropped: sum(count::DROPPED),
             absent: self.absent.clone(),
+            absent_fields: self.layout.absent().into_iter().map(str::to_owned).collect(),
             commands: sum(count::COMMANDS),
             missed_commands: sum(count::COMMANDS).saturating_sub(sum(count::COMMANDS_ENDED)),
             devx_unavailable: self.devx.as_ref().err().cloned(),
@@ -211,31 +209,13 @@ pub(super) fn attach(ebpf: &mut Ebpf, name: &str, function: &str) -> Result<()> 
 }
 
 /// Attaches the probe of bnxt_re's reasons where its module is loaded; the function and the reason when that fails.
-fn attach_bnxt(ebpf: &mut Ebpf, root: &HostRoot, offset: Result<u32>) -> Option<(String, String)> {
-    if !root.exists(&format!("/sys/module/{}", BNXT.0)) {
+fn attach_bnxt(ebpf: &mut Ebpf, root: &HostRoot, offset: Result<u32, String>) -> Option<(String, String)> {
+    if !root.exists(&format!("/sys/module/{BNXT}")) {
         return None;
     }
-    let attached = offset.and_then(|_| attach(ebpf, BNXT.2, BNXT.1));
-    attached.err().map(|why| (BNXT.1.to_owned(), format!("{why:#}")))
-}
-
-/// Way from the library's part of bnxt_re's queue pair to that of the verbs.
-fn bnxt_offset(root: &HostRoot, base: &[u8]) -> Result<u32> {
-    // To read the kernel's types takes its time.
-    if !root.exists(&format!("/sys/module/{}", BNXT.0)) {
-        return Err(anyhow!("the module {} is not loaded", BNXT.0));
-    }
-    let module = std::fs::read(root.path(&format!("/sys/kernel/btf/{}", BNXT.0))).ok();
-    bnxt_offset_of(&Btf::parse(base.to_vec(), module).context("cannot read the kernel's BTF")?)
-}
-
-fn bnxt_offset_of(btf: &Btf) -> Result<u32> {
-    let offset = |path: &str| {
-        let field = btf.find("bnxt_re_qp").and_then(|found| found.field(path));
-        field.map(|field| field.offset).ok_or_else(|| anyhow!("BTF has no field {path} of struct bnxt_re_qp"))
-    };
-    // The handler is given the part of the driver's library.
-    Ok(offset("ib_qp")?.wrapping_sub(offset("qplib_qp")?))
+    let (function, program) = REASONS;
+    let attached = offset.map_err(|why| anyhow!(why)).and_then(|_| attach(ebpf, program, function));
+    attached.err().map(|why| (function.to_owned(), format!("{why:#}")))
 }
 
 /// Takes records from a ring buffer, as many as there are or [`MOST_RECORDS`].
@@ -253,14 +233,20 @@ where
     }
 }
 
-/// The directory of a module is another one after it was loaded again.
-fn modules(root: &HostRoot) -> Vec<Option<u64>> {
-    use std::os::unix::fs::MetadataExt as _;
-    let inode = |name: &str| {
-        let path = root.path(&format!("/sys/module/{name}"));
-        std::fs::metadata(Path::new(&path)).ok().map(|found| found.ino())
-    };
-    ["ib_core", "ib_uverbs", "mlx5_core", BNXT.0].map(inode).to_vec()
+/// Identity of the modules that probes are in: the directory of a module is another one after it was loaded again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Modules([Option<u64>; 4]);
+
+impl Modules {
+    /// Those that are loaded now.
+    pub(super) fn of(root: &HostRoot) -> Self {
+        use std::os::unix::fs::MetadataExt as _;
+        let inode = |name: &str| {
+            let path = root.path(&format!("/sys/module/{name}"));
+            std::fs::metadata(Path::new(&path)).ok().map(|found| found.ino())
+        };
+        Self(["ib_core", "ib_uverbs", MLX5, BNXT].map(inode))
+    }
 }
 
 /// A record with what all its parts need to be read.
@@ -423,26 +409,12 @@ fn event_name(event: u32) -> String {
 mod tests {
     use super::*;
     use crate::host::btf::cut;
-    use crate::host::qp_layout::kernels::{self, Printed};
+    use crate::host::qp_layout::kernels;
     use crate::host::qp_layout::tests::{layout, record};
     use crate::host::testing::tree;
 
     fn of(record: &QpRecord) -> Option<Change> {
         change(&layout(), record, WallClock::sample(), &|device| (device == "rxe0").then(|| "rxe".into()))
-    }
-
-    #[test]
-    fn the_queue_pair_of_bnxt_re_is_where_pahole_prints_it() {
-        let [older, newer] = kernels::KERNELS;
-        let offset = bnxt_offset_of(&kernels::btf(newer, BNXT.0)).unwrap();
-        let at = |path| Printed::of(newer).field("bnxt_re_qp", path).offset;
-        assert_eq!(at("qplib_qp").wrapping_add(offset), at("ib_qp"));
-        assert_ne!(offset, ABSENT);
-        // A kernel without types of modules, and one that has no such module.
-        for (kernel, module) in [(newer, "none"), (older, BNXT.0)] {
-            let why = bnxt_offset_of(&kernels::btf(kernel, module)).unwrap_err().to_string();
-            assert_eq!(why, "BTF has no field ib_qp of struct bnxt_re_qp");
-        }
     }
 
     #[test]

@@ -25,6 +25,11 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// It rests this many times as long as the answer took, where that is longer.
 const REST: u32 = 20;
 const CONNECT: Duration = Duration::from_secs(1);
+/// For the first line, which NCCL says at once. All processes of a host listen on one port, and the kernel chooses by connection: of one
+/// that is stopped it never comes.
+const GREETING: Duration = Duration::from_secs(2);
+/// Connections one after the other until one process speaks.
+const ATTEMPTS: u32 = 5;
 /// For one query: NCCL waits 5 s for its processes at each step, and then reports who did not answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// After an event of the monitor: the query that follows says which ranks it was.
@@ -43,16 +48,17 @@ pub(super) struct RasReader {
 impl RasReader {
     /// Starts in the network namespace of the calling thread. `None` when no thread can be made.
     pub(super) fn start(address: RasAddress) -> Option<Self> {
-        Self::every(INTERVAL, address)
+        Self::every(INTERVAL, GREETING, address)
     }
 
-    fn every(interval: Duration, address: RasAddress) -> Option<Self> {
+    fn every(interval: Duration, greeting: Duration, address: RasAddress) -> Option<Self> {
         let track = Track::new(address.text().to_owned(), nanos(interval));
         let known = Arc::new(Mutex::new(Arc::new(track.known())));
         let (stop, stopped) = mpsc::channel();
         let work = Work {
             address,
             interval,
+            greeting,
             track,
             known: Arc::clone(&known),
             // Others' processes are named by numbers alone; the tree of sysfs is not needed.
@@ -91,6 +97,7 @@ impl Drop for RasReader {
 struct Work {
     address: RasAddress,
     interval: Duration,
+    greeting: Duration,
     track: Track,
     known: Arc<Mutex<Arc<Nccl>>>,
     root: HostRoot,
@@ -122,26 +129,35 @@ impl Work {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(self.track.known());
     }
 
-    /// Asks once. Gives the time that it took.
+    /// Asks once. Gives the time that the answer took.
     fn query(&mut self) -> Duration {
         let start = Instant::now();
         match self.status() {
             Ok(answer) => {
                 self.track.answered(answer, now_ns());
+                let took = start.elapsed();
                 if self.monitor.is_none() {
                     self.monitor = self.connect().and_then(dialogue::monitor).ok();
                 }
+                took
             }
             Err(trouble) => {
                 self.monitor = None;
                 self.track.failed(self.reason(&trouble));
+                // What nobody answers costs the job nothing.
+                Duration::ZERO
             }
         }
-        start.elapsed()
     }
 
     fn status(&mut self) -> Result<Answer, Trouble> {
-        let mut answer = dialogue::status(self.connect()?)?;
+        let mut attempts = 1;
+        let mut answer = loop {
+            match dialogue::status(self.connect()?) {
+                Err(Trouble::Silent) if attempts < ATTEMPTS => attempts += 1,
+                said => break said?,
+            }
+        };
         self.join(&mut answer);
         Ok(answer)
     }
@@ -168,7 +184,8 @@ impl Work {
             match TcpStream::connect_timeout(socket, CONNECT) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
-                    return Ok(Timed { stream, until: Instant::now() + PATIENCE });
+                    let now = Instant::now();
+                    return Ok(Timed { stream, until: now + self.greeting, then: Some(now + PATIENCE) });
                 }
                 Err(error) => last = error,
             }
@@ -209,6 +226,8 @@ impl Work {
 struct Timed {
     stream: TcpStream,
     until: Instant,
+    /// The end once anything has come.
+    then: Option<Instant>,
 }
 
 impl Timed {
@@ -221,7 +240,9 @@ impl Timed {
 impl Read for Timed {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         self.stream.set_read_timeout(self.left()?)?;
-        self.stream.read(to)
+        let read = self.stream.read(to)?;
+        self.until = self.then.take().unwrap_or(self.until);
+        Ok(read)
     }
 }
 
@@ -247,7 +268,8 @@ mod tests {
     use crate::source::nccl::server::{self, Version, serve};
 
     fn ask(address: &str) -> RasReader {
-        RasReader::every(Duration::from_millis(50), address.parse().unwrap()).unwrap()
+        let [interval, greeting] = [50, 200].map(Duration::from_millis);
+        RasReader::every(interval, greeting, address.parse().unwrap()).unwrap()
     }
 
     fn until(reader: &RasReader, what: impl Fn(&Nccl) -> bool) -> Arc<Nccl> {
@@ -303,9 +325,35 @@ mod tests {
     fn a_listener_that_says_nothing_costs_one_query_its_time() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let timed = Timed { stream, until: Instant::now() + Duration::from_millis(30) };
+        let timed = Timed { stream, until: Instant::now() + Duration::from_millis(30), then: None };
         let start = Instant::now();
-        assert_eq!(dialogue::status(timed).unwrap_err().to_string(), "no answer in time");
+        assert!(matches!(dialogue::status(timed), Err(Trouble::Silent)));
         assert!(start.elapsed() < Duration::from_secs(5));
+    }
+
+    /// The processes of a host share the port. A stopped one says nothing, just when the others have something to say of it.
+    #[test]
+    fn a_process_that_is_stopped_is_passed_over() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let thread = std::thread::spawn(move || {
+            // Held open: nothing is said on them.
+            let silent: Vec<TcpStream> = (0..2).map(|_| listener.accept().unwrap().0).collect();
+            let (stream, _) = listener.accept().unwrap();
+            let (_, _, dialogue) = server::recorded()
+                .into_iter()
+                .find(|(version, situation, _)| {
+                    (version.as_str(), situation.as_str()) == ("2.28.9", "stopped")
+                })
+                .unwrap();
+            server::speak(stream, &dialogue);
+            silent.len()
+        });
+        // A second query is not due before the end.
+        let address = address.to_string().parse().unwrap();
+        let reader = RasReader::every(Duration::from_secs(60), Duration::from_millis(100), address).unwrap();
+        let known = until(&reader, |known| known.answers > 0);
+        assert_eq!((known.failures, known.communicators.len()), (0, 1), "{known:?}");
+        assert_eq!(thread.join().unwrap(), 2);
     }
 }

@@ -26,6 +26,8 @@ const GREETING: &str = "server protocol ";
 pub enum Trouble {
     /// The stream failed, or took too long.
     Io(io::Error),
+    /// Nothing was said in time: a process that is stopped or hangs has its connections accepted by the kernel.
+    Silent,
     /// Someone else listens there: the line that came instead of NCCL's.
     NotNccl(String),
     /// NCCL refused a command, with its reason.
@@ -40,6 +42,7 @@ impl fmt::Display for Trouble {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) if is_timeout(error) => out.write_str("no answer in time"),
+            Self::Silent => out.write_str("what listens there accepts connections and says nothing"),
             Self::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 out.write_str("the connection ended before an answer")
             }
@@ -154,7 +157,10 @@ impl<S: Read + Write> Monitor<S> {
 
 /// Exchanges versions. True where answers will be in JSON.
 fn greet(stream: &mut BufReader<impl Read + Write>) -> Result<bool, Trouble> {
-    let greeting = ask(stream, HELLO)?;
+    let greeting = ask(stream, HELLO).map_err(|trouble| match trouble {
+        Trouble::Io(error) if is_timeout(&error) => Trouble::Silent,
+        other => other,
+    })?;
     if !greeting.to_ascii_lowercase().starts_with(GREETING) {
         return Err(Trouble::NotNccl(name(&greeting)));
     }
@@ -178,11 +184,13 @@ fn send(stream: &mut BufReader<impl Read + Write>, command: &str) -> Result<(), 
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::net::TcpStream;
     use std::time::Duration;
 
     use super::*;
     use crate::source::nccl::server::{self, Version, serve};
+    use crate::source::nccl::{Rank, RankState};
 
     fn connect(
         version: Version,
@@ -207,6 +215,74 @@ mod tests {
             assert_eq!(status(stream).unwrap().version.as_deref(), Some(known), "{version:?}");
             assert_eq!(sent(), "CLIENT PROTOCOL 2\nSET FORMAT json\nVERBOSE STATUS\n");
         }
+    }
+
+    /// Ranks by number: operations behind, state, error, process.
+    fn ranks(answer: &Answer) -> BTreeMap<u32, &Rank> {
+        assert_eq!((answer.communicators, answer.not_understood), (1, 0), "{answer:?}");
+        let [one] = &answer.listed[..] else { return BTreeMap::new() };
+        assert_eq!((one.id.hash, one.size), (0x27a0_79b8_28ff_1a75, Some(8)), "{one:?}");
+        one.ranks.iter().map(|rank| (rank.rank, rank)).collect()
+    }
+
+    /// What a version of NCCL's own code answers in a situation.
+    fn understood(name: &str, version: &str, situation: &str, answer: &Answer) {
+        let ranks = ranks(answer);
+        let furthest = answer.listed.first().map(|one| one.furthest).unwrap_or_default();
+        let behind = ranks.iter().map(|(number, rank)| (*number, rank.behind(&furthest)));
+        let behind: Vec<(u32, u64)> = behind.filter(|(_, operations)| *operations > 0).collect();
+        let expected: &[(u32, u64)] = match situation {
+            "lag" => &[(0, 1), (2, 1)],
+            "none" => &[(3, 6_650)],
+            _ => &[],
+        };
+        assert_eq!((behind.as_slice(), answer.version.as_deref()), (expected, Some(version)), "{name}");
+        let state = |rank: u32| ranks.get(&rank).and_then(|rank| rank.state);
+        let error = |rank: u32| ranks.get(&rank).and_then(|rank| rank.error);
+        let remote = "Remote process error";
+        let (errors, states) = match situation {
+            "error" => (["Internal error", remote, remote, "System error"].map(Some), "init abort finalize"),
+            "stopped" => ([None; 4], "unresponsive"),
+            "dead" => ([None; 4], "dead"),
+            _ => ([None; 4], ""),
+        };
+        assert_eq!([1, 3, 4, 7].map(error), errors, "{name}");
+        // Text lists ranks that differ from the others, JSON all of them.
+        let unusual = [2, 5, 6].into_iter().filter_map(state).filter(|state| *state != RankState::Running);
+        assert_eq!(unusual.map(RankState::name).collect::<Vec<_>>().join(" "), states, "{name}");
+        if matches!(situation, "stopped" | "dead") {
+            let process = ranks.get(&5).map(|rank| rank.process);
+            assert_eq!(process.and_then(|process| process.host), "127.0.1.2".parse().ok(), "{name}");
+            assert!(process.is_some_and(|process| process.pid.is_some()), "{name}");
+        }
+    }
+
+    /// Six versions, each in the same situations: what is understood is the same in both formats.
+    #[test]
+    fn what_nccl_s_own_code_says_is_understood_in_all_its_versions() {
+        let mut versions = BTreeMap::new();
+        for (version, situation, dialogue) in server::recorded() {
+            let name = format!("{version}-{situation}");
+            let (address, thread) = server::play(dialogue);
+            let stream = TcpStream::connect(address).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            if situation == "monitor" {
+                let mut events = monitor(stream).unwrap_or_else(|why| panic!("{name}: {why}"));
+                let mut all = Vec::new();
+                while let Ok(Some(event)) = events.next(|| 7) {
+                    all.push((event.event, event.process.host, event.process.pid.is_some()));
+                }
+                assert_eq!(all, [("PEER_DEAD".to_owned(), "127.0.1.2".parse().ok(), true)], "{name}");
+            } else {
+                let answer = status(stream).unwrap_or_else(|why| panic!("{name}: {why}"));
+                understood(&name, &version, &situation, &answer);
+                versions.insert(version, answer.whole);
+            }
+            thread.join().unwrap();
+        }
+        let in_json = ["2.28.9", "2.29.7", "2.30.7"].map(|version| (version.to_owned(), true));
+        let in_text = ["2.24.3", "2.26.2", "2.28.3"].map(|version| (version.to_owned(), false));
+        assert_eq!(versions, in_text.into_iter().chain(in_json).collect());
     }
 
     #[test]

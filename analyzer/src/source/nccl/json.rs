@@ -1,7 +1,7 @@
 //! Answers and events in JSON, of NCCL 2.28.7 and newer.
 
 use std::fmt;
-use std::io::Read;
+use std::io::{self, BufRead, BufReader, Read};
 use std::net::IpAddr;
 
 use serde::de::{MapAccess, Visitor};
@@ -111,8 +111,8 @@ impl<'de> Deserialize<'de> for Counts {
 ///
 /// # Errors
 /// When it is no such document, and those of the stream.
-pub fn answer(from: impl Read) -> Result<Answer, serde_json::Error> {
-    let raw: RawAnswer = serde_json::from_reader(from)?;
+pub fn answer(from: impl BufRead) -> Result<Answer, serde_json::Error> {
+    let raw: RawAnswer = serde_json::from_reader(BufReader::new(Commas::new(from)))?;
     let ras = raw.ras.as_ref();
     Ok(Answer {
         version: raw.nccl_version.as_deref().map(name),
@@ -123,6 +123,55 @@ pub fn answer(from: impl Read) -> Result<Answer, serde_json::Error> {
         listed: raw.communicators.into_iter().map(communicator).collect(),
         ..Answer::default()
     })
+}
+
+/// Adds the comma that NCCL 2.28.7 to 2.28.9 leave out of every missing rank, between the number `nvml_dev` and the name `status`:
+/// their answers are no JSON just when a rank is missing. JSON itself never has a string directly behind a number.
+struct Commas<R> {
+    from: R,
+    place: Place,
+}
+
+/// What the latest byte belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    String,
+    Escape,
+    /// A number, or white space behind one.
+    Number,
+    Other,
+}
+
+impl<R> Commas<R> {
+    const fn new(from: R) -> Self {
+        Self { from, place: Place::Other }
+    }
+}
+
+impl<R: BufRead> Read for Commas<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let from = self.from.fill_buf()?;
+        let (mut taken, mut given) = (0, 0);
+        while let (Some(byte), Some(place)) = (from.get(taken), to.get_mut(given)) {
+            given += 1;
+            if (self.place, *byte) == (Place::Number, b'"') {
+                (*place, self.place) = (b',', Place::Other);
+                continue;
+            }
+            *place = *byte;
+            taken += 1;
+            self.place = match (self.place, *byte) {
+                (Place::String, b'\\') => Place::Escape,
+                (Place::String, b'"') => Place::Other,
+                (Place::String | Place::Escape, _) | (_, b'"') => Place::String,
+                (_, b'0'..=b'9') => Place::Number,
+                (place, b' ' | b'\n' | b'\r' | b'\t') => place,
+                _ => Place::Other,
+            };
+        }
+        self.from.consume(taken);
+        Ok(given)
+    }
 }
 
 fn nanoseconds(seconds: f64) -> Option<u64> {
@@ -214,6 +263,22 @@ mod tests {
         assert_eq!((missing.rank, missing.state), (1, Some(RankState::Unresponsive)));
         assert_eq!(missing.process, Process { host: "172.16.64.245".parse().ok(), pid: Some(1_524_345) });
         assert_eq!(missing.behind(&one.furthest), 0, "what it launched is not known");
+    }
+
+    #[test]
+    fn the_comma_that_nccl_leaves_out_is_added_and_nothing_else() {
+        let read = |text: &str| {
+            let mut all = String::new();
+            // However the bytes come.
+            let from = Commas::new(BufReader::with_capacity(3, text.as_bytes()));
+            BufReader::with_capacity(2, from).read_to_string(&mut all).unwrap();
+            all
+        };
+        for whole in [r#"{"a": 1, "2": "3 \" 4", "5\\": [6, -7e8], "x": "9" }"#, "", "\"", "1", "{\"1\":2}\n"]
+        {
+            assert_eq!(read(whole), whole);
+        }
+        assert_eq!(read("{\"a\": 1\n  \"b\": {\"c\":2\"d\":3}}"), "{\"a\": 1\n  ,\"b\": {\"c\":2,\"d\":3}}");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! A RAS server for tests, and dialogues that it plays.
 //!
-//! None is recorded from a job: no GPU was at hand. Those marked *guide* are taken over from the samples of NCCL's user guide in
-//! form and figures, all others were made by hand after the format strings of src/ras/client_support.cc of the version that
-//! they name.
+//! Those in tests/data/ras were recorded from NCCL's own RAS code of six versions, over communicators that were made up: no GPU was at
+//! hand. Of those below, the ones marked *guide* are taken over from the samples of NCCL's user guide in form and figures, all others
+//! were made by hand after the format strings of src/ras/client_support.cc of the version that they name.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -203,6 +203,43 @@ Warnings
   Rank 9 has not launched any operations -- GPU 1 managed by process 1598389 on node 172.16.64.212
 
 ";
+
+/// Dialogues with NCCL's own code, by version and situation: see tests/data/ras. What the client says begins with `> `.
+pub(crate) fn recorded() -> Vec<(String, String, String)> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/ras");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let text = files.filter(|path| path.extension().is_some_and(|end| end == "txt"));
+    let mut found: Vec<_> = text
+        .map(|path| {
+            let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+            let (version, situation) = name.rsplit_once('-').unwrap();
+            (version.to_owned(), situation.to_owned(), std::fs::read_to_string(&path).unwrap())
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// Plays a recorded dialogue to one client, which must say what the client of the recording said.
+pub(crate) fn play(dialogue: String) -> (SocketAddr, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let thread = std::thread::spawn(move || {
+        speak(listener.accept().unwrap().0, &dialogue);
+    });
+    (address, thread)
+}
+
+/// Plays a recorded dialogue on a connection.
+pub(crate) fn speak(mut stream: TcpStream, dialogue: &str) {
+    let mut said = BufReader::new(stream.try_clone().unwrap()).lines();
+    for line in dialogue.split_inclusive('\n') {
+        match line.strip_prefix("> ") {
+            Some(wanted) => assert_eq!(said.next().unwrap().unwrap(), wanted.trim_end()),
+            None => stream.write_all(line.as_bytes()).unwrap(),
+        }
+    }
+}
 
 /// What a version of NCCL can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -61,6 +61,8 @@ struct Reading {
     operation: usize,
     common: Trait,
     ranks: usize,
+    /// Processes without an answer.
+    missing: Vec<Process>,
 }
 
 impl Reading {
@@ -147,8 +149,12 @@ impl Reading {
         let mut words = rest.split_whitespace();
         let pid = words.next().and_then(|word| word.parse().ok());
         let host = words.nth(2).and_then(|word| word.parse().ok());
+        let process = Process { host, pid };
         if self.block == Block::Dead && self.answer.dead.len() < MAX_RANKS {
-            self.answer.dead.push(Process { host, pid });
+            self.answer.dead.push(process);
+        }
+        if !self.missing.contains(&process) && self.missing.len() < 2 {
+            self.missing.push(process);
         }
         pid.is_some()
     }
@@ -160,7 +166,9 @@ impl Reading {
             self.operation = operation(name);
             return true;
         }
-        if let Some(ranks) = text.strip_prefix("The missing rank") {
+        // Up to 2.25 without processes.
+        let ranks = ["The missing rank", "The unknown rank"].iter().find_map(|of| text.strip_prefix(of));
+        if let Some(ranks) = ranks {
             let numbers = ranks.trim_start_matches(['s', ':', ' ']).split(',');
             numbers.filter_map(|number| number.trim().parse().ok()).for_each(|rank| self.rank(rank, ""));
             return true;
@@ -215,6 +223,8 @@ impl Reading {
         let Some(rank) = one.ranks.get_mut(at) else { return };
         match self.common {
             Trait::Missing => rank.state = Some(RankState::Unresponsive),
+            // A missing rank has no state of its own.
+            Trait::State(RankState::NoComm) if rank.state == Some(RankState::Unresponsive) => {}
             Trait::State(state) => rank.state = Some(state),
             Trait::Launched(count) => rank.launched[self.operation] = Some(count),
             Trait::Error(error) => rank.error = Some(error),
@@ -228,6 +238,14 @@ impl Reading {
     }
 
     fn finish(mut self) -> Answer {
+        // Up to 2.25 a missing rank is named without its process: with one of each they are the same.
+        if let [process] = self.missing[..] {
+            let ranks = self.answer.listed.iter_mut().flat_map(|one| &mut one.ranks);
+            let mut missing = ranks.filter(|rank| rank.state == Some(RankState::Unresponsive));
+            if let (Some(only), None) = (missing.next(), missing.next()) {
+                only.process = process;
+            }
+        }
         let dead = &self.answer.dead;
         let ranks = self.answer.listed.iter_mut().flat_map(|one| &mut one.ranks);
         for rank in ranks.filter(|rank| rank.process.pid.is_some() && dead.contains(&rank.process)) {

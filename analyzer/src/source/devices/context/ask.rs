@@ -197,12 +197,24 @@ impl Asker {
             }
             known.present = true;
         }
+        for ((device, _), qp) in self.qps.iter().filter(|(_, qp)| !qp.present) {
+            if let Some(state) = self.ports.get_mut(&(device.clone(), qp.port)) {
+                state.blame.ended();
+            }
+        }
         self.qps.retain(|_, qp| qp.present);
         self.queued_ns = 0;
         for ((device, _), state) in &mut self.ports {
             state.blame.of.retain(|lqpn, _| self.qps.contains_key(&(device.clone(), *lqpn)));
         }
         self.changed = true;
+    }
+
+    /// A queue pair of a device has ended: errors that its port counts at that time may have been its own.
+    pub fn ended(&mut self, device: &str) {
+        for (_, state) in self.ports.iter_mut().filter(|((name, _), _)| name == device) {
+            state.blame.ended();
+        }
     }
 
     /// Takes in the counters of a port, at a monotonic time.
@@ -448,4 +460,4 @@ fn refusal(driver: &str, error: &HostError) -> String {
 
 #[cfg(test)]
 #[path = "ask_tests.rs"]
-mod tests;
+pub(crate) mod tests;

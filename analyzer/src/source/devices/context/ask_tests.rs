@@ -15,14 +15,23 @@ const MS: u64 = 1_000_000;
 
 /// A queue pair as mlx5 has it.
 #[derive(Clone, Copy, Debug)]
-struct Virtual {
-    next: u32,
-    acked: u32,
-    retry_now: u32,
+pub(crate) struct Virtual {
+    pub(crate) next: u32,
+    pub(crate) acked: u32,
+    pub(crate) retry_now: u32,
+    pub(crate) rnr_retry_now: u32,
+    /// Receives taken, all that were posted.
+    pub(crate) received: u32,
+    pub(crate) bond_port: u32,
+    pub(crate) plane: u32,
 }
 
+/// One that has sent, and waits for nothing.
+pub(crate) const IDLE: Virtual =
+    Virtual { next: 10, acked: 10, retry_now: 7, rnr_retry_now: 6, received: 0, bond_port: 0, plane: 0 };
+
 #[derive(Debug, Default)]
-struct Nic {
+pub(crate) struct Nic {
     qps: RefCell<BTreeMap<u32, Virtual>>,
     /// How often each was asked about, and when last.
     asked: RefCell<BTreeMap<u32, u32>>,
@@ -65,6 +74,12 @@ impl Queries for Nic {
                     ("remote_qpn", lqpn + 1_000),
                     ("retry_count", 7),
                     ("cur_retry_count", of.retry_now),
+                    ("rnr_retry", 6),
+                    ("cur_rnr_retry", of.rnr_retry_now),
+                    ("hw_rq_counter", of.received),
+                    ("sw_rq_counter", of.received),
+                    ("lag_tx_port_affinity", of.bond_port),
+                    ("ads.plane_index", of.plane),
                     ("hw_sq_wqebb_counter", 3),
                     ("sw_sq_wqebb_counter", 3),
                     ("next_send_psn", of.next),
@@ -106,15 +121,14 @@ impl Queries for Nic {
 
 impl Nic {
     /// With idle queue pairs 1 to `count`.
-    fn with(count: u32) -> Self {
-        let idle = Virtual { next: 10, acked: 10, retry_now: 7 };
+    pub(crate) fn with(count: u32) -> Self {
         let nic = Self { cost_ns: 20_000, ..Self::default() };
         nic.now_ns.set(1_000 * MS);
-        nic.qps.replace((1..=count).map(|lqpn| (lqpn, idle)).collect());
+        nic.qps.replace((1..=count).map(|lqpn| (lqpn, IDLE)).collect());
         nic
     }
 
-    fn asker(&self, per_second: u32, driver: &str) -> Asker {
+    pub(crate) fn asker(&self, per_second: u32, driver: &str) -> Asker {
         let mut asker = Asker::new(per_second);
         self.list(&mut asker, driver);
         asker
@@ -127,7 +141,12 @@ impl Nic {
     }
 
     /// Lets this long pass, with a call every 50 ms as in a run; `step` changes the queue pairs before each.
-    fn run(&self, asker: &mut Asker, ms: u64, mut step: impl FnMut(u64, &mut BTreeMap<u32, Virtual>)) {
+    pub(crate) fn run(
+        &self,
+        asker: &mut Asker,
+        ms: u64,
+        mut step: impl FnMut(u64, &mut BTreeMap<u32, Virtual>),
+    ) {
         for at in (0..ms).step_by(50) {
             step(at, &mut self.qps.borrow_mut());
             asker.run(self, self);
@@ -233,7 +252,7 @@ fn one_refusal_that_holds_for_the_device_is_enough_and_has_its_reason() {
 fn a_queue_pair_that_stands_still_is_seen_more_often_than_the_others() {
     let nic = Nic::with(500);
     let mut asker = nic.asker(50, "mlx5_ib");
-    let stuck = Virtual { next: 40, acked: 20, retry_now: 4 };
+    let stuck = Virtual { next: 40, acked: 20, retry_now: 4, ..IDLE };
     nic.run(&mut asker, 30_000, |at, qps| {
         if at == 12_000 {
             qps.insert(250, stuck);
@@ -281,7 +300,7 @@ fn timeouts_of_the_port_belong_to_the_only_queue_pair_that_can_have_had_them() {
     nic.run(&mut asker, 3_000, |_, _| {});
     count(&nic, &mut asker, 0);
     nic.run(&mut asker, 3_000, |_, qps| {
-        qps.insert(2, Virtual { next: 40, acked: 20, retry_now: 5 });
+        qps.insert(2, Virtual { next: 40, acked: 20, retry_now: 5, ..IDLE });
     });
     count(&nic, &mut asker, 3);
     nic.run(&mut asker, 4_000, |_, _| {});
@@ -294,11 +313,48 @@ fn timeouts_of_the_port_belong_to_the_only_queue_pair_that_can_have_had_them() {
     // Another one sends at that time: it may have recovered before it was read.
     nic.run(&mut asker, 3_000, |at, qps| {
         let psn = 100 + u32::try_from(at).unwrap();
-        qps.insert(3, Virtual { next: psn, acked: psn, retry_now: 7 });
+        qps.insert(3, Virtual { next: psn, acked: psn, ..IDLE });
     });
     count(&nic, &mut asker, 5);
     nic.run(&mut asker, 4_000, |_, _| {});
     assert_eq!(blamed(&mut asker), [(2, Blamed { timeouts: 5, certain: false, ..certain })]);
+}
+
+/// One that retried and was destroyed leaves its port's timeouts behind: whoever else sends at that time did not certainly have them.
+#[test]
+fn timeouts_of_a_queue_pair_that_has_ended_are_certainly_nobody_s() {
+    let busy = |nic: &Nic, asker: &mut Asker| {
+        nic.run(asker, 3_000, |_, qps| {
+            qps.insert(2, Virtual { next: 40, acked: 20, retry_now: 5, ..IDLE });
+        });
+    };
+    let blamed = |asker: &mut Asker| {
+        let sampled = asker.sample();
+        sampled.qps.iter().find_map(|qp| Some((qp.lqpn, qp.blamed?.certain)))
+    };
+    // Its end shows in a list, on the control path, or not at all.
+    for (how, certain) in [("list", false), ("verb", false), ("", true)] {
+        let nic = Nic::with(4);
+        let mut asker = nic.asker(50, "mlx5_ib");
+        nic.run(&mut asker, 3_000, |_, _| {});
+        count(&nic, &mut asker, 0);
+        busy(&nic, &mut asker);
+        match how {
+            "list" => {
+                nic.qps.borrow_mut().remove(&3);
+                nic.list(&mut asker, "mlx5_ib");
+            }
+            "verb" => asker.ended("mlx5_0"),
+            _ => asker.ended("mlx5_1"),
+        }
+        count(&nic, &mut asker, 3);
+        busy(&nic, &mut asker);
+        nic.run(&mut asker, 2_000, |_, _| {});
+        assert_eq!(blamed(&mut asker), Some((2, certain)), "{how}");
+        // Long ago by now.
+        count(&nic, &mut asker, 3);
+        busy(&nic, &mut asker);
+    }
 }
 
 #[test]

@@ -35,6 +35,8 @@ struct Case {
     from_ns: u64,
     to_ns: u64,
     errors: Errors,
+    /// A queue pair ended meanwhile: they may have been its own.
+    ended: bool,
 }
 
 /// The errors of one port.
@@ -42,6 +44,8 @@ struct Case {
 pub(super) struct Blame {
     last: Option<(u64, Errors)>,
     open: Vec<Case>,
+    /// A queue pair of the port has ended since the latest reading of the counters.
+    ended: bool,
     pub(super) of: Map<u32, Blamed>,
 }
 
@@ -50,10 +54,17 @@ impl Blame {
     pub(super) fn counted(&mut self, errors: Errors, now_ns: u64) -> bool {
         let Some((from_ns, before)) = self.last.replace((now_ns, errors)) else { return false };
         let errors = errors.since(before);
+        let ended = std::mem::take(&mut self.ended);
         if errors.any() {
-            self.open.push(Case { from_ns, to_ns: now_ns, errors });
+            self.open.push(Case { from_ns, to_ns: now_ns, errors, ended });
         }
         errors.any()
+    }
+
+    /// A queue pair of the port has ended: its context cannot be read any more.
+    pub(super) fn ended(&mut self) {
+        self.ended = true;
+        self.open.iter_mut().for_each(|case| case.ended = true);
     }
 
     /// True when something is to be decided.
@@ -84,7 +95,7 @@ impl Blame {
             let mut active = qps.clone().filter(|(_, progress)| {
                 !progress.is_some_and(|progress| progress.was_quiet(case.from_ns, case.to_ns))
             });
-            if let (Some((only, Some(_))), None) = (active.next(), active.next()) {
+            if let (false, Some((only, Some(_))), None) = (case.ended, active.next(), active.next()) {
                 self.add(only, case.errors, true);
                 continue;
             }
