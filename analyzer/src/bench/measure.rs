@@ -220,11 +220,8 @@ fn step_on(frame: &mut [u8], step: BenchStep, packets: u32) {
 pub fn measure(effort: Effort, object: Option<&[u8]>, interrupt: &Interrupt) -> Result<Measured> {
     let cases = all();
     let mut measured = Measured::default();
-    let wanted = |hook, case: &Case| {
-        // Another build may be older than that program.
-        let is_there = object.is_none() || case.kind != Kind::Clock;
-        (effort.wanted)(hook, case.id) && measured_with(hook, case) && is_there
-    };
+    let wanted =
+        |hook, case: &Case| measured_with(hook, case, object.is_some()) && (effort.wanted)(hook, case.id);
     for hook in Hook::ALL {
         for case in cases.iter().filter(|case| wanted(hook, case)) {
             let row = Row { hook, id: case.id, name: case.name, ns: Vec::new(), empty_ns: Vec::new() };
@@ -284,8 +281,10 @@ pub fn measure(effort: Effort, object: Option<&[u8]>, interrupt: &Interrupt) -> 
     Ok(measured)
 }
 
-fn measured_with(hook: Hook, case: &Case) -> bool {
+/// `other`: another build, which may be older than what reads the clock.
+fn measured_with(hook: Hook, case: &Case, other: bool) -> bool {
     match hook {
+        _ if other && case.kind == Kind::Clock => false,
         Hook::Xdp => true,
         Hook::XdpFrags => case.every_hook,
         Hook::Tc => !matches!(case.kind, Kind::Fill | Kind::Full),

@@ -90,12 +90,7 @@ pub(super) fn serve(args: ExportArgs, beside: Beside) -> Result<()> {
     }
     let requests = Requests::default();
     // Before anything is attached: an address in use has nothing to undo.
-    let web = args.web_config.as_deref().map(|path| Web::open(path, say)).transpose();
-    let web = web.map_err(|error| anyhow!(error))?;
-    let passed = Listener::from_systemd();
-    let addresses = addresses(&args, &passed, beside.runtime.as_deref())?;
-    let mut folders = folders(args.textfile.as_deref(), &addresses);
-    let listeners = listeners(passed, &addresses, web.as_ref())?;
+    let Sockets { listeners, mut folders, web } = Sockets::open(&args, beside.runtime.as_deref())?;
     // Before privileges go: their threads need some of them, and have sandboxes of their own.
     let push = args.otlp.as_deref().map(Push::start).transpose()?;
     let board = Arc::new(Board::new(settings.as_ref().map(|_| dump(&requests))));
@@ -218,6 +213,25 @@ fn whole(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
+/// What answers scrapes.
+struct Sockets {
+    listeners: Vec<Listener>,
+    /// The folders of the files and sockets that are replaced, or removed at the end.
+    folders: Vec<PathBuf>,
+    web: Option<Web>,
+}
+
+impl Sockets {
+    fn open(args: &ExportArgs, runtime: Option<&Path>) -> Result<Self> {
+        let web = args.web_config.as_deref().map(|path| Web::open(path, say)).transpose();
+        let web = web.map_err(|error| anyhow!(error))?;
+        let passed = Listener::from_systemd();
+        let addresses = addresses(args, &passed, runtime)?;
+        let folders = folders(args.textfile.as_deref(), &addresses);
+        Ok(Self { listeners: listeners(passed, &addresses, web.as_ref())?, folders, web })
+    }
+}
+
 /// Where to listen beside the sockets that are passed. `runtime`: the folder for a socket of views, where there is none.
 fn addresses(args: &ExportArgs, passed: &[Listener], runtime: Option<&Path>) -> Result<Vec<Listen>> {
     let mut all = args.listen.clone();
@@ -252,7 +266,7 @@ fn listeners(passed: Vec<Listener>, addresses: &[Listen], web: Option<&Web>) -> 
                 );
             }
             (true, false, true) => {
-                say("other hosts on the way can read the metrics and passwords: they are not encrypted")
+                say("other hosts on the way can read the metrics and passwords: they are not encrypted");
             }
             _ => {}
         }
@@ -466,8 +480,8 @@ mod tests {
         };
         let default = format!("http://{DEFAULT}/metrics");
         let run = Some("/run/rocescope");
-        assert_eq!(addresses(&[], &[], None), [default.clone()]);
-        assert_eq!(addresses(&[], &[], run), [default.clone(), "unix:/run/rocescope/agent.sock".to_owned()]);
+        assert_eq!(addresses(&[], &[], None), [default.as_str()]);
+        assert_eq!(addresses(&[], &[], run), [default.as_str(), "unix:/run/rocescope/agent.sock"]);
         assert_eq!(addresses(&["--listen", "unix:/a"], &[], run), ["unix:/a"]);
         assert_eq!(addresses(&["--textfile", "/a"], &[], run), ["unix:/run/rocescope/agent.sock"]);
         let tcp = [Listener::bind(&"127.0.0.1:0".parse().unwrap()).unwrap()];

@@ -30,22 +30,8 @@ fn configuration(folder: &Path) -> PathBuf {
     file
 }
 
-#[test]
-fn tls_and_passwords_are_those_of_the_web_configuration() {
-    const TEST: &str = "tls_and_passwords_are_those_of_the_web_configuration";
-    if !root_or_skip(TEST) {
-        return;
-    }
-    let Some(program) = program_or_skip(TEST, PACKAGE, "prometheus") else { return };
-    let (world, _link) = world();
-    let folder = tempfile::tempdir().unwrap();
-    let file = configuration(folder.path());
-    let socket = folder.path().join("m.sock");
-    let listen = format!("unix:{}", socket.display());
-    let export = exporting(
-        &world,
-        &["--web-config", file.to_str().unwrap(), "--listen", METRICS, "--listen", &listen],
-    );
+/// Of Prometheus: one that is right, and one for each thing that is not.
+fn jobs() -> String {
     let job = |name: &str, client: &str, password: &str| {
         let client = match client {
             "" => String::new(),
@@ -69,8 +55,27 @@ fn tls_and_passwords_are_those_of_the_web_configuration() {
         job("name", "server", "a secret"),
         format!("{{job_name: plain, static_configs: [{{targets: ['{METRICS}']}}]}}"),
     ];
+    jobs.join(", ")
+}
+
+#[test]
+fn tls_and_passwords_are_those_of_the_web_configuration() {
+    const TEST: &str = "tls_and_passwords_are_those_of_the_web_configuration";
+    if !root_or_skip(TEST) {
+        return;
+    }
+    let Some(program) = program_or_skip(TEST, PACKAGE, "prometheus") else { return };
+    let (world, _link) = world();
+    let folder = tempfile::tempdir().unwrap();
+    let file = configuration(folder.path());
+    let socket = folder.path().join("m.sock");
+    let listen = format!("unix:{}", socket.display());
+    let export = exporting(
+        &world,
+        &["--web-config", file.to_str().unwrap(), "--listen", METRICS, "--listen", &listen],
+    );
     // A wrong password is answered after a second.
-    let _prometheus = Prometheus::scraping(&world.near, &program, "2s", &jobs.join(", "));
+    let _prometheus = Prometheus::scraping(&world.near, &program, "2s", &jobs());
     let up = |job: &str| {
         let value = Prometheus::query(&world.near, &format!("sum(up{{job=\"{job}\"}})").replace('"', "%22"))?;
         value.into_values().next()
