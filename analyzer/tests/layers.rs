@@ -92,7 +92,10 @@ const CRATES: &[(&str, &[&str])] = &[
     ("prost", &["export/otlp/"]),
     ("ureq", &["export/otlp/", "record/clickhouse.rs", "util/clickhouse.rs", "fleet/server.rs"]),
     ("textwrap", &["util/"]),
-    ("tokio", &["source/live/", "export/serve.rs", "export/views.rs"]),
+    ("bcrypt", &["export/web/"]),
+    ("saphyr", &["export/web/"]),
+    ("tokio", &["source/live/", "export/serve.rs", "export/views.rs", "export/web/"]),
+    ("tokio_rustls", &["export/web/"]),
     ("anstream", &["util/style.rs"]),
     ("anstyle", &["util/style.rs"]),
 ];

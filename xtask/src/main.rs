@@ -87,7 +87,11 @@ enum Task {
     /// Write a capture of synthetic RoCE traffic, reproducible from its arguments
     GenCapture(gen_capture::Generate),
     /// Check that every link of the documentation leads to something, without the network
-    Docs,
+    Docs {
+        /// Build the site, too, with mdBook (installed where it is missing)
+        #[arg(long)]
+        site: bool,
+    },
     /// Run formatter, lints, documentation and other checks that need no root
     Check,
 }
@@ -119,7 +123,7 @@ fn work(task: &Task) -> Result<()> {
         Task::Fuzz(wanted) => fuzz::fuzz(wanted),
         Task::Sanitize => sanitize::sanitize(),
         Task::GenCapture(wanted) => gen_capture::generate(wanted),
-        Task::Docs => docs::docs(),
+        Task::Docs { site } => docs::docs(*site),
         Task::Check => check::check(),
     }
 }

@@ -22,6 +22,14 @@ const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", args: &[], env:
 /// Builds and runs fuzz targets.
 const FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2", args: &[], env: &[] };
 
+/// Makes a site of Markdown pages. Its server and its watching for changes are left out.
+const BOOK: Tool = Tool {
+    name: "mdbook",
+    version: "0.5.4",
+    args: &["--no-default-features", "--features", "search"],
+    env: &[],
+};
+
 /// The whole set-up: what building needs, what testing needs, then what the checks need.
 ///
 /// # Errors
@@ -59,6 +67,14 @@ pub(crate) fn cargo_fuzz() -> Result<Command> {
     let mut command = in_toolchain(PINNED_NIGHTLY, "cargo");
     command.env("PATH", with_folder(&folder)?).arg("fuzz");
     Ok(command)
+}
+
+/// mdBook, built when it is missing.
+///
+/// # Errors
+/// It cannot be built.
+pub(crate) fn mdbook() -> Result<Command> {
+    Ok(Command::new(BOOK.install(cargo())?.join(BOOK.name)))
 }
 
 /// Makes sure that a toolchain is there with a component.

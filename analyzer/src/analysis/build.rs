@@ -42,7 +42,7 @@ impl Facts {
             Arc::make_mut(traffic).flowlets = Flowlets::default();
         }
         facts.flows = take_flows(sample);
-        forget_flows(&mut sample.metrics);
+        forget_flows(&mut sample.metrics, !facts.imbalance.is_empty());
         facts
     }
 
@@ -275,9 +275,12 @@ fn take_flows(sample: &mut Sample) -> Vec<Flow> {
     flows
 }
 
-/// Gives back the memory of what metrics know of single flows and findings do not ask for: the facts have it now.
-fn forget_flows(metrics: &mut Metrics) {
-    if let Some(traffic) = &mut metrics.traffic {
+/// Gives back the memory of what metrics know of single flows and findings do not ask for: the facts have it now. Findings about
+/// parallel links (`groups`) ask who sends to whom.
+fn forget_flows(metrics: &mut Metrics, groups: bool) {
+    if let Some(traffic) = &mut metrics.traffic
+        && !groups
+    {
         Pair::keep_several(&mut Arc::make_mut(traffic).pairs);
     }
     if let Some(icrc) = &mut metrics.icrc {

@@ -230,7 +230,7 @@ async fn encrypted<S: AsyncRead + AsyncWrite + Unpin>(
     let Client::Remote(Some(guard)) = &client else { return converse(stream, &client, board).await };
     let Some(encryption) = &guard.encryption else { return converse(stream, &client, board).await };
     let stream = timeout(HEAD_TIME, encryption.accept(stream)).await??;
-    // As with a certificate that is not signed, the client is told nothing.
+    // As with a certificate that is not signed, the client gets no reason.
     if !encryption.admits(stream.get_ref().1) {
         return Ok(());
     }

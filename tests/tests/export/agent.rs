@@ -37,9 +37,12 @@ fn packets(folder: &Path) -> u64 {
     rows.map(|row| row.packets).sum()
 }
 
+/// Dumps that are whole: one that is being written still changes its name.
 pub(super) fn dumps(folder: &Path) -> Vec<PathBuf> {
     let all = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut dumps: Vec<PathBuf> = all.filter(|path| path.join("why.json").is_file()).collect();
+    let mut dumps: Vec<PathBuf> = all
+        .filter(|path| path.extension().is_none_or(|end| end != "partial") && path.join("why.json").is_file())
+        .collect();
     dumps.sort();
     dumps
 }

@@ -5,6 +5,7 @@
 
 mod agent;
 mod attach;
+mod cost;
 mod end_to_end;
 mod otlp;
 mod scrapers;

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{exporting, sums, traffic, until, world};
 
-const COLLECTOR: &str = "127.0.0.1:4318";
+pub(super) const COLLECTOR: &str = "127.0.0.1:4318";
 
 /// A field of a message.
 #[derive(Clone, Copy)]
@@ -112,7 +112,7 @@ fn by_link(request: &[u8], metric: &str, code: Option<&str>) -> BTreeMap<(String
 }
 
 /// Path and body of a request.
-type Arrived = (String, Vec<u8>);
+pub(super) type Arrived = (String, Vec<u8>);
 
 /// Answers a request with 503 where `busy`, else with 200.
 fn converse(stream: TcpStream, busy: bool) -> Arrived {
@@ -134,7 +134,7 @@ fn converse(stream: TcpStream, busy: bool) -> Arrived {
 }
 
 /// A collector that is busy at first.
-fn collector(listener: TcpListener) -> mpsc::Receiver<Arrived> {
+pub(super) fn collector(listener: TcpListener) -> mpsc::Receiver<Arrived> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         for (number, stream) in listener.incoming().enumerate() {

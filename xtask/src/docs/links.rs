@@ -9,7 +9,8 @@ use anyhow::{Context as _, Result, bail};
 use crate::run::workspace_root;
 
 /// Pages beside docs/.
-const BESIDE: [&str; 5] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"];
+pub(super) const BESIDE: [&str; 5] =
+    ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"];
 
 /// A link in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +70,7 @@ fn pages(root: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// The file that a link of a page leads to, relative to the root as the page is.
-fn resolve(page: &Path, link: &str) -> PathBuf {
+pub(super) fn resolve(page: &Path, link: &str) -> PathBuf {
     let mut path = page.parent().map(Path::to_path_buf).unwrap_or_default();
     for part in Path::new(link).components() {
         match part {
@@ -81,6 +82,11 @@ fn resolve(page: &Path, link: &str) -> PathBuf {
         }
     }
     path
+}
+
+/// Where the links of a text lead that are not elsewhere.
+pub(super) fn targets(text: &str) -> impl Iterator<Item = &str> {
+    relative(text).map(|link| link.target)
 }
 
 /// The links of a text that lead to files beside it or to its own headings.

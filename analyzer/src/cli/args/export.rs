@@ -20,8 +20,8 @@ Examples:
   rocescope export --textfile /var/lib/prometheus/node-exporter/rocescope.prom
   rocescope export --otlp http://localhost:4318              to an OpenTelemetry collector
 
-Sockets of systemd (LISTEN_FDS) are used where they are passed. Without --web-config the answers are not encrypted, and ask
-for no password.";
+Sockets of systemd (LISTEN_FDS) are used where they are passed. Without --web-config the
+answers are not encrypted, and ask for no password.";
 
 /// Options of `export`.
 #[derive(Clone, Debug, ClapArgs)]

@@ -69,7 +69,7 @@ impl Guard {
 pub struct Web {
     path: PathBuf,
     state: Mutex<State>,
-    /// Is told what a new reading gave.
+    /// Reports what a new reading gave.
     say: fn(&str),
 }
 

@@ -1,0 +1,93 @@
+//! What record, export and an agent that does everything at once take of this host at 400 flows, for docs/performance.md.
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use rocescope_tests::live::program::{Program, Start};
+use rocescope_tests::live::wire::{Link, World};
+use rocescope_tests::live::{frames, root_or_skip};
+
+use super::{METRICS, get, otlp, world};
+
+/// Queue pairs, each with a flow in both directions.
+const QPS: u32 = 200;
+/// Packets of a flow in a second.
+const EACH: u32 = 25;
+/// Seconds before the measurement, and of it.
+const WARM_UP: u32 = 10;
+const SECONDS: u32 = 60;
+
+/// Processor time in seconds, and the most memory that was resident, in MiB.
+fn used(id: u32) -> (f64, f64) {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    let ticks = |at: usize| fields[at].parse::<f64>().unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let kib: f64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    ((ticks(11) + ticks(12)) / 100.0, kib / 1024.0)
+}
+
+/// Sends a second's packets of all flows, in order, scrapes once, and waits for the next.
+fn second(world: &World, link: &mut Link, number: u32, scrapes: bool) {
+    let start = Instant::now();
+    let psns = number * EACH..(number + 1) * EACH;
+    let sent: Vec<Vec<u8>> =
+        psns.flat_map(|psn| (0..QPS).map(move |qp| frames::send(0x100 + qp, psn))).collect();
+    link.receive(&sent).unwrap();
+    link.transmit(&sent).unwrap();
+    if scrapes {
+        let _not_ready = get(&world.near, METRICS, "/metrics", "");
+    }
+    std::thread::sleep(Duration::from_secs(1).saturating_sub(start.elapsed()));
+}
+
+fn measure(world: &World, link: &mut Link, name: &str, program: &Program, scrapes: bool) {
+    for number in 0..WARM_UP {
+        second(world, link, number, scrapes);
+    }
+    let (start, before) = (Instant::now(), used(program.id()).0);
+    for number in WARM_UP..WARM_UP + SECONDS {
+        second(world, link, number, scrapes);
+    }
+    let (after, mib) = used(program.id());
+    let share = (after - before) / start.elapsed().as_secs_f64() * 100.0;
+    println!("{name}: {share:.2} % of a core, {mib:.0} MiB at most");
+}
+
+#[test]
+#[ignore = "a measurement of four minutes"]
+fn cost_at_400_flows() {
+    if !root_or_skip("cost_at_400_flows") {
+        return;
+    }
+    let (world, mut link) = world();
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let start = || Start { netns: Some(&world.near), ..Start::default() };
+
+    let export = Program::watching(start(), &["export", "-i", "near0", "--interval", "1s"]).unwrap();
+    measure(&world, &mut link, "export, scraped every second", &export, true);
+    export.interrupt().unwrap();
+
+    let record = Program::watching(start(), &["record", "-i", "near0", "--dir", &at("alone")]).unwrap();
+    measure(&world, &mut link, "record", &record, false);
+    record.interrupt().unwrap();
+
+    let listener = world.near.run(|| TcpListener::bind(otlp::COLLECTOR)).unwrap().unwrap();
+    let _arrived = otlp::collector(listener);
+    let (socket, collector) = (at("agent.sock"), format!("http://{}", otlp::COLLECTOR));
+    let unix = format!("unix:{socket}");
+    let all = [
+        &["agent", "-i", "near0", "--interval", "1s", "--listen", METRICS, "--listen", &unix][..],
+        &["--record", &at("recording"), "--keep", "10m", "--on", "*", "--dump-dir", &at("dumps")],
+        &["--otlp", &collector],
+    ]
+    .concat();
+    let agent = Program::watching(start(), &all).unwrap();
+    let view = Program::start(Start::default(), &["live", "--attach", &socket, "--output", "jsonl"]).unwrap();
+    measure(&world, &mut link, "agent: all of it, OTLP, flight recorder, a view", &agent, true);
+    view.interrupt().unwrap();
+    let ended = agent.interrupt().unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.err);
+}
