@@ -77,10 +77,10 @@ fn cost_at_400_flows() {
     let listener = world.near.run(|| TcpListener::bind(otlp::COLLECTOR)).unwrap().unwrap();
     let _arrived = otlp::collector(listener);
     let (socket, collector) = (at("agent.sock"), format!("http://{}", otlp::COLLECTOR));
-    let unix = format!("unix:{socket}");
+    let (unix, recording, dumps) = (format!("unix:{socket}"), at("recording"), at("dumps"));
     let all = [
         &["agent", "-i", "near0", "--interval", "1s", "--listen", METRICS, "--listen", &unix][..],
-        &["--record", &at("recording"), "--keep", "10m", "--on", "*", "--dump-dir", &at("dumps")],
+        &["--record", &recording, "--keep", "10m", "--on", "*", "--dump-dir", &dumps],
         &["--otlp", &collector],
     ]
     .concat();
