@@ -48,7 +48,7 @@ pub(super) const DSCP_MIXED: Entry = Entry {
     computed: "Over data (neither CNP nor ACKNOWLEDGE) of present flows. A warning when a flow of at least qos.min_bytes without trimmed packets changes its DSCP, or when at least two DSCPs \
                  each carry at least qos.share of the bytes from one host to another.",
     advice: "Set one traffic class for the job: NCCL_IB_TC (its value is the ToS byte, DSCP times 4), UCX_IB_TRAFFIC_CLASS, cma_roce_tos for connections by RDMA \
-               CM, /sys/class/infiniband/<dev>/tc/1/traffic_class. Check that no switch rewrites DSCP.",
+               CM, /sys/class/infiniband/DEVICE/tc/1/traffic_class. Check that no switch rewrites DSCP.",
     caveat: "Two jobs between the same hosts may differ by design. NCCL_IB_FIFO_TC sends small control messages in another class by design; they stay below the \
                share.",
     ..Entry::EMPTY

@@ -38,12 +38,17 @@ fn write(root: &Path, folder: &Path) -> Result<()> {
         fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }
     let pages = folder.join("pages");
-    fs::create_dir_all(pages.join("docs")).with_context(|| format!("cannot create {}", pages.display()))?;
+    fs::create_dir_all(&pages).with_context(|| format!("cannot create {}", pages.display()))?;
     fs::write(folder.join("book.toml"), BOOK).context("cannot write book.toml")?;
-    let entries = fs::read_dir(root.join("docs")).context("cannot read docs/")?;
-    let names = entries.flatten().map(|entry| PathBuf::from("docs").join(entry.file_name()));
-    for name in BESIDE.iter().map(PathBuf::from).chain(names) {
+    let mut names: Vec<PathBuf> = BESIDE.iter().map(PathBuf::from).chain(["docs".into()]).collect();
+    while let Some(name) = names.pop() {
         let (from, to) = (root.join(&name), pages.join(&name));
+        if from.is_dir() {
+            fs::create_dir_all(&to).with_context(|| format!("cannot create {}", to.display()))?;
+            let entries = fs::read_dir(&from).with_context(|| format!("cannot list {}", from.display()))?;
+            names.extend(entries.flatten().map(|entry| name.join(entry.file_name())));
+            continue;
+        }
         if name.ends_with("SUMMARY.md") {
             let text = fs::read_to_string(&from).context("cannot read docs/SUMMARY.md")?;
             fs::write(pages.join("SUMMARY.md"), order(&text)).context("cannot write SUMMARY.md")?;
@@ -71,7 +76,8 @@ fn outward(page: &Path, text: &str, root: &Path) -> String {
     for target in links::targets(text) {
         let path = target.split('#').next().unwrap_or_default();
         let file = links::resolve(page, path);
-        let is_page = file.starts_with("docs") || BESIDE.iter().any(|beside| file == Path::new(beside));
+        let is_page = file.starts_with("docs") && !file.ends_with("SUMMARY.md")
+            || BESIDE.iter().any(|beside| file == Path::new(beside));
         if !path.is_empty() && !is_page && root.join(&file).exists() {
             let there = format!("]({REPOSITORY}/{})", file.display());
             changed = changed.replace(&format!("]({target})"), &there);
