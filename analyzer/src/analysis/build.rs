@@ -15,7 +15,6 @@ use crate::analysis::{
 use crate::metrics::duplicates::Copies;
 use crate::metrics::marking::{ByDscp, Marked};
 use crate::metrics::traffic::flowlets::Flowlets;
-use crate::metrics::traffic::hosts::Pair;
 use crate::metrics::{Metrics, latency};
 use crate::sample::{Address, FlowSample, LinkSample, Sample, Tuple, address};
 use crate::util::map::Map;
@@ -42,7 +41,7 @@ impl Facts {
             Arc::make_mut(traffic).flowlets = Flowlets::default();
         }
         facts.flows = take_flows(sample);
-        forget_flows(&mut sample.metrics, !facts.imbalance.is_empty());
+        forget_flows(&mut sample.metrics);
         facts
     }
 
@@ -275,14 +274,8 @@ fn take_flows(sample: &mut Sample) -> Vec<Flow> {
     flows
 }
 
-/// Gives back the memory of what metrics know of single flows and findings do not ask for: the facts have it now. Findings about
-/// parallel links (`groups`) ask who sends to whom.
-fn forget_flows(metrics: &mut Metrics, groups: bool) {
-    if let Some(traffic) = &mut metrics.traffic
-        && !groups
-    {
-        Pair::keep_several(&mut Arc::make_mut(traffic).pairs);
-    }
+/// Gives back the memory of what metrics know of single flows and findings do not ask for: the facts have it now.
+fn forget_flows(metrics: &mut Metrics) {
     if let Some(icrc) = &mut metrics.icrc {
         icrc.flows = Vec::new();
     }

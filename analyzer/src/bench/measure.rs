@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use aya::maps::{MapData, RingBuf};
-use aya::programs::{TestRun as _, TestRunOptions};
+use aya::programs::{TestRun, TestRunOptions};
 use rocescope_common::abi::BenchStep;
 
 use super::case::{Case, FLOWS, Hook, Kind, all, in_order};
@@ -99,22 +99,12 @@ impl Set {
 
     /// Nanoseconds of this thread per packet.
     fn run(&mut self, hook: Hook, program: &str, frame: &[u8], packets: u32) -> Result<f64> {
-        let mut options = TestRunOptions::new();
-        options.data_in = Some(frame);
-        options.repeat = packets;
-        let start;
-        let result = if hook.is_xdp() {
-            let program = self.programs.xdp(program)?;
-            start = thread_ns();
-            program.test_run(options)
+        let took = if hook.is_xdp() {
+            timed(&*self.programs.xdp(program)?, frame, packets)
         } else {
-            let program = self.programs.tc(program)?;
-            start = thread_ns();
-            program.test_run(options)
+            timed(&*self.programs.tc(program)?, frame, packets)
         };
-        let took = thread_ns().saturating_sub(start);
-        result.with_context(|| format!("cannot run {program} on a test frame"))?;
-        Ok(took as f64 / f64::from(packets))
+        took.with_context(|| format!("cannot run {program} on a test frame"))
     }
 
     fn drain(&mut self) {
@@ -307,8 +297,24 @@ fn read(set: &Set) -> Result<Duration> {
     Ok(took)
 }
 
+/// Runs a loaded program on a frame in memory; nanoseconds of this thread per packet.
+pub(super) fn timed(
+    program: &impl for<'a> TestRun<Opts<'a> = TestRunOptions<'a>>,
+    frame: &[u8],
+    packets: u32,
+) -> Result<f64> {
+    let mut options = TestRunOptions::new();
+    options.data_in = Some(frame);
+    options.repeat = packets;
+    let start = thread_ns();
+    let result = program.test_run(options);
+    let took = thread_ns().saturating_sub(start);
+    result?;
+    Ok(took as f64 / f64::from(packets))
+}
+
 /// CPU time of this thread in nanoseconds, without the time that other processes take.
-pub(super) fn thread_ns() -> u64 {
+fn thread_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }

@@ -6,12 +6,12 @@
 use std::sync::Barrier;
 
 use anyhow::{Context as _, Result};
-use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
+use aya::programs::SchedClassifier;
 use rocescope_common::abi::BenchStep;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::frames as f;
-use super::measure::{PACKETS, thread_ns};
+use super::measure::{PACKETS, timed};
 use crate::source::live::Programs;
 use crate::source::live::load::names;
 
@@ -73,7 +73,7 @@ fn run(program: &SchedClassifier, cpus: [usize; 2]) -> Result<[Times; 2]> {
                 one if one == at => 0,
                 _ => continue,
             };
-            let took = test_run(program, &frame, WARM_UP).and_then(|_| test_run(program, &frame, PACKETS));
+            let took = timed(program, &frame, WARM_UP).and_then(|_| timed(program, &frame, PACKETS));
             if let Some(least) = least.get_mut(place) {
                 *least = match (&*least, took) {
                     (Ok(least), Ok(took)) => Ok(least.min(took)),
@@ -83,7 +83,7 @@ fn run(program: &SchedClassifier, cpus: [usize; 2]) -> Result<[Times; 2]> {
             }
         }
         pinned?;
-        let [alone, together] = least;
+        let [alone, together] = least.map(|ns| ns.context("cannot run the bench programs on a test frame"));
         Ok(Times { alone: alone?, together: together? })
     };
     std::thread::scope(|scope| {
@@ -100,16 +100,4 @@ fn pin(cpu: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
     sched_setaffinity(None, &set).with_context(|| format!("cannot run on processor {cpu}"))
-}
-
-/// Nanoseconds of this thread per packet.
-fn test_run(program: &SchedClassifier, frame: &[u8], packets: u32) -> Result<f64> {
-    let mut options = TestRunOptions::new();
-    options.data_in = Some(frame);
-    options.repeat = packets;
-    let start = thread_ns();
-    let result = program.test_run(options);
-    let took = thread_ns().saturating_sub(start);
-    result.context("cannot run a program on a test frame")?;
-    Ok(took as f64 / f64::from(packets))
 }

@@ -190,7 +190,7 @@ fn a_part_of_the_run_in_which_one_link_carries_nearly_all() {
     assert_eq!(windows, (Some(30), Some(234)));
     assert_eq!(finding.evidence["since_ns"].as_u64().map(|at| at / 1_000_000_000), Some(1_763_000_012));
     let warm_up = |window: u64| if window.is_multiple_of(3) { [1000, 1000] } else { [400, 1600] };
-    // What comes again is told when it does.
+    // What comes again is reported when it does.
     let again = |window: u64| {
         if (20..60).contains(&window) || (150..180).contains(&window) { [400, 1600] } else { [1000, 1000] }
     };

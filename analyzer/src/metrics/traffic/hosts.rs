@@ -59,19 +59,6 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Leaves the pairs of receivers that several hosts send to: an incast takes some.
-    pub fn keep_several(pairs: &mut Vec<Self>) {
-        // No more targets than pairs.
-        let mut senders = vec![0u8; pairs.len()];
-        for pair in &*pairs {
-            if let Some(senders) = senders.get_mut(pair.target as usize) {
-                *senders = senders.saturating_add(1);
-            }
-        }
-        pairs.retain(|pair| senders.get(pair.target as usize) != Some(&1));
-        pairs.shrink_to_fit();
-    }
-
     /// READ requests of which the responses come in the other direction.
     fn is_asked(&self, until_ns: u64) -> bool {
         self.asked > 0 && self.asked_ns.0 <= until_ns
