@@ -90,12 +90,16 @@ const CRATES: &[(&str, &[&str])] = &[
     // The module of this name hides it from all others.
     ("parquet", &["record/"]),
     ("prost", &["export/otlp/"]),
-    ("ureq", &["export/otlp/", "record/clickhouse.rs", "util/clickhouse.rs", "fleet/server.rs"]),
+    (
+        "ureq",
+        &["export/otlp/", "record/clickhouse.rs", "util/clickhouse.rs", "util/request.rs", "fleet/server.rs"],
+    ),
     ("textwrap", &["util/"]),
     ("bcrypt", &["export/web/"]),
     ("saphyr", &["export/web/"]),
     ("tokio", &["source/live/", "export/serve.rs", "export/views.rs", "export/web/"]),
-    ("tokio_rustls", &["export/web/"]),
+    ("tokio_rustls", &["export/web/", "util/request.rs"]),
+    ("rustls_native_certs", &["util/request.rs"]),
     ("anstream", &["util/style.rs"]),
     ("anstyle", &["util/style.rs"]),
 ];

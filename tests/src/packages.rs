@@ -71,6 +71,20 @@ pub fn duck_db_or_skip(test: &str) -> Option<PathBuf> {
     found
 }
 
+/// rotel, a collector of OTLP written by others. Says so when there is none, and fails where there must be.
+///
+/// # Panics
+/// Panics if it is missing and `CI` is `true`.
+#[must_use]
+pub fn collector_or_skip(test: &str) -> Option<PathBuf> {
+    let found =
+        unpacked("rotel").map(|folder| folder.join("rotel/rotel-agent")).filter(|path| path.is_file());
+    if found.is_none() {
+        missing(test, "rotel");
+    }
+    found
+}
+
 /// A stand-in for ClickHouse's program over the Python package chdb, which is the engine without programs. Says so when there is none, and
 /// fails where there must be.
 ///

@@ -107,7 +107,32 @@ fn click_house_gives_the_same_answers_from_files_and_as_a_server() {
     assert_eq!(names_the_culprits(&server.url, None).len(), rows.len());
     let wrong =
         ask(&binary::path().unwrap(), "jobs", &format!("{}/nowhere:1", server.url), None, None).unwrap_err();
-    assert!(wrong.to_string().contains("expected http://"), "{wrong}");
+    assert!(wrong.to_string().contains("expected http[s]://"), "{wrong}");
+}
+
+#[test]
+fn click_house_is_asked_over_tls() {
+    let Some(engine) = click_house_or_skip("click_house_is_asked_over_tls") else { return };
+    let source = recording().to_str().unwrap();
+    let tls = |name: &str| format!("{}/data/export/tls/{name}", env!("CARGO_MANIFEST_DIR"));
+    // OpenSSL's: Python's server speaks it.
+    let server = Server::encrypted(&engine, source, &[&tls("server.pem"), &tls("server.key")]);
+    let ask = |authority: &str| {
+        let mut program = Command::new(binary::path().unwrap());
+        program.args(["fleet", "jobs", &server.url, "--output", "json"]).env("SSL_CERT_FILE", authority);
+        program.output().unwrap()
+    };
+    let answer = ask(&tls("authority.pem"));
+    assert!(answer.status.success(), "{answer:?}");
+    let rows: Value = serde_json::from_slice(&answer.stdout).unwrap();
+    assert!(rows["rows"].as_array().is_some_and(|rows| !rows.is_empty()), "{rows}");
+    let refused = ask(&tls("server.pem"));
+    assert_eq!(refused.status.code(), Some(1));
+    let error = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        error.contains("no authority that is trusted here") && error.contains("SSL_CERT_FILE"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -164,8 +189,6 @@ fn what_is_missing_is_named_with_its_remedy() {
     assert!(error.contains("install DuckDB") && error.contains("--print-sql"), "{error}");
     let error = run(&["slow", "/nowhere/at/all"], "/nowhere");
     assert!(error.contains("no recording in /nowhere/at/all"), "{error}");
-    let error = run(&["slow", "https://db:8443"], "/nowhere");
-    assert!(error.contains("TLS"), "{error}");
     let error = run(&["slow", "http://127.0.0.1:9/db"], "/nowhere");
     assert!(error.contains("ClickHouse at http://127.0.0.1:9/db"), "{error}");
     if let Some(engine) = duck_db_or_skip("what_is_missing_is_named_with_its_remedy") {
@@ -192,10 +215,18 @@ struct Server {
 
 impl Server {
     fn start(engine: &Path, source: &str) -> Self {
-        let mut child = Command::new(engine).args(["serve", source]).stdout(Stdio::piped()).spawn().unwrap();
+        Self::encrypted(engine, source, &[])
+    }
+
+    /// With the files of a certificate and its key.
+    fn encrypted(engine: &Path, source: &str, certificate: &[&str]) -> Self {
+        let mut command = Command::new(engine);
+        let mut child =
+            command.args(["serve", source]).args(certificate).stdout(Stdio::piped()).spawn().unwrap();
         let mut port = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut port).unwrap();
-        Self { child, url: format!("http://127.0.0.1:{}", port.trim()) }
+        let scheme = if certificate.is_empty() { "http" } else { "https" };
+        Self { child, url: format!("{scheme}://127.0.0.1:{}", port.trim()) }
     }
 }
 

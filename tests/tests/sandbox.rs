@@ -217,7 +217,7 @@ fn hijacked_parsers_of_live_can_do_nothing_else() {
         return;
     }
     let (world, mut link) = World::with_link(1500).unwrap();
-    let how = Start { netns: Some(&world.near), variable: Some((HIJACK, "127.0.0.1:9")), ..Start::default() };
+    let how = Start { netns: Some(&world.near), variables: &[(HIJACK, "127.0.0.1:9")], ..Start::default() };
     let program = Program::watching(how, &["live", "-i", "near0", "--output", "jsonl"]).unwrap();
     link.receive(&frames::sends(3, 5)).unwrap();
     program.reported(|report| report["totals"]["roce_packets"] == 15).unwrap();

@@ -113,12 +113,14 @@ pub(crate) fn test_packages() -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// Engines for the tests of `fleet`, in the folder of the packages: DuckDB, and ClickHouse under CI and for who asks for it.
+/// Programs for the tests of `fleet` and `export`, in the folder of the packages: DuckDB, an OTLP collector, and ClickHouse under CI and for
+/// who asks for it.
 ///
 /// # Errors
 /// Names the package that cannot be had.
 pub(crate) fn engines(packages: &Path, click_house: bool) -> Result<()> {
     python::ensure(packages, python::DUCK_DB)?;
+    python::ensure(packages, python::COLLECTOR)?;
     if click_house || is_ci() { python::ensure(packages, python::CLICK_HOUSE) } else { Ok(()) }
 }
 

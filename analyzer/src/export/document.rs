@@ -85,7 +85,9 @@ findings as log records (`URL/v1/logs`). `--otlp` without a URL takes that of th
 - Variables: `OTEL_EXPORTER_OTLP_ENDPOINT`, `_HEADERS`, `_TIMEOUT` (milliseconds), `_COMPRESSION` (`gzip`), `_PROTOCOL`
   (`http/protobuf`), each also with `METRICS_` or `LOGS_` before its last word; `OTEL_METRICS_EXPORTER=none` and
   `OTEL_LOGS_EXPORTER=none` leave a signal out. No variable makes rocescope push: `--otlp` does. Proxies of the environment are not used.
-- There is no TLS: an `https` URL is refused. Send to a collector on the host or in its network that forwards over TLS.
+- An `https` URL needs a build with the feature `tls` ([building.md](building.md)). The system's authorities are trusted, or those in
+  `SSL_CERT_FILE`, or in `OTEL_EXPORTER_OTLP_CERTIFICATE`; `_CLIENT_CERTIFICATE` and `_CLIENT_KEY` are this host's own. They are
+  read at the start. A build without it refuses the URL: send to a collector on the host that forwards over TLS.
 - A request is retried after a connection error, a timeout, or the status 429, 502, 503 or 504: after `Retry-After` (at most five
   minutes), else after pauses that double up to 30 s. Other errors drop it. Up to 240 requests of a signal (an hour at 15 s) and 16 MiB wait in
   memory; the oldest is dropped for a new one. `rocescope_otlp_requests_total` counts all of it, and messages report its begin and end. At the end of the process what waits is sent for 5 s at most, and what remains is

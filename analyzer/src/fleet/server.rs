@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::engine::first_lines;
-use crate::util::clickhouse::{self, Server};
+use crate::util::clickhouse::Server;
+use crate::util::request::{self, Certificates};
 
 /// Longest time for a question.
 const MOST_TIME: Duration = Duration::from_secs(600);
@@ -13,7 +14,7 @@ const MOST: u64 = 256 << 20;
 /// The answer to a statement: JSON, an object a line.
 ///
 /// # Errors
-/// The server is not there, refuses the statement, or does not finish its answer.
+/// The certificates of authorities cannot be read; the server is not there, refuses the statement, or does not finish its answer.
 pub(super) fn ask(server: &Server, statement: &str) -> Result<Vec<u8>, String> {
     // wait_end_of_query: an error after the first rows becomes the status.
     let url = server.url(&[
@@ -22,8 +23,10 @@ pub(super) fn ask(server: &Server, statement: &str) -> Result<Vec<u8>, String> {
         ("session_timezone", "UTC"),
         ("output_format_json_quote_64bit_integers", "0"),
     ]);
-    let failed = |error: ureq::Error| format!("ClickHouse at {server}: {}", clickhouse::reason(&error));
-    let request = server.post(&clickhouse::agent(MOST_TIME), &url).header("Content-Type", "text/plain");
+    let failed = |error: ureq::Error| format!("ClickHouse at {server}: {}", request::reason(&error));
+    let agent = request::agent(server.base(), MOST_TIME, &Certificates::default())
+        .map_err(|error| format!("ClickHouse at {server}: {error}"))?;
+    let request = server.post(&agent, &url).header("Content-Type", "text/plain");
     let mut response = request.send(statement).map_err(failed)?;
     let body = response.body_mut().with_config().limit(MOST).read_to_vec().map_err(failed)?;
     let status = response.status();

@@ -18,8 +18,9 @@ use super::store::queue;
 use super::table::Table;
 #[cfg(target_os = "linux")]
 use crate::sandbox::{self, Plan};
-use crate::util::clickhouse::{self, Server};
+use crate::util::clickhouse::Server;
 use crate::util::notice::say;
+use crate::util::request::{self, Certificates};
 use crate::util::units::plural;
 
 /// First and longest pause after a failure; it doubles.
@@ -128,13 +129,15 @@ impl Sender {
     /// Sends what is in the queue of a recording's folder, and what comes.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// The certificates of authorities cannot be read; the system refuses a thread.
     pub fn start(dir: &Path, server: Server) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
+        let agent =
+            request::agent(server.base(), TIMEOUT, &Certificates::default()).map_err(io::Error::other)?;
         let mut work = Work {
             shared: Arc::clone(&shared),
             queue: queue(dir),
-            agent: clickhouse::agent(TIMEOUT),
+            agent,
             server,
             has_tables: false,
             said: None,
@@ -310,7 +313,7 @@ impl Work {
             }
             None => request.send_empty(),
         };
-        let mut response = sent.map_err(|error| Failure::Away(clickhouse::reason(&error)))?;
+        let mut response = sent.map_err(|error| Failure::Away(request::reason(&error)))?;
         let status = response.status();
         let answer =
             response.body_mut().with_config().limit(MOST_ANSWER).read_to_string().unwrap_or_default();

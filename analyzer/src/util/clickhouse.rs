@@ -1,24 +1,25 @@
-//! The address of a ClickHouse server, and requests to it over plain HTTP.
+//! The address of a ClickHouse server, and requests to it.
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::Duration;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use ureq::http::Uri;
 use ureq::typestate::WithBody;
 use ureq::{Agent, RequestBuilder};
 
-/// Port of its HTTP interface.
-const PORT: u16 = 8123;
-const FORM: &str = "expected http://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE][?SETTING=VALUE], the database in letters, digits and _";
+use super::request;
+
+/// Ports of its HTTP interface, without and with TLS.
+const PORTS: (u16, u16) = (8123, 8443);
+const FORM: &str = "expected http[s]://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE][?SETTING=VALUE], the database in letters, digits and _";
 /// All but the characters that RFC 3986 calls unreserved.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// A server, and how to log in.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Server {
-    /// `http://host:port/`.
+    /// `http://host:port/`, or `https`.
     base: String,
     port: u16,
     /// Where it is named in the path.
@@ -32,10 +33,12 @@ impl FromStr for Server {
     type Err = String;
 
     fn from_str(url: &str) -> Result<Self, String> {
-        if url.starts_with("https://") {
-            return Err("there is no TLS: use http:// to a server in a trusted network, or to a local proxy that adds TLS".to_owned());
+        let is_encrypted = request::is_encrypted(url);
+        if is_encrypted && !cfg!(feature = "tls") {
+            return Err(request::NO_TLS.to_owned());
         }
-        url.strip_prefix("http://").and_then(Self::of).ok_or_else(|| FORM.to_owned())
+        let (scheme, port) = if is_encrypted { ("https://", PORTS.1) } else { ("http://", PORTS.0) };
+        url.strip_prefix(scheme).and_then(|rest| Self::of(scheme, port, rest)).ok_or_else(|| FORM.to_owned())
     }
 }
 
@@ -56,10 +59,10 @@ impl Server {
     /// True for a text that names a server rather than a file.
     #[must_use]
     pub fn is_url(text: &str) -> bool {
-        text.starts_with("http://") || text.starts_with("https://")
+        text.starts_with("http://") || request::is_encrypted(text)
     }
 
-    fn of(rest: &str) -> Option<Self> {
+    fn of(scheme: &str, port: u16, rest: &str) -> Option<Self> {
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (rest, database) =
             rest.trim_end_matches('/').split_once('/').unwrap_or((rest.trim_end_matches('/'), ""));
@@ -70,22 +73,28 @@ impl Server {
             }
             None => (None, rest),
         };
-        let uri: Uri = format!("http://{address}/").parse().ok()?;
+        let uri: Uri = format!("{scheme}{address}/").parse().ok()?;
         let host = uri.host().filter(|host| !host.is_empty())?;
         // The colons of an IPv6 address are within brackets.
         let has_port = address.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
-        let port = if has_port { uri.port_u16()? } else { PORT };
+        let port = if has_port { uri.port_u16()? } else { port };
         let is_header = |text: &str| !text.chars().any(char::is_control);
         let fits = database.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
             && !query.contains(|c: char| c.is_whitespace() || c.is_control())
             && login.as_ref().is_none_or(|(user, password)| is_header(user) && is_header(password));
         fits.then(|| Self {
-            base: format!("http://{host}:{port}/"),
+            base: format!("{scheme}{host}:{port}/"),
             port,
             database: database.to_owned(),
             parameters: query.to_owned(),
             login,
         })
+    }
+
+    /// Its address without user, password and parameters.
+    #[must_use]
+    pub fn base(&self) -> &str {
+        &self.base
     }
 
     /// TCP port.
@@ -115,27 +124,6 @@ impl Server {
             None => request,
         }
     }
-}
-
-/// Makes requests, each within this time; a status is no error. The server is in the same network: a proxy is for the rest of
-/// the world.
-#[must_use]
-pub fn agent(most: Duration) -> Agent {
-    Agent::config_builder()
-        .timeout_global(Some(most))
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .proxy(None)
-        .user_agent(concat!("rocescope/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .into()
-}
-
-/// The reason why a request got no answer.
-#[must_use]
-pub fn reason(error: &ureq::Error) -> String {
-    let reason = error.to_string();
-    reason.strip_prefix("io: ").unwrap_or(&reason).to_owned()
 }
 
 #[cfg(test)]
@@ -169,7 +157,12 @@ mod tests {
         for bad in bad {
             assert!(of(bad).is_err(), "{bad}");
         }
-        assert!(of("https://db").unwrap_err().contains("TLS"));
+        match of("https://db") {
+            Ok(server) if cfg!(feature = "tls") => {
+                assert_eq!((server.base(), server.port()), ("https://db:8443/", 8443));
+            }
+            other => assert!(other.unwrap_err().contains("feature tls"), "a build without TLS"),
+        }
         assert!(
             Server::is_url("http://db")
                 && Server::is_url("https://db")

@@ -13,6 +13,7 @@ pub(crate) mod nearest;
 pub mod notice;
 pub mod pack;
 pub mod rarely;
+pub mod request;
 pub mod seldom;
 pub mod shared;
 pub mod style;

@@ -2,11 +2,13 @@
 """ClickHouse as the tests have it: the Python package chdb, which is the engine without its programs.
 
 `clickhouse.py local --output-format FORMAT` reads SQL from standard input, as `clickhouse local` does.
-`clickhouse.py serve FOLDER` has the tables of a recording and answers over HTTP as a server does; it prints its port.
+`clickhouse.py serve FOLDER [CERTIFICATE KEY]` has the tables of a recording and answers over HTTP as a server does, over
+TLS with a certificate; it prints its port.
 """
 
 import http.server
 import re
+import ssl
 import sys
 import urllib.parse
 
@@ -21,7 +23,7 @@ def local(form):
         sys.stdout.write(str(connection.query(statement, form)))
 
 
-def serve(folder):
+def serve(folder, *certificate):
     connection = session.Session()
     for table in ("flow_seconds", "link_seconds", "device_seconds", "steps"):
         connection.query(
@@ -50,12 +52,16 @@ def serve(folder):
             pass
 
     server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+    if certificate:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     print(server.server_port, flush=True)
     server.serve_forever()
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
-        serve(sys.argv[2])
+        serve(*sys.argv[2:])
     else:
         local(sys.argv[sys.argv.index("--output-format") + 1])

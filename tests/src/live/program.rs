@@ -83,8 +83,8 @@ pub struct Start<'a> {
     pub capabilities: &'a [u8],
     /// Closes its standard output at once.
     pub closed_output: bool,
-    /// A variable of its environment.
-    pub variable: Option<(&'a str, &'a str)>,
+    /// Variables of its environment.
+    pub variables: &'a [(&'a str, &'a str)],
 }
 
 /// A running program. Is killed when dropped.
@@ -149,7 +149,7 @@ impl Program {
             with_capabilities(how.capabilities)?
         };
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.envs(how.variable);
+        command.envs(how.variables.iter().copied());
         if how.nobody {
             command.uid(NOBODY).gid(NOBODY);
         }

@@ -3,14 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use rocescope_tests::live::program::{PATIENCE, Program};
+use rocescope_tests::live::program::{Ended, PATIENCE, Program, Start};
+use rocescope_tests::live::wire::Link;
 use rocescope_tests::live::{frames, root_or_skip};
+use rocescope_tests::packages::collector_or_skip;
 use serde_json::Value;
 
-use super::{exporting, sums, traffic, until, world};
+use super::{World, data, exporting, sums, traffic, until, world};
 
 pub(super) const COLLECTOR: &str = "127.0.0.1:4318";
 
@@ -127,6 +130,11 @@ fn converse(stream: TcpStream, busy: bool) -> Arrived {
         head.lines().find_map(|line| Some(line.to_lowercase().strip_prefix("content-length: ")?.to_owned()));
     let mut body = vec![0; length.unwrap().trim().parse().unwrap()];
     reader.read_exact(&mut body).unwrap();
+    if head.to_lowercase().contains("content-encoding: gzip") {
+        let mut plain = Vec::new();
+        flate2::read::GzDecoder::new(&body[..]).read_to_end(&mut plain).unwrap();
+        body = plain;
+    }
     let status = if busy { "503 Service Unavailable\r\nRetry-After: 0" } else { "200 OK" };
     let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     reader.into_inner().write_all(answer.as_bytes()).unwrap();
@@ -149,15 +157,16 @@ pub(super) fn collector(listener: TcpListener) -> mpsc::Receiver<Arrived> {
     receiver
 }
 
-#[test]
-fn a_collector_has_the_figures_and_findings_of_the_report() {
-    if !root_or_skip("a_collector_has_the_figures_and_findings_of_the_report") {
-        return;
-    }
-    let (world, mut link) = world();
-    let listener = world.near.run(|| TcpListener::bind(COLLECTOR)).unwrap().unwrap();
-    let arrived = collector(listener);
-    let export = exporting(&world, &["--otlp", &format!("http://{COLLECTOR}")]);
+/// Exports to `url` in this environment, and compares what arrives at [`COLLECTOR`] with the report. What it said at its end.
+fn figures_and_findings_arrive(
+    (world, link): (&World, &mut Link),
+    url: &str,
+    variables: &[(&str, &str)],
+    arrived: &mpsc::Receiver<Arrived>,
+) -> Ended {
+    let start = Start { netns: Some(&world.near), variables, ..Start::default() };
+    let arguments = ["export", "-i", "near0", "--interval", "200ms", "--otlp", url];
+    let export = Program::watching(start, &arguments).unwrap();
     let live = Program::live(&world.near, &["-i", "near0", "--output", "json"]).unwrap();
     let sent = traffic();
     link.receive(&sent).unwrap();
@@ -208,8 +217,123 @@ fn a_collector_has_the_figures_and_findings_of_the_report() {
     });
     let ended = export.interrupt().unwrap();
     assert_eq!(ended.status.code(), Some(0));
-    assert!(ended.err.contains("503") && ended.err.contains("are sent to http://"), "{}", ended.err);
     assert!(!ended.err.contains("not delivered") && !ended.err.contains("metrics at"), "{}", ended.err);
+    ended
+}
+
+#[test]
+fn a_collector_has_the_figures_and_findings_of_the_report() {
+    if !root_or_skip("a_collector_has_the_figures_and_findings_of_the_report") {
+        return;
+    }
+    let (world, mut link) = world();
+    let listener = world.near.run(|| TcpListener::bind(COLLECTOR)).unwrap().unwrap();
+    let arrived = collector(listener);
+    let ended =
+        figures_and_findings_arrive((&world, &mut link), &format!("http://{COLLECTOR}"), &[], &arrived);
+    assert!(ended.err.contains("503") && ended.err.contains("are sent to http://"), "{}", ended.err);
+}
+
+/// Ends with the test.
+struct Beside(Child);
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn beside(world: &World, command: &mut Command, address: &str) -> Beside {
+    let command = command.stdin(Stdio::null()).stdout(Stdio::null());
+    let beside = Beside(world.near.run(|| command.spawn()).unwrap().unwrap());
+    until(address, || world.near.run(|| TcpStream::connect(address)).unwrap().ok());
+    beside
+}
+
+#[test]
+fn a_collector_of_others_passes_on_the_figures_and_findings_of_the_report() {
+    const TEST: &str = "a_collector_of_others_passes_on_the_figures_and_findings_of_the_report";
+    const RECEIVER: &str = "127.0.0.1:14318";
+    if !root_or_skip(TEST) {
+        return;
+    }
+    let Some(program) = collector_or_skip(TEST) else { return };
+    let (world, mut link) = world();
+    let listener = world.near.run(|| TcpListener::bind(COLLECTOR)).unwrap().unwrap();
+    let arrived = collector(listener);
+    let mut command = Command::new(program);
+    command.args(["start", "--otlp-grpc-endpoint", "127.0.0.1:14317", "--otlp-http-endpoint", RECEIVER]);
+    command.args(["--exporter", "otlp", "--otlp-exporter-protocol", "http"]);
+    command.arg("--otlp-exporter-endpoint").arg(format!("http://{COLLECTOR}"));
+    let _collector = beside(&world, &mut command, RECEIVER);
+    figures_and_findings_arrive((&world, &mut link), &format!("http://{RECEIVER}"), &[], &arrived);
+}
+
+/// Takes connections over TLS, from clients with a certificate alone, and passes them on in the clear: OpenSSL's.
+const TERMINATOR: &str = "
+import select, socket, ssl, sys, threading
+server, key, authority, port, to = sys.argv[1:]
+context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority)
+context.load_cert_chain(server, key)
+context.verify_mode = ssl.CERT_REQUIRED
+def serve(connection):
+    try:
+        near = context.wrap_socket(connection, server_side=True)
+        far = socket.create_connection(('127.0.0.1', int(to)))
+        while True:
+            ready = [near] if near.pending() else select.select([near, far], [], [])[0]
+            for source in ready:
+                data = source.recv(65536)
+                if not data:
+                    return near.close(), far.close()
+                (far if source is near else near).sendall(data)
+    except OSError:
+        connection.close()
+listener = socket.create_server(('127.0.0.1', int(port)))
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+";
+
+#[test]
+fn a_collector_behind_tls_has_them_where_both_sides_show_a_certificate() {
+    if !root_or_skip("a_collector_behind_tls_has_them_where_both_sides_show_a_certificate") {
+        return;
+    }
+    let (world, mut link) = world();
+    let listener = world.near.run(|| TcpListener::bind(COLLECTOR)).unwrap().unwrap();
+    let arrived = collector(listener);
+    let tls = |name: &str| data("tls").join(name).display().to_string();
+    let (authority, certificate, key) = (tls("authority.pem"), tls("client.pem"), tls("client.key"));
+    let mut command = Command::new("python3");
+    command.args(["-c", TERMINATOR, &tls("server.pem"), &tls("server.key"), &authority, "4319", "4318"]);
+    let _terminator = beside(&world, &mut command, "127.0.0.1:4319");
+    let url = "https://localhost:4319";
+    let authorities = ("OTEL_EXPORTER_OTLP_CERTIFICATE", authority.as_str());
+    let own = [
+        ("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", certificate.as_str()),
+        ("OTEL_EXPORTER_OTLP_CLIENT_KEY", key.as_str()),
+    ];
+    let complete = [&own[..], &[authorities]].concat();
+    figures_and_findings_arrive((&world, &mut link), url, &complete, &arrived);
+
+    // Without the authority the server is not trusted, without a certificate the client is not.
+    let without = |variables: &[(&str, &str)]| {
+        let start = Start { netns: Some(&world.near), variables, ..Start::default() };
+        let arguments = ["export", "-i", "near0", "--interval", "200ms", "--otlp", url];
+        let export = Program::watching(start, &arguments).unwrap();
+        export.said(|err| err.contains("cannot send metrics").then_some(())).unwrap();
+        export.interrupt().unwrap().err
+    };
+    let err = without(&[&own[..], &[("SSL_CERT_FILE", &certificate)]].concat());
+    assert!(err.contains("no authority that is trusted here has signed"), "{err}");
+    // In TLS 1.3 the server's refusal may come behind what the client sent, or be lost with the connection.
+    let err = without(&[authorities]);
+    assert!(err.contains("were not delivered before the end"), "{err}");
+    let start = Start { netns: Some(&world.near), variables: &own[..1], ..Start::default() };
+    let refused = Program::run(start, &["export", "-i", "near0", "--otlp", url]).unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(refused.err.contains("OTEL_EXPORTER_OTLP_CLIENT_KEY belong together"), "{}", refused.err);
 }
 
 #[test]
@@ -243,8 +367,8 @@ fn a_collector_that_is_away_disturbs_nothing_and_what_is_lost_is_said() {
     );
 
     // What it cannot do is refused before anything is attached.
-    let start = rocescope_tests::live::program::Start { netns: Some(&world.near), ..Default::default() };
-    let refused = Program::run(start, &["export", "-i", "near0", "--otlp", "https://c:4318"]).unwrap();
+    let start = Start { netns: Some(&world.near), ..Start::default() };
+    let refused = Program::run(start, &["export", "-i", "near0", "--otlp", "ftp://c:4318"]).unwrap();
     assert_eq!(refused.status.code(), Some(1));
-    assert!(refused.err.contains("needs TLS") && !refused.err.contains("egress"), "{}", refused.err);
+    assert!(refused.err.contains("invalid URL") && !refused.err.contains("egress"), "{}", refused.err);
 }

@@ -11,6 +11,8 @@ type Folder = (&'static str, &'static [&'static str]);
 
 /// DuckDB's program: 60 MB.
 pub(super) const DUCK_DB: Folder = ("duckdb", &["duckdb-cli==1.5.6"]);
+/// A collector of OTLP: 29 MB.
+pub(super) const COLLECTOR: Folder = ("rotel", &["rotel==0.0.1a15"]);
 /// ClickHouse's engine: 560 MB, so that only CI and who asks for it have it.
 pub(super) const CLICK_HOUSE: Folder = ("chdb", &["chdb==4.4.0", "chdb-core==26.9.0"]);
 
@@ -27,10 +29,10 @@ pub(super) fn ensure(dir: &Path, (folder, packages): Folder) -> Result<()> {
     }
     if output_of(Command::new("python3").args(["-m", "pip", "--version"])).is_none() {
         bail!(
-            "the tests of `fleet` use {names}, which Python's pip downloads: install it (Debian: `apt-get install python3-pip`)"
+            "the tests of `fleet` and `export` use {names}, which Python's pip downloads: install it (Debian: `apt-get install python3-pip`)"
         );
     }
-    step(&format!("{names} for the tests of `fleet`"), || {
+    step(&format!("{names} for the tests of `fleet` and `export`"), || {
         // What an interrupted run left would stay beside the new files.
         if folder.exists() {
             fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;

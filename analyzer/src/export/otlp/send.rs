@@ -18,17 +18,12 @@ use super::settings::{Signal, Target};
 #[cfg(target_os = "linux")]
 use crate::sandbox::{self, Plan};
 use crate::util::notice::say;
+use crate::util::request;
 
 /// Time at the end in which what waits is sent.
 const LAST: Duration = Duration::from_secs(5);
 /// Longest answer that is read.
 const MOST_ANSWER: u64 = 64 * 1024;
-
-/// The port of a URL.
-#[cfg(target_os = "linux")]
-fn port(url: &str) -> Option<u16> {
-    url.parse::<ureq::http::Uri>().ok()?.port_u16()
-}
 
 /// Sends requests to collectors.
 #[derive(Debug)]
@@ -62,16 +57,17 @@ impl Pusher {
     /// Starts a thread for each target.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// The certificates of a target cannot be read; the system refuses a thread.
     pub fn start(targets: Vec<Target>) -> io::Result<Self> {
         let start = |target: Target| {
             let shared = Arc::new(Shared::default());
             let channel = Channel { signal: target.signal, shared: Arc::clone(&shared) };
             let thread = std::thread::Builder::new().name(format!("otlp-{}", target.signal.name()));
+            let sender = Sender::new(target).map_err(io::Error::other)?;
             thread.spawn(move || {
                 #[cfg(target_os = "linux")]
-                let _state = sandbox::enter(&Plan::client(port(&target.url).unwrap_or(80)));
-                Sender::new(target).run(&shared);
+                let _state = sandbox::enter(&Plan::client(request::port(&sender.target.url).unwrap_or(80)));
+                sender.run(&shared);
             })?;
             Ok(channel)
         };
@@ -157,16 +153,10 @@ struct Sender {
 }
 
 impl Sender {
-    fn new(target: Target) -> Self {
-        let config = Agent::config_builder()
-            .timeout_global(Some(target.timeout))
-            .http_status_as_error(false)
-            .max_redirects(0)
-            // The collector is in the same network: a proxy is for the rest of the world.
-            .proxy(None)
-            .user_agent(concat!("rocescope/", env!("CARGO_PKG_VERSION")))
-            .build();
-        Self { target, agent: config.into(), failures: 0, said: None }
+    fn new(target: Target) -> Result<Self, String> {
+        let agent = request::agent(&target.url, target.timeout, &target.certificates)
+            .map_err(|error| format!("{}: {error}", target.url))?;
+        Ok(Self { target, agent, failures: 0, said: None })
     }
 
     /// Sends until the end.
@@ -231,9 +221,7 @@ impl Sender {
         };
         match sent {
             Err(error) => {
-                let reason = error.to_string();
-                let reason = reason.strip_prefix("io: ").unwrap_or(&reason).to_owned();
-                Outcome { answer: Answer::Again(None), rejected: 0, reason: Some(reason) }
+                Outcome { answer: Answer::Again(None), rejected: 0, reason: Some(request::reason(&error)) }
             }
             Ok(mut response) => {
                 let status = response.status();

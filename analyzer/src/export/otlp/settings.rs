@@ -1,11 +1,13 @@
 //! Where OTLP goes: `--otlp` and the standard variables of OpenTelemetry.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 use ureq::http::{HeaderName, HeaderValue, Uri};
 
 use super::proto::{KeyValue, Resource};
+use crate::util::request::{Certificates, NO_TLS};
 
 /// The endpoint where neither `--otlp` nor the environment names one: a collector on this host.
 pub const DEFAULT: &str = "http://localhost:4318";
@@ -53,6 +55,8 @@ pub struct Target {
     pub gzip: bool,
     /// Time for one request.
     pub timeout: Duration,
+    /// What TLS needs.
+    pub certificates: Certificates,
 }
 
 /// What the process knows of its host.
@@ -142,16 +146,23 @@ fn target(signal: Signal, option: &str, env: &impl Fn(&str) -> Option<String>) -
             pairs(&text, &name)?.into_iter().map(header).collect::<Result<_, _>>()?
         }
     };
-    Ok(Target { signal, url, headers, gzip, timeout })
+    let file = |name| setting(name).map(|(file, _)| PathBuf::from(file.trim()));
+    let own = match (file("CLIENT_CERTIFICATE"), file("CLIENT_KEY")) {
+        (Some(certificate), Some(key)) => Some((certificate, key)),
+        (None, None) => None,
+        _ => {
+            return Err("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE and OTEL_EXPORTER_OTLP_CLIENT_KEY belong together: set both".to_owned());
+        }
+    };
+    let certificates = Certificates { authorities: file("CERTIFICATE"), own };
+    Ok(Target { signal, url, headers, gzip, timeout, certificates })
 }
 
 fn check(url: &str, name: &str) -> Result<(), String> {
     let uri: Uri = url.parse().map_err(|error| format!("invalid URL '{url}' for {name}: {error}"))?;
     match uri.scheme_str() {
-        Some("http") if uri.host().is_some_and(|host| !host.is_empty()) => Ok(()),
-        Some("https") => Err(format!(
-            "{name}: {url} needs TLS, which rocescope has not: send to an OpenTelemetry collector on this host (http://localhost:4318) that forwards over TLS"
-        )),
+        Some("https") if !cfg!(feature = "tls") => Err(format!("{name}: {url}: {NO_TLS}")),
+        Some("http" | "https") if uri.host().is_some_and(|host| !host.is_empty()) => Ok(()),
         _ => Err(format!("invalid URL '{url}' for {name}: write http://HOST:PORT, such as {DEFAULT}")),
     }
 }
