@@ -117,10 +117,9 @@ impl Slots {
         }
         for pause in 0..PAUSES {
             for _ in 0..ATTEMPTS {
-                let before = seqlock.load(Ordering::Acquire);
-                if before % 2 == 0 {
+                let copied = consistent(seqlock, || {
                     // SAFETY: as above; all types are integers without padding, in whole words.
-                    let copy = unsafe {
+                    unsafe {
                         Place {
                             key: words((&raw mut (*place).key).cast()),
                             stats: words((&raw mut (*place).stats).cast()),
@@ -129,11 +128,10 @@ impl Slots {
                                 exchange: words(exchange.cast()),
                             }),
                         }
-                    };
-                    fence(Ordering::Acquire);
-                    if seqlock.load(Ordering::Relaxed) == before {
-                        return Ok((copy.stats.packets > 0 && copy.key.family != 0).then_some(copy));
                     }
+                });
+                if let Some(copy) = copied {
+                    return Ok((copy.stats.packets > 0 && copy.key.family != 0).then_some(copy));
                 }
                 std::hint::spin_loop();
             }
@@ -215,6 +213,35 @@ impl Drop for Slots {
     }
 }
 
+/// A sequence number that others change: what [`consistent`] needs of an atomic number.
+trait Sequence {
+    fn load(&self, order: Ordering) -> u64;
+    /// Loads before it are not moved behind loads after it.
+    fn fence();
+}
+
+impl Sequence for AtomicU64 {
+    fn load(&self, order: Ordering) -> u64 {
+        self.load(order)
+    }
+
+    fn fence() {
+        fence(Ordering::Acquire);
+    }
+}
+
+/// What `copy` reads with relaxed loads, if no program changed it meanwhile: programs make the number odd before they write,
+/// and even again, by a store with release semantics, behind it.
+fn consistent<S: Sequence, T>(sequence: &S, copy: impl FnOnce() -> T) -> Option<T> {
+    let before = sequence.load(Ordering::Acquire);
+    if before % 2 != 0 {
+        return None;
+    }
+    let copy = copy();
+    S::fence();
+    (sequence.load(Ordering::Relaxed) == before).then_some(copy)
+}
+
 /// Maps an array of `count` values.
 fn mmap<T>(map: &MapData, count: u32) -> io::Result<NonNull<T>> {
     let fd = map.fd().as_fd().as_raw_fd();
@@ -254,3 +281,7 @@ const _: () = {
             && size_of::<LastExchange>().is_multiple_of(8)
     );
 };
+
+#[cfg(test)]
+#[path = "slots_tests.rs"]
+mod tests;

@@ -107,9 +107,14 @@ impl Session {
         let mut looked = Instant::now();
         let mut drawn = Instant::now();
         let mut dirty = true;
+        let mut keyed = false;
         while !stopped.load(Ordering::SeqCst) {
-            dirty |= self.take_updates()? || self.events && drawn.elapsed() >= CALM;
-            if dirty {
+            // What a key changes is drawn before anything new is taken; then that is, as keys may come without end.
+            let answers = std::mem::take(&mut keyed);
+            let updated = !answers && self.take_updates()?;
+            dirty |= updated || self.events && drawn.elapsed() >= CALM;
+            // A key that came meanwhile belongs to the same picture.
+            if dirty && !(updated && waiter.has_key()) {
                 guard.draw(|frame| draw(frame, &mut self.app))?;
                 (dirty, self.events, drawn) = (false, false, Instant::now());
             }
@@ -124,7 +129,7 @@ impl Session {
                 }
             }
             for action in keys(&mut self.app).context(GONE)? {
-                dirty = true;
+                (dirty, keyed) = (true, !answers);
                 if action == Action::Quit {
                     return Ok(());
                 }

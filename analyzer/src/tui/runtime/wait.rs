@@ -1,8 +1,8 @@
 //! Waits for the terminal, for a signal, or until updates are due.
 
 use std::fs::File;
-use std::io::{self, IsTerminal as _, Read as _, Write as _, stdin};
-use std::os::fd::AsFd as _;
+use std::io::{self, IsTerminal as _, Read as _, Stdin, Write as _, stdin};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -77,15 +77,27 @@ impl Waiter {
         Ok(Waker(self.written.try_clone().context("threads cannot wake the view up")?))
     }
 
+    fn terminal<'a>(&'a self, stdin: &'a Stdin) -> BorrowedFd<'a> {
+        self.tty.as_ref().map_or_else(|| stdin.as_fd(), File::as_fd)
+    }
+
+    /// True if the terminal has something to read now.
+    pub(in crate::tui) fn has_key(&self) -> bool {
+        let stdin = stdin();
+        let mut tty = [PollFd::from_borrowed_fd(self.terminal(&stdin), PollFlags::IN)];
+        poll(&mut tty, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    }
+
     /// Waits, `most` at most.
     ///
     /// # Errors
     /// An error if the system cannot wait.
     pub(in crate::tui) fn wait(&mut self, most: Duration) -> io::Result<Woken> {
         let stdin = stdin();
-        let tty = self.tty.as_ref().map_or_else(|| stdin.as_fd(), File::as_fd);
-        let mut fds =
-            [PollFd::from_borrowed_fd(tty, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
+        let mut fds = [
+            PollFd::from_borrowed_fd(self.terminal(&stdin), PollFlags::IN),
+            PollFd::new(&self.signals, PollFlags::IN),
+        ];
         match poll(&mut fds, Timespec::try_from(most).ok().as_ref()) {
             Ok(_) => {}
             Err(Errno::INTR) => return Ok(Woken::Other),
