@@ -9,6 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rocescope_tests::oracle::{binary, captures};
+use rocescope_tests::packages::duck_db_or_skip;
 use serde_json::Value;
 
 fn capture(name: &str) -> PathBuf {
@@ -237,19 +238,37 @@ fn a_full_disk_is_survived_and_counted() {
         eprintln!("SKIP: a_full_disk_is_survived_and_counted needs unshare with user namespaces");
         return;
     }
-    let dir = tempfile::tempdir().unwrap();
+    let (dir, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let script = "mount -t tmpfs -o size=96k tmpfs \"$1\" && \"$2\" record --read \"$3\" --dir \"$1\" --interval 4ms --rotate 1h; \
-                  echo \"status $?\" >&2; head -c 1000000 /dev/zero > \"$1/fill\" 2>/dev/null; ls \"$1\" >&2";
+                  echo \"status $?\" >&2; cp -r \"$1/.\" \"$4\"; head -c 1000000 /dev/zero > \"$1/fill\" 2>/dev/null; ls \"$1\" >&2";
     let output = Command::new("unshare")
         .args(NAMESPACE)
         .args(["sh", "-c", script, "sh"])
         .arg(dir.path())
         .arg(binary::path().unwrap())
         .arg(capture("e1_loss1.h0.pcap.gz"))
+        .arg(kept.path())
         .output()
         .unwrap();
     let said = text(&output);
     assert!(said.contains("cannot write to") && said.contains("No space left"), "{said}");
+    let number = |behind: &str| -> u64 {
+        let (start, _) = said.split_once(behind).unwrap_or_else(|| panic!("no {behind}: {said}"));
+        start.rsplit(' ').next().unwrap().replace(',', "").parse().unwrap()
+    };
+    let (recorded, lost) = (number(" rows recorded"), number(" rows lost"));
+    // The next start, where there is room, makes files of what the journal has.
+    let sealed = record(&capture("e1_loss1.h0.pcap.gz"), kept.path(), &[]);
+    assert!(text(&sealed).contains("sealed"), "{}", text(&sealed));
+    let Some(engine) = duck_db_or_skip("a_full_disk_is_survived_and_counted") else { return };
+    let sql = format!(
+        "select sum(num_rows)::bigint from parquet_file_metadata('{}/v1/**/*.parquet') where file_name not like '%host=node1%'",
+        kept.path().display()
+    );
+    let counted = Command::new(engine).args(["-csv", "-noheader", "-c", &sql]).output().unwrap();
+    let rows: u64 = String::from_utf8(counted.stdout).unwrap().trim().parse().unwrap();
+    assert!(rows > 0 && lost > 0, "{rows} {lost}");
+    assert_eq!(rows + lost, recorded, "{said}");
     assert!(
         said.contains("rows recorded") && said.contains("status 0") && !said.contains("panicked"),
         "{said}"

@@ -36,6 +36,7 @@ use crate::sample::stream::Hello;
 use crate::source::feed::{Command, Feed, Update};
 use crate::source::live::{self, Running};
 use crate::source::replay::time::parse_duration;
+use crate::util::system;
 use crate::util::time::nanos;
 use crate::util::units::duration;
 
@@ -128,7 +129,7 @@ pub(super) fn serve(args: ExportArgs, beside: Beside) -> Result<()> {
         beside,
         requests,
         systemd,
-        process: Process { kernel: read("/proc/sys/kernel/osrelease"), started_ns, ..Process::default() },
+        process: Process { kernel: system::kernel_release(), started_ns, ..Process::default() },
         failing: false,
     };
     let ended = publisher.run(&feed, interval, &interrupt);
@@ -187,7 +188,7 @@ impl Push {
     /// Sends to the URL of `--otlp`, or where the environment says.
     fn start(url: &str) -> Result<Self> {
         let env = |name: &str| std::env::var(name).ok();
-        let host = Host { name: read("/proc/sys/kernel/hostname"), id: read("/etc/machine-id") };
+        let host = Host { name: system::host_name(), id: read("/etc/machine-id") };
         let targets = settings::targets(url, &env).map_err(|error| anyhow!(error))?;
         let resource = settings::resource(&host, &env).map_err(|error| anyhow!(error))?;
         for target in &targets {
@@ -304,7 +305,6 @@ struct Publisher {
 impl Publisher {
     /// Runs until the source ends or a signal asks for the end.
     fn run(&mut self, feed: &Feed, interval: Duration, interrupt: &Interrupt) -> Result<()> {
-        let begin = Instant::now();
         let mut next: Option<Instant> = None;
         let mut stopping = false;
         loop {
@@ -319,7 +319,7 @@ impl Publisher {
                 Ok(Update::Sample(sample)) => {
                     let now = Instant::now();
                     let is_due = next.is_none_or(|next| now >= next);
-                    self.take(&sample, is_due, nanos(now.duration_since(begin)));
+                    self.take(&sample, is_due);
                     self.board.views().sample(sample);
                     if is_due {
                         // Readings come a little late: without a margin every other interval would be longer by one.
@@ -370,14 +370,14 @@ impl Publisher {
     }
 
     /// Records and publishes a reading.
-    fn take(&mut self, sample: &Sample, is_due: bool, steady_ns: u64) {
+    fn take(&mut self, sample: &Sample, is_due: bool) {
         self.systemd.works();
         if !is_due && self.beside.recorder.is_none() {
             return;
         }
         let report = Report::build(sample, &self.report);
         if let Some(recorder) = &mut self.beside.recorder {
-            recorder.take(sample, &report, Some(steady_ns)).iter().for_each(|notice| say(notice));
+            recorder.take(sample, &report).iter().for_each(|notice| say(notice));
         }
         if is_due {
             self.publish(sample, &report);

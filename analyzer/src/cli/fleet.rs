@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use super::output;
 use super::{FleetArgs, FleetOutput};
 use crate::fleet::answer::Answer;
-use crate::fleet::engine::Engine;
+use crate::fleet::engine::{Engine, dialect_of};
 use crate::fleet::page;
 use crate::fleet::recording::{Dialect, Recordings};
 use crate::util::clickhouse::Server;
@@ -29,7 +29,8 @@ pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
             let engine = Engine::find(args.engine.as_deref(), std::env::var_os("PATH").as_deref());
             let dialect = match &engine {
                 Ok(Engine::Program(_, dialect)) => *dialect,
-                _ => Dialect::DuckDb,
+                // SQL that is printed alone is for the program that was named.
+                _ => args.engine.as_deref().map_or(Dialect::DuckDb, dialect_of),
             };
             (engine, found.declare(args.question, &chosen, dialect))
         }

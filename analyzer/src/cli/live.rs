@@ -25,6 +25,7 @@ use crate::source::live::{self, Config, DEFAULT_MAX_FLOWS, Running};
 use crate::tui;
 use crate::util::layout::plain;
 use crate::util::style::Color;
+use crate::util::system;
 use crate::util::time::nanos;
 
 /// Default idle timeout of flows: far longer than any pause between training steps, and short enough for the flow table
@@ -103,9 +104,7 @@ fn attached(socket: PathBuf, view: &ViewArgs, color: Color) -> Result<()> {
 
 /// The name of this host, for who watches several.
 fn host_name() -> Option<String> {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
-    let name = plain(name.trim());
-    (!name.is_empty()).then_some(name)
+    system::host_name().map(|name| plain(&name))
 }
 
 /// The namespace of the interfaces, opened before anything else.

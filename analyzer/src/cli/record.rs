@@ -1,7 +1,7 @@
 //! `record`: live interfaces or captures, to Parquet files.
 
 use std::sync::mpsc::RecvTimeoutError;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 
@@ -13,6 +13,7 @@ use crate::record::recorder::{Recorder, Settings};
 use crate::report::{self, Report};
 use crate::source::feed::{Command, Feed, Update};
 use crate::source::replay::{self, Emit};
+use crate::util::system;
 use crate::util::time::nanos;
 use crate::util::units::{count, plural};
 
@@ -40,7 +41,7 @@ fn captures(args: RecordArgs, interrupt: &Interrupt) -> Result<()> {
         events: true,
         ..replay::Options::default()
     })?;
-    run(&feed, recorder, &report, false, interrupt)
+    run(&feed, recorder, &report, interrupt)
 }
 
 #[cfg(feature = "live")]
@@ -61,7 +62,7 @@ fn live(args: RecordArgs, interrupt: &Interrupt) -> Result<()> {
     for hook in &hooks {
         say(hook);
     }
-    let ended = run(&feed, recorder, &report, true, interrupt);
+    let ended = run(&feed, recorder, &report, interrupt);
     drop(feed);
     // The source's own end has been reported through the feed.
     let _ = thread.join();
@@ -75,14 +76,14 @@ fn live(_: RecordArgs, _: &Interrupt) -> Result<()> {
 
 /// What rows say of their origin: of this host where it `is_live`.
 pub(super) fn origin(host: Option<&str>, job: Option<&str>, is_live: bool) -> Origin {
-    let host = host.map(str::to_owned).or_else(|| kernel("hostname")).unwrap_or_else(|| "host".to_owned());
+    let host = host.map(str::to_owned).or_else(system::host_name).unwrap_or_else(|| "host".to_owned());
     let slurm = std::env::var("SLURM_JOB_ID").ok().filter(|_| is_live);
     let job = job.map(str::to_owned).or_else(|| slurm.map(|id| format!("slurm job {id}")));
     Origin {
         host: host.as_str().into(),
         job: job.as_deref().map(Into::into),
         job_of: job_of(),
-        kernel: kernel("osrelease").filter(|_| is_live).as_deref().map(Into::into),
+        kernel: system::kernel_release().filter(|_| is_live).as_deref().map(Into::into),
     }
 }
 
@@ -96,12 +97,6 @@ pub(super) fn settings(args: &RecordArgs) -> Result<Settings> {
         rollup_ns: args.tables.rollup.map(nanos),
         clickhouse: args.tables.clickhouse.clone(),
     })
-}
-
-/// What the kernel says of itself.
-fn kernel(name: &str) -> Option<String> {
-    let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?;
-    Some(text.trim().to_owned())
 }
 
 #[cfg(target_os = "linux")]
@@ -126,14 +121,7 @@ pub(super) fn start(settings: Settings) -> Result<Recorder> {
 }
 
 /// Runs until the source ends or a signal asks for the end.
-fn run(
-    feed: &Feed,
-    mut recorder: Recorder,
-    options: &report::Options,
-    is_live: bool,
-    interrupt: &Interrupt,
-) -> Result<()> {
-    let begin = Instant::now();
+fn run(feed: &Feed, mut recorder: Recorder, options: &report::Options, interrupt: &Interrupt) -> Result<()> {
     let mut stopping = false;
     let ended = loop {
         if interrupt.is_set() && !stopping {
@@ -144,8 +132,7 @@ fn run(
         match feed.updates.recv_timeout(LOOK) {
             Ok(Update::Sample(sample)) => {
                 let report = Report::build(&sample, options);
-                let steady = is_live.then(|| nanos(begin.elapsed()));
-                recorder.take(&sample, &report, steady).iter().for_each(|notice| say(notice));
+                recorder.take(&sample, &report).iter().for_each(|notice| say(notice));
             }
             Ok(Update::Events(events)) => recorder.events(events),
             Ok(Update::Notice(notice)) => say(&notice),

@@ -71,12 +71,11 @@ impl Recorder {
         self.collector.events(events);
     }
 
-    /// Records the time since the latest sample. `steady_ns`: the time by a clock that does not step, `None` where the data
-    /// has all there is.
-    pub fn take(&mut self, sample: &Sample, report: &Report, steady_ns: Option<u64>) -> Notices {
+    /// Records the time since the latest sample.
+    pub fn take(&mut self, sample: &Sample, report: &Report) -> Notices {
         let mut notices = Notices::new();
-        let step = step(self.last, sample.time_ns, steady_ns);
-        self.last = steady_ns.map(|steady| (sample.time_ns, steady));
+        let step = step(self.last, sample.time_ns, sample.steady_ns);
+        self.last = sample.steady_ns.map(|steady| (sample.time_ns, steady));
         if let Some((jump_ns, elapsed_ns)) = step {
             let way = if jump_ns > 0 { "forwards" } else { "back" };
             notices.push(format!(
@@ -114,7 +113,9 @@ impl Recorder {
     pub fn finish(mut self) -> (Recorded, Notices) {
         let rows = self.collector.finish();
         let mut notices = self.append(self.last.map_or(0, |(time, _)| time), rows);
-        notices.extend(self.store.seal());
+        let (losses, of_close) = self.store.close();
+        self.recorded.losses.add(losses);
+        notices.extend(of_close);
         if let Some(sender) = self.sender {
             sender.finish(&self.dir);
         }
@@ -183,7 +184,7 @@ mod tests {
             let report = Report::build(&sample, &Options::default());
             reports_ns += begin.elapsed().as_nanos();
             let begin = Instant::now();
-            assert!(recorder.take(&sample, &report, None).is_empty());
+            assert!(recorder.take(&sample, &report).is_empty());
             rows_ns += begin.elapsed().as_nanos();
         }
         let (total, _) = recorder.finish();

@@ -57,6 +57,8 @@ pub enum Direction {
 pub struct Sample {
     /// The moment, Unix time in nanoseconds; in replay, of the data.
     pub time_ns: u64,
+    /// The same moment by a clock that does not step, in nanoseconds; `None` in replay, where the data has all there is.
+    pub steady_ns: Option<u64>,
     /// Kind of source.
     pub kind: SourceKind,
     /// Interfaces, or capture files as given.

@@ -15,7 +15,7 @@ use crate::util::pack::{Input, Layout, Malformed, Pack, pack};
 
 pack! {
     struct Sample {
-        time_ns, kind, inputs, window, links, flows, extra, retired_tuples, retired_unattributed, peers, events_dropped,
+        time_ns, steady_ns, kind, inputs, window, links, flows, extra, retired_tuples, retired_unattributed, peers, events_dropped,
         capture_drops, interface_drops, owners, devices, nccl, recorded, metrics,
     }
     struct LinkSample {

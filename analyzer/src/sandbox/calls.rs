@@ -173,9 +173,12 @@ const WRITES: &[c_long] = &[
     libc::SYS_renameat,
 ];
 
-/// Calls that make and remove folders.
+/// Calls that make and remove folders, and give a file a second name: the queue of a recording.
 const TREES: &[c_long] = &[
+    libc::SYS_linkat,
     libc::SYS_mkdirat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_link,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_mkdir,
     #[cfg(target_arch = "x86_64")]

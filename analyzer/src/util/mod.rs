@@ -17,6 +17,7 @@ pub mod request;
 pub mod seldom;
 pub mod shared;
 pub mod style;
+pub mod system;
 pub mod time;
 pub mod units;
 pub mod wrap;

@@ -1,10 +1,13 @@
 //! The demonstration's traffic through an agent: metrics, recording, view and report have the same figures.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpStream;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rocescope::host::netns::NetNs;
 use rocescope::host::veth;
 use rocescope::source::demo::scenario::{BRIEF, Scenario};
 use rocescope::source::demo::stage::Stage;
@@ -66,11 +69,15 @@ fn of_engine(command: &mut Command, sql: &str, is_lines: bool) -> Figures {
     let output = piped(command, sql.as_bytes());
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
-    let rows: Vec<Value> = if is_lines {
+    let all: Vec<Value> = if is_lines {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     } else {
         serde_json::from_str(&text).unwrap()
     };
+    rows(&all)
+}
+
+fn rows(rows: &[Value]) -> Figures {
     rows.iter().map(|row| (link_of(row, "link"), COLUMN_NAMES.map(|name| number(&row[name])))).collect()
 }
 
@@ -80,6 +87,44 @@ fn sql(table: &str) -> String {
 
 fn tables_of(recording: &Path, table: &str) -> String {
     format!("{}/v1/{table}/**/*.parquet", recording.display())
+}
+
+/// A ClickHouse server in a network namespace, without tables. Every third answer to an insert is lost.
+struct ClickHouse {
+    child: Child,
+    url: String,
+}
+
+impl ClickHouse {
+    fn start(netns: &NetNs, program: &Path, folder: &Path) -> Self {
+        let mut command = Command::new(program);
+        command.arg("serve").arg(folder).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = netns.run(|| command.spawn()).unwrap().unwrap();
+        let mut port = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut port).unwrap();
+        Self { child, url: format!("http://127.0.0.1:{}/", port.trim()) }
+    }
+
+    /// The sums of a table, by this server.
+    fn figures(&self, netns: &NetNs, table: &str) -> Figures {
+        let address = self.url.trim_start_matches("http://").trim_end_matches('/');
+        let sql = sql(table).trim_end().trim_end_matches(';').to_owned();
+        let head = format!(
+            "POST /?default_format=JSONEachRow HTTP/1.0\r\nContent-Length: {}\r\n\r\n{sql}",
+            sql.len()
+        );
+        let stream = netns.run(|| TcpStream::connect(address)).unwrap().unwrap();
+        let answer = ask(stream, &head).unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        rows(&answer.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<_>>())
+    }
+}
+
+impl Drop for ClickHouse {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 #[test]
@@ -119,8 +164,12 @@ fn metrics_recording_view_and_report_of_the_demonstration_agree() {
         "--dump-dir",
         &dump_dir,
     ];
+    let click_house = click_house_or_skip(TEST);
+    let server = click_house.as_ref().map(|program| ClickHouse::start(near, program, folder.path()));
+    let sends: Vec<&str> =
+        server.iter().flat_map(|server| ["--clickhouse", &server.url, "--rotate", "3s"]).collect();
     let start = Start { netns: Some(near), ..Start::default() };
-    let agent = Program::watching(start, &arguments).unwrap();
+    let agent = Program::watching(start, &[&arguments[..], &sends].concat()).unwrap();
     let prometheus =
         program_or_skip(TEST, PACKAGE, "prometheus").map(|program| Prometheus::start(near, &program));
     let player = stage.start(Scenario::new(4791, BRIEF), Some(BRIEF + Duration::from_millis(500))).unwrap();
@@ -170,11 +219,18 @@ fn metrics_recording_view_and_report_of_the_demonstration_agree() {
                 assert_eq!(of_engine(&mut command, &sql(&from), false), expected, "DuckDB, {table}");
             }
         }
-        if let Some(program) = click_house_or_skip(TEST) {
+        if let Some(program) = &click_house {
             let from = format!("file('{}', Parquet)", tables_of(folder, "flow_seconds"));
-            let mut command = Command::new(&program);
+            let mut command = Command::new(program);
             command.args(["local", "--output-format", "JSONEachRow"]);
             assert_eq!(of_engine(&mut command, &sql(&from), true), expected, "ClickHouse");
+        }
+    }
+    // What was sent while it went on, some of it twice, and the rest at its end.
+    if let Some(server) = server {
+        assert!(ended.err.contains("cannot send to ClickHouse"), "an answer was lost: {}", ended.err);
+        for table in ["flow_seconds", "link_seconds"] {
+            assert_eq!(server.figures(near, table), expected, "ClickHouse over HTTP, {table}");
         }
     }
 }

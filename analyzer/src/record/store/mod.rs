@@ -270,6 +270,19 @@ impl Store {
         notices
     }
 
+    /// Seals what is there, for the last time. Its result: rows that are in no file and in no journal, and what the user should know.
+    pub fn close(mut self) -> (Losses, Notices) {
+        let mut notices = self.seal();
+        let Some(volume) = self.volume.filter(|volume| !volume.is_empty()) else {
+            return (Losses::default(), notices);
+        };
+        notices.push(format!(
+            "rows that the journal in {} has become files at the next start",
+            layout::journals(&self.dir).display()
+        ));
+        (Losses { rows: volume.unwritten(), ..Losses::default() }, notices)
+    }
+
     /// Whether files were made since this was called the last time.
     pub fn take_sealed(&mut self) -> bool {
         std::mem::take(&mut self.sealed)

@@ -34,6 +34,8 @@ pub(super) struct Volume {
     blocks: BTreeMap<&'static str, Blocks>,
     /// Length of the blocks in bytes.
     block_bytes: u64,
+    /// Open rows that the journal does not have, by table.
+    unwritten: BTreeMap<&'static str, u64>,
 }
 
 /// What became of rows.
@@ -53,7 +55,8 @@ impl Volume {
     }
 
     fn with(journal: Journal, id: String, host: String) -> Self {
-        Self { journal, id, host, open: Rows::default(), blocks: BTreeMap::new(), block_bytes: 0 }
+        let (open, blocks, unwritten) = (Rows::default(), BTreeMap::new(), BTreeMap::new());
+        Self { journal, id, host, open, blocks, block_bytes: 0, unwritten }
     }
 
     /// What a process that was killed left; `None` while a process writes it, or where the name is not that of a journal.
@@ -80,6 +83,11 @@ impl Volume {
         self.open.len()
     }
 
+    /// Rows that are in memory alone, since the journal could not be written.
+    pub(super) fn unwritten(&self) -> u64 {
+        self.unwritten.values().sum()
+    }
+
     /// Length of its files, roughly: rows that are in no block yet count 25 bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.block_bytes + 25 * self.open.len() as u64
@@ -98,6 +106,11 @@ impl Volume {
         let mut frames = Frames { kind: FrameKind::Rows, of: Vec::new() };
         let encoded = rows.visit(&mut frames);
         let mut error = encoded.and_then(|()| self.write(&frames).map(|_| ())).err();
+        if error.is_some() {
+            for (table, _, count) in frames.of {
+                *self.unwritten.entry(table).or_default() += count;
+            }
+        }
         self.open.append(rows);
         let mut open = std::mem::take(&mut self.open);
         let mut groups = Groups { volume: self, lost: 0, error: None };
@@ -110,7 +123,7 @@ impl Volume {
 
     fn write(&mut self, frames: &Frames) -> io::Result<Vec<Place>> {
         let of: Vec<(FrameKind, &str, &[u8])> =
-            frames.of.iter().map(|(table, payload)| (frames.kind, *table, payload.as_slice())).collect();
+            frames.of.iter().map(|(table, payload, _)| (frames.kind, *table, payload.as_slice())).collect();
         if of.is_empty() { Ok(Vec::new()) } else { self.journal.append(&of) }
     }
 
@@ -152,7 +165,8 @@ fn publish(aside: &Path, path: &Path) -> io::Result<()> {
 /// Rows as frames.
 struct Frames {
     kind: FrameKind,
-    of: Vec<(&'static str, Vec<u8>)>,
+    /// Tables, their rows encoded, and the number of these.
+    of: Vec<(&'static str, Vec<u8>, u64)>,
 }
 
 impl Visit for Frames {
@@ -160,7 +174,11 @@ impl Visit for Frames {
 
     fn rows<R: Row>(&mut self, rows: &mut Vec<R>) -> io::Result<()> {
         if !rows.is_empty() {
-            self.of.push((R::TABLE.name, parquet::encode(rows).map_err(io::Error::other)?));
+            self.of.push((
+                R::TABLE.name,
+                parquet::encode(rows).map_err(io::Error::other)?,
+                rows.len() as u64,
+            ));
         }
         Ok(())
     }
@@ -191,12 +209,15 @@ impl Visit for Groups<'_> {
                     blocks.first_ns = blocks.first_ns.or(group.first().map(|row| row.t().0));
                     blocks.places.extend(places.first());
                     self.volume.block_bytes += block.len() as u64;
+                    self.volume.unwritten.remove(table);
                     rows.drain(..GROUP);
                 }
                 Err(error) => {
                     self.error = Some(error);
                     if rows.len() > WAITING * GROUP {
                         self.lost += GROUP as u64;
+                        let unwritten = self.volume.unwritten.entry(table).or_default();
+                        *unwritten = unwritten.saturating_sub(GROUP as u64);
                         rows.drain(..GROUP);
                     }
                     return Ok(());

@@ -105,10 +105,12 @@ impl CountersOnly {
 
     fn sample(&self) -> Sample {
         let clock = WallClock::sample();
-        let now = clock.unix_ns(monotonic_ns());
+        let steady_ns = monotonic_ns();
+        let now = clock.unix_ns(steady_ns);
         let Known { owners, devices } = self.reader.known();
         Sample {
             time_ns: now,
+            steady_ns: Some(steady_ns),
             kind: SourceKind::Live,
             inputs: self.inputs.clone(),
             window: Some((clock.unix_ns(self.start_ns), now)),

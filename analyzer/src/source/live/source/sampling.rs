@@ -116,6 +116,7 @@ impl Source {
         let marking = marking::by_link(&links, &reading.flows, &reading.extra, retired);
         Ok(Sample {
             time_ns: self.clock.unix_ns(now),
+            steady_ns: Some(now),
             kind: SourceKind::Live,
             inputs: self.interfaces.iter().map(|w| w.interface.name.clone()).collect(),
             window: Some((self.clock.unix_ns(self.start_ns), self.clock.unix_ns(now))),
