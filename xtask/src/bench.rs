@@ -2,6 +2,7 @@
 
 mod child;
 mod fleet;
+mod floor;
 mod goal;
 mod kernel;
 mod keys;
@@ -21,6 +22,8 @@ pub(crate) enum Bench {
     Kernel(kernel::Wanted),
     /// `rocescope replay` beside tcpdump, tshark and gzip on the same captures
     Replay(replay::Wanted),
+    /// What no replay can do without, on one capture: reading it, and a table of its flows
+    Floor(floor::Wanted),
     /// `rocescope live` on a flooded veth pair, beside an empty program and nothing
     Load(load::Wanted),
     /// Questions of `rocescope fleet` over a simulated fleet with known faults
@@ -46,6 +49,7 @@ pub(crate) fn bench(wanted: Option<&Bench>) -> Result<()> {
     match wanted {
         Bench::Kernel(wanted) => kernel::kernel(wanted),
         Bench::Replay(wanted) => replay::replay(wanted),
+        Bench::Floor(wanted) => floor::floor(wanted),
         Bench::Load(wanted) => load::load(wanted),
         Bench::Fleet(wanted) => fleet::fleet(wanted),
         Bench::Keys(wanted) => keys::keys(wanted),

@@ -2,12 +2,12 @@
 
 use rocescope_common::account::flow::{DSCP_NONE, TRANSPORT_NONE};
 use rocescope_common::account::{Mixed, PsnTrack};
-use rocescope_common::wire::frame::Encap;
 use rocescope_common::wire::opcode::{CNP, Name, TRANSPORT_UC};
 
 use crate::analysis::build::some;
 use crate::analysis::{
-    Ack, Ecn, Flow, LastNaks, Loss, MAX_PORTS, Naks, Opcode, Port, Psn, device, ecn, latency,
+    Ack, Ecn, Flow, LastNaks, Loss, MAX_PORTS, MixedIn, Naks, Opcode, Port, Psn, Tunnels, device, ecn,
+    latency,
 };
 use crate::metrics::duplicates::Copies;
 use crate::sample::{Extra, FlowSample, Sample, Stats, address};
@@ -123,12 +123,8 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
         service_level: stats.lane().map(|lane| lane.service_level),
         virtual_lane: stats.lane().map(|lane| lane.virtual_lane),
         dscp: (stats.dscp != DSCP_NONE).then_some(stats.dscp),
-        encapsulation: encapsulation(stats.encap),
-        mixed: Mixed::NAMES
-            .into_iter()
-            .filter_map(|(bit, name)| (stats.mixed & bit != 0).then_some(name))
-            .map(|name| if name == "inner_vlan" && stats.lane().is_some() { "lane" } else { name })
-            .collect(),
+        encapsulation: Tunnels::of(stats),
+        mixed: MixedIn::of(stats),
         path_mtu: (stats.mtu != 0).then_some(stats.mtu),
         packets: stats.packets,
         bytes: stats.bytes,
@@ -228,13 +224,6 @@ impl Ports {
         };
         Self { seen, missing_packets, missing_bytes }
     }
-}
-
-/// The tunnels around the first packet, outermost first.
-fn encapsulation(encap: u32) -> Option<Box<str>> {
-    let names: Vec<&str> =
-        encap.to_le_bytes().into_iter().filter_map(Encap::from_byte).map(Encap::name).collect();
-    (!names.is_empty()).then(|| names.join("+").into())
 }
 
 fn opcodes(stats: &Stats, extra: Option<&Extra>) -> Box<[Opcode]> {

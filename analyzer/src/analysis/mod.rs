@@ -56,8 +56,8 @@ pub use entropy::{QpSpread, Spread, entropy};
 pub(crate) use facts::ByLink;
 pub use facts::{
     Ack, CeOverTime, Cnp, Copied, DataEntropy, Dscp, Ecn, EcnOverTime, Entropy, Facts, Flow, FlowId, Kind,
-    Latency, LatencyByClass, Link, Lost, Naks, Opcode, Pairing, Port, Psn, Retired, Skipped, Source, Totals,
-    Untimed, Window,
+    Latency, LatencyByClass, Link, Lost, MixedIn, Naks, Opcode, Pairing, Port, Psn, Retired, Skipped, Source,
+    Totals, Tunnels, Untimed, Window,
 };
 pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances, unknown_names};
 pub use loss::{Episodes, FlowIcrc, Icrc, LastNaks, Loss, SequenceLoss};

@@ -114,7 +114,10 @@ pub struct DelayPoint {
 
 /// All of them, sorted by flow and links.
 pub(super) fn taps(sample: &Sample) -> Vec<TapFlow> {
-    let pairs = sample.metrics.taps.iter().flatten();
+    let mut pairs = sample.metrics.taps.iter().flatten().peekable();
+    if pairs.peek().is_none() {
+        return Vec::new();
+    }
     let packets: Map<FlowKey, u64> = sample.flows.iter().map(|flow| (flow.key, flow.stats.packets)).collect();
     let mut taps: Vec<TapFlow> = pairs.map(|pair| build(sample, pair, &packets)).collect();
     taps.sort_by(|a, b| (a.src, a.dst, a.dest_qp, &a.links).cmp(&(b.src, b.dst, b.dest_qp, &b.links)));
@@ -272,11 +275,9 @@ impl Facts {
     #[must_use]
     pub fn between_taps(&self) -> Vec<Between<'_>> {
         let mut pairs: BTreeMap<(&str, &str, Address, Address), Between<'_>> = BTreeMap::new();
-        let at: Map<(&str, Name), &Flow> = self
-            .flows
-            .iter()
-            .map(|flow| ((flow.link.as_str(), (flow.src, flow.dst, flow.dest_qp)), flow))
-            .collect();
+        let at = |link: &str, tap: &TapFlow| {
+            self.to_qp(tap.src, tap.dst, tap.dest_qp).filter(|flow| flow.link == *link).last()
+        };
         for (from, to, tap) in self.sections() {
             let Some(vanished) = tap.vanished else { continue };
             let (src, dst) = (tap.src, tap.dst);
@@ -293,13 +294,13 @@ impl Facts {
             };
             let sum = pairs.entry((from, to, src, dst)).or_insert(new);
             sum.matched += tap.packets_matched;
-            let near = at.get(&(from, tap.name()));
+            let near = at(from, tap);
             let at_end = tap.vanished_at_end.filter(|_| near.is_some_and(|flow| flow.is_retried_in_vain()));
             let vanished = vanished + at_end.unwrap_or(0);
             if vanished == 0 {
                 continue;
             }
-            let Some(flow) = at.get(&(to, tap.name())) else { continue };
+            let Some(flow) = at(to, tap) else { continue };
             let unfilled: u64 = flow.losses().iter().flatten().map(|loss| loss.unfilled).sum();
             // Who sends nothing again does not tell by that what arrived.
             let missed = if flow.is_uc() { 0 } else { unfilled.min(vanished) };

@@ -138,6 +138,7 @@ pub(super) fn pattern(sample: &Sample) -> Option<Pattern> {
     let shape = shape::shape(&matrix);
     let matrix_pairs = matrix.len() as u64;
     matrix.truncate(MAX_LISTED_HOSTS);
+    matrix.shrink_to_fit();
     Some(Pattern {
         shape,
         hosts,

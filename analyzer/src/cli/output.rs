@@ -108,7 +108,7 @@ impl Followed {
                 let report = Report::of_last(sample, options);
                 out.write_all(text::painted(&report, width, paint).as_bytes())
             }
-            Format::Json => json::write_last(Report::of_last(sample, options), &mut out),
+            Format::Json => json::write_last(sample, options, &mut out),
             Format::JsonLines => Ok(()),
             Format::Csv => csv::write(&Report::of_last(sample, options), &mut out),
             Format::Html => {

@@ -25,7 +25,7 @@ fn changing(input: &Input<'_>, found: &mut Vec<Finding>) {
     // A flow that carries answers or CNPs too has every right to several DSCPs, and a packet that a switch trims takes another one.
     let all = input.facts.flows.iter().filter(|flow| {
         is_data(flow)
-            && flow.mixed.contains(&"dscp")
+            && flow.mixed.contains("dscp")
             && flow.payload_bytes >= limits.min_bytes
             && acks(flow) == 0
             && flow.trimmed_packets() == 0

@@ -94,21 +94,17 @@ fn seen<'a>(input: &Input<'a>, link: &'a str, mut groups: Vec<Group<'a>>) -> Opt
 
 /// Groups of hosts of one IP version, by the flows between them.
 fn groups<'a>(flows: impl Iterator<Item = &'a Flow>) -> Vec<Group<'a>> {
+    let mut between: Vec<&Flow> = flows.filter(|flow| hosts(flow).is_some()).collect();
+    between.sort_by_key(|flow| hosts(flow));
+    let by_hosts =
+        || between.chunk_by(|a, b| hosts(a) == hosts(b)).filter_map(|own| Some((hosts(own.first()?)?, own)));
     let mut leaders: Map<IpAddr, IpAddr> = Map::default();
-    let mut between: BTreeMap<(IpAddr, IpAddr), Vec<&Flow>> = BTreeMap::new();
-    for flow in flows {
-        // Management datagrams of others pass on every fabric.
-        if let (Address::Ip(src), Address::Ip(dst), true) = (flow.src, flow.dst, flow.dest_qp > 1)
-            && is_unicast(src)
-            && is_unicast(dst)
-        {
-            between.entry((src, dst)).or_default().push(flow);
-            let (a, b) = (leader(&mut leaders, src), leader(&mut leaders, dst));
-            leaders.insert(a.max(b), a.min(b));
-        }
+    for ((src, dst), _) in by_hosts() {
+        let (a, b) = (leader(&mut leaders, src), leader(&mut leaders, dst));
+        leaders.insert(a.max(b), a.min(b));
     }
     let mut groups: BTreeMap<IpAddr, Group<'a>> = BTreeMap::new();
-    for ((src, dst), flows) in between {
+    for ((src, dst), flows) in by_hosts() {
         let leader = leader(&mut leaders, src);
         let group = groups.entry(leader).or_insert_with(|| Group {
             hosts: BTreeSet::new(),
@@ -122,6 +118,12 @@ fn groups<'a>(flows: impl Iterator<Item = &'a Flow>) -> Vec<Group<'a>> {
         group.flows.extend(flows);
     }
     groups.into_values().collect()
+}
+
+/// Between which hosts a flow passes; `None` where that says nothing: management datagrams of others pass on every fabric.
+fn hosts(flow: &Flow) -> Option<(IpAddr, IpAddr)> {
+    let (Address::Ip(src), Address::Ip(dst)) = (flow.src, flow.dst) else { return None };
+    (flow.dest_qp > 1 && is_unicast(src) && is_unicast(dst)).then_some((src, dst))
 }
 
 /// The lowest address of a host's group so far; shortens the way to it.

@@ -1,7 +1,5 @@
 //! Retransmission storms.
 
-use std::collections::BTreeMap;
-
 use super::loss_taps::Ends;
 use super::not_evaluated::{flows_not_evaluated, is_not_evaluated};
 use super::once::once;
@@ -188,15 +186,17 @@ fn advice(late: u64, hosts: (Address, Address), found: &[Finding]) -> String {
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let (limits, facts) = (&input.limits.retry, input.facts);
     let ends = Ends::of(facts);
-    let mut pairs: BTreeMap<(Address, Address), Vec<&Flow>> = BTreeMap::new();
-    for flow in &facts.flows {
-        pairs.entry((flow.src, flow.dst)).or_default().push(flow);
-    }
-    pairs.retain(|_, flows| flows.iter().any(|flow| again(flow) > 0));
-    for (hosts, flows) in pairs {
+    let hosts_of = |flow: &&Flow| (flow.src, flow.dst);
+    let mut by_hosts: Vec<&Flow> = facts.flows.iter().collect();
+    by_hosts.sort_by_key(hosts_of);
+    for flows in by_hosts.chunk_by(|a, b| hosts_of(a) == hosts_of(b)) {
+        let Some(hosts) = flows.first().map(hosts_of) else { continue };
+        if flows.iter().all(|flow| again(flow) == 0) {
+            continue;
+        }
         let spans = spans(flows.iter().copied(), &[Signal::Retransmitted]);
         let judge = |span: &Span| {
-            let pair = Pair::of(facts, &ends, &flows, span);
+            let pair = Pair::of(facts, &ends, flows, span);
             let ratio = pair.ratio();
             let enough = pair.again >= limits.packets && ratio >= limits.ratio;
             (enough && !is_owned(&pair, hosts, span, found)).then_some((pair, Some(ratio)))

@@ -129,7 +129,10 @@ impl Collector {
     /// All that is known, in the collector's own memory.
     #[must_use]
     pub fn finish(self) -> Icrc {
-        Icrc { flows: self.slots.into_iter().map(|(_, counts)| counts).collect(), retired: self.retired }
+        let mut flows: Vec<Checked> = self.slots.into_iter().map(|(_, counts)| counts).collect();
+        // Collected in place: what is smaller leaves room.
+        flows.shrink_to_fit();
+        Icrc { flows, retired: self.retired }
     }
 }
 

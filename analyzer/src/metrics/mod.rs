@@ -151,12 +151,15 @@ impl Collector {
     pub fn finish(self) -> Metrics {
         let Self { duplicates, pairing, latency, ecn, loss, taps, traffic } = self;
         let timeline = loss.timeline(traffic.points());
-        metrics(
-            (last(duplicates, duplicates::Filter::metrics), last(loss, loss::Collector::metrics), timeline),
-            last(pairing, |pairing| (pairing.pairs(), pairing.setups())),
-            (last(latency, latency::Collector::metrics), last(ecn, ecn::Collector::metrics)),
-            (last(taps, taps::Collector::metrics), last(traffic, traffic::Collector::metrics)),
-        )
+        // Those that take most and leave least come first.
+        let traffic = last(traffic, traffic::Collector::metrics);
+        let taps = last(taps, taps::Collector::metrics);
+        let ecn = last(ecn, ecn::Collector::metrics);
+        let pairs = last(pairing, |pairing| (pairing.pairs(), pairing.setups()));
+        let latency = last(latency, latency::Collector::metrics);
+        let duplicates = last(duplicates, duplicates::Filter::metrics);
+        let loss = last(loss, loss::Collector::metrics);
+        metrics((duplicates, loss, timeline), pairs, (latency, ecn), (taps, traffic))
     }
 }
 

@@ -4,12 +4,14 @@ use std::io::{self, BufWriter, Write};
 use std::sync::mpsc::{channel, sync_channel};
 use std::thread;
 
-use serde::Serialize as _;
+use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::{CompactFormatter, Formatter};
 
-use crate::analysis::Flow;
-use crate::report::Report;
+use crate::analysis::{Facts, Flow, Source, Totals, Window};
+use crate::findings::{Finding, NotEvaluated};
+use crate::report::{Options, Report, SCHEMA};
+use crate::sample::Sample;
 use crate::util::background;
 
 /// Bytes that are written at once. serde_json writes a report in pieces of some bytes, a million of them for 20,000 flows.
@@ -30,28 +32,60 @@ const AT_ONCE: usize = 128;
 /// Parts that may wait.
 const DEPTH: usize = 4;
 
-/// As [`write()`] does, but with very many flows in two threads, where there are processors for them.
+/// As [`write()`] does the report of a sample that nobody needs afterwards. With very many flows, where there are processors for
+/// it, two threads write them while a third comes to the findings, which stand behind them.
 ///
 /// # Errors
 /// What writing to `out` gave.
-pub fn write_last(mut report: Report, out: &mut impl Write) -> io::Result<()> {
+pub fn write_last(mut sample: Sample, options: &Options, out: &mut impl Write) -> io::Result<()> {
+    let facts = Facts::of_last(&mut sample, &options.analysis);
+    if facts.flows.len() < MANY || !background::is_there() {
+        return write(&Report::with(&sample, facts, options), out);
+    }
+    write_while(facts, |facts| Report::judge(&sample, facts, options), out)
+}
+
+type Judged = (Vec<Finding>, Vec<NotEvaluated>);
+
+/// Writes the report of these facts, and judges them meanwhile.
+fn write_while(
+    mut facts: Facts,
+    judge: impl Fn(&Facts) -> Judged + Sync,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    /// What a report begins with.
+    #[derive(Serialize)]
+    struct Head<'a> {
+        schema: &'static str,
+        source: &'a Source,
+        window: &'a Window,
+        totals: &'a Totals,
+    }
     /// A line end stands in no string of JSON, and there is one field of this name at this depth.
     const NONE: &[u8] = b"\n  \"flows\": []";
-    if report.facts.flows.len() < MANY || !background::is_there() {
-        return write(&report, out);
-    }
-    let flows = std::mem::take(&mut report.facts.flows);
+    let mut head = Vec::new();
+    let Facts { source, window, totals, .. } = &facts;
+    Head { schema: SCHEMA, source, window, totals }
+        .serialize(&mut Serializer::with_formatter(&mut head, Indented::default()))?;
+    Escaping::new(&mut *out).write_all(head.strip_suffix(b"\n}").unwrap_or(&head))?;
+    out.write_all(b",")?;
+    out.write_all(&NONE[..NONE.len() - 1])?;
+    let (findings, not_evaluated) = thread::scope(|scope| {
+        let judging = thread::Builder::new().name("findings".into()).spawn_scoped(scope, || judge(&facts));
+        by_two(&facts.flows, out)?;
+        // Without the thread this one judges.
+        io::Result::Ok(match judging {
+            Ok(judging) => judging.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(_) => judge(&facts),
+        })
+    })?;
+    facts.flows = Vec::new();
     let mut rest = Vec::new();
-    write(&report, &mut rest)?;
-    let Some(at) = rest.windows(NONE.len()).position(|bytes| bytes == NONE) else {
-        report.facts.flows = flows;
-        return write(&report, out);
-    };
-    let (before, after) = rest.split_at(at + NONE.len() - 1);
-    out.write_all(before)?;
-    by_two(&flows, out)?;
+    write(&Report { schema: SCHEMA, facts, findings, not_evaluated }, &mut rest)?;
+    let at = rest.windows(NONE.len()).position(|bytes| bytes == NONE);
+    let after = at.and_then(|at| rest.get(at + NONE.len() - 1..));
     out.write_all(b"\n  ")?;
-    out.write_all(after)
+    out.write_all(after.ok_or_else(|| io::Error::other("bug: a report without a list of flows"))?)
 }
 
 /// Writes the flows between the brackets of their list. Another thread makes every other part of the text.
@@ -279,15 +313,23 @@ mod tests {
         }
     }
 
+    /// The findings that a report has.
+    fn judged(report: &Report) -> impl Fn(&Facts) -> Judged + Sync {
+        |facts| {
+            assert_eq!(facts.flows.len(), report.facts.flows.len());
+            (report.findings.clone(), report.not_evaluated.clone())
+        }
+    }
+
     #[test]
     fn two_threads_write_what_one_does() {
         let mut report = Report::build(&everything(), &report::Options::default());
         let few = report.facts.flows.clone();
-        for flows in [0, MANY, MANY + AT_ONCE - 1, 3 * MANY + 1] {
+        for flows in [1, MANY, MANY + AT_ONCE - 1, 3 * MANY + 1] {
             report.facts.flows = few.iter().cycle().take(flows).cloned().collect();
             let (mut one, mut two) = (Vec::new(), Vec::new());
             write(&report, &mut one).unwrap();
-            write_last(report.clone(), &mut two).unwrap();
+            write_while(report.facts.clone(), judged(&report), &mut two).unwrap();
             assert!(one == two, "{flows} flows");
         }
     }
@@ -298,7 +340,8 @@ mod tests {
         report.facts.flows = report.facts.flows.iter().cycle().take(3 * MANY).cloned().collect();
         for room in [0, 100_000, 1_000_000] {
             let mut space = vec![0; room];
-            let error = write_last(report.clone(), &mut space.as_mut_slice()).unwrap_err();
+            let error =
+                write_while(report.facts.clone(), judged(&report), &mut space.as_mut_slice()).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::WriteZero, "{room}");
         }
     }

@@ -69,16 +69,21 @@ impl Report {
 
     /// The report of these facts and what follows from them. Findings have flows from facts alone.
     fn with(sample: &Sample, facts: Facts, options: &Options) -> Self {
+        let (findings, not_evaluated) = Self::judge(sample, &facts, options);
+        Self { schema: SCHEMA, facts, findings, not_evaluated }
+    }
+
+    /// What follows from facts, and what was not evaluated.
+    fn judge(sample: &Sample, facts: &Facts, options: &Options) -> (Vec<Finding>, Vec<NotEvaluated>) {
         if let Some(recorded) = &sample.recorded {
             // They were judged when they were recorded, from more than a recording keeps.
             let mut findings: Vec<Finding> =
                 recorded.iter().filter_map(|json| findings::recorded::read(json)).collect();
             findings::order::sort(&mut findings, facts.window.last_ns);
-            return Self { schema: SCHEMA, facts, findings, not_evaluated: Vec::new() };
+            return (findings, Vec::new());
         }
         let not_evaluated = findings::not_evaluated(sample, &facts.flows);
-        let findings = findings::check(&findings::Input { sample, facts: &facts, limits: &options.limits });
-        Self { schema: SCHEMA, facts, findings, not_evaluated }
+        (findings::check(&findings::Input { sample, facts, limits: &options.limits }), not_evaluated)
     }
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod background;
 pub mod clickhouse;
 pub mod csv;
 pub mod deferred;
+pub mod few;
 pub mod index;
 pub mod known;
 pub(crate) mod layout;

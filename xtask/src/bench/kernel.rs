@@ -54,6 +54,9 @@ const GOALS: [(&str, Of, Goal); 20] = [
     ("new_flow", Of::Ns, Goal::at_most(550.0, Some(400.0))),
     ("precise_new_flow", Of::Ns, Goal::at_most(550.0, Some(400.0))),
 ];
+/// The case without which another cannot be, beside it.
+const FLOORS: [(&str, &str); 3] =
+    [("precise_in_order", "clock"), ("timed_middle", "clock"), ("timed_answered", "clock")];
 /// Two processors on different flows of one table, over one.
 const TWO_CPUS: Goal = Goal::at_least(1.9, Some(1.97));
 /// Reading a full table, in ms of processor time.
@@ -91,10 +94,11 @@ pub(crate) fn kernel(wanted: &Wanted) -> Result<()> {
     }
     let read = &document["table_read"];
     let mib = read["map_bytes"].as_f64().map(|bytes| bytes / 1024.0 / 1024.0);
-    let row = |name: String, figure, unit, goal| Row { name, figure, unit, goal };
+    let row = |name: String, figure, unit, goal| Row { name, figure, unit, goal, floor: None };
     let mut rows: Vec<Row> = costs.iter().filter_map(Cost::row).collect();
-    let two = document["two_cpus"]["counting"].as_f64();
-    rows.push(row("two CPUs on different flows of one table, of one".to_owned(), two, " ×", TWO_CPUS));
+    let [two, floor] = ["counting", "empty"].map(|of| document["two_cpus"][of].as_f64());
+    let name = "two CPUs on different flows of one table, of one".to_owned();
+    rows.push(Row { floor, ..row(name, two, " ×", TWO_CPUS) });
     rows.push(row(format!("reading {} flows", read["flows"]), read["ms"].as_f64(), " ms", READ_MS));
     rows.push(row("maps".to_owned(), mib, " MiB", MAP_MIB));
     goal::print(&rows);
@@ -112,15 +116,21 @@ struct Cost {
     empty: Option<f64>,
     ratio: Option<f64>,
     goal: Option<(Of, Goal)>,
+    /// Cost of the part without which it cannot be.
+    floor: Option<f64>,
 }
 
 fn costs(document: &Value) -> Result<Vec<Cost>> {
     let Some(results) = document["results"].as_array().filter(|results| !results.is_empty()) else {
         bail!("`rocescope bench` measured nothing");
     };
-    let plain = |program: &Value| {
-        let row = results.iter().find(|row| row["program"] == *program && row["case"] == "ipv4_in_order");
+    let of = |program: &Value, case: &str| {
+        let row = results.iter().find(|row| row["program"] == *program && row["case"] == case);
         row.and_then(|row| row["ns"].as_f64())
+    };
+    let floor = |row: &Value| {
+        let (_, floor) = FLOORS.iter().find(|(case, _)| row["case"] == *case)?;
+        of(&row["program"], floor)
     };
     Ok(results
         .iter()
@@ -133,8 +143,9 @@ fn costs(document: &Value) -> Result<Vec<Cost>> {
                 low: row["ns_low"].as_f64(),
                 high: row["ns_high"].as_f64(),
                 empty: row["empty_ns"].as_f64(),
-                ratio: ns.zip(plain(&row["program"])).map(|(ns, plain)| ns / plain),
+                ratio: ns.zip(of(&row["program"], "ipv4_in_order")).map(|(ns, plain)| ns / plain),
                 goal: GOALS.iter().find(|(case, ..)| row["case"] == *case).map(|(_, of, goal)| (*of, *goal)),
+                floor: floor(row),
             }
         })
         .collect())
@@ -146,8 +157,8 @@ impl Cost {
         let (of, goal) = self.goal?;
         let name = format!("{}, {}", self.name, self.program);
         Some(match of {
-            Of::Ns => Row { name, figure: self.ns, unit: " ns", goal },
-            Of::ToIpv4 => Row { name, figure: self.ratio, unit: " × IPv4", goal },
+            Of::Ns => Row { name, figure: self.ns, unit: " ns", goal, floor: self.floor },
+            Of::ToIpv4 => Row { name, figure: self.ratio, unit: " × IPv4", goal, floor: None },
         })
     }
 
@@ -186,6 +197,8 @@ mod tests {
             measured("vxlan_in_order", &json!(70.0)),
             measured("tcp", &json!(null)),
             measured("new_flow", &json!(700.0)),
+            measured("precise_in_order", &json!(80.0)),
+            measured("clock", &json!(29.0)),
         ]});
         let costs = costs(&document).unwrap();
         let verdicts: Vec<_> =
@@ -193,6 +206,10 @@ mod tests {
         let some = |words: [&'static str; 5]| words.map(Some).to_vec();
         assert_eq!(verdicts[..5], some(["met", "met", "met", "MISSED", "not known"]));
         assert_eq!(verdicts[5], Some("MISSED"));
+        assert_eq!(
+            costs.iter().map(|cost| cost.floor).collect::<Vec<_>>()[4..],
+            [None, None, Some(29.0), None]
+        );
         assert_eq!(costs[3].line(), "| tc | vxlan_in_order | 70.0 | 1.0 to 2.0 | 9.0 | 1.75 |");
         assert_eq!(costs[4].line(), "| tc | tcp | - | 1.0 to 2.0 | 9.0 | - |");
     }

@@ -92,6 +92,20 @@ enum Measure {
     Faster,
 }
 
+impl Measure {
+    /// It, of one program held against another.
+    fn of(self, ours: &Entry, other: &Entry) -> f64 {
+        let ratio = |of: fn(&Spent) -> Duration| {
+            ours.per_frame(ours.median(of)) / other.per_frame(other.median(of)).max(f64::MIN_POSITIVE)
+        };
+        match self {
+            Self::Wall => ratio(|spent| spent.wall),
+            Self::Processor => ratio(|spent| spent.cpu),
+            Self::Faster => 1.0 / ratio(|spent| spent.wall).max(f64::MIN_POSITIVE),
+        }
+    }
+}
+
 struct Case {
     title: &'static str,
     entries: Vec<Entry>,
@@ -147,7 +161,7 @@ fn million(binary: &Path, capture: &Path) -> Result<Row> {
     let bytes = step("measuring memory", || peak_memory(&mut command))?;
     println!("\n1,000,000 flows: {:.0} bytes a flow ({})", bytes as f64 / f64::from(MILLION), show(&command));
     let (name, figure) = ("1,000,000 flows, peak memory".to_owned(), Some(bytes as f64 / 1e9));
-    Ok(Row { name, figure, unit: " GB", goal: MILLION_GB })
+    Ok(Row { name, figure, unit: " GB", goal: MILLION_GB, floor: None })
 }
 
 pub(super) fn build() -> Result<PathBuf> {
@@ -216,6 +230,9 @@ const TSHARK_FIELDS: [&str; 14] = [
     "infiniband.reth.dmalen",
 ];
 
+/// The entry of what no replay can do without.
+const FLOOR: &str = "floor";
+
 /// Goals of the cases.
 const SNAPPED: &[(Measure, Goal)] =
     &[(Measure::Wall, Goal::at_most(0.4, Some(0.25))), (Measure::Processor, Goal::at_most(0.7, Some(0.5)))];
@@ -246,17 +263,25 @@ fn cases(wanted: &Wanted, binary: &Path, inputs: &Inputs) -> Vec<Case> {
         case(
             "frames snapped at 96 bytes",
             SNAPPED,
-            vec![rocescope(&inputs.snapped, packets), tcpdump(&inputs.snapped, packets)],
+            vec![
+                rocescope(&inputs.snapped, packets),
+                tcpdump(&inputs.snapped, packets),
+                floor(&inputs.snapped, packets),
+            ],
         ),
         case(
             "whole frames, MTU 4096",
             WHOLE,
-            vec![rocescope(&inputs.full, whole), tcpdump(&inputs.full, whole)],
+            vec![rocescope(&inputs.full, whole), tcpdump(&inputs.full, whole), floor(&inputs.full, whole)],
         ),
         case(
             "20,000 connections, snapped",
             CONNECTIONS,
-            vec![rocescope(&inputs.many, packets / 2), tcpdump(&inputs.many, packets / 2)],
+            vec![
+                rocescope(&inputs.many, packets / 2),
+                tcpdump(&inputs.many, packets / 2),
+                floor(&inputs.many, packets / 2),
+            ],
         ),
         case("compressed, snapped", COMPRESSED, vec![rocescope(&inputs.gzip, packets), gzip]),
         // Start-up time favours rocescope here: it reads all frames, tshark a part of them.
@@ -266,19 +291,28 @@ fn cases(wanted: &Wanted, binary: &Path, inputs: &Inputs) -> Vec<Case> {
             vec![rocescope(&inputs.snapped, packets), tshark(&inputs.slice, slice)],
         ),
     ];
-    cases.retain(|case| {
-        let missing =
-            case.entries.iter().skip(1).find(|e| !has_program(&e.command.get_program().to_string_lossy()));
-        if let Some(entry) = missing {
-            let program = entry.command.get_program().to_string_lossy();
-            say(&format!("SKIP {}: {program} is not installed", case.title));
-        }
-        missing.is_none()
-    });
+    cases.retain(Case::can_run);
     cases
 }
 
+/// This program itself, which nothing has to build.
+fn floor(file: &Path, frames: u64) -> Entry {
+    let args = ["bench".as_ref(), FLOOR.as_ref(), file.as_os_str()];
+    Entry::new(FLOOR, frames, std::env::current_exe().unwrap_or_else(|_| "cargo-xtask".into()), args)
+}
+
 impl Case {
+    /// Whether its programs are installed; says so where one is not.
+    fn can_run(&self) -> bool {
+        let missing =
+            self.entries.iter().skip(1).find(|e| !has_program(&e.command.get_program().to_string_lossy()));
+        if let Some(entry) = missing {
+            let program = entry.command.get_program().to_string_lossy();
+            say(&format!("SKIP {}: {program} is not installed", self.title));
+        }
+        missing.is_none()
+    }
+
     fn print(&self) {
         println!("\n{}", self.title);
         println!(
@@ -299,27 +333,16 @@ impl Case {
             );
         }
         for other in self.entries.iter().skip(1) {
-            let [wall, cpu] = [Measure::Wall, Measure::Processor].map(|measure| self.figure(measure, other));
+            let Some(ours) = self.entries.first() else { return };
+            let [wall, cpu] = [Measure::Wall, Measure::Processor].map(|measure| measure.of(ours, other));
             println!("  ratio to {}: {wall:.3} of wall-clock time, {cpu:.3} of processor time", other.name);
             println!("  ({})", show(&other.command));
         }
     }
 
-    /// rocescope held against another program.
-    fn figure(&self, measure: Measure, other: &Entry) -> f64 {
-        let Some(ours) = self.entries.first() else { return f64::NAN };
-        let ratio = |of: fn(&Spent) -> Duration| {
-            ours.per_frame(ours.median(of)) / other.per_frame(other.median(of)).max(f64::MIN_POSITIVE)
-        };
-        match measure {
-            Measure::Wall => ratio(|spent| spent.wall),
-            Measure::Processor => ratio(|spent| spent.cpu),
-            Measure::Faster => 1.0 / ratio(|spent| spent.wall).max(f64::MIN_POSITIVE),
-        }
-    }
-
     fn rows(&self) -> Vec<Row> {
-        let Some(other) = self.entries.get(1) else { return Vec::new() };
+        let [ours, other, rest @ ..] = &self.entries[..] else { return Vec::new() };
+        let floor = rest.iter().find(|entry| entry.name == FLOOR);
         let row = |(measure, goal): &(Measure, Goal)| {
             let what = match measure {
                 Measure::Wall => "time",
@@ -327,7 +350,8 @@ impl Case {
                 Measure::Faster => "times as fast",
             };
             let name = format!("{}: {what}, to {}", self.title, other.name);
-            Row { name, figure: Some(self.figure(*measure, other)), unit: " ×", goal: *goal }
+            let floor = floor.map(|floor| measure.of(floor, other));
+            Row { name, figure: Some(measure.of(ours, other)), unit: " ×", goal: *goal, floor }
         };
         self.goals.iter().map(row).collect()
     }

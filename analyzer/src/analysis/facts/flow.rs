@@ -14,7 +14,7 @@ use crate::util::shared::Shared;
 use rocescope_common::wire::opcode::Name;
 use serde::{Serialize, Serializer};
 
-use super::Ecn;
+use super::{Ecn, MixedIn, Tunnels};
 use crate::analysis::{FlowIcrc, LastNaks, SequenceLoss, Spray, Unfollowed};
 #[cfg(test)]
 use crate::analysis::{Icrc, Loss};
@@ -60,10 +60,12 @@ pub struct Flow {
     pub dscp: Option<u8>,
     /// Tunnels of the first packet, outermost first, joined by `+`: `vxlan`, `vxlan-gpe`, `geneve`, `gre`,
     /// `erspan1`, `erspan2`, `erspan3`, `mpls`, `ipip`. Null: none.
-    pub encapsulation: Option<Box<str>>,
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub encapsulation: Tunnels,
     /// Properties in which a later packet differs from the first: `vlan`, `inner_vlan`, `pcp`, `dscp`,
     /// `encapsulation`, `roce_version`; `lane` (service level or virtual lane) of InfiniBand.
-    pub mixed: Box<[&'static str]>,
+    #[cfg_attr(test, schemars(with = "Vec<String>"))]
+    pub mixed: MixedIn,
     /// Path MTU in use: payload of the latest FIRST or MIDDLE packet of a SEND or WRITE. Unit: bytes. Null:
     /// no message of several packets was seen.
     pub path_mtu: Option<u32>,

@@ -8,6 +8,7 @@ mod by_hosts;
 mod by_link;
 mod flow;
 mod link;
+mod setting;
 pub(super) mod steps;
 pub(super) mod traffic;
 
@@ -32,6 +33,7 @@ pub use flow::{
     Untimed,
 };
 pub use link::{Dscp, EcnOverTime, Link};
+pub use setting::{MixedIn, Tunnels};
 
 /// Everything that follows from one sample without a judgement.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -98,6 +98,9 @@ fn between_taps<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
     for (from, to, tap) in facts.sections() {
         ways.entry((from, to, tap.src, tap.dst)).or_default().push(tap);
     }
+    if ways.is_empty() {
+        return Vec::new();
+    }
     let mut at: Map<(&str, Address, Address), Vec<&'a Flow>> = Map::default();
     for flow in &facts.flows {
         at.entry((flow.link.as_str(), flow.src, flow.dst)).or_default().push(flow);

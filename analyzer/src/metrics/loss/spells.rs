@@ -17,6 +17,7 @@ use crate::sample::Stats;
 
 use crate::metrics::packet::Packet;
 use crate::metrics::timeline::{self, Kind, LinkPoints};
+use crate::util::few::Few;
 use crate::util::map::Map;
 use crate::util::pack::pack;
 
@@ -113,14 +114,17 @@ pack! {
     new FlowSpells;
 }
 
-type BySignal = Vec<(Signal, Vec<Spell>)>;
+type BySignal = Vec<(Signal, Few<Spell>)>;
+
+// Of a million flows in trouble each has some.
+const _: () = assert!(size_of::<Few<Spell>>() == size_of::<Spell>());
 
 impl FlowSpells {
     /// Those of one signal.
     #[must_use]
     pub fn of(&self, signal: Signal) -> &[Spell] {
         let all = self.0.as_deref().map_or(&[][..], Vec::as_slice);
-        all.iter().find(|(own, _)| *own == signal).map_or(&[], |(_, spells)| spells)
+        all.iter().find(|(own, _)| *own == signal).map_or(&[], |(_, spells)| &**spells)
     }
 
     /// Whether there is none.
@@ -132,16 +136,16 @@ impl FlowSpells {
     /// Those of one signal, made by hand.
     #[must_use]
     pub fn with(mut self, signal: Signal, spells: Vec<Spell>) -> Self {
-        Arc::make_mut(self.0.get_or_insert_default()).push((signal, spells));
+        Arc::make_mut(self.0.get_or_insert_default()).push((signal, spells.into()));
         self
     }
 
-    fn of_mut(&mut self, signal: Signal) -> &mut Vec<Spell> {
+    fn of_mut(&mut self, signal: Signal) -> &mut Few<Spell> {
         let all = Arc::make_mut(self.0.get_or_insert_default());
         let at = all.iter().position(|(own, _)| *own == signal).unwrap_or_else(|| {
             // Of many flows each has one or two.
             all.reserve_exact(1);
-            all.push((signal, Vec::with_capacity(1)));
+            all.push((signal, Few::default()));
             all.len() - 1
         });
         &mut all[at].1
@@ -282,7 +286,7 @@ impl Recorder {
         self.next_ns = self.next_ns.saturating_add(SPELL_NS.saturating_mul(missed + 1));
         let mut used: Vec<u32> = vec![mark.number];
         let all = self.flows.values_mut().filter_map(|flow| flow.0.as_mut());
-        for spell in all.flat_map(Arc::make_mut).flat_map(|(_, spells)| spells) {
+        for spell in all.flat_map(Arc::make_mut).flat_map(|(_, spells)| spells.iter_mut()) {
             used.extend([spell.before, *spell.after.get_or_insert(mark.number)]);
         }
         used.sort_unstable();
@@ -309,8 +313,9 @@ impl Recorder {
             }
             _ => spells.push(Spell { first_ns, last_ns, count, before, after: None }),
         }
-        if spells.len() > MOST {
-            let oldest = spells.remove(0);
+        if spells.len() > MOST
+            && let Some(oldest) = spells.pop_front()
+        {
             let next = &mut spells[0];
             (next.first_ns, next.before) = (oldest.first_ns, oldest.before);
             next.count += oldest.count;
@@ -328,7 +333,7 @@ impl Recorder {
     pub(super) fn silence(&mut self, slot: u32, (first_ns, last_ns): (u64, u64)) {
         let silences = self.flows.entry(slot).or_default().of_mut(Signal::Silence);
         if silences.len() >= MOST_SILENCES {
-            silences.remove(0);
+            silences.pop_front();
         }
         // It refers to no mark.
         silences.push(Spell { first_ns, last_ns, count: 1, before: 0, after: Some(0) });

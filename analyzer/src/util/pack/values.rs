@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{Input, Layout, MOST_AHEAD, Malformed, Pack, kept, put_number};
+use crate::util::few::Few;
 use crate::util::map::{Map, Set};
 use crate::util::rarely::{Rarely, Zero};
 use crate::util::shared::Shared;
@@ -222,6 +223,20 @@ impl<T: Pack> Pack for Vec<T> {
             list.push(T::unpack(input)?);
         }
         Ok(list)
+    }
+}
+
+impl<T: Pack> Pack for Few<T> {
+    fn layout(layout: &mut Layout) {
+        Vec::<T>::layout(layout);
+    }
+
+    fn pack(&self, out: &mut Vec<u8>) {
+        put_list(self.iter(), out);
+    }
+
+    fn unpack(input: &mut Input<'_>) -> Result<Self, Malformed> {
+        Vec::unpack(input).map(Self::from)
     }
 }
 

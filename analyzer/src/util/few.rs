@@ -1,0 +1,124 @@
+//! Lists that nearly always have one value.
+
+use std::ops::{Deref, DerefMut};
+
+/// A list. One value needs no memory of its own.
+#[derive(Clone, Debug)]
+pub enum Few<T> {
+    /// One value.
+    One(T),
+    /// Any number.
+    Many(Vec<T>),
+}
+
+impl<T> Few<T> {
+    /// Adds a value at the end.
+    pub fn push(&mut self, value: T) {
+        *self = match std::mem::take(self) {
+            Self::One(first) => Self::Many(vec![first, value]),
+            Self::Many(list) if list.is_empty() => Self::One(value),
+            Self::Many(mut list) => {
+                list.push(value);
+                Self::Many(list)
+            }
+        };
+    }
+
+    /// Takes the value at the end.
+    pub fn pop(&mut self) -> Option<T> {
+        match std::mem::take(self) {
+            Self::One(value) => Some(value),
+            Self::Many(mut list) => {
+                let last = list.pop();
+                *self = Self::Many(list);
+                last
+            }
+        }
+    }
+
+    /// Takes the value at the front.
+    pub fn pop_front(&mut self) -> Option<T> {
+        match std::mem::take(self) {
+            Self::One(value) => Some(value),
+            Self::Many(mut list) => {
+                let first = (!list.is_empty()).then(|| list.remove(0));
+                *self = Self::Many(list);
+                first
+            }
+        }
+    }
+}
+
+impl<T> Default for Few<T> {
+    /// None.
+    fn default() -> Self {
+        Self::Many(Vec::new())
+    }
+}
+
+impl<T> From<Vec<T>> for Few<T> {
+    fn from(mut list: Vec<T>) -> Self {
+        match (list.pop(), list.is_empty()) {
+            (Some(only), true) => Self::One(only),
+            (last, _) => {
+                list.extend(last);
+                Self::Many(list)
+            }
+        }
+    }
+}
+
+impl<T> Deref for Few<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match self {
+            Self::One(value) => std::slice::from_ref(value),
+            Self::Many(list) => list,
+        }
+    }
+}
+
+impl<T> DerefMut for Few<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        match self {
+            Self::One(value) => std::slice::from_mut(value),
+            Self::Many(list) => list,
+        }
+    }
+}
+
+impl<T: PartialEq> PartialEq for Few<T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<T: Eq> Eq for Few<T> {}
+
+#[cfg(test)]
+mod tests {
+    use super::Few;
+
+    #[test]
+    fn it_is_a_list() {
+        for from in 0..4 {
+            let mut list: Vec<u8> = (0..from).collect();
+            let mut few = Few::from(list.clone());
+            for value in 7..10 {
+                list.push(value);
+                few.push(value);
+                assert_eq!(*few, *list);
+            }
+            few[0] = 5;
+            list[0] = 5;
+            while !list.is_empty() {
+                assert_eq!((few.pop_front(), few.len()), (Some(list.remove(0)), list.len()));
+                assert_eq!((few.pop(), &*few), (list.pop(), &*list));
+            }
+            assert_eq!((few.pop(), few.pop_front(), few.len()), (None, None, 0));
+            assert_eq!(few, Few::default());
+        }
+        assert_eq!(Few::from(vec![3]), Few::One(3));
+    }
+}
