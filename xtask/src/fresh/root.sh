@@ -11,6 +11,12 @@ remove() {
     done
     echo "fresh: cannot remove $1" >&2
 }
+# Those of another run are not to be removed while it goes on.
+exec 9<"$folder/files"
+flock --nonblock 9 || {
+    echo "fresh: another run uses $folder" >&2
+    exit 1
+}
 # An interrupt ends what runs inside; the folder goes all the same.
 trap : INT HUP TERM
 remove "$folder/root" # of a run that was killed
