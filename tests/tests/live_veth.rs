@@ -4,8 +4,11 @@
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use anyhow::Result;
+use rocescope::host::hook::{FRAGS_SINCE, ONE_BUFFER_MTU};
+use rocescope::host::kernel::KernelFacts;
 use rocescope_tests::live::attached::Hooks;
 use rocescope_tests::live::program::Program;
 use rocescope_tests::live::wire::{Sent, World};
@@ -31,6 +34,12 @@ impl Hook {
             Self::Generic => &["--hook", "xdp", "--xdp-mode", "generic"],
             Self::Tc => &["--hook", "tc"],
         }
+    }
+
+    /// The hook that is used where this one is asked for: older kernels have no native XDP for frames of several buffers.
+    fn used(self, mtu: u32) -> Self {
+        let kernel = KernelFacts::read(Path::new("/")).version.unwrap();
+        if self == Self::Native && mtu > ONE_BUFFER_MTU && kernel < FRAGS_SINCE { Self::Tc } else { self }
     }
 
     fn name(self) -> &'static str {
@@ -64,13 +73,14 @@ fn packets(report: &Value) -> u64 {
     report["totals"]["packets"].as_u64().unwrap_or(0)
 }
 
-/// Watches with `hook` while all frames arrive and then leave again. The report, and what was sent
+/// Watches with the hook that is asked for while all frames arrive and then leave again. The report, and what was sent
 /// in both directions; the link dropped nothing.
-fn watched(hook: Hook, mtu: u32, frames: &[Vec<u8>]) -> (Value, u64) {
+fn watched(asked: Hook, mtu: u32, frames: &[Vec<u8>]) -> (Value, u64) {
+    let hook = asked.used(mtu);
     for _ in 0..ATTEMPTS {
         let (world, mut link) = World::with_link(mtu).unwrap();
         let options = ["-i", "near0", "--output", "jsonl", "--interval", "50ms"];
-        let program = Program::live(&world.near, &[&options, hook.arguments()].concat()).unwrap();
+        let program = Program::live(&world.near, &[&options, asked.arguments()].concat()).unwrap();
         program.said(|text| text.contains(&format!("near0: {}", hook.name())).then_some(())).unwrap();
         let hooks = Hooks::of(&world, &mut link).unwrap();
         assert_eq!(hooks.xdp.is_some(), hook != Hook::Tc, "{hook:?}");
@@ -260,7 +270,7 @@ fn same_as_replay(hook: Hook, mtu: u32) {
     assert!(frames.len() > 1_000 && longest == mtu as usize + 14, "{} frames up to {longest}", frames.len());
     let expected = replayed(&frames).unwrap();
     let (report, _) = watched(hook, mtu, &frames);
-    let found = differences(&report, &expected, hook);
+    let found = differences(&report, &expected, hook.used(mtu));
     let shown = found.iter().take(40).map(String::as_str).collect::<Vec<_>>().join("\n");
     assert!(found.is_empty(), "{hook:?} at MTU {mtu}: {} differences:\n{shown}", found.len());
     times_are_plausible(&report);

@@ -5,14 +5,18 @@ mod elf;
 use crate::build::{commit, with_ebpf};
 use crate::check::{ensure_target, has_target};
 use crate::ebpf_toolchain::EbpfToolchain;
-use crate::run::{cargo, run, say, step, target_dir, workspace_root};
+use crate::run::{cargo, output_of, run, say, step, target_dir, workspace_root};
 use crate::setup;
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use elf::Machine;
 use sha2::{Digest as _, Sha256};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What programs have in place of the folders of crates and of this repository.
+const REPLACED: [&str; 2] = ["/cargo", "/rocescope"];
 
 /// The targets to build for.
 #[derive(Args)]
@@ -71,10 +75,10 @@ impl Target {
     /// Where its programs get the paths of this machine replaced, which would differ on the next: that is a variable for rustc.
     fn flags(self) -> (String, String) {
         let name = self.triple().to_uppercase().replace('-', "_");
-        let home = std::env::var("CARGO_HOME")
-            .or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")));
-        let of_crates = home.map(|home| format!("--remap-path-prefix={home}=/cargo ")).unwrap_or_default();
-        let value = format!("{of_crates}--remap-path-prefix={}=/rocescope", workspace_root().display());
+        let [crates, repository] = REPLACED;
+        let of_crates =
+            cargo_home().map(|home| format!("--remap-path-prefix={home}={crates} ")).unwrap_or_default();
+        let value = format!("{of_crates}--remap-path-prefix={}={repository}", workspace_root().display());
         (format!("CARGO_TARGET_{name}_RUSTFLAGS"), value)
     }
 
@@ -157,11 +161,38 @@ fn static_program(toolchain: &EbpfToolchain, target: Target) -> Result<PathBuf> 
     })?;
     let built = target_dir().join(triple).join("dist/rocescope");
     elf::ensure_static(&built, target.machine())?;
+    ensure_no_path(&built)?;
     let folder = target_dir().join("static");
     let place = folder.join(format!("rocescope-{}-{triple}", env!("CARGO_PKG_VERSION")));
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     fs::copy(&built, &place).with_context(|| format!("cannot write {}", place.display()))?;
     Ok(place)
+}
+
+/// Fails when a program has the path of one of this machine's folders in it, kernel programs included: another folder would give
+/// other bytes.
+fn ensure_no_path(program: &Path) -> Result<()> {
+    let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
+    let rustup = output_of(Command::new("rustup").args(["show", "home"]));
+    let folders = [Some(workspace_root().display().to_string()), cargo_home(), rustup];
+    // What the names of folders are replaced with may be their names.
+    let mut others = folders.iter().flatten().filter(|folder| !REPLACED.contains(&folder.trim()));
+    match others.find(|folder| has_path(&bytes, folder.trim())) {
+        Some(folder) => bail!("{} has the path {} in it", program.display(), folder.trim()),
+        None => Ok(()),
+    }
+}
+
+/// True when a file of the folder is named in there.
+fn has_path(bytes: &[u8], folder: &str) -> bool {
+    let wanted = format!("{}/", folder.trim_end_matches('/'));
+    bytes.windows(wanted.len()).any(|part| part == wanted.as_bytes())
+}
+
+/// Where cargo keeps the sources of crates.
+fn cargo_home() -> Option<String> {
+    let var = |name| std::env::var(name).ok();
+    var("CARGO_HOME").or_else(|| Some(format!("{}/.cargo", var("HOME")?)))
 }
 
 /// A line in the format that `sha256sum --check` reads. Prints the file's size.
@@ -181,6 +212,13 @@ mod tests {
     fn only_static_targets_are_taken() {
         assert_eq!(Target::parse("aarch64-unknown-linux-musl"), Ok(Target::Arm));
         assert!(Target::parse("x86_64-unknown-linux-gnu").unwrap_err().contains("x86_64-unknown-linux-musl"));
+    }
+
+    #[test]
+    fn paths_are_found_in_programs() {
+        let program = b"\x7fELF\0/home/a/.cargo/registry/x.rs\0";
+        assert!(has_path(program, "/home/a/.cargo") && has_path(program, "/home/a/.cargo/"));
+        assert!(!has_path(program, "/home/a/.car") && !has_path(program, "/work"));
     }
 
     #[test]

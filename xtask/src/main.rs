@@ -7,6 +7,7 @@ mod demo;
 mod dist;
 mod docs;
 mod ebpf_toolchain;
+mod fresh;
 mod fuzz;
 mod gen_capture;
 mod mutate;
@@ -17,6 +18,7 @@ mod run;
 mod sanitize;
 mod setup;
 mod test;
+mod ubuntu;
 mod vm;
 
 use anyhow::Result;
@@ -68,10 +70,14 @@ enum Task {
         /// Build program and tests without optimisation: a minute instead of ten, for work on one test
         #[arg(long)]
         debug: bool,
-        /// The guest's kernel: `backports` runs the tests that depend on it, of queue pairs, faults and posts, on a newer one
-        #[arg(long, value_enum, default_value_t)]
+        /// The guest's kernel: `backports` (Debian's newer one) or a version that Ubuntu has, as 5.15. Runs the tests that depend on it:
+        /// the programs load and count, and follow queue pairs
+        #[arg(long, value_parser = vm::Kernel::parse, default_value = "distribution")]
         kernel: vm::Kernel,
     },
+    /// Follow the README on a bare Debian and a bare Ubuntu, as a user with sudo: demonstration, tests, and the .deb without Rust.
+    /// Takes an hour or more, and root for namespaces
+    Fresh(fresh::Wanted),
     /// Measure performance, compared with other programs and with what is wanted
     Bench {
         /// The measurement; without one the kernel programs and replay
@@ -117,7 +123,8 @@ fn work(task: &Task) -> Result<()> {
         Task::Test { packages: true, .. } => package::test(),
         Task::Test { vm: false, .. } => test::test(),
         Task::Test { vm: true, .. } => vm::test(),
-        Task::Vm { names, debug, kernel } => vm::vm(names, *debug, *kernel),
+        Task::Vm { names, debug, kernel } => vm::vm(names, *debug, kernel),
+        Task::Fresh(wanted) => fresh::fresh(wanted),
         Task::Bench { measurement } => bench::bench(measurement.as_ref()),
         Task::Mutate(wanted) => mutate::mutate(wanted),
         Task::Fuzz(wanted) => fuzz::fuzz(wanted),

@@ -74,6 +74,31 @@ fn empty(folder: PathBuf) -> Result<PathBuf> {
     Ok(folder)
 }
 
+/// The .deb of the program that `ROCESCOPE_BIN` names, else of the static one, which is built; for this machine.
+///
+/// # Errors
+/// Of the build, or dpkg-deb is missing or fails.
+pub(crate) fn native_deb() -> Result<PathBuf> {
+    setup::package_tools()?;
+    let program = tested_program()?;
+    let target = [Target::X86, Target::Arm].into_iter().find(|target| target.is_native());
+    let target = target.context("no package is made for this machine")?;
+    let release = Release::of_this_tree()?;
+    let folder = empty(target_dir().join("package-fresh"))?;
+    archive::deb(
+        &release,
+        target,
+        &parts(&release, target, &program, &program)?,
+        &folder.join(".work"),
+        &folder,
+    )
+}
+
+/// The program that `ROCESCOPE_BIN` names, else the static one.
+fn tested_program() -> Result<PathBuf> {
+    env::var_os("ROCESCOPE_BIN").map_or_else(dist::native_program, |program| Ok(PathBuf::from(program)))
+}
+
 /// Packs twice, which must give the same bytes; asks the tools of both distributions what they think of the packages; and has
 /// a guest with systemd install, run, upgrade and purge one. Of the program that `ROCESCOPE_BIN` names, else of the static one.
 ///
@@ -81,10 +106,7 @@ fn empty(folder: PathBuf) -> Result<PathBuf> {
 /// Names what is wrong, or what is missing for the test.
 pub(crate) fn test() -> Result<()> {
     setup::package_tools()?;
-    let program = match env::var_os("ROCESCOPE_BIN") {
-        Some(program) => PathBuf::from(program),
-        None => dist::native_program()?,
-    };
+    let program = tested_program()?;
     let target = Target::X86;
     let release = Release::of_this_tree()?;
     systemd::check(&workspace_root().join("deploy/systemd"))?;

@@ -140,6 +140,14 @@ pub(crate) fn package_tools() -> Result<()> {
     packages::ensure_package_tools()
 }
 
+/// Programs that make a bare root.
+///
+/// # Errors
+/// Names the packages that are missing and could not be installed.
+pub(crate) fn fresh_tools() -> Result<()> {
+    packages::ensure_fresh_tools()
+}
+
 /// A compiler and a linker for the kernel programs, installed when there are none.
 ///
 /// # Errors

@@ -5,6 +5,7 @@
 //! `cargo xtask test --vm`: all of them, and the live path on an older kernel, which has no TCX, so that TC programs attach as filters, and is
 //! stricter with programs. QEMU emulates the processor: no KVM is needed.
 
+mod apt;
 mod cpio;
 mod debian;
 pub(crate) mod packages;
@@ -15,9 +16,10 @@ use crate::programs::{CHECKED, DEBUG, Programs};
 use crate::run::{into_file, output_of, print, run, run_watched, say, step, target_dir, workspace_root};
 use crate::setup;
 use anyhow::{Context as _, Result, anyhow, bail};
+pub(crate) use apt::Kernel;
 use cpio::Archive;
 use debian::Parts;
-pub(crate) use debian::{Kernel, unpack};
+pub(crate) use debian::unpack;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::BufWriter;
@@ -45,8 +47,16 @@ const OLDER_KERNEL: [(&str, &str); 6] = [
 ];
 /// The tests with Soft-RoCE devices in the guest.
 const SOFT_ROCE: [(&str, &str); 2] = [("soft_roce", "--ignored"), ("soft_roce_posts", "--ignored")];
-/// Those of them that depend on the kernel, for another one: `cargo xtask vm --kernel backports`.
-const BY_KERNEL: [&str; 3] = ["queue_pairs", "faults", "posts"];
+/// What runs on another kernel, `cargo xtask vm --kernel 5.15`: the programs load, count what a replay counts, and stop; the lives,
+/// faults and posts of queue pairs. Those that are only for older kernels come first.
+const BY_KERNEL: [(&str, &str); 6] = [
+    ("old_kernel", "--ignored"),
+    ("verifier", ""),
+    ("live_veth", ""),
+    ("demo", "the_command_shows"),
+    ("soft_roce", "--ignored queue_pairs faults"),
+    ("soft_roce_posts", "--ignored"),
+];
 /// The test on this machine that compares their results with tshark afterwards: tshark would take
 /// minutes in the guest.
 const AFTERWARDS: &str = "soft_roce_tshark";
@@ -65,7 +75,7 @@ const DONE: &str = "guest: done";
 /// # Errors
 /// Names missing prerequisites, or failed tests.
 pub(crate) fn test() -> Result<()> {
-    let prepared = Prepared::new(CHECKED, Kernel::Distribution, &OLDER_KERNEL)?;
+    let prepared = Prepared::new(CHECKED, &Kernel::Distribution, &OLDER_KERNEL)?;
     thread::scope(|scope| {
         let older = scope.spawn(|| prepared.guest("older-kernel", &OLDER_KERNEL, &[])?.run(&prepared, true));
         let soft_roce = soft_roce(&prepared, &[]);
@@ -78,17 +88,24 @@ pub(crate) fn test() -> Result<()> {
 }
 
 /// The tests with Soft-RoCE devices alone: those whose names contain one of `names`, or all; on another kernel than the
-/// distribution's those that depend on it. `debug`: of the program and the tests without optimisation.
+/// distribution's those of [`BY_KERNEL`]. `debug`: of the program and the tests without optimisation.
 ///
 /// # Errors
 /// Names missing prerequisites, or failed tests.
-pub(crate) fn vm(names: &[String], debug: bool, kernel: Kernel) -> Result<()> {
-    let names = if names.is_empty() && kernel != Kernel::Distribution {
-        &BY_KERNEL.map(str::to_owned)[..]
-    } else {
-        names
+pub(crate) fn vm(names: &[String], debug: bool, kernel: &Kernel) -> Result<()> {
+    let profile = if debug { DEBUG } else { CHECKED };
+    if *kernel == Kernel::Distribution {
+        return soft_roce(&Prepared::new(profile, kernel, &[])?, names);
+    }
+    let prepared = Prepared::new(profile, kernel, &BY_KERNEL)?;
+    let first = usize::from(!debian::is_older(&prepared.parts.release));
+    // Names take the place of those above.
+    let of_names = |(name, arguments): (&'static str, &'static str)| {
+        let option = if arguments.starts_with("--ignored") { "--ignored" } else { "" };
+        (name, if names.is_empty() { arguments } else { option })
     };
-    soft_roce(&Prepared::new(if debug { DEBUG } else { CHECKED }, kernel, &[])?, names)
+    let tests: Vec<_> = BY_KERNEL[first..].iter().copied().map(of_names).collect();
+    prepared.guest("by-kernel", &tests, names)?.run(&prepared, false)
 }
 
 /// Runs the tests with Soft-RoCE that `names` select in a guest, and compares what they leave with tshark.
@@ -115,7 +132,7 @@ struct Prepared {
 impl Prepared {
     /// With `tests` and those with Soft-RoCE. In [`CHECKED`] they are from the build that `cargo xtask test` makes: this costs
     /// nothing after it. Their C library is the guest's too: it is made of the same distribution's packages.
-    fn new(profile: &str, kernel: Kernel, tests: &[(&str, &str)]) -> Result<Self> {
+    fn new(profile: &str, kernel: &Kernel, tests: &[(&str, &str)]) -> Result<Self> {
         if !cfg!(target_arch = "x86_64") {
             bail!("the guest is an x86_64 machine: run this on one");
         }

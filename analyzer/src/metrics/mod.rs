@@ -151,14 +151,14 @@ impl Collector {
     pub fn finish(self) -> Metrics {
         let Self { duplicates, pairing, latency, ecn, loss, taps, traffic } = self;
         let timeline = loss.timeline(traffic.points());
-        // Those that take most and leave least come first.
-        let traffic = last(traffic, traffic::Collector::metrics);
+        // While its figures are made a collector is still there: those with the largest figures come last, when most room is free.
+        let duplicates = last(duplicates, duplicates::Filter::metrics);
         let taps = last(taps, taps::Collector::metrics);
         let ecn = last(ecn, ecn::Collector::metrics);
         let pairs = last(pairing, |pairing| (pairing.pairs(), pairing.setups()));
         let latency = last(latency, latency::Collector::metrics);
-        let duplicates = last(duplicates, duplicates::Filter::metrics);
         let loss = last(loss, loss::Collector::metrics);
+        let traffic = last(traffic, traffic::Collector::metrics);
         metrics((duplicates, loss, timeline), pairs, (latency, ecn), (taps, traffic))
     }
 }

@@ -36,6 +36,10 @@ const VM_TOOLS: [(&str, &str); 4] = [
 const PACKAGE_TOOLS: [(&str, &str); 4] =
     [("dpkg-deb", "dpkg"), ("rpmbuild", "rpm"), ("lintian", "lintian"), ("systemd-analyze", "systemd")];
 
+/// Programs that make a bare root and run it, and their packages.
+const FRESH_TOOLS: [(&str, &str); 4] =
+    [("debootstrap", "debootstrap"), ("unshare", "util-linux"), ("setpriv", "util-linux"), ("tar", "tar")];
+
 /// Installs the programs the integration tests call.
 ///
 /// # Errors
@@ -80,6 +84,14 @@ pub(super) fn ensure_vm_tools() -> Result<()> {
 /// Names the missing packages when they cannot be installed.
 pub(super) fn ensure_package_tools() -> Result<()> {
     ensure_programs("the test of the packages", &PACKAGE_TOOLS)
+}
+
+/// Installs the programs that make a bare root.
+///
+/// # Errors
+/// Names the missing packages when they cannot be installed.
+pub(super) fn ensure_fresh_tools() -> Result<()> {
+    ensure_programs("a bare root", &FRESH_TOOLS)
 }
 
 fn ensure_programs(purpose: &str, programs: &[(&str, &'static str)]) -> Result<()> {

@@ -47,10 +47,10 @@ pub(super) fn ensure(dir: &Path, (folder, packages): Folder) -> Result<()> {
             "--no-deps",
             "--no-compile",
         ]);
-        // Debian's pip refuses even a folder of its own without this.
-        pip.args(["--break-system-packages", "--root-user-action=ignore", "--target"])
-            .arg(&folder)
-            .args(packages);
+        // Debian's pip refuses even a folder of its own without the first. By environment: the pip of Ubuntu 22.04 knows neither, and
+        // fails on options that it does not know.
+        pip.envs([("PIP_BREAK_SYSTEM_PACKAGES", "1"), ("PIP_ROOT_USER_ACTION", "ignore")]);
+        pip.arg("--target").arg(&folder).args(packages);
         run(pip.stdin(Stdio::null()))?;
         fs::write(&done, &names).with_context(|| format!("cannot write {}", done.display()))
     })

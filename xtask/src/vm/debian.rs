@@ -1,29 +1,22 @@
-//! The guest's kernel and its shell: Debian's packages, downloaded and unpacked, not installed.
+//! The guest's kernel and its shell: packages of Debian and, for other kernels, of Ubuntu, downloaded and unpacked, not installed.
 
+use super::apt::{Apt, Kernel};
 use super::userland::{self, Userland};
-use crate::run::{has_program, output_of, root_command, run, say, step};
+use crate::run::{has_program, root_command, run, say, step};
 use anyhow::{Context as _, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The package that depends on a distribution's current kernel. (That for clouds has fewer modules.)
-const KERNEL: &str = "linux-image-amd64";
-/// The distribution's newer kernel, for what differs between kernels. No package of the machine's own lists is taken from it.
-const BACKPORTS: &str = "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] \
-                         http://deb.debian.org/debian bookworm-backports main\n";
 const SHELL: &str = "busybox-static";
-/// The first kernel for which this whole test would be pointless: there TC programs attach as links.
+/// The first kernel on which TC programs attach as links, so that the tests of an older one would be pointless.
 const TOO_NEW: (u32, u32) = (6, 6);
 /// Modules of the interfaces that the tests create, and those that the kernel loads when a TC filter is added.
 const MODULES: [&str; 10] =
     ["veth", "8021q", "bridge", "bonding", "macvlan", "vxlan", "dummy", "tun", "sch_ingress", "cls_bpf"];
-/// Soft-RoCE, what its users open, and what harms its traffic; with the checksums asked for by name. And a
-/// driver whose hardware is not there.
-const RDMA_MODULES: [&str; 13] = [
+/// Soft-RoCE, what its users open, and what harms its traffic. And a driver whose hardware is not there.
+const RDMA_MODULES: [&str; 11] = [
     "rdma_rxe",
-    "crc32_generic",
-    "crc32c_generic",
     "ib_uverbs",
     "rdma_ucm",
     "sch_netem",
@@ -35,8 +28,8 @@ const RDMA_MODULES: [&str; 13] = [
     "act_csum",
     "mlx5_core",
 ];
-/// Another driver without hardware, which not every kernel has.
-const PERHAPS: [&str; 1] = ["bnxt_re"];
+/// What not every kernel has as a module: another driver without hardware, and checksums, which newer kernels have in a library.
+const PERHAPS: [&str; 3] = ["bnxt_re", "crc32_generic", "crc32c_generic"];
 /// The folder that guest and host share.
 const SHARE_MODULES: [&str; 3] = ["virtio_pci", "9pnet_virtio", "9p"];
 
@@ -54,63 +47,11 @@ pub(super) struct Parts {
     pub(super) userland: PathBuf,
 }
 
-/// The kernel of a guest.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Kernel {
-    /// The distribution's.
-    #[default]
-    Distribution,
-    /// That of its backports.
-    Backports,
-}
-
-/// Where apt looks.
-struct Apt(Vec<String>);
-
-impl Apt {
-    /// The machine's own lists, or, below `dir`, lists of backports alone.
-    fn new(dir: &Path, kernel: Kernel) -> Result<Self> {
-        if kernel == Kernel::Distribution {
-            return Ok(Self(Vec::new()));
-        }
-        let (lists, sources) = (dir.join("backports/lists"), dir.join("backports/sources.list"));
-        fs::create_dir_all(lists.join("partial"))
-            .with_context(|| format!("cannot create {}", lists.display()))?;
-        fs::write(&sources, BACKPORTS).with_context(|| format!("cannot write {}", sources.display()))?;
-        let set = [
-            ("Dir::Etc::SourceList", sources.display().to_string()),
-            ("Dir::Etc::SourceParts", "/dev/null".to_owned()),
-            ("Dir::State::Lists", lists.display().to_string()),
-            // Those of the machine's own lists are not to be replaced.
-            ("Dir::Cache::pkgcache", String::new()),
-            ("Dir::Cache::srcpkgcache", String::new()),
-            ("APT::Sandbox::User", "root".to_owned()),
-        ];
-        Ok(Self(
-            set.into_iter().flat_map(|(name, value)| ["-o".to_owned(), format!("{name}={value}")]).collect(),
-        ))
-    }
-
-    fn update(&self) -> Result<()> {
-        if self.0.is_empty() {
-            return update();
-        }
-        // Lists of its own take no root.
-        run(Command::new("apt-get").args(&self.0).args(["update", "--quiet=2"]).stdin(Stdio::null()))
-    }
-
-    /// The package of the kernel that [`KERNEL`] stands for.
-    fn current_kernel(&self) -> Option<String> {
-        let said = output_of(Command::new("apt-cache").args(&self.0).args(["depends", KERNEL]))?;
-        dependency(&said).map(str::to_owned)
-    }
-}
-
 /// Gets the parts, into and below `dir`. Parts that are there already are used again.
 ///
 /// # Errors
 /// Fails if the packages are not to be had, or the kernel is not what the test is for.
-pub(super) fn parts(dir: &Path, kernel: Kernel, programs: &Userland) -> Result<Parts> {
+pub(super) fn parts(dir: &Path, kernel: &Kernel, programs: &Userland) -> Result<Parts> {
     if !has_program("apt-get") || !has_program("dpkg-deb") {
         bail!(
             "the guest is made of Debian's packages, which needs apt-get and dpkg-deb: run this on Debian 12"
@@ -118,17 +59,16 @@ pub(super) fn parts(dir: &Path, kernel: Kernel, programs: &Userland) -> Result<P
     }
     let (kernel_package, shell_package) = step("getting a kernel and a shell for the guest", || {
         let apt = Apt::new(dir, kernel)?;
-        let name = apt.current_kernel().or_else(|| {
+        let names = apt.kernel(kernel).or_else(|| {
             apt.update().ok()?;
-            apt.current_kernel()
+            apt.kernel(kernel)
         });
-        let name =
-            name.with_context(|| format!("apt knows no package {KERNEL}: run this on Debian 12 for x86_64"))?;
-        Ok((unpacked(dir, &name, &apt)?, unpacked(dir, SHELL, &Apt(Vec::new()))?))
+        let names = names.with_context(|| kernel.unknown())?;
+        Ok((unpacked(dir, &names, &apt)?, unpacked(dir, &[SHELL.to_owned()], &Apt::default())?))
     })?;
     let userland = step("getting the guest's programs", || userland::tree(dir, programs))?;
     let release = only_entry(&kernel_package.join("lib/modules"))?;
-    if kernel == Kernel::Distribution && version(&release).is_none_or(|version| version >= TOO_NEW) {
+    if *kernel == Kernel::Distribution && !is_older(&release) {
         bail!(
             "the kernel of this distribution is {release}, but this test is for kernels before {}.{}: run it on Debian 12",
             TOO_NEW.0,
@@ -143,11 +83,6 @@ pub(super) fn parts(dir: &Path, kernel: Kernel, programs: &Userland) -> Result<P
         release,
         modules,
     })
-}
-
-/// The first dependency in what `apt-cache depends` says.
-fn dependency(text: &str) -> Option<&str> {
-    text.lines().find_map(|line| line.trim().strip_prefix("Depends: ")).map(str::trim)
 }
 
 /// Has apt fetch what packages there are.
@@ -165,30 +100,34 @@ pub(super) fn update() -> Result<()> {
 /// # Errors
 /// Fails if it cannot be had.
 pub(crate) fn unpack(dir: &Path, package: &str) -> Result<PathBuf> {
-    unpacked(dir, package, &Apt(Vec::new()))
+    unpacked(dir, &[package.to_owned()], &Apt::default())
 }
 
-/// The folder into which a package was unpacked.
-fn unpacked(dir: &Path, package: &str, apt: &Apt) -> Result<PathBuf> {
+/// The folder into which packages were unpacked; it has the name of the first.
+fn unpacked(dir: &Path, packages: &[String], apt: &Apt) -> Result<PathBuf> {
+    let package = packages.first().context("no package is named")?;
     let place = dir.join(package);
     if place.is_dir() {
         return Ok(place);
     }
     let downloads = dir.join("packages");
-    if download_from(apt, &downloads, &[package]).is_err() {
+    let names: Vec<&str> = packages.iter().map(String::as_str).collect();
+    if download_from(apt, &downloads, &names).is_err() {
         // Lists grow old: what they name may have been replaced.
         apt.update()?;
-        download_from(apt, &downloads, &[package])
-            .with_context(|| format!("cannot get the package {package}"))?;
+        download_from(apt, &downloads, &names)
+            .with_context(|| format!("cannot get the package {}", names.join(" ")))?;
     }
-    let file = newest(&downloads, &format!("{package}_"))
-        .with_context(|| format!("apt-get left no package {package} in {}", downloads.display()))?;
     // Complete or not there: an interrupted run must not leave half of a kernel.
     let partial = dir.join(format!("{package}.partial"));
     let _ = fs::remove_dir_all(&partial);
-    extract(&file, &partial)?;
+    for package in packages {
+        let file = newest(&downloads, &format!("{package}_"))
+            .with_context(|| format!("apt-get left no package {package} in {}", downloads.display()))?;
+        extract(&file, &partial)?;
+        say(&format!("unpacked {}", file.file_name().unwrap_or_default().to_string_lossy()));
+    }
     fs::rename(&partial, &place).with_context(|| format!("cannot create {}", place.display()))?;
-    say(&format!("unpacked {}", file.file_name().unwrap_or_default().to_string_lossy()));
     Ok(place)
 }
 
@@ -197,13 +136,13 @@ fn unpacked(dir: &Path, package: &str, apt: &Apt) -> Result<PathBuf> {
 /// # Errors
 /// Fails if one of them cannot be had.
 pub(super) fn download(into: &Path, packages: &[&str]) -> Result<()> {
-    download_from(&Apt(Vec::new()), into, packages)
+    download_from(&Apt::default(), into, packages)
 }
 
 fn download_from(apt: &Apt, into: &Path, packages: &[&str]) -> Result<()> {
     fs::create_dir_all(into).with_context(|| format!("cannot create {}", into.display()))?;
     let mut command = Command::new("apt-get");
-    command.args(&apt.0);
+    command.args(apt.options());
     // As root, apt would fetch as a user that may not write here, and complain.
     command.args(["download", "--quiet=2", "-o", "APT::Sandbox::User=root"]).args(packages);
     run(command.current_dir(into).stdin(Stdio::null()))
@@ -263,11 +202,14 @@ fn modules(dir: &Path, kernel: &Path, release: &str) -> Result<PathBuf> {
         let target = root.join(&below).join(inside);
         fs::create_dir_all(target.parent().unwrap_or(&root))?;
         fs::copy(path, &target).with_context(|| format!("cannot copy {}", path.display()))?;
-        if target.extension().is_some_and(|extension| extension == "xz") {
-            // The guest's module loader is spared that.
-            run(Command::new("xz").args(["--decompress", "--force"]).arg(&target))?;
+        // The guest's module loader is spared that.
+        match target.extension().and_then(|extension| extension.to_str()) {
+            Some("xz") => run(Command::new("xz").args(["--decompress", "--force"]).arg(&target)),
+            Some("zst") => {
+                run(Command::new("zstd").args(["--decompress", "--force", "--quiet", "--rm"]).arg(&target))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     };
     let builtin = fs::read_to_string(all.join("modules.builtin")).unwrap_or_default();
     let index = fs::read_to_string(all.join("modules.dep")).context("depmod left no list of modules")?;
@@ -311,6 +253,11 @@ fn system_path() -> String {
     format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default())
 }
 
+/// True on kernels before [`TOO_NEW`].
+pub(super) fn is_older(release: &str) -> bool {
+    version(release).is_some_and(|version| version < TOO_NEW)
+}
+
 /// Major and minor number of a kernel release.
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(['.', '-']).map(str::parse::<u32>);
@@ -320,13 +267,6 @@ fn version(release: &str) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_kernel_is_what_the_package_depends_on() {
-        let text = "linux-image-amd64\n  Depends: linux-image-6.1.0-49-amd64\n  Recommends: apparmor\n";
-        assert_eq!(dependency(text), Some("linux-image-6.1.0-49-amd64"));
-        assert_eq!(dependency("linux-image-amd64\n"), None);
-    }
 
     #[test]
     fn modules_come_with_what_they_need() {
@@ -344,7 +284,7 @@ mod tests {
     #[test]
     fn releases_compare_as_numbers() {
         assert_eq!(version("6.1.0-49-amd64"), Some((6, 1)));
-        assert!(version("6.12.3+deb13-amd64") > Some(TOO_NEW));
+        assert!(is_older("5.15.0-204-generic") && !is_older("6.12.3+deb13-amd64"));
         assert_eq!(version("amd64"), None);
     }
 }

@@ -1,8 +1,7 @@
 //! A guest whose first process is systemd, in which the package is installed, run, upgraded and purged.
 
 use super::cpio::Archive;
-use super::debian::{self, Kernel};
-use super::{boot, userland};
+use super::{Kernel, boot, debian, userland};
 use crate::ebpf_toolchain::cache_dir;
 use crate::run::{step, target_dir};
 use crate::setup;
@@ -21,7 +20,7 @@ pub(crate) fn test(first: &Path, second: &Path) -> Result<()> {
     }
     setup::vm_tools()?;
     let cache = cache_dir().context("neither HOME nor XDG_CACHE_HOME is set: no directory for the guest")?;
-    let parts = debian::parts(&cache.join("vm"), Kernel::Distribution, &userland::SYSTEMD)?;
+    let parts = debian::parts(&cache.join("vm"), &Kernel::Distribution, &userland::SYSTEMD)?;
     let dir = target_dir().join("vm/packages");
     let _ = fs::remove_dir_all(&dir);
     let share = dir.join("share");
