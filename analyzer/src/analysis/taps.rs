@@ -295,7 +295,7 @@ impl Facts {
             let sum = pairs.entry((from, to, src, dst)).or_insert(new);
             sum.matched += tap.packets_matched;
             let near = at(from, tap);
-            let at_end = tap.vanished_at_end.filter(|_| near.is_some_and(|flow| flow.is_retried_in_vain()));
+            let at_end = tap.vanished_at_end.filter(|_| near.is_some_and(Flow::is_retried_in_vain));
             let vanished = vanished + at_end.unwrap_or(0);
             if vanished == 0 {
                 continue;

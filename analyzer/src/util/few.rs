@@ -29,9 +29,9 @@ impl<T> Few<T> {
         match std::mem::take(self) {
             Self::One(value) => Some(value),
             Self::Many(mut list) => {
-                let last = list.pop();
+                let end = list.pop();
                 *self = Self::Many(list);
-                last
+                end
             }
         }
     }
@@ -60,8 +60,8 @@ impl<T> From<Vec<T>> for Few<T> {
     fn from(mut list: Vec<T>) -> Self {
         match (list.pop(), list.is_empty()) {
             (Some(only), true) => Self::One(only),
-            (last, _) => {
-                list.extend(last);
+            (end, _) => {
+                list.extend(end);
                 Self::Many(list)
             }
         }

@@ -271,6 +271,7 @@ impl Store {
     }
 
     /// Seals what is there, for the last time. Its result: rows that are in no file and in no journal, and what the user should know.
+    #[must_use]
     pub fn close(mut self) -> (Losses, Notices) {
         let mut notices = self.seal();
         let Some(volume) = self.volume.filter(|volume| !volume.is_empty()) else {

@@ -234,7 +234,7 @@ impl Sequence for AtomicU64 {
 /// and even again, by a store with release semantics, behind it.
 fn consistent<S: Sequence, T>(sequence: &S, copy: impl FnOnce() -> T) -> Option<T> {
     let before = sequence.load(Ordering::Acquire);
-    if before % 2 != 0 {
+    if !before.is_multiple_of(2) {
         return None;
     }
     let copy = copy();

@@ -48,7 +48,7 @@ impl Slot {
     fn count(&self, without: Without) -> bool {
         let taken = self.seqlock.load(Ordering::Relaxed);
         let locked = || self.seqlock.compare_exchange(taken, taken + 1, Ordering::SeqCst, Ordering::SeqCst);
-        if taken % 2 != 0 || locked().is_err() {
+        if !taken.is_multiple_of(2) || locked().is_err() {
             return false;
         }
         if without != Without::Barrier {
