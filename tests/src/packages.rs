@@ -1,8 +1,11 @@
 //! Programs of packages that some tests call, unpacked by `cargo xtask setup` and not installed: a package of a server
 //! would start it.
 
-use std::path::PathBuf;
-use std::process::Command;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, Result};
 
 /// Folder with a folder for each package; `None` without `cargo xtask test`.
 fn unpacked(package: &str) -> Option<PathBuf> {
@@ -123,4 +126,37 @@ fn on_path(program: &str) -> Option<PathBuf> {
     let folders = std::env::var_os("PATH").unwrap_or_default();
     let mut paths = std::env::split_paths(&folders).map(|folder| folder.join(program));
     paths.find(|path| output.status.success() && path.is_file())
+}
+
+/// A ClickHouse server on loopback, of [`click_house_or_skip`]'s program. Ends when dropped.
+#[derive(Debug)]
+pub struct ClickHouse {
+    child: Child,
+    /// Its TCP port.
+    pub port: u16,
+}
+
+impl ClickHouse {
+    /// With the tables of the recording in `folder`, where there is one; over TLS with the files of a certificate and its key.
+    ///
+    /// # Errors
+    /// It does not start, or names no port.
+    pub fn start(program: &Path, folder: &Path, certificate: &[&str]) -> Result<Self> {
+        let mut command = Command::new(program);
+        command.arg("serve").arg(folder).args(certificate).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut server = Self { child: command.spawn().context("ClickHouse does not start")?, port: 0 };
+        let mut port = String::new();
+        let out = server.child.stdout.as_mut().context("ClickHouse has no output")?;
+        BufReader::new(out).read_line(&mut port)?;
+        server.port = port.trim().parse().context("ClickHouse names no port")?;
+        Ok(server)
+    }
+}
+
+impl Drop for ClickHouse {
+    fn drop(&mut self) {
+        // One that has ended needs no end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }

@@ -3,15 +3,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use rocescope_tests::fleet::ask::ask;
 use rocescope_tests::fleet::{FAULTS, Fault, Fleet};
 use rocescope_tests::oracle::binary;
-use rocescope_tests::packages::{click_house_or_skip, duck_db_or_skip, program_or_skip};
+use rocescope_tests::packages::{ClickHouse, click_house_or_skip, duck_db_or_skip, program_or_skip};
 use serde_json::Value;
 
 const QUESTIONS: [&str; 6] = ["slow", "loss", "balance", "jobs", "stragglers", "timeline"];
@@ -103,23 +103,25 @@ fn click_house_gives_the_same_answers_from_files_and_as_a_server() {
             assert!(same(one, other), "{one}\n{other}");
         }
     }
-    let server = Server::start(&engine, source);
-    assert_eq!(names_the_culprits(&server.url, None).len(), rows.len());
-    let wrong =
-        ask(&binary::path().unwrap(), "jobs", &format!("{}/nowhere:1", server.url), None, None).unwrap_err();
+    let server = ClickHouse::start(&engine, recording(), &[]).unwrap();
+    let url = format!("http://127.0.0.1:{}", server.port);
+    assert_eq!(names_the_culprits(&url, None).len(), rows.len());
+    let wrong = ask(&binary::path().unwrap(), "jobs", &format!("{url}/nowhere:1"), None, None).unwrap_err();
     assert!(wrong.to_string().contains("expected http[s]://"), "{wrong}");
 }
 
 #[test]
 fn click_house_is_asked_over_tls() {
     let Some(engine) = click_house_or_skip("click_house_is_asked_over_tls") else { return };
-    let source = recording().to_str().unwrap();
     let tls = |name: &str| format!("{}/data/export/tls/{name}", env!("CARGO_MANIFEST_DIR"));
     // OpenSSL's: Python's server speaks it.
-    let server = Server::encrypted(&engine, source, &[&tls("server.pem"), &tls("server.key")]);
+    let certificate = [tls("server.pem"), tls("server.key")];
+    let server =
+        ClickHouse::start(&engine, recording(), &certificate.each_ref().map(String::as_str)).unwrap();
+    let url = format!("https://127.0.0.1:{}", server.port);
     let ask = |authority: &str| {
         let mut program = Command::new(binary::path().unwrap());
-        program.args(["fleet", "jobs", &server.url, "--output", "json"]).env("SSL_CERT_FILE", authority);
+        program.args(["fleet", "jobs", &url, "--output", "json"]).env("SSL_CERT_FILE", authority);
         program.output().unwrap()
     };
     let answer = ask(&tls("authority.pem"));
@@ -205,36 +207,6 @@ fn piped(engine: &Path, arguments: &[&str], script: &[u8]) -> Output {
     let mut child = command.spawn().unwrap();
     child.stdin.take().unwrap().write_all(script).unwrap();
     child.wait_with_output().unwrap()
-}
-
-/// A ClickHouse server with the tables of a recording.
-struct Server {
-    child: Child,
-    url: String,
-}
-
-impl Server {
-    fn start(engine: &Path, source: &str) -> Self {
-        Self::encrypted(engine, source, &[])
-    }
-
-    /// With the files of a certificate and its key.
-    fn encrypted(engine: &Path, source: &str, certificate: &[&str]) -> Self {
-        let mut command = Command::new(engine);
-        let mut child =
-            command.args(["serve", source]).args(certificate).stdout(Stdio::piped()).spawn().unwrap();
-        let mut port = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut port).unwrap();
-        let scheme = if certificate.is_empty() { "http" } else { "https" };
-        Self { child, url: format!("{scheme}://127.0.0.1:{}", port.trim()) }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 fn dashboard(name: &str) -> Value {

@@ -1,10 +1,9 @@
 //! The demonstration's traffic through an agent: metrics, recording, view and report have the same figures.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rocescope::host::netns::NetNs;
@@ -13,7 +12,7 @@ use rocescope::source::demo::scenario::{BRIEF, Scenario};
 use rocescope::source::demo::stage::Stage;
 use rocescope_tests::live::program::{Program, Start};
 use rocescope_tests::live::root_or_skip;
-use rocescope_tests::packages::{click_house_or_skip, duck_db_or_skip, program_or_skip};
+use rocescope_tests::packages::{ClickHouse, click_house_or_skip, duck_db_or_skip, program_or_skip};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -89,42 +88,15 @@ fn tables_of(recording: &Path, table: &str) -> String {
     format!("{}/v1/{table}/**/*.parquet", recording.display())
 }
 
-/// A ClickHouse server in a network namespace, without tables. Every third answer to an insert is lost.
-struct ClickHouse {
-    child: Child,
-    url: String,
-}
-
-impl ClickHouse {
-    fn start(netns: &NetNs, program: &Path, folder: &Path) -> Self {
-        let mut command = Command::new(program);
-        command.arg("serve").arg(folder).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = netns.run(|| command.spawn()).unwrap().unwrap();
-        let mut port = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut port).unwrap();
-        Self { child, url: format!("http://127.0.0.1:{}/", port.trim()) }
-    }
-
-    /// The sums of a table, by this server.
-    fn figures(&self, netns: &NetNs, table: &str) -> Figures {
-        let address = self.url.trim_start_matches("http://").trim_end_matches('/');
-        let sql = sql(table).trim_end().trim_end_matches(';').to_owned();
-        let head = format!(
-            "POST /?default_format=JSONEachRow HTTP/1.0\r\nContent-Length: {}\r\n\r\n{sql}",
-            sql.len()
-        );
-        let stream = netns.run(|| TcpStream::connect(address)).unwrap().unwrap();
-        let answer = ask(stream, &head).unwrap();
-        assert_eq!(answer.status, 200, "{}", answer.body);
-        rows(&answer.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<_>>())
-    }
-}
-
-impl Drop for ClickHouse {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// The sums of a table, by a server of that namespace.
+fn of_server(netns: &NetNs, port: u16, table: &str) -> Figures {
+    let sql = sql(table).trim_end().trim_end_matches(';').to_owned();
+    let head =
+        format!("POST /?default_format=JSONEachRow HTTP/1.0\r\nContent-Length: {}\r\n\r\n{sql}", sql.len());
+    let stream = netns.run(|| TcpStream::connect((Ipv4Addr::LOCALHOST, port))).unwrap().unwrap();
+    let answer = ask(stream, &head).unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    rows(&answer.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<_>>())
 }
 
 #[test]
@@ -165,9 +137,12 @@ fn metrics_recording_view_and_report_of_the_demonstration_agree() {
         &dump_dir,
     ];
     let click_house = click_house_or_skip(TEST);
-    let server = click_house.as_ref().map(|program| ClickHouse::start(near, program, folder.path()));
-    let sends: Vec<&str> =
-        server.iter().flat_map(|server| ["--clickhouse", &server.url, "--rotate", "3s"]).collect();
+    // Every third answer to what is inserted there is lost.
+    let server = click_house
+        .as_ref()
+        .map(|program| near.run(|| ClickHouse::start(program, folder.path(), &[])).unwrap().unwrap());
+    let url = server.as_ref().map(|server| format!("http://127.0.0.1:{}/", server.port));
+    let sends: Vec<&str> = url.iter().flat_map(|url| ["--clickhouse", url, "--rotate", "3s"]).collect();
     let start = Start { netns: Some(near), ..Start::default() };
     let agent = Program::watching(start, &[&arguments[..], &sends].concat()).unwrap();
     let prometheus =
@@ -230,7 +205,7 @@ fn metrics_recording_view_and_report_of_the_demonstration_agree() {
     if let Some(server) = server {
         assert!(ended.err.contains("cannot send to ClickHouse"), "an answer was lost: {}", ended.err);
         for table in ["flow_seconds", "link_seconds"] {
-            assert_eq!(server.figures(near, table), expected, "ClickHouse over HTTP, {table}");
+            assert_eq!(of_server(near, server.port, table), expected, "ClickHouse over HTTP, {table}");
         }
     }
 }

@@ -157,6 +157,13 @@ pub(super) fn collector(listener: TcpListener) -> mpsc::Receiver<Arrived> {
     receiver
 }
 
+/// A host with a collector at [`COLLECTOR`], and what arrives there.
+fn collected() -> (World, Link, mpsc::Receiver<Arrived>) {
+    let (world, link) = world();
+    let listener = world.near.run(|| TcpListener::bind(COLLECTOR)).unwrap().unwrap();
+    (world, link, collector(listener))
+}
+
 /// Exports to `url` in this environment, and compares what arrives at [`COLLECTOR`] with the report. What it said at its end.
 fn figures_and_findings_arrive(
     (world, link): (&World, &mut Link),
@@ -226,9 +233,7 @@ fn a_collector_has_the_figures_and_findings_of_the_report() {
     if !root_or_skip("a_collector_has_the_figures_and_findings_of_the_report") {
         return;
     }
-    let (world, mut link) = world();
-    let listener = world.near.run(|| TcpListener::bind(COLLECTOR)).unwrap().unwrap();
-    let arrived = collector(listener);
+    let (world, mut link, arrived) = collected();
     let ended =
         figures_and_findings_arrive((&world, &mut link), &format!("http://{COLLECTOR}"), &[], &arrived);
     assert!(ended.err.contains("503") && ended.err.contains("are sent to http://"), "{}", ended.err);
@@ -259,9 +264,7 @@ fn a_collector_of_others_passes_on_the_figures_and_findings_of_the_report() {
         return;
     }
     let Some(program) = collector_or_skip(TEST) else { return };
-    let (world, mut link) = world();
-    let listener = world.near.run(|| TcpListener::bind(COLLECTOR)).unwrap().unwrap();
-    let arrived = collector(listener);
+    let (world, mut link, arrived) = collected();
     let mut command = Command::new(program);
     command.args(["start", "--otlp-grpc-endpoint", "127.0.0.1:14317", "--otlp-http-endpoint", RECEIVER]);
     command.args(["--exporter", "otlp", "--otlp-exporter-protocol", "http"]);
@@ -300,9 +303,7 @@ fn a_collector_behind_tls_has_them_where_both_sides_show_a_certificate() {
     if !root_or_skip("a_collector_behind_tls_has_them_where_both_sides_show_a_certificate") {
         return;
     }
-    let (world, mut link) = world();
-    let listener = world.near.run(|| TcpListener::bind(COLLECTOR)).unwrap().unwrap();
-    let arrived = collector(listener);
+    let (world, mut link, arrived) = collected();
     let tls = |name: &str| data("tls").join(name).display().to_string();
     let (authority, certificate, key) = (tls("authority.pem"), tls("client.pem"), tls("client.key"));
     let mut command = Command::new("python3");
