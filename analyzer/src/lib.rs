@@ -10,6 +10,8 @@ pub mod cli;
 pub mod diff;
 #[cfg(target_os = "linux")]
 pub mod doctor;
+pub mod entity;
+pub mod ethernet;
 pub mod export;
 pub mod filter;
 pub mod findings;

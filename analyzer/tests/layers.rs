@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::OnceLock;
 
 #[path = "support/source.rs"]
@@ -11,17 +12,20 @@ use std::sync::OnceLock;
 mod source;
 use source::{files, is_test, without_tests};
 
-/// A module, and the modules that it may import. `cli` and the entry points may import all.
+/// A module, and the modules that it imports. `cli` and the entry points may import all, and nothing imports them.
 const RULES: &[(&str, &[&str])] = &[
     ("util", &[]),
-    ("sample", &["metrics", "util"]),
-    ("metrics", &["sample", "util"]),
+    ("ethernet", &[]),
+    ("host", &["ethernet", "util"]),
+    ("entity", &["ethernet", "host", "util"]),
+    ("metrics", &["entity", "ethernet", "util"]),
+    ("sample", &["entity", "metrics", "util"]),
     ("packet", &["sample", "util"]),
     ("filter", &["sample", "util"]),
-    ("analysis", &["metrics", "sample", "util"]),
-    ("findings", &["analysis", "metrics", "sample", "util"]),
-    ("report", &["analysis", "findings", "metrics", "sample", "util"]),
-    ("diff", &["findings", "metrics", "report", "util"]),
+    ("analysis", &["entity", "ethernet", "metrics", "sample", "util"]),
+    ("findings", &["analysis", "entity", "metrics", "sample", "util"]),
+    ("report", &["analysis", "ethernet", "findings", "metrics", "sample", "util"]),
+    ("diff", &["findings", "metrics", "util"]),
     ("export", &["analysis", "findings", "metrics", "report", "sample", "sandbox", "util"]),
     ("model", &["analysis", "findings", "metrics", "report", "sample", "util"]),
     ("record", &["analysis", "findings", "metrics", "model", "report", "sample", "sandbox", "util"]),
@@ -31,49 +35,21 @@ const RULES: &[(&str, &[&str])] = &[
         "flight",
         &["analysis", "findings", "model", "packet", "record", "report", "sample", "share", "source", "util"],
     ),
-    ("host", &["util"]),
-    ("sandbox", &["host", "util"]),
-    ("doctor", &["host", "util"]),
-    ("source", &["filter", "host", "metrics", "record", "sample", "sandbox", "util"]),
+    ("sandbox", &["host"]),
+    ("doctor", &["ethernet", "host", "util"]),
+    (
+        "source",
+        &["doctor", "entity", "ethernet", "filter", "host", "metrics", "record", "sample", "sandbox", "util"],
+    ),
     ("bench", &["host", "source", "util"]),
     (
         "tui",
         &[
-            "analysis", "filter", "findings", "metrics", "model", "packet", "report", "sample", "source",
-            "util",
+            "analysis", "entity", "filter", "findings", "metrics", "model", "packet", "report", "sample",
+            "source", "util",
         ],
     ),
 ];
-
-/// Imports beyond the rules: file or folder, path, reason.
-const EXCEPTIONS: &[(&str, &str, &str)] = &[
-    ("analysis/", "crate::source::nccl", "plain values that a sample holds"),
-    ("analysis/", "crate::source::devices", "plain values that a sample holds"),
-    ("analysis/", "crate::source::net", "plain values that a sample holds"),
-    ("findings/", "crate::source::nccl", "plain values that a sample holds"),
-    ("findings/", "crate::source::devices", "plain values that a sample holds"),
-    ("sample/", "crate::source::nccl", "plain values that a sample holds"),
-    ("sample/", "crate::source::devices", "plain values that a sample holds"),
-    ("sample/", "crate::source::flows::owners", "plain values that a sample holds"),
-    ("report/schema/", "crate::source::net::lldp", "plain values that a sample holds"),
-    ("report/text/devices.rs", "crate::source::net::lldp", "plain values that a sample holds"),
-    ("doctor/facts.rs", "crate::source::net::lldp", "the parser of LLDP frames, a function of bytes"),
-    ("doctor/layers.rs", "crate::source::devices::lives", "the drivers whose source ports are computed"),
-    ("doctor/", "crate::source::nccl::address", "the port of NCCL's RAS service"),
-    ("host/listen.rs", "crate::source::net::lldp", "the parser of LLDP frames, a function of bytes"),
-    ("host/qp.rs", "crate::source::flows::owners", "the type that it fills"),
-    ("metrics/", "crate::source::devices", "plain values that a sample holds"),
-    ("metrics/", "crate::source::net", "the parsers of LLDP and MAC control frames, functions of bytes"),
-    ("metrics/", "crate::source::flows", "flows that metrics are collected for"),
-    ("source/devices/", "crate::doctor", "live runs the checks of doctor in the background"),
-    ("bench/", "crate::cli::output", "the interrupt, and the page that it prints"),
-];
-
-/// Modules that import each other within the rules.
-const CYCLES: &[(&[&str], &str)] = &[(
-    &["metrics", "sample"],
-    "a sample holds results of metrics, which take links and directions of a sample",
-)];
 
 /// Crates that only these files and folders may use.
 const CRATES: &[(&str, &[&str])] = &[
@@ -139,70 +115,69 @@ fn target(import: &str) -> &str {
     import.split("::").nth(1).unwrap()
 }
 
-fn exception(path: &str, import: &str) -> Option<usize> {
-    EXCEPTIONS.iter().position(|(from, to, _)| path.starts_with(from) && import.starts_with(to))
+/// What each module imports of the others.
+fn edges() -> BTreeMap<&'static str, BTreeMap<String, &'static str>> {
+    let modules: BTreeSet<&str> = RULES.iter().map(|(name, _)| *name).chain(["cli"]).collect();
+    let mut edges: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+    for (path, code) in code() {
+        let own = module(path);
+        assert!(modules.contains(own) || ["lib", "main"].contains(&own), "{path}: a module without a rule");
+        let imports = imports(code);
+        // Anything but a module is an item or a macro of the crate.
+        let others =
+            imports.iter().map(|import| target(import)).filter(|to| *to != own && modules.contains(to));
+        edges.entry(own).or_default().extend(others.map(|to| (to.to_owned(), path.as_str())));
+    }
+    edges
 }
 
 #[test]
-fn modules_import_only_what_their_rule_names() {
-    let modules: BTreeSet<&str> = RULES.iter().map(|(name, _)| *name).chain(["cli"]).collect();
+fn modules_import_what_their_rule_names() {
     let mut wrong = Vec::new();
-    let mut used = BTreeSet::new();
-    for (path, code) in code() {
-        let Some((_, allowed)) = RULES.iter().find(|(name, _)| *name == module(path)) else {
-            assert!(["cli", "lib", "main"].contains(&module(path)), "{path}: a module without a rule");
-            continue;
-        };
-        for import in imports(code) {
-            let to = target(&import);
-            // Anything but a module is an item or a macro of the crate.
-            if to == module(path) || allowed.contains(&to) || !modules.contains(to) {
-                continue;
-            }
-            match exception(path, &import) {
-                Some(at) => {
-                    used.insert(at);
-                }
-                None => wrong.push(format!("{path}: {import}")),
-            }
-        }
+    for (name, rule) in RULES {
+        let imports = edges().remove(name).unwrap_or_default();
+        let against = imports.iter().filter(|(to, _)| !rule.contains(&to.as_str()));
+        wrong.extend(against.map(|(to, path)| format!("{path} imports {to}")));
+        let unused = rule.iter().filter(|to| !imports.contains_key(**to));
+        wrong.extend(unused.map(|to| format!("{name} has a rule for {to}, and does not import it")));
     }
     assert!(wrong.is_empty(), "against the rules of ARCHITECTURE.md:\n{}", wrong.join("\n"));
-    let stale: Vec<_> =
-        (0..EXCEPTIONS.len()).filter(|at| !used.contains(at)).map(|at| EXCEPTIONS[at]).collect();
-    assert!(stale.is_empty(), "exceptions that nothing needs: {stale:?}");
+}
+
+/// The modules by level: each imports those of lower levels only.
+fn levels() -> Vec<Vec<&'static str>> {
+    let edges = edges();
+    let mut placed: BTreeSet<&str> = BTreeSet::new();
+    let mut levels = Vec::new();
+    while placed.len() < RULES.len() {
+        let left = RULES.iter().map(|(name, _)| *name).filter(|name| !placed.contains(name));
+        let (mut level, above): (Vec<_>, Vec<_>) =
+            left.partition(|name| edges[name].keys().all(|to| placed.contains(to.as_str())));
+        assert!(!level.is_empty(), "these import each other: {above:?}");
+        level.sort_unstable();
+        placed.extend(&level);
+        levels.push(level);
+    }
+    levels
 }
 
 #[test]
-fn modules_that_import_each_other_are_listed() {
-    let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (path, code) in code() {
-        for import in imports(code).iter().filter(|import| exception(path, import).is_none()) {
-            let known = RULES.iter().any(|(name, _)| *name == target(import));
-            if known && target(import) != module(path) {
-                edges.entry(module(path).to_owned()).or_default().insert(target(import).to_owned());
-            }
-        }
-    }
-    let reachable = |from: &str| {
-        let (mut seen, mut open) = (BTreeSet::new(), vec![from.to_owned()]);
-        while let Some(next) = open.pop() {
-            for to in edges.get(&next).into_iter().flatten() {
-                if seen.insert(to.clone()) {
-                    open.push(to.clone());
-                }
-            }
-        }
-        seen
-    };
-    let circles: BTreeSet<Vec<String>> = edges
-        .keys()
-        .filter(|from| reachable(from).contains(*from))
-        .map(|from| reachable(from).into_iter().filter(|to| reachable(to).contains(from)).collect())
+fn no_modules_import_each_other_and_the_page_has_their_levels() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/structure.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once("<!-- levels -->\n```text\n").unwrap();
+    let (_, after) = rest.split_once("```").unwrap();
+    let list: String = levels()
+        .iter()
+        .enumerate()
+        .map(|(level, names)| format!("{level}  {}\n", names.join("  ")))
         .collect();
-    let listed: BTreeSet<Vec<String>> =
-        CYCLES.iter().map(|(names, _)| names.iter().map(|name| (*name).to_owned()).collect()).collect();
-    assert_eq!(circles, listed);
+    let wanted = format!("{before}<!-- levels -->\n```text\n{list}```{after}");
+    if std::env::var_os("ROCESCOPE_BLESS").is_some() {
+        std::fs::write(&path, &wanted).unwrap();
+        return;
+    }
+    assert!(page == wanted, "docs/structure.md is not current: ROCESCOPE_BLESS=1 writes it");
 }
 
 /// Layers of the terminal UI, the lowest first; imports go down. The other modules of `tui` are on the level of `state`.

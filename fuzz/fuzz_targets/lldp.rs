@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use rocescope::source::net::lldp::{self, Neighbour};
-use rocescope::source::net::mac_control::{Control, What, quanta_ns};
+use rocescope::ethernet::lldp::{self, Neighbour};
+use rocescope::ethernet::mac_control::{Control, What, quanta_ns};
 use rocescope_fuzz::{captures, seeds, speakable};
 
 fn tlv(kind: u8, value: &[u8]) -> Vec<u8> {

@@ -8,7 +8,8 @@ use libfuzzer_sys::fuzz_target;
 use rocescope::report::Options;
 use rocescope::sample::Sample;
 use rocescope::source::nccl::track::Track;
-use rocescope::source::nccl::{Answer, dialogue, json, text};
+use rocescope::entity::nccl::{Answer};
+use rocescope::source::nccl::{dialogue, json, text};
 use rocescope_fuzz::{judge, root, seeds, speakable};
 
 /// Says what it was given, whatever it is asked.
@@ -60,7 +61,7 @@ fn made() -> Vec<Vec<u8>> {
 }
 
 /// Two answers of one job, as a report shows them.
-fn report(answer: Answer, event: Option<rocescope::source::nccl::Event>) {
+fn report(answer: Answer, event: Option<rocescope::entity::nccl::Event>) {
     let mut track = Track::new("localhost:28028".to_owned(), 1_000_000_000);
     track.answered(answer.clone(), 5_000_000_000);
     track.answered(answer, 65_000_000_000);

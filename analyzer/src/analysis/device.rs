@@ -6,13 +6,13 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use super::{DeviceQp, Kind, Link, QpSource};
+use crate::entity::contexts::ContextSample;
+use crate::entity::devices::{Devices, PauseSample, PortSample};
+use crate::entity::lives::{Calls, DEVX, Lives, QpEvent, QpLife};
+use crate::ethernet::lldp::Neighbour;
+use crate::ethernet::mac_control::station;
 use crate::metrics::control::LinkControl;
 use crate::sample::{Address, Direction, FlowSample, Sample, SourceKind, address};
-use crate::source::devices::context::ContextSample;
-use crate::source::devices::lives::{Calls, DEVX, Lives, QpEvent, QpLife};
-use crate::source::devices::{Devices, PauseSample, PortSample};
-use crate::source::net::lldp::Neighbour;
-use crate::source::net::mac_control::station;
 use crate::util::map::Set;
 
 /// Queue pairs of a port that the report lists: those that stand still, and those that sent and received most.

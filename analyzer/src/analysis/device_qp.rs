@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::QpPosts;
-use crate::source::devices::QpSample;
-use crate::source::devices::lives::{DEVX, KERNEL, QpControl, QpLife, VERBS};
+use crate::entity::devices::QpSample;
+use crate::entity::lives::{DEVX, KERNEL, QpControl, QpLife, VERBS};
 
 /// A source of what is known of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

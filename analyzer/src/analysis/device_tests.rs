@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::analysis::fixtures;
-use crate::source::devices::QpSample;
-use crate::source::flows::owners::QpOwner;
+use crate::entity::devices::QpSample;
+use crate::entity::owners::QpOwner;
 
 /// Numbers of the queue pairs of a port, each with its sources and whether it has ended.
 fn listed(lives: Vec<QpLife>, pid: u32) -> Vec<(u32, Vec<QpSource>, bool)> {

@@ -8,13 +8,13 @@ use rocescope_common::account::{FlowKey, PsnTrack};
 use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::frame::{Addr, Encap, PCP_NONE, UNKNOWN, VLAN_UNKNOWN};
 
+use crate::entity::devices::{Devices, PortSample};
+use crate::entity::lives::{Lives, QpControl, QpEvent, QpLife};
 use crate::sample::{Address, Stats};
 use crate::sample::{
     Direction, Extra, FlowSample, LinkSample, Opcodes, PeerKey, Retired, RetiredTuple, Sample, SourceKind,
     Tuple,
 };
-use crate::source::devices::lives::{Lives, QpControl, QpEvent, QpLife};
-use crate::source::devices::{Devices, PortSample};
 
 #[path = "../../tests/support/document.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with other tests")]

@@ -38,13 +38,13 @@ pub(crate) mod uneven;
 pub(crate) mod upstream;
 pub(crate) mod ways;
 
+pub use crate::entity::lives::{DEVX, QpControl, QpEvent};
+pub use crate::entity::nccl::{Event as NcclEvent, Process as NcclProcess, RankState};
 use crate::sample::Direction;
-pub use crate::source::devices::lives::{DEVX, QpControl, QpEvent};
-pub use crate::source::nccl::{Event as NcclEvent, Process as NcclProcess, RankState};
 use crate::util::layout::{plain, tap_name};
 
+pub use crate::entity::posts::PostSampling;
 pub use crate::metrics::loss::Unfollowed;
-pub use crate::source::devices::posts::PostSampling;
 pub use build::compare_links as imbalance;
 pub use changed::{Field, FieldChange};
 pub use device::{
@@ -62,8 +62,6 @@ pub use facts::{
 pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances, unknown_names};
 pub use loss::{Episodes, FlowIcrc, Icrc, LastNaks, Loss, SequenceLoss};
 pub use naks::{NakCauses, Requests};
-#[cfg(test)]
-pub(crate) use nccl::example as nccl_example;
 pub use nccl::{Communicator, Nccl, NcclRank, RankQp};
 pub use paths::{CountedAgain, Overlap, Paths};
 pub use posts::{PostOpcode, PostSize, QpPosts};

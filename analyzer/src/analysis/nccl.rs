@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use super::Device;
+use crate::entity::nccl::{self as entity, Launched, OPERATIONS, RankState};
 use crate::sample::Sample;
-use crate::source::nccl::{self, Launched, OPERATIONS, RankState};
 
 /// Ranks that the report lists.
 const MAX_RANKS: usize = 1_024;
@@ -49,7 +49,7 @@ pub struct Nccl {
     /// ranks.
     pub ranks_left_out: u64,
     /// The latest 256 events of NCCL's monitor (2.29 and newer).
-    pub events: Vec<nccl::Event>,
+    pub events: Vec<entity::Event>,
     /// Events that there was no room to keep. Unit: events.
     pub events_left_out: u64,
 }
@@ -171,7 +171,7 @@ struct Room {
     left_out: u64,
 }
 
-fn communicator(one: &nccl::Communicator, qps: &mut QpsByPid, room: &mut Room) -> Communicator {
+fn communicator(one: &entity::Communicator, qps: &mut QpsByPid, room: &mut Room) -> Communicator {
     let mut ranks: Vec<NcclRank> = Vec::new();
     let mut behind_ranks = 0;
     for rank in &one.ranks {
@@ -202,7 +202,7 @@ fn communicator(one: &nccl::Communicator, qps: &mut QpsByPid, room: &mut Room) -
     }
 }
 
-fn of(rank: &nccl::Rank, furthest: &Launched) -> NcclRank {
+fn of(rank: &entity::Rank, furthest: &Launched) -> NcclRank {
     NcclRank {
         rank: rank.rank,
         host: rank.process.host,
@@ -254,26 +254,13 @@ impl QpsByPid {
     }
 }
 
-/// A job of two ranks in which rank 1, of process 4,711 here, has been behind since `behind_since_ns`.
-#[cfg(test)]
-pub(crate) fn example(answered_ns: u64, behind_since_ns: u64) -> nccl::Nccl {
-    let document = r#"{"nccl_version":"2.29.1","communicators":[{"hash":"0x1a","secondary_hash":"0x2:0x3","size":2,"ranks":[
-        {"rank":0,"host":"192.0.2.1","pid":17,"cuda_dev":0,"collective_counts":{"AllReduce":9}},
-        {"rank":1,"host":"192.0.2.2","pid":18,"cuda_dev":1,"collective_counts":{"AllReduce":7}}]}]}"#;
-    let mut answer = nccl::json::answer(document.as_bytes()).unwrap();
-    answer.listed[0].ranks[1].local = Some(4_711);
-    let mut track = nccl::track::Track::new("localhost:28028".into(), 10_000_000_000);
-    track.answered(answer.clone(), behind_since_ns);
-    track.answered(answer, answered_ns);
-    track.known()
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use super::*;
     use crate::analysis::{DeviceQp, Facts, Options, fixtures};
+    use crate::source::nccl::server::example;
 
     #[test]
     fn ranks_of_this_host_have_the_queue_pairs_of_their_process() {

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{DeviceQp, QpSource};
-use crate::source::devices::lives::KERNEL;
-use crate::source::devices::posts::PostSample;
-use crate::source::devices::{Devices, PortSample};
+use crate::entity::devices::{Devices, PortSample};
+use crate::entity::lives::KERNEL;
+use crate::entity::posts::PostSample;
 
 /// `enum ibv_wr_opcode` of libibverbs. 12 and 13 are not assigned.
 const OPCODES: [Option<&str>; 16] = [
@@ -169,8 +169,8 @@ pub(super) fn join(devices: &Devices, port: &PortSample, qps: &mut Vec<DeviceQp>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::devices::lives::QpControl;
-    use crate::source::devices::posts::Posts;
+    use crate::entity::lives::QpControl;
+    use crate::entity::posts::Posts;
     use rocescope_common::abi::post::PostCounts;
     use std::sync::Arc;
 

@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::{DeviceQp, QpSource};
-use crate::source::devices::Devices;
-use crate::source::devices::context::{Blamed, ContextSample};
-use crate::source::devices::lives::timeout_ns;
+use crate::entity::contexts::{Blamed, ContextSample};
+use crate::entity::devices::Devices;
+use crate::entity::lives::timeout_ns;
 
 /// Coverage of the NIC's own contexts of queue pairs, and what the queries cost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

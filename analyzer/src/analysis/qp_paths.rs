@@ -9,9 +9,9 @@ use super::ecmp::{self, Ecmp};
 use super::entropy::{Spread, Weight};
 use super::imbalance::{is_named, jain, max_over_mean};
 use super::{Device, DeviceQp, Options, QpSource};
+use crate::entity::devices::{Devices, PortSample};
 use crate::sample::{Address, Direction, Tuple};
-use crate::source::devices::lives::udp_source_port;
-use crate::source::devices::{Devices, PortSample};
+use crate::util::source_port::udp_source_port;
 
 /// Paths of queue pairs that send and whose packets bypass rocescope. They are part of neither `entropy`, `imbalance` nor `ecmp`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -258,10 +258,10 @@ mod tests {
 
     use super::*;
     use crate::analysis::{Facts, fixtures};
-    use crate::source::devices::QpSample;
-    use crate::source::devices::context::{ContextSample, Contexts};
-    use crate::source::devices::lives::Lives;
-    use crate::source::flows::owners::QpOwner;
+    use crate::entity::contexts::{ContextSample, Contexts};
+    use crate::entity::devices::QpSample;
+    use crate::entity::lives::Lives;
+    use crate::entity::owners::QpOwner;
 
     /// A queue pair: number, peer's last byte, source port, packets sent, plane.
     type Given = (u32, u8, Option<u16>, Option<u64>, Option<u8>);

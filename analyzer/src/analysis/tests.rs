@@ -498,7 +498,7 @@ fn json_on_one_line_and_on_many() {
 
 #[test]
 fn the_kernel_names_process_and_sender_better_than_packets_do() {
-    use crate::source::flows::owners::{Owners, QpOwner};
+    use crate::entity::owners::{Owners, QpOwner};
     let owner = QpOwner {
         device: "mlx5_0".into(),
         lqpn: 7,

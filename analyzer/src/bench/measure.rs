@@ -15,7 +15,6 @@ use rocescope_common::abi::BenchStep;
 use super::case::{Case, FLOWS, Hook, Kind, all, in_order};
 use super::frames::IPV4_BTH;
 use super::pair::{self, Pair};
-use crate::cli::output::Interrupt;
 use crate::source::live::{LoadOptions, Programs, Tables};
 
 /// Test runs happen on the loopback interface, which no program is attached to.
@@ -207,7 +206,7 @@ fn step_on(frame: &mut [u8], step: BenchStep, packets: u32) {
 ///
 /// # Errors
 /// Fails if the kernel refuses the programs or to run them.
-pub fn measure(effort: Effort, object: Option<&[u8]>, interrupt: &Interrupt) -> Result<Measured> {
+pub fn measure(effort: Effort, object: Option<&[u8]>, stopped: &dyn Fn() -> bool) -> Result<Measured> {
     let cases = all();
     let mut measured = Measured::default();
     let wanted =
@@ -229,7 +228,7 @@ pub fn measure(effort: Effort, object: Option<&[u8]>, interrupt: &Interrupt) -> 
             // Without the exact clock, and with it.
             let mut filled = [None, None];
             for case in cases.iter().filter(|case| wanted(hook, case)) {
-                if interrupt.is_set() {
+                if stopped() {
                     return Ok(measured);
                 }
                 let many = matches!(case.kind, Kind::Fill | Kind::Full);
@@ -248,7 +247,7 @@ pub fn measure(effort: Effort, object: Option<&[u8]>, interrupt: &Interrupt) -> 
                 match set.measure(hook, case) {
                     Ok(figure) => metrics.push(Some(figure)),
                     // A signal breaks off the test run as well.
-                    Err(_) if interrupt.is_set() => return Ok(measured),
+                    Err(_) if stopped() => return Ok(measured),
                     Err(error) => return Err(error),
                 }
             }

@@ -11,13 +11,13 @@ use crate::cli::confine;
 use crate::cli::output::{self, Interrupt};
 use crate::doctor::facts::{HostFacts, InterfaceFacts};
 use crate::doctor::{self, Page};
+use crate::ethernet::lldp::Neighbour;
 use crate::host::listen::{self, LldpSocket};
 use crate::host::netns::NetNs;
 use crate::host::queries::Kernel;
 use crate::host::read::{HostRoot, Unread};
 use crate::host::{filters, interface};
 use crate::source::capture::{LINKTYPE_EN10MB, Reader};
-use crate::source::net::lldp::Neighbour;
 use crate::util::style::Paint;
 
 /// Exit status when a check is critical.
@@ -194,8 +194,8 @@ fn switch(mut speakers: Vec<Speaker>, own: Option<&str>) -> (Option<Neighbour>, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ethernet::lldp::Dialect;
     use crate::host::recorded::Recorded;
-    use crate::source::net::lldp::Dialect;
 
     #[test]
     fn the_switch_is_distinguished_from_host_and_others() {

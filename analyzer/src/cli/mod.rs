@@ -3,6 +3,8 @@
 #[cfg(feature = "live")]
 mod agent;
 mod args;
+#[cfg(feature = "live")]
+mod bench;
 pub mod config;
 mod confine;
 mod diff;
@@ -109,7 +111,7 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "live")]
         Verb::Demo(args) => live::demo(&args, color),
         #[cfg(feature = "live")]
-        Verb::Bench(args) => crate::bench::run(args.output == PageOutput::Json),
+        Verb::Bench(args) => bench::run(args.output == PageOutput::Json),
         #[cfg(not(feature = "live"))]
         Verb::Live(_) | Verb::Export(_) | Verb::Agent(_) | Verb::Demo(_) | Verb::Bench(_) => {
             Err(anyhow::anyhow!(NO_KERNEL_SIDE))

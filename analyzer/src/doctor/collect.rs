@@ -9,6 +9,7 @@ use crate::host::device::{self, Identity, Protocol};
 use crate::host::error::AS_ROOT;
 use crate::host::interface::Kind;
 use crate::host::kernel::{Capability, KernelFacts};
+use crate::host::nccl::PORT;
 use crate::host::nldev::{self, Query};
 use crate::host::pci::{self, PciDevice};
 use crate::host::port::{self, Port};
@@ -18,7 +19,6 @@ use crate::host::read::{HostRoot, Unread};
 use crate::host::settings::{DeviceFiles, RoceSettings};
 use crate::host::sysfs::{self, Hardware};
 use crate::host::{local, nccl, rdma, stack, vocabulary};
-use crate::source::nccl::address::PORT;
 
 /// Collects the facts of the host whose files are below `root` and whose kernel is queried through `kernel`.
 #[must_use]

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::ethernet::lldp::Neighbour;
 use crate::host::counters::Counter;
 use crate::host::dcb::Dcb;
 pub use crate::host::device::Protocol;
@@ -15,7 +16,6 @@ use crate::host::qp_types::Missing;
 use crate::host::read::Reason;
 use crate::host::settings::RoceSettings;
 use crate::host::vocabulary::PauseCounts;
-use crate::source::net::lldp::Neighbour;
 
 /// A host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -7,9 +7,9 @@ use serde::Serialize;
 use super::facts::{DeviceFacts, HostFacts, Protocol};
 use super::visibility::Availability;
 use crate::host::kernel::{Capability, KernelVersion};
+use crate::host::nccl::PORT;
 use crate::host::qp_context;
-use crate::source::devices::lives::udp_source_port;
-use crate::source::nccl::address::PORT;
+use crate::util::source_port::udp_source_port;
 
 /// RDMA netlink hands out contexts since this kernel.
 const CONTEXTS_SINCE: KernelVersion = KernelVersion::new(5, 9, 0);

@@ -258,11 +258,11 @@ fn a_switch_that_was_heard_is_held_against_the_host() {
     let hear = |enabled: u8, error: bool| {
         let host = Recorded::unpack(MLX5);
         let mut facts = collect(&host.root(), &host.kernel());
-        let neighbour = crate::source::net::lldp::Neighbour {
+        let neighbour = crate::ethernet::lldp::Neighbour {
             system: Some("leaf1".into()),
-            pfc: Some(crate::source::net::lldp::Pfc { enabled, capable: 8, willing: false, error }),
-            apps: vec![crate::source::net::lldp::App { selector: 5, protocol: 26, priorities: 8 }],
-            ..crate::source::net::lldp::Neighbour::default()
+            pfc: Some(crate::ethernet::lldp::Pfc { enabled, capable: 8, willing: false, error }),
+            apps: vec![crate::ethernet::lldp::App { selector: 5, protocol: 26, priorities: 8 }],
+            ..crate::ethernet::lldp::Neighbour::default()
         };
         facts.interfaces[0].neighbour = Some(neighbour);
         Page::of(facts)

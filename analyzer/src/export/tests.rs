@@ -11,10 +11,10 @@ use super::*;
 use crate::analysis::fixtures::{
     SECOND, document, everything, key, link, port, qp_life, sample, stats, with_lives,
 };
+use crate::entity::devices::{Devices, PauseSample, SourceSample};
+use crate::entity::lives::Lives;
 use crate::report;
 use crate::sample::{Direction, FlowSample, Retired};
-use crate::source::devices::lives::Lives;
-use crate::source::devices::{Devices, PauseSample, SourceSample};
 
 fn exposed(exporter: &mut Exporter, sample: &Sample) -> BTreeMap<String, f64> {
     let report = Report::build(sample, &report::Options::default());

@@ -2,8 +2,8 @@
 
 use super::title::title;
 use super::{Entry, Family, Input, Place, Raise};
+use crate::entity::devices::Setting;
 use crate::findings::{Finding, Severity};
-use crate::source::devices::Setting;
 
 /// This family.
 pub(super) const FAMILY: Family = Family {
@@ -141,8 +141,8 @@ mod tests {
 
     use super::*;
     use crate::analysis::{Options, fixtures};
+    use crate::entity::devices::Devices;
     use crate::findings::tests::found;
-    use crate::source::devices::Devices;
 
     #[test]
     fn what_doctor_finds_is_among_the_findings() {

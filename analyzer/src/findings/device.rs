@@ -2,8 +2,8 @@
 
 use super::title::title;
 use super::{Better, Commands, Entry, Family, Input, Measure, Place, Raise, Unit};
+use crate::entity::devices::PortSample;
 use crate::findings::{Finding, Severity};
-use crate::source::devices::PortSample;
 use crate::util::units;
 
 /// This family.

@@ -2,10 +2,10 @@ use std::sync::Arc;
 
 use super::*;
 use crate::analysis::{Options, fixtures};
+use crate::entity::devices::SourceSample;
+use crate::entity::lives::Lives;
 use crate::findings::tests::{found, severity};
 use crate::sample::Sample;
-use crate::source::devices::SourceSample;
-use crate::source::devices::lives::Lives;
 
 /// A sample with a device that counted this in ten seconds.
 fn counted(values: &[(&str, u64)]) -> Sample {

@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::{Finding, Input, Unit};
 use crate::analysis::Flow;
+use crate::entity::lives::Calls;
 use crate::sample::Sample;
-use crate::source::devices::lives::Calls;
 
 /// The findings of one module.
 #[derive(Clone, Copy)]

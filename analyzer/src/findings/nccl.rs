@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::title::{more, title};
 use super::{Command, Commands, Entry, Episode, Family, Input, Place, Raise, Unit, label};
 use crate::analysis::{Communicator, FlowId, Nccl, NcclRank, RankQp};
+use crate::entity::nccl::{REMOTE_ERROR, RankState};
 use crate::findings::{Finding, Severity};
-use crate::source::nccl::{REMOTE_ERROR, RankState};
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -369,10 +369,11 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::analysis::{Options, fixtures, nccl_example};
+    use crate::analysis::{Options, fixtures};
+    use crate::entity::lives::{Lives, TO_ERROR};
     use crate::findings::tests::found;
     use crate::sample::Sample;
-    use crate::source::devices::lives::{Lives, TO_ERROR};
+    use crate::source::nccl::server;
     use fixtures::{SECOND, START};
 
     /// A job in which rank 1, of process 4,711 here, has been behind for this long.
@@ -380,11 +381,11 @@ mod tests {
         let mut sample = fixtures::sample(vec![fixtures::link("eth0", None)], Vec::new());
         sample.window = Some((START, START + 400 * SECOND));
         let now = START + 400 * SECOND;
-        sample.nccl = Some(Arc::new(nccl_example(now, now - seconds * SECOND)));
+        sample.nccl = Some(Arc::new(server::example(now, now - seconds * SECOND)));
         sample
     }
 
-    fn changed(seconds: u64, change: impl FnOnce(&mut crate::source::nccl::Nccl)) -> Sample {
+    fn changed(seconds: u64, change: impl FnOnce(&mut crate::entity::nccl::Nccl)) -> Sample {
         let mut sample = behind(seconds);
         change(Arc::make_mut(sample.nccl.as_mut().unwrap()));
         sample

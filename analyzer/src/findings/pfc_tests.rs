@@ -2,11 +2,11 @@ use std::sync::Arc;
 
 use super::*;
 use crate::analysis::fixtures;
+use crate::entity::devices::{PauseSample, PortSample, QpSample};
+use crate::entity::lives::Lives;
+use crate::entity::owners::QpOwner;
 use crate::findings::tests::severity;
 use crate::sample::Sample;
-use crate::source::devices::lives::Lives;
-use crate::source::devices::{PauseSample, PortSample, QpSample};
-use crate::source::flows::owners::QpOwner;
 
 /// A sample with a port that has this pause, and PFC on for priority 3.
 fn paused(pause: PauseSample, stalled_ns: Option<u64>) -> Sample {

@@ -2,13 +2,13 @@ use std::sync::Arc;
 
 use super::*;
 use crate::analysis::{Options, fixtures};
+use crate::entity::contexts::{Blamed, ContextSample, Contexts};
+use crate::entity::devices::{Devices, PortSample, SourceSample};
+use crate::entity::lives::Lives;
 use crate::findings::tests::found;
 use crate::host::qp_context::QpContext;
 use crate::sample::{Sample, SourceKind};
 use crate::source::devices::context::ask::tests::{IDLE, Nic, Virtual};
-use crate::source::devices::context::{Blamed, ContextSample, Contexts};
-use crate::source::devices::lives::Lives;
-use crate::source::devices::{Devices, PortSample, SourceSample};
 
 const MS: u64 = 1_000_000;
 

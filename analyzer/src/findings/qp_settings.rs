@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::title::title;
 use super::{Commands, Entry, Family, Input, Place, Raise, Unit, ends, label};
 use crate::analysis::{Device, DeviceQp};
+use crate::entity::devices::PortSample;
 use crate::findings::{Finding, Severity};
-use crate::source::devices::PortSample;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -213,9 +213,9 @@ mod tests {
 
     use super::*;
     use crate::analysis::{Options, fixtures};
+    use crate::entity::lives::{Lives, timeout_ns};
     use crate::findings::tests::found;
     use crate::sample::Sample;
-    use crate::source::devices::lives::{Lives, timeout_ns};
 
     /// Queue pairs with these traffic classes, timeouts and retry counts on a port with PFC on these priorities, DSCP 26
     /// mapped to 3.

@@ -113,10 +113,10 @@ fn raise(input: &Input<'_>, failures: &Failures<'_>, found: &mut Vec<Finding>) {
 #[cfg(test)]
 mod tests {
     use crate::analysis::{Options, fixtures};
+    use crate::entity::lives::{Lives, QpEvent};
     use crate::findings::Severity;
     use crate::findings::tests::{found, severity};
     use crate::sample::Sample;
-    use crate::source::devices::lives::{Lives, QpEvent};
 
     fn failed(calls: &[(&str, i32)]) -> Sample {
         let events = calls.iter().map(|(what, errno)| QpEvent {

@@ -9,7 +9,7 @@ use rustix::net::{self, RecvFlags};
 
 use super::error::{HostError, Result};
 use super::packet;
-use crate::source::net::lldp::{ETHERTYPE, Neighbour};
+use crate::ethernet::lldp::{ETHERTYPE, Neighbour};
 
 /// Destination addresses of LLDP: nearest bridge, nearest non-TPMR bridge, nearest customer bridge.
 const GROUPS: [[u8; 6]; 3] =

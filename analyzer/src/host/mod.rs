@@ -63,7 +63,6 @@ pub mod pci;
 pub mod port;
 pub mod process;
 pub mod promisc;
-pub mod qp;
 pub mod qp_context;
 pub mod qp_layout;
 pub mod qp_reason;

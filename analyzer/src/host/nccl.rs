@@ -15,6 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
 
+/// Port of its RAS service unless `NCCL_RAS_ADDR` is set.
+pub const PORT: u16 = 28_028;
+
 use serde::Serialize;
 
 use super::error::Result;

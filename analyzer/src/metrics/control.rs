@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use rocescope_common::wire::Frame;
 
 use super::packet::Packet;
-use crate::source::devices::PauseSample;
-use crate::source::net::lldp::Neighbour;
-use crate::source::net::mac_control::{Control, What, quanta_ns};
+use crate::entity::devices::PauseSample;
+use crate::ethernet::lldp::Neighbour;
+use crate::ethernet::mac_control::{Control, What, quanta_ns};
 
 /// The fastest Ethernet there is (IEEE 802.3dj), in Mbit/s. How long quanta are depends on the link's speed; where nobody
 /// named that, a link was paused for as long at least as it would have been at this one.

@@ -1,4 +1,4 @@
-use super::super::wire::{DATA, Wire};
+use super::super::testing::{DATA, Wire};
 use rocescope_common::wire::Frame;
 
 use super::*;
@@ -95,7 +95,7 @@ fn a_flow_that_was_silent_while_paused_stood_still() {
         let (mut wire, mut collector) = (Wire::new(1), Collector::new(mbps));
         collector.frame(0, 0, &pfc(5, 0));
         let mut pass = |collector: &mut Collector, psn, time_ns| {
-            let packet = super::super::wire::P { psn, time_ns, ..DATA };
+            let packet = super::super::testing::P { psn, time_ns, ..DATA };
             wire.pass(packet, |packet, _| collector.packet(packet, &Frame::EMPTY, u64::from(psn) + 1, &[]));
         };
         pass(&mut collector, 0, MS);

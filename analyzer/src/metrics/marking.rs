@@ -5,7 +5,7 @@
 
 use rocescope_common::abi::maps::DscpKind;
 
-use crate::sample::{Extra, Flows, LinkSample, Stats};
+use crate::entity::{Extra, Stats};
 use crate::util::map::Map;
 
 /// Packets with one DSCP.
@@ -59,35 +59,6 @@ pub fn add(link: &mut ByDscp, stats: &Stats, extra: Option<&Extra>) {
         first.ack_packets += own.ack_packets;
         first.cnp_packets += own.cnp_packets;
     }
-}
-
-/// The counts by link; `None` when some packets are only known without their DSCP, or found the flow table full.
-#[must_use]
-pub fn by_link(
-    links: &[LinkSample],
-    flows: &Flows,
-    extra: &Map<u32, Extra>,
-    retired: impl IntoIterator<Item = (u16, ByDscp)>,
-) -> Option<Vec<ByDscp>> {
-    if links.iter().any(|link| link.extra_full + link.flow_table_full.packets > 0) {
-        return None;
-    }
-    let mut all = vec![[Marked::default(); 64]; links.len()];
-    for (link, gone) in retired {
-        let Some(link) = all.get_mut(usize::from(link)) else { continue };
-        for (sum, gone) in link.iter_mut().zip(gone) {
-            sum.data_packets += gone.data_packets;
-            sum.data_bytes += gone.data_bytes;
-            sum.ack_packets += gone.ack_packets;
-            sum.cnp_packets += gone.cnp_packets;
-        }
-    }
-    for flow in flows {
-        if let Some(link) = all.get_mut(usize::from(flow.key.link)) {
-            add(link, &flow.stats, extra.get(&flow.slot));
-        }
-    }
-    Some(all)
 }
 
 #[cfg(test)]

@@ -24,10 +24,10 @@ pub mod setups;
 pub mod spray;
 pub mod steps;
 pub mod taps;
+#[cfg(test)]
+mod testing;
 pub mod timeline;
 pub mod traffic;
-#[cfg(test)]
-mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;

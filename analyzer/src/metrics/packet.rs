@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::sample::Stats;
+use crate::entity::Stats;
 use rocescope_common::account::{Event, FlowKey, Outcome};
 use rocescope_common::wire::Frame;
 pub use rocescope_common::wire::frame::CE;

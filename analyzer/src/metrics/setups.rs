@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::sample::PeerKey;
+use crate::entity::PeerKey;
 use crate::util::map::Map;
 use rocescope_common::wire::cm::{Message, Req};
 use rocescope_common::wire::frame::Addr;

@@ -4,10 +4,9 @@
 //! or ratios. Those are derived when it is read, from one sample or from two. Live runs and replay
 //! make the same samples, so that nothing behind this point knows where the packets came from.
 
-mod address;
 mod flows;
+pub mod marking;
 mod packed;
-mod stats;
 pub mod stream;
 
 use std::sync::Arc;
@@ -16,20 +15,19 @@ use bytes::Bytes;
 use rocescope_common::abi::Counter;
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::SkipReason;
-use rocescope_common::wire::frame::Addr;
 use rocescope_common::wire::opcode::TRANSPORT_UD;
-use serde::Serialize;
 
+use crate::entity::devices::Devices;
+use crate::entity::nccl::Nccl;
+use crate::entity::owners::{Owned, Owners};
+pub use crate::entity::{
+    Address, Direction, Extra, MULTICAST_QP, Opcodes, PeerKey, Stats, Tuple, address, from_kernel,
+};
 use crate::metrics::Metrics;
 use crate::metrics::duplicates::Copies;
-use crate::source::devices::Devices;
-use crate::source::flows::owners::{Owned, Owners};
-use crate::source::nccl::Nccl;
 use crate::util::map::Map;
 use crate::util::shared::Shared;
-pub use address::{Address, MULTICAST_QP, address};
 pub use flows::{Flows, Spare};
-pub use stats::{Opcodes, Stats, from_kernel};
 
 /// Where the figures come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,17 +37,6 @@ pub enum SourceKind {
     Replay,
     /// Programs in the kernel.
     Live,
-}
-
-/// Which way a link's packets go, seen from this host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Direction {
-    /// Received.
-    Ingress,
-    /// Sent.
-    Egress,
 }
 
 /// Everything counted up to a moment.
@@ -177,18 +164,6 @@ pub struct FlowSample {
     pub stats: Stats,
 }
 
-/// Counts that only few flows have.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Extra {
-    /// Packets and bytes by source port, for ports other than the first.
-    pub ports: Vec<(u16, Counter)>,
-    /// Packets by opcode, for opcodes of another transport than the flow's.
-    pub opcodes: Vec<(u8, u64)>,
-    /// Packets and bytes by DSCP and kind of packet (see [`rocescope_common::abi::maps::dscp_value`]), for DSCPs other than the
-    /// first.
-    pub dscps: Vec<(u16, Counter)>,
-}
-
 /// A 5-tuple (the protocol is always UDP, the destination port 4791) of retired flows on one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetiredTuple {
@@ -198,40 +173,6 @@ pub struct RetiredTuple {
     pub link: u16,
     /// Bytes of outer frames.
     pub bytes: u64,
-}
-
-/// A UDP 5-tuple of RoCEv2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Tuple {
-    /// 4 or 6.
-    pub family: u8,
-    /// Source address in wire order.
-    pub src: Addr,
-    /// Destination address in wire order.
-    pub dst: Addr,
-    /// UDP source port.
-    pub src_port: u16,
-}
-
-/// A queue pair as the packets to it name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PeerKey {
-    /// 4 or 6.
-    pub family: u8,
-    /// Source address of the packets.
-    pub src: Addr,
-    /// Destination address of the packets.
-    pub dst: Addr,
-    /// Destination queue pair.
-    pub dest_qp: u32,
-}
-
-impl PeerKey {
-    /// The peer key of a flow.
-    #[must_use]
-    pub fn of(key: &FlowKey) -> Self {
-        Self { family: key.family, src: key.src, dst: key.dst, dest_qp: key.dest_qp }
-    }
 }
 
 /// Something that happened at one packet.

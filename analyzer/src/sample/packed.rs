@@ -6,10 +6,9 @@ use rocescope_common::account::message::MessageCounts;
 use rocescope_common::account::psn::PsnTrack;
 use rocescope_common::account::{FlowKey, Rare};
 
-use super::stats::{Opcodes, Stats};
 use super::{
-    Address, Direction, EventSample, Extra, FlowSample, Flows, LinkSample, PeerKey, Retired, RetiredTuple,
-    Sample, SourceKind, Tuple,
+    Address, Direction, EventSample, Extra, FlowSample, Flows, LinkSample, Opcodes, PeerKey, Retired,
+    RetiredTuple, Sample, SourceKind, Stats, Tuple,
 };
 use crate::util::pack::{Input, Layout, Malformed, Pack, pack};
 

@@ -11,6 +11,5 @@ pub mod flows;
 #[cfg(feature = "live")]
 pub mod live;
 pub mod nccl;
-pub mod net;
 pub mod recording;
 pub mod replay;

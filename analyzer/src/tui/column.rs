@@ -15,9 +15,9 @@ pub use table::{COLUMNS, Id};
 pub use value::{SortKey, Value, ValueKind};
 
 use super::theme;
+use crate::entity::owners::QpOwner;
 use crate::model::{self, Level, LinkRow, Model, Row, State};
 use crate::sample::{Sample, Stats};
-use crate::source::flows::owners::QpOwner;
 use crate::util::layout::tap_name;
 use crate::util::units;
 

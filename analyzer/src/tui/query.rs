@@ -10,13 +10,13 @@ use super::column::{COLUMNS, Context, Value, ValueKind, state_bits};
 use super::log::{self, CLASSES};
 use super::nic_fields;
 use super::state::texts::Texts;
+use crate::entity::owners::QpOwner;
 use crate::filter::fields::{CORE, Core, RULES};
 use crate::filter::{
     Expr, Facts, Field, Filter, FilterError, FlowFacts, Pattern, Test, Unit, Vocabulary, Word,
 };
 use crate::model::{Identity, Row};
 use crate::sample::address;
-use crate::source::flows::owners::QpOwner;
 
 /// The fields of rows: the columns, then the kind of an event, then those that queue pairs of NICs alone have.
 #[must_use]

@@ -17,6 +17,7 @@ pub mod rarely;
 pub mod request;
 pub mod seldom;
 pub mod shared;
+pub mod source_port;
 pub mod style;
 pub mod system;
 pub mod time;

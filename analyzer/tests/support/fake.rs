@@ -1,11 +1,11 @@
 //! Made-up samples: counters as they would stand some seconds into a run.
 
 use bytes::Bytes;
+use rocescope::entity::owners::{Owners, QpOwner};
 use rocescope::metrics::{Metrics, latency};
 use rocescope::sample::{
     Direction, EventSample, Extra, FlowSample, LinkSample, PeerKey, Sample, SourceKind, Stats,
 };
-use rocescope::source::flows::owners::{Owners, QpOwner};
 use rocescope::util::map::Map;
 use rocescope_common::abi::Counter;
 use rocescope_common::account::latency::{BUCKETS, bucket};

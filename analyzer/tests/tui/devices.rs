@@ -1,11 +1,11 @@
 //! What devices count by themselves, beside the links.
 
 use super::*;
+use rocescope::entity::contexts::{ContextSample, Contexts};
+use rocescope::entity::devices::{Devices, PauseSample, PortSample, QpSample, SourceSample};
+use rocescope::entity::owners::QpOwner;
 use rocescope::host::qp_context::QpContext;
 use rocescope::sample::Direction;
-use rocescope::source::devices::context::{ContextSample, Contexts};
-use rocescope::source::devices::{Devices, PauseSample, PortSample, QpSample, SourceSample};
-use rocescope::source::flows::owners::QpOwner;
 use rocescope::tui::cursor::Cursor;
 use rocescope::tui::key::Input;
 
@@ -205,7 +205,7 @@ fn devices_that_go_leave_no_empty_lines_behind() {
 }
 
 /// What NCCL has answered twice, 30 s apart: rank 17 of 32 lags.
-fn nccl(now_ns: u64) -> rocescope::source::nccl::Nccl {
+fn nccl(now_ns: u64) -> rocescope::entity::nccl::Nccl {
     use rocescope::source::nccl::{json, track::Track};
     let rank = |rank: u32| {
         let launched = if rank == 17 { 6_647 } else { 6_650 };

@@ -2,13 +2,12 @@
 
 use std::net::Ipv4Addr;
 
+use rocescope::entity::contexts::{ContextSample, Contexts, Queries};
+use rocescope::entity::devices::{Devices, PortSample, QpSample};
+use rocescope::entity::lives::{Calls, DEVX, Lives, QpControl, QpEvent, QpLife, VERBS, timeout_ns};
+use rocescope::entity::owners::QpOwner;
 use rocescope::host::qp_context::QpContext;
-use rocescope::source::devices::context::{ContextSample, Contexts, Queries};
-use rocescope::source::devices::lives::{
-    Calls, DEVX, Lives, QpControl, QpEvent, QpLife, VERBS, timeout_ns, udp_source_port,
-};
-use rocescope::source::devices::{Devices, PortSample, QpSample};
-use rocescope::source::flows::owners::QpOwner;
+use rocescope::util::source_port::udp_source_port;
 
 use super::*;
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use aya::maps::{MapData, RingBuf};
+use rocescope::metrics::Metrics;
 use rocescope::metrics::pairing::peers::Peers;
 use rocescope::metrics::traffic::BIN_NS;
-use rocescope::metrics::{Metrics, marking};
+use rocescope::sample::marking;
 use rocescope::sample::{EventSample, LinkSample, Sample, SourceKind};
 use rocescope::source::live::bins::{self, Bins};
 use rocescope::source::live::load::names;

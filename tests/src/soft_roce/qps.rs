@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use rocescope::host::qp;
 use rocescope::host::queries::Kernel;
 use rocescope::host::read::{HostRoot, Unread};
+use rocescope::source::devices::listed;
 use serde_json::Value;
 
 use super::tool::{Tool, json, wait_for};
@@ -62,11 +62,11 @@ pub fn shown() -> Result<Vec<Qp>> {
 pub fn read() -> Result<Vec<Qp>> {
     let mut unread = Unread::new();
     let root = HostRoot::here()?;
-    let addresses = qp::addresses(&root, &mut unread);
-    let owners = qp::read(&root, &Kernel, &addresses, &mut unread, &mut || {}).owners;
+    let addresses = listed::addresses(&root, &mut unread);
+    let owners = listed::read(&root, &Kernel, &addresses, &mut unread, &mut || {}).owners;
     let reasons = unread.into_reasons();
     anyhow::ensure!(reasons.is_empty(), "not all was read: {reasons:?}");
-    let of = |owner: &rocescope::source::flows::owners::QpOwner| Qp {
+    let of = |owner: &rocescope::entity::owners::QpOwner| Qp {
         device: owner.device.clone(),
         lqpn: owner.lqpn,
         rqpn: owner.rqpn,

@@ -4,9 +4,9 @@ use serde::Serialize;
 
 use super::{Ecn, traffic};
 use crate::analysis::{Icrc, Pause};
+use crate::ethernet::lldp::Neighbour;
 use crate::metrics::duplicates::Copies;
 use crate::sample::Direction;
-use crate::source::net::lldp::Neighbour;
 
 /// CE marks and CNPs of a link in at most 128 bins. Bins are 1.05 ms wide; the width doubles when the bins do
 /// not suffice. Live: a bin is at least as long as the time between two readings.

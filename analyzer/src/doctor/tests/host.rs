@@ -287,21 +287,21 @@ fn shares_of_bandwidth_are_held_against_those_of_the_switch() {
         bandwidth: [40, 60, 0, 0, 0, 0, 0, 0],
         algorithm: [2; 8],
     };
-    let judged = |ours: dcb::Ets, theirs: Option<crate::source::net::lldp::Ets>, peer: Option<dcb::Ets>| {
+    let judged = |ours: dcb::Ets, theirs: Option<crate::ethernet::lldp::Ets>, peer: Option<dcb::Ets>| {
         let mut facts = collect(&host.root(), &host.kernel());
         let interface = &mut facts.interfaces[0];
         let dcb = interface.dcb.as_mut().unwrap();
         (dcb.ets, dcb.peer_ets) = (Some(ours), peer);
-        interface.neighbour = theirs.map(|ets| crate::source::net::lldp::Neighbour {
+        interface.neighbour = theirs.map(|ets| crate::ethernet::lldp::Neighbour {
             ets: Some(ets),
-            ..crate::source::net::lldp::Neighbour::default()
+            ..crate::ethernet::lldp::Neighbour::default()
         });
         let page = Page::of(facts);
         let check = page.checks.iter().find(|check| check.id == "switch.ets").unwrap();
         (check.verdict, check.value.clone().unwrap_or_default())
     };
     // The switch has other numbers for its classes: what counts is the share.
-    let switch = |percent: u8| crate::source::net::lldp::Ets {
+    let switch = |percent: u8| crate::ethernet::lldp::Ets {
         class_of: [0, 0, 0, 5, 0, 0, 0, 0],
         bandwidth: [100 - percent, 0, 0, 0, 0, percent, 0, 0],
         willing: false,
@@ -321,6 +321,6 @@ fn shares_of_bandwidth_are_held_against_those_of_the_switch() {
     let nobody = dcb::Ets { class_of: [0; 8], bandwidth: [0; 8], algorithm: [0; 8] };
     assert_eq!(judged(ours, None, Some(nobody)).0, Status::Unknown);
     // A class that is none of the eight.
-    let odd = crate::source::net::lldp::Ets { class_of: [15; 8], ..switch(60) };
+    let odd = crate::ethernet::lldp::Ets { class_of: [15; 8], ..switch(60) };
     assert_eq!(judged(ours, Some(odd), None).0, Status::Unknown);
 }

@@ -2,8 +2,8 @@
 
 use super::{Commands, DIED, Dead, Episode, Input, Place, Raise, ends, more, pair, title};
 use crate::analysis::{Device, DeviceQp, QpEvent};
+use crate::entity::lives::{REASON, TO_ERROR};
 use crate::findings::{Finding, Severity};
-use crate::source::devices::lives::{REASON, TO_ERROR};
 use crate::util::units;
 
 /// Asynchronous events that leave a queue pair in the error state, and their meaning (IBTA volume 1, 11.6.3).
@@ -144,10 +144,10 @@ mod tests {
 
     use super::*;
     use crate::analysis::{Options, fixtures};
+    use crate::entity::devices::{PortSample, SourceSample};
+    use crate::entity::lives::{Lives, timeout_ns};
     use crate::findings::tests::found;
     use crate::sample::Sample;
-    use crate::source::devices::lives::{Lives, timeout_ns};
-    use crate::source::devices::{PortSample, SourceSample};
 
     fn after(events: &[(u32, &str)], counters: &[(&str, u64)]) -> Sample {
         let events = (0..).zip(events);

@@ -1,11 +1,11 @@
 //! Captures that show packets twice, and traffic that looks like one.
 
-use crate::sample::Stats;
+use crate::entity::Stats;
 use rocescope_common::account::Outcome;
 use rocescope_common::wire::Frame;
 
 use super::*;
-use crate::metrics::wire::{ANSWER, DATA, P, Wire};
+use crate::metrics::testing::{ANSWER, DATA, P, Wire};
 use crate::metrics::{Collector, Metrics, Options};
 
 const US: u64 = 1_000;

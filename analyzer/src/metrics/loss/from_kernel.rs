@@ -3,7 +3,7 @@
 //!
 //! The events lack the IPv4 identification, and the time between packets in order.
 
-use crate::sample::Stats;
+use crate::entity::Stats;
 use rocescope_common::account::latency::RetxRun;
 use rocescope_common::account::psn::WINDOW;
 use rocescope_common::account::{Event, FlowKey};

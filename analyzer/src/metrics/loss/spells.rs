@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use crate::sample::Stats;
+use crate::entity::Stats;
 
 use crate::metrics::packet::Packet;
 use crate::metrics::timeline::{self, Kind, LinkPoints};

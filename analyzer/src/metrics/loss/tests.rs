@@ -1,8 +1,8 @@
 //! Situations of protocol and tap, and what is concluded from them.
 
 use super::*;
+use crate::metrics::testing::{ANSWER, Chance, DATA, P, Wire};
 use crate::metrics::traffic::BIN_NS;
-use crate::metrics::wire::{ANSWER, Chance, DATA, P, Wire};
 
 #[path = "answer_tests.rs"]
 mod answers;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{MS, Scene, US};
-use crate::metrics::wire::{Chance, DATA, P};
+use crate::metrics::testing::{Chance, DATA, P};
 
 /// A network that both loses and reorders, and a sender that goes back: nothing is said to be lost that only came late,
 /// and most of what was lost is found. A copy that is lost while the next ones are lost as well leaves no trace.

@@ -6,12 +6,11 @@ use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
 
-use super::{
-    DISAGREEMENTS, Direction, How, MAX_CANDIDATES, NONE, PSN_VOTES, Pairing, PortKey, reversed, rules,
-};
+use super::{DISAGREEMENTS, Direction, How, MAX_CANDIDATES, NONE, PSN_VOTES, Pairing, PortKey, reversed};
+use crate::entity::PeerKey;
 use crate::metrics::Packet;
 use crate::metrics::pairing::peers::Stated;
-use crate::sample::PeerKey;
+use crate::util::source_port;
 
 fn port_key(directions: &[Direction], number: u32) -> Option<PortKey> {
     let direction = directions.get(number as usize)?;
@@ -45,12 +44,12 @@ impl Pairing {
         };
         let x = key.dest_qp;
         let same = self.candidates(&key, port, number);
-        let both = one(same.iter().filter(|(_, y)| rules::of_both(x, *y) == port));
+        let both = one(same.iter().filter(|(_, y)| source_port::of_both(x, *y) == port));
         if let Some(other) = both {
             return self.set(number, other, How::PortRule);
         }
-        let hashed = self.candidates(&key, rules::of_sender(x), number);
-        if let Some(other) = one(hashed.iter().filter(|(_, y)| rules::of_sender(*y) == port)) {
+        let hashed = self.candidates(&key, source_port::of_sender(x), number);
+        if let Some(other) = one(hashed.iter().filter(|(_, y)| source_port::of_sender(*y) == port)) {
             return self.set(number, other, How::PortRule);
         }
         if let Some(other) = self.by_own_number(number, &key, port) {
@@ -97,9 +96,9 @@ impl Pairing {
     /// Ports that are queue pair numbers: both ways, or one way where no hash gives such a port.
     fn by_own_number(&self, number: u32, key: &PeerKey, port: u16) -> Option<u32> {
         let x = key.dest_qp;
-        let mine_says = port < rules::FIRST_HASHED_PORT;
-        let from_them = self.candidates(key, rules::is_sender(x), number);
-        let both = one(from_them.iter().filter(|(_, y)| rules::is_sender(*y) == port));
+        let mine_says = port < source_port::FIRST_HASHED_PORT;
+        let from_them = self.candidates(key, source_port::is_sender(x), number);
+        let both = one(from_them.iter().filter(|(_, y)| source_port::is_sender(*y) == port));
         if both.is_some() {
             return both;
         }
@@ -107,7 +106,7 @@ impl Pairing {
             return Some(other).filter(|other| *other != number && self.open(*other, x));
         }
         // Their port is my destination, whatever mine is.
-        if x < u32::from(rules::FIRST_HASHED_PORT) { one(from_them.iter()) } else { None }
+        if x < u32::from(source_port::FIRST_HASHED_PORT) { one(from_them.iter()) } else { None }
     }
 
     /// Directions back between the same hosts from `port` that are not surely paired with another,

@@ -11,7 +11,6 @@
 
 mod outstanding;
 pub mod peers;
-pub mod rules;
 #[cfg(test)]
 mod tests;
 
@@ -24,7 +23,7 @@ use rocescope_common::wire::opcode::Op;
 
 use super::packet::{Aside, Packet};
 use super::setups::{self, Setups};
-use crate::sample::PeerKey;
+use crate::entity::PeerKey;
 use outstanding::Outstanding;
 use peers::Peers;
 

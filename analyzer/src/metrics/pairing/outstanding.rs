@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher as _, Hasher as _};
 
-use crate::sample::PeerKey;
+use crate::entity::PeerKey;
 use crate::util::map::State;
 
 /// Places: requests of unpaired flows that are remembered at a time.

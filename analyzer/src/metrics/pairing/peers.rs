@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use rocescope_common::wire::cm::{self, Message, Req};
 use rocescope_common::wire::frame::Addr;
 
-use crate::sample::PeerKey;
+use crate::entity::PeerKey;
 use crate::util::map::Map;
 
 /// Requests that may wait for their reply; a new one replaces the oldest.

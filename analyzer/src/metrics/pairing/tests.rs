@@ -2,6 +2,7 @@ use rocescope_common::wire::Frame;
 
 use super::*;
 use crate::source::flows::table::FlowTable;
+use crate::util::source_port;
 
 const A: u32 = 1;
 const B: u32 = 2;
@@ -61,12 +62,12 @@ fn the_port_of_both_queue_pairs_pairs_at_the_first_packet_back() {
     let mut tap = Tap::new();
     // 16 connections, all with neighbouring numbers: 100 + i on A, 120 + i on B.
     for i in 0..16 {
-        let port = rules::of_both(100 + i, 120 + i);
+        let port = source_port::of_both(100 + i, 120 + i);
         let (_, before) = tap.send((A, B), 120 + i, port, WRITE, i);
         assert_eq!(before, Reverse { slot: NONE, paired: false }, "nothing is known yet");
     }
     for i in 0..16 {
-        let port = rules::of_both(100 + i, 120 + i);
+        let port = source_port::of_both(100 + i, 120 + i);
         let (back, reverse) = tap.send((B, A), 100 + i, port, ACK, i);
         assert_eq!(reverse, Reverse { slot: i, paired: true });
         assert_eq!(tap.how(back), Some((120 + i, How::PortRule, Confidence::Strong)));
@@ -79,10 +80,10 @@ fn the_port_of_both_queue_pairs_pairs_at_the_first_packet_back() {
 fn a_port_of_the_senders_number_alone() {
     let mut tap = Tap::new();
     // A's 17 with B's 18, and A's 18 with B's 17: the ports of 17 are the same on both hosts.
-    let (to_18, _) = tap.send((A, B), 18, rules::of_sender(17), WRITE, 1);
-    let (back_18, _) = tap.send((B, A), 18, rules::of_sender(17), ACK, 500);
-    tap.send((A, B), 17, rules::of_sender(18), WRITE, 1);
-    tap.send((B, A), 17, rules::of_sender(18), ACK, 1);
+    let (to_18, _) = tap.send((A, B), 18, source_port::of_sender(17), WRITE, 1);
+    let (back_18, _) = tap.send((B, A), 18, source_port::of_sender(17), ACK, 500);
+    tap.send((A, B), 17, source_port::of_sender(18), WRITE, 1);
+    tap.send((B, A), 17, source_port::of_sender(18), ACK, 1);
     assert_eq!(tap.how(to_18), Some((17, How::PortRule, Confidence::Strong)));
     assert_eq!(tap.how(back_18), Some((17, How::PortRule, Confidence::Strong)));
 }
@@ -193,7 +194,7 @@ fn equal_psns_and_sequences_from_0_pair_nothing() {
 #[test]
 fn a_better_way_replaces_a_weaker_one() {
     let mut tap = Tap::new();
-    let port = rules::of_both(500, 600);
+    let port = source_port::of_both(500, 600);
     let (there, _) = tap.send((A, B), 600, port, WRITE, 8_000_000);
     tap.send((B, A), 444, port, ACK, 8_000_000);
     assert_eq!(tap.how(there), Some((444, How::SharedPort, Confidence::Likely)));
@@ -205,7 +206,7 @@ fn a_better_way_replaces_a_weaker_one() {
 #[test]
 fn a_notification_before_anything_else_does_not_mislead() {
     let mut tap = Tap::new();
-    let port = rules::of_both(500, 600);
+    let port = source_port::of_both(500, 600);
     let (there, _) = tap.send((A, B), 600, port, WRITE, 1);
     let (back, reverse) = tap.send((B, A), 500, 0, CNP, 0);
     assert_eq!(reverse.slot, NONE, "its port is not the connection's");
@@ -216,7 +217,7 @@ fn a_notification_before_anything_else_does_not_mislead() {
 #[test]
 fn retired_flows_are_forgotten_and_found_again() {
     let mut tap = Tap::new();
-    let port = rules::of_both(500, 600);
+    let port = source_port::of_both(500, 600);
     let (there, _) = tap.send((A, B), 600, port, WRITE, 1);
     let (back, _) = tap.send((B, A), 500, port, ACK, 1);
     tap.pairing.retired(back);
@@ -234,7 +235,7 @@ fn retired_flows_are_forgotten_and_found_again() {
 #[test]
 fn a_number_in_use_again_belongs_to_another_connection() {
     let mut tap = Tap::new();
-    let (old, new) = (rules::of_both(500, 600), rules::of_both(501, 600));
+    let (old, new) = (source_port::of_both(500, 600), source_port::of_both(501, 600));
     let (there, _) = tap.send((A, B), 600, old, WRITE, 1);
     tap.send((B, A), 500, old, ACK, 1);
     tap.send((A, B), 600, new, WRITE, 8_000_000);
@@ -254,7 +255,7 @@ fn times_of_two_taps_are_not_compared() {
         family: 4,
         pad: 0,
     };
-    let port = Some(rules::of_both(500, 600));
+    let port = Some(source_port::of_both(500, 600));
     // Links 0 and 1 are the two directions of an interface, 2 another one there, 3 another host.
     for (link, tap, interface) in [(0, 0, 7), (1, 0, 7), (2, 0, 8), (3, 1, 7)] {
         pairing.link(link, Place { tap, interface });

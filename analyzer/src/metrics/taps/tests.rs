@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::metrics::icrc::Contents;
-use crate::metrics::wire::{ANSWER, Chance, DATA, P, Wire};
+use crate::metrics::testing::{ANSWER, Chance, DATA, P, Wire};
 
 const US: u64 = 1_000;
 const SECOND: u64 = 1_000_000_000;

@@ -1,6 +1,6 @@
 //! The same packets one by one and as records make the same figures.
 
-use crate::sample::Stats;
+use crate::entity::Stats;
 use rocescope_common::account::bin::Bins;
 use rocescope_common::account::message::{COUNTED_OPERATIONS, MessageCounts};
 use rocescope_common::account::observe;

@@ -1,6 +1,6 @@
 //! Packets into figures.
 
-use crate::sample::Stats;
+use crate::entity::Stats;
 use rocescope_common::account::observe;
 use rocescope_common::wire::Frame;
 use rocescope_common::wire::frame::UNKNOWN;

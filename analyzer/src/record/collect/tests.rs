@@ -5,11 +5,11 @@ use super::*;
 use crate::analysis::fixtures::{
     SECOND, START, everything, key, link, port, qp_event, qp_life, sample, stats,
 };
+use crate::entity::devices::Devices;
+use crate::entity::lives::Lives;
 use crate::record::registry::FlowSecond;
 use crate::report::Options;
 use crate::sample::Direction;
-use crate::source::devices::Devices;
-use crate::source::devices::lives::Lives;
 use crate::source::feed::Update;
 use crate::source::replay::{self, Emit};
 
@@ -208,7 +208,7 @@ fn queue_pairs_have_a_row_when_they_change_and_counters_when_they_rise() {
         let mut life = qp_life(0x118, 0x2A7);
         life.state = Some(state);
         let mut port = port();
-        port.counters = vec![crate::source::devices::SourceSample {
+        port.counters = vec![crate::entity::devices::SourceSample {
             source: "sysfs hw_counters",
             values: vec![("tx_packets".into(), sent), ("cnps_sent".into(), 0)],
             ..Default::default()

@@ -12,13 +12,13 @@ use crate::analysis::{
     PostSize, QpContexts, QpControl, QpEvent, QpLives, QpPosts, QpSource, QpSources, RankQp, RankState,
     Spray, TapFlow, Unfollowed, Untimed,
 };
+use crate::ethernet::lldp::{App, Dialect, Ets, Neighbour, Pfc};
 use crate::findings::{End, Episode, Evidence, Finding, Impact, Place, Severity, Step};
 use crate::metrics::duplicates::Copies;
 use crate::metrics::icrc::{Checked, Wrong};
 use crate::metrics::marking::Marked;
 use crate::report::Report;
 use crate::sample::Direction;
-use crate::source::net::lldp::{App, Dialect, Ets, Neighbour, Pfc};
 
 /// The report.
 pub(crate) fn full() -> Report {

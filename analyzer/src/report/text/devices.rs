@@ -1,9 +1,9 @@
 //! Counters of devices, PAUSE and PFC frames, and LLDP neighbours.
 
 use crate::analysis::{DEVX, Device, DeviceQp, Pause, PostSampling, QpContexts, QpEvent, QpLives, QpPosts};
+use crate::ethernet::lldp::Dialect;
 use crate::report::Report;
 use crate::report::text::flows::link_name;
-use crate::source::net::lldp::Dialect;
 use crate::util::layout::{Align, Table, labelled, plain};
 use crate::util::units::{self, plural};
 

@@ -118,11 +118,12 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::analysis::{Options, fixtures, nccl_example};
+    use crate::analysis::{Options, fixtures};
+    use crate::source::nccl::server;
 
-    fn text_of(change: impl FnOnce(&mut crate::source::nccl::Nccl)) -> String {
+    fn text_of(change: impl FnOnce(&mut crate::entity::nccl::Nccl)) -> String {
         let mut sample = fixtures::sample(Vec::new(), Vec::new());
-        let mut known = nccl_example(fixtures::START + 40 * fixtures::SECOND, fixtures::START);
+        let mut known = server::example(fixtures::START + 40 * fixtures::SECOND, fixtures::START);
         change(&mut known);
         sample.nccl = Some(Arc::new(known));
         let report = Report::build(&sample, &Options::default().into());
@@ -146,7 +147,7 @@ mod tests {
         let late = text_of(|known| known.unavailable = Some("no answer\u{1b}[2J in time".into()));
         assert!(late.contains("UTC no answer: no answer") && !late.contains('\u{1b}'), "{late}");
         let never = text_of(|known| {
-            *known = crate::source::nccl::Nccl {
+            *known = crate::entity::nccl::Nccl {
                 unavailable: Some("nothing listens".into()),
                 ..Default::default()
             };

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::tally::{PauseTally, Tally};
-use super::{PauseSample, SourceSample};
+use crate::entity::devices::{PauseSample, SourceSample};
 use crate::host::counters::{Reading, Source};
 use crate::host::dcb::Dcb;
 use crate::host::queries::Queries;

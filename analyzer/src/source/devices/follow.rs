@@ -1,8 +1,9 @@
 //! A queue pair as the device reports it, followed across readings.
 
-use super::{QpSample, psn};
+use super::psn;
+use crate::entity::devices::QpSample;
+use crate::entity::owners::QpOwner;
 use crate::host::nldev::QueuePair;
-use crate::source::flows::owners::QpOwner;
 
 /// Packets that a port carried between two readings; `None` where nothing counts them.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,4 +1,6 @@
 use super::*;
+use crate::entity::lives::QpControl;
+use crate::util::source_port::udp_source_port;
 
 fn life(lqpn: u32) -> QpLife {
     QpLife { device: "rxe0".into(), lqpn, ..QpLife::default() }

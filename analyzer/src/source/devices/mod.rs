@@ -5,7 +5,7 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | this one | the plain values that go into a [`Sample`](crate::sample::Sample) |
+//! | `listed` | queue pairs of this host, with the processes that made them |
 //! | [`psn`] | packets from the PSNs of a queue pair at two moments |
 //! | `port`, `follow`, `ethernet` | one port; its queue pairs; the NIC ports below it |
 //! | [`lives`] | queue pairs on the kernel's control path |
@@ -22,8 +22,9 @@ pub mod context;
 mod ethernet;
 #[cfg(target_os = "linux")]
 mod follow;
+#[cfg(target_os = "linux")]
+pub mod listed;
 pub mod lives;
-mod packed;
 #[cfg(target_os = "linux")]
 mod port;
 pub mod posts;
@@ -33,181 +34,3 @@ pub mod psn;
 pub mod tally;
 #[cfg(target_os = "linux")]
 pub mod watch;
-
-use std::sync::Arc;
-
-use crate::source::flows::owners::QpOwner;
-use crate::source::net::lldp::Neighbour;
-
-/// Everything known of the watched devices at a moment.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Devices {
-    /// Their ports.
-    pub ports: Vec<PortSample>,
-    /// Settings that are wrong, as `rocescope doctor` finds them.
-    pub settings: Vec<Setting>,
-    /// LLDP announcements of the switches, by interface.
-    pub neighbours: Vec<(String, Neighbour)>,
-    /// Queue pairs on the kernel's control path; shared by all samples until something changes.
-    pub lives: Arc<lives::Lives>,
-    /// Cost of listing queue pairs.
-    pub lists: lives::Lists,
-    /// The NIC's own contexts of queue pairs, likewise.
-    pub contexts: Arc<context::Contexts>,
-    /// Work that processes posted, likewise.
-    pub posts: Arc<posts::Posts>,
-}
-
-/// A port of an RDMA device, and what it counted since the run began.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PortSample {
-    /// RDMA device.
-    pub device: String,
-    /// Its port, from 1.
-    pub port: u32,
-    /// RDMA driver: `mlx5_ib`, `rxe` …
-    pub driver: Option<String>,
-    /// Network interface.
-    pub interface: Option<String>,
-    /// The interfaces that a bond or team makes one of, when the port is of several; their Ethernet
-    /// counters are summed.
-    pub members: Vec<String>,
-    /// Watched interfaces that lie on its own, as VLANs do: their RDMA goes through the port.
-    pub above: Vec<String>,
-    /// True when the device has been removed; its counts until then stay.
-    pub gone: bool,
-    /// True for hardware RoCE, whose packets bypass XDP and TC.
-    pub hidden: bool,
-    /// First and last reading, Unix nanoseconds; `None` before the first.
-    pub window: Option<(u64, u64)>,
-    /// Counters, by where they were read.
-    pub counters: Vec<SourceSample>,
-    /// Pauses by priority and direction.
-    pub pause: Vec<PauseSample>,
-    /// Their source: `ethtool` or `DCB netlink`.
-    pub pause_source: &'static str,
-    /// Bit p: the host has PFC on for priority p; `None` when the driver does not tell.
-    pub lossless: Option<u8>,
-    /// Priority of each DSCP on the host; `None` for a DSCP that is not mapped, empty where none is or the driver does
-    /// not tell.
-    pub dscp_priorities: Arc<[Option<u8>]>,
-    /// Largest path MTU that the port offers, from its interface's MTU. Unit: bytes. `None`: not known.
-    pub active_mtu: Option<u32>,
-    /// Its queue pairs, by number; shared by all samples until they are read again.
-    pub qps: Arc<Vec<QpSample>>,
-    /// Counters of queue pairs that the device counts together or one by one.
-    pub qp_counters: Vec<QpCounters>,
-    /// Queue pairs that there was no room to follow.
-    pub qps_left_out: u64,
-}
-
-/// The counters of one source.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SourceSample {
-    /// Their source: `sysfs counters`, `sysfs hw_counters`, `RDMA netlink`, `ethtool`.
-    pub source: &'static str,
-    /// Name in the one vocabulary, else the driver's own, and what was added since the run began.
-    pub values: Vec<(String, u64)>,
-    /// Counters that decreased (a driver loaded again, a reset by hand): counts in between are lost.
-    pub resets: u64,
-}
-
-/// Pauses of one priority, one way.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct PauseSample {
-    /// True for pauses that this port sent, false for those it received.
-    pub sent: bool,
-    /// Priority, 0 to 7; `None` for pauses of the whole link (IEEE 802.3x).
-    pub priority: Option<u8>,
-    /// Pause frames; `None` when the driver does not count them.
-    pub frames: Option<u64>,
-    /// Quanta of 512 bits that they asked for; `None` where frames are not read.
-    pub quanta: Option<u64>,
-    /// Time spent paused; `None` when the driver does not count it.
-    pub paused_ns: Option<u64>,
-    /// Changes from running to paused.
-    pub transitions: Option<u64>,
-    /// Largest share of the time between two readings that was spent paused.
-    pub worst_share: Option<f64>,
-    /// Where quanta are known and the link speed is not: a lower bound of the largest paused share of a window.
-    pub least_share: Option<f64>,
-    /// Where time is not counted: the largest share of the time between two readings that could have
-    /// been paused, if every frame of it had paused for as long as a frame can.
-    pub most_share: Option<f64>,
-    /// Most pause frames a second between two readings.
-    pub worst_frames_per_s: Option<f64>,
-    /// Longest time in which every reading found it paused (nearly) all the time.
-    pub longest_ns: Option<u64>,
-}
-
-/// A queue pair as the device reports it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct QpSample {
-    /// Its number, peer, state and process.
-    pub owner: QpOwner,
-    /// PSN sent next.
-    pub sq_psn: Option<u32>,
-    /// PSN expected next.
-    pub rq_psn: Option<u32>,
-    /// PSNs that its requests used since it was first seen; `None` where unknown.
-    pub sent: Option<u64>,
-    /// PSNs of requests that it took in.
-    pub received: Option<u64>,
-    /// Time in which it stood still although ready, while a priority of RoCE was paused; `None`
-    /// where its PSNs do not tell.
-    pub stalled_ns: Option<u64>,
-}
-
-/// A counter set of the device that queue pairs are bound to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct QpCounters {
-    /// The queue pairs that count in it.
-    pub lqpns: Vec<u32>,
-    /// Name in the one vocabulary, else the driver's own, and what was added.
-    pub values: Vec<(String, u64)>,
-}
-
-/// A setting that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setting {
-    /// Identifier of the check of `rocescope doctor`.
-    pub check: &'static str,
-    /// Of what: interface, device and port, process …
-    pub subject: String,
-    /// True when it causes traffic to stall or be lost.
-    pub critical: bool,
-    /// The value found.
-    pub value: Option<String>,
-    /// The reason that it is a problem.
-    pub why: Option<String>,
-    /// The remedy.
-    pub change: Option<String>,
-}
-
-impl PortSample {
-    /// The name in reports: device and port.
-    #[must_use]
-    pub fn label(&self) -> String {
-        format!("{}/{}", self.device, self.port)
-    }
-
-    /// The value of a counter by its name in the vocabulary, from the source that separates RoCE
-    /// best; and that source.
-    #[must_use]
-    pub fn value(&self, name: &str) -> Option<(u64, &'static str)> {
-        // ethtool first: mlx5 counts RDMA of its virtual port there without anything else.
-        const ORDER: [&str; 4] = ["ethtool", "sysfs hw_counters", "RDMA netlink", "sysfs counters"];
-        ORDER.iter().find_map(|source| {
-            let of = self.counters.iter().find(|counters| counters.source == *source)?;
-            let (_, value) = of.values.iter().find(|(known, _)| known == name)?;
-            Some((*value, *source))
-        })
-    }
-
-    /// Seconds between first and last reading; `None` when there were not two.
-    #[must_use]
-    pub fn seconds(&self) -> Option<f64> {
-        let (first, last) = self.window?;
-        last.checked_sub(first).filter(|ns| *ns > 0).map(|ns| ns as f64 / 1e9)
-    }
-}

@@ -7,17 +7,17 @@ use super::context::ask::{Counted, Port};
 use super::ethernet::{self, Ethernet};
 use super::follow::{PortPackets, QpWatch};
 use super::tally::Tally;
-use super::{PortSample, QpCounters, QpSample, SourceSample};
 use crate::doctor::check;
 use crate::doctor::facts::HostFacts;
+use crate::entity::devices::{PortSample, QpCounters, QpSample, SourceSample};
 use crate::host::counters::{Reading, Source};
 use crate::host::dcb::Dcb;
 use crate::host::device::Identity;
 use crate::host::nldev::{self, QpCounter, Query, QueuePair};
-use crate::host::qp::QueuePairs;
 use crate::host::queries::Queries;
 use crate::host::rdma::{RdmaDevice, RdmaPort};
 use crate::host::read::{HostRoot, Unread};
+use crate::source::devices::listed::QueuePairs;
 
 /// Queue pairs of a port that are followed, at most.
 const MOST_QPS: usize = 16_384;

@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rocescope_common::abi::post::{PostCounts, PostKey};
-use serde::Serialize;
 
-use crate::source::flows::owners::QpOwner;
+use crate::entity::posts::{PostSample, PostSampling, Posts};
 use crate::util::map::{Map, Set};
 
 /// Queue pairs that ended and are kept for the report.
@@ -41,92 +40,12 @@ impl Plan {
     }
 }
 
-/// Everything known of work that is posted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Posts {
-    /// Queue pairs that posted in a window.
-    pub qps: Vec<PostSample>,
-    /// How it was sampled; `None` when it was not asked for.
-    pub sampling: Option<PostSampling>,
-}
-
-/// Work posted to a queue pair in the windows of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PostSample {
-    /// RDMA device.
-    pub device: String,
-    /// Number of the queue pair.
-    pub lqpn: u32,
-    /// Process that posted.
-    pub pid: u32,
-    /// What it posted.
-    pub counts: PostCounts,
-    /// Time that windows were open while it existed. Unit: ns.
-    pub sampled_ns: u64,
-    /// True when it was gone at the last look.
-    pub ended: bool,
-}
-
 /// A queue pair that posts.
 #[derive(Debug)]
 struct Posting {
     sample: PostSample,
     /// Number of the list of queue pairs that was the latest when it was first seen.
     since: u64,
-}
-
-impl Posts {
-    /// What was posted to a queue pair that exists.
-    #[must_use]
-    pub fn of(&self, device: &str, owner: &QpOwner) -> Option<&PostSample> {
-        let is = |qp: &&PostSample| {
-            qp.lqpn == owner.lqpn && Some(qp.pid) == owner.pid && qp.device == device && !qp.ended
-        };
-        self.qps.iter().find(is)
-    }
-}
-
-impl PostSample {
-    /// A count as a rate per second of the sampled time; `None` without such a time.
-    #[must_use]
-    pub fn per_s(&self, count: u64) -> Option<u64> {
-        let per_s = (u128::from(count) * 1_000_000_000).checked_div(u128::from(self.sampled_ns))?;
-        u64::try_from(per_s).ok()
-    }
-}
-
-/// Coverage of the sampling of `post_send` (`devices[].qps[].posts`).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct PostSampling {
-    /// Reason for which nothing is sampled. Null: it is, or will be once a process with queue pairs is found.
-    pub unavailable: Option<String>,
-    /// Length of a window (`--sample-posts`). Unit: ns.
-    pub window_ns: u64,
-    /// From the beginning of a window to that of the next. Unit: ns.
-    pub every_ns: u64,
-    /// Calls per second above which a window ends early (`--sample-posts-limit`). Unit: calls/s.
-    pub at_most: u64,
-    /// Windows that were opened. Unit: windows.
-    pub windows: u64,
-    /// Windows that ended early. Unit: windows.
-    pub stopped: u64,
-    /// Time that windows were open. Unit: ns.
-    pub sampled_ns: u64,
-    /// Calls of `post_send` in them. Unit: calls.
-    pub calls: u64,
-    /// Calls whose queue pair could not be read. Unit: calls.
-    pub unreadable: u64,
-    /// Calls that found no room for their queue pair. Unit: calls.
-    pub without_room: u64,
-    /// Calls of queue pairs whose device is not known. Unit: calls.
-    pub without_device: u64,
-    /// Queue pairs that ended and that there was no room to keep. Unit: queue pairs.
-    pub qps_left_out: u64,
-    /// Provider libraries that are sampled, as a process names them.
-    pub files: Vec<String>,
-    /// Processes that are not sampled, each with the reason.
-    pub absent: Vec<String>,
 }
 
 /// Counts of one step: since the window began, or since the last step in it.

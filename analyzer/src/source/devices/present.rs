@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::lives::{Change, VERBS};
-use crate::source::flows::owners::QpOwner;
+use super::lives::Change;
+use crate::entity::lives::VERBS;
+use crate::entity::owners::QpOwner;
 use crate::util::map::{Map, Set};
 
 /// Lists in which a queue pair is missing before it is taken to be gone: one may have begun before it was made.
@@ -154,8 +155,8 @@ impl Present {
 
 #[cfg(test)]
 mod tests {
-    use super::super::lives::{KERNEL, QpControl, QpLife};
     use super::*;
+    use crate::entity::lives::{KERNEL, QpControl, QpLife};
 
     fn made(device: &str, lqpn: u32, pid: u32) -> Change {
         let control = QpControl { created_ns: Some(1), ..QpControl::default() };

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{PauseSample, SourceSample};
+use crate::entity::devices::{PauseSample, SourceSample};
+use crate::ethernet::mac_control::quanta_ns;
 use crate::host::counters::{Reading, Source, difference};
 use crate::host::vocabulary::{PauseCount, PauseCounts};
-use crate::source::net::mac_control::quanta_ns;
 
 /// Of the time between two readings, from which on it counts as paused all the time: counters are
 /// a little older than the moment at which they are read.

@@ -4,10 +4,10 @@
 use super::*;
 use crate::analysis::{Kind, Options, fixtures};
 use crate::doctor;
+use crate::entity::devices::PortSample;
 use crate::host::recorded::Recorded;
 use crate::report::Report;
 use crate::sample::{Direction, Sample, SourceKind};
-use crate::source::devices::PortSample;
 
 const MLX5: &str = include_str!("../../../../tests/data/host/mlx5.txt");
 const BOND: &str = include_str!("../../../../tests/data/host/mlx5_bond.txt");

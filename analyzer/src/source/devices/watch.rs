@@ -6,22 +6,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::context::Contexts;
 use super::context::ask::{Asker, Clock, Port};
-use super::lives::{Calls, Change, Follower, Lists, Lives, QpControl};
+use super::lives::{Change, Follower};
 use super::port::PortWatch;
-use super::{Devices, Setting};
 use crate::doctor::check::{self, Status};
 use crate::doctor::facts::HostFacts;
+use crate::entity::contexts::Contexts;
+use crate::entity::devices::{Devices, Setting};
+use crate::entity::lives::{Calls, Lists, Lives, QpControl};
+use crate::entity::owners::Owners;
+use crate::ethernet::lldp::Neighbour;
 use crate::host::device::{Identity, Protocol};
 use crate::host::fwctl::Firmware;
 use crate::host::nldev::{self, Query, QueuePair};
-use crate::host::qp::QueuePairs;
 use crate::host::queries::Queries;
 use crate::host::read::HostRoot;
 use crate::host::{device, pci, rdma, stack};
-use crate::source::flows::owners::Owners;
-use crate::source::net::lldp::Neighbour;
+use crate::source::devices::listed::QueuePairs;
 
 /// The RoCE ports of watched interfaces.
 #[derive(Debug, Default)]

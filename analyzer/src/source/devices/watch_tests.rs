@@ -4,12 +4,12 @@ use std::sync::Arc;
 use super::*;
 use crate::analysis::{Kind, Options, fixtures};
 use crate::doctor;
-use crate::host::qp;
 use crate::host::qp_context::tests::mlx5_dump;
 use crate::host::read::Unread;
 use crate::host::recorded::Recorded;
 use crate::report::Report;
 use crate::sample::{Direction, Sample, SourceKind};
+use crate::source::devices::listed;
 
 const MLX5: &str = include_str!("../../../../tests/data/host/mlx5.txt");
 const BUSY: &str = include_str!("../../../../tests/data/host/mlx5_busy.txt");
@@ -30,8 +30,8 @@ fn read(watch: &mut Watch, host: &Recorded, time_ns: u64) {
         watch.learn(doctor::collect(&root, &kernel));
     }
     let mut unread = Unread::new();
-    let addresses = qp::addresses(&root, &mut unread);
-    watch.take_qps(&qp::read(&root, &kernel, &addresses, &mut unread, &mut || {}), time_ns);
+    let addresses = listed::addresses(&root, &mut unread);
+    watch.take_qps(&listed::read(&root, &kernel, &addresses, &mut unread, &mut || {}), time_ns);
 }
 
 /// The devices of a host, read at the moments of `snapshots`, ten seconds apart.
@@ -270,7 +270,7 @@ fn settings_that_are_wrong_are_findings_and_so_is_a_switch_that_differs() {
     let mut watch = Watch::new(&host.root(), &host.kernel(), &[IFACE.to_owned()], &[]);
     read(&mut watch, &host, 0);
     assert_eq!(watch.sample().settings, []);
-    let pfc = crate::source::net::lldp::Pfc { enabled: 1 << 4, capable: 8, willing: false, error: false };
+    let pfc = crate::ethernet::lldp::Pfc { enabled: 1 << 4, capable: 8, willing: false, error: false };
     let switch = Neighbour { system: Some("leaf1".into()), pfc: Some(pfc), ..Neighbour::default() };
     watch.hear(IFACE, switch.clone());
     let devices = watch.sample();

@@ -1,5 +1,4 @@
-//! Flows in user space: the replay's table, retired flows, and the owners of queue pairs.
+//! Flows in user space: the replay's table and retired flows.
 
-pub mod owners;
 pub mod retire;
 pub mod table;

@@ -10,7 +10,8 @@ use rocescope_common::account::{FlowKey, Outcome, observe};
 use rocescope_common::wire::{Frame, SkipReason};
 use std::hash::{BuildHasher as _, Hasher as _};
 
-use crate::metrics::marking::{self, ByDscp};
+use crate::metrics::marking::ByDscp;
+use crate::sample::marking;
 use crate::sample::{Direction, Extra, FlowSample, Flows, LinkSample, RetiredTuple, Stats};
 use crate::source::flows::retire::RetiredTuples;
 use crate::util::map::{Map, State};

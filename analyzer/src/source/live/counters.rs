@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 
 use super::posts::PostSampler;
 use super::qp_probes::{Modules, QpProbes};
+use crate::entity::devices::Devices;
+use crate::entity::lives::Calls;
+use crate::entity::owners::Owners;
 use crate::host::clock::{WallClock, monotonic_ns};
 use crate::host::kernel::Capability;
 use crate::host::listen::LldpSocket;
-use crate::host::qp;
 use crate::host::queries::Host;
 use crate::host::read::Unread;
 use crate::host::sysfs::SysRoot;
 use crate::sandbox;
 use crate::sandbox::plan::Files;
-use crate::source::devices::Devices;
 use crate::source::devices::audit::Audit;
 use crate::source::devices::context::ask::Clock;
-use crate::source::devices::lives::Calls;
+use crate::source::devices::listed;
 use crate::source::devices::posts::Plan;
 use crate::source::devices::watch::Watch;
-use crate::source::flows::owners::Owners;
 
 /// Between two readings of counters, at least: drivers keep values for as long as 10 ms, and
 /// ethtool's are thousands.
@@ -150,7 +150,7 @@ struct Work {
     sockets: Vec<LldpSocket>,
     known: Arc<Mutex<Known>>,
     qps_due: Instant,
-    addresses: Option<(Instant, qp::Addresses)>,
+    addresses: Option<(Instant, listed::Addresses)>,
     /// `None` before the start; then probes, or the reason for having none.
     probes: Option<Result<QpProbes, String>>,
     /// Calls that probes saw whose modules are gone.
@@ -311,14 +311,14 @@ impl Work {
         let known = self.addresses.take().filter(|(read, _)| read.elapsed() < ADDRESSES_STAY);
         let (_, addresses) = self
             .addresses
-            .insert(known.unwrap_or_else(|| (Instant::now(), qp::addresses(&root, &mut unread))));
+            .insert(known.unwrap_or_else(|| (Instant::now(), listed::addresses(&root, &mut unread))));
         // It rests for the queue pairs: addresses have a rest of their own.
         let start = Instant::now();
         // Each of them is queried, which makes a record: more of them than there is room for.
         let (probes, watch) = (&mut self.probes, &mut self.watch);
         let (posts, host) = (self.posts.as_ref(), self.host.as_ref());
         let mut between = || take_lives(probes, watch, posts, host);
-        let found = qp::read(&root, host.ask(), addresses, &mut unread, &mut between);
+        let found = listed::read(&root, host.ask(), addresses, &mut unread, &mut between);
         self.watch.take_qps(&found, now_ns());
         self.watch.note_list(&found, u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
         if let Some(posts) = &self.posts {

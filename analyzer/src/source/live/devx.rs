@@ -9,10 +9,11 @@ use aya::maps::{MapData, RingBuf};
 use rocescope_common::abi::qp::{CommandRecord, QP_COMMANDS, command};
 
 use super::qp_probes::{attach, each, text};
+use crate::entity::lives::{DEVX, QpControl, QpEvent, QpLife, REASON, timeout_ns};
 use crate::host::clock::WallClock;
 use crate::host::mlx5_command;
 use crate::host::read::HostRoot;
-use crate::source::devices::lives::{Change, DEVX, QpControl, QpEvent, QpLife, REASON, timeout_ns};
+use crate::source::devices::lives::Change;
 
 /// Of mlx5's core driver, which all its commands pass.
 const FUNCTION: &str = "mlx5_cmd_do";
@@ -161,10 +162,11 @@ mod tests {
 
     use super::*;
     use crate::analysis::fixtures;
+    use crate::entity::devices::PortSample;
+    use crate::entity::lives::{Calls, Lives};
     use crate::host::mlx5_command::tests::record;
     use crate::report::{Options, Report};
-    use crate::source::devices::PortSample;
-    use crate::source::devices::lives::{self, Calls, Lives};
+    use crate::source::devices::lives::{self};
 
     fn follower() -> Follower {
         Follower { devices: [("0000:17:00.0".into(), "mlx5_0".into())].into(), ..Follower::default() }

@@ -16,6 +16,8 @@ use aya::{Ebpf, EbpfLoader};
 use rocescope_common::abi::post::{POST_QPS, POST_WINDOW, PostCounts, PostKey, PostWindow};
 
 use super::load::Data;
+use crate::entity::owners::QpOwner;
+use crate::entity::posts::Posts;
 use crate::host::clock::monotonic_ns;
 use crate::host::kernel::Capability;
 use crate::host::read::HostRoot;
@@ -23,9 +25,8 @@ use crate::host::verbs_context::{self, PostSend};
 use crate::sandbox;
 use crate::sandbox::plan::Files;
 use crate::source::devices::lives::Change;
-use crate::source::devices::posts::{Counter, Plan, Posts, Step};
+use crate::source::devices::posts::{Counter, Plan, Step};
 use crate::source::devices::present::Present;
-use crate::source::flows::owners::QpOwner;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-posts"));
 const PROGRAM: &str = "rocescope_post_send";

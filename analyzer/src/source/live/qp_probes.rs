@@ -13,15 +13,15 @@ use rocescope_common::abi::qp::{ABSENT, BY_PROCESS, QP_COUNTS, QP_RECORDS, QpRec
 use super::devx::Devx;
 use super::load::Data;
 use super::qp_pods::Pods;
+use crate::entity::lives::{Calls, KERNEL, QpControl, QpEvent, QpLife, REASON, VERBS, timeout_ns};
 use crate::host::clock::WallClock;
 use crate::host::nldev::{kind_name, state_name};
 use crate::host::qp_layout::{Attributes, Layout, address, mask};
 use crate::host::qp_reason;
 use crate::host::qp_types::{self, BNXT, CommandOffsets, MLX5};
 use crate::host::read::HostRoot;
-use crate::source::devices::lives::{
-    Calls, Change, KERNEL, QpControl, QpEvent, QpLife, REASON, VERBS, timeout_ns, udp_source_port,
-};
+use crate::source::devices::lives::Change;
+use crate::util::source_port::udp_source_port;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-qps"));
 

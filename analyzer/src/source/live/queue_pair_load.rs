@@ -11,20 +11,20 @@ use std::time::Duration;
 use rocescope_common::abi::qp::{DEVICE_NAME, kind};
 
 use super::*;
+use crate::entity::owners::Owners;
 use crate::host::Result;
 use crate::host::ethtool::{Pause, Rings};
 use crate::host::interface::Interface;
 use crate::host::netlink::Request;
 use crate::host::nldev::Query;
-use crate::host::qp;
 use crate::host::qp_context::tests::mlx5_dump;
 use crate::host::qp_layout::tests::{layout, record};
 use crate::host::queries::Queries;
 use crate::host::read::Unread;
 use crate::host::recorded::{Recorded, RecordedKernel};
 use crate::source::devices::context::ask::Clock;
+use crate::source::devices::listed;
 use crate::source::devices::watch::Watch;
-use crate::source::flows::owners::Owners;
 use crate::source::live::counters::{QP_LONGEST, QP_REST, QP_SHORTEST};
 use crate::util::time::nanos;
 
@@ -141,7 +141,7 @@ struct Run {
     kernel: Many,
     host: Recorded,
     watch: Watch,
-    addresses: qp::Addresses,
+    addresses: listed::Addresses,
     owners: Arc<Owners>,
     calls: u64,
 }
@@ -152,7 +152,7 @@ impl Run {
         let kernel = Many::new(host.kernel());
         let mut watch = Watch::new(&host.root(), &kernel, &["enp59s0np0".to_owned()], &[]);
         watch.query_contexts(50);
-        let addresses = qp::addresses(&host.root(), &mut Unread::new());
+        let addresses = listed::addresses(&host.root(), &mut Unread::new());
         Self { kernel, host, watch, addresses, owners: Arc::default(), calls: 0 }
     }
 
@@ -182,7 +182,7 @@ impl Run {
     fn list(&mut self) {
         self.calls(kind::QUERIED, 0);
         let found =
-            qp::read(&self.host.root(), &self.kernel, &self.addresses, &mut Unread::new(), &mut || {});
+            listed::read(&self.host.root(), &self.kernel, &self.addresses, &mut Unread::new(), &mut || {});
         assert_eq!(found.list.len(), QPS as usize);
         self.watch.take_qps(&found, self.kernel.now_ns.get());
         self.publish(Some(found.owners));

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::entity::nccl::{Answer, Nccl};
 use crate::host::clock::{WallClock, monotonic_ns};
 use crate::host::kernel::Capability;
 use crate::host::local;
@@ -17,7 +18,6 @@ use crate::sandbox::{self, Plan};
 use crate::source::nccl::address::RasAddress;
 use crate::source::nccl::dialogue::{self, Monitor, Trouble};
 use crate::source::nccl::track::Track;
-use crate::source::nccl::{Answer, Nccl};
 use crate::util::time::nanos;
 
 /// Between two queries. Each is answered by all processes of the job, over its bootstrap network.

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-/// Port of `NCCL_RAS_ADDR` unless it is set.
-pub const PORT: u16 = 28_028;
+use crate::host::nccl::PORT;
+
 /// Where RAS is asked: `localhost`, or an address; never a name that would have to be looked up in the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RasAddress {

@@ -10,7 +10,8 @@
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
 
-use super::{Answer, Event, json, name, text};
+use super::{json, name, text};
+use crate::entity::nccl::{Answer, Event};
 
 /// Bytes of an answer that are read: 27,000 ranks, summed over communicators, in JSON.
 pub const MAX_ANSWER: u64 = 16 << 20;
@@ -189,8 +190,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::entity::nccl::{Rank, RankState};
     use crate::source::nccl::server::{self, Version, serve};
-    use crate::source::nccl::{Rank, RankState};
 
     fn connect(
         version: Version,

@@ -7,10 +7,8 @@ use std::net::IpAddr;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::{
-    Answer, CommId, Communicator, Event, Launched, Process, Rank, RankState, error_of, name, number,
-    operation,
-};
+use super::{error_of, name, number, operation};
+use crate::entity::nccl::{Answer, CommId, Communicator, Event, Launched, Process, Rank, RankState};
 
 #[derive(Deserialize)]
 struct RawAnswer {

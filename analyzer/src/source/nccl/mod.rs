@@ -5,7 +5,7 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | this one | the plain values that go into a [`Sample`](crate::sample::Sample) |
+//! | this one | names and numbers that answers have |
 //! | [`address`] | where the service listens |
 //! | [`dialogue`] | commands and answers over any stream, bounded in size |
 //! | [`json`] | answers and events of 2.28.7 and newer |
@@ -15,27 +15,16 @@
 pub mod address;
 pub mod dialogue;
 pub mod json;
-mod packed;
 #[cfg(test)]
 pub(crate) mod server;
 pub mod text;
 pub mod track;
 
-use std::net::IpAddr;
-
-use serde::Serialize;
-
+use crate::entity::nccl::{OPERATIONS, REMOTE_ERROR};
 use crate::util::layout::plain;
 
-/// Operations that NCCL counts. The last one stands for all of them together, where NCCL (up to 2.25) does not tell them
-/// apart, and for those with other names.
-pub const OPERATIONS: [&str; 6] =
-    ["Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce", "collective"];
 /// Longest name that is kept of what a server says.
 const MAX_NAME: usize = 32;
-
-/// Operations launched so far, in the order of [`OPERATIONS`]; `None` where the answer does not say.
-pub type Launched = [Option<u64>; OPERATIONS.len()];
 
 /// The place of an operation in [`OPERATIONS`].
 fn operation(name: &str) -> usize {
@@ -52,55 +41,6 @@ fn number(value: i64) -> Option<u32> {
     u32::try_from(value).ok()
 }
 
-/// State of a rank in a communicator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum RankState {
-    /// Initialization goes on.
-    Init,
-    /// Ready for operations.
-    Running,
-    /// Finalized or destroyed.
-    Finalize,
-    /// Aborted.
-    Abort,
-    /// Its process answers and is not a member: not yet, or not any more.
-    NoComm,
-    /// Its process does not answer NCCL's own queries.
-    Unresponsive,
-    /// NCCL has given its process up: it did not answer for 60 s.
-    Dead,
-}
-
-impl RankState {
-    /// By the name in text answers.
-    fn named(name: &str) -> Option<Self> {
-        Some(match name {
-            "INIT" => Self::Init,
-            "RUNNING" => Self::Running,
-            "FINALIZE" => Self::Finalize,
-            "ABORT" => Self::Abort,
-            "NOCOMM" | "UNKNOWN" => Self::NoComm,
-            _ => return None,
-        })
-    }
-
-    /// The name in the report.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Init => "init",
-            Self::Running => "running",
-            Self::Finalize => "finalize",
-            Self::Abort => "abort",
-            Self::NoComm => "no_comm",
-            Self::Unresponsive => "unresponsive",
-            Self::Dead => "dead",
-        }
-    }
-}
-
 /// Error of a rank, as `ncclGetErrorString` groups them.
 const ERRORS: [(i64, &str); 7] = [
     (1, "Unhandled CUDA error"),
@@ -111,8 +51,6 @@ const ERRORS: [(i64, &str); 7] = [
     (REMOTE_ERROR.0, REMOTE_ERROR.1),
     (8, "Timeout"),
 ];
-/// The error of a rank that another one made fail.
-pub const REMOTE_ERROR: (i64, &str) = (6, "Remote process error");
 /// `ncclSuccess` and `ncclInProgress`.
 const NO_ERROR: [i64; 2] = [0, 7];
 const OTHER_ERROR: &str = "Unexpected error";
@@ -126,146 +64,4 @@ fn error_of(code: i64) -> Option<&'static str> {
 /// The error of a text answer.
 fn error_named(text: &str) -> &'static str {
     ERRORS.iter().find(|(_, error)| *error == text).map_or(OTHER_ERROR, |(_, error)| *error)
-}
-
-/// A process of the job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Process {
-    /// Address of its host, of the interface that NCCL bootstraps over: rarely that of its queue pairs. Null: not known to
-    /// NCCL.
-    pub host: Option<IpAddr>,
-    /// The process, by the number in its own PID namespace. Null: as `host`.
-    pub pid: Option<u32>,
-}
-
-/// A rank of a communicator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rank {
-    /// Number in the communicator.
-    pub rank: u32,
-    /// Its process.
-    pub process: Process,
-    /// CUDA device.
-    pub gpu: Option<u32>,
-    /// `None` where the answer does not say.
-    pub state: Option<RankState>,
-    /// Error of its initialization, or asynchronous error.
-    pub error: Option<&'static str>,
-    /// Operations that it has launched.
-    pub launched: Launched,
-    /// Its process on this host, by the number that the kernel has for it here; `None` on other hosts, and where several fit.
-    pub local: Option<u32>,
-    /// The first answer in a row in which it was behind with the same operations launched, Unix nanoseconds.
-    pub behind_since_ns: Option<u64>,
-    /// The first answer in a row with this state and error.
-    pub state_since_ns: u64,
-}
-
-impl Rank {
-    /// A rank of which nothing else is known.
-    fn new(rank: u32) -> Self {
-        Self {
-            rank,
-            process: Process { host: None, pid: None },
-            gpu: None,
-            state: None,
-            error: None,
-            launched: Launched::default(),
-            local: None,
-            behind_since_ns: None,
-            state_since_ns: 0,
-        }
-    }
-
-    /// Operations that other ranks have launched and this one has not.
-    #[must_use]
-    pub fn behind(&self, furthest: &Launched) -> u64 {
-        let of = |(most, own): (&Option<u64>, &Option<u64>)| Some((*most)?.saturating_sub((*own)?));
-        furthest.iter().zip(&self.launched).filter_map(of).fold(0, u64::saturating_add)
-    }
-}
-
-/// Identity of a communicator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CommId {
-    /// NCCL's hash, as in its log.
-    pub hash: u64,
-    /// Hashes of host and process, of answers in JSON.
-    pub secondary: Option<(u64, u64)>,
-}
-
-/// A communicator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Communicator {
-    /// Which one.
-    pub id: CommId,
-    /// Ranks that it has.
-    pub size: Option<u32>,
-    /// The most that any rank has launched, by operation.
-    pub furthest: Launched,
-    /// Ranks that the answer lists: all of them in JSON, outliers in text.
-    pub ranks: Vec<Rank>,
-    /// Latest answer with it, Unix nanoseconds.
-    pub seen_ns: u64,
-}
-
-/// An answer to a query of the status.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
-    /// Version of NCCL.
-    pub version: Option<String>,
-    /// Whether it lists all communicators and ranks, as JSON does; text lists those that differ.
-    pub whole: bool,
-    /// Communicators of the job; in text also those that the answer does not list.
-    pub communicators: u64,
-    /// Those that are listed.
-    pub listed: Vec<Communicator>,
-    /// Processes that are considered dead, of text answers.
-    pub dead: Vec<Process>,
-    /// Time that NCCL took to collect it.
-    pub collection_ns: Option<u64>,
-    /// Timeouts between NCCL's processes meanwhile.
-    pub timeouts: Option<u64>,
-    /// Lines of a text answer that say something unknown.
-    pub not_understood: u64,
-}
-
-/// An event of NCCL's monitor (2.29 and newer).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[cfg_attr(test, schemars(rename = "NcclEvent"))]
-pub struct Event {
-    /// Time at which it was received. Unit: Unix ns.
-    pub time_ns: u64,
-    /// `PEER_NEW`, `PEER_DEAD` …
-    pub event: String,
-    /// The process that it is about.
-    #[serde(flatten)]
-    pub process: Process,
-}
-
-/// What is known of the jobs that answer at an address.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Nccl {
-    /// Where it is asked.
-    pub address: String,
-    /// Why the latest query had no answer.
-    pub unavailable: Option<String>,
-    /// Queries that were answered, and that were not.
-    pub answers: u64,
-    /// Queries without an answer.
-    pub failures: u64,
-    /// Time of the latest answer, Unix nanoseconds.
-    pub answered_ns: Option<u64>,
-    /// Time between two queries.
-    pub interval_ns: u64,
-    /// The latest answer, without its communicators.
-    pub latest: Answer,
-    /// Communicators seen lately, by id.
-    pub communicators: Vec<Communicator>,
-    /// The latest events.
-    pub events: Vec<Event>,
-    /// Events that there was no room for.
-    pub events_left_out: u64,
 }

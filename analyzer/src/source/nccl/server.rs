@@ -4,6 +4,7 @@
 //! hand. Of those below, the ones marked *guide* are taken over from the samples of NCCL's user guide in form and figures, all others
 //! were made by hand after the format strings of src/ras/client_support.cc of the version that they name.
 
+use crate::entity::nccl::Nccl;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::JoinHandle;
@@ -298,4 +299,17 @@ fn client(mut stream: TcpStream, version: Version, answer: &str, events: &str) -
         }
     }
     sent
+}
+
+/// A job of two ranks in which rank 1, of process 4,711 here, has been behind since `behind_since_ns`.
+pub(crate) fn example(answered_ns: u64, behind_since_ns: u64) -> Nccl {
+    let document = r#"{"nccl_version":"2.29.1","communicators":[{"hash":"0x1a","secondary_hash":"0x2:0x3","size":2,"ranks":[
+        {"rank":0,"host":"192.0.2.1","pid":17,"cuda_dev":0,"collective_counts":{"AllReduce":9}},
+        {"rank":1,"host":"192.0.2.2","pid":18,"cuda_dev":1,"collective_counts":{"AllReduce":7}}]}]}"#;
+    let mut answer = super::json::answer(document.as_bytes()).unwrap();
+    answer.listed[0].ranks[1].local = Some(4_711);
+    let mut track = super::track::Track::new("localhost:28028".into(), 10_000_000_000);
+    track.answered(answer.clone(), behind_since_ns);
+    track.answered(answer, answered_ns);
+    track.known()
 }

@@ -3,9 +3,8 @@
 //! With `VERBOSE`, NCCL lists the members of every group that is smaller than half of its communicator. What a rank that is
 //! not listed has launched is not known.
 
-use super::{
-    Answer, CommId, Communicator, OPERATIONS, Process, Rank, RankState, error_named, name, operation,
-};
+use super::{error_named, name, operation};
+use crate::entity::nccl::{Answer, CommId, Communicator, OPERATIONS, Process, Rank, RankState};
 
 /// Lines longer than this are cut: the longest that NCCL writes have 1,024 characters.
 const MAX_LINE: usize = 4_096;
@@ -321,7 +320,7 @@ mod tests {
         assert_eq!(of(7).error, Some("System error"));
         assert_eq!((of(3).error, of(4).error), (Some("Remote process error"), Some("Remote process error")));
         assert_eq!((of(0).state, of(20).state), (Some(RankState::Running), Some(RankState::Finalize)));
-        assert_eq!(of(0).launched, super::super::Launched::default());
+        assert_eq!(of(0).launched, crate::entity::nccl::Launched::default());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Answer, CommId, Communicator, Event, Nccl, Rank};
+use crate::entity::nccl::{Answer, CommId, Communicator, Event, Nccl, Rank};
 
 /// A communicator that answers do not name for this long is gone. Several jobs of a host share the port, and the kernel
 /// chooses which one answers.
@@ -96,7 +96,8 @@ fn compare(now: &mut Communicator, before: Option<&Communicator>, now_ns: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::nccl::{Launched, RankState, text};
+    use crate::entity::nccl::{Launched, RankState};
+    use crate::source::nccl::text;
 
     const SECOND: u64 = 1_000_000_000;
 

@@ -12,6 +12,8 @@ use rocescope_common::account::flow::DSCP_NONE;
 use rocescope_common::account::latency::{BUCKETS, bucket};
 use rocescope_common::wire::frame::{PCP_NONE, UNKNOWN, VLAN_UNKNOWN};
 
+use crate::entity::devices::{Devices, PauseSample, PortSample, SourceSample};
+use crate::ethernet::lldp::Neighbour;
 use crate::metrics::Metrics;
 use crate::metrics::latency::{BySlot, Figure, Histogram, Summary};
 use crate::metrics::loss::{self, FlowLoss};
@@ -19,8 +21,6 @@ use crate::record::registry::{DeviceSecond, Event, Finding, FlowSecond, LinkSeco
 use crate::sample::{
     Address, Direction, EventSample, FlowSample, LinkSample, PeerKey, Sample, SourceKind, Stats,
 };
-use crate::source::devices::{Devices, PauseSample, PortSample, SourceSample};
-use crate::source::net::lldp::Neighbour;
 use crate::util::map::Map;
 use crate::util::shared::Shared;
 

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use ratatui::text::Line;
 
 use super::{Spans, cut};
+use crate::entity::contexts::ContextSample;
+use crate::entity::devices::{Devices, PortSample, QpSample};
+use crate::entity::lives::{DEVX, QpLife};
+use crate::entity::posts::PostSample;
 use crate::model::Level;
-use crate::source::devices::context::ContextSample;
-use crate::source::devices::lives::{DEVX, QpLife};
-use crate::source::devices::posts::PostSample;
-use crate::source::devices::{Devices, PortSample, QpSample};
 use crate::tui::column::compact;
 use crate::tui::theme;
 use crate::tui::trail::PortRates;

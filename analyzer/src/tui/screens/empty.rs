@@ -6,9 +6,9 @@ use ratatui::text::Line;
 use rocescope_common::wire::SkipReason;
 
 use super::line;
+use crate::entity::devices::PortSample;
 use crate::report::text::nccl_summary;
 use crate::sample::SourceKind;
-use crate::source::devices::PortSample;
 use crate::tui::column::compact;
 use crate::tui::data::Data;
 use crate::tui::theme;

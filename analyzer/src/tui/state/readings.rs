@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::source::devices::context::{ContextSample, Contexts};
+use crate::entity::contexts::{ContextSample, Contexts};
 use crate::util::map::Map;
 
 /// As long as the timeline.

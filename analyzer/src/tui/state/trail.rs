@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::source::devices::{Devices, PortSample, QpSample};
+use crate::entity::devices::{Devices, PortSample, QpSample};
 use crate::util::map::Map;
 
 /// Readings kept, at most.
@@ -120,8 +120,8 @@ impl PortRates<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::devices::{PauseSample, SourceSample};
-    use crate::source::flows::owners::QpOwner;
+    use crate::entity::devices::{PauseSample, SourceSample};
+    use crate::entity::owners::QpOwner;
 
     const SECOND: u64 = 1_000_000_000;
 

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::super::craft::{Addresses, Route};
-use crate::metrics::pairing::rules;
 use crate::sample::Direction;
+use crate::util::source_port;
 
 /// One of the observed host's two network ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -160,10 +160,10 @@ fn connection(index: usize) -> Connection {
     let local_qp = 0x0116 + number * 3;
     let remote_qp = 0x0209 + number * 5;
     let port = match job {
-        Job::Spread => rules::of_both(local_qp, remote_qp),
+        Job::Spread => source_port::of_both(local_qp, remote_qp),
         Job::Skewed => {
             let (a, b) = PINNED[ring % PINNED.len()];
-            rules::of_both(a, b)
+            source_port::of_both(a, b)
         }
     };
     let peer_number = u8::try_from(peer).unwrap_or_default();

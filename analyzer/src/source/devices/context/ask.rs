@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::blame::{Blame, Errors};
 use super::progress::{Moment, Most, Progress, Rules};
-use super::{ContextSample, Contexts, Queries as Cost};
+use crate::entity::contexts::{ContextSample, Contexts, Queries as Cost};
 use crate::host::HostError;
 use crate::host::fwctl::Firmware;
 use crate::host::nldev::{self, Query, QueuePair};

@@ -3,8 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-use super::super::Blamed;
 use super::*;
+use crate::entity::contexts::Blamed;
 use crate::host::Result;
 use crate::host::ethtool::{Pause, Rings};
 use crate::host::interface::Interface;

@@ -1,7 +1,7 @@
 //! Errors that a port counts for all its queue pairs, attributed to those whose contexts moved at that time.
 
-use super::Blamed;
 use super::progress::Progress;
+use crate::entity::contexts::Blamed;
 use crate::util::map::Map;
 
 /// How long contexts are waited for after a counter has moved.

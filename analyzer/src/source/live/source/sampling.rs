@@ -9,11 +9,12 @@ use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::opcode::TRANSPORT_UD;
 
 use super::Source;
+use crate::entity::owners::Owners;
 use crate::filter::Filter;
 use crate::host::clock::{WallClock, monotonic_ns};
-use crate::metrics::{Metrics, marking};
+use crate::metrics::Metrics;
+use crate::sample::marking;
 use crate::sample::{Direction, Extra, FlowSample, LinkSample, RetiredTuple, Sample, SourceKind};
-use crate::source::flows::owners::Owners;
 use crate::source::live::counters::{Known, Reader};
 use crate::source::live::load::Programs;
 use crate::source::live::ras::RasReader;

@@ -1,11 +1,12 @@
-//! What is known of devices as bytes: see [`crate::util::pack`].
+//! What is known of devices and of NCCL as bytes: see [`crate::util::pack`].
 
-use super::context::{Blamed, ContextSample, Contexts, Queries};
+use super::contexts::{Blamed, ContextSample, Contexts, Queries};
+use super::devices::{Devices, PauseSample, PortSample, QpCounters, QpSample, Setting, SourceSample};
 use super::lives::{Calls, Lists, Lives, QpControl, QpEvent, QpLife};
+use super::nccl::{Answer, CommId, Communicator, Event, Nccl, Process, Rank, RankState};
 use super::posts::{PostSample, PostSampling, Posts};
-use super::{Devices, PauseSample, PortSample, QpCounters, QpSample, Setting, SourceSample};
+use crate::ethernet::lldp::{App, Dialect, Ets, Neighbour, Pfc};
 use crate::host::qp_context::QpContext;
-use crate::source::net::lldp::{App, Dialect, Ets, Neighbour, Pfc};
 use crate::util::pack::pack;
 
 pack! {
@@ -58,4 +59,24 @@ pack! {
 
 pack! {
     enum Dialect { 0 => Ieee, 1 => Cee }
+}
+
+pack! {
+    struct Nccl {
+        address, unavailable, answers, failures, answered_ns, interval_ns, latest, communicators, events, events_left_out,
+    }
+    struct Answer {
+        version, whole, communicators, listed, dead, collection_ns, timeouts, not_understood,
+    }
+    struct Communicator { id, size, furthest, ranks, seen_ns }
+    struct CommId { hash, secondary }
+    struct Rank { rank, process, gpu, state, error, launched, local, behind_since_ns, state_since_ns }
+    struct Process { host, pid }
+    struct Event { time_ns, event, process }
+}
+
+pack! {
+    enum RankState {
+        0 => Init, 1 => Running, 2 => Finalize, 3 => Abort, 4 => NoComm, 5 => Unresponsive, 6 => Dead,
+    }
 }

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::net::Ipv6Addr;
 
-use super::nldev::{self, QpCounter, Query, QueuePair};
-use super::port::Port;
-use super::process::{self, Container};
-use super::queries::Queries;
-use super::rdma;
-use super::read::{HostRoot, Unread};
-use crate::source::flows::owners::{Owners, QpOwner};
+use crate::entity::owners::{Owners, QpOwner};
+use crate::host::nldev::{self, QpCounter, Query, QueuePair};
+use crate::host::port::Port;
+use crate::host::process::{self, Container};
+use crate::host::queries::Queries;
+use crate::host::rdma;
+use crate::host::read::{HostRoot, Unread};
 
 /// The queue pairs of this host at a moment.
 #[derive(Debug, Default)]
@@ -107,13 +107,13 @@ impl Processes {
 
 #[cfg(test)]
 mod tests {
-    use super::super::recorded::Recorded;
     use super::*;
+    use crate::host::recorded::Recorded;
     use crate::sample::{Address, Direction};
     use rocescope_common::account::FlowKey;
 
-    const MLX5: &str = include_str!("../../../tests/data/host/mlx5.txt");
-    const RXE: &str = include_str!("../../../tests/data/host/rxe.txt");
+    const MLX5: &str = include_str!("../../../../tests/data/host/mlx5.txt");
+    const RXE: &str = include_str!("../../../../tests/data/host/rxe.txt");
 
     fn found(host: &Recorded, unread: &mut Unread) -> Owners {
         let addresses = addresses(&host.root(), unread);

@@ -38,6 +38,17 @@ pub fn is_sender(qp: u32) -> u16 {
     (qp & 0xFFFF) as u16
 }
 
+/// The UDP source port of a queue pair (`rdma_get_udp_sport` of rdma/ib_verbs.h), for drivers that use it.
+#[must_use]
+pub fn udp_source_port(driver: &str, flow_label: u32, lqpn: u32, rqpn: u32) -> Option<u16> {
+    const USERS: [&str; 8] =
+        ["mlx5_ib", "irdma", "hns_roce", "hns_roce_hw_v2", "erdma", "mana_ib", "mana", "rxe"];
+    if !USERS.contains(&driver) {
+        return None;
+    }
+    Some(if flow_label == 0 { of_both(lqpn, rqpn) } else { from_flow_label(flow_label) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,7 +11,7 @@ use hashbrown::hash_map::Entry;
 use rocescope_common::account::FlowKey;
 use serde::Serialize;
 
-use crate::sample::{Address, Direction, address};
+use super::{Address, Direction, address};
 use crate::util::map::Map;
 use crate::util::pack::pack;
 
@@ -20,7 +20,7 @@ use crate::util::pack::pack;
 pub struct QpOwner {
     /// RDMA device.
     pub device: String,
-    /// Its PID.
+    /// Its number.
     pub lqpn: u32,
     /// The number at the other end, of connected transports.
     pub rqpn: Option<u32>,

@@ -1,0 +1,43 @@
+//! `rocescope bench`.
+
+use std::io::Write as _;
+
+use anyhow::{Context as _, Result};
+
+use super::output::{self, Interrupt};
+use crate::bench::measure::{Effort, measure};
+use crate::bench::{receive, show};
+use crate::host::kernel::{KernelFacts, Needs, preflight, raise_memlock};
+
+/// Measures and prints the result, as JSON or as a table.
+///
+/// # Errors
+/// Fails if this host or these privileges do not allow it.
+pub(super) fn run(json: bool) -> Result<()> {
+    let interrupt = Interrupt::catch()?;
+    let facts = KernelFacts::read(std::path::Path::new("/"));
+    preflight(&facts, Needs::default())?;
+    // Only counts for kernels that charge maps to this limit; loading fails where it matters.
+    let _ = raise_memlock();
+    let effort = Effort::default();
+    // It takes half a minute, in which there is nothing to see.
+    output::say(&format!(
+        "measuring {} rounds without an interface; Ctrl-C stops and prints the results so far",
+        effort.rounds
+    ));
+    let measured = measure(effort, None, &|| interrupt.is_set())?;
+    if measured.rounds < effort.rounds {
+        output::say(&format!("interrupted after {} of {} rounds", measured.rounds, effort.rounds));
+    }
+    if measured.rounds == 0 {
+        return Ok(());
+    }
+    let document = show::Document::new(&measured, &facts, receive::interfaces());
+    let mut out = std::io::stdout().lock();
+    let written = if json { document.json(&mut out) } else { document.text(&mut out) };
+    match written.and_then(|()| out.flush()) {
+        // A reader that went away has seen enough.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.context("cannot write the result"),
+    }
+}

@@ -1,0 +1,84 @@
+//! The NIC's own context of queue pairs, and what follows from several of them.
+
+use crate::host::qp_context::QpContext;
+
+/// Everything known from contexts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contexts {
+    /// Queue pairs with a context, by device and number.
+    pub qps: Vec<ContextSample>,
+    /// How much was asked, and what it cost.
+    pub queries: Queries,
+}
+
+/// A queue pair according to its contexts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContextSample {
+    /// RDMA device.
+    pub device: String,
+    /// Its port, from 1.
+    pub port: u32,
+    /// Number.
+    pub lqpn: u32,
+    /// The latest context.
+    pub context: QpContext,
+    /// Time of the latest context. Unit: Unix ns.
+    pub read_ns: u64,
+    /// Contexts read.
+    pub readings: u64,
+    /// PSNs sent since the first context; `None` when they may have wrapped in between.
+    pub sent: Option<u64>,
+    /// PSNs received since the first context; `None` as `sent`.
+    pub received: Option<u64>,
+    /// Packets sent and not acknowledged; `None` when the context does not tell.
+    pub in_flight: Option<u32>,
+    /// Time for which packets have been in flight without one being acknowledged, at least; 0 when it goes on; `None` as
+    /// `in_flight`.
+    pub stuck_ns: Option<u64>,
+    /// Retries used up now, of those that are set.
+    pub retries_used: Option<u8>,
+    /// RNR retries used up now.
+    pub rnr_retries_used: Option<u8>,
+    /// Contexts that showed retries in use.
+    pub retrying: u64,
+    /// Contexts that showed RNR retries in use.
+    pub rnr_retrying: u64,
+    /// Contexts that showed a receive queue in use with no receive posted.
+    pub receives_exhausted: u64,
+    /// Timeouts and sequence errors of the port that were its own; `None` when none was counted.
+    pub blamed: Option<Blamed>,
+}
+
+/// Errors that a port counted, attributed to a queue pair.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Blamed {
+    /// Transport timeouts, shared with the other suspects of the same time unless it is certain.
+    pub timeouts: u64,
+    /// NAKs for a PSN sequence error, likewise.
+    pub sequence_errors: u64,
+    /// True when no other queue pair of the port that the kernel lists had a packet in flight each time.
+    pub certain: bool,
+}
+
+/// Queries for contexts, and their cost.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Queries {
+    /// Most queries a second; 0 for none.
+    pub per_second: u32,
+    /// Queue pairs with a context.
+    pub queried: u64,
+    /// Queue pairs whose context could be asked for: connected, of watched ports.
+    pub of: u64,
+    /// Queries that were answered.
+    pub answered: u64,
+    /// Those among them that the firmware answered through fwctl.
+    pub by_firmware: u64,
+    /// Queries that failed, without those about queue pairs that had ended.
+    pub failed: u64,
+    /// Time that queries took altogether. Unit: ns.
+    pub took_ns: u64,
+    /// The longest query. Unit: ns.
+    pub longest_ns: u64,
+    /// Devices that are not asked any more, and the reason.
+    pub refused: Vec<(String, String)>,
+}

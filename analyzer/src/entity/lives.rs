@@ -1,0 +1,189 @@
+//! Lives of queue pairs, as the kernel's control path shows them: creation, settings, failed verbs, events, end.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+/// Name of the event of a queue pair that is found in the error state although nobody asked for it.
+pub const TO_ERROR: &str = "RTS to ERR";
+
+/// Name of the event in which a driver says why a queue pair is in the error state.
+pub const REASON: &str = "error reason";
+
+/// Origin of a queue pair: a process, by the verbs.
+pub const VERBS: &str = "verbs";
+
+/// Origin of a queue pair: a kernel module.
+pub const KERNEL: &str = "kernel";
+
+/// Origin of a queue pair: a process, by commands to the firmware past the verbs.
+pub const DEVX: &str = "devx";
+
+/// A queue pair on the control path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QpLife {
+    /// RDMA device.
+    pub device: String,
+    /// Number.
+    pub lqpn: u32,
+    /// What made it: [`VERBS`], [`KERNEL`] or [`DEVX`]; `None` for one made before the run.
+    pub origin: Option<&'static str>,
+    /// Port, from 1; `None` when not chosen yet.
+    pub port: Option<u32>,
+    /// Transport: `RC`, `UC`, `UD` …
+    pub kind: Option<&'static str>,
+    /// State: `RTS`, `ERR` …
+    pub state: Option<&'static str>,
+    /// Process that made it; `None` for one made before the run that was not listed yet.
+    pub pid: Option<u32>,
+    /// Name of the thread that made it.
+    pub comm: Option<String>,
+    /// Pod, container or job of that process, as it was when it made the queue pair; `None` for a process of the host, and
+    /// where it is not known.
+    pub pod: Option<String>,
+    /// Number of the queue pair at the other end.
+    pub rqpn: Option<u32>,
+    /// Its packets' path, its settings, its beginning and end.
+    pub control: QpControl,
+}
+
+/// Path, settings, beginning and end of a queue pair on the kernel's control path, as sample and report have them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct QpControl {
+    /// Address that it sends from. This and the following fields up to `ended_ns` come from the kernel's control path
+    /// (`qp_lives`), some of them else from the NIC's own context (`qp_context`). Null: not seen there.
+    pub src: Option<IpAddr>,
+    /// Address of the other end. Null: not connected, or neither of the two shows it.
+    pub dst: Option<IpAddr>,
+    /// UDP source port of its packets: that of the NIC's own context, else computed as the kernel does
+    /// (`rdma_get_udp_sport`). Null: not connected, not seen, or the driver leaves it to the firmware (bnxt_re, ionic, EFA).
+    pub udp_port: Option<u16>,
+    /// DSCP of its packets. Null: as `dst`.
+    pub dscp: Option<u8>,
+    /// Path MTU. Unit: bytes. Null: as `dst`.
+    pub path_mtu: Option<u32>,
+    /// Transport timeout, 4.096 µs · 2^n; 0 for never. Unit: ns. Null: as `dst`.
+    pub timeout_ns: Option<u64>,
+    /// Retries after a timeout or a sequence error. Unit: retries. Null: as `dst`.
+    pub retry_cnt: Option<u8>,
+    /// Retries after an RNR NAK; 7 for ever. Unit: retries. Null: as `dst`.
+    pub rnr_retry: Option<u8>,
+    /// Creation. Unit: Unix ns. Null: before the run, or not seen there.
+    pub created_ns: Option<u64>,
+    /// Destruction. Unit: Unix ns. Null: it exists, or its end was not seen.
+    pub ended_ns: Option<u64>,
+}
+
+/// The transport timeout of this exponent. Unit: ns.
+#[must_use]
+pub fn timeout_ns(exponent: u8) -> u64 {
+    match exponent {
+        0 => 0,
+        _ => 4_096_u64 << exponent.min(31),
+    }
+}
+
+/// An event of a queue pair or port, or a verb that failed, on the kernel's control path.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "DeviceQpEvent"))]
+pub struct QpEvent {
+    /// RDMA device.
+    #[serde(skip)]
+    pub device: String,
+    /// Port of an event of a port.
+    #[serde(skip)]
+    pub port: Option<u32>,
+    /// Time of the event, of the end of the call, or of the query. Unit: Unix ns.
+    pub time_ns: u64,
+    /// Number of the queue pair. Null: an event of the port, or the queue pair was not made.
+    pub lqpn: Option<u32>,
+    /// Asynchronous event (`QP_FATAL`, `PORT_ERR` …), the verb that failed (`modify to RTR`), `RTS to ERR`: a
+    /// query found the queue pair in the error state, and no verb had asked for it; or `error reason`: its driver says why it
+    /// is in that state.
+    pub event: String,
+    /// Reason of an `error reason`: the error syndrome that mlx5's firmware gives (kernel 6.4 and newer), or the reasons of
+    /// requester and responder of bnxt_re. Null: another event.
+    pub reason: Option<String>,
+    /// Error number (errno) of a verb that failed. Null: no verb.
+    pub errno: Option<i32>,
+    /// Duration of a verb that failed. Unit: ns. Null: no verb, or not measured.
+    pub duration_ns: Option<u64>,
+    /// Process that called the verb, or that owns the queue pair. Null: not known.
+    pub pid: Option<u32>,
+    /// Its command name. Null: not known.
+    pub comm: Option<String>,
+    /// Address of the queue pair. Null: not known.
+    pub src: Option<IpAddr>,
+    /// Address of the other end. Null: not known.
+    pub dst: Option<IpAddr>,
+}
+
+/// Calls seen and missed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// Verbs that were entered.
+    pub entered: u64,
+    /// Verbs whose result was not seen: the kernel keeps few places for returns of calls that sleep.
+    pub missed_returns: u64,
+    /// Records lost because user space was late.
+    pub dropped: u64,
+    /// Probes that could not be attached, each with the reason.
+    pub absent: Vec<(String, String)>,
+    /// Fields of structures that the kernel's types do not have: what they say is unknown of each queue pair.
+    pub absent_fields: Vec<String>,
+    /// Commands about queue pairs that were given to the firmware past the verbs (DEVX).
+    pub commands: u64,
+    /// Those whose end was not seen.
+    pub missed_commands: u64,
+    /// Reason for which such commands are not followed; `None` when they are.
+    pub devx_unavailable: Option<String>,
+}
+
+impl Calls {
+    /// These and the ones of probes that are gone.
+    #[must_use]
+    pub fn and(mut self, earlier: &Self) -> Self {
+        let counts = [
+            (&mut self.entered, earlier.entered),
+            (&mut self.missed_returns, earlier.missed_returns),
+            (&mut self.dropped, earlier.dropped),
+            (&mut self.commands, earlier.commands),
+            (&mut self.missed_commands, earlier.missed_commands),
+        ];
+        for (now, before) in counts {
+            *now = now.saturating_add(before);
+        }
+        self
+    }
+}
+
+/// Lists of all queue pairs (RDMA netlink), for which the kernel asks the device about each of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lists {
+    /// Lists that were read.
+    pub lists: u64,
+    /// Queue pairs in all of them together: queries of devices, beside those for contexts.
+    pub queries: u64,
+    /// Time that they took altogether. Unit: ns.
+    pub took_ns: u64,
+}
+
+/// Everything known from the control path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lives {
+    /// Queue pairs that exist, and those that ended last.
+    pub qps: Arc<Vec<QpLife>>,
+    /// The latest events, the oldest first.
+    pub events: Vec<QpEvent>,
+    /// Events that there was no room to keep.
+    pub events_left_out: u64,
+    /// Queue pairs that there was no room to follow or keep.
+    pub qps_left_out: u64,
+    /// Reason for which nothing can be followed; `None` when probes are attached.
+    pub unavailable: Option<String>,
+    /// Calls seen and missed.
+    pub calls: Calls,
+}
