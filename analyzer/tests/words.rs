@@ -16,8 +16,12 @@ use rocescope::source::replay;
 mod source;
 use source::{Piece, files, is_test, pieces, without_tests};
 
+/// What stands before a name of [`POOR`].
+const POOR_TYPE: &str = "poor type name";
+
 /// A phrase in lower case, and what to say instead. A `*` stands for the rest of a word.
 const BANNED: &[(&str, &str)] = &[
+    (POOR_TYPE, "a name that is clear by itself"),
     ("sent again", "retransmitted"),
     ("send again", "retransmit"),
     ("asked again", "sequence-error NAK"),
@@ -83,6 +87,24 @@ const SCOPES: &[Scope] = &[
     Scope::Comments("src"),
     Scope::Comments("../analyzer-common/src"),
     Scope::Comments("../analyzer-ebpf/src"),
+    Scope::Literals("../xtask/src"),
+    Scope::Comments("../xtask/src"),
+    Scope::Comments("../tests/src"),
+    Scope::Document("../SECURITY.md"),
+    Scope::Document("../fuzz/README.md"),
+    Scope::Names("src"),
+    Scope::Names("tests"),
+    Scope::Names("../analyzer-common"),
+    Scope::Names("../analyzer-ebpf/src"),
+    Scope::Names("../tests"),
+    Scope::Names("../xtask/src"),
+    Scope::Names("../fuzz/fuzz_targets"),
+];
+
+/// Words that are too poor to be the name of a type by themselves.
+const POOR: &[&str] = &[
+    "Again", "Beside", "Job", "Kind", "Known", "Late", "Look", "Moment", "Once", "Plain", "Run", "Seen",
+    "Sight", "Spurt", "Stop", "Turn",
 ];
 
 /// Exceptions: end of the path, phrase, reason.
@@ -95,6 +117,8 @@ enum Scope {
     Literals(&'static str),
     /// Comments below a folder.
     Comments(&'static str),
+    /// Names of modules, types, functions and constants below a folder, those of tests too.
+    Names(&'static str),
     /// The Markdown files of a folder.
     Documents(&'static str),
     /// One Markdown file.
@@ -108,6 +132,13 @@ impl Scope {
             Self::Literals(folder) | Self::Comments(folder) => {
                 let rust = files(folder, "rs").into_iter().filter(|(path, _)| !is_test(path));
                 rust.flat_map(|(path, text)| self.of_rust(&path, without_tests(&text))).collect()
+            }
+            Self::Names(folder) => {
+                let named = |(path, text): (String, String)| {
+                    let place = |(line, name)| (format!("{path}:{line}"), words_of(name));
+                    declared(&text).into_iter().map(place).collect::<Vec<_>>()
+                };
+                files(folder, "rs").into_iter().flat_map(named).collect()
             }
             Self::Documents(folder) => {
                 files(folder, "md").iter().flat_map(|(path, text)| paragraphs(path, text)).collect()
@@ -141,6 +172,52 @@ impl Scope {
         }
         all.into_iter().map(|(line, text)| (place(line), text)).collect()
     }
+}
+
+/// Names that a file declares, each with its line.
+fn declared(text: &str) -> Vec<(usize, &str)> {
+    const DECLARE: [&str; 8] = ["fn", "struct", "enum", "trait", "type", "mod", "const", "static"];
+    let name_of = |line: &'_ str| -> Option<(usize, usize)> {
+        let mut words = line.split_inclusive(|c: char| c.is_whitespace()).scan(0, |at, word| {
+            let begin = *at;
+            *at += word.len();
+            Some((begin, word.trim_end()))
+        });
+        let first = words.find(|(_, word)| !word.is_empty())?;
+        let is_prefix =
+            |word: &str| word.starts_with("pub") || ["async", "unsafe", "super)", "crate)"].contains(&word);
+        let mut next = Some(first);
+        while next.is_some_and(|(_, word)| is_prefix(word)) {
+            next = words.next();
+        }
+        next.filter(|(_, word)| DECLARE.contains(word))?;
+        let (mut at, mut name) = words.next()?;
+        // A constant function.
+        if name == "fn" {
+            (at, name) = words.next()?;
+        }
+        let end = name.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(name.len());
+        (end > 0).then_some((at, at + end))
+    };
+    (1..)
+        .zip(text.lines())
+        .filter_map(|(number, line)| name_of(line).map(|(a, b)| (number, &line[a..b])))
+        .collect()
+}
+
+/// A name as words: `asked_again` and `AskedAgain` are "asked again". A type with a name that is too poor is named as such.
+fn words_of(name: &str) -> String {
+    if POOR.contains(&name) {
+        return format!("{POOR_TYPE} {name}");
+    }
+    let mut words = String::new();
+    for c in name.chars() {
+        if c.is_uppercase() && words.ends_with(char::is_lowercase) {
+            words.push(' ');
+        }
+        words.push(if c == '_' { ' ' } else { c });
+    }
+    words
 }
 
 /// The paragraphs of a Markdown file.
@@ -281,6 +358,16 @@ fn tabs_have_their_names_at_80_columns() {
     for name in ["Overview", "QPs", "Detail", "Matrix", "Links", "Bursts", "Events", "Findings"] {
         assert!(tabs.contains(name), "{name}: {tabs}");
     }
+}
+
+#[test]
+fn names_are_read_as_words() {
+    let names = declared(
+        "pub(super) const fn asked_again() {\n    pub struct AskedAgain;\nstatic UNJUDGED: u8 = 0;\nuse fn;",
+    );
+    assert_eq!(names, [(1, "asked_again"), (2, "AskedAgain"), (3, "UNJUDGED")]);
+    assert!(names.iter().all(|(_, name)| banned(&words_of(name)).len() == 1));
+    assert_eq!((banned(&words_of("Kind")).len(), banned(&words_of("FrameKind")).len()), (1, 0));
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub fn chromium_or_skip(test: &str) -> bool {
 
 /// A page after its scripts ran.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct RenderedPage {
     /// The document.
     pub dom: String,
     /// What was written to the console, violations of the content security policy included.
@@ -51,7 +51,7 @@ pub struct Seen {
 ///
 /// # Errors
 /// Fails if Chromium fails, or takes longer than two minutes.
-pub fn open(page: &Path) -> Result<Seen> {
+pub fn open(page: &Path) -> Result<RenderedPage> {
     let profile = tempfile::tempdir()?;
     let mut command = Command::new("timeout");
     command.args(["120", "chromium"]).args(FLAGS).arg("--dump-dom");
@@ -63,5 +63,5 @@ pub fn open(page: &Path) -> Result<Seen> {
         bail!("chromium {} ended with {}: {}", page.display(), output.status, errors.trim());
     }
     let console = errors.lines().filter(|line| line.contains(":CONSOLE")).map(str::to_owned).collect();
-    Ok(Seen { dom: String::from_utf8_lossy(&output.stdout).into_owned(), console })
+    Ok(RenderedPage { dom: String::from_utf8_lossy(&output.stdout).into_owned(), console })
 }

@@ -22,7 +22,7 @@ pub const ROCE_V1: u16 = 0x8915;
 /// Ethernet inside GRE.
 pub const TEB: u16 = 0x6558;
 
-/// MAC addresses that are as good as any.
+/// Arbitrary MAC addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct Mac;
 

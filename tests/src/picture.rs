@@ -50,7 +50,7 @@ fn extended<'a>(parameters: &mut impl Iterator<Item = &'a str>) -> Option<Rgb> {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "as many as a terminal has attributes")]
-struct Look {
+struct CellStyle {
     foreground: Option<Rgb>,
     background: Option<Rgb>,
     bold: bool,
@@ -59,7 +59,7 @@ struct Look {
     reversed: bool,
 }
 
-impl Look {
+impl CellStyle {
     /// Takes the parameters of one `ESC [ … m`.
     fn select(&mut self, parameters: &str) {
         let mut parameters = parameters.split(';');
@@ -99,7 +99,7 @@ impl Look {
 }
 
 /// Characters of a line with their looks.
-fn cells(line: &str, look: &mut Look) -> Vec<(char, Look)> {
+fn cells(line: &str, look: &mut CellStyle) -> Vec<(char, CellStyle)> {
     let mut cells = Vec::new();
     let mut rest = line;
     while let Some(c) = rest.chars().next() {
@@ -211,8 +211,8 @@ fn draw_strokes(svg: &mut String, (c, count): (char, usize), (x, y): (f64, f64),
 /// A screen as tmux prints it with colours (`capture-pane -e -p`), as SVG.
 #[must_use]
 pub fn svg(screen: &str, title: &str) -> String {
-    let mut look = Look::default();
-    let lines: Vec<Vec<(char, Look)>> = screen.lines().map(|line| cells(line, &mut look)).collect();
+    let mut look = CellStyle::default();
+    let lines: Vec<Vec<(char, CellStyle)>> = screen.lines().map(|line| cells(line, &mut look)).collect();
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width = columns as f64 * CELL.0 + 2.0 * BORDER;
     let height = lines.len() as f64 * CELL.1 + 2.0 * BORDER;
@@ -241,7 +241,7 @@ pub fn svg(screen: &str, title: &str) -> String {
 }
 
 /// Characters of one look, or blocks of one kind.
-fn draw(svg: &mut String, run: &[(char, Look)], column: usize, row: usize) {
+fn draw(svg: &mut String, run: &[(char, CellStyle)], column: usize, row: usize) {
     let Some((first, look)) = run.first().copied() else { return };
     let (x, y) = (BORDER + column as f64 * CELL.0, BORDER + row as f64 * CELL.1);
     let width = run.len() as f64 * CELL.0;
@@ -298,12 +298,17 @@ mod tests {
 
     #[test]
     fn letters_keep_their_looks_and_places() {
-        let mut look = Look::default();
+        let mut look = CellStyle::default();
         let found = cells("a\u{1b}[1;31mb\u{1b}[0m c", &mut look);
-        let red = Look { foreground: Some(indexed(1)), bold: true, ..Look::default() };
+        let red = CellStyle { foreground: Some(indexed(1)), bold: true, ..CellStyle::default() };
         assert_eq!(
             found,
-            [('a', Look::default()), ('b', red), (' ', Look::default()), ('c', Look::default())]
+            [
+                ('a', CellStyle::default()),
+                ('b', red),
+                (' ', CellStyle::default()),
+                ('c', CellStyle::default())
+            ]
         );
         let picture = svg("\u{1b}[7mx\u{1b}[27m <&>\n  █▄", "a < b");
         assert!(
@@ -336,8 +341,8 @@ mod tests {
 
     #[test]
     fn an_escape_that_is_cut_or_of_another_kind_is_left_out() {
-        let mut look = Look::default();
+        let mut look = CellStyle::default();
         let letters: String = cells("a\u{1b}[2Jb\u{1b}[", &mut look).iter().map(|(c, _)| *c).collect();
-        assert_eq!((letters.as_str(), look), ("ab", Look::default()));
+        assert_eq!((letters.as_str(), look), ("ab", CellStyle::default()));
     }
 }

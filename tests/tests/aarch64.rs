@@ -38,7 +38,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn it_tells_its_version() {
+fn it_prints_its_version() {
     let Some(program) = program() else { return };
     let native = Command::new(binary::path().unwrap()).arg("--version").output().unwrap();
     // TLS takes a C compiler for the target.

@@ -352,7 +352,7 @@ fn notifications_for_unmarked_data_are_said_but_alarm_nobody() {
 }
 
 #[test]
-fn data_without_ecn_is_said() {
+fn data_without_ecn_is_reported() {
     let with = |off: u32| {
         let mut capture = Capture::default();
         for psn in 0..3_000 {

@@ -24,7 +24,7 @@ fn traffic(sample: &Sample) -> &Traffic {
 }
 
 /// Packets that are in bins, are not over yet, or got lost.
-fn told(traffic: &Traffic) -> (u64, u64) {
+fn counted(traffic: &Traffic) -> (u64, u64) {
     let binned = traffic.links[0].bursts.as_ref().map_or(0, |bursts| bursts.total.packets);
     (binned, traffic.links[0].lost.packets)
 }
@@ -46,7 +46,7 @@ fn looking_changes_nothing() {
                 machine.send(frame).unwrap();
                 if number % every == 0 {
                     machine.running = true;
-                    let (binned, lost) = told(traffic(&machine.sample().unwrap()));
+                    let (binned, lost) = counted(traffic(&machine.sample().unwrap()));
                     assert!(before <= binned && binned <= number as u64 + 1 && lost == 0, "{name} {number}");
                     before = binned;
                 }
@@ -99,7 +99,7 @@ fn retired_flows_stay_in_the_figures() {
         let sample = machine.sample().unwrap();
         let (kept, all) = (traffic(&sample), traffic(&whole));
         assert!(sample.links[0].retired.flows > 0, "{name}");
-        assert_eq!(told(kept), told(all), "{name}");
+        assert_eq!(counted(kept), counted(all), "{name}");
         let sums = |traffic: &Traffic| -> Vec<(u64, u64, u64)> {
             traffic.pairs.iter().map(|pair| (pair.packets, pair.bytes, pair.data_bytes)).collect()
         };
@@ -131,7 +131,7 @@ fn lost_records_are_counted() {
         machine.send_unheard(&Frame { time_ns, ..frame.clone() }).unwrap();
     }
     let sample = machine.sample().unwrap();
-    let (binned, lost) = told(traffic(&sample));
+    let (binned, lost) = counted(traffic(&sample));
     assert_eq!(binned + lost, sent);
     assert!(lost > 10_000 && binned > 5_000, "{lost} of {sent} lost");
     assert!(traffic(&sample).too_much_lost(0));

@@ -26,8 +26,8 @@ fn check(page: &Value, id: &str) -> Value {
 }
 
 #[test]
-fn root_and_others_are_told_what_they_can_run() {
-    if !root_or_skip("root_and_others_are_told_what_they_can_run") {
+fn root_and_others_see_what_they_can_run() {
+    if !root_or_skip("root_and_others_see_what_they_can_run") {
         return;
     }
     let (world, _link) = World::with_link(1500).unwrap();

@@ -180,7 +180,7 @@ fn loss_is_what_replay_says() {
 
 /// Hops that reorder, and that lose: receivers ask for what is late, too. What is lost, and what may only be late, is the same live.
 #[test]
-fn what_is_late_is_told_from_what_is_lost_as_in_a_replay() {
+fn reordering_differs_from_loss_as_in_a_replay() {
     if !available() {
         return;
     }

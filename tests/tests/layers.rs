@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rocescope_common::wire::frame::{Encap, Full, PCP_NONE, Tag, UNKNOWN, VLAN_UNKNOWN};
 use rocescope_common::wire::{self, Entry, Frame, Layer, Meta, SkipReason, Trace, cooked, parse};
-use rocescope_tests::oracle::captures::{self, Plain};
+use rocescope_tests::oracle::captures::{self, PlainPcap};
 use rocescope_tests::oracle::packet::{self, Content, Packet};
 use rocescope_tests::oracle::{cases, icrc, layers, tshark};
 
@@ -189,7 +189,7 @@ fn invariant(bytes: &[u8], frame: &Frame) -> Option<bool> {
     icrc::holds(bytes.get(ip..end.checked_add(4)?)?, frame.roce_version == 1)
 }
 
-fn compare_frames(name: &str, plain: &Plain, rows: &[tshark::Row], found: &mut Vec<String>) {
+fn compare_frames(name: &str, plain: &PlainPcap, rows: &[tshark::Row], found: &mut Vec<String>) {
     assert_eq!(plain.frames.len(), rows.len(), "frames of {name}");
     for (number, ((bytes, len), row)) in (1..).zip(plain.frames.iter().zip(rows)) {
         let frame = packet::decode(row).expect("tshark's row");

@@ -67,7 +67,7 @@ fn sentence(ended: &Ended, expected: i32, words: &[&str]) {
 // What is refused
 
 #[test]
-fn bad_usage_is_told_from_failure() {
+fn bad_usage_differs_from_failure() {
     for arguments in [
         &["live", "--hook", "kprobe"][..],
         &["live", "--interval", "0"],

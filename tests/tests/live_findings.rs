@@ -354,10 +354,10 @@ fn live_and_replay_come_to_the_same_findings() {
 
 /// Without exact times there are the findings that need none; the others are said to be open.
 #[test]
-fn without_timing_what_needs_it_is_said_to_be_open() {
+fn without_timing_findings_that_need_it_are_not_evaluated() {
     const OPEN: [&str; 6] =
         ["burst.incast", "latency.tail", "loss.after_tap", "loss.before_tap", "peer.silent", "retry.storm"];
-    if !root_or_skip("without_timing_what_needs_it_is_said_to_be_open") {
+    if !root_or_skip("without_timing_findings_that_need_it_are_not_evaluated") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -169,8 +169,8 @@ fn a_peer_that_does_not_answer_is_found() {
 
 /// Two of a hundred are lost and sent again by going back.
 #[test]
-fn loss_is_told() {
-    if !root_or_skip("loss_is_told") {
+fn loss_is_reported() {
+    if !root_or_skip("loss_is_reported") {
         return;
     }
     let ended = watched(&[], |link, program| {

@@ -13,7 +13,7 @@ use rocescope_common::account::Event;
 use rocescope_tests::live::program::PATIENCE;
 use rocescope_tests::live::root_or_skip;
 use rocescope_tests::live::wire::Counted;
-use rocescope_tests::load::flood::{Flood, Kind, Wanted};
+use rocescope_tests::load::flood::{Flood, PacketKind, Wanted};
 use rocescope_tests::load::link::{FloodLink, Receiver};
 use rocescope_tests::load::traffic::{self, State};
 use rocescope_tests::load::{scan, storm, usage};
@@ -82,9 +82,9 @@ impl Heard {
 }
 
 #[test]
-fn every_event_is_told_or_counted_as_dropped() {
+fn every_event_is_reported_or_counted_as_dropped() {
     const FRAMES: u32 = 200_000;
-    if !root_or_skip("every_event_is_told_or_counted_as_dropped") {
+    if !root_or_skip("every_event_is_reported_or_counted_as_dropped") {
         return;
     }
     // A view that listens all the time, and one that does not during the storm: then the source has to
@@ -102,7 +102,7 @@ fn every_event_is_told_or_counted_as_dropped() {
             ..Config::default()
         })
         .unwrap();
-        let wanted = Wanted { kind: Kind::Nak, flows: 8, scan_every: 0, hold_psn: false };
+        let wanted = Wanted { kind: PacketKind::Nak, flows: 8, scan_every: 0, hold_psn: false };
         let flood = Flood::new(&bench.world.far, bench.far, wanted).unwrap();
         let mut heard = Heard::default();
         let updates = &running.feed.updates;

@@ -57,7 +57,7 @@ fn loss_between_two_hosts_is_placed_from_either_side() {
     assert_eq!(ids(&near), ["loss.after_tap"]);
     assert_eq!((sum(&near, "lost"), sum(&near, "recovered")), (0, 0));
     // The sender's driver counted 49 sequence errors; one NAK more came when it had gone back already.
-    let asked = evidence(&near, "loss.after_tap", "asked_again");
+    let asked = evidence(&near, "loss.after_tap", "sequence_error_naks");
     assert!((45..=50).contains(&asked), "{asked}");
 
     let far = replay(&["e1_loss1.h1.pcap.gz"]);
@@ -98,7 +98,7 @@ fn reordering_is_no_loss() {
 
 /// READ responses that are lost, and the messages between them, which acknowledgements answer.
 #[test]
-fn lost_answers_are_told_from_what_no_response_answers() {
+fn lost_answers_differ_from_requests_without_response() {
     let names = ["h6_rping_loss.h0.pcap.gz", "h6_rping_loss.h1.pcap.gz"];
     let both = replay(&names);
     assert_eq!(found(&both), [("loss.between_taps".into(), "critical".into())]);
@@ -312,7 +312,7 @@ fn naks_alone_place_no_loss() {
 }
 
 #[test]
-fn what_vanishes_between_taps_takes_several_packets_and_one_way() {
+fn loss_between_taps_takes_several_packets_and_one_way() {
     let mut made = Made::new();
     for psn in 0..2_000 {
         made.send([psn]);
@@ -351,7 +351,7 @@ fn is_lost_copy(at: usize) -> bool {
 }
 
 #[test]
-fn every_refusal_is_told_apart() {
+fn every_refusal_has_its_own_finding() {
     for (syndrome, id) in [
         (0x61, "nak.invalid_request"),
         (0x62, "nak.remote_access_error"),
@@ -495,7 +495,7 @@ fn a_queue_pair_that_stops_in_mid_message_while_its_siblings_go_on_has_died() {
 }
 
 #[test]
-fn damage_is_told_from_what_is_never_right() {
+fn damage_differs_from_icrcs_that_are_never_right() {
     let damaged = |wrong: u32, of: u32| {
         let mut made = Made::new();
         for psn in 0..of {

@@ -10,7 +10,7 @@ use rocescope_tests::oracle::binary;
 use rocescope_tests::sim::bench::{self, Options};
 use rocescope_tests::sim::score::Verdict;
 use rocescope_tests::sim::truth::Truth;
-use rocescope_tests::sim::{Counted, Run, Scenario, scenarios};
+use rocescope_tests::sim::{Counted, LabRun, Scenario, scenarios};
 use serde_json::Value;
 
 /// Scenarios whose report is not right yet; the table only shrinks. `cargo xtask bench truth` shows the reasons.
@@ -160,7 +160,7 @@ fn reported(report: &Value, link: &str) -> Counted {
     counted
 }
 
-fn replayed(name: &str) -> (Run, Value) {
+fn replayed(name: &str) -> (LabRun, Value) {
     let folder = tempfile::tempdir().unwrap();
     let run = scenario(name).run(1, folder.path()).unwrap();
     let report = bench::report(&options().rocescope, &run, folder.path()).unwrap();
@@ -209,7 +209,7 @@ fn counts_of_the_report_are_those_of_the_simulator() {
 
 /// Source ports, planes and trimmed packets of multipath transports; a single path is none.
 #[test]
-fn packets_that_are_spread_on_purpose_are_told() {
+fn packets_spread_on_purpose_are_reported() {
     let ports_and_planes = |name| {
         let (run, report) = replayed(name);
         let data = |flow: &&Value| flow["path_mtu"].is_u64();

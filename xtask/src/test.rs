@@ -9,7 +9,7 @@ use crate::programs::{self, CHECKED, INTEGRATION, Programs, TestProgram};
 use crate::run::{cargo, has_program, is_ci, root_prefix, run, run_watched, say, step, target_dir};
 use crate::setup;
 use anyhow::{Context as _, Result, anyhow, bail};
-use lanes::Job;
+use lanes::LaneProgram;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::{env, fs, thread};
@@ -259,7 +259,7 @@ fn failed_names(output: &str) -> Vec<String> {
 
 /// The command for one test program, or for these of its tests alone, in the folder in which cargo would start it. sudo
 /// passes no environment on.
-fn job(test: &TestProgram, only: &[String], root: &[&str], environment: &[(String, String)]) -> Job {
+fn job(test: &TestProgram, only: &[String], root: &[&str], environment: &[(String, String)]) -> LaneProgram {
     let prefix = if test.package == INTEGRATION { root } else { &[] };
     let environment = environment.iter().map(|(name, value)| format!("{name}={value}"));
     let mut command = Command::new(prefix.first().unwrap_or(&"env"));
@@ -276,7 +276,7 @@ fn job(test: &TestProgram, only: &[String], root: &[&str], environment: &[(Strin
     } else {
         format!("{} {}", test.package, test.name)
     };
-    Job { name, command }
+    LaneProgram { name, command }
 }
 
 /// The line when it is one with which a test says what it did not do.

@@ -328,7 +328,7 @@ fn connection_requests_truncated_or_changed() {
 
 /// Sums that the caller of `observe` keeps next to a flow.
 #[derive(Default)]
-struct Beside {
+struct CallerSums {
     packets: u64,
     bytes: u64,
     with_ecn: u64,
@@ -341,7 +341,7 @@ struct Beside {
     new: u64,
 }
 
-fn check_flow(stats: &FlowStats, beside: &Beside) {
+fn check_flow(stats: &FlowStats, beside: &CallerSums) {
     let opcodes: u64 = stats.opcodes.iter().sum();
     assert_eq!(stats.packets, beside.packets);
     assert_eq!(stats.bytes, beside.bytes);
@@ -376,7 +376,7 @@ fn check_flow(stats: &FlowStats, beside: &Beside) {
 fn sums_of_flows_are_consistent() {
     let mut random = Random::new(4);
     let samples = frames::roce();
-    let mut flows: HashMap<FlowKey, (FlowStats, Beside)> = HashMap::new();
+    let mut flows: HashMap<FlowKey, (FlowStats, CallerSums)> = HashMap::new();
     let mut packets = 0u64;
     for _ in 0..150_000 {
         let sample = &samples[random.below(samples.len())];

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
-use super::{DeviceQp, Kind, Link, QpSource};
+use super::{DeviceQp, InputKind, Link, QpSource};
 use crate::entity::contexts::ContextSample;
 use crate::entity::devices::{Devices, PauseSample, PortSample};
 use crate::entity::lives::{Calls, DEVX, Lives, QpEvent, QpLife};
@@ -164,7 +164,7 @@ pub struct QpLives {
 pub struct QpSources {
     /// Listed by RDMA netlink at the latest reading.
     pub netlink: u64,
-    /// Seen on the kernel's control path, those that ended included.
+    /// PortTraffic on the kernel's control path, those that ended included.
     pub control_path: u64,
     /// Among those of the control path: made past the verbs.
     pub devx: u64,
@@ -258,14 +258,14 @@ impl Pause {
 }
 
 /// The kind of a source: what devices say is part of it where there are any.
-pub(super) fn kind(sample: &Sample, roce_packets: u64) -> Kind {
+pub(super) fn kind(sample: &Sample, roce_packets: u64) -> InputKind {
     let ports = &sample.devices.ports;
     match sample.kind {
-        SourceKind::Replay => Kind::Replay,
-        SourceKind::Live if ports.is_empty() => Kind::Live,
-        SourceKind::Live if sample.links.is_empty() => Kind::Counters,
-        SourceKind::Live if roce_packets == 0 && all_hidden(sample) => Kind::Counters,
-        SourceKind::Live => Kind::Mixed,
+        SourceKind::Replay => InputKind::Replay,
+        SourceKind::Live if ports.is_empty() => InputKind::Live,
+        SourceKind::Live if sample.links.is_empty() => InputKind::Counters,
+        SourceKind::Live if roce_packets == 0 && all_hidden(sample) => InputKind::Counters,
+        SourceKind::Live => InputKind::Mixed,
     }
 }
 
@@ -462,7 +462,7 @@ pub(super) fn coverage(sample: &Sample, links: &[Link]) -> Vec<Coverage> {
 }
 
 /// What was seen of a port in one direction.
-struct Seen<'a> {
+struct PortTraffic<'a> {
     packets: u64,
     /// On these interfaces.
     links: Vec<&'a str>,
@@ -471,12 +471,12 @@ struct Seen<'a> {
 }
 
 /// On the port's interface, else on the members of the bond that it is, else on what lies on it.
-fn seen<'a>(port: &'a PortSample, links: &'a [Link], way: Direction) -> Seen<'a> {
+fn seen<'a>(port: &'a PortSample, links: &'a [Link], way: Direction) -> PortTraffic<'a> {
     let on = |name: &str| links.iter().find(|link| link.name == name && link.direction == Some(way));
     if let Some(link) = port.interface.as_deref().and_then(on) {
-        return Seen { packets: link.packets, links: vec![&link.name], unwatched: Vec::new() };
+        return PortTraffic { packets: link.packets, links: vec![&link.name], unwatched: Vec::new() };
     }
-    let mut seen = Seen { packets: 0, links: Vec::new(), unwatched: Vec::new() };
+    let mut seen = PortTraffic { packets: 0, links: Vec::new(), unwatched: Vec::new() };
     for member in &port.members {
         match on(member) {
             Some(link) => {
@@ -495,7 +495,7 @@ fn seen<'a>(port: &'a PortSample, links: &'a [Link], way: Direction) -> Seen<'a>
     seen
 }
 
-fn why(port: &PortSample, seen: &Seen<'_>, lost: u64) -> String {
+fn why(port: &PortSample, seen: &PortTraffic<'_>, lost: u64) -> String {
     if seen.links.is_empty() {
         return "no program is attached, so that no packet is seen: the counters are what there is"
             .to_owned();

@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn without_uplinks_nothing_is_said() {
+    fn without_uplinks_there_is_no_estimate() {
         assert_eq!(ecmp(&taps(&[]), &Options::default()), None);
         assert_eq!(asked(&taps(&[]), 4), []);
     }

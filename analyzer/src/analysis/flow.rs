@@ -11,7 +11,7 @@ use crate::analysis::{
 };
 use crate::metrics::duplicates::Copies;
 use crate::sample::{Extra, FlowSample, Sample, Stats, address};
-use crate::util::known::Known;
+use crate::util::packed_option::PackedOption;
 use crate::util::shared::Shared;
 
 impl Flow {
@@ -172,7 +172,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
             .into(),
         loss_unfollowed: loss.filter(|_| requests_known).and_then(|loss| loss.unfollowed).map(Box::new),
         // Made where all flows are known.
-        lost_upstream: Known::default(),
+        lost_upstream: PackedOption::default(),
         spray: None,
         icrc: sample.metrics.icrc.as_ref().map(|icrc| icrc.flow(flow.slot)).into(),
         pid: owned.and_then(|owned| owned.owner.pid),

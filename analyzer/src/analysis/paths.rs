@@ -55,14 +55,14 @@ impl Paths {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overlap {
     /// Of each flow of the sample. Empty where each queue pair is on one link alone.
-    sights: Vec<Sight>,
+    sights: Vec<Observation>,
     /// Links that count the same packets, at most; 1 when each packet is counted once.
     pub taps: usize,
 }
 
 /// One flow among those of its queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Sight {
+struct Observation {
     /// The flow that speaks for its packets: that of the link which saw most of them, maybe itself.
     speaker: u32,
     /// The flow of the queue pair that comes first in the sample, be its packets the same or not.
@@ -76,7 +76,7 @@ impl Overlap {
         let mut overlap = Self { sights: Vec::new(), taps: 1 };
         let several = several(sample);
         if !several.is_empty() {
-            let alone = (0u32..).zip(&sample.flows).map(|(at, _)| Sight { speaker: at, first: at });
+            let alone = (0u32..).zip(&sample.flows).map(|(at, _)| Observation { speaker: at, first: at });
             overlap.sights = alone.collect();
         }
         for mut sights in several.into_values() {
@@ -101,7 +101,7 @@ impl Overlap {
                     }
                 };
                 if let Some(sight) = overlap.sights.get_mut(at) {
-                    *sight = Sight { speaker, first: first.unwrap_or(number) };
+                    *sight = Observation { speaker, first: first.unwrap_or(number) };
                 }
             }
         }

@@ -444,7 +444,7 @@ fn two_ends_of_a_cable_are_not_compared() {
 
 /// Of closed flows only their 5-tuples are known: which are on one link alone were counted once.
 #[test]
-fn closed_flows_that_several_places_saw_are_said_to_be_counted_as_often() {
+fn retired_flows_that_several_taps_saw_are_reported_as_counted_several_times() {
     let (into, out) = (Some(Direction::Ingress), Some(Direction::Egress));
     let retired = |bytes| Retired { flows: 1, packets: 10, bytes, ..Retired::default() };
     let of = |link, src_port, bytes| RetiredTuple { tuple: tuple(A, B, src_port), link, bytes };

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn of_three_taps_the_first_tells() {
+    fn of_three_taps_the_first_decides() {
         let all =
             [([0, 1], true, 1_000, [4, 0]), ([1, 2], true, 1_000, [5, 0]), ([0, 2], true, 1_000, [9, 0])];
         assert_eq!(at_taps(&sample([(1, 0), (3, 0), (7, 0)], &all)), [None, Some(5), Some(10)]);

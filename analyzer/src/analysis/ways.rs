@@ -134,14 +134,14 @@ mod tests {
     use crate::analysis::fixtures::{key, link, sample};
     use crate::analysis::{Facts, Options};
     use crate::metrics::traffic::Collector;
-    use crate::metrics::traffic::hosts::{Pairs, Seen};
+    use crate::metrics::traffic::hosts::{BinPackets, Pairs};
 
     /// Bytes between hosts on two links, and the time to live.
     fn of(packets: &[(u16, &str, &str, u64, u8)]) -> Option<Vec<Way>> {
         let mut pairs = Pairs::default();
         for (link, src, dst, bytes, hops) in packets {
             let number = pairs.number(&key(*link, src, dst, 17), *hops);
-            pairs.packets(number, Seen { packets: 1, bytes: *bytes, ..Seen::default() });
+            pairs.packets(number, BinPackets { packets: 1, bytes: *bytes, ..BinPackets::default() });
         }
         let mut sample = sample(vec![link("up0", None), link("up1", None)], vec![]);
         let mut traffic = Collector::new(1_000_000).metrics();

@@ -59,7 +59,7 @@ impl Hook {
 
 /// The effect of a case on the tables and the ring buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum CaseKind {
     /// One flow, or none, known from the warm-up on.
     Known,
     /// Nothing is counted: only the exact clock is read.
@@ -85,7 +85,7 @@ pub(super) struct Case {
     pub(super) frame: Vec<u8>,
     /// The field that changes from packet to packet.
     pub(super) step: Option<BenchStep>,
-    pub(super) kind: Kind,
+    pub(super) kind: CaseKind,
     /// True when it is measured with every kind of program, otherwise with XDP and TC.
     pub(super) every_hook: bool,
     /// True when the exact clock is enabled.
@@ -115,7 +115,7 @@ const fn answered(bth: u16) -> BenchStep {
 }
 
 fn case(id: &'static str, name: &'static str, frame: Vec<u8>, step: Option<BenchStep>) -> Case {
-    Case { id, name, frame, step, kind: Kind::Known, every_hook: false, precise: false, timed: None }
+    Case { id, name, frame, step, kind: CaseKind::Known, every_hook: false, precise: false, timed: None }
 }
 
 /// All cases in the order of the table. Those that fill the flow table come last.
@@ -165,8 +165,8 @@ fn data() -> Vec<Case> {
 fn others() -> Vec<Case> {
     vec![
         case("ack", "RoCEv2/IPv4 ACK", f::ack(), None),
-        Case { kind: Kind::Events, ..case("cnp", "RoCEv2/IPv4 CNP, with its event", f::cnp(), None) },
-        Case { kind: Kind::Events, ..case("nak", "RoCEv2/IPv4 NAK, with its event", f::nak(), None) },
+        Case { kind: CaseKind::Events, ..case("cnp", "RoCEv2/IPv4 CNP, with its event", f::cnp(), None) },
+        Case { kind: CaseKind::Events, ..case("nak", "RoCEv2/IPv4 NAK, with its event", f::nak(), None) },
         case("tcp", "TCP", f::tcp(), None),
         case("tcp_ipv6", "TCP over IPv6", f::tcp_v6(), None),
         case("tcp_vlan", "TCP with a VLAN tag in the frame", f::tcp_vlan(), None),
@@ -179,7 +179,7 @@ fn others() -> Vec<Case> {
 fn table() -> Vec<Case> {
     vec![
         Case {
-            kind: Kind::Fill,
+            kind: CaseKind::Fill,
             ..case(
                 "new_flow",
                 "a new flow each packet, with its event",
@@ -188,7 +188,7 @@ fn table() -> Vec<Case> {
             )
         },
         Case {
-            kind: Kind::Full,
+            kind: CaseKind::Full,
             ..case(
                 "known_of_65536",
                 "65,536 known flows, round robin",
@@ -197,7 +197,7 @@ fn table() -> Vec<Case> {
             )
         },
         Case {
-            kind: Kind::Full,
+            kind: CaseKind::Full,
             ..case(
                 "table_full",
                 "new flows, flow table full",
@@ -206,7 +206,7 @@ fn table() -> Vec<Case> {
             )
         },
         Case {
-            kind: Kind::Fill,
+            kind: CaseKind::Fill,
             precise: true,
             ..case(
                 "precise_new_flow",
@@ -216,7 +216,7 @@ fn table() -> Vec<Case> {
             )
         },
         Case {
-            kind: Kind::Full,
+            kind: CaseKind::Full,
             precise: true,
             ..case(
                 "precise_of_65536",
@@ -232,7 +232,7 @@ fn table() -> Vec<Case> {
 fn exact() -> Vec<Case> {
     vec![
         Case {
-            kind: Kind::Clock,
+            kind: CaseKind::Clock,
             ..case("clock", "the exact clock alone, nothing counted", f::write(0x10), None)
         },
         Case {

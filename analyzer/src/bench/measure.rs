@@ -12,7 +12,7 @@ use aya::maps::{MapData, RingBuf};
 use aya::programs::{TestRun, TestRunOptions};
 use rocescope_common::abi::BenchStep;
 
-use super::case::{Case, FLOWS, Hook, Kind, all, in_order};
+use super::case::{Case, CaseKind, FLOWS, Hook, all, in_order};
 use super::frames::IPV4_BTH;
 use super::pair::{self, Pair};
 use crate::source::live::{LoadOptions, Programs, Tables};
@@ -48,7 +48,7 @@ impl Default for Effort {
 /// A row of the result.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Kind of program.
+    /// CaseKind of program.
     pub hook: Hook,
     /// Name of the case in JSON.
     pub id: &'static str,
@@ -113,7 +113,7 @@ impl Set {
     /// One measurement of a case: the program's cost less the empty one's, and that.
     fn measure(&mut self, hook: Hook, case: &Case) -> Result<(f64, f64)> {
         let (program, empty) = match case.kind {
-            Kind::Clock => hook.clock(),
+            CaseKind::Clock => hook.clock(),
             _ => hook.programs(case.step.is_some()),
         };
         if let Some(step) = case.step {
@@ -122,13 +122,13 @@ impl Set {
         // In as many packets as the program's: each test run of XDP costs some 200 µs by itself, since the kernel
         // patches the dispatcher's code.
         let packets = match case.kind {
-            Kind::Known | Kind::Clock => PACKETS,
-            Kind::Full => FLOWS,
-            Kind::Events | Kind::Fill => EVENTS,
+            CaseKind::Known | CaseKind::Clock => PACKETS,
+            CaseKind::Full => FLOWS,
+            CaseKind::Events | CaseKind::Fill => EVENTS,
         };
         let base = self.run(hook, empty, &case.frame, packets)?;
         let cost = match case.kind {
-            Kind::Known => {
+            CaseKind::Known => {
                 // The flow exists and is in the caches before it counts.
                 self.go_on(hook, program, case, WARM_UP)?;
                 if let Some(qp) = case.timed {
@@ -136,9 +136,9 @@ impl Set {
                 }
                 self.go_on(hook, program, case, PACKETS)?
             }
-            Kind::Clock => self.run(hook, program, &case.frame, PACKETS)?,
-            Kind::Full => self.run(hook, program, &case.frame, FLOWS)?,
-            Kind::Events => {
+            CaseKind::Clock => self.run(hook, program, &case.frame, PACKETS)?,
+            CaseKind::Full => self.run(hook, program, &case.frame, FLOWS)?,
+            CaseKind::Events => {
                 let mut sum = 0.0;
                 for _ in 0..EVENT_RUNS {
                     self.drain();
@@ -147,7 +147,7 @@ impl Set {
                 self.drain();
                 sum / f64::from(EVENT_RUNS)
             }
-            Kind::Fill => self.fill(hook, program, case)?,
+            CaseKind::Fill => self.fill(hook, program, case)?,
         };
         Ok((cost - base, base))
     }
@@ -231,7 +231,7 @@ pub fn measure(effort: Effort, object: Option<&[u8]>, stopped: &dyn Fn() -> bool
                 if stopped() {
                     return Ok(measured);
                 }
-                let many = matches!(case.kind, Kind::Fill | Kind::Full);
+                let many = matches!(case.kind, CaseKind::Fill | CaseKind::Full);
                 let set = match (many, fills) {
                     (false, _) if case.precise => &mut precise,
                     (false, _) => &mut usual,
@@ -273,10 +273,10 @@ pub fn measure(effort: Effort, object: Option<&[u8]>, stopped: &dyn Fn() -> bool
 /// `other`: another build, which may be older than what reads the clock.
 fn measured_with(hook: Hook, case: &Case, other: bool) -> bool {
     match hook {
-        _ if other && case.kind == Kind::Clock => false,
+        _ if other && case.kind == CaseKind::Clock => false,
         Hook::Xdp => true,
         Hook::XdpFrags => case.every_hook,
-        Hook::Tc => !matches!(case.kind, Kind::Fill | Kind::Full),
+        Hook::Tc => !matches!(case.kind, CaseKind::Fill | CaseKind::Full),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::metrics::latency::P99_SAMPLES;
 
 /// Unit of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FigureUnit {
     /// Bits per second.
     BitRate,
     /// Events per second.
@@ -42,7 +42,7 @@ pub(super) struct Measure {
     pub(super) name: &'static str,
     /// Its name in the text.
     pub(super) label: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: FigureUnit,
     pub(super) better: Better,
     /// Differences up to this are ignored: a share of the larger value, and absolute.
     pub(super) same: (f64, f64),
@@ -91,7 +91,7 @@ macro_rules! figure {
             measure: Measure {
                 name: $name,
                 label: $label,
-                kind: Kind::$kind,
+                kind: FigureUnit::$kind,
                 better: Better::$better,
                 same: $same,
             },

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::figure::{Better, Kind, Measure};
+use super::figure::{Better, FigureUnit, Measure};
 use super::{Change, FindingChange, State, Verdict};
 use crate::findings::{self, Unit};
 
@@ -23,13 +23,13 @@ pub(super) fn measures() -> Vec<(&'static str, Measure)> {
 /// How the measure of a finding is compared.
 fn compared(id: &str, measure: findings::Measure) -> Measure {
     let kind = match measure.unit {
-        Unit::Ratio => Kind::Ratio,
-        Unit::Factor => Kind::Factor,
-        Unit::Nanoseconds => Kind::Duration,
-        Unit::PerSecond => Kind::Rate,
-        Unit::BitsPerSecond => Kind::BitRate,
-        Unit::Bytes => Kind::Bytes,
-        Unit::Count | Unit::Number | Unit::Id | Unit::Time | Unit::Text | Unit::Link => Kind::Number,
+        Unit::Ratio => FigureUnit::Ratio,
+        Unit::Factor => FigureUnit::Factor,
+        Unit::Nanoseconds => FigureUnit::Duration,
+        Unit::PerSecond => FigureUnit::Rate,
+        Unit::BitsPerSecond => FigureUnit::BitRate,
+        Unit::Bytes => FigureUnit::Bytes,
+        Unit::Count | Unit::Number | Unit::Id | Unit::Time | Unit::Text | Unit::Link => FigureUnit::Number,
     };
     let better = match measure.better {
         findings::Better::More => Better::More,
@@ -48,7 +48,7 @@ fn compared(id: &str, measure: findings::Measure) -> Measure {
 const TIME_LOST: Measure = Measure {
     name: "time_lost_ratio",
     label: "time lost",
-    kind: Kind::Ratio,
+    kind: FigureUnit::Ratio,
     better: Better::Less,
     same: (USUAL, 0.001),
 };

@@ -116,7 +116,7 @@ pub struct Change {
     /// Null when either is unknown.
     pub verdict: Option<Verdict>,
     #[serde(skip)]
-    kind: figure::Kind,
+    kind: figure::FigureUnit,
 }
 
 /// A kind of finding in both reports.

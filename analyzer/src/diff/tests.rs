@@ -341,7 +341,7 @@ fn the_document_is_up_to_date() {
 }
 
 #[test]
-fn main_figures_are_of_kinds_that_there_are() {
+fn main_figures_have_known_units() {
     let measures = super::finding::measures();
     let options = crate::report::Options::default();
     let report = crate::report::Report::build(&crate::analysis::fixtures::everything(), &options);

@@ -1,6 +1,6 @@
 //! The comparison for people.
 
-use super::figure::Kind;
+use super::figure::FigureUnit;
 use super::{Change, Diff, FindingChange, State, Verdict};
 use crate::util::layout::{Align, Table, labelled, plain, width};
 use crate::util::style::{Paint, Role};
@@ -217,20 +217,20 @@ const fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-fn value(kind: Kind, value: Option<f64>) -> String {
+fn value(kind: FigureUnit, value: Option<f64>) -> String {
     let Some(value) = value else { return units::UNKNOWN.into() };
     match kind {
-        Kind::BitRate => units::bit_rate(value),
-        Kind::Rate => units::per_second(value),
-        Kind::Factor => format!("{value:.2}×"),
-        Kind::Ratio => units::ratio(Some(value)),
+        FigureUnit::BitRate => units::bit_rate(value),
+        FigureUnit::Rate => units::per_second(value),
+        FigureUnit::Factor => format!("{value:.2}×"),
+        FigureUnit::Ratio => units::ratio(Some(value)),
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "a duration in a report is a u64"
         )]
-        Kind::Duration => units::duration(value as u64),
-        Kind::Bytes => format!("{value:.0} B"),
-        Kind::Number => format!("{value:.1}").trim_end_matches(".0").to_owned(),
+        FigureUnit::Duration => units::duration(value as u64),
+        FigureUnit::Bytes => format!("{value:.0} B"),
+        FigureUnit::Number => format!("{value:.1}").trim_end_matches(".0").to_owned(),
     }
 }

@@ -7,7 +7,7 @@ use crate::host::counters::{Reading, Source};
 use crate::host::dcb::Dcb;
 use crate::host::device::{self, Identity, Protocol};
 use crate::host::error::AS_ROOT;
-use crate::host::interface::Kind;
+use crate::host::interface::InterfaceKind;
 use crate::host::kernel::{Capability, KernelFacts};
 use crate::host::nccl::PORT;
 use crate::host::nldev::{self, Query};
@@ -203,7 +203,7 @@ fn interfaces(
     let mut read = Vec::new();
     let all = unread.keep(kernel.interfaces()).unwrap_or_default();
     for interface in all.iter().cloned() {
-        if interface.kind == Kind::Loopback {
+        if interface.kind == InterfaceKind::Loopback {
             continue;
         }
         let name = interface.name.clone();
@@ -231,7 +231,7 @@ fn interfaces(
             ..InterfaceFacts::default()
         };
         // Only physical interfaces have these; reading them elsewhere would only record failures.
-        if interface.kind == Kind::Physical {
+        if interface.kind == InterfaceKind::Physical {
             read_hardware(root, kernel, &mut facts, unread);
         }
         read.push(facts);
@@ -245,7 +245,7 @@ fn read_hardware(root: &HostRoot, kernel: &dyn Queries, facts: &mut InterfaceFac
         // special value, and the kernel returns EINVAL while the interface is down.
         let path = format!("/sys/class/net/{}/speed", facts.name);
         match root.text(&path) {
-            Ok(text) if sysfs::is_no_speed(&text) => {}
+            Ok(text) if sysfs::rejects_speed(&text) => {}
             Err(error) if error.errno() == Some(libc::EINVAL) => {}
             _ => drop(unread.parsed(root, &path, "speed", |_| None::<()>)),
         }

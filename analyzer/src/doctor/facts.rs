@@ -120,7 +120,7 @@ pub struct InterfaceFacts {
     pub name: String,
     /// Index.
     pub index: u32,
-    /// Kind: `physical`, `veth`, `VLAN` …
+    /// InterfaceKind: `physical`, `veth`, `VLAN` …
     pub kind: String,
     /// Kernel driver.
     pub driver: Option<String>,

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_alike_is_said_once_and_what_is_not_is_not() {
+    fn equal_verdicts_are_grouped_and_others_are_not() {
         let names = Names(BTreeMap::from([
             ("mlx5_1/1".to_owned(), vec![("mlx5_1".to_owned(), '\u{2}'), ("eth1".to_owned(), '\u{3}')]),
             ("mlx5_10/1".to_owned(), vec![("mlx5_10".to_owned(), '\u{2}'), ("eth10".to_owned(), '\u{3}')]),

@@ -143,7 +143,7 @@ fn faults() -> Vec<(&'static str, Status, String)> {
 }
 
 #[test]
-fn a_host_without_a_fault_is_told_so() {
+fn a_host_without_a_fault_is_reported_so() {
     let page = page(MLX5, "");
     let said: Vec<_> = page.checks.iter().filter(|check| check.verdict >= Status::Info).collect();
     assert!(said.is_empty(), "{said:#?}");

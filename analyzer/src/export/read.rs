@@ -8,7 +8,7 @@ use rocescope_common::wire::SkipReason;
 use super::Reading;
 use super::exposition::{Series, Value};
 use super::ledger::{self, Count, NAKS, Qp};
-use crate::analysis::{Device, Kind, Link, Pause, direction_name};
+use crate::analysis::{Device, InputKind, Link, Pause, direction_name};
 use crate::findings::Severity;
 use crate::sample::Direction;
 
@@ -314,7 +314,7 @@ pub(super) fn collectors(reading: &Reading<'_>, series: &mut Series) {
     let facts = &reading.report.facts;
     let works = |works: bool| u64::from(works);
     series.push(&["packets"], works(!facts.links.is_empty()));
-    if matches!(facts.source.kind, Kind::Counters | Kind::Mixed) {
+    if matches!(facts.source.kind, InputKind::Counters | InputKind::Mixed) {
         let readable = facts.devices.iter().any(|device| !device.gone && device.last_ns.is_some());
         series.push(&["devices"], works(readable));
     }

@@ -132,7 +132,7 @@ pub struct Field {
 
 /// A field that a name means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum FieldRef {
     /// A field of packets.
     Core(Core),
     /// A field of rows, by its place in the vocabulary.
@@ -159,12 +159,12 @@ impl Vocabulary {
     }
 
     /// The field of a name in lower case; those of packets come first.
-    pub(super) fn find(self, name: &str) -> Option<Known> {
+    pub(super) fn find(self, name: &str) -> Option<FieldRef> {
         if let Some(field) = CORE.iter().find(|field| field.names.contains(&name)) {
-            return Some(Known::Core(field.core));
+            return Some(FieldRef::Core(field.core));
         }
         let is = |field: &Field| field.name == name || field.aliases.contains(&name);
-        self.fields.iter().position(is).map(Known::Row)
+        self.fields.iter().position(is).map(FieldRef::Row)
     }
 
     /// The fields that packets have not.

@@ -2,8 +2,8 @@
 
 use super::error::FilterError;
 use super::expr::{Expr, Figure, RowField, Test, Word};
-use super::fields::{Core, Field, Known, Vocabulary, bits_with};
-use super::token::{Kind, Token, tokens};
+use super::fields::{Core, Field, FieldRef, Vocabulary, bits_with};
+use super::token::{Token, TokenKind, tokens};
 use super::value::{Net, Op, Pattern, Unit, opcodes, whole};
 use crate::util::nearest::hint;
 
@@ -52,11 +52,11 @@ impl Parser<'_> {
         token
     }
 
-    fn peek(&self) -> Option<&Kind> {
+    fn peek(&self) -> Option<&TokenKind> {
         self.tokens.get(self.next).map(|token| &token.kind)
     }
 
-    fn skip(&mut self, kind: &Kind) -> bool {
+    fn skip(&mut self, kind: &TokenKind) -> bool {
         let is_it = self.peek() == Some(kind);
         self.next += usize::from(is_it);
         is_it
@@ -83,7 +83,7 @@ impl Parser<'_> {
 
     fn either(&mut self) -> Option<Expr> {
         let mut any: Vec<Expr> = self.both().into_iter().collect();
-        while self.skip(&Kind::Or) {
+        while self.skip(&TokenKind::Or) {
             any.extend(self.both());
         }
         joined(any, Expr::Any)
@@ -91,8 +91,8 @@ impl Parser<'_> {
 
     fn both(&mut self) -> Option<Expr> {
         let mut all: Vec<Expr> = self.factor().into_iter().collect();
-        while !matches!(self.peek(), None | Some(Kind::Or | Kind::Close)) {
-            self.skip(&Kind::And);
+        while !matches!(self.peek(), None | Some(TokenKind::Or | TokenKind::Close)) {
+            self.skip(&TokenKind::And);
             all.extend(self.factor());
         }
         joined(all, Expr::All)
@@ -109,20 +109,20 @@ impl Parser<'_> {
             return self.fail(&token, cause, "remove parentheses".into());
         }
         let expr = match &token.kind {
-            Kind::Not => self.factor().map(|inner| Expr::Not(Box::new(inner))),
-            Kind::Open => {
+            TokenKind::Not => self.factor().map(|inner| Expr::Not(Box::new(inner))),
+            TokenKind::Open => {
                 let inner = self.either();
-                if !self.skip(&Kind::Close) {
+                if !self.skip(&TokenKind::Close) {
                     self.fail::<()>(&token, "unclosed `(`", "close it with `)`".into());
                 }
                 inner
             }
-            Kind::Word(word) => self.test(&token, word),
-            Kind::Quoted(text) if self.scope == Scope::View => Some(self.word(text, None)),
+            TokenKind::Word(word) => self.test(&token, word),
+            TokenKind::Quoted(text) if self.scope == Scope::View => Some(self.word(text, None)),
             _ => {
                 let cause = format!("expected a test, found {}", self.found(&token));
                 let remedy = match token.kind {
-                    Kind::Compare(_) | Kind::Colon => "name a field before it".into(),
+                    TokenKind::Compare(_) | TokenKind::Colon => "name a field before it".into(),
                     _ => format!("fields: {}", self.vocabulary.names(self.scope == Scope::Source)),
                 };
                 self.fail(&token, cause, remedy)
@@ -136,13 +136,13 @@ impl Parser<'_> {
         let name = word.to_lowercase();
         let known = self.vocabulary.find(&name);
         match (known, self.scope) {
-            (Some(Known::Core(core)), _) => self.core(core, &name),
-            (Some(Known::Row(at)), Scope::View) => {
+            (Some(FieldRef::Core(core)), _) => self.core(core, &name),
+            (Some(FieldRef::Row(at)), Scope::View) => {
                 let field = self.vocabulary.get(at)?;
                 let row = RowField { at, name: field.name };
                 if field.unit.is_number() { self.figure(row, field) } else { self.named(row, field) }
             }
-            (Some(Known::Row(at)), Scope::Source) => {
+            (Some(FieldRef::Row(at)), Scope::Source) => {
                 let figure = self.vocabulary.get(at).is_some_and(|field| field.unit.is_number());
                 let what = if figure { format!("figures such as `{name}`") } else { format!("`{name}`") };
                 let cause = format!("{what} can only be used in --view-filter and /");
@@ -150,7 +150,7 @@ impl Parser<'_> {
                 self.fail(token, cause, remedy)
             }
             (None, Scope::Source) => self.unknown(token, &name),
-            (None, Scope::View) if matches!(self.peek(), Some(Kind::Compare(_))) => {
+            (None, Scope::View) if matches!(self.peek(), Some(TokenKind::Compare(_))) => {
                 self.unknown(token, name.trim_end_matches(':'))
             }
             (None, Scope::View) => match Net::parse(word).filter(|_| word.contains('/')) {
@@ -178,9 +178,9 @@ impl Parser<'_> {
 
     /// A colon or a comparison after a field.
     fn operator(&mut self) -> (bool, Option<Op>) {
-        let colon = self.skip(&Kind::Colon);
+        let colon = self.skip(&TokenKind::Colon);
         let op = match self.peek() {
-            Some(Kind::Compare(op)) => Some(*op),
+            Some(TokenKind::Compare(op)) => Some(*op),
             _ => None,
         };
         self.next += usize::from(op.is_some());
@@ -208,7 +208,7 @@ impl Parser<'_> {
             return self.fail_at_end(format!("expected {kind} after `{after}`"), remedy);
         };
         match &token.kind {
-            Kind::Word(text) | Kind::Quoted(text) => {
+            TokenKind::Word(text) | TokenKind::Quoted(text) => {
                 let text = text.clone();
                 Some((token, text))
             }
@@ -226,7 +226,7 @@ impl Parser<'_> {
         }
         let (_, not) = self.equality(name)?;
         if matches!(core, Core::Source | Core::Destination)
-            && matches!(self.peek(), Some(Kind::Word(word)) if word == "host" || word == "net")
+            && matches!(self.peek(), Some(TokenKind::Word(word)) if word == "host" || word == "net")
         {
             self.next += 1;
         }
@@ -245,7 +245,7 @@ impl Parser<'_> {
     fn number(&mut self, core: Core, name: &str, wanted: (&str, &str)) -> Option<Expr> {
         let (given, op) = self.operator();
         // `vlan` alone: any tag.
-        if core == Core::Vlan && !given && !matches!(self.peek(), Some(Kind::Word(_))) {
+        if core == Core::Vlan && !given && !matches!(self.peek(), Some(TokenKind::Word(_))) {
             return Some(Expr::Test(Test::Number(core, Op::More, 0)));
         }
         let (token, text) = self.value(name, wanted)?;
@@ -263,7 +263,7 @@ impl Parser<'_> {
         let (given, op) = self.operator();
         let value_follows = match self.peek() {
             // An address is a word of its own.
-            Some(Kind::Word(word)) => {
+            Some(TokenKind::Word(word)) => {
                 word.starts_with(|c: char| c.is_ascii_digit())
                     && !word.contains(['/', ':'])
                     && word.matches('.').count() < 2
@@ -289,7 +289,7 @@ impl Parser<'_> {
 
     fn named(&mut self, row: RowField, field: &Field) -> Option<Expr> {
         let (given, not) = self.equality(row.name)?;
-        if !given && !matches!(self.peek(), Some(Kind::Word(_) | Kind::Quoted(_))) {
+        if !given && !matches!(self.peek(), Some(TokenKind::Word(_) | TokenKind::Quoted(_))) {
             return Some(self.word(row.name, None));
         }
         let (token, text) = self.value(row.name, field.unit.example())?;

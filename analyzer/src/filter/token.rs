@@ -11,11 +11,11 @@ pub(super) struct Token {
     /// The byte after it.
     pub(super) end: usize,
     /// The token itself.
-    pub(super) kind: Kind,
+    pub(super) kind: TokenKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     Word(String),
     Quoted(String),
     Compare(Op),
@@ -28,7 +28,7 @@ pub(super) enum Kind {
     Not,
 }
 
-impl Kind {
+impl TokenKind {
     fn of(word: &str) -> Self {
         match word.to_ascii_lowercase().as_str() {
             "and" => Self::And,
@@ -40,18 +40,18 @@ impl Kind {
 }
 
 /// Symbols, the longer ones first.
-const SYMBOLS: [(&str, Kind); 11] = [
-    ("&&", Kind::And),
-    ("||", Kind::Or),
-    ("<=", Kind::Compare(Op::LessOrEqual)),
-    (">=", Kind::Compare(Op::MoreOrEqual)),
-    ("!=", Kind::Compare(Op::NotEqual)),
-    ("==", Kind::Compare(Op::Equal)),
-    ("<", Kind::Compare(Op::Less)),
-    (">", Kind::Compare(Op::More)),
-    ("=", Kind::Compare(Op::Equal)),
-    ("(", Kind::Open),
-    (")", Kind::Close),
+const SYMBOLS: [(&str, TokenKind); 11] = [
+    ("&&", TokenKind::And),
+    ("||", TokenKind::Or),
+    ("<=", TokenKind::Compare(Op::LessOrEqual)),
+    (">=", TokenKind::Compare(Op::MoreOrEqual)),
+    ("!=", TokenKind::Compare(Op::NotEqual)),
+    ("==", TokenKind::Compare(Op::Equal)),
+    ("<", TokenKind::Compare(Op::Less)),
+    (">", TokenKind::Compare(Op::More)),
+    ("=", TokenKind::Compare(Op::Equal)),
+    ("(", TokenKind::Open),
+    (")", TokenKind::Close),
 ];
 
 /// The tokens of `text`. `is_field` says which words are fields: after those a colon is a token.
@@ -67,10 +67,10 @@ pub(super) fn tokens(text: &str, is_field: impl Fn(&str) -> bool) -> Result<Vec<
         let (len, kind) = if let Some((symbol, kind)) = symbol(rest) {
             (symbol.len(), kind)
         } else if rest.starts_with('!') {
-            (1, Kind::Not)
+            (1, TokenKind::Not)
         } else if rest.starts_with(':') && matches!(tokens.last(), Some(last) if is_name(last, at, &is_field))
         {
-            (1, Kind::Colon)
+            (1, TokenKind::Colon)
         } else if let Some(quote) = rest.chars().next().filter(|c| matches!(c, '"' | '\'')) {
             let Some(len) = rest.get(1..).and_then(|inner| inner.find(quote)) else {
                 let remedy = format!("close it with {quote}");
@@ -82,12 +82,12 @@ pub(super) fn tokens(text: &str, is_field: impl Fn(&str) -> bool) -> Result<Vec<
                     remedy,
                 });
             };
-            (len + 2, Kind::Quoted(rest.get(1..=len).unwrap_or_default().to_owned()))
+            (len + 2, TokenKind::Quoted(rest.get(1..=len).unwrap_or_default().to_owned()))
         } else {
             let word = word(rest, &is_field);
             // `1 %` is one number.
             if word == "%"
-                && let Some(Token { end, kind: Kind::Word(number), .. }) = tokens.last_mut()
+                && let Some(Token { end, kind: TokenKind::Word(number), .. }) = tokens.last_mut()
                 && number.ends_with(|c: char| c.is_ascii_digit())
             {
                 number.push('%');
@@ -95,7 +95,7 @@ pub(super) fn tokens(text: &str, is_field: impl Fn(&str) -> bool) -> Result<Vec<
                 *end = at;
                 continue;
             }
-            (word.len(), Kind::of(word))
+            (word.len(), TokenKind::of(word))
         };
         tokens.push(Token { at, end: at + len, kind });
         at += len;
@@ -105,10 +105,10 @@ pub(super) fn tokens(text: &str, is_field: impl Fn(&str) -> bool) -> Result<Vec<
 
 /// True if `token` is the name of a field that ends at `at`.
 fn is_name(token: &Token, at: usize, is_field: impl Fn(&str) -> bool) -> bool {
-    token.end == at && matches!(&token.kind, Kind::Word(name) if is_field(name))
+    token.end == at && matches!(&token.kind, TokenKind::Word(name) if is_field(name))
 }
 
-fn symbol(rest: &str) -> Option<(&'static str, Kind)> {
+fn symbol(rest: &str) -> Option<(&'static str, TokenKind)> {
     SYMBOLS.iter().find(|(symbol, _)| rest.starts_with(symbol)).map(|(symbol, kind)| (*symbol, kind.clone()))
 }
 

@@ -85,7 +85,7 @@ impl Unit {
         !matches!(self, Self::Text | Self::Words(_))
     }
 
-    /// Kind of value and an example of it.
+    /// TokenKind of value and an example of it.
     #[must_use]
     pub const fn example(self) -> (&'static str, &'static str) {
         match self {

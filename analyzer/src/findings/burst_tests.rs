@@ -9,7 +9,7 @@ use crate::findings::{Finding, Severity};
 use crate::metrics::latency::{Figure, Summary};
 use crate::metrics::loss::{Episodes, FlowLoss, Loss, Metrics};
 use crate::metrics::traffic::Collector;
-use crate::metrics::traffic::hosts::{Pairs, Seen};
+use crate::metrics::traffic::hosts::{BinPackets, Pairs};
 use crate::sample::Sample;
 
 /// Packets of 4 KB from several hosts to 10.0.0.9, in runs of one host after the other.
@@ -44,7 +44,7 @@ impl Queue {
             for number in &numbers {
                 for _ in 0..self.run {
                     (at, time) = (at + 1, time + PACKET_NS);
-                    let seen = Seen {
+                    let seen = BinPackets {
                         bin: time / 1_000_000,
                         first_ns: time,
                         last_ns: time,

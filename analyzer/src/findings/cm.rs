@@ -6,7 +6,7 @@ use super::title::{self, more, pair, title};
 use super::{Command, Commands, End, Entry, Family, Input, Need, Place, Raise, Unit, ends, label};
 use crate::analysis::Flow;
 use crate::findings::{Episode, Finding, Severity};
-use crate::metrics::setups::{Between, Kind, Outcome, Row};
+use crate::metrics::setups::{Between, Outcome, Row, SetupKind};
 use crate::sample::{Address, address};
 use crate::util::units::plural;
 
@@ -114,7 +114,7 @@ fn is_unanswered(input: &Input<'_>, failed: &Failed<'_>) -> bool {
         let answers = (flow.src, flow.dst) == (failed.to, failed.from);
         // Of a service that takes datagrams only.
         let asks =
-            failed.between.kind == Kind::Resolution && (flow.src, flow.dst) == (failed.from, failed.to);
+            failed.between.kind == SetupKind::Resolution && (flow.src, flow.dst) == (failed.from, failed.to);
         (answers || asks) && flow.dest_qp != 1 && flow.first_ns >= failed.row.first_ns
     };
     (failed.row.most_requests >= limits.requests.max(2) || long) && hears && !flows.iter().any(connected)
@@ -211,16 +211,16 @@ struct Words {
 }
 
 impl Words {
-    const fn of(kind: Kind) -> Self {
+    const fn of(kind: SetupKind) -> Self {
         match kind {
-            Kind::Connection => Self {
+            SetupKind::Connection => Self {
                 what: "connection",
                 title: "Connection",
                 request: "Connection request",
                 asks: "REQ",
                 refuses: "REJ",
             },
-            Kind::Resolution => Self {
+            SetupKind::Resolution => Self {
                 what: "service resolution",
                 title: "Service resolution",
                 request: "Service resolution",
@@ -317,7 +317,14 @@ mod tests {
 
     fn between(outcome: Outcome) -> Between {
         let key = key(0, "10.0.0.1", "10.0.0.3", 1);
-        Between { family: 4, from: key.src, to: key.dst, kind: Kind::Connection, service_id: PORT, outcome }
+        Between {
+            family: 4,
+            from: key.src,
+            to: key.dst,
+            kind: SetupKind::Connection,
+            service_id: PORT,
+            outcome,
+        }
     }
 
     fn row(setups: u64, most_requests: u64) -> Row {
@@ -385,8 +392,11 @@ mod tests {
 
     #[test]
     fn services_of_datagrams_that_are_not_resolved_are_named_as_such() {
-        let of =
-            |outcome| Between { kind: Kind::Resolution, service_id: Some(0x0111_1C06), ..between(outcome) };
+        let of = |outcome| Between {
+            kind: SetupKind::Resolution,
+            service_id: Some(0x0111_1C06),
+            ..between(outcome)
+        };
         let unresolved = |status| of(Outcome::Unresolved { status });
         let found = judged(vec![(unresolved(1), row(3, 1))], false).unwrap();
         assert!(found.title.starts_with("3 of 3 service resolutions"), "{}", found.title);

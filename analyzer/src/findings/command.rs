@@ -1,7 +1,7 @@
 //! The exact commands of steps, for the interface or the host that a finding is about.
 
 use super::Input;
-use crate::analysis::{Flow, Kind};
+use crate::analysis::{Flow, InputKind};
 use crate::sample::{Address, Direction};
 
 /// One command, and the host that it is for where that is not this one.
@@ -53,7 +53,7 @@ enum At<'a> {
 impl<'a> Commands<'a> {
     /// About the interface of this host that a link is of; none in a replay, whose links are files.
     pub(super) fn on(input: &Input<'_>, link: &'a str) -> Self {
-        let live = input.facts.source.kind != Kind::Replay;
+        let live = input.facts.source.kind != InputKind::Replay;
         let plain = |name: &str| {
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "._-@".contains(c))
         };

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_day_is_told_where_it_is_another() {
+    fn times_of_another_day_have_their_date() {
         // 2026-03-01 13:05:09.250 UTC.
         let then = crate::analysis::fixtures::START;
         let old = finding("old", Severity::Warning, Some(then));

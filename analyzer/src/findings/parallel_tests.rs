@@ -9,7 +9,7 @@ use crate::findings::tests::found;
 use crate::metrics::latency::{Figure, Summary};
 use crate::metrics::loss::{FlowLoss, Loss, Metrics};
 use crate::metrics::traffic::Collector;
-use crate::metrics::traffic::hosts::{Pairs, Seen};
+use crate::metrics::traffic::hosts::{BinPackets, Pairs};
 use crate::sample::Sample;
 
 /// Three pairs of hosts with two queue pairs each on both of two links; what a queue pair on (link, pair) has.
@@ -23,7 +23,10 @@ fn uplinks(change: impl Fn(u16, u32, &mut crate::sample::Stats, &mut Metrics, &m
         let mut data = stats(50_000, 1_000, 4_000_000);
         let (mut metrics, mut wait_ns) = (Metrics::default(), 40_000);
         change(link, pair, &mut data, &mut metrics, &mut wait_ns);
-        pairs.packets(number, Seen { packets: data.packets, bytes: data.bytes, ..Seen::default() });
+        pairs.packets(
+            number,
+            BinPackets { packets: data.packets, bytes: data.bytes, ..BinPackets::default() },
+        );
         let slot = u32::try_from(flows.len()).unwrap();
         loss.flows.insert(slot, FlowLoss { requests: Some(metrics), ..FlowLoss::default() });
         let tail = 2 * wait_ns;
@@ -147,7 +150,7 @@ fn a_delay_of_both_directions_is_no_queue_of_one() {
             sample.flows.push(back);
         }
         for flow in &*sample.flows {
-            let seen = Seen { packets: 1_000, bytes: flow.stats.bytes, ..Seen::default() };
+            let seen = BinPackets { packets: 1_000, bytes: flow.stats.bytes, ..BinPackets::default() };
             // Routed once more on the way back, which tells the sides apart.
             let number = pairs.number(&flow.key, if flow.slot >= 12 { 62 } else { 63 });
             pairs.packets(number, seen);

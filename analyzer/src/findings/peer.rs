@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_without_any_answer_are_told_where_it_would_show() {
+    fn requests_without_any_answer_are_reported_where_answers_would_be_seen() {
         let data = Dialogue::default();
         let answers = Dialogue { answer_psn: Some(100), ..data };
         let asked = Dialogue { asked_ns: Some(START), ..data };
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_sender_is_told_where_answers_would_come_in() {
+    fn a_lone_sender_is_reported_where_answers_would_come_in() {
         const WAYS: [(&str, Option<Direction>); 2] =
             [("eth0", Some(Direction::Ingress)), ("eth0", Some(Direction::Egress))];
         let live = |links, frames_in| {

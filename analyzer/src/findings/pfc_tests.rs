@@ -69,7 +69,7 @@ fn quanta_alone_tell_how_much_it_was_at_least() {
 
 /// Data that waited 40 ms of its second, and the acknowledgements that waited for it; two taps see both.
 #[test]
-fn victims_are_flows_of_data_and_told_with_what_they_lost() {
+fn victims_are_flows_of_data_with_their_loss() {
     use crate::analysis::fixtures::{key, link, stats};
     use crate::metrics::control::{ControlMetrics, LinkControl};
     let mut acks = stats(50_001, 100, 6_200);

@@ -61,7 +61,7 @@ fn classes_that_mix() {
 }
 
 #[test]
-fn data_without_a_class_is_told_but_no_warning() {
+fn data_without_a_class_is_info_and_no_warning() {
     let dscp = |dscp, bytes| Stats { dscp, ..bulk(bytes) };
     assert_eq!(severity(&flows(&[dscp(0, 5_000_000)]), "qos.dscp_unset"), Some(Severity::Info));
     assert_eq!(severity(&flows(&[dscp(26, 5_000_000)]), "qos.dscp_unset"), None);
@@ -80,7 +80,7 @@ fn taps(links: &[(u32, u32)], dscp: u8, qps: impl Fn(u16) -> u32) -> Sample {
 }
 
 #[test]
-fn taps_of_the_same_traffic_are_told_of_once() {
+fn taps_of_the_same_traffic_are_reported_once() {
     let unset = |sample: &Sample| -> Vec<String> {
         let all = found(sample, &Options::default()).into_iter();
         all.filter(|finding| finding.id == "qos.dscp_unset").map(|finding| finding.title).collect()

@@ -23,7 +23,7 @@ pub(super) fn severity(sample: &Sample, id: &str) -> Option<Severity> {
 }
 
 #[test]
-fn what_was_lost_is_said_as_badly_as_it_is() {
+fn loss_is_as_severe_as_its_share() {
     let mut sample = fixtures::sample(
         vec![fixtures::link("eth0", None)],
         vec![(fixtures::key(0, "10.0.0.1", "10.0.0.2", 17), fixtures::stats(50_000, 10_000, 10_000_000))],

@@ -66,7 +66,7 @@ impl Btf {
 
     fn find_in<'a>(&'a self, part: &'a Part, name: &str) -> Option<Entry<'a>> {
         part.types.iter().filter_map(|at| part.entry(*at)).find(|entry| {
-            matches!(entry.kind(), Kind::STRUCT | Kind::UNION)
+            matches!(entry.kind(), BtfKind::STRUCT | BtfKind::UNION)
                 && self.name(entry.name) == Some(name.as_bytes())
         })
     }
@@ -91,15 +91,18 @@ impl Btf {
     fn size(&self, id: u32, depth: u8) -> Option<u32> {
         let entry = self.entry(id)?;
         match entry.kind() {
-            Kind::POINTER => Some(u32::try_from(size_of::<usize>()).unwrap_or(8)),
-            Kind::ARRAY => {
+            BtfKind::POINTER => Some(u32::try_from(size_of::<usize>()).unwrap_or(8)),
+            BtfKind::ARRAY => {
                 let (element, count) = (entry.word(0)?, entry.word(2)?);
                 self.size(element, depth.checked_sub(1)?)?.checked_mul(count)
             }
-            kind if Kind::is_alias(kind) => self.size(entry.size_or_type, depth.checked_sub(1)?),
-            Kind::INT | Kind::STRUCT | Kind::UNION | Kind::ENUM | Kind::ENUM64 | Kind::FLOAT => {
-                Some(entry.size_or_type)
-            }
+            kind if BtfKind::is_alias(kind) => self.size(entry.size_or_type, depth.checked_sub(1)?),
+            BtfKind::INT
+            | BtfKind::STRUCT
+            | BtfKind::UNION
+            | BtfKind::ENUM
+            | BtfKind::ENUM64
+            | BtfKind::FLOAT => Some(entry.size_or_type),
             _ => None,
         }
     }
@@ -108,7 +111,7 @@ impl Btf {
     fn resolve(&self, id: u32) -> Option<Entry<'_>> {
         let mut entry = self.entry(id)?;
         for _ in 0..DEPTH {
-            if !Kind::is_alias(entry.kind()) {
+            if !BtfKind::is_alias(entry.kind()) {
                 return Some(entry);
             }
             entry = self.entry(entry.size_or_type)?;
@@ -150,7 +153,7 @@ impl Struct<'_> {
 
     /// Offset and type of a member; `left`: members that may still be looked at.
     fn member(&self, of: Entry<'_>, name: &[u8], depth: u8, left: &mut u32) -> Option<(u32, u32)> {
-        let members = matches!(of.kind(), Kind::STRUCT | Kind::UNION).then(|| of.count())?;
+        let members = matches!(of.kind(), BtfKind::STRUCT | BtfKind::UNION).then(|| of.count())?;
         for index in 0..members {
             *left = left.checked_sub(1)?;
             let [known, id, bits] = [0, 1, 2].map(|word| of.word(index * 3 + word));
@@ -244,9 +247,9 @@ struct Entry<'a> {
 }
 
 /// `BTF_KIND_*` of linux/btf.h.
-struct Kind;
+struct BtfKind;
 
-impl Kind {
+impl BtfKind {
     const INT: u32 = 1;
     const POINTER: u32 = 2;
     const ARRAY: u32 = 3;
@@ -287,11 +290,11 @@ impl Entry<'_> {
     /// Bytes that follow the entry; `None` for an unknown kind, whose length nobody knows.
     fn extra(&self) -> Option<usize> {
         Some(match self.kind() {
-            Kind::INT | Kind::VAR | Kind::DECL_TAG => 4,
-            Kind::ARRAY => 12,
-            Kind::STRUCT | Kind::UNION | Kind::DATASEC | Kind::ENUM64 => self.count() * 12,
-            Kind::ENUM | Kind::FUNC_PROTO => self.count() * 8,
-            Kind::POINTER | Kind::FLOAT | 7..=12 | 18 => 0,
+            BtfKind::INT | BtfKind::VAR | BtfKind::DECL_TAG => 4,
+            BtfKind::ARRAY => 12,
+            BtfKind::STRUCT | BtfKind::UNION | BtfKind::DATASEC | BtfKind::ENUM64 => self.count() * 12,
+            BtfKind::ENUM | BtfKind::FUNC_PROTO => self.count() * 8,
+            BtfKind::POINTER | BtfKind::FLOAT | 7..=12 | 18 => 0,
             _ => return None,
         })
     }
@@ -338,7 +341,7 @@ pub(crate) mod tests {
 
         pub(crate) fn add(&mut self, name: &str, kind: u32, flag: bool, size: u32, extra: &[u32]) -> u32 {
             let words_each = match kind {
-                Kind::STRUCT | Kind::UNION => 3,
+                BtfKind::STRUCT | BtfKind::UNION => 3,
                 _ => usize::MAX,
             };
             let count = small(extra.len() / words_each);
@@ -355,15 +358,15 @@ pub(crate) mod tests {
         pub(crate) fn structure(&mut self, name: &str, size: u32, members: &[(&str, u32, u32)]) -> u32 {
             let extra: Vec<u32> =
                 members.iter().flat_map(|(name, id, bits)| [self.text(name), *id, *bits]).collect();
-            self.add(name, Kind::STRUCT, false, size, &extra)
+            self.add(name, BtfKind::STRUCT, false, size, &extra)
         }
 
         pub(crate) fn int(&mut self, size: u32) -> u32 {
-            self.add("int", Kind::INT, false, size, &[0])
+            self.add("int", BtfKind::INT, false, size, &[0])
         }
 
         pub(crate) fn array(&mut self, of: u32, count: u32) -> u32 {
-            self.add("", Kind::ARRAY, false, 0, &[of, of, count])
+            self.add("", BtfKind::ARRAY, false, 0, &[of, of, count])
         }
 
         pub(crate) fn bytes(&self) -> Vec<u8> {
@@ -407,7 +410,7 @@ pub(crate) mod tests {
         let mut base = Writer::base();
         let int = base.int(4);
         let (bits, whole) = (base.text("bits"), base.text("whole"));
-        base.add("flags", Kind::STRUCT, true, 8, &[bits, int, 3 << 24, whole, int, 32]);
+        base.add("flags", BtfKind::STRUCT, true, 8, &[bits, int, 3 << 24, whole, int, 32]);
         let btf = Btf::parse(base.bytes(), None).unwrap();
         let flags = btf.find("flags").unwrap();
         assert_eq!(flags.field("bits"), None);

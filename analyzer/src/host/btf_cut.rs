@@ -1,7 +1,7 @@
 //! The part of a kernel's BTF that the layout of a few structures takes, small enough to be kept for tests.
 
 use super::tests::Writer;
-use super::{Btf, DEPTH, Entry, Kind, Part};
+use super::{Btf, BtfKind, DEPTH, Entry, Part};
 use crate::util::map::Map;
 
 /// The structures of these names with all their members, in a file of its own; those that a module has, in a second one that
@@ -29,7 +29,7 @@ impl Cutter<'_> {
     fn take(&mut self, part: &Part) {
         for (id, at) in (part.first..).zip(&part.types) {
             let Some(entry) = part.entry(*at) else { continue };
-            if matches!(entry.kind(), Kind::STRUCT | Kind::UNION)
+            if matches!(entry.kind(), BtfKind::STRUCT | BtfKind::UNION)
                 && self.wanted.contains(&self.name(entry).as_str())
             {
                 self.put(id, DEPTH);
@@ -53,13 +53,13 @@ impl Cutter<'_> {
         let Some((entry, depth)) = self.btf.entry(id).zip(depth.checked_sub(1)) else { return 0 };
         let (name, word) = (self.name(entry), |index| entry.word(index).unwrap_or(0));
         let new = match entry.kind() {
-            Kind::POINTER => self.out.add("", Kind::POINTER, false, 0, &[]),
-            Kind::INT => self.out.add(&name, Kind::INT, false, entry.size_or_type, &[word(0)]),
-            Kind::ARRAY => {
+            BtfKind::POINTER => self.out.add("", BtfKind::POINTER, false, 0, &[]),
+            BtfKind::INT => self.out.add(&name, BtfKind::INT, false, entry.size_or_type, &[word(0)]),
+            BtfKind::ARRAY => {
                 let (element, index) = (self.put(word(0), depth), self.put(word(1), depth));
-                self.out.add("", Kind::ARRAY, false, 0, &[element, index, word(2)])
+                self.out.add("", BtfKind::ARRAY, false, 0, &[element, index, word(2)])
             }
-            kind @ (Kind::STRUCT | Kind::UNION)
+            kind @ (BtfKind::STRUCT | BtfKind::UNION)
                 if name.is_empty() || self.wanted.contains(&name.as_str()) =>
             {
                 let members: Vec<u32> = (0..entry.count())
@@ -71,10 +71,10 @@ impl Cutter<'_> {
                     .collect();
                 self.out.add(&name, kind, entry.flag(), entry.size_or_type, &members)
             }
-            kind @ (Kind::STRUCT | Kind::UNION | Kind::ENUM | Kind::ENUM64 | Kind::FLOAT) => {
+            kind @ (BtfKind::STRUCT | BtfKind::UNION | BtfKind::ENUM | BtfKind::ENUM64 | BtfKind::FLOAT) => {
                 self.out.add(&name, kind, false, entry.size_or_type, &[])
             }
-            kind if Kind::is_alias(kind) => {
+            kind if BtfKind::is_alias(kind) => {
                 let of = self.put(entry.size_or_type, depth);
                 self.out.add(&name, kind, false, of, &[])
             }

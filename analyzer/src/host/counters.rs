@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrap_is_told_from_a_reset() {
+    fn a_wrap_differs_from_a_reset() {
         for (before, now, added) in [
             (5, 9, Some(4)),
             (9, 9, Some(0)),

@@ -1,7 +1,7 @@
 //! Receive drops of an interface, before any program sees the packet.
 
 use super::error::Result;
-use super::interface::{self, Kind};
+use super::interface::{self, InterfaceKind};
 use super::netlink::{Attrs, LinkHeader};
 
 /// Receive drop counters of an interface since it exists (`struct rtnl_link_stats64`).
@@ -58,11 +58,11 @@ impl RxDrops {
     /// hardware and count their full queues as `dropped`, and with them frames of protocols that nobody handles:
     /// `unhandled` are such frames that programs did see.
     #[must_use]
-    pub fn unseen(self, kind: &Kind, unhandled: u64) -> u64 {
+    pub fn unseen(self, kind: &InterfaceKind, unhandled: u64) -> u64 {
         // The larger of two counters of which some drivers keep only one and some keep both.
         let no_room = self.missed.max(self.fifo);
         match kind {
-            Kind::Physical => no_room,
+            InterfaceKind::Physical => no_room,
             _ => no_room.saturating_add(self.dropped.saturating_sub(unhandled)),
         }
     }
@@ -102,10 +102,10 @@ mod tests {
     #[test]
     fn drops_of_the_stack_are_not_the_nics() {
         let drops = RxDrops { dropped: 100, missed: 3, fifo: 3, errors: 1 };
-        assert_eq!(drops.unseen(&Kind::Physical, 0), 3);
-        assert_eq!(drops.unseen(&Kind::Veth, 0), 103);
-        assert_eq!(drops.unseen(&Kind::Veth, 60), 43);
-        assert_eq!(drops.unseen(&Kind::Veth, 200), 3);
+        assert_eq!(drops.unseen(&InterfaceKind::Physical, 0), 3);
+        assert_eq!(drops.unseen(&InterfaceKind::Veth, 0), 103);
+        assert_eq!(drops.unseen(&InterfaceKind::Veth, 60), 43);
+        assert_eq!(drops.unseen(&InterfaceKind::Veth, 200), 3);
     }
 
     #[test]

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cause_is_said_once() {
+    fn the_cause_is_reported_once() {
         let error = HostError::system("open x", io::Error::from_raw_os_error(libc::ENOENT));
         // With all its causes, as the program prints it.
         let text = format!("{:#}", anyhow::Error::from(error));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn absence_is_told_from_refusal() {
+    fn absence_differs_from_refusal() {
         let error = |n| HostError::system("x", io::Error::from_raw_os_error(n));
         assert!(error(libc::ENODEV).is_absent());
         assert!(!error(libc::EPERM).is_absent());

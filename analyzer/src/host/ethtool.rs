@@ -205,8 +205,8 @@ mod tests {
     }
 
     #[test]
-    fn a_veth_tells_its_statistics() {
-        if !root_or_skip("a_veth_tells_its_statistics") {
+    fn a_veth_has_its_statistics() {
+        if !root_or_skip("a_veth_has_its_statistics") {
             return;
         }
         let pair = veth_pair(1500);

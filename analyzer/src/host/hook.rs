@@ -4,7 +4,7 @@
 
 use clap::ValueEnum;
 
-use super::interface::{Framing, Interface, Kind};
+use super::interface::{Framing, Interface, InterfaceKind};
 use super::kernel::KernelVersion;
 
 /// The user's `--hook`.
@@ -165,7 +165,7 @@ fn decide(
         notes.push(format!("packets of {name} begin with IP, not Ethernet: using TC ingress instead of XDP"));
         return tc;
     }
-    if interface.kind == Kind::Netkit {
+    if interface.kind == InterfaceKind::Netkit {
         notes.push(format!("{name} is a netkit device without XDP support: using TC ingress instead"));
         return tc;
     }
@@ -198,7 +198,7 @@ fn decide(
         return tc;
     }
     side_effects(match interface.kind {
-        Kind::Veth => format!(
+        InterfaceKind::Veth => format!(
             "native XDP on {name} turns off segmentation offload at its peer, which slows TCP to less than half, and \
              keeps the peer's MTU from being raised"
         ),
@@ -219,8 +219,8 @@ fn program(id: Option<u32>) -> String {
 }
 
 /// Kinds whose drivers support native XDP; on NICs it is tried.
-fn has_native(kind: &Kind) -> bool {
-    matches!(kind, Kind::Physical | Kind::Bond | Kind::Veth | Kind::Tun)
+fn has_native(kind: &InterfaceKind) -> bool {
+    matches!(kind, InterfaceKind::Physical | InterfaceKind::Bond | InterfaceKind::Veth | InterfaceKind::Tun)
 }
 
 /// First kernel in which this driver supports multi-buffer frames.

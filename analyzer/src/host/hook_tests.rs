@@ -17,20 +17,20 @@ fn xdp(mode: XdpModeChoice, interface: &Interface, kernel: Option<KernelVersion>
 }
 
 fn nic(driver: &str, mtu: u32) -> Interface {
-    Interface { driver: Some(driver.to_owned()), mtu, ..interface("eth0", 2, Kind::Physical) }
+    Interface { driver: Some(driver.to_owned()), mtu, ..interface("eth0", 2, InterfaceKind::Physical) }
 }
 
 #[test]
 fn auto_is_tc_on_every_interface() {
     for kind in [
-        Kind::Physical,
-        Kind::Bond,
-        Kind::Bridge,
-        Kind::Vlan,
-        Kind::Netkit,
-        Kind::Other(String::new()),
-        Kind::Veth,
-        Kind::Tun,
+        InterfaceKind::Physical,
+        InterfaceKind::Bond,
+        InterfaceKind::Bridge,
+        InterfaceKind::Vlan,
+        InterfaceKind::Netkit,
+        InterfaceKind::Other(String::new()),
+        InterfaceKind::Veth,
+        InterfaceKind::Tun,
     ] {
         let plan = auto(&interface("x", 1, kind.clone()), NEW);
         assert_eq!(plan.ingress, Ingress::Tc, "{kind:?}");
@@ -41,12 +41,12 @@ fn auto_is_tc_on_every_interface() {
 #[test]
 fn xdp_says_once_what_it_changes_unless_nobody_else_is_there() {
     for (kind, mode, effect) in [
-        (Kind::Veth, XdpModeChoice::Auto, "segmentation offload at its peer"),
-        (Kind::Veth, XdpModeChoice::Native, "MTU from being raised"),
-        (Kind::Physical, XdpModeChoice::Auto, "reset its queues"),
-        (Kind::Tun, XdpModeChoice::Auto, "reset its queues"),
-        (Kind::Physical, XdpModeChoice::Generic, "hardware GRO"),
-        (Kind::Bridge, XdpModeChoice::Auto, "hardware GRO"),
+        (InterfaceKind::Veth, XdpModeChoice::Auto, "segmentation offload at its peer"),
+        (InterfaceKind::Veth, XdpModeChoice::Native, "MTU from being raised"),
+        (InterfaceKind::Physical, XdpModeChoice::Auto, "reset its queues"),
+        (InterfaceKind::Tun, XdpModeChoice::Auto, "reset its queues"),
+        (InterfaceKind::Physical, XdpModeChoice::Generic, "hardware GRO"),
+        (InterfaceKind::Bridge, XdpModeChoice::Auto, "hardware GRO"),
     ] {
         let interface = interface("x0", 1, kind);
         let plan_of = |hook| plan(hook, mode, &interface, NEW);
@@ -61,7 +61,7 @@ fn xdp_says_once_what_it_changes_unless_nobody_else_is_there() {
 
 #[test]
 fn raw_ip_is_for_tc() {
-    let tun = Interface { framing: Framing::RawIp, ..interface("tun0", 1, Kind::Tun) };
+    let tun = Interface { framing: Framing::RawIp, ..interface("tun0", 1, InterfaceKind::Tun) };
     assert_eq!(auto(&tun, NEW).ingress, Ingress::Tc);
     let asked = xdp(XdpModeChoice::Auto, &tun, NEW);
     assert_eq!(asked.ingress, Ingress::Tc);
@@ -77,7 +77,7 @@ fn tcx_needs_its_kernel() {
 
 #[test]
 fn a_foreign_xdp_program_is_never_replaced() {
-    let mut veth = interface("veth0", 3, Kind::Veth);
+    let mut veth = interface("veth0", 3, InterfaceKind::Veth);
     veth.xdp = Some(AttachedXdp { mode: XdpAttachment::Native, program_id: Some(12) });
     for hook in [HookChoice::Private, HookChoice::Xdp] {
         for mode in [XdpModeChoice::Auto, XdpModeChoice::Native, XdpModeChoice::Generic] {
@@ -111,9 +111,9 @@ fn a_demanded_mode_has_no_other_xdp_to_fall_back_on() {
     assert_eq!(xdp(XdpModeChoice::Native, &eth0, NEW).fallback, [Ingress::Tc]);
     let generic = xdp(XdpModeChoice::Generic, &eth0, NEW);
     assert_eq!((generic.ingress, generic.fallback), (GENERIC, vec![Ingress::Tc]));
-    let bridge = xdp(XdpModeChoice::Auto, &interface("br0", 4, Kind::Bridge), NEW);
+    let bridge = xdp(XdpModeChoice::Auto, &interface("br0", 4, InterfaceKind::Bridge), NEW);
     assert_eq!(bridge.ingress, GENERIC);
-    let netkit = xdp(XdpModeChoice::Auto, &interface("nk0", 4, Kind::Netkit), NEW);
+    let netkit = xdp(XdpModeChoice::Auto, &interface("nk0", 4, InterfaceKind::Netkit), NEW);
     assert_eq!(netkit.ingress, Ingress::Tc);
     assert!(netkit.notes[0].contains("netkit"));
 }
@@ -137,7 +137,7 @@ fn jumbo_frames_need_fragments_and_those_a_kernel() {
             assert!(plan.notes[0].contains("using TC ingress instead"), "{:?}", plan.notes);
         }
     }
-    let veth = |mtu| Interface { mtu, ..interface("veth0", 3, Kind::Veth) };
+    let veth = |mtu| Interface { mtu, ..interface("veth0", 3, InterfaceKind::Veth) };
     let on_veth = |mtu, kernel| xdp(XdpModeChoice::Auto, &veth(mtu), kernel).ingress;
     assert_eq!(on_veth(ONE_BUFFER_MTU, OLD), NATIVE);
     assert_eq!(on_veth(ONE_BUFFER_MTU + 1, OLD), Ingress::Tc);
@@ -146,7 +146,7 @@ fn jumbo_frames_need_fragments_and_those_a_kernel() {
 }
 
 #[test]
-fn a_mode_without_xdp_is_said_to_do_nothing() {
+fn a_mode_without_xdp_is_reported_to_do_nothing() {
     let plan = plan(HookChoice::Tc, XdpModeChoice::Native, &nic("ena", 1500), NEW);
     assert_eq!(plan.ingress, Ingress::Tc);
     assert!(plan.notes[0].contains("--xdp-mode has no effect"), "{:?}", plan.notes);

@@ -17,7 +17,7 @@ const IFLA_PARENT_DEV_NAME: u16 = 56;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the variants are the kernel's own names")]
-pub enum Kind {
+pub enum InterfaceKind {
     /// A port of a device: a NIC, a virtual function, the NIC of a virtual machine.
     Physical,
     Loopback,
@@ -39,7 +39,7 @@ pub enum Kind {
     Other(String),
 }
 
-impl Kind {
+impl InterfaceKind {
     fn from_link(info: Option<&str>, loopback: bool, has_device: bool) -> Self {
         match info {
             _ if loopback => Self::Loopback,
@@ -182,7 +182,7 @@ pub struct Interface {
     /// Its index in the namespace.
     pub index: u32,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: InterfaceKind,
     /// The first header of its packets.
     pub framing: Framing,
     /// The kernel driver; `None` when it has none or sysfs was not read.
@@ -228,14 +228,14 @@ impl Interface {
         let info_kind = info.and_then(|info| info.text(libc::IFLA_INFO_KIND));
         let loopback = header.flags & flag(libc::IFF_LOOPBACK) != 0;
         let device = attrs.text(IFLA_PARENT_DEV_NAME);
-        let kind = Kind::from_link(info_kind.as_deref(), loopback, device.is_some());
+        let kind = InterfaceKind::from_link(info_kind.as_deref(), loopback, device.is_some());
         let peer_netns = attrs.i32(libc::IFLA_LINK_NETNSID);
         // An interface names itself when there is nothing below it; in another namespace the same
         // number is another interface.
         let link = attrs
             .u32(libc::IFLA_LINK)
             .filter(|link| *link != 0 && (*link != header.index || peer_netns.is_some()));
-        let is_pair = matches!(kind, Kind::Veth | Kind::Netkit);
+        let is_pair = matches!(kind, InterfaceKind::Veth | InterfaceKind::Netkit);
         let underlay = || {
             let data = info?.nested(libc::IFLA_INFO_DATA)?;
             data.u32(IFLA_VXLAN_LINK).filter(|link| *link != 0)
@@ -243,7 +243,7 @@ impl Interface {
         let mut lower = Vec::new();
         if !is_pair && peer_netns.is_none() {
             lower.extend(link);
-            if kind == Kind::Vxlan {
+            if kind == InterfaceKind::Vxlan {
                 lower.extend(underlay());
             }
             lower.dedup();

@@ -32,7 +32,7 @@ fn a_nic_in_a_bond_is_physical_and_knows_its_master() {
     });
     let nic = Interface::parse(&payload).unwrap();
     assert_eq!((nic.name.as_str(), nic.index, nic.mtu), ("enp3s0f0np0", 2, 1500));
-    assert_eq!(nic.kind, Kind::Physical);
+    assert_eq!(nic.kind, InterfaceKind::Physical);
     assert_eq!(nic.master, Some(9));
     assert_eq!(nic.alias.as_deref(), Some("rail 0"));
     assert_eq!(nic.device.as_deref(), Some("0000:03:00.0"));
@@ -46,7 +46,7 @@ fn a_vlan_and_a_vxlan_know_what_is_below() {
     let tagged =
         message(5, "eth0.100", 0, |r| info(r.attr_u32(libc::IFLA_LINK, 2), "vlan", |r| r.attr(1, &[100, 0])));
     let tagged = Interface::parse(&tagged).unwrap();
-    assert_eq!((tagged.kind, tagged.lower), (Kind::Vlan, vec![2]));
+    assert_eq!((tagged.kind, tagged.lower), (InterfaceKind::Vlan, vec![2]));
 
     let tunnel = message(6, "vx", 0, |r| info(r, "vxlan", |r| r.attr_u32(IFLA_VXLAN_LINK, 2)));
     assert_eq!(Interface::parse(&tunnel).unwrap().lower, [2]);
@@ -61,7 +61,7 @@ fn a_link_into_another_namespace_is_not_below() {
         info(r, "macvlan", |r| r)
     });
     let moved = Interface::parse(&moved).unwrap();
-    assert_eq!((moved.kind, moved.peer_netns), (Kind::Macvlan, Some(0)));
+    assert_eq!((moved.kind, moved.peer_netns), (InterfaceKind::Macvlan, Some(0)));
     assert!(moved.lower.is_empty());
 }
 
@@ -139,17 +139,17 @@ fn real_stacks_of_virtual_interfaces_are_read() {
         .unwrap()
         .unwrap();
     let find = |name: &str| all.iter().find(|i| i.name == name).unwrap();
-    assert_eq!(find("lo").kind, Kind::Loopback);
-    assert_eq!(find("br0").kind, Kind::Bridge);
-    assert_eq!((&find("mv0").kind, &find("mv0").lower), (&Kind::Macvlan, &vec![pair.left_index]));
-    assert_eq!((&find("vx0").kind, &find("vx0").lower), (&Kind::Vxlan, &vec![pair.left_index]));
+    assert_eq!(find("lo").kind, InterfaceKind::Loopback);
+    assert_eq!(find("br0").kind, InterfaceKind::Bridge);
+    assert_eq!((&find("mv0").kind, &find("mv0").lower), (&InterfaceKind::Macvlan, &vec![pair.left_index]));
+    assert_eq!((&find("vx0").kind, &find("vx0").lower), (&InterfaceKind::Vxlan, &vec![pair.left_index]));
     assert_eq!(find("ve0").master, Some(find("br0").index));
     assert_eq!(find("left0").rx_queues, Some(2));
 }
 
 #[test]
-fn presence_is_told_from_absence() {
-    if !root_or_skip("presence_is_told_from_absence") {
+fn presence_differs_from_absence() {
+    if !root_or_skip("presence_differs_from_absence") {
         return;
     }
     let netns = NetNs::anonymous().unwrap();

@@ -45,7 +45,7 @@ fn only_processes_with_nccl_settings_are_listed() {
 }
 
 #[test]
-fn a_process_that_was_told_nothing_is_known_by_its_library() {
+fn a_process_without_settings_is_known_by_its_library() {
     let tree = tree(&[
         ("proc/5/environ", "PATH=/bin\0"),
         ("proc/5/maps", "7f00-7f01 r-xp 0 08:01 1 /usr/lib/x86_64-linux-gnu/libnccl.so.2.21.5\n"),

@@ -149,7 +149,7 @@ pub struct Device {
     pub firmware: Option<String>,
     /// `roce`, `ib`, `iw`, `opa`, `usnic`; `None` when the device has no port of a known kind.
     pub protocol: Option<String>,
-    /// Kind of software device: `rxe`, `siw`.
+    /// InterfaceKind of software device: `rxe`, `siw`.
     pub link_type: Option<String>,
     /// `RDMA_NODE_*`: 1 channel adapter, 4 iWARP, 7 unspecified (EFA).
     pub node_type: Option<u8>,

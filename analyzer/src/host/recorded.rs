@@ -19,7 +19,7 @@ use std::{fs, io};
 
 use super::error::{HostError, Result};
 use super::ethtool::{Pause, Rings};
-use super::interface::{Interface, Kind};
+use super::interface::{Interface, InterfaceKind};
 use super::netlink::Request;
 use super::nldev::Query;
 use super::queries::{Host, Queries};
@@ -168,13 +168,13 @@ impl Queries for RecordedKernel {
                 panic!("no interface: {line}")
             };
             let kind = match kind {
-                "physical" => Kind::Physical,
-                "veth" => Kind::Veth,
-                "loopback" => Kind::Loopback,
-                "bond" => Kind::Bond,
-                "vlan" => Kind::Vlan,
-                "macvlan" => Kind::Macvlan,
-                other => Kind::Other(other.into()),
+                "physical" => InterfaceKind::Physical,
+                "veth" => InterfaceKind::Veth,
+                "loopback" => InterfaceKind::Loopback,
+                "bond" => InterfaceKind::Bond,
+                "vlan" => InterfaceKind::Vlan,
+                "macvlan" => InterfaceKind::Macvlan,
+                other => InterfaceKind::Other(other.into()),
             };
             let mut interface = testing::interface(name, index.parse().unwrap(), kind);
             interface.mtu = mtu.parse().unwrap();

@@ -1,7 +1,7 @@
 //! From the user's `-i` names to the interfaces to attach to.
 
 use super::error::{HostError, Result};
-use super::interface::{self, Framing, Interface, Kind};
+use super::interface::{self, Framing, Interface, InterfaceKind};
 use super::rdma::{self, RdmaDevice};
 use super::stack;
 use super::sysfs::SysRoot;
@@ -123,7 +123,7 @@ pub fn notes(targets: &[Target]) -> Vec<String> {
         } else if !interface.is_up() {
             notes.push(format!("{name} has no link: it receives no packets until its cable or peer is up"));
         }
-        if interface.kind == Kind::Vxlan && interface.lower.is_empty() && targets.len() > 1 {
+        if interface.kind == InterfaceKind::Vxlan && interface.lower.is_empty() && targets.len() > 1 {
             notes.push(format!(
                 "{name} is a VXLAN with a routed underlay: if that is one of the other interfaces, its packets \
                  are counted on both"
@@ -138,7 +138,7 @@ pub fn notes(targets: &[Target]) -> Vec<String> {
 pub fn candidates(interfaces: &[Interface], rdma: &[RdmaDevice]) -> String {
     let list: Vec<String> = interfaces
         .iter()
-        .filter(|i| i.kind != Kind::Loopback)
+        .filter(|i| i.kind != InterfaceKind::Loopback)
         .map(|i| {
             let mut about = vec![i.kind.as_str().to_owned()];
             about.extend(users(&i.name, rdma));

@@ -3,23 +3,23 @@ use super::super::testing::{interface, root_or_skip, veth_pair};
 use super::*;
 
 fn host() -> Vec<Interface> {
-    let mut eth0 = interface("eth0", 2, Kind::Physical);
+    let mut eth0 = interface("eth0", 2, InterfaceKind::Physical);
     eth0.master = Some(4);
-    let mut eth1 = interface("eth1", 3, Kind::Physical);
+    let mut eth1 = interface("eth1", 3, InterfaceKind::Physical);
     eth1.master = Some(4);
-    let bond = interface("bond0", 4, Kind::Bond);
-    let mut vlan = interface("bond0.100", 5, Kind::Vlan);
+    let bond = interface("bond0", 4, InterfaceKind::Bond);
+    let mut vlan = interface("bond0.100", 5, InterfaceKind::Vlan);
     vlan.lower = vec![4];
-    let mut tunnel = interface("vx0", 6, Kind::Vxlan);
+    let mut tunnel = interface("vx0", 6, InterfaceKind::Vxlan);
     tunnel.lower = vec![7];
-    let mut eth2 = interface("eth2", 7, Kind::Physical);
+    let mut eth2 = interface("eth2", 7, InterfaceKind::Physical);
     eth2.admin_up = false;
-    let mut port = interface("veth9", 8, Kind::Veth);
+    let mut port = interface("veth9", 8, InterfaceKind::Veth);
     port.master = Some(9);
-    let bridge = interface("br0", 9, Kind::Bridge);
-    let mut macvlan = interface("mv0", 10, Kind::Macvlan);
+    let bridge = interface("br0", 9, InterfaceKind::Bridge);
+    let mut macvlan = interface("mv0", 10, InterfaceKind::Macvlan);
     macvlan.lower = vec![7];
-    let lo = interface("lo", 1, Kind::Loopback);
+    let lo = interface("lo", 1, InterfaceKind::Loopback);
     vec![lo, eth0, eth1, bond, vlan, tunnel, eth2, port, bridge, macvlan]
 }
 
@@ -95,7 +95,7 @@ fn neighbours_are_not_stacked() {
     assert_eq!(names(&["eth0", "eth1", "eth2", "veth9"]).len(), 4);
     assert_eq!(names(&["mv0", "vx0"]).len(), 2);
     // An index that nothing in this namespace has, and a circle, end the walk.
-    let (mut a, mut b) = (interface("a", 1, Kind::Veth), interface("b", 2, Kind::Veth));
+    let (mut a, mut b) = (interface("a", 1, InterfaceKind::Veth), interface("b", 2, InterfaceKind::Veth));
     a.lower = vec![77];
     let both = ["a".to_owned(), "b".to_owned()];
     assert!(resolve(&both, &[a.clone(), b.clone()], &[]).is_ok());

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_driver_tells_is_unknown_with_the_reason() {
+    fn settings_that_no_driver_reports_are_unknown_with_the_reason() {
         let nowhere = HostRoot::at("/nonexistent");
         for (driver, expected) in [("mlx5_ib", 8), ("bnxt_re", 6), ("irdma", 6), ("frob", 6), ("rxe", 1)] {
             let mut unread = Unread::new();

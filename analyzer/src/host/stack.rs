@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::interface::{Interface, Kind};
+use super::interface::{Interface, InterfaceKind};
 
 /// Two chosen interfaces of which one carries the other's packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,16 +50,20 @@ fn direct(upper: &Interface, lower: &Interface) -> Option<String> {
     let (top, bottom) = (&upper.name, &lower.name);
     if lower.master == Some(upper.index) {
         return Some(match upper.kind {
-            Kind::Bond | Kind::Team => format!("{bottom} is a member of the {} {top}", upper.kind.as_str()),
-            Kind::Bridge => format!("{bottom} is a port of the bridge {top}"),
-            Kind::Vrf => format!("{bottom} belongs to the VRF {top}"),
+            InterfaceKind::Bond | InterfaceKind::Team => {
+                format!("{bottom} is a member of the {} {top}", upper.kind.as_str())
+            }
+            InterfaceKind::Bridge => format!("{bottom} is a port of the bridge {top}"),
+            InterfaceKind::Vrf => format!("{bottom} belongs to the VRF {top}"),
             _ => format!("{bottom} is enslaved to {top}"),
         });
     }
     upper.lower.contains(&lower.index).then(|| match upper.kind {
-        Kind::Vlan => format!("{top} is a VLAN on {bottom}"),
-        Kind::Vxlan => format!("{bottom} is the underlay of the VXLAN {top}"),
-        Kind::Macvlan | Kind::Ipvlan => format!("{top} is a {} on {bottom}", upper.kind.as_str()),
+        InterfaceKind::Vlan => format!("{top} is a VLAN on {bottom}"),
+        InterfaceKind::Vxlan => format!("{bottom} is the underlay of the VXLAN {top}"),
+        InterfaceKind::Macvlan | InterfaceKind::Ipvlan => {
+            format!("{top} is a {} on {bottom}", upper.kind.as_str())
+        }
         _ => format!("{top} ({}) is stacked on {bottom}", upper.kind.as_str()),
     })
 }
@@ -106,15 +110,17 @@ pub fn bottoms(name: &str, all: &[Interface]) -> Vec<String> {
 }
 
 fn is_bond(interface: &Interface) -> bool {
-    matches!(interface.kind, Kind::Bond | Kind::Team)
+    matches!(interface.kind, InterfaceKind::Bond | InterfaceKind::Team)
 }
 
 /// True when the RDMA of `upper` goes through `lower`, directly below it. What a bridge forwards and a
 /// VXLAN wraps up is traffic of others.
 fn carries(upper: &Interface, lower: &Interface) -> bool {
     match upper.kind {
-        Kind::Bond | Kind::Team => lower.master == Some(upper.index),
-        Kind::Vlan | Kind::Macvlan | Kind::Ipvlan => upper.lower.contains(&lower.index),
+        InterfaceKind::Bond | InterfaceKind::Team => lower.master == Some(upper.index),
+        InterfaceKind::Vlan | InterfaceKind::Macvlan | InterfaceKind::Ipvlan => {
+            upper.lower.contains(&lower.index)
+        }
         _ => false,
     }
 }
@@ -125,18 +131,19 @@ mod tests {
     use super::*;
 
     fn host() -> Vec<Interface> {
-        let member = |name, index| Interface { master: Some(9), ..interface(name, index, Kind::Physical) };
+        let member =
+            |name, index| Interface { master: Some(9), ..interface(name, index, InterfaceKind::Physical) };
         let on = |name, index, kind, lower| Interface { lower: vec![lower], ..interface(name, index, kind) };
         vec![
             member("eth0", 2),
             member("eth1", 3),
-            interface("bond0", 9, Kind::Bond),
-            on("bond0.7", 10, Kind::Vlan, 9),
-            on("mv0", 11, Kind::Macvlan, 10),
-            interface("eth2", 4, Kind::Physical),
+            interface("bond0", 9, InterfaceKind::Bond),
+            on("bond0.7", 10, InterfaceKind::Vlan, 9),
+            on("mv0", 11, InterfaceKind::Macvlan, 10),
+            interface("eth2", 4, InterfaceKind::Physical),
             // A circle, which no kernel makes.
-            on("a", 20, Kind::Vlan, 21),
-            on("b", 21, Kind::Vlan, 20),
+            on("a", 20, InterfaceKind::Vlan, 21),
+            on("b", 21, InterfaceKind::Vlan, 20),
         ]
     }
 

@@ -114,7 +114,7 @@ impl Hardware {
             driver: root.link_name(at.join("device/driver")),
             speed_mbps: root
                 .text(at.join("speed"))
-                .filter(|text| !is_no_speed(text))
+                .filter(|text| !rejects_speed(text))
                 .and_then(|text| text.parse::<u32>().ok()),
             rx_queues: u32::try_from(queues).ok().filter(|n| *n > 0),
         }
@@ -124,7 +124,7 @@ impl Hardware {
 /// True when the content of a file `speed` means unknown: a port without a link, or one that is not
 /// hardware, reports -1, with some drivers as 2^32-1, and a few report 0.
 #[must_use]
-pub fn is_no_speed(text: &str) -> bool {
+pub fn rejects_speed(text: &str) -> bool {
     matches!(text, "-1" | "4294967295" | "0")
 }
 

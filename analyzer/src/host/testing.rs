@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use super::interface::{self, Interface, Kind, OperState};
+use super::interface::{self, Interface, InterfaceKind, OperState};
 use super::netns::NetNs;
 use super::packet;
 use super::veth::{self, VethEnd};
@@ -69,7 +69,7 @@ impl VethPair {
 }
 
 /// A bare interface for tests of decisions.
-pub(crate) fn interface(name: &str, index: u32, kind: Kind) -> Interface {
+pub(crate) fn interface(name: &str, index: u32, kind: InterfaceKind) -> Interface {
     Interface {
         name: name.to_owned(),
         index,

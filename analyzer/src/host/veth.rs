@@ -151,7 +151,7 @@ fn change(action: &str, header: &LinkHeader, fill: impl FnOnce(Request) -> Reque
 
 #[cfg(test)]
 mod tests {
-    use super::super::interface::Kind;
+    use super::super::interface::InterfaceKind;
     use super::super::testing::{root_or_skip, veth_pair};
     use super::*;
 
@@ -163,7 +163,7 @@ mod tests {
         let pair = veth_pair(9000);
         let (left, right) = (pair.left_interface(), pair.right_interface());
         assert_eq!((left.name.as_str(), right.name.as_str()), ("left0", "right0"));
-        assert_eq!((&left.kind, left.mtu, left.rx_queues), (&Kind::Veth, 9000, Some(2)));
+        assert_eq!((&left.kind, left.mtu, left.rx_queues), (&InterfaceKind::Veth, 9000, Some(2)));
         assert_eq!(left.mac, Some([2, 0, 0, 0, 0, 1]));
         assert_eq!(left.peer, Some(right.index));
         assert!(left.peer_netns.is_some() && left.lower.is_empty());
@@ -206,8 +206,8 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_vanishes_with_one_of_its_namespaces() {
-        if !root_or_skip("a_pair_vanishes_with_one_of_its_namespaces") {
+    fn a_pair_is_removed_with_one_of_its_namespaces() {
+        if !root_or_skip("a_pair_is_removed_with_one_of_its_namespaces") {
             return;
         }
         let pair = veth_pair(1500);

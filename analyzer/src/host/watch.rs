@@ -122,8 +122,8 @@ mod tests {
     }
 
     #[test]
-    fn a_vanishing_interface_is_noticed() {
-        if !root_or_skip("a_vanishing_interface_is_noticed") {
+    fn a_removed_interface_is_noticed() {
+        if !root_or_skip("a_removed_interface_is_noticed") {
             return;
         }
         let pair = veth_pair(1500);

@@ -11,7 +11,7 @@ use super::loss::{
 };
 use super::marking::Marked;
 use super::pairing::{self, Confidence, How};
-use super::setups::{Between, Kind, Outcome, Row, Setups};
+use super::setups::{Between, Outcome, Row, SetupKind, Setups};
 use super::traffic::bins::{self, Bursts};
 use super::traffic::flowlets::{Flowlets, Record, Standing};
 use super::traffic::hosts::Degree;
@@ -125,7 +125,7 @@ pack! {
     enum Confidence { 0 => Likely, 1 => Strong, 2 => Certain }
 }
 pack! {
-    enum Kind { 0 => Connection, 1 => Resolution }
+    enum SetupKind { 0 => Connection, 1 => Resolution }
 }
 pack! {
     enum Outcome {

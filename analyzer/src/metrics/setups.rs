@@ -52,7 +52,7 @@ impl Outcome {
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum SetupKind {
     /// A connection (REQ).
     Connection,
     /// The queue pair that takes datagrams for a service (SIDR_REQ).
@@ -69,7 +69,7 @@ pub struct Between {
     /// The host that is asked.
     pub to: Addr,
     /// What for.
-    pub kind: Kind,
+    pub kind: SetupKind,
     /// Service ID; `None` where the request was not captured.
     pub service_id: Option<u64>,
     /// How it ended.
@@ -110,7 +110,7 @@ pub struct Setups {
 }
 
 /// The two hosts, what one asks the other for, and the ID that it gave to that.
-type Id = (u8, Addr, Addr, Kind, u32);
+type Id = (u8, Addr, Addr, SetupKind, u32);
 
 #[derive(Clone, Copy, Debug)]
 struct Attempt {
@@ -139,20 +139,21 @@ impl Collector {
         let answers = |kind, id| (family, dst, src, kind, id);
         match *message {
             Message::Req(Req { local_id, service_id, .. }) => {
-                self.asked(asks(Kind::Connection, local_id), service_id, now_ns);
+                self.asked(asks(SetupKind::Connection, local_id), service_id, now_ns);
             }
             Message::SidrReq { request_id, service_id } => {
-                self.asked(asks(Kind::Resolution, request_id), service_id, now_ns);
+                self.asked(asks(SetupKind::Resolution, request_id), service_id, now_ns);
             }
             Message::SidrRep { request_id, status, .. } => {
                 let outcome = if status == 0 { Outcome::Accepted } else { Outcome::Unresolved { status } };
-                self.ended(answers(Kind::Resolution, request_id), outcome, now_ns);
+                self.ended(answers(SetupKind::Resolution, request_id), outcome, now_ns);
             }
             Message::Rep { remote_id, .. } => {
-                self.ended(answers(Kind::Connection, remote_id), Outcome::Accepted, now_ns);
+                self.ended(answers(SetupKind::Connection, remote_id), Outcome::Accepted, now_ns);
             }
             Message::Rej { local_id, remote_id, refused, reason } => {
-                let (asked, own) = (answers(Kind::Connection, remote_id), asks(Kind::Connection, local_id));
+                let (asked, own) =
+                    (answers(SetupKind::Connection, remote_id), asks(SetupKind::Connection, local_id));
                 // A REJ of the reply comes from the host that asked.
                 let by_requester = refused == 1 && !self.open.contains_key(&asked);
                 let id = if by_requester { own } else { asked };
@@ -160,7 +161,7 @@ impl Collector {
             }
             // The MRA of a reply names the communication ID of the host that was asked, which opened nothing.
             Message::Mra { remote_id, .. } => {
-                self.ended(answers(Kind::Connection, remote_id), Outcome::Delayed, now_ns);
+                self.ended(answers(SetupKind::Connection, remote_id), Outcome::Delayed, now_ns);
             }
             Message::Dreq { remote_qp, .. } => {
                 let to = PeerKey { family, src, dst, dest_qp: remote_qp };
@@ -369,7 +370,7 @@ mod tests {
         collector.message(4, (B, A), &says(9, 2), MS);
         let setups = collector.metrics();
         let kinds: Vec<_> = setups.rows.iter().map(|(between, _)| between.kind).collect();
-        assert_eq!(kinds, [[Kind::Connection; 1].as_slice(), &[Kind::Resolution; 5]].concat());
+        assert_eq!(kinds, [[SetupKind::Connection; 1].as_slice(), &[SetupKind::Resolution; 5]].concat());
         let unresolved = |status| Outcome::Unresolved { status };
         assert_eq!(
             outcomes(&collector),

@@ -19,12 +19,12 @@ pub struct Point {
     /// ECN-capable data packets, marked ones included.
     pub capable: u32,
     /// Signals, by [`Kind`].
-    pub signals: [u32; Kind::ALL.len()],
+    pub signals: [u32; SignalKind::ALL.len()],
 }
 
 /// A signal that points count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SignalKind {
     /// Packets lost upstream of the link.
     Lost,
     /// Packets retransmitted.
@@ -39,7 +39,7 @@ pub enum Kind {
     Cnp,
 }
 
-impl Kind {
+impl SignalKind {
     /// Every kind.
     pub const ALL: [Self; 6] = [Self::Lost, Self::Retransmitted, Self::Nak, Self::Rnr, Self::Ce, Self::Cnp];
 }
@@ -147,7 +147,7 @@ impl LinkPoints {
     }
 
     /// The number of the latest signals of a kind that turned out to be none.
-    fn take_back(&mut self, kind: Kind, count: u64) {
+    fn take_back(&mut self, kind: SignalKind, count: u64) {
         let mut left = u32::try_from(count).unwrap_or(u32::MAX);
         for point in self.points.iter_mut().rev() {
             let own = &mut point.signals[kind as usize];
@@ -189,7 +189,7 @@ impl Recorder {
     }
 
     /// A signal showed so often on a link.
-    pub(super) fn note(&mut self, link: u16, kind: Kind, time_ns: u64, count: u64) {
+    pub(super) fn note(&mut self, link: u16, kind: SignalKind, time_ns: u64, count: u64) {
         let mut point = Point::default();
         point.signals[kind as usize] = u32::try_from(count).unwrap_or(u32::MAX);
         let bin = time_ns / self.bin_ns;
@@ -197,7 +197,7 @@ impl Recorder {
     }
 
     /// The number of the latest on a link that turned out to be none.
-    pub(super) fn take_back(&mut self, link: u16, kind: Kind, count: u64) {
+    pub(super) fn take_back(&mut self, link: u16, kind: SignalKind, count: u64) {
         self.link(link).take_back(kind, count);
     }
 
@@ -232,7 +232,7 @@ mod tests {
     const BIN_NS: u64 = 1_000_000;
 
     fn sums(points: &LinkPoints) -> (u64, u32) {
-        let lost = points.points.iter().map(|point| point.signals[Kind::Lost as usize]).sum();
+        let lost = points.points.iter().map(|point| point.signals[SignalKind::Lost as usize]).sum();
         (points.points.iter().map(|point| point.bytes).sum(), lost)
     }
 
@@ -249,7 +249,7 @@ mod tests {
             let time_ns = 1_000_000 * S + i * S / 100;
             traffic(time_ns, &mut packets);
             if i >= seconds * 50 && i % 10 == 0 {
-                recorder.note(1, Kind::Lost, time_ns, 1);
+                recorder.note(1, SignalKind::Lost, time_ns, 1);
             }
         }
         recorder.timeline([LinkPoints::default(), packets].into_iter()).swap_remove(1)
@@ -278,10 +278,10 @@ mod tests {
     fn what_turns_out_to_be_none_is_taken_from_the_latest() {
         let mut recorder = Recorder::new(BIN_NS);
         for (ms, count) in [(0, 5), (10, 3), (20, 1)] {
-            recorder.note(0, Kind::Lost, S + ms * BIN_NS, count);
+            recorder.note(0, SignalKind::Lost, S + ms * BIN_NS, count);
         }
-        recorder.take_back(0, Kind::Lost, 2);
-        recorder.take_back(0, Kind::Nak, 7);
+        recorder.take_back(0, SignalKind::Lost, 2);
+        recorder.take_back(0, SignalKind::Nak, 7);
         let points = &recorder.timeline(std::iter::empty())[0].points;
         let lost = |at: usize| points[at].signals[0];
         assert_eq!((lost(0), lost(10), lost(20)), (5, 2, 0));
@@ -294,7 +294,7 @@ mod tests {
         for time_ns in [u64::MAX / 2, 0, u64::MAX, 5, 1] {
             packets.bin_ns = 1;
             packets.add(time_ns, &Point { bytes: 1, ..Point::default() });
-            recorder.note(u16::MAX, Kind::Cnp, time_ns, 1);
+            recorder.note(u16::MAX, SignalKind::Cnp, time_ns, 1);
         }
         let links = recorder.timeline(std::iter::repeat_n(packets, 2 * LINKS));
         assert_eq!(links.len(), LINKS);

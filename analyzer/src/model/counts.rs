@@ -185,19 +185,19 @@ impl Counts {
     /// True if packets were lost, or a receiver reported loss. Reordered packets are not lost.
     #[must_use]
     pub const fn loss(&self) -> bool {
-        self.lost != 0 || self.asked_again() != 0
+        self.lost != 0 || self.sequence_error_naks() != 0
     }
 
     /// NAKs for a PSN sequence error that neither a receiver-not-ready NAK nor late packets explain.
     #[must_use]
-    pub const fn asked_again(&self) -> u64 {
+    pub const fn sequence_error_naks(&self) -> u64 {
         self.sequence_naks.saturating_sub(self.behind_rnr).saturating_sub(self.behind_late)
     }
 
     /// The same with all remaining NAKs attributed to reordering.
     #[must_use]
     pub(super) const fn asking_for_late(self) -> Self {
-        Self { behind_late: self.behind_late + self.asked_again(), ..self }
+        Self { behind_late: self.behind_late + self.sequence_error_naks(), ..self }
     }
 
     /// All NAKs but receiver-not-ready.
@@ -281,11 +281,11 @@ mod tests {
             ..Stats::default()
         };
         let counts = Counts::counted(&stats(19, 19));
-        assert_eq!((counts.asked_again(), counts.naks(), counts.loss()), (0, 19, false));
+        assert_eq!((counts.sequence_error_naks(), counts.naks(), counts.loss()), (0, 19, false));
         let counts = Counts::counted(&stats(19, 21));
-        assert_eq!((counts.asked_again(), counts.loss()), (2, true));
+        assert_eq!((counts.sequence_error_naks(), counts.loss()), (2, true));
         let later = Counts::counted(&stats(20, 22)).since(&counts).unwrap();
-        assert_eq!((later.asked_again(), later.loss()), (0, false));
+        assert_eq!((later.sequence_error_naks(), later.loss()), (0, false));
     }
 
     #[test]

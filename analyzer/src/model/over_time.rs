@@ -6,7 +6,7 @@
 use super::History;
 use super::counts::NS_PER_S;
 use crate::analysis::Overlap;
-use crate::metrics::timeline::{Kind, LinkPoints};
+use crate::metrics::timeline::{LinkPoints, SignalKind};
 use crate::model::Counts;
 use crate::sample::{Direction, Sample};
 
@@ -28,7 +28,7 @@ pub enum Series {
     /// Share of the time that the link partner paused a priority, that of the most paused one: the highest of a column.
     Paused,
     /// A signal, in packets per [`OverTime::bucket_ns`]: the most in a column.
-    Signal(Kind),
+    Signal(SignalKind),
 }
 
 /// What was counted between two times.
@@ -38,7 +38,7 @@ struct Span {
     to_ns: u64,
     bytes: f64,
     capable: f64,
-    signals: [f64; Kind::ALL.len()],
+    signals: [f64; SignalKind::ALL.len()],
     links: Vec<f64>,
 }
 
@@ -200,7 +200,7 @@ fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
 struct Bucket {
     ns: f64,
     capable: f64,
-    signals: [f64; Kind::ALL.len()],
+    signals: [f64; SignalKind::ALL.len()],
 }
 
 impl Bucket {
@@ -215,7 +215,7 @@ impl Bucket {
     fn take(&mut self, series: Series, bucket_ns: u64) -> Option<f64> {
         let Self { ns, capable, signals } = std::mem::take(self);
         match series {
-            Series::CeRatio => (capable > 0.0).then(|| signals[Kind::Ce as usize] / capable),
+            Series::CeRatio => (capable > 0.0).then(|| signals[SignalKind::Ce as usize] / capable),
             // Less than a bucket at the end of a column is counted as it is.
             Series::Signal(kind) => {
                 let longer = (ns / bucket_ns as f64).max(1.0);
@@ -276,7 +276,7 @@ impl Span {
 }
 
 /// The signals of counters, in the order of [`Kind`].
-fn signals(counts: &Counts) -> [f64; Kind::ALL.len()] {
+fn signals(counts: &Counts) -> [f64; SignalKind::ALL.len()] {
     [counts.lost, counts.retransmitted, counts.naks(), counts.rnr, counts.ecn_data[3], counts.cnp]
         .map(|n| n as f64)
 }
@@ -322,7 +322,7 @@ fn of_packets(links: &[LinkPoints], history: &History, sample: &Sample, overlap:
             to_ns: (number + 1).saturating_mul(length_ns),
             bytes: 0.0,
             capable: 0.0,
-            signals: [0.0; Kind::ALL.len()],
+            signals: [0.0; SignalKind::ALL.len()],
             links: vec![0.0; folded.len().min(LINKS)],
         })
         .collect();
@@ -395,9 +395,9 @@ mod tests {
     fn series(from_packets: bool) -> OverTime {
         let ms = 1_000_000;
         let span = |i: u64| {
-            let mut signals = [0.0; Kind::ALL.len()];
+            let mut signals = [0.0; SignalKind::ALL.len()];
             if i == 50 {
-                (signals[Kind::Lost as usize], signals[Kind::Ce as usize]) = (5.0, 5.0);
+                (signals[SignalKind::Lost as usize], signals[SignalKind::Ce as usize]) = (5.0, 5.0);
             }
             Span {
                 from_ns: i * 10 * ms,
@@ -421,7 +421,7 @@ mod tests {
             assert!(of(Series::Throughput).iter().all(|rate| (rate.unwrap() - 8e5).abs() < 1.0));
             assert!(of(Series::Link(1)).iter().all(|rate| (rate.unwrap() - 4.8e5).abs() < 1.0));
             assert_eq!(of(Series::Link(7)), vec![None; columns]);
-            let lost = of(Series::Signal(Kind::Lost));
+            let lost = of(Series::Signal(SignalKind::Lost));
             assert!((lost.iter().flatten().sum::<f64>() - 5.0).abs() < 1e-9, "{columns} columns");
             assert_eq!(lost[columns / 2], Some(5.0));
             let highest = of(Series::CeRatio).into_iter().flatten().fold(0.0, f64::max);
@@ -438,7 +438,7 @@ mod tests {
         // The first point and the last are cut where the capture begins and ends.
         (series.spans[0].from_ns, series.spans[3].to_ns) = (485 * ms, 512 * ms);
         let columns = |one| series.columns(one, 485 * ms, 27 * ms / 40, 40);
-        let lost = columns(Series::Signal(Kind::Lost));
+        let lost = columns(Series::Signal(SignalKind::Lost));
         assert!(lost.iter().all(|value| matches!(value, Some(0.0 | 5.0))), "{lost:?}");
         let with = lost.iter().filter(|value| **value == Some(5.0)).count();
         assert!((14..=16).contains(&with), "10 of 27 ms: {with} columns");
@@ -446,14 +446,14 @@ mod tests {
         let rates = columns(Series::Throughput);
         assert!(rates.iter().all(|rate| (rate.unwrap() - 8e5).abs() < 1.0), "{rates:?}");
         // In a few columns each point is in one, and the sum is what was counted.
-        let lost = series.columns(Series::Signal(Kind::Lost), 485 * ms, 27 * ms / 3, 3);
+        let lost = series.columns(Series::Signal(SignalKind::Lost), 485 * ms, 27 * ms / 3, 3);
         assert!((lost.iter().flatten().sum::<f64>() - 5.0).abs() < 1e-9, "{lost:?}");
     }
 
     #[test]
     fn before_and_behind_the_data_nothing_is_known() {
         let series = series(true);
-        let lost = series.columns(Series::Signal(Kind::Lost), 500_000_000, 250_000_000, 4);
+        let lost = series.columns(Series::Signal(SignalKind::Lost), 500_000_000, 250_000_000, 4);
         assert_eq!(lost, [Some(5.0), Some(0.0), None, None]);
         assert_eq!(series.range(), Some((0, 1_000_000_000)));
     }
@@ -463,8 +463,8 @@ mod tests {
         let mut series = series(false);
         series.spans.truncate(1);
         series.spans[0].to_ns = 2_000_000_000;
-        series.spans[0].signals[Kind::Lost as usize] = 8.0;
-        let lost = series.columns(Series::Signal(Kind::Lost), 0, 1_000_000_000, 2);
+        series.spans[0].signals[SignalKind::Lost as usize] = 8.0;
+        let lost = series.columns(Series::Signal(SignalKind::Lost), 0, 1_000_000_000, 2);
         assert_eq!(lost, [Some(4.0), Some(4.0)]);
     }
 

@@ -3,7 +3,7 @@
 use super::over_time::Series;
 use super::{Counts, Level, Problem};
 use crate::findings::{Finding, Severity};
-use crate::metrics::timeline::Kind;
+use crate::metrics::timeline::SignalKind;
 use crate::util::units;
 
 /// A signal on timelines.
@@ -23,25 +23,25 @@ pub struct Row {
 pub const ROWS: [Row; 8] = [
     Row {
         name: "lost",
-        series: Series::Signal(Kind::Lost),
+        series: Series::Signal(SignalKind::Lost),
         about: &[Problem::Loss, Problem::Icrc],
         now: Some(|c| Some(c.lost as f64)),
     },
     Row {
         name: "retransmit",
-        series: Series::Signal(Kind::Retransmitted),
+        series: Series::Signal(SignalKind::Retransmitted),
         about: &[Problem::Retransmission, Problem::Loss, Problem::LossOrReordering],
         now: Some(|c| Some(c.retransmitted as f64)),
     },
     Row {
         name: "NAK",
-        series: Series::Signal(Kind::Nak),
+        series: Series::Signal(SignalKind::Nak),
         about: &[Problem::Refused, Problem::Loss, Problem::LossOrReordering],
         now: Some(|c| Some(c.naks() as f64)),
     },
     Row {
         name: "RNR NAK",
-        series: Series::Signal(Kind::Rnr),
+        series: Series::Signal(SignalKind::Rnr),
         about: &[Problem::NotReady],
         now: Some(|c| Some(c.rnr as f64)),
     },
@@ -53,7 +53,7 @@ pub const ROWS: [Row; 8] = [
     },
     Row {
         name: "CNP",
-        series: Series::Signal(Kind::Cnp),
+        series: Series::Signal(SignalKind::Cnp),
         about: &[Problem::Notification, Problem::Congestion],
         now: Some(|c| Some(c.cnp as f64)),
     },

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_steps_is_told_from_a_reading_that_is_late() {
+    fn a_clock_step_differs_from_a_late_reading() {
         const S: u64 = 1_000_000_000;
         assert_eq!(step(None, 5, Some(1)), None);
         assert_eq!(step(Some((5, 1)), 5, None), None);

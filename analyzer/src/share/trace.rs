@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::analysis::{Flow, link_name};
 use crate::findings::{DataEnd, Finding, Severity};
-use crate::metrics::timeline::{Kind, LinkPoints};
+use crate::metrics::timeline::{LinkPoints, SignalKind};
 use crate::model::events::CLASSES;
 use crate::packet;
 use crate::report::Report;
@@ -360,17 +360,17 @@ fn of_event(event: &Instant, tid: u64) -> Entry {
 
 /// Counters of each link over time, of a replay: the rate, and the signals that show at all.
 fn of_points(timeline: &[LinkPoints], entries: &mut Vec<Entry>) {
-    const SIGNALS: [(Kind, &str); 6] = [
-        (Kind::Lost, "lost packets"),
-        (Kind::Retransmitted, "retransmitted packets"),
-        (Kind::Nak, "NAKs"),
-        (Kind::Rnr, "RNR NAKs"),
-        (Kind::Ce, "CE-marked packets"),
-        (Kind::Cnp, "CNPs"),
+    const SIGNALS: [(SignalKind, &str); 6] = [
+        (SignalKind::Lost, "lost packets"),
+        (SignalKind::Retransmitted, "retransmitted packets"),
+        (SignalKind::Nak, "NAKs"),
+        (SignalKind::Rnr, "RNR NAKs"),
+        (SignalKind::Ce, "CE-marked packets"),
+        (SignalKind::Cnp, "CNPs"),
     ];
     for (link, points) in timeline.iter().enumerate() {
         let length_ns = points.length_ns().max(1);
-        let shown: Vec<(Kind, &str)> = SIGNALS
+        let shown: Vec<(SignalKind, &str)> = SIGNALS
             .into_iter()
             .filter(|(kind, _)| points.points.iter().any(|point| point.signals[*kind as usize] > 0))
             .collect();

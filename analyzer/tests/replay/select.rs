@@ -110,7 +110,7 @@ fn idle_flows_retire_and_a_full_table_says_so() {
 }
 
 #[test]
-fn groups_compare_links_and_unknown_names_are_told() {
+fn groups_compare_links_and_unknown_names_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let a = file(folder.path(), "a.pcap", &sends(0, 1, 30));
     let b = file(folder.path(), "b.pcap", &sends(2, 1, 10));

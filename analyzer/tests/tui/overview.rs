@@ -103,7 +103,7 @@ fn what_finds_no_room_of_the_information_is_counted() {
 }
 
 #[test]
-fn no_loss_upstream_is_said_so_beside_a_loss_downstream() {
+fn no_loss_upstream_is_stated_beside_a_loss_downstream() {
     for (name, downstream) in [("e1_loss1.h0.pcap.gz", true), ("e1_loss1.h1.pcap.gz", false)] {
         let mut app = replayed(name, (160, 48));
         press(&mut app, &[Key::Char('2')]);

@@ -110,7 +110,7 @@ fn the_time_range_changes_the_values() {
 }
 
 #[test]
-fn imbalance_entropy_and_verdict_are_of_the_span() {
+fn imbalance_entropy_and_verdict_are_of_the_time_range() {
     let mut world = World::healthy();
     let mut app = App::new(options());
     let mut analyst = Analyst::new(app.view.options.report.clone());
@@ -146,7 +146,7 @@ fn imbalance_entropy_and_verdict_are_of_the_span() {
 }
 
 #[test]
-fn latency_is_of_the_span_and_over_time() {
+fn latency_is_of_the_time_range_and_over_time() {
     let world = World::sick();
     let mut app = after(&world, USUAL, 25);
     let p50 = |app: &App| {

@@ -73,7 +73,7 @@ fn long() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// One SEND FIRST in a frame of so many bytes.
+/// One SEND FIRST in a frame of `length` bytes.
 ///
 /// # Panics
 /// Panics if that is too short for its headers.

@@ -1,6 +1,6 @@
 //! Helpers of the tests that run the program on real interfaces.
 //!
-//! Everything happens in network namespaces without a name, which vanish with the test.
+//! Everything happens in network namespaces without a name, which end with the test.
 
 pub mod attached;
 pub mod frames;

@@ -35,7 +35,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Opens a terminal of so many columns and lines, and waits for the shell's prompt.
+    /// Opens a terminal of this size, and waits for the shell's prompt.
     ///
     /// # Errors
     /// Fails if tmux or the shell does not start.

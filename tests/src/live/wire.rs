@@ -315,7 +315,7 @@ impl Link {
         for frame in std::iter::repeat_n(frames, times).flatten() {
             match self.far.send(frame) {
                 Ok(()) => {}
-                // The same drop, told to the sender as well.
+                // The same drop, reported to the sender as well.
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
                 Err(error) => return Err(error).context("a frame of a flood"),
             }

@@ -33,16 +33,16 @@ struct Plan(FloodPlan);
 // SAFETY: integers without padding.
 unsafe impl Pod for Plan {}
 
-/// Kind of packets of a flood.
+/// PacketKind of packets of a flood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum PacketKind {
     /// WRITE MIDDLE, 1024 bytes of payload.
     Data,
     /// A NAK each: every packet is an event.
     Nak,
 }
 
-impl Kind {
+impl PacketKind {
     /// The frame that all others are copies of but for queue pair and PSN.
     #[must_use]
     pub fn template(self) -> Vec<u8> {
@@ -59,10 +59,10 @@ impl Kind {
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// Its packets.
-    pub kind: Kind,
+    pub kind: PacketKind,
     /// Queue pairs that have turns.
     pub flows: u32,
-    /// One frame of so many goes to a queue pair that had none before; 0 for none.
+    /// Every n-th frame goes to a queue pair that had none before; 0: none does.
     pub scan_every: u32,
     /// True if the packets of a queue pair all have the same PSN, see [`FloodPlan::hold_psn`].
     pub hold_psn: bool,
@@ -116,7 +116,7 @@ impl Flood {
         Ok(self.netns.enter()?)
     }
 
-    /// Sends so many frames, and perhaps some more. The thread must be in the interface's namespace.
+    /// Sends at least this number of frames. The thread must be in the interface's namespace.
     ///
     /// # Errors
     /// The kernel's.

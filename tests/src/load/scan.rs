@@ -10,7 +10,7 @@ use aya::maps::{MapData, RingBuf};
 use rocescope::source::live::{Programs, Tables};
 use serde_json::Value;
 
-use super::flood::{Flood, Kind, SCANNED, Wanted};
+use super::flood::{Flood, PacketKind, SCANNED, Wanted};
 use super::link::{FloodLink, Receiver};
 use super::traffic::{EMPTY_XDP, joined};
 use super::{median, usage};
@@ -26,7 +26,7 @@ const MICROS: u64 = 1_000_000;
 
 /// The template of a flood with another queue pair.
 fn to_qp(qp: u32) -> Vec<u8> {
-    let mut frame = Kind::Data.template();
+    let mut frame = PacketKind::Data.template();
     let [_, bytes @ ..] = qp.to_be_bytes();
     // Behind Ethernet, IPv4, UDP and five bytes of BTH.
     frame[47..50].copy_from_slice(&bytes);
@@ -55,8 +55,8 @@ impl State {
     }
 }
 
-/// Sends packets of new flows at a steady rate until told to stop, and reads their events as whoever
-/// watches would. Gives how many.
+/// Sends packets of new flows at a steady rate until it is stopped, and reads their events as a view
+/// does. Returns the number of packets.
 fn scan(
     program: BorrowedFd<'_>,
     first_qp: u32,
@@ -178,7 +178,7 @@ pub fn watched(time: Duration, options: &[&str]) -> Result<Watched> {
     let basic = ["-i", &bench.link.name, "--output", "json"];
     let program = Program::live(&bench.world.near, &[&basic, options].concat())?;
     let before = bench.link.near_counted()?;
-    let wanted = Wanted { kind: Kind::Data, flows: 64, scan_every: 2, hold_psn: false };
+    let wanted = Wanted { kind: PacketKind::Data, flows: 64, scan_every: 2, hold_psn: false };
     let flood = Flood::new(&bench.world.far, bench.far, wanted)?;
     let cpu = usage::cpus()?.first().copied().context("no CPU")?;
     let (seconds, worked, memory) = std::thread::scope(|scope| {

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use rocescope::host::netns::NetNs;
 use serde_json::Value;
 
-use super::flood::{Flood, Kind, Wanted};
+use super::flood::{Flood, PacketKind, Wanted};
 use super::link::{FloodLink, Receiver};
 use super::pty::Screen;
 use super::traffic::joined;
@@ -39,7 +39,7 @@ impl View {
 
 /// One storm.
 #[derive(Clone, Copy, Debug)]
-pub struct Run {
+pub struct FloodRun {
     /// Packets that were counted, a second.
     pub packets: f64,
     /// Processor time of rocescope's process, as a share of one core.
@@ -79,13 +79,13 @@ impl Watching {
 ///
 /// # Errors
 /// Fails if something is refused, or a packet or an event is not accounted for.
-pub fn run(view: View, time: Duration) -> Result<Run> {
+pub fn run(view: View, time: Duration) -> Result<FloodRun> {
     let mut bench = FloodLink::new(Receiver::SameCpu)?;
     let watching = Watching::new(view, &bench.world.near, &bench.link.name)?;
     attached(&mut bench)?;
     std::thread::sleep(START);
     let before = bench.link.near_counted()?;
-    let wanted = Wanted { kind: Kind::Nak, flows: FLOWS, scan_every: 0, hold_psn: false };
+    let wanted = Wanted { kind: PacketKind::Nak, flows: FLOWS, scan_every: 0, hold_psn: false };
     let flood = Flood::new(&bench.world.far, bench.far, wanted)?;
     let cpu = usage::cpus()?.first().copied().context("no CPU")?;
     let (seconds, worked) = std::thread::scope(|scope| {
@@ -102,7 +102,7 @@ pub fn run(view: View, time: Duration) -> Result<Run> {
         Watching::Reports(program) => Some(reports(program, received)?),
         Watching::Screen(_) => None,
     };
-    Ok(Run { packets: received as f64 / seconds, process: worked.as_secs_f64() / seconds, reported })
+    Ok(FloodRun { packets: received as f64 / seconds, process: worked.as_secs_f64() / seconds, reported })
 }
 
 /// Waits until somebody listens to everything on the link, which rocescope asks for last.
@@ -159,7 +159,7 @@ pub fn bench(rounds: usize, time: Duration) -> Result<()> {
         }
     }
     for (view, runs) in runs {
-        let figure = |of: fn(&Run) -> f64| median(runs.iter().map(of).collect());
+        let figure = |of: fn(&FloodRun) -> f64| median(runs.iter().map(of).collect());
         let reported: Vec<_> = runs.iter().filter_map(|run| run.reported).collect();
         let known = !reported.is_empty();
         let dropped = known.then(|| median(reported.iter().map(|(share, _)| *share).collect()));

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use aya::programs::{TcAttachType, XdpMode};
 use rocescope::source::live::Programs;
 
-use super::flood::{Flood, Kind, Wanted};
+use super::flood::{Flood, PacketKind, Wanted};
 use super::link::{FloodLink, Receiver};
 use super::usage;
 use super::{cell, median};
@@ -64,7 +64,7 @@ impl State {
 
 /// One measurement.
 #[derive(Clone, Copy, Debug)]
-pub struct Run {
+pub struct FloodRun {
     /// Frames received, a second by the clock.
     pub received: f64,
     /// Frames made, a second by the clock.
@@ -125,12 +125,12 @@ impl Attached {
 ///
 /// # Errors
 /// Fails if something is refused, or rocescope counted other packets than the interface.
-pub fn run(at: Receiver, state: State, time: Duration) -> Result<Run> {
+pub fn run(at: Receiver, state: State, time: Duration) -> Result<FloodRun> {
     let mut bench = FloodLink::new(at)?;
     let attached = Attached::new(state, &bench)?;
     let before = bench.link.near_counted()?;
     let hold_psn = at == Receiver::OwnCpu;
-    let wanted = Wanted { kind: Kind::Data, flows: FLOWS, scan_every: 0, hold_psn };
+    let wanted = Wanted { kind: PacketKind::Data, flows: FLOWS, scan_every: 0, hold_psn };
     let flood = Flood::new(&bench.world.far, bench.far, wanted)?;
     let spent = send(&flood, &bench, at, attached.process(), time)?;
     let counted = bench.arrived(before, &flood)?;
@@ -150,7 +150,7 @@ pub fn run(at: Receiver, state: State, time: Duration) -> Result<Run> {
     // The warm-up arrived at the same share as the rest.
     let made = spent.frames as f64;
     let received = counted.received as f64 * made / (made + f64::from(WARM_UP));
-    Ok(Run {
+    Ok(FloodRun {
         received: received / spent.seconds,
         offered: made / spent.seconds,
         per_cpu: received / spent.cpu_seconds,
@@ -232,7 +232,7 @@ fn table(title: &str, at: Receiver, rounds: usize, time: Duration) -> Result<()>
             runs.push(run(at, *state, time)?);
         }
     }
-    let figure = |state: State, of: fn(&Run) -> f64| {
+    let figure = |state: State, of: fn(&FloodRun) -> f64| {
         let of_state = runs.iter().filter(|(other, _)| *other == state);
         median(of_state.flat_map(|(_, runs)| runs).map(of).collect())
     };

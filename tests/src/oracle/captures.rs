@@ -54,7 +54,7 @@ fn is_capture(path: &Path) -> bool {
 
 /// The frames of a plain pcap file.
 #[derive(Debug)]
-pub struct Plain {
+pub struct PlainPcap {
     /// 1 Ethernet, 101 raw IP, 113 and 276 Linux cooked.
     pub link_type: u32,
     /// Captured bytes, and length on the wire.
@@ -65,7 +65,7 @@ pub struct Plain {
 ///
 /// # Errors
 /// Fails if the file cannot be read, or ends within a record.
-pub fn plain(path: &Path) -> Result<Option<Plain>> {
+pub fn plain(path: &Path) -> Result<Option<PlainPcap>> {
     let file = std::fs::read(path).with_context(|| path.display().to_string())?;
     let big = match file.get(..4) {
         Some([0xA1, 0xB2, 0xC3 | 0x3C, 0xD4 | 0x4D]) => true,
@@ -87,5 +87,5 @@ pub fn plain(path: &Path) -> Result<Option<Plain>> {
         frames.push((file.get(at + 16..end).context("a record that is cut off")?.to_vec(), length));
         at = end;
     }
-    Ok(Some(Plain { link_type, frames }))
+    Ok(Some(PlainPcap { link_type, frames }))
 }

@@ -58,7 +58,7 @@ pub struct Packet {
     pub dest_qp: u64,
     /// Packet sequence number.
     pub psn: u32,
-    /// Application payload in bytes; `None` when it cannot be told.
+    /// Application payload in bytes; `None` when it is not known.
     pub payload: Option<u64>,
     /// Two low bits of the traffic class of the innermost header; `None` in RoCEv1.
     pub ecn: Option<usize>,

@@ -10,7 +10,7 @@ pub struct Tracker {
     pub first: u32,
     /// PSN of the next new packet, or the highest that it may have.
     pub expected: u32,
-    /// Packets that went back behind `expected`.
+    /// Packets with a PSN before `expected`.
     pub repeats: u64,
     /// Packets that went ahead of `expected`.
     pub gaps: u64,
@@ -25,9 +25,9 @@ pub struct Tracker {
 /// The number of sequence numbers a packet uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Span {
-    /// Exactly so many.
+    /// Exactly this number.
     Exact(u32),
-    /// At least one, at most so many: a READ whose path MTU or length is not known.
+    /// At least one, at most this number: a READ whose path MTU or length is not known.
     UpTo(u32),
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use super::lab::{Run, Scenario};
+use super::lab::{LabRun, Scenario};
 use super::score::{Judgement, Verdict, judge};
 use super::truth::Truth;
 
@@ -121,7 +121,7 @@ fn judgement(
 ///
 /// # Errors
 /// When the program cannot be started, fails, or takes too long.
-pub fn report(rocescope: &Path, run: &Run, folder: &Path) -> Result<Value> {
+pub fn report(rocescope: &Path, run: &LabRun, folder: &Path) -> Result<Value> {
     let (out, errors) = (folder.join("report.json"), folder.join("errors.txt"));
     let mut child = Command::new(rocescope)
         .arg("replay")

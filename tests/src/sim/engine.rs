@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, HashMap};
 
 use super::channel::Channel;
 use super::frame::Addr;
-use super::job::Job;
+use super::job::Program;
 use super::packet::Packet;
 use super::qp::Qp;
 use super::rng::Rng;
@@ -29,7 +29,7 @@ pub(crate) enum Event {
     /// A receive buffer is posted.
     Credit(usize),
     /// A job's own event.
-    Job(usize, u64),
+    Program(usize, u64),
     /// Sends a frame from a host's control queue.
     Emit(Box<Packet>),
     /// Freezes a queue pair: the process stops, and nothing leaves or is answered.
@@ -96,7 +96,7 @@ pub(crate) struct World {
     pub(crate) channels: Vec<Channel>,
     pub(crate) qps: Vec<Qp>,
     pub(crate) taps: Vec<Tap>,
-    pub(crate) jobs: Vec<Option<Box<dyn Job>>>,
+    pub(crate) jobs: Vec<Option<Box<dyn Program>>>,
     pub(crate) facts: Facts,
 }
 
@@ -129,10 +129,10 @@ impl World {
     }
 
     /// Starts a job.
-    pub(crate) fn start(&mut self, job: impl Job + 'static, ns: u64) -> usize {
+    pub(crate) fn start(&mut self, job: impl Program + 'static, ns: u64) -> usize {
         self.jobs.push(Some(Box::new(job)));
         let index = self.jobs.len() - 1;
-        self.at(ns, Event::Job(index, 0));
+        self.at(ns, Event::Program(index, 0));
         index
     }
 
@@ -160,7 +160,7 @@ impl World {
             Event::Timer(qp) => self.timer(qp),
             Event::Ack(qp) => self.delayed_ack(qp),
             Event::Credit(qp) => self.qps[qp].credits += 1,
-            Event::Job(job, token) => self.notify(job, Notice::Timer(token)),
+            Event::Program(job, token) => self.notify(job, Notice::Timer(token)),
             Event::Emit(packet) => self.emit(*packet),
             Event::Freeze(qp) => self.qps[qp].frozen = true,
         }

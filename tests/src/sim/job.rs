@@ -7,7 +7,7 @@ use super::packet::{Packet, op};
 use super::qp::Verb;
 
 /// A program. It acts on notices only.
-pub(crate) trait Job {
+pub(crate) trait Program {
     fn notice(&mut self, world: &mut World, me: usize, notice: Notice);
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Stream {
     /// Time from a completion to the next message, and by how much it varies.
     pub(crate) gap_ns: u64,
     pub(crate) jitter_ns: u64,
-    /// After so many messages of a queue pair, a longer time.
+    /// After this number of messages of a queue pair, a longer time.
     pub(crate) rest: (u64, u64),
     posted: BTreeMap<usize, u64>,
 }
@@ -40,10 +40,10 @@ pub(crate) struct Turns {
     pub(crate) posted: u64,
 }
 
-impl Job for Turns {
+impl Program for Turns {
     fn notice(&mut self, world: &mut World, me: usize, notice: Notice) {
         match notice {
-            Notice::Done { .. } => world.at(world.now + self.gap_ns, Event::Job(me, 0)),
+            Notice::Done { .. } => world.at(world.now + self.gap_ns, Event::Program(me, 0)),
             Notice::Timer(_) if self.posted < self.count => {
                 let qp = self.qps[(self.posted % self.qps.len() as u64) as usize];
                 self.posted += 1;
@@ -94,7 +94,7 @@ impl Stream {
     }
 }
 
-impl Job for Stream {
+impl Program for Stream {
     fn notice(&mut self, world: &mut World, me: usize, notice: Notice) {
         match notice {
             Notice::Timer(0) => {
@@ -112,7 +112,7 @@ impl Job for Stream {
                 if wait == 0 {
                     self.post(world, me, qp);
                 } else {
-                    world.at(world.now + wait, Event::Job(me, qp as u64 + 1));
+                    world.at(world.now + wait, Event::Program(me, qp as u64 + 1));
                 }
             }
             Notice::Delivered { .. } => {}
@@ -130,7 +130,7 @@ pub(crate) struct PingPong {
     pub(crate) gap_ns: u64,
 }
 
-impl Job for PingPong {
+impl Program for PingPong {
     fn notice(&mut self, world: &mut World, me: usize, notice: Notice) {
         match notice {
             Notice::Timer(_) if self.count > 0 => {
@@ -138,14 +138,14 @@ impl Job for PingPong {
                 world.post(self.client, Verb::Send, self.bytes.0, me, 1);
             }
             Notice::Delivered { tag: 1 } => world.post(self.server, Verb::Send, self.bytes.1, me, 2),
-            Notice::Delivered { .. } => world.at(world.now + self.gap_ns, Event::Job(me, 0)),
+            Notice::Delivered { .. } => world.at(world.now + self.gap_ns, Event::Program(me, 0)),
             _ => {}
         }
     }
 }
 
 /// What a member of a collective does in one round: sends a chunk through each of these queue pairs, and goes on
-/// when so many chunks have arrived.
+/// when the same number of chunks has arrived.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Round {
     pub(crate) sends: Vec<usize>,
@@ -240,7 +240,7 @@ impl Collective {
         {
             ns += by;
         }
-        world.at(world.now + ns, Event::Job(me, member as u64 + 1));
+        world.at(world.now + ns, Event::Program(me, member as u64 + 1));
     }
 
     fn send(&mut self, world: &mut World, me: usize, member: usize) {
@@ -280,7 +280,7 @@ impl Collective {
     }
 }
 
-impl Job for Collective {
+impl Program for Collective {
     fn notice(&mut self, world: &mut World, me: usize, notice: Notice) {
         match notice {
             Notice::Timer(0) => {
@@ -324,14 +324,14 @@ impl Datagrams {
     }
 }
 
-impl Job for Datagrams {
+impl Program for Datagrams {
     fn notice(&mut self, world: &mut World, me: usize, _: Notice) {
         if self.count > 0 {
             self.count -= 1;
             world.emit(self.packet.clone());
             self.packet.psn += 1;
             let wait = self.gap_ns / 2 + world.rng.below(self.gap_ns + 1);
-            world.at(world.now + wait, Event::Job(me, 1));
+            world.at(world.now + wait, Event::Program(me, 1));
         }
     }
 }

@@ -26,7 +26,7 @@ pub struct Scenario {
 
 /// A finished run.
 #[derive(Debug)]
-pub struct Run {
+pub struct LabRun {
     /// Captures, in the order of the command line.
     pub files: Vec<PathBuf>,
     /// Further options of `rocescope replay`.
@@ -119,7 +119,7 @@ impl Scenario {
     ///
     /// # Errors
     /// When a file cannot be written.
-    pub fn run(&self, seed: u64, folder: &Path) -> Result<Run> {
+    pub fn run(&self, seed: u64, folder: &Path) -> Result<LabRun> {
         self.run_world(World::new(seed ^ hash(self.name)), seed, folder)
     }
 
@@ -127,7 +127,7 @@ impl Scenario {
     ///
     /// # Errors
     /// When a file cannot be written.
-    pub fn run_varied(&self, seed: u64, folder: &Path) -> Result<Run> {
+    pub fn run_varied(&self, seed: u64, folder: &Path) -> Result<LabRun> {
         let mut world = World::new(seed ^ hash(self.name));
         world.vary = Vary::of(seed ^ hash(self.name), self.kind);
         self.run_world(world, seed, folder)
@@ -137,13 +137,13 @@ impl Scenario {
     ///
     /// # Errors
     /// When a file cannot be written.
-    pub fn run_with_snap(&self, seed: u64, folder: &Path, snap: u32) -> Result<Run> {
+    pub fn run_with_snap(&self, seed: u64, folder: &Path, snap: u32) -> Result<LabRun> {
         let mut world = World::new(seed ^ hash(self.name));
         world.snap = snap;
         self.run_world(world, seed, folder)
     }
 
-    fn run_world(&self, world: World, seed: u64, folder: &Path) -> Result<Run> {
+    fn run_world(&self, world: World, seed: u64, folder: &Path) -> Result<LabRun> {
         let mut lab = Lab { world, truth: Truth::default(), options: Vec::new() };
         (self.build)(&mut lab);
         let Lab { world, mut truth, options } = lab;
@@ -161,7 +161,7 @@ impl Scenario {
         let path = folder.join("truth.json");
         let text = serde_json::to_string_pretty(&truth.json(self.name, seed))?;
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Run { files, options, truth })
+        Ok(LabRun { files, options, truth })
     }
 }
 

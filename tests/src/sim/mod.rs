@@ -29,5 +29,5 @@ mod tap;
 pub mod truth;
 mod vary;
 
-pub use lab::{Run, Scenario};
+pub use lab::{LabRun, Scenario};
 pub use tap::Counted;

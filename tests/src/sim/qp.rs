@@ -18,7 +18,7 @@ pub(crate) enum Verb {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ports {
     One(u16),
-    /// Another one for each packet: from a base on, so many.
+    /// Another one for each packet: this number, from a base on.
     Many(u16, u16),
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Settings {
     pub(crate) window: u64,
     /// READ requests in flight.
     pub(crate) reads: u64,
-    /// Asks for an ACK every so many packets.
+    /// Requests an ACK at every n-th packet.
     pub(crate) ack_every: u64,
     /// ACKs that are merged into one.
     pub(crate) coalesce: u32,

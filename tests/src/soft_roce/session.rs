@@ -36,7 +36,7 @@ pub struct Session {
 
 /// Results of a session.
 #[derive(Debug)]
-pub struct Seen {
+pub struct SessionResult {
     /// rocescope's report.
     pub report: Value,
     /// Its reports in the course of the run, a second apart, and the same at last.
@@ -76,7 +76,7 @@ impl Session {
     ///
     /// # Errors
     /// Fails if anything ends in another way than it should.
-    pub fn finish(self, harmed: &[u64]) -> Result<Seen> {
+    pub fn finish(self, harmed: &[u64]) -> Result<SessionResult> {
         std::thread::sleep(SETTLE);
         let after: Result<Vec<_>> = ENDS.into_iter().map(statistic).collect();
         let mut captures = Vec::new();
@@ -92,7 +92,7 @@ impl Session {
         let left = json!({ "report": report, "harmed": harmed });
         fs::write(results()?.join(format!("{}.json", self.name)), left.to_string())?;
         let counted = self.before.iter().zip(&after?).map(|(before, after)| change(before, after)).collect();
-        Ok(Seen { report, reports, said: ended.err, captures, counted })
+        Ok(SessionResult { report, reports, said: ended.err, captures, counted })
     }
 }
 

@@ -240,18 +240,18 @@ fn a_collector_has_the_figures_and_findings_of_the_report() {
 }
 
 /// Ends with the test.
-struct Beside(Child);
+struct ChildProcess(Child);
 
-impl Drop for Beside {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-fn beside(world: &World, command: &mut Command, address: &str) -> Beside {
+fn beside(world: &World, command: &mut Command, address: &str) -> ChildProcess {
     let command = command.stdin(Stdio::null()).stdout(Stdio::null());
-    let beside = Beside(world.near.run(|| command.spawn()).unwrap().unwrap());
+    let beside = ChildProcess(world.near.run(|| command.spawn()).unwrap().unwrap());
     until(address, || world.near.run(|| TcpStream::connect(address)).unwrap().ok());
     beside
 }
@@ -338,8 +338,8 @@ fn a_collector_behind_tls_has_them_where_both_sides_show_a_certificate() {
 }
 
 #[test]
-fn a_collector_that_is_away_disturbs_nothing_and_what_is_lost_is_said() {
-    if !root_or_skip("a_collector_that_is_away_disturbs_nothing_and_what_is_lost_is_said") {
+fn a_collector_that_is_away_disturbs_nothing_and_loss_is_reported() {
+    if !root_or_skip("a_collector_that_is_away_disturbs_nothing_and_loss_is_reported") {
         return;
     }
     let (world, mut link) = world();

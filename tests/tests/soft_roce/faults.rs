@@ -8,7 +8,7 @@ use rocescope_tests::oracle::binary;
 use rocescope_tests::soft_roce::hop::Hop;
 use rocescope_tests::soft_roce::lab::{self, End, FAR, NEAR, PATH_MTU};
 use rocescope_tests::soft_roce::report::{count, on_link, sum};
-use rocescope_tests::soft_roce::session::{Seen, Session};
+use rocescope_tests::soft_roce::session::{Session, SessionResult};
 use rocescope_tests::soft_roce::tool::{LIMIT, Tool};
 use rocescope_tests::soft_roce::verbs::{Port, QueuePair, RETRY_EXCEEDED, SUCCESS, Settings};
 use serde_json::Value;
@@ -44,12 +44,12 @@ fn patient(to: Settings) -> Settings {
 }
 
 /// What was seen live, and in a replay of both captures.
-pub(crate) struct Told {
-    pub(crate) seen: Seen,
+pub(crate) struct FaultResult {
+    pub(crate) seen: SessionResult,
     replayed: Value,
 }
 
-impl Told {
+impl FaultResult {
     /// Of everything that happens in `traffic`.
     pub(crate) fn about(name: &'static str, traffic: impl FnOnce()) -> Self {
         let session = Session::start(name, &["-i", NEAR.interface, "-i", FAR.interface]).unwrap();
@@ -90,7 +90,7 @@ pub(crate) fn findings(report: &Value) -> impl Iterator<Item = &Value> {
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn nothing_is_wrong_with_clean_traffic() {
     let ends = Ends::open();
-    let told = Told::about("clean", || {
+    let told = FaultResult::about("clean", || {
         let (near, _far) = ends.connection(|to| to);
         near.write_all(&ends.far, 100, 8192).unwrap();
     });
@@ -105,7 +105,7 @@ fn nothing_is_wrong_with_clean_traffic() {
 fn lost_acks_are_timeouts() {
     let ends = Ends::open();
     let mut dropped = 0;
-    let told = Told::about("acks", || {
+    let told = FaultResult::about("acks", || {
         let (near, _far) = ends.connection(|to| to);
         // RC ACKNOWLEDGE in the BTH, behind headers of 28 bytes; every tenth.
         let hop = Hop::filter(FAR, "u32 match u8 0x11 0xff at 28 action ok random determ drop 10").unwrap();
@@ -138,7 +138,7 @@ fn lost_acks_are_timeouts() {
 fn a_path_dead_for_a_while_is_timeouts() {
     let ends = Ends::open();
     let (mut least, mut most) = (Duration::ZERO, Duration::ZERO);
-    let told = Told::about("dead", || {
+    let told = FaultResult::about("dead", || {
         let pairs = [ends.connection(patient), ends.connection(patient)];
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -180,7 +180,7 @@ fn a_path_dead_for_a_while_is_timeouts() {
 fn a_peer_killed_in_a_message_is_a_death() {
     let ends = Ends::open();
     let mut numbers = (0, 0);
-    let told = Told::about("killed", || {
+    let told = FaultResult::about("killed", || {
         let (near, far) = ends.connection(|to| to);
         let (sibling, _far) = ends.connection(|to| to);
         numbers = (near.number(), far.number());
@@ -220,7 +220,7 @@ fn a_peer_killed_in_a_message_is_a_death() {
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn a_way_that_is_slower_than_the_timer_is_no_death() {
     let ends = Ends::open();
-    let told = Told::about("slow", || {
+    let told = FaultResult::about("slow", || {
         let (near, _far) = ends.connection(patient);
         let hop = Hop::queue(FAR, "root netem limit 10000 delay 300ms").unwrap();
         near.write_all(&ends.far, 4, 4096).unwrap();
@@ -238,7 +238,7 @@ fn a_way_that_is_slower_than_the_timer_is_no_death() {
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn merged_captures_show_packets_twice_and_count_them_once() {
     let ends = Ends::open();
-    let told = Told::about("twice", || {
+    let told = FaultResult::about("twice", || {
         let (near, _far) = ends.connection(|to| to);
         near.write_all(&ends.far, 100, 8192).unwrap();
     });
@@ -278,7 +278,7 @@ fn merge(captures: &[Vec<u8>]) -> Vec<u8> {
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn a_hop_with_a_small_mtu_is_a_black_hole() {
     let ends = Ends::open();
-    let told = Told::about("mtu", || {
+    let told = FaultResult::about("mtu", || {
         let (near, _far) = ends.connection(|to| to);
         let (small, _small) = ends.connection(|to| to);
         let _hop = Hop::small(FAR, "600", "1500").unwrap();
@@ -303,7 +303,7 @@ fn a_hop_with_a_small_mtu_is_a_black_hole() {
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn reordering_is_no_loss() {
     let ends = Ends::open();
-    let told = Told::about("reordered", || {
+    let told = FaultResult::about("reordered", || {
         let (near, _far) = ends.connection(patient);
         // Every tenth overtakes those that wait.
         let hop = Hop::queue(FAR, "root netem limit 10000 delay 4ms reorder 100% gap 10").unwrap();
@@ -336,7 +336,7 @@ fn reordering_is_no_loss() {
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn a_hop_that_rewrites_is_named() {
     let ends = Ends::open();
-    let told = Told::about("rewritten", || {
+    let told = FaultResult::about("rewritten", || {
         let (near, _far) = ends.connection(|to| to);
         let rewrite = format!("{ALL} action pedit ex munge ip tos set 0x00 pipe csum ip");
         let _hop = Hop::filter(NEAR, &rewrite).unwrap();
@@ -361,7 +361,7 @@ fn a_hop_that_rewrites_is_named() {
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn a_rejected_connection_has_its_reason() {
     lab::up().unwrap();
-    let told = Told::about("rejected", || {
+    let told = FaultResult::about("rejected", || {
         let near = ["-c", "-a", FAR.address, "-I", NEAR.address, "-p", "7777", "-C", "1"];
         Tool::start("rping", &near).unwrap().finish().unwrap_err();
     });

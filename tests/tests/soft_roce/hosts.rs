@@ -4,7 +4,7 @@ use rocescope_tests::soft_roce::lab::{FAR, Hosts, NEAR};
 use rocescope_tests::soft_roce::report::count;
 use rocescope_tests::soft_roce::verbs::Port;
 
-use crate::faults::{Told, findings};
+use crate::faults::{FaultResult, findings};
 
 /// Numbers of the ends.
 const AT_NEAR: usize = 0;
@@ -19,7 +19,7 @@ fn roce_of_a_foreign_network_is_named() {
     let _hosts = Hosts::add(&HOSTS).unwrap();
     let near = [NEAR, NEAR.at("10.0.0.11"), NEAR.at("172.16.5.1")].map(|end| Port::open(end).unwrap());
     let far = [FAR, FAR.at("10.0.0.12"), FAR.at("172.16.5.2")].map(|end| Port::open(end).unwrap());
-    let told = Told::about("foreign", || {
+    let told = FaultResult::about("foreign", || {
         // The four in a chain, so that they are one group; then the two others.
         for (from, to, messages) in [(0, 0, 60), (0, 1, 60), (1, 1, 60), (2, 2, 180)] {
             let (own, peer) = (near[from].queue_pair().unwrap(), far[to].queue_pair().unwrap());

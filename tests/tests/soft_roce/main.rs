@@ -20,7 +20,7 @@ use rocescope_tests::soft_roce::lab::{self, ENDS, FAR, Harm, NEAR, PATH_MTU};
 use rocescope_tests::soft_roce::perftest::{Transfer, Transferred};
 use rocescope_tests::soft_roce::qps::{self, Qp};
 use rocescope_tests::soft_roce::report::{count, flow, on_link, sum, used, with_opcodes};
-use rocescope_tests::soft_roce::session::{Seen, Session};
+use rocescope_tests::soft_roce::session::{Session, SessionResult};
 use rocescope_tests::soft_roce::tool::{self, Tool};
 use rocescope_tests::soft_roce::{devices, lives};
 use rustix::process::Signal;
@@ -264,7 +264,7 @@ fn rping() -> Vec<Qp> {
 
 /// The connection's queue pairs are those that `rdma resource` showed: as the device says, in the
 /// live report, and as the connection's own messages say, in a replay of the capture.
-fn connections(seen: &Seen, connected: &[Qp]) {
+fn connections(seen: &SessionResult, connected: &[Qp]) {
     for (end, capture) in ENDS.into_iter().zip(&seen.captures) {
         let replayed = binary::replay(std::slice::from_ref(capture), [] as [&str; 0]).unwrap();
         let qp = connected.iter().find(|qp| qp.device == end.device).unwrap();
@@ -287,7 +287,7 @@ fn connections(seen: &Seen, connected: &[Qp]) {
 
 /// The driver of each end has sent and received what was counted on its interface, and refused what
 /// was reported as refused.
-fn by_the_driver(seen: &Seen) {
+fn by_the_driver(seen: &SessionResult) {
     let report = &seen.report;
     for (end, counted) in ENDS.into_iter().zip(&seen.counted) {
         let place = format!("{} says {counted}", end.device);
@@ -314,7 +314,7 @@ fn by_the_driver(seen: &Seen) {
 }
 
 /// Facts that devices give about their queue pairs while they work.
-fn followed(seen: &Seen, transfers: &[Transferred]) {
+fn followed(seen: &SessionResult, transfers: &[Transferred]) {
     let followed: Vec<devices::Followed> =
         transfers.iter().map(|transfer| devices::queue_pairs(&seen.reports, transfer).unwrap()).collect();
     println!("in {} reports: {followed:?}", seen.reports.len());

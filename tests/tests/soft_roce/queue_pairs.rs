@@ -166,7 +166,7 @@ fn queue_pairs_of_the_connection_manager_are_followed() {
 
 #[test]
 #[ignore = "for the machine of `cargo xtask vm`"]
-fn verbs_that_fail_and_sleep_are_told_or_counted() {
+fn verbs_that_fail_and_sleep_are_reported_or_counted() {
     let ends = Ends::open();
     let program = live(&[]);
     let fresh = || {
@@ -208,7 +208,7 @@ fn verbs_that_fail_and_sleep_are_told_or_counted() {
 
 #[test]
 #[ignore = "for the machine of `cargo xtask vm`"]
-fn events_of_queue_pairs_and_ports_are_told() {
+fn events_of_queue_pairs_and_ports_are_reported() {
     let ends = Ends::open();
     let program = live(&[]);
     // Queue pairs drained. Soft-RoCE says so in an interrupt: the kernel skips its probe when that falls into

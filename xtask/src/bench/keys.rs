@@ -265,7 +265,7 @@ impl Session {
     pub(super) fn spent(&self) -> Result<(f64, f64)> {
         let pid = self.child.id();
         let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat"))
-            .context("the kernel tells nothing of threads: CONFIG_SCHEDSTATS, CONFIG_SCHED_INFO")?;
+            .context("the kernel has no statistics of threads: CONFIG_SCHEDSTATS, CONFIG_SCHED_INFO")?;
         let mut numbers = text.split_whitespace().map(|n| n.parse::<f64>().map(|ns| ns / 1e6));
         let both = numbers.next().transpose()?.zip(numbers.next().transpose()?);
         ensure!(both.is_some(), "schedstat has another form: {text}");

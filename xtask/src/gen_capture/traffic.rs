@@ -57,7 +57,7 @@ pub(crate) struct Written {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum OperationKind {
     Write,
     Send,
 }
@@ -69,7 +69,7 @@ struct Connection {
     qps: [u32; 2],
     psn: u32,
     msn: u32,
-    kind: Kind,
+    kind: OperationKind,
     /// Packets of the message that are sent, and that there are.
     sent: u32,
     len: u32,
@@ -159,7 +159,7 @@ impl Traffic {
         if connection.sent == connection.len {
             connection.sent = 0;
             connection.len = 1 + random.below(32);
-            connection.kind = if random.one_in(5) { Kind::Send } else { Kind::Write };
+            connection.kind = if random.one_in(5) { OperationKind::Send } else { OperationKind::Write };
             connection.msn = (connection.msn + 1) & MASK24;
             if random.one_in(10) {
                 return self.read(at, out);
@@ -203,14 +203,14 @@ impl Traffic {
         let first = connection.sent == 0;
         let last = connection.sent + 1 == connection.len;
         let opcode = match (connection.kind, first, last) {
-            (Kind::Write, true, true) => WRITE_ONLY,
-            (Kind::Write, true, false) => WRITE_FIRST,
-            (Kind::Write, false, false) => WRITE_MIDDLE,
-            (Kind::Write, false, true) => WRITE_LAST,
-            (Kind::Send, true, true) => SEND_ONLY,
-            (Kind::Send, true, false) => SEND_FIRST,
-            (Kind::Send, false, false) => SEND_MIDDLE,
-            (Kind::Send, false, true) => SEND_LAST,
+            (OperationKind::Write, true, true) => WRITE_ONLY,
+            (OperationKind::Write, true, false) => WRITE_FIRST,
+            (OperationKind::Write, false, false) => WRITE_MIDDLE,
+            (OperationKind::Write, false, true) => WRITE_LAST,
+            (OperationKind::Send, true, true) => SEND_ONLY,
+            (OperationKind::Send, true, false) => SEND_FIRST,
+            (OperationKind::Send, false, false) => SEND_MIDDLE,
+            (OperationKind::Send, false, true) => SEND_LAST,
         };
         let reth = reth(connection.len.saturating_mul(self.mtu));
         let len = if last { last_len(cut, self.mtu) } else { self.mtu };
@@ -222,7 +222,7 @@ impl Traffic {
             becn: false,
             dest_qp: connection.qps[0],
             psn: connection.psn,
-            ext: if first && connection.kind == Kind::Write { &reth } else { &[] },
+            ext: if first && connection.kind == OperationKind::Write { &reth } else { &[] },
             payload: payload(&self.pool, cut, len),
         };
         connection.psn = (connection.psn + 1) & MASK24;
@@ -307,7 +307,7 @@ fn connection(number: u32, random: &mut Random) -> Connection {
         qps: [0x100 + number * 2, 0x101 + number * 2],
         psn: random.below(MASK24),
         msn: 0,
-        kind: Kind::Write,
+        kind: OperationKind::Write,
         sent: 0,
         len: 0,
         congested: random.one_in(4),

@@ -9,14 +9,19 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Instant;
 
 /// A program to run.
-pub(super) struct Job {
+pub(super) struct LaneProgram {
     pub(super) name: String,
     pub(super) command: Command,
 }
 
 /// Runs the jobs in their order, at most `lanes` at once. The output of each goes to a file below `dir`, is printed
 /// as a whole when the job has ended, and is then passed to `ended` with the job's name and result.
-pub(super) fn run(jobs: Vec<Job>, lanes: usize, dir: &Path, mut ended: impl FnMut(&str, &str, Result<()>)) {
+pub(super) fn run(
+    jobs: Vec<LaneProgram>,
+    lanes: usize,
+    dir: &Path,
+    mut ended: impl FnMut(&str, &str, Result<()>),
+) {
     let queue = Mutex::new(VecDeque::from(jobs));
     let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     let (sender, results) = mpsc::channel();
@@ -55,7 +60,7 @@ mod tests {
         let job = |name: &str, script: &str| {
             let mut command = Command::new("sh");
             command.args(["-c", script]);
-            Job { name: name.to_owned(), command }
+            LaneProgram { name: name.to_owned(), command }
         };
         let jobs = vec![
             job("slow one", "echo a; sleep 0.2; echo b >&2"),

@@ -6,7 +6,7 @@ use crate::metrics::duplicates::Copies;
 use crate::metrics::loss::spells::FlowSpells;
 use crate::metrics::pairing::{Confidence, How};
 use crate::sample::{Address, Direction};
-use crate::util::known::Known;
+use crate::util::packed_option::PackedOption;
 use crate::util::rarely::{Rarely, Zero};
 use crate::util::seldom::Seldom;
 use crate::util::shared::Shared;
@@ -41,7 +41,7 @@ pub struct Flow {
     /// Distinct UDP source ports; 0 for RoCEv1 and InfiniBand, which have none. Unit: ports. Null: some ports found the
     /// overflow table full.
     #[cfg_attr(test, schemars(with = "Option<u64>"))]
-    pub src_port_count: Known,
+    pub src_port_count: PackedOption,
     /// UDP source ports: the 16 with the most bytes, in descending order.
     #[cfg_attr(test, schemars(with = "Vec<Port>"))]
     pub src_ports: Ports,
@@ -76,7 +76,7 @@ pub struct Flow {
     /// Length of the encapsulated frames: inner IP packet plus 14 bytes each. Unit: bytes. Null: no packet
     /// was encapsulated.
     #[cfg_attr(test, schemars(with = "Option<u64>"))]
-    pub inner_bytes: Known,
+    pub inner_bytes: PackedOption,
     /// Payload without headers, padding and ICRC. Unit: bytes.
     pub payload_bytes: u64,
     /// Packets of unknown payload length: the opcode's headers are not known, or lengths contradict each
@@ -121,7 +121,7 @@ pub struct Flow {
     /// one for each message without a beginning, or whose predecessor has no end. PSNs skipped between two
     /// messages may belong to requests that an ACK answers. Unit: PSNs. Null: no response was seen.
     #[cfg_attr(test, schemars(with = "Option<u64>"))]
-    pub responses_missing: Known,
+    pub responses_missing: PackedOption,
     /// Loss, reordering and retransmission of the requests. Live: of timed flows (see `latency_ns`), since
     /// they are timed (`loss_unfollowed`); IPv4 identifications are not used, and pauses are those between
     /// any packets of the flow. Null: no request of RC, UC or XRC was seen; live also: the flow is not timed,
@@ -138,7 +138,7 @@ pub struct Flow {
     pub loss_unfollowed: Option<Box<Unfollowed>>,
     /// Packets lost upstream of this link, where a tap further upstream saw what was sent; not known: PSNs at this link alone tell.
     #[serde(skip)]
-    pub lost_upstream: Known,
+    pub lost_upstream: PackedOption,
     /// How its packets are spread over paths. Null: nothing shows that they are.
     pub spray: Option<Box<Spray>>,
     /// Check of the invariant CRC. Null: not checked by this source (live).
@@ -157,7 +157,7 @@ pub struct Flow {
     /// packet that shows it, all before count here. Unit: requests.
     /// Null: the flow has no request to be timed, or live with `--no-timing`.
     #[cfg_attr(test, schemars(with = "Option<u64>"))]
-    pub latency_unpaired: Known,
+    pub latency_unpaired: PackedOption,
     /// Other requests without a sample. Null: as `latency_unpaired`.
     #[cfg_attr(test, schemars(with = "Option<Untimed>"))]
     pub latency_untimed: Seldom<Untimed>,
@@ -165,7 +165,7 @@ pub struct Flow {
     /// MAC control frames on the link. The priority is the PCP of the tag, without a tag DSCP / 8. Unit: ns.
     /// Null: live, no pause frame on the link, or `--link-speed` is not given.
     #[cfg_attr(test, schemars(with = "Option<u64>"))]
-    pub pause_stall_ns: Known,
+    pub pause_stall_ns: PackedOption,
     /// Queue pair at the sending end: the destination QP of the reverse flow. Null: not known, or the packets
     /// came from several.
     pub peer_qp: Option<u32>,

@@ -120,8 +120,8 @@ impl Facts {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Source {
-    /// Kind of source.
-    pub kind: Kind,
+    /// InputKind of source.
+    pub kind: InputKind,
     /// Interfaces, or capture files as given.
     pub inputs: Vec<String>,
     /// Expression of `--filter`. RoCE packets that do not match are counted in `totals.packets` and
@@ -133,7 +133,7 @@ pub struct Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum InputKind {
     /// Capture files or a stream of one.
     Replay,
     /// Programs in the kernel.
@@ -144,7 +144,7 @@ pub enum Kind {
     Mixed,
 }
 
-impl From<SourceKind> for Kind {
+impl From<SourceKind> for InputKind {
     fn from(kind: SourceKind) -> Self {
         match kind {
             SourceKind::Replay => Self::Replay,
@@ -153,7 +153,7 @@ impl From<SourceKind> for Kind {
     }
 }
 
-impl Kind {
+impl InputKind {
     /// The name in the report.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -67,7 +67,7 @@ fn a_range_that_ends_before_it_begins_is_an_error_of_replay() {
 }
 
 #[test]
-fn an_interface_without_its_option_is_told_how() {
+fn an_interface_without_its_option_gets_the_command() {
     let error = Args::read(["rocescope", "live", "vb"].map(OsString::from)).unwrap_err();
     assert!(error.to_string().contains("use -i vb") && error.exit_code() == 2, "{error}");
     assert!(Args::read(["rocescope", "live", "-i", "vb"].map(OsString::from)).is_ok());
@@ -89,7 +89,7 @@ fn the_help_names_the_defaults_that_depend_on_the_command() {
 }
 
 #[test]
-fn a_capture_without_a_command_is_told_how() {
+fn a_capture_without_a_command_gets_the_command() {
     for file in ["e1.pcap", "dir/x.pcapng.gz"] {
         let error = Args::read(["rocescope", file].map(OsString::from)).unwrap_err();
         assert!(error.to_string().contains(&format!("rocescope replay {file}")), "{error}");

@@ -186,7 +186,7 @@ fn ecn_is_judged_where_nothing_is_lossless() {
 }
 
 #[test]
-fn what_is_not_roce_is_called_so_and_nothing_else_is_said_of_it() {
+fn a_device_without_roce_has_that_verdict_alone() {
     let page = page(NOT_ROCE, "");
     let text = text::text(&page, true, 120);
     for (device, driver, protocol, name) in [

@@ -209,7 +209,7 @@ fn processes_of_a_job_share_a_line_with_their_settings() {
 }
 
 #[test]
-fn what_redirects_between_nic_and_gpu_is_told_from_what_does_above_both() {
+fn acs_between_nic_and_gpu_differs_from_acs_above_both() {
     // A switch below a root port: its upstream port, and a downstream port for each of the two.
     let host = Recorded::unpack(MLX5);
     let of = |redirecting: &[&str]| {
@@ -260,7 +260,7 @@ fn of_nics_below_one_switch_the_nearest_is_named_and_all_that_are_as_near() {
 
 /// The kernel takes the order to count by queue pair for any device, and answers with the mode.
 #[test]
-fn soft_roce_is_not_told_to_count_by_queue_pair() {
+fn soft_roce_is_not_advised_to_count_by_queue_pair() {
     let known = "answers/rdma/devices <<\n1 u32 0\n2 text rxe0\n14 u8 1\n67 text roce\n>>";
     let soft = page(RXE, &format!("{known}\nanswers/rdma/binding.0.1 = 74 u32 0"));
     let port = &soft.host.devices[0].ports[0];

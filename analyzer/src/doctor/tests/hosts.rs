@@ -48,7 +48,7 @@ fn eight_with_faults() -> Page {
 }
 
 #[test]
-fn what_is_wrong_alike_on_many_ports_is_said_once_with_all_their_names() {
+fn one_fault_of_many_ports_is_one_verdict_with_their_names() {
     let page = eight_with_faults();
     let said = text::text(&page, false, 120);
     assert!(said.starts_with("rocescope doctor on Linux 6.15.4: 3 warnings\n"), "{said}");

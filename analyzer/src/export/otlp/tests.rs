@@ -357,7 +357,7 @@ fn until(pusher: &Pusher, done: impl Fn(&Tally) -> bool) -> Tally {
 }
 
 #[test]
-fn what_a_collector_cannot_take_now_is_sent_again_in_order() {
+fn requests_that_a_collector_cannot_take_now_are_retried_in_order() {
     let (port, arrived) = collector(&[
         "503 Unavailable\r\nRetry-After: 1\r\nContent-Length: 0",
         "429 Slow down\r\nRetry-After: 0\r\nContent-Length: 0",
@@ -383,7 +383,7 @@ fn what_a_collector_cannot_take_now_is_sent_again_in_order() {
 }
 
 #[test]
-fn what_a_collector_refuses_is_not_sent_again_and_what_it_rejects_is_counted() {
+fn refused_requests_are_not_retried_and_rejected_points_are_counted() {
     // A partial success: field 1 with 3 rejected points and the message "no".
     let (port, arrived) = collector(&[
         "400 Bad\r\nContent-Length: 0",

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stops_sending_tells_nothing() {
+    fn a_sender_that_stops_shows_no_reaction() {
         let mut speed = Speed::new();
         send(&mut speed, 0, 5_000_000, 1_000);
         speed.notified(5_000_000);

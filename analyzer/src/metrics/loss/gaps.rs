@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identification_tells_what_was_sent_before_the_gap_showed() {
+    fn an_identification_shows_packets_sent_before_the_gap_was_seen() {
         let gap = Gap { before: 3, ..gap(1, 1) };
         assert!(gap.sent_before(2) && gap.sent_before(0xFFFF) && gap.sent_before(0xC004));
         assert!(!gap.sent_before(3) && !gap.sent_before(4) && !gap.sent_before(0xC003));

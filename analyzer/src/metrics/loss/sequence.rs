@@ -39,7 +39,7 @@ use super::cause::{Cause, TIMEOUT_PAUSE_NS};
 use super::episode::{Episodes, Tracker};
 use super::gaps::{By, Filled, Gap, Gaps};
 use super::result::{GivenUp, Metrics, Retransmission};
-use super::state::{Missing, Run, State};
+use super::state::{Missing, PsnRun, State};
 use late::Lateness;
 use tally::{SIGNALS, Tally};
 
@@ -495,7 +495,7 @@ impl Sequence {
         self.restarted_at(arrival.psn, arrival.time_ns);
         let unasked = self.is_unasked(arrival, pause_ns);
         self.asked += u64::from(!unasked && !arrival.numbered);
-        self.state = State::Undecided(Run { unasked, ..Run::begin(arrival, pause_ns) });
+        self.state = State::Undecided(PsnRun { unasked, ..PsnRun::begin(arrival, pause_ns) });
     }
 
     /// Packets of a run may be reordered, too; and one that is late for longer than gaps are remembered begins no run.
@@ -580,7 +580,7 @@ impl Sequence {
     }
 
     /// Go-back-N or selective retransmission, where the run shows which.
-    fn classify(&mut self, run: &Run, frontier: u32, resumed: bool) {
+    fn classify(&mut self, run: &PsnRun, frontier: u32, resumed: bool) {
         let reach = frontier.wrapping_sub(run.start) & MASK24;
         if reach <= 1 {
             return;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use crate::entity::Stats;
 
 use crate::metrics::packet::Packet;
-use crate::metrics::timeline::{self, Kind, LinkPoints};
+use crate::metrics::timeline::{self, LinkPoints, SignalKind};
 use crate::util::few::Few;
 use crate::util::map::Map;
 use crate::util::pack::pack;
@@ -78,14 +78,14 @@ pub enum Signal {
 
 impl Signal {
     /// Its kind on the timeline; `None` for one that has no place there.
-    const fn kind(self) -> Option<Kind> {
+    const fn kind(self) -> Option<SignalKind> {
         Some(match self {
-            Self::SequenceNak | Self::OtherNak(_) => Kind::Nak,
-            Self::RnrNak => Kind::Rnr,
-            Self::Lost => Kind::Lost,
-            Self::Retransmitted => Kind::Retransmitted,
-            Self::CeMarked => Kind::Ce,
-            Self::Cnp => Kind::Cnp,
+            Self::SequenceNak | Self::OtherNak(_) => SignalKind::Nak,
+            Self::RnrNak => SignalKind::Rnr,
+            Self::Lost => SignalKind::Lost,
+            Self::Retransmitted => SignalKind::Retransmitted,
+            Self::CeMarked => SignalKind::Ce,
+            Self::Cnp => SignalKind::Cnp,
             _ => return None,
         })
     }

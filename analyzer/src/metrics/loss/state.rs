@@ -9,7 +9,7 @@ use super::cause::Cause;
 /// A run: packets behind the expected PSN, one after the other.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the run")]
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run {
+pub(super) struct PsnRun {
     pub(super) start: u32,
     /// The latest PSN.
     pub(super) last: u32,
@@ -32,7 +32,7 @@ pub(super) struct Run {
     pub(super) provisional_ns: u64,
 }
 
-impl Run {
+impl PsnRun {
     pub(super) const fn begin(arrival: &Arrival<'_>, pause_ns: u64) -> Self {
         Self {
             start: arrival.psn,
@@ -68,19 +68,19 @@ impl Run {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum State {
     Advancing,
-    Undecided(Run),
-    GoingBack(Run, Cause),
+    Undecided(PsnRun),
+    GoingBack(PsnRun, Cause),
 }
 
 impl State {
-    pub(super) const fn run(&self) -> Option<&Run> {
+    pub(super) const fn run(&self) -> Option<&PsnRun> {
         match self {
             Self::Advancing => None,
             Self::Undecided(run) | Self::GoingBack(run, _) => Some(run),
         }
     }
 
-    pub(super) const fn run_mut(&mut self) -> Option<&mut Run> {
+    pub(super) const fn run_mut(&mut self) -> Option<&mut PsnRun> {
         match self {
             Self::Advancing => None,
             Self::Undecided(run) | Self::GoingBack(run, _) => Some(run),

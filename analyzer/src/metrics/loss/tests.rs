@@ -117,7 +117,7 @@ fn lost_before_the_tap_and_repaired_by_go_back_n() {
 }
 
 #[test]
-fn what_is_sent_again_may_be_lost_again() {
+fn a_retransmission_may_be_lost() {
     for mut scene in scenes() {
         scene.send(200..260, &[210]);
         scene.nak(210);
@@ -132,7 +132,7 @@ fn what_is_sent_again_may_be_lost_again() {
 }
 
 #[test]
-fn lost_behind_the_tap() {
+fn lost_downstream_of_the_tap() {
     for mut scene in scenes() {
         scene.send(200..220, &[]);
         scene.nak(210);
@@ -324,7 +324,7 @@ fn naks_are_known_by_kind_and_time_until_the_flow_is_another() {
 }
 
 #[test]
-fn when_something_was_sent_again_last() {
+fn the_latest_retransmission_has_its_time() {
     for mut scene in scenes() {
         scene.send(200..220, &[]);
         scene.nak(210);

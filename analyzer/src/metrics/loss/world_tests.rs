@@ -8,7 +8,7 @@ use crate::metrics::testing::{Chance, DATA, P};
 /// A network that both loses and reorders, and a sender that goes back: nothing is said to be lost that only came late,
 /// and most of what was lost is found. A copy that is lost while the next ones are lost as well leaves no trace.
 #[test]
-fn loss_and_reordering_at_once_are_told_apart() {
+fn loss_and_reordering_at_the_same_time_are_separated() {
     for (late_us, one_lost_in, one_late_in, least) in
         [(50, 200, 50, 0.9), (3_000, 100, 50, 0.9), (3_000, 0, 50, 1.0), (20, 100, 10, 0.65)]
     {

@@ -7,7 +7,7 @@ use rocescope_common::wire::Frame;
 
 use super::tests::{MS, host};
 use crate::metrics::traffic::flowlets::{Flowlets, Record, Standing};
-use crate::metrics::traffic::hosts::{Pairs, Seen};
+use crate::metrics::traffic::hosts::{BinPackets, Pairs};
 use crate::metrics::traffic::{LinkTraffic, Traffic};
 
 /// Numbers that look random (a linear congruential generator), the same in every run.
@@ -102,7 +102,8 @@ impl Wire {
             let Sent { src, dst, qp, start_ns, end_ns, bytes, again } = one;
             let frame = Frame { src: host(src).1, dst: host(dst).1, family: 4, ..Frame::EMPTY };
             let pair = pairs.number(&FlowKey::of(&frame, link), 64);
-            let seen = Seen { packets: 1, bytes, data_packets: 1, data_bytes: bytes, ..Seen::default() };
+            let seen =
+                BinPackets { packets: 1, bytes, data_packets: 1, data_bytes: bytes, ..BinPackets::default() };
             pairs.packets(pair, seen);
             let more =
                 Flowlet { start_ns, end_ns, bytes, fresh_bytes: if again { 0 } else { bytes }, packets: 1 };
@@ -144,7 +145,7 @@ pub(super) enum Shape {
 
 /// A job.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Job {
+pub(super) struct SimulatedJob {
     pub(super) shape: Shape,
     pub(super) hosts: u32,
     /// Queue pairs of each connection.
@@ -160,7 +161,7 @@ pub(super) struct Job {
     pub(super) slower: f64,
 }
 
-impl Job {
+impl SimulatedJob {
     pub(super) const USUAL: Self = Self {
         shape: Shape::Ring,
         hosts: 4,

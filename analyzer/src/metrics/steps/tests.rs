@@ -21,7 +21,7 @@ fn traffic(flowlets: &[(u32, u32, u64, u64, u64)], window_end_ms: u64) -> Traffi
     for (src, dst, start, end, bytes) in flowlets {
         let frame = Frame { src: host(*src).1, dst: host(*dst).1, family: 4, ..Frame::EMPTY };
         let pair = pairs.number(&FlowKey::of(&frame, 0), 64);
-        let seen = crate::metrics::traffic::hosts::Seen {
+        let seen = crate::metrics::traffic::hosts::BinPackets {
             packets: 1,
             bytes: 1,
             data_packets: 1,

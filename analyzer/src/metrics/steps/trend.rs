@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grew_is_told_and_since_when() {
+    fn growth_is_reported_with_its_begin() {
         let of = |late: (f64, f64)| {
             let mut dice = Dice(3);
             let step = |at| if at < 14 { (20.0, 75.0) } else { late };

@@ -1,6 +1,6 @@
 //! What must be taken for a job that takes steps, and what must not.
 
-use super::simulate::{Dice, Job, Sent, Shape, Wire};
+use super::simulate::{Dice, Sent, Shape, SimulatedJob, Wire};
 use super::straggler::Why;
 use super::tests::{MS, host};
 use super::*;
@@ -32,7 +32,16 @@ fn jobs_of_all_kinds_are_found() {
                     let qps = if hosts == 32 { 1 } else { 2 };
                     let steps = if hosts == 32 { 12 } else { 30 };
                     let period_ns = period_ms * MS;
-                    all.push(Job { shape, hosts, qps, steps, period_ns, pause, jitter, ..Job::USUAL });
+                    all.push(SimulatedJob {
+                        shape,
+                        hosts,
+                        qps,
+                        steps,
+                        period_ns,
+                        pause,
+                        jitter,
+                        ..SimulatedJob::USUAL
+                    });
                 }
             }
         }
@@ -61,16 +70,16 @@ fn jobs_of_all_kinds_are_found() {
 /// A step of 5 ms is found when the silence is longer than what ends a flowlet, and not guessed otherwise.
 #[test]
 fn short_steps() {
-    let job = Job { period_ns: 5 * MS, pause: 0.6, steps: 200, ..Job::USUAL };
+    let job = SimulatedJob { period_ns: 5 * MS, pause: 0.6, steps: 200, ..SimulatedJob::USUAL };
     let found_short = found(&job.healthy(), 1).unwrap();
     assert_eq!((found_short.links[0].steps.len(), found_short.straggler), (200, None));
-    none("half a millisecond of silence", &Job { pause: 0.1, ..job }.healthy());
+    none("half a millisecond of silence", &SimulatedJob { pause: 0.1, ..job }.healthy());
 }
 
 /// What a live run sees of a port is on two links: together they show what one capture does.
 #[test]
 fn both_directions_of_a_port_are_one() {
-    let job = Job { qps: 1, ..Job::USUAL };
+    let job = SimulatedJob { qps: 1, ..SimulatedJob::USUAL };
     let wire = job.run(|step, host| if host == 2 && step >= 15 { 0.5 } else { 0.0 }, |_, _, _| 1.0);
     let replay = steps(&wire.at(2), &[]).unwrap();
     assert_eq!(steps(&wire.live_at(2), &[0, 0]), Ok(replay.clone()));
@@ -81,13 +90,13 @@ fn both_directions_of_a_port_are_one() {
 /// Seven steps may be chance.
 #[test]
 fn few_steps_are_none() {
-    none("seven steps", &Job { steps: 7, ..Job::USUAL }.healthy());
+    none("seven steps", &SimulatedJob { steps: 7, ..SimulatedJob::USUAL }.healthy());
 }
 
 #[test]
 fn many_hosts() {
     for shape in [Shape::Ring, Shape::AllToAll] {
-        let job = Job { shape, hosts: 64, qps: 1, steps: 10, ..Job::USUAL };
+        let job = SimulatedJob { shape, hosts: 64, qps: 1, steps: 10, ..SimulatedJob::USUAL };
         let found = found(&job.healthy(), 1).unwrap();
         assert_eq!((found.links[0].steps.len(), found.straggler), (10, None));
     }
@@ -266,7 +275,7 @@ fn random_exchange_is_no_job() {
 #[test]
 fn steps_that_become_longer_are_still_steps() {
     for shape in [Shape::Ring, Shape::AllToAll] {
-        let job = Job { shape, slower: 1.0, ..Job::USUAL };
+        let job = SimulatedJob { shape, slower: 1.0, ..SimulatedJob::USUAL };
         let found = found(&job.healthy(), 1).unwrap();
         let periods = found.links[0].periods();
         assert_eq!((periods.len(), found.straggler), (29, None));
@@ -282,7 +291,7 @@ fn a_straggler_that_changes_is_none() {
             for seed in 1..25 {
                 let mut dice = Dice(seed);
                 let who: Vec<u32> = (0..40).map(|_| 1 + dice.below(hosts)).collect();
-                let job = Job { shape, hosts, steps: 40, ..Job::USUAL };
+                let job = SimulatedJob { shape, hosts, steps: 40, ..SimulatedJob::USUAL };
                 let late =
                     |step: u64, host| if who[usize::try_from(step).unwrap()] == host { 0.4 } else { 0.0 };
                 let wire = job.run(late, |_, _, _| 1.0);
@@ -305,7 +314,7 @@ fn a_straggler_that_changes_is_none() {
 fn a_straggler_of_most_steps_is_named() {
     for (shape, views) in [(Shape::Ring, [0, 2]), (Shape::AllToAll, [0, 2])] {
         for hosts in [3, 4, 8] {
-            let job = Job { shape, hosts, ..Job::USUAL };
+            let job = SimulatedJob { shape, hosts, ..SimulatedJob::USUAL };
             let wire = job.run(|step, host| if host == 2 && step >= 10 { 0.4 } else { 0.0 }, |_, _, _| 1.0);
             for seen_by in views {
                 let found = found(&wire, seen_by).unwrap();
@@ -322,7 +331,7 @@ fn a_straggler_of_most_steps_is_named() {
 #[test]
 fn a_slow_link_is_named_by_its_ends() {
     for shape in [Shape::Ring, Shape::AllToAll] {
-        let job = Job { shape, ..Job::USUAL };
+        let job = SimulatedJob { shape, ..SimulatedJob::USUAL };
         let slow = |step, src, dst| if step >= 10 && (src, dst) == (2, 3) { 4.0 } else { 1.0 };
         let straggler = found(&job.run(|_, _| 0.0, slow), 0).unwrap().straggler.unwrap();
         let told = (straggler.why, straggler.host, straggler.peer);
@@ -334,7 +343,8 @@ fn a_slow_link_is_named_by_its_ends() {
 /// the far end of the chain may be told, not one that itself waits on a port in sight.
 #[test]
 fn the_chain_of_waits_ends_at_the_last_host_in_sight() {
-    let wire = Job::USUAL.run(|step, host| if host == 3 && step >= 15 { 0.6 } else { 0.0 }, |_, _, _| 1.0);
+    let wire =
+        SimulatedJob::USUAL.run(|step, host| if host == 3 && step >= 15 { 0.6 } else { 0.0 }, |_, _, _| 1.0);
     for set in 1u32..16 {
         let seen: Vec<u32> = (1..=4).filter(|host| set >> (host - 1) & 1 == 1).collect();
         let backwards: Vec<u32> = seen.iter().rev().copied().collect();
@@ -380,7 +390,7 @@ fn exchange(seed: u64, messages: u32) -> Wire {
 fn steps_are_found_again_after_other_traffic() {
     for messages in [20, 80, 1_000] {
         for shape in [Shape::Ring, Shape::AllToAll] {
-            let job = Job { shape, steps: 34, ..Job::USUAL };
+            let job = SimulatedJob { shape, steps: 34, ..SimulatedJob::USUAL };
             for before in [exchange(7, messages), then(job.healthy(), exchange(8, messages))] {
                 let wire = then(before, job.healthy());
                 let end_ns = wire.0.iter().map(|sent| sent.end_ns).max().unwrap();
@@ -401,7 +411,8 @@ fn steps_are_found_again_after_other_traffic() {
 /// A job that ended, and other traffic since: its steps are reported, and that they are over.
 #[test]
 fn steps_before_other_traffic_are_over() {
-    let found = found(&then(Job { steps: 60, ..Job::USUAL }.healthy(), exchange(7, 60)), 0).unwrap();
+    let found = found(&then(SimulatedJob { steps: 60, ..SimulatedJob::USUAL }.healthy(), exchange(7, 60)), 0)
+        .unwrap();
     let link = &found.links[0];
     assert!(link.steps.len() >= 58 && link.ending.part >= 2.0, "{link:?}");
 }

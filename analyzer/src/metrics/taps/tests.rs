@@ -44,7 +44,7 @@ fn conversation(ahead_ns: i64, ids: bool, lost: impl Fn(u32) -> bool) -> Vec<Tap
 }
 
 #[test]
-fn what_vanishes_is_counted_however_far_clocks_are_apart() {
+fn loss_between_taps_is_counted_however_far_clocks_are_apart() {
     for ahead_ns in [0, 7 * SECOND.cast_signed(), -7 * (SECOND.cast_signed())] {
         for ids in [true, false] {
             let pairs = conversation(ahead_ns, ids, |psn| psn % 100 == 50);
@@ -95,7 +95,7 @@ fn a_third_tap_may_be_far_behind() {
 
 /// A network that doubles packets, or a mirror that shows them twice: that the other tap has one less is no loss.
 #[test]
-fn what_is_doubled_between_two_taps_did_not_vanish() {
+fn a_duplicate_between_two_taps_is_no_loss() {
     for ahead_ns in [0, 7 * SECOND.cast_signed(), -7 * (SECOND.cast_signed())] {
         let packets = (0..1_000u32).flat_map(|psn| {
             let time_ns = START + u64::from(psn) * 10 * US;
@@ -153,7 +153,7 @@ fn captures_of_different_length_are_compared_where_they_overlap() {
 
 /// The second capture begins between two copies of a packet, which nothing but its PSN names.
 #[test]
-fn what_was_sent_before_the_second_capture_began_did_not_vanish() {
+fn packets_before_the_second_capture_began_are_not_lost() {
     for ahead_ns in [0, -7 * SECOND.cast_signed()] {
         let order = (0..400u32).chain([380]).chain(400..1_000);
         let packets = order.enumerate().flat_map(|(n, psn)| {
@@ -291,7 +291,7 @@ fn headers_beyond_what_there_is_room_for_are_counted() {
 
 /// Large packets of a queue pair vanish until it gives up; small ones of another pass until the end.
 #[test]
-fn what_vanishes_at_the_end_of_a_flow_counts_by_size() {
+fn loss_at_the_end_of_a_flow_counts_by_size() {
     for ahead_ns in [0, -7 * SECOND.cast_signed()] {
         let packets = (0..1_000u32).flat_map(|psn| {
             let time_ns = START + u64::from(psn) * 100 * US;
@@ -314,7 +314,7 @@ fn what_vanishes_at_the_end_of_a_flow_counts_by_size() {
 
 /// The second capture ends before the first: nothing tells what became of the rest.
 #[test]
-fn what_a_second_capture_no_longer_shows_did_not_vanish() {
+fn packets_after_the_end_of_the_second_capture_are_not_lost() {
     let packets = (0..1_000u32).flat_map(|psn| {
         let time_ns = START + u64::from(psn) * 100 * US;
         let [here, there] = both(P { psn, time_ns, ..DATA }, 5_000, 0);

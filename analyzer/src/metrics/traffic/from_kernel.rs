@@ -11,7 +11,7 @@ use rocescope_common::account::{FlowBin, FlowKey};
 
 use super::bins::{Bin, Folded};
 use super::flowlets::{Ended, Flowlets, Record, Standing};
-use super::hosts::{NO_PAIR, Pairs, Seen};
+use super::hosts::{BinPackets, NO_PAIR, Pairs};
 use super::{LinkTraffic, Traffic};
 
 /// What is kept of one flow.
@@ -203,7 +203,7 @@ impl Collector {
                 link.open.cnp += u64::from(bin.cnp);
             }
             let data = bin.data().unwrap_or_default();
-            let seen = Seen {
+            let seen = BinPackets {
                 bin: index,
                 first_ns: data.start_ns.saturating_add_signed(shift_ns),
                 last_ns: data.end_ns.saturating_add_signed(shift_ns),

@@ -261,7 +261,7 @@ impl Target {
 
 /// Packets of one bin as pairs see them: one, or all of a flow.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Seen {
+pub struct BinPackets {
     /// Number of the newest bin.
     pub bin: u64,
     /// First of these packets, in nanoseconds.
@@ -381,7 +381,7 @@ impl Pairs {
 
     /// Counts packets between the hosts of a pair.
     #[inline(always)]
-    pub fn packets(&mut self, number: u32, seen: Seen) {
+    pub fn packets(&mut self, number: u32, seen: BinPackets) {
         let Some(pair) = self.list.get_mut(number as usize) else {
             self.left_out += seen.packets;
             return;
@@ -483,7 +483,17 @@ mod tests {
         let (first_ns, last_ns) = (bin * 1_000_000, bin * 1_000_000);
         pairs.packets(
             number,
-            Seen { bin, first_ns, last_ns, packets, bytes, data_packets: data, data_bytes, ce, gaps: 0 },
+            BinPackets {
+                bin,
+                first_ns,
+                last_ns,
+                packets,
+                bytes,
+                data_packets: data,
+                data_bytes,
+                ce,
+                gaps: 0,
+            },
         );
     }
 

@@ -30,7 +30,7 @@ use super::packet::{Aside, CE, Packet};
 use super::timeline::LinkPoints;
 use bins::{Binner, Bursts, CLASS_CNP};
 use flowlets::{Flowlets, Record, Standing};
-use hosts::{NO_PAIR, Pair, Pairs, Seen, Target};
+use hosts::{BinPackets, NO_PAIR, Pair, Pairs, Target};
 
 /// Links whose bins are kept; those beyond have no bursts.
 pub const MAX_LINKS: usize = 1024;
@@ -66,19 +66,19 @@ struct Slot {
     in_progress: bool,
     flowlet: Flowlet,
     message: OpenMessage,
-    request: Told,
-    answer: Told,
+    request: PsnTime,
+    answer: PsnTime,
 }
 
 /// PSN and time of a packet; both are the highest number where there was none.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct PsnTime {
     /// In two halves, which leave no gap behind the PSN.
     time_ns: [u32; 2],
     psn: u32,
 }
 
-impl Told {
+impl PsnTime {
     const NOTHING: Self = Self { time_ns: [u32::MAX; 2], psn: u32::MAX };
 
     #[expect(clippy::cast_possible_truncation, reason = "each half is one")]
@@ -115,8 +115,8 @@ impl Slot {
         in_progress: false,
         flowlet: Flowlet { start_ns: 0, end_ns: 0, bytes: 0, fresh_bytes: 0, packets: 0 },
         message: OpenMessage::NONE,
-        request: Told::NOTHING,
-        answer: Told::NOTHING,
+        request: PsnTime::NOTHING,
+        answer: PsnTime::NOTHING,
     };
 
     fn record(&self) -> Record {
@@ -195,7 +195,7 @@ impl Collector {
         let bytes = u64::from(wire_len);
         self.pairs.packets(
             slot.pair,
-            Seen {
+            BinPackets {
                 bin,
                 first_ns: time_ns,
                 last_ns: time_ns,
@@ -215,11 +215,11 @@ impl Collector {
                 self.ended.push(Record::of(&before, slot.pair, slot.dest_qp));
             }
             if packet.ack_req() || op.has(Op::READ_REQUEST) {
-                slot.request = Told::of(psn, time_ns);
+                slot.request = PsnTime::of(psn, time_ns);
             }
         }
         if op.any(Op::RESPONSE | Op::ACKNOWLEDGE) {
-            slot.answer = Told::of(psn, time_ns);
+            slot.answer = PsnTime::of(psn, time_ns);
         }
     }
 

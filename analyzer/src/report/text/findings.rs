@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use crate::analysis::Kind;
+use crate::analysis::InputKind;
 use crate::findings::{DataEnd, Finding, Health, Severity, Verdict};
 use crate::report::Report;
 use crate::util::layout::{labelled, plain, wrap};
@@ -130,7 +130,7 @@ pub(super) fn verdict(report: &Report, room: usize, paint: Paint) -> Vec<String>
 pub(crate) fn end_of(report: &Report) -> DataEnd {
     DataEnd {
         ns: report.facts.window.last_ns,
-        recorded: report.facts.source.kind == Kind::Replay,
+        recorded: report.facts.source.kind == InputKind::Replay,
         short: false,
     }
 }
@@ -210,7 +210,7 @@ pub(crate) fn not_evaluated(report: &Report) -> Vec<String> {
     if report.facts.totals.roce_packets == 0 {
         return Vec::new();
     }
-    let live = matches!(report.facts.source.kind, Kind::Live | Kind::Mixed);
+    let live = matches!(report.facts.source.kind, InputKind::Live | InputKind::Mixed);
     let mut sentences = Vec::new();
     for (needs, why, applies) in [
         ("exact_times", "Not evaluated (--no-timing)", live),

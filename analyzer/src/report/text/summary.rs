@@ -2,7 +2,7 @@
 
 use rocescope_common::wire::SkipReason;
 
-use crate::analysis::{Coverage, Kind};
+use crate::analysis::{Coverage, InputKind};
 use crate::report::Report;
 use crate::report::text::flows::link_name;
 use crate::util::layout::{labelled, plain};
@@ -89,10 +89,10 @@ fn source(report: &Report) -> String {
         n => format!(" and {n} more"),
     };
     let what = match report.facts.source.kind {
-        Kind::Replay => "replay of",
-        Kind::Live => "live on",
-        Kind::Counters => "device counters of",
-        Kind::Mixed => "packets and device counters of",
+        InputKind::Replay => "replay of",
+        InputKind::Live => "live on",
+        InputKind::Counters => "device counters of",
+        InputKind::Mixed => "packets and device counters of",
     };
     format!("{what} {}{more}", named.join(", "))
 }
@@ -184,9 +184,9 @@ fn drops(report: &Report) -> String {
         .filter_map(|(n, what)| n.filter(|n| *n > 0).map(|n| format!("{} {what}", units::count(n))))
         .collect();
     let unknown: Vec<&str> = [
-        (lost.events_dropped, "dropped events", report.facts.source.kind != Kind::Replay),
-        (lost.capture_drops, "drops by the capture", report.facts.source.kind == Kind::Replay),
-        (lost.interface_drops, "drops by the interface", report.facts.source.kind != Kind::Replay),
+        (lost.events_dropped, "dropped events", report.facts.source.kind != InputKind::Replay),
+        (lost.capture_drops, "drops by the capture", report.facts.source.kind == InputKind::Replay),
+        (lost.interface_drops, "drops by the interface", report.facts.source.kind != InputKind::Replay),
     ]
     .into_iter()
     .filter_map(|(n, what, applies)| (n.is_none() && applies).then_some(what))
@@ -242,21 +242,21 @@ fn nothing_seen(report: &Report) -> Vec<String> {
     if of(SkipReason::LinkTypeUnsupported) > 0 {
         why.push("The capture's link type is not supported: capture on an Ethernet interface.".into());
     }
-    if report.facts.source.kind == Kind::Live {
+    if report.facts.source.kind == InputKind::Live {
         why.push(
             "No RoCE packet was observed. Hardware-offloaded RoCE bypasses XDP and TC: watch a mirror port, or read \
              libpcap's RDMA sniffer where the NIC allows it: \
              tcpdump -U -s 128 -i mlx5_0 -w - | rocescope replay -"
                 .into(),
         );
-    } else if report.facts.source.kind == Kind::Counters {
+    } else if report.facts.source.kind == InputKind::Counters {
         why.push(
             "No RoCE packet is visible on these interfaces: hardware-offloaded RoCE bypasses XDP and TC. The NIC's own counters \
              are under DEVICE COUNTERS. For packets watch a mirror port, or read libpcap's RDMA sniffer where the NIC allows it: \
              tcpdump -U -s 128 -i mlx5_0 -w - | rocescope replay -"
                 .into(),
         );
-    } else if report.facts.source.kind == Kind::Mixed {
+    } else if report.facts.source.kind == InputKind::Mixed {
         why.push("No RoCE packet has been observed.".into());
     } else if totals.packets == 0 {
         why.push("No frame to report: the input is empty, or --from and --to leave out all of it.".into());

@@ -86,7 +86,7 @@ fn flows_events_findings_and_counters_have_their_tracks() {
     points.first = first / 1_000_000;
     points.points = vec![Point::default(); 3];
     points.points[1].bytes = 1_000;
-    points.points[1].signals[Kind::Lost as usize] = 2;
+    points.points[1].signals[SignalKind::Lost as usize] = 2;
     let trace = traced(&report, &[points], &events);
     check(&trace);
     let of = |phase: &str| entries(&trace).iter().filter(|entry| entry["ph"] == phase).collect::<Vec<_>>();

@@ -189,7 +189,7 @@ impl fmt::Display for Truncation {
 }
 
 /// Why there is no next record.
-pub(super) enum Stop {
+pub(super) enum ReadEnd {
     /// The clean end.
     End,
     /// The input ends inside something that needs `need` bytes.

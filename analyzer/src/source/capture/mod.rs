@@ -38,7 +38,7 @@ pub use link_type::*;
 pub use part::{Location, Part};
 
 use detect::Magic;
-use error::Stop;
+use error::ReadEnd;
 use pcap::Pcap;
 use pcapng::PcapNg;
 use window::Window;
@@ -298,14 +298,14 @@ impl Reader {
     /// There is no record now, or not any more.
     #[cold]
     #[inline(never)]
-    fn halt(&mut self, stop: Stop) -> Result<(), CaptureError> {
+    fn halt(&mut self, stop: ReadEnd) -> Result<(), CaptureError> {
         match stop {
             // No byte of the record was consumed: the next call tries again.
-            Stop::Io(source) if source.kind() == io::ErrorKind::WouldBlock => {
+            ReadEnd::Io(source) if source.kind() == io::ErrorKind::WouldBlock => {
                 self.paused = false;
                 Err(CaptureError::from_io(&self.name, source))
             }
-            Stop::Pause => {
+            ReadEnd::Pause => {
                 self.paused = true;
                 Err(CaptureError::from_io(&self.name, io::ErrorKind::WouldBlock.into()))
             }
@@ -352,19 +352,19 @@ impl Reader {
     }
 
     /// Converts the end of the input into the caller's view of it.
-    fn stop(&mut self, stop: Stop) -> Result<(), CaptureError> {
+    fn stop(&mut self, stop: ReadEnd) -> Result<(), CaptureError> {
         self.ended = true;
         let offset = self.window.position();
         let cut = match stop {
-            Stop::Cut { cut, need } => Some((cut, need)),
-            Stop::End if self.window.gzip_cut() => Some((Cut::Gzip, None)),
-            Stop::End => None,
-            Stop::Io(e) if self.format.gzip && error::is_gzip_damage(&e) => {
+            ReadEnd::Cut { cut, need } => Some((cut, need)),
+            ReadEnd::End if self.window.gzip_cut() => Some((Cut::Gzip, None)),
+            ReadEnd::End => None,
+            ReadEnd::Io(e) if self.format.gzip && error::is_gzip_damage(&e) => {
                 return Err(self.corrupt(offset, format!("the gzip data is damaged ({e})")));
             }
-            Stop::Pause => return Ok(()),
-            Stop::Io(source) => return Err(CaptureError::from_io(&self.name, source)),
-            Stop::Corrupt(what) => return Err(self.corrupt(offset, what)),
+            ReadEnd::Pause => return Ok(()),
+            ReadEnd::Io(source) => return Err(CaptureError::from_io(&self.name, source)),
+            ReadEnd::Corrupt(what) => return Err(self.corrupt(offset, what)),
         };
         self.truncated = cut.map(|(cut, need)| Truncation {
             name: self.name.clone(),
@@ -444,8 +444,8 @@ fn without_fcs(wire_len: u32, caplen: u32, fcs: u32) -> (u32, u32) {
     (wire_len, caplen.min(wire_len))
 }
 
-impl From<io::Error> for Stop {
+impl From<io::Error> for ReadEnd {
     fn from(e: io::Error) -> Self {
-        Stop::Io(e)
+        ReadEnd::Io(e)
     }
 }

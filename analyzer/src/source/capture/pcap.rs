@@ -2,7 +2,7 @@
 //!
 //! Parsed by hand: a record header is four integers, and a replay spends its reading time in this loop.
 
-use super::error::{CaptureError, Cut, Stop};
+use super::error::{CaptureError, Cut, ReadEnd};
 use super::window::{MAX_RECORD, Window};
 use super::{Found, Interface, without_fcs};
 
@@ -111,7 +111,7 @@ impl Pcap {
 
     #[expect(clippy::inline_always, reason = "see the reader's")]
     #[inline(always)]
-    pub(super) fn next(&mut self, window: &mut Window) -> Result<Found, Stop> {
+    pub(super) fn next(&mut self, window: &mut Window) -> Result<Found, ReadEnd> {
         let header_len = self.magic.record_header;
         if !window.ensure(header_len)? {
             return Err(header_cut(window, header_len));
@@ -136,7 +136,7 @@ impl Pcap {
         }
         let record_len = header_len + caplen as usize;
         if !window.ensure(record_len)? {
-            return Err(Stop::Cut { cut: Cut::Record, need: Some(record_len as u64) });
+            return Err(ReadEnd::Cut { cut: Cut::Record, need: Some(record_len as u64) });
         }
         let (wire_len, len) = without_fcs(wire_len, caplen, self.fcs);
         Ok(Found {
@@ -150,8 +150,8 @@ impl Pcap {
     }
 
     #[cold]
-    fn too_long(&self, caplen: u32) -> Stop {
-        Stop::Corrupt(format!(
+    fn too_long(&self, caplen: u32) -> ReadEnd {
+        ReadEnd::Corrupt(format!(
             "a packet record claims {caplen} captured bytes, more than the {} possible here",
             self.max_caplen
         ))
@@ -159,17 +159,17 @@ impl Pcap {
 }
 
 #[cold]
-fn header_cut(window: &Window, need: usize) -> Stop {
+fn header_cut(window: &Window, need: usize) -> ReadEnd {
     if window.available().is_empty() {
-        return Stop::End;
+        return ReadEnd::End;
     }
-    Stop::Cut { cut: Cut::RecordHeader, need: Some(need as u64) }
+    ReadEnd::Cut { cut: Cut::RecordHeader, need: Some(need as u64) }
 }
 
 /// A second file header read as a record: no time, no length, but the magic number.
 #[cold]
-fn concatenated() -> Stop {
-    Stop::Corrupt(
+fn concatenated() -> ReadEnd {
+    ReadEnd::Corrupt(
         "another pcap file header: files were joined with `cat` (join them with `mergecap -a` \
          instead)"
             .to_owned(),

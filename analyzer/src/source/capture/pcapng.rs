@@ -3,7 +3,7 @@
 //! Blocks are read in place, without allocation per packet; options are interpreted where a block has those
 //! that matter here. The layout of all blocks: draft-ietf-opsawg-pcapng.
 
-use super::error::{CaptureError, Cut, Stop};
+use super::error::{CaptureError, Cut, ReadEnd};
 use super::window::{MAX_RECORD, Window};
 use super::{Found, Interface, without_fcs};
 
@@ -119,7 +119,7 @@ impl PcapNg {
         &mut self,
         window: &mut Window,
         interfaces: &mut Vec<Interface>,
-    ) -> Result<Found, Stop> {
+    ) -> Result<Found, ReadEnd> {
         let mut others = 0;
         loop {
             let (block_type, block_len) = self.block_header(window)?;
@@ -128,7 +128,7 @@ impl PcapNg {
             };
             let trailer = self.order.u32(block, block_len - TRAILER);
             if trailer as usize != block_len {
-                return Err(Stop::Corrupt(format!(
+                return Err(ReadEnd::Corrupt(format!(
                     "a block says it has {block_len} bytes at its start and {trailer} at its end"
                 )));
             }
@@ -156,7 +156,7 @@ impl PcapNg {
                 });
             }
             if others == MAX_OTHER && window.interruptible {
-                return Err(Stop::Pause);
+                return Err(ReadEnd::Pause);
             }
         }
     }
@@ -164,7 +164,7 @@ impl PcapNg {
     /// Type and length of the next block, once the whole block is in the window. A section header
     /// sets the byte order from here on.
     #[inline]
-    fn block_header(&mut self, window: &mut Window) -> Result<(u32, usize), Stop> {
+    fn block_header(&mut self, window: &mut Window) -> Result<(u32, usize), ReadEnd> {
         if !window.ensure(FRAMING)? {
             return Err(cut(window, None));
         }
@@ -177,7 +177,7 @@ impl PcapNg {
         }
         let block_len = self.order.u32(head, 4) as usize;
         if !(FRAMING..=MAX_RECORD as usize).contains(&block_len) {
-            return Err(Stop::Corrupt(format!(
+            return Err(ReadEnd::Corrupt(format!(
                 "a block claims {block_len} bytes (possible are {FRAMING} to {MAX_RECORD})"
             )));
         }
@@ -188,7 +188,7 @@ impl PcapNg {
     }
 
     #[inline]
-    fn enhanced_packet(&mut self, block: &[u8]) -> Result<Packet, Stop> {
+    fn enhanced_packet(&mut self, block: &[u8]) -> Result<Packet, ReadEnd> {
         let id = self.order.u32(block, 8) as usize;
         let mut packet = self.packet(block, id)?;
         let options_at = PACKET_FIELDS + packet.len.next_multiple_of(4) as usize;
@@ -206,7 +206,7 @@ impl PcapNg {
     }
 
     #[cold]
-    fn old_packet(&mut self, block: &[u8]) -> Result<Packet, Stop> {
+    fn old_packet(&mut self, block: &[u8]) -> Result<Packet, ReadEnd> {
         let id = usize::from(self.order.u16(block, 8));
         let mut packet = self.packet(block, id)?;
         let drops = self.order.u16(block, 10);
@@ -221,19 +221,19 @@ impl PcapNg {
 
     /// The fields that both packet blocks share; lengths still include the FCS.
     #[inline]
-    fn packet(&mut self, block: &[u8], id: usize) -> Result<Packet, Stop> {
+    fn packet(&mut self, block: &[u8], id: usize) -> Result<Packet, ReadEnd> {
         if block.len() < PACKET_FIELDS + TRAILER {
             return Err(corrupt("a packet block is too short for its own fields"));
         }
         let index = self.first_port + id;
         let Some(port) = self.ports.get(index) else {
-            return Err(Stop::Corrupt(format!(
+            return Err(ReadEnd::Corrupt(format!(
                 "a packet names interface {id}, which was not described before it"
             )));
         };
         let caplen = self.order.u32(block, 20);
         if caplen as usize > block.len() - PACKET_FIELDS - TRAILER {
-            return Err(Stop::Corrupt(format!(
+            return Err(ReadEnd::Corrupt(format!(
                 "a packet of {caplen} bytes does not fit into its block of {}",
                 block.len()
             )));
@@ -255,7 +255,7 @@ impl PcapNg {
     /// A packet without a timestamp, always of the section's first interface; its captured length is its original length
     /// cut at the interface's snap length.
     #[cold]
-    fn simple_packet(&mut self, block: &[u8]) -> Result<Packet, Stop> {
+    fn simple_packet(&mut self, block: &[u8]) -> Result<Packet, ReadEnd> {
         if block.len() < SIMPLE_FIELDS + TRAILER {
             return Err(corrupt("a simple packet block is too short for its own fields"));
         }
@@ -267,7 +267,7 @@ impl PcapNg {
         let limit = if port.snaplen == 0 { u32::MAX } else { port.snaplen };
         let caplen = wire_len.min(limit);
         if caplen as usize > room {
-            return Err(Stop::Corrupt(format!(
+            return Err(ReadEnd::Corrupt(format!(
                 "a packet of {caplen} bytes does not fit into its block of {}",
                 block.len()
             )));
@@ -291,7 +291,7 @@ impl PcapNg {
         block_type: u32,
         block: &[u8],
         interfaces: &mut Vec<Interface>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), ReadEnd> {
         match block_type {
             SECTION_HEADER => self.section(block)?,
             INTERFACE_DESCRIPTION => self.interface(block, interfaces)?,
@@ -303,11 +303,11 @@ impl PcapNg {
     }
 
     /// Begins a section: interfaces are numbered from here on.
-    fn section(&mut self, block: &[u8]) -> Result<(), Stop> {
+    fn section(&mut self, block: &[u8]) -> Result<(), ReadEnd> {
         options_of(block, SECTION_FIELDS, "section header")?;
         let (major, minor) = (self.order.u16(block, 12), self.order.u16(block, 14));
         if major != 1 {
-            return Err(Stop::Corrupt(format!(
+            return Err(ReadEnd::Corrupt(format!(
                 "a section of pcapng version {major}.{minor}, which is not known (1.0 is usual)"
             )));
         }
@@ -316,9 +316,9 @@ impl PcapNg {
         Ok(())
     }
 
-    fn interface(&mut self, block: &[u8], interfaces: &mut Vec<Interface>) -> Result<(), Stop> {
+    fn interface(&mut self, block: &[u8], interfaces: &mut Vec<Interface>) -> Result<(), ReadEnd> {
         if self.ports.len() >= MAX_INTERFACES {
-            return Err(Stop::Corrupt(format!("more than {MAX_INTERFACES} interfaces are described")));
+            return Err(ReadEnd::Corrupt(format!("more than {MAX_INTERFACES} interfaces are described")));
         }
         let options = options_of(block, INTERFACE_FIELDS, "interface description")?;
         let name = self
@@ -345,7 +345,7 @@ impl PcapNg {
     }
 
     /// Takes the cumulative counters of one interface; later blocks replace earlier ones.
-    fn statistics(&mut self, block: &[u8]) -> Result<(), Stop> {
+    fn statistics(&mut self, block: &[u8]) -> Result<(), ReadEnd> {
         let options = options_of(block, STATISTICS_FIELDS, "interface statistics")?;
         let number = |code| self.option(options, code).filter(|v| v.len() == 8).map(|v| self.order.u64(v));
         let (if_drop, os_drop) = (number(ISB_IFDROP), number(ISB_OSDROP));
@@ -365,9 +365,9 @@ impl PcapNg {
 }
 
 /// The options behind the first `fields` bytes of a block.
-fn options_of<'a>(block: &'a [u8], fields: usize, name: &str) -> Result<&'a [u8], Stop> {
+fn options_of<'a>(block: &'a [u8], fields: usize, name: &str) -> Result<&'a [u8], ReadEnd> {
     block.get(fields..block.len() - TRAILER).ok_or_else(|| {
-        Stop::Corrupt(format!(
+        ReadEnd::Corrupt(format!(
             "the {name} block has {} bytes, fewer than its fields need ({})",
             block.len(),
             fields + TRAILER
@@ -386,14 +386,14 @@ fn fcs_bytes(option: u8) -> u32 {
 }
 
 #[cold]
-fn corrupt(what: &str) -> Stop {
-    Stop::Corrupt(what.to_owned())
+fn corrupt(what: &str) -> ReadEnd {
+    ReadEnd::Corrupt(what.to_owned())
 }
 
 #[cold]
-fn cut(window: &Window, need: Option<usize>) -> Stop {
+fn cut(window: &Window, need: Option<usize>) -> ReadEnd {
     if window.available().is_empty() {
-        return Stop::End;
+        return ReadEnd::End;
     }
-    Stop::Cut { cut: Cut::Block, need: need.map(|n| n as u64) }
+    ReadEnd::Cut { cut: Cut::Block, need: need.map(|n| n as u64) }
 }

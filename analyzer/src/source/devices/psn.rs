@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_advance_is_told_from_a_step_back_and_from_a_round() {
+    fn an_advance_differs_from_a_step_back_and_from_a_wrap() {
         let end = (1 << 24) - 1;
         for (before, now, most, expected) in [
             (5, 9, Some(10), Some(4)),

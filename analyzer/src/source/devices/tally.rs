@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn wraps_are_counted_over_and_resets_are_told() {
+    fn wraps_are_counted_over_and_resets_are_reported() {
         let mut tally = Tally::default();
         let near_end = u64::from(u32::MAX) - 9;
         tally.take(reading(Source::Hardware, &[("out_of_sequence", near_end), ("np_cnp_sent", 500)]), 10);

@@ -2,7 +2,7 @@
 //! strangely, and devices that go.
 
 use super::*;
-use crate::analysis::{Kind, Options, fixtures};
+use crate::analysis::{InputKind, Options, fixtures};
 use crate::doctor;
 use crate::entity::devices::PortSample;
 use crate::host::recorded::Recorded;
@@ -15,13 +15,13 @@ const IRDMA: &str = include_str!("../../../../tests/data/host/irdma.txt");
 const BNXT_RE: &str = include_str!("../../../../tests/data/host/bnxt_re.txt");
 const SECOND: u64 = 1_000_000_000;
 
-struct Run {
+struct HostRun {
     host: Recorded,
     watch: Watch,
     seconds: u64,
 }
 
-impl Run {
+impl HostRun {
     fn of(text: &str, interfaces: &[&str], devices: &[&str]) -> Self {
         let host = Recorded::unpack(text);
         let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
@@ -74,7 +74,7 @@ fn a_bond_has_the_counters_of_its_members() {
     for (interfaces, devices) in
         [(&["bond0"][..], &[][..]), (&["bond0.7"], &[]), (&["enp59s0np1"], &[]), (&[], &["mlx5_0"])]
     {
-        let mut run = Run::of(&bonded(), interfaces, devices);
+        let mut run = HostRun::of(&bonded(), interfaces, devices);
         let port = run.then(
             "answers/statistics/enp59s0np0 <<\nrx_vport_rdma_unicast_packets 100600\nrx_prio3_pause 5\n\
              rx_prio3_pause_duration 2000120\nrx_discards_phy 1\n>>\n\
@@ -90,12 +90,12 @@ fn a_bond_has_the_counters_of_its_members() {
         assert_eq!(pause.worst_share, Some(0.5), "of the member that stood longest");
         assert_eq!(port.lossless, Some(1 << 3));
     }
-    assert!(Run::of(&bonded(), &["eth9"], &[]).watch.is_empty(), "another port");
+    assert!(HostRun::of(&bonded(), &["eth9"], &[]).watch.is_empty(), "another port");
 }
 
 #[test]
 fn a_member_that_starts_over_is_no_fall_of_the_sum() {
-    let mut run = Run::of(&bonded(), &["bond0"], &[]);
+    let mut run = HostRun::of(&bonded(), &["bond0"], &[]);
     let port = run.then("answers/statistics/enp59s0np1 <<\nrx_vport_rdma_unicast_packets 30\n>>");
     assert_eq!(port.value("rx_packets"), Some((30, "ethtool")));
     assert_eq!(port.counters.iter().find(|c| c.source == "ethtool").unwrap().resets, 1);
@@ -105,7 +105,7 @@ fn a_member_that_starts_over_is_no_fall_of_the_sum() {
 
 #[test]
 fn coverage_of_a_bond_is_over_its_members() {
-    let mut run = Run::of(&bonded(), &["bond0"], &[]);
+    let mut run = HostRun::of(&bonded(), &["bond0"], &[]);
     run.then(
         "answers/statistics/enp59s0np0 <<\nrx_vport_rdma_unicast_packets 100600\n>>\n\
          answers/statistics/enp59s0np1 <<\nrx_vport_rdma_unicast_packets 7400\n>>",
@@ -121,7 +121,7 @@ fn coverage_of_a_bond_is_over_its_members() {
     let none = ingress(&[]).unwrap();
     assert_eq!((none.seen_packets, none.ratio, none.link.as_str()), (0, Some(0.0), "bond0"));
     assert!(none.why.unwrap().contains("no program is attached"));
-    assert_eq!(run.report(&[]).facts.source.kind, Kind::Counters);
+    assert_eq!(run.report(&[]).facts.source.kind, InputKind::Counters);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn coverage_below_99_percent_says_why_in_the_report_and_its_text() {
         ),
     ];
     for (host, watched, packets, dropped, expected) in cases {
-        let mut run = Run::of(host, &[watched], &[]);
+        let mut run = HostRun::of(host, &[watched], &[]);
         run.then(&counted(nic, 100_000 + packets));
         let mut sample = run.sample(&[watched]);
         sample.interface_drops = Some(dropped);
@@ -181,7 +181,7 @@ fn coverage_below_99_percent_says_why_in_the_report_and_its_text() {
     }
     // A device that does not count RoCE packets: no ratio is made up.
     let without = format!("{RXE}\n[]\nsys/class/infiniband/rxe0/ports/1/hw_counters = (none)");
-    let mut run = Run::of(&without, &["veth0"], &[]);
+    let mut run = HostRun::of(&without, &["veth0"], &[]);
     run.then("");
     let report = run.report(&["veth0"]);
     assert!(
@@ -197,7 +197,7 @@ fn coverage_below_99_percent_says_why_in_the_report_and_its_text() {
 fn frames_without_times_bound_the_share_that_was_paused() {
     // ice counts frames alone. At 100 Gbit/s a frame pauses for 335 µs at most.
     for (frames, storm) in [(5 + 100, false), (5 + 16_000, true)] {
-        let mut run = Run::of(IRDMA, &["ens1f0"], &[]);
+        let mut run = HostRun::of(IRDMA, &["ens1f0"], &[]);
         let changes = format!("answers/statistics/ens1f0 <<\nrx_priority_3_xoff.nic {frames}\n>>");
         let port = run.then(&changes);
         let pause = port.pause.first().unwrap();
@@ -213,7 +213,7 @@ fn frames_without_times_bound_the_share_that_was_paused() {
         }
     }
     // Without the speed of the link a frame may be of any length.
-    let mut run = Run::of(&IRDMA.replace("speed = 100000", "speed = -1"), &["ens1f0"], &[]);
+    let mut run = HostRun::of(&IRDMA.replace("speed = 100000", "speed = -1"), &["ens1f0"], &[]);
     let port = run.then("answers/statistics/ens1f0 <<\nrx_priority_3_xoff.nic 16005\n>>");
     assert_eq!((port.pause[0].most_share, port.pause[0].worst_frames_per_s), (None, Some(1600.0)));
     assert!(run.report(&["ens1f0"]).findings.iter().all(|finding| finding.id != "pfc.storm"));
@@ -221,7 +221,7 @@ fn frames_without_times_bound_the_share_that_was_paused() {
 
 #[test]
 fn a_device_that_goes_keeps_what_it_counted_and_one_that_returns_goes_on() {
-    let mut run = Run::of(MLX5, &["enp59s0np0"], &[]);
+    let mut run = HostRun::of(MLX5, &["enp59s0np0"], &[]);
     let counted = "sys/class/infiniband/mlx5_0/ports/1/hw_counters/np_cnp_sent";
     assert!(!run.then(&format!("{counted} = 20")).gone);
     let gone = run.then(
@@ -240,7 +240,7 @@ fn a_device_that_goes_keeps_what_it_counted_and_one_that_returns_goes_on() {
 fn what_only_a_driver_knows_keeps_its_name() {
     let at = "sys/class/infiniband/bnxt_re0/ports/1/hw_counters";
     let mut run =
-        Run::of(&format!("{BNXT_RE}\n[]\n{at}/frobs_handled = 5\n{at}/odd = N/A"), &[], &["bnxt_re0"]);
+        HostRun::of(&format!("{BNXT_RE}\n[]\n{at}/frobs_handled = 5\n{at}/odd = N/A"), &[], &["bnxt_re0"]);
     let port = run.then(&format!("{at}/frobs_handled = 18446744073709551615\n{at}/odd = -3"));
     assert_eq!(port.value("frobs_handled"), Some((u64::MAX - 5, "sysfs hw_counters")));
     assert_eq!(port.value("odd"), None, "no number, no counter");
@@ -253,13 +253,13 @@ fn what_only_a_driver_knows_keeps_its_name() {
 #[test]
 fn a_device_without_its_interface_has_counters() {
     let text = MLX5.replace("enp59s0np0 2 physical 9000 up", "eth0 2 veth 1500 up");
-    let mut run = Run::of(&text, &[], &["mlx5_0"]);
+    let mut run = HostRun::of(&text, &[], &["mlx5_0"]);
     let counted = "sys/class/infiniband/mlx5_0/ports/1/hw_counters/np_cnp_sent";
     assert!(run.watch.is_readable());
     assert_eq!(run.watch.labels(), ["mlx5_0/1"]);
     assert_eq!(run.then(&format!("{counted} = 20")).value("cnps_sent"), Some((8, "sysfs hw_counters")));
     // Nothing at all that can be read.
     let bare = "[sys/class/infiniband/mlx5_0]\nports/1/link_layer = Ethernet\nnode_type = 1: CA";
-    let run = Run::of(bare, &[], &["mlx5_0"]);
+    let run = HostRun::of(bare, &[], &["mlx5_0"]);
     assert!(!run.watch.is_empty() && !run.watch.is_readable());
 }

@@ -2,7 +2,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::*;
-use crate::analysis::{Kind, Options, fixtures};
+use crate::analysis::{InputKind, Options, fixtures};
 use crate::doctor;
 use crate::host::qp_context::tests::mlx5_dump;
 use crate::host::read::Unread;
@@ -198,7 +198,7 @@ fn a_vlan_on_a_port_whose_packets_are_hidden_has_counters_only() {
     let devices = watched(&[&texts[0], &texts[1]], name);
     assert_eq!(devices.ports[0].above, [name]);
     let report = Report::build(&sample(devices, name), &Options::default().into());
-    assert_eq!(report.facts.source.kind, Kind::Counters);
+    assert_eq!(report.facts.source.kind, InputKind::Counters);
     let [rx, ..] = &report.facts.coverage[..] else { panic!("{:?}", report.facts.coverage) };
     assert_eq!((rx.link.as_str(), rx.ratio), (name, Some(0.0)));
     assert!(rx.why.as_ref().unwrap().contains("in hardware"), "{rx:?}");
@@ -206,7 +206,7 @@ fn a_vlan_on_a_port_whose_packets_are_hidden_has_counters_only() {
     let mut rxe = busy();
     (rxe.ports[0].hidden, rxe.ports[0].above) = (false, vec![name.to_owned()]);
     let report = Report::build(&sample(rxe, name), &Options::default().into());
-    assert_eq!(report.facts.source.kind, Kind::Mixed);
+    assert_eq!(report.facts.source.kind, InputKind::Mixed);
     let why = report.facts.coverage[0].why.as_ref().unwrap();
     assert!(why.contains("only what passes enp59s0np0.7 is watched"), "{why}");
 }
@@ -214,7 +214,7 @@ fn a_vlan_on_a_port_whose_packets_are_hidden_has_counters_only() {
 #[test]
 fn the_report_of_a_host_whose_packets_are_hidden() {
     let report = Report::build(&sample(busy(), IFACE), &Options::default().into());
-    assert_eq!(report.facts.source.kind, Kind::Counters);
+    assert_eq!(report.facts.source.kind, InputKind::Counters);
     assert_eq!((report.facts.totals.packets, report.facts.totals.roce_packets), (0, 0), "never added");
     let sources: Vec<&str> = report.facts.devices.iter().map(|device| device.source.as_str()).collect();
     assert_eq!(sources, ["sysfs counters", "sysfs hw_counters", "RDMA netlink", "ethtool"]);
@@ -388,7 +388,7 @@ fn coverage_is_seen_over_counted() {
     };
     let report = at(11_990_000);
     assert!((report.facts.coverage[0].ratio.unwrap() - 0.999).abs() < 0.001);
-    assert_eq!((report.facts.coverage[0].why.clone(), report.facts.source.kind), (None, Kind::Mixed));
+    assert_eq!((report.facts.coverage[0].why.clone(), report.facts.source.kind), (None, InputKind::Mixed));
     assert!(at(6_000_000).facts.coverage[0].why.is_some());
 }
 

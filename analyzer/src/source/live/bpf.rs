@@ -26,21 +26,21 @@ fn bpf<T>(command: libc::c_long, attr: &mut T) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Plain data: any bytes are a value, and there is no padding.
+/// PlainData data: any bytes are a value, and there is no padding.
 ///
 /// # Safety
 /// The implementor promises just that.
-pub unsafe trait Plain: Copy + 'static {}
+pub unsafe trait PlainData: Copy + 'static {}
 
 // SAFETY: integers, laid out without gaps (asserted where they are defined).
-unsafe impl Plain for rocescope_common::abi::ExtraKey {}
+unsafe impl PlainData for rocescope_common::abi::ExtraKey {}
 // SAFETY: as above.
-unsafe impl Plain for rocescope_common::abi::ExtraValue {}
+unsafe impl PlainData for rocescope_common::abi::ExtraValue {}
 /// Every entry of a hash map. Entries that come or go meanwhile may be missing or not.
 ///
 /// # Errors
 /// The kernel's error.
-pub fn hash_entries<K: Plain, V: Plain>(map: BorrowedFd<'_>) -> io::Result<Vec<(K, V)>> {
+pub fn hash_entries<K: PlainData, V: PlainData>(map: BorrowedFd<'_>) -> io::Result<Vec<(K, V)>> {
     let mut entries = Vec::new();
     let mut chunk = 1024u32;
     let mut token = 0u32;

@@ -48,7 +48,7 @@ const LIVES_PAUSE: Duration = Duration::from_millis(50);
 
 /// The latest readings.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known {
+pub(super) struct LatestReadings {
     /// Owners of queue pairs.
     pub(super) owners: Arc<Owners>,
     /// Device counters.
@@ -82,7 +82,7 @@ const AUDIT_LONGEST: Duration = Duration::from_secs(10);
 /// nothing else up.
 #[derive(Debug)]
 pub(super) struct Reader {
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<LatestReadings>>,
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -100,7 +100,7 @@ impl Reader {
     ) -> Option<Self> {
         // Without the right to listen, nothing is heard.
         let sockets = interfaces.iter().filter_map(|(name, index)| LldpSocket::open(name, *index).ok());
-        let known = Arc::new(Mutex::new(Known::default()));
+        let known = Arc::new(Mutex::new(LatestReadings::default()));
         let (stop, stopped) = mpsc::channel();
         // A recorded host has no processes.
         let plan = sample_posts.filter(|_| !watch.is_empty() && host.is_running());
@@ -125,7 +125,7 @@ impl Reader {
     }
 
     /// The latest reading.
-    pub(super) fn known(&self) -> Known {
+    pub(super) fn known(&self) -> LatestReadings {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -148,7 +148,7 @@ struct Work {
     host: Arc<dyn Host>,
     watch: Watch,
     sockets: Vec<LldpSocket>,
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<LatestReadings>>,
     qps_due: Instant,
     addresses: Option<(Instant, listed::Addresses)>,
     /// `None` before the start; then probes, or the reason for having none.

@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 
 use super::Config;
 use super::control::{CHECK_INTERVAL, Notices, stop_requested};
-use super::counters::{Departed, Known, Reader};
+use super::counters::{Departed, LatestReadings, Reader};
 use super::ras::RasReader;
 use crate::host::clock::{WallClock, monotonic_ns};
 use crate::host::queries::Kernel;
@@ -107,7 +107,7 @@ impl CountersOnly {
         let clock = WallClock::sample();
         let steady_ns = monotonic_ns();
         let now = clock.unix_ns(steady_ns);
-        let Known { owners, devices } = self.reader.known();
+        let LatestReadings { owners, devices } = self.reader.known();
         Sample {
             time_ns: now,
             steady_ns: Some(steady_ns),

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use crate::analysis::{Kind, Options};
+use crate::analysis::{InputKind, Options};
 use crate::host::netns::NetNs;
 use crate::host::queries::Host;
 use crate::host::recorded::Recorded;
@@ -81,7 +81,7 @@ fn a_run_without_packets_goes_on_with_counters() {
     });
     assert_eq!(said.iter().filter(|sentence| sentence.contains("in hardware")).count(), 1, "{said:?}");
     let report = Report::build(&sample, &Options::default().into());
-    assert_eq!(report.facts.source.kind, Kind::Counters);
+    assert_eq!(report.facts.source.kind, InputKind::Counters);
     assert_eq!(report.facts.source.inputs, ["left0"]);
     assert_eq!(report.facts.totals.roce_packets, 0);
     let ethtool = report.facts.devices.iter().find(|device| device.source == "ethtool").unwrap();
@@ -119,7 +119,7 @@ fn a_device_without_an_interface_here_goes_on_with_counters() {
                 said.iter().filter(|note| note.contains("counters of mlx5_0/1 only")).collect();
             assert!(notes.len() == 1 && notes[0].contains(why), "{said:?}");
             let report = Report::build(&sample, &Options::default().into());
-            assert_eq!((report.facts.source.kind, report.facts.links.len()), (Kind::Counters, 0));
+            assert_eq!((report.facts.source.kind, report.facts.links.len()), (InputKind::Counters, 0));
             assert!(report.facts.devices.iter().any(|device| device.source == "sysfs hw_counters"));
             assert!(report.facts.window.first_ns < report.facts.window.last_ns);
         }
@@ -183,7 +183,7 @@ fn a_device_whose_packets_pass_is_mixed() {
     let config = config(pair.left.try_clone().unwrap(), &["left0"], Box::new(host.kernel()));
     let (sample, said) = run(config, |sample| !sample.devices.ports.is_empty());
     assert!(!said.iter().any(|sentence| sentence.contains("in hardware")), "{said:?}");
-    assert_eq!(Report::build(&sample, &Options::default().into()).facts.source.kind, Kind::Mixed);
+    assert_eq!(Report::build(&sample, &Options::default().into()).facts.source.kind, InputKind::Mixed);
 }
 
 /// Without RDMA devices there is nothing of all this.
@@ -199,7 +199,7 @@ fn a_host_without_devices_is_live_alone() {
     let report = Report::build(&sample, &Options::default().into());
     assert_eq!(
         (report.facts.source.kind, report.facts.devices.len(), report.facts.coverage.len()),
-        (Kind::Live, 0, 0)
+        (InputKind::Live, 0, 0)
     );
     assert!(report.findings.iter().all(|finding| !finding.id.starts_with("config.")));
 }

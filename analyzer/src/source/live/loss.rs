@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passed_before_counts_with_what_is_left_out() {
+    fn packets_before_the_run_count_with_those_left_out() {
         let mut flow = watched(counted(50, 2, 5, 5));
         let before = Unfollowed { until_ns: 5, packets: 50, missing: 5, repeats: 5 };
         assert_eq!(flow.unfollowed(5), Some(before));

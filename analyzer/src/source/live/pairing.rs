@@ -39,7 +39,7 @@ const BUSY: u64 = 256;
 /// State of the flow in a slot.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 #[derive(Clone, Debug)]
-struct Known {
+struct SlotState {
     key: FlowKey,
     /// The port of its connection is known.
     ported: bool,
@@ -66,7 +66,7 @@ struct Known {
 #[derive(Debug, Default)]
 pub struct Pairs {
     pairing: Pairing,
-    known: Vec<Option<Known>>,
+    known: Vec<Option<SlotState>>,
     slots: Map<FlowKey, u32>,
     /// Looked at since the last reading.
     eager: usize,
@@ -220,11 +220,11 @@ impl Pairs {
         metrics.into_iter().collect()
     }
 
-    fn at(&self, slot: u32) -> Option<&Known> {
+    fn at(&self, slot: u32) -> Option<&SlotState> {
         self.known.get(slot as usize)?.as_ref()
     }
 
-    fn at_mut(&mut self, slot: u32) -> Option<&mut Known> {
+    fn at_mut(&mut self, slot: u32) -> Option<&mut SlotState> {
         self.known.get_mut(slot as usize)?.as_mut()
     }
 
@@ -234,7 +234,7 @@ impl Pairs {
             self.known.resize(at + 1, None);
         }
         if let Some(place) = self.known.get_mut(at) {
-            *place = Some(Known {
+            *place = Some(SlotState {
                 key: *key,
                 ported: port.is_some(),
                 asks,

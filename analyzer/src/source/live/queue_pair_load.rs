@@ -137,7 +137,7 @@ fn resident() -> u64 {
 }
 
 /// A run of one reader, as the thread of a live run does it.
-struct Run {
+struct ReaderRun {
     kernel: Many,
     host: Recorded,
     watch: Watch,
@@ -146,7 +146,7 @@ struct Run {
     calls: u64,
 }
 
-impl Run {
+impl ReaderRun {
     fn new() -> Self {
         let host = Recorded::unpack(MLX5);
         let kernel = Many::new(host.kernel());
@@ -215,7 +215,7 @@ impl Run {
 #[ignore = "prints what the machine decides"]
 fn ten_thousand_queue_pairs_cost_little() {
     const SECONDS: u64 = 60;
-    let mut run = Run::new();
+    let mut run = ReaderRun::new();
     let empty = resident();
     let mut start = spent_ns();
     let mut passed = |what: &str| {

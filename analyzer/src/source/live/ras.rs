@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_and_events_are_followed_and_their_end_is_told() {
+    fn answers_and_events_are_followed_and_their_end_is_reported() {
         let (address, thread) = serve(Version::Monitor, 3, server::JSON_MISSING, server::EVENT_DEAD);
         let reader = ask(&address.to_string());
         let known = until(&reader, |known| known.answers == 2 && !known.events.is_empty());

@@ -64,7 +64,7 @@ fn events_come_in_order_before_the_sample_that_counts_them() {
 }
 
 #[test]
-fn many_events_are_told_in_batches_and_none_is_lost() {
+fn many_events_arrive_in_batches_and_none_is_lost() {
     let packets: Vec<(u32, u8, u32)> = (0..10_000).map(|i| (i, 4, i * 2)).collect();
     let file = capture(&packets);
     let (samples, events) = heard(&start(options(&file)).unwrap());

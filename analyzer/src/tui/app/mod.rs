@@ -28,7 +28,7 @@ use super::analysis::{Analysis, Analyst, Scope};
 use super::cursor::Cursor;
 pub use super::data::Data;
 pub use super::export::File;
-use super::log::{Again, EntryAt, Log};
+use super::log::{EntryAt, Log, Retransmissions};
 pub use super::overlay::{Opened, Overlay};
 use super::preparation::{Preparation, Prepared, Step};
 use super::prompt::Prompt;
@@ -186,9 +186,11 @@ impl App {
         let gaps = self.view.log.unsettled();
         if !gaps.is_empty() {
             let earlier = self.view.newest.as_ref();
-            let before = earlier.map(|earlier| (earlier.time_ns, Again::of(earlier, &gaps)));
+            let before = earlier.map(|earlier| (earlier.time_ns, Retransmissions::of(earlier, &gaps)));
             let (before_ns, before) = before.unwrap_or_default();
-            self.view.log.retransmitted((before_ns, &before), (sample.time_ns, &Again::of(&sample, &gaps)));
+            self.view
+                .log
+                .retransmitted((before_ns, &before), (sample.time_ns, &Retransmissions::of(&sample, &gaps)));
         }
         if let Some(next) = next {
             self.view.timeline.history.append(next, &sample, last);

@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::opcode::Name;
 
-pub use self::joined::Again;
 use self::joined::Joined;
+pub use self::joined::Retransmissions;
 use super::idle::SILENT_NS;
 pub use crate::model::events::{CLASSES, Class, IDLE};
 use crate::packet;
@@ -57,7 +57,7 @@ fn packet_key(event: &EventSample, class: &Class) -> PacketKey {
 
 /// A packet of an event, and the taps that reported it.
 #[derive(Clone, Debug)]
-struct Seen {
+struct EventPacket {
     packet: PacketKey,
     time_ns: u64,
     links: Vec<u16>,
@@ -65,7 +65,7 @@ struct Seen {
     entry: u64,
 }
 
-impl Seen {
+impl EventPacket {
     fn new(event: &EventSample, class: &Class, entry: u64) -> Self {
         let packet = packet_key(event, class);
         Self { packet, time_ns: event.time_ns, links: vec![event.key.link], entry }
@@ -156,7 +156,7 @@ pub struct Log {
     entries: VecDeque<Entry>,
     packets: VecDeque<(u64, EventSample)>,
     /// The latest packets, to know them again at other taps.
-    recent: VecDeque<Seen>,
+    recent: VecDeque<EventPacket>,
     next: u64,
     seen: u64,
     /// Stands of the past in all entries.
@@ -197,14 +197,14 @@ impl Log {
             if self.recent.len() == RECENT {
                 self.recent.pop_front();
             }
-            self.recent.push_back(Seen::new(event, class, number));
+            self.recent.push_back(EventPacket::new(event, class, number));
         }
     }
 
     /// Takes the packet of an event that another tap reported already: it is the same one.
     fn seen_elsewhere(&mut self, event: &EventSample, class: &Class) -> bool {
         let link = event.key.link;
-        let same = |seen: &&mut Seen| {
+        let same = |seen: &&mut EventPacket| {
             seen.packet == packet_key(event, class)
                 && !seen.links.contains(&link)
                 && event.time_ns.abs_diff(seen.time_ns) < JOIN_WITHIN_NS

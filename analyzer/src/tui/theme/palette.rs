@@ -474,7 +474,7 @@ mod tests {
 
     /// The least difference that an eye notices is about 2.3.
     #[test]
-    fn levels_are_told_apart_with_every_vision() {
+    fn levels_differ_with_every_vision() {
         for (name, palette, shown) in shown() {
             let [data, good, warning, critical] =
                 [palette.data, palette.good, palette.warning, palette.critical].map(shown);

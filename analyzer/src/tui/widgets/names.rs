@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn several_names_are_told_in_one() {
+    fn several_names_are_joined() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         assert_eq!(together(&names(&["e1.h0.pcap", "e1.h1.pcap"]), 40), "e1.{h0,h1}.pcap");
         assert_eq!(together(&names(&["e1_loss1.h0.pcap", "e1_loss1.h1.pcap"]), 15), "e1_loss1.… (2)");

@@ -11,7 +11,7 @@ struct Inner {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Kind {
+enum PackedEnum {
     Plain,
     Of(u8),
     Named { first: u32, second: Option<String> },
@@ -20,7 +20,7 @@ enum Kind {
 #[derive(Clone, Debug, PartialEq)]
 struct Outer {
     inner: Vec<Inner>,
-    kinds: Arc<Vec<Kind>>,
+    kinds: Arc<Vec<PackedEnum>>,
     name: &'static str,
     map: Map<u32, [u64; 3]>,
     from: Option<IpAddr>,
@@ -33,7 +33,7 @@ pack! {
     struct Outer { inner, kinds, name, map, from, share, errno }
 }
 pack! {
-    enum Kind { 0 => Plain, 1 => Of(code), 2 => Named { first, second } }
+    enum PackedEnum { 0 => Plain, 1 => Of(code), 2 => Named { first, second } }
 }
 
 fn outer() -> Outer {
@@ -42,9 +42,9 @@ fn outer() -> Outer {
             .map(|number| Inner { number, pair: (u16::MAX, number == 0) })
             .to_vec(),
         kinds: Arc::new(vec![
-            Kind::Plain,
-            Kind::Of(255),
-            Kind::Named { first: u32::MAX, second: Some("ä".to_owned()) },
+            PackedEnum::Plain,
+            PackedEnum::Of(255),
+            PackedEnum::Named { first: u32::MAX, second: Some("ä".to_owned()) },
         ]),
         name: "ethtool",
         map: [(7, [1, 2, 3]), (u32::MAX, [0, 0, u64::MAX])].into_iter().collect(),

@@ -54,7 +54,7 @@ fn mtu(mtu: u32) -> Settings {
 enum Side {
     /// Lost before the tap, which is at the receiver.
     Upstream,
-    /// Lost behind the tap, which is at the sender.
+    /// Lost downstream of the tap, which is at the sender.
     Downstream,
     /// Taps at both.
     Both,
@@ -143,7 +143,7 @@ fn marked(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// About so many packets from host 0 to host 1, over as many queue pairs.
+/// About this number of packets from host 0 to host 1, over as many queue pairs.
 fn transfer(lab: &mut Lab, qps: usize, set: &Settings, verb: Verb, packets: u64) {
     let ends: Vec<usize> = (0..qps)
         .map(|_| lab.world.connect(0, 1, &Settings { ports: Ports::One(0), ..set.clone() }).0)

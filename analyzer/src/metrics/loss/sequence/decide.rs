@@ -8,7 +8,7 @@ use super::super::arrival::{Arrival, Nak};
 use super::super::cause::{Cause, NAK_REACTION_NS, NakKind, Observation, TIMEOUT_PAUSE_NS};
 use super::super::gaps::Gap;
 use super::super::result::GivenUp;
-use super::super::state::{Run, State};
+use super::super::state::{PsnRun, State};
 use super::Sequence;
 
 impl Sequence {
@@ -104,7 +104,7 @@ impl Sequence {
     }
 
     /// What is observed around the first packet of a run. Uses up the NAK that it is for: called once for each run.
-    fn observe_begin(&mut self, arrival: &Arrival<'_>, run: &Run) -> Observation {
+    fn observe_begin(&mut self, arrival: &Arrival<'_>, run: &PsnRun) -> Observation {
         /// PSNs between a NAK and the first retransmission to arrive: those of a window.
         const SHORTLY: u32 = 1_024;
         let right_before = run.start.wrapping_sub(1) & MASK24;
@@ -150,7 +150,7 @@ impl Sequence {
     pub(super) fn read_timed_out(&mut self, arrival: &Arrival<'_>) -> bool {
         let Some(responded_ns) = arrival.responded_ns else { return false };
         let silence_ns = arrival.time_ns.saturating_sub(arrival.last_ns.max(responded_ns));
-        let observation = self.observe_begin(arrival, &Run::begin(arrival, silence_ns));
+        let observation = self.observe_begin(arrival, &PsnRun::begin(arrival, silence_ns));
         let timed_out = observation.timer_expired(observation.cause());
         if timed_out {
             self.timed_out(silence_ns, arrival.time_ns);

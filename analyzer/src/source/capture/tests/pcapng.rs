@@ -128,7 +128,7 @@ fn the_obsolete_packet_block_is_read() {
 }
 
 #[test]
-fn drops_are_the_latest_of_each_interface_and_unknown_when_nothing_is_said() {
+fn drops_are_the_latest_of_each_interface_and_unknown_without_statistics() {
     let order = Order::Big;
     let drop = |code, n: u64| order.option(code, &order.u64(n));
     let mut bytes = order.section();

@@ -9,7 +9,7 @@ use crate::sample::Direction;
 
 /// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FrameKind {
     /// Request for the switch's address, or the reply.
     Arp,
     /// The switch's identity.
@@ -25,16 +25,16 @@ const CLIENT_PORT: u16 = 41_212;
 const SEGMENT: usize = 48;
 
 /// Builds a frame of a kind.
-pub(super) fn frame(uplink: Uplink, direction: Direction, kind: Kind) -> Vec<u8> {
+pub(super) fn frame(uplink: Uplink, direction: Direction, kind: FrameKind) -> Vec<u8> {
     let (mine, switch) = (host_mac(uplink), switch_mac(uplink));
     let (source, destination) = match direction {
         Direction::Egress => (mine, switch),
         Direction::Ingress => (switch, mine),
     };
     let mut frame = match kind {
-        Kind::Arp => arp(uplink, direction, source, destination),
-        Kind::Lldp => lldp(uplink, source),
-        Kind::Tcp(number) => tcp(direction, source, destination, number),
+        FrameKind::Arp => arp(uplink, direction, source, destination),
+        FrameKind::Lldp => lldp(uplink, source),
+        FrameKind::Tcp(number) => tcp(direction, source, destination, number),
     };
     if frame.len() < MIN_FRAME {
         frame.resize(MIN_FRAME, 0);

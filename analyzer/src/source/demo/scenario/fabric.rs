@@ -49,7 +49,7 @@ pub(super) enum Role {
 
 /// A training job: a set of connections that take part in the same steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Job {
+pub(super) enum TrainingJob {
     /// Many source ports, spread evenly over both uplinks.
     Spread,
     /// Two source ports, most of which hash to the first uplink.
@@ -72,7 +72,7 @@ const PINNED: [(u32, u32); 2] = [(28, 29), (28, 31)];
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Connection {
     /// Its job.
-    pub(super) job: Job,
+    pub(super) job: TrainingJob,
     /// Index of the peer.
     pub(super) peer: usize,
     /// The direction of data.
@@ -136,14 +136,14 @@ pub(super) fn ends(route: &Route) -> (IpAddr, IpAddr) {
     }
 }
 
-/// Both jobs' connections: the first [`PER_JOB`] are [`Job::Spread`].
+/// Both jobs' connections: the first [`PER_JOB`] are [`TrainingJob::Spread`].
 #[must_use]
 pub(super) fn connections() -> Vec<Connection> {
     (0..2 * PER_JOB).map(connection).collect()
 }
 
 fn connection(index: usize) -> Connection {
-    let job = if index < PER_JOB { Job::Spread } else { Job::Skewed };
+    let job = if index < PER_JOB { TrainingJob::Spread } else { TrainingJob::Skewed };
     let within = index % PER_JOB;
     // Half of the connections go to the next hosts of the rings, half come from the previous ones.
     let role = if within.is_multiple_of(2) { Role::Sends } else { Role::Receives };
@@ -151,17 +151,17 @@ fn connection(index: usize) -> Connection {
     let half = PEERS / 2;
     let peer = if role == Role::Sends { ring % half } else { half + ring % half };
     let uplink = match job {
-        Job::Spread if (ring + ring / half).is_multiple_of(2) => Uplink::Rail0,
+        TrainingJob::Spread if (ring + ring / half).is_multiple_of(2) => Uplink::Rail0,
         // One ring of eight hashes to the other uplink.
-        Job::Skewed if ring != half => Uplink::Rail0,
+        TrainingJob::Skewed if ring != half => Uplink::Rail0,
         _ => Uplink::Rail1,
     };
     let number = u32::try_from(index).unwrap_or_default();
     let local_qp = 0x0116 + number * 3;
     let remote_qp = 0x0209 + number * 5;
     let port = match job {
-        Job::Spread => source_port::of_both(local_qp, remote_qp),
-        Job::Skewed => {
+        TrainingJob::Spread => source_port::of_both(local_qp, remote_qp),
+        TrainingJob::Skewed => {
             let (a, b) = PINNED[ring % PINNED.len()];
             source_port::of_both(a, b)
         }

@@ -140,7 +140,7 @@ struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     Roce(Roce),
-    Other(Uplink, Direction, ambient::Kind),
+    Other(Uplink, Direction, ambient::FrameKind),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use rocescope_common::wire::bth::MASK24;
 
 use super::ambient;
-use super::fabric::{Connection, Job, Role, SLOW_PEER, Uplink};
+use super::fabric::{Connection, Role, SLOW_PEER, TrainingJob, Uplink};
 use super::truth::SequencePosition;
 use super::{Content, Episode, PATH_MTU, Plan, Roce};
 use crate::sample::Direction;
@@ -127,7 +127,7 @@ impl Planner {
 
     fn impairment(&mut self, step: &Step, connection: &Connection) -> Impairment {
         let mut impairment = Impairment::default();
-        if connection.job == Job::Skewed {
+        if connection.job == TrainingJob::Skewed {
             return impairment;
         }
         match step.episode {
@@ -153,15 +153,16 @@ impl Planner {
             let mut add = |part, direction, kind| {
                 push(out, &mut self.planned, at(part), Content::Other(uplink, direction, kind));
             };
-            add(part, Direction::Egress, ambient::Kind::Arp);
-            add(part + 1, Direction::Ingress, ambient::Kind::Arp);
+            add(part, Direction::Egress, ambient::FrameKind::Arp);
+            add(part + 1, Direction::Ingress, ambient::FrameKind::Arp);
             if step.number.is_multiple_of(2) {
-                add(part + 4, Direction::Ingress, ambient::Kind::Lldp);
+                add(part + 4, Direction::Ingress, ambient::FrameKind::Lldp);
             }
         }
         for part in (10..100).step_by(15) {
             for direction in [Direction::Egress, Direction::Ingress] {
-                let content = Content::Other(Uplink::Rail0, direction, ambient::Kind::Tcp(self.segments));
+                let content =
+                    Content::Other(Uplink::Rail0, direction, ambient::FrameKind::Tcp(self.segments));
                 push(out, &mut self.planned, at(part), content);
             }
             self.segments = self.segments.wrapping_add(1);
@@ -178,11 +179,11 @@ fn push(out: &mut BinaryHeap<Reverse<Plan>>, planned: &mut u64, at_ns: u64, cont
 fn messages(step: &Step, connection: &Connection) -> u64 {
     let usual = (step.length * MESSAGES_PER_SECOND / 1_000_000_000).clamp(1, MAX_MESSAGES);
     match (step.episode, connection.job) {
-        (Episode::BadHashing, Job::Skewed) => usual.max(2),
+        (Episode::BadHashing, TrainingJob::Skewed) => usual.max(2),
         // The first job waits for data that the second job delays.
-        (Episode::BadHashing, Job::Spread) => 1,
-        (_, Job::Spread) => usual,
-        (_, Job::Skewed) => 0,
+        (Episode::BadHashing, TrainingJob::Spread) => 1,
+        (_, TrainingJob::Spread) => usual,
+        (_, TrainingJob::Skewed) => 0,
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use super::blame::{Blame, Errors};
-use super::progress::{Moment, Most, Progress, Rules};
+use super::progress::{Most, Progress, Rules, Timestamps};
 use crate::entity::contexts::{ContextSample, Contexts, Queries as Cost};
 use crate::host::HostError;
 use crate::host::fwctl::Firmware;
@@ -322,7 +322,7 @@ impl Asker {
                 answers.iter().find_map(|answer| nldev::qp_context(answer)).unwrap_or_default()
             }),
         };
-        let read = Moment { monotonic_ns: now_ns, unix_ns: clock.unix_ns(now_ns) };
+        let read = Timestamps { monotonic_ns: now_ns, unix_ns: clock.unix_ns(now_ns) };
         let bytes = match answer {
             Ok(bytes) => bytes,
             // It ended, or moved to another port, between the listing and the query.
@@ -417,7 +417,7 @@ impl Asker {
 }
 
 impl Qp {
-    fn take(&mut self, context: QpContext, read: Moment, counted: Counted, rules: &Rules) {
+    fn take(&mut self, context: QpContext, read: Timestamps, counted: Counted, rules: &Rules) {
         // The counters are up to a second older than the context: twice their increase covers the packets since.
         let since = |now: Option<u64>, then: Option<u64>| Some(now?.checked_sub(then?)?.saturating_mul(2));
         let most = Most {

@@ -10,7 +10,7 @@ const MOST_IN_FLIGHT: u32 = 1 << 23;
 
 /// A moment on both clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Moment {
+pub(super) struct Timestamps {
     /// For durations.
     pub(super) monotonic_ns: u64,
     /// For users.
@@ -82,7 +82,7 @@ pub(super) struct Most {
 #[derive(Clone, Debug)]
 pub(super) struct Progress {
     pub(super) context: QpContext,
-    pub(super) read: Moment,
+    pub(super) read: Timestamps,
     pub(super) readings: u64,
     pub(super) sent: Option<u64>,
     pub(super) received: Option<u64>,
@@ -100,7 +100,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(context: QpContext, read: Moment, rules: &Rules) -> Self {
+    pub(super) fn new(context: QpContext, read: Timestamps, rules: &Rules) -> Self {
         let mut progress = Self {
             context,
             read,
@@ -120,7 +120,7 @@ impl Progress {
     }
 
     /// Takes in the next context.
-    pub(super) fn take(&mut self, context: QpContext, read: Moment, most: Most, rules: &Rules) {
+    pub(super) fn take(&mut self, context: QpContext, read: Timestamps, most: Most, rules: &Rules) {
         let advance = |before: Option<u32>, now: Option<u32>, most| psn::advance(before?, now?, most);
         let sent = advance(self.context.next_send_psn, context.next_send_psn, most.sent);
         let received = advance(self.context.next_recv_psn, context.next_recv_psn, most.received);
@@ -221,7 +221,7 @@ mod tests {
     fn after(rules: &mut Rules, contexts: &[(u64, QpContext)]) -> Progress {
         let mut progress: Option<Progress> = None;
         for (ms, context) in contexts {
-            let read = Moment { monotonic_ns: ms * MS, unix_ns: ms * MS };
+            let read = Timestamps { monotonic_ns: ms * MS, unix_ns: ms * MS };
             rules.learn(context);
             let most = Most { sent: Some(10_000), received: Some(10_000) };
             match &mut progress {

@@ -15,7 +15,7 @@ use crate::host::clock::{WallClock, monotonic_ns};
 use crate::metrics::Metrics;
 use crate::sample::marking;
 use crate::sample::{Direction, Extra, FlowSample, LinkSample, RetiredTuple, Sample, SourceKind};
-use crate::source::live::counters::{Known, Reader};
+use crate::source::live::counters::{LatestReadings, Reader};
 use crate::source::live::load::Programs;
 use crate::source::live::ras::RasReader;
 use crate::source::live::tables::{Reading, Tables, fill_link, link_counters};
@@ -92,7 +92,7 @@ impl Source {
         self.clock = WallClock::sample();
         self.programs.keep_clock()?;
         let now = monotonic_ns();
-        let Known { owners, devices } = self.devices.as_ref().map(Reader::known).unwrap_or_default();
+        let LatestReadings { owners, devices } = self.devices.as_ref().map(Reader::known).unwrap_or_default();
         // Before the programs' counters: of the frames that both count, the programs then have at least as many.
         self.read_interfaces();
         let mut reading = self.read(now, running, &owners)?;

@@ -103,8 +103,8 @@ fn then(row: Option<&Row>, view: &View) -> Vec<Line<'static>> {
     lines.push(acks(counts.acks, counts.rnr, counts.naks(), Some(row)));
     // Of data only: acknowledgements are not kept apart.
     lines.extend(marks(counts, counts.ecn_data, Some(row)));
-    if counts.asked_again() > 0 {
-        let text = format!("{} sequence-error NAKs (loss)", counts.asked_again());
+    if counts.sequence_error_naks() > 0 {
+        let text = format!("{} sequence-error NAKs (loss)", counts.sequence_error_naks());
         lines.push(styled("", text, level(Level::Critical, Some(row))));
     }
     lines.push(entry("latency", latency_now(Some(row), view)));
@@ -229,7 +229,7 @@ fn asks_for(detail: &Detail, row: Option<&Row>, other: Option<&Detail>) -> Vec<L
     if counts.behind_late > 0 {
         return vec![styled("", "NAKs caused by reordering", level(Level::Warning, row))];
     }
-    if counts.asked_again() == 0 {
+    if counts.sequence_error_naks() == 0 {
         return Vec::new();
     }
     // The data goes to the queue pair that sends these answers.
@@ -243,7 +243,7 @@ fn asks_for(detail: &Detail, row: Option<&Row>, other: Option<&Detail>) -> Vec<L
 
 /// For a flow of data: sequence-error NAKs of its receiver, in the reverse direction.
 fn asked_for(row: Option<&Row>, other: Option<&Detail>) -> Vec<Line<'static>> {
-    let naks = other.map_or(0, |other| Counts::counted(&other.stats).asked_again());
+    let naks = other.map_or(0, |other| Counts::counted(&other.stats).sequence_error_naks());
     if naks == 0 {
         return Vec::new();
     }

@@ -46,9 +46,9 @@ struct Resent {
 
 /// Retransmissions of some flows, and how their senders retransmit.
 #[derive(Clone, Debug, Default)]
-pub struct Again(Map<FlowKey, (u64, Option<Retransmission>)>);
+pub struct Retransmissions(Map<FlowKey, (u64, Option<Retransmission>)>);
 
-impl Again {
+impl Retransmissions {
     /// Those of these flows.
     #[must_use]
     pub fn of(sample: &Sample, flows: &[FlowKey]) -> Self {
@@ -148,7 +148,11 @@ impl Log {
     }
 
     /// Takes what the senders of [`Self::unsettled`] flows had retransmitted at a sample, and at the one before it.
-    pub fn retransmitted(&mut self, (earlier_ns, earlier): (u64, &Again), (time_ns, now): (u64, &Again)) {
+    pub fn retransmitted(
+        &mut self,
+        (earlier_ns, earlier): (u64, &Retransmissions),
+        (time_ns, now): (u64, &Retransmissions),
+    ) {
         let mut later: Vec<(FlowKey, u64)> = Vec::new();
         for entry in
             self.entries.iter_mut().rev().take(JOIN_AMONG).filter(|entry| entry.class.bit == Event::GAP)
@@ -323,9 +327,9 @@ mod tests {
         assert!(some.listed(None).next().unwrap().text(None).contains("from 300, 1 of 3 answered by NAK"));
     }
 
-    fn again(packets: u64) -> Again {
+    fn again(packets: u64) -> Retransmissions {
         let how = Some(Retransmission::GoBackN);
-        Again(std::iter::once((gap_at(0, 0, 0).key, (packets, how))).collect())
+        Retransmissions(std::iter::once((gap_at(0, 0, 0).key, (packets, how))).collect())
     }
 
     #[test]

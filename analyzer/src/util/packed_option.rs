@@ -7,9 +7,9 @@ use serde::{Serialize, Serializer};
 /// A number that may not be known, in the 8 bytes of one that is. The highest number stands for one that is not: no count
 /// reaches it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Known(u64);
+pub struct PackedOption(u64);
 
-impl Known {
+impl PackedOption {
     /// The number; `None` where it is not known.
     #[must_use]
     pub fn get(self) -> Option<u64> {
@@ -17,26 +17,26 @@ impl Known {
     }
 }
 
-impl From<Option<u64>> for Known {
+impl From<Option<u64>> for PackedOption {
     fn from(number: Option<u64>) -> Self {
         Self(number.unwrap_or(u64::MAX))
     }
 }
 
-impl Default for Known {
+impl Default for PackedOption {
     /// Not known.
     fn default() -> Self {
         None.into()
     }
 }
 
-impl fmt::Debug for Known {
+impl fmt::Debug for PackedOption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.get().fmt(f)
     }
 }
 
-impl Serialize for Known {
+impl Serialize for PackedOption {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.get().serialize(serializer)
     }
@@ -44,15 +44,15 @@ impl Serialize for Known {
 
 #[cfg(test)]
 mod tests {
-    use super::Known;
+    use super::PackedOption;
 
     #[test]
     fn what_goes_in_comes_out() {
         for number in [None, Some(0), Some(u64::MAX - 1)] {
-            let known = Known::from(number);
+            let known = PackedOption::from(number);
             assert_eq!((known.get(), format!("{known:?}")), (number, format!("{number:?}")));
             assert_eq!(serde_json::to_string(&known).unwrap(), serde_json::to_string(&number).unwrap());
         }
-        assert_eq!((Known::default().get(), size_of::<Known>()), (None, 8));
+        assert_eq!((PackedOption::default().get(), size_of::<PackedOption>()), (None, 8));
     }
 }
