@@ -11,7 +11,7 @@ use super::imbalance::{is_named, jain, max_over_mean};
 use super::{Device, DeviceQp, Options, QpSource};
 use crate::entity::devices::{Devices, PortSample};
 use crate::sample::{Address, Direction, Tuple};
-use crate::util::source_port::udp_source_port;
+use crate::util::source_port::is_computed;
 
 /// Paths of queue pairs that send and whose packets bypass rocescope. They are part of neither `entropy`, `imbalance` nor `ecmp`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -152,7 +152,7 @@ fn weight_of(Sender { device, qp, weight }: &Sender<'_>) -> Result<Weight, Strin
     };
     let Some(src_port) = control.udp_port else {
         let driver = device.driver.as_deref().unwrap_or("the driver");
-        return Err(if udp_source_port(driver, 0, 1, 1).is_none() {
+        return Err(if !is_computed(driver) {
             format!("{driver} leaves the UDP source port to the firmware")
         } else {
             "its flow label was not seen".to_owned()

@@ -9,7 +9,7 @@ use super::visibility::Availability;
 use crate::host::kernel::{Capability, KernelVersion};
 use crate::host::nccl::PORT;
 use crate::host::qp_context;
-use crate::util::source_port::udp_source_port;
+use crate::util::source_port::is_computed;
 
 /// RDMA netlink hands out contexts since this kernel.
 const CONTEXTS_SINCE: KernelVersion = KernelVersion::new(5, 9, 0);
@@ -210,9 +210,7 @@ fn firmware(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, Strin
 /// UDP source ports from flow labels and numbers.
 fn ports(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, String) {
     let driver = |device: &&DeviceFacts| device.driver.clone().unwrap_or_else(|| "an unknown driver".into());
-    let computed = |device: &&&DeviceFacts| {
-        device.driver.as_deref().is_some_and(|driver| udp_source_port(driver, 0, 1, 1).is_some())
-    };
+    let computed = |device: &&&DeviceFacts| device.driver.as_deref().is_some_and(is_computed);
     let (with, without): (Vec<&DeviceFacts>, Vec<&DeviceFacts>) =
         devices.iter().copied().partition(|device| computed(&device));
     let names = |devices: &[&DeviceFacts]| {

@@ -38,12 +38,33 @@ pub fn is_sender(qp: u32) -> u16 {
     (qp & 0xFFFF) as u16
 }
 
-/// The UDP source port of a queue pair (`rdma_get_udp_sport` of rdma/ib_verbs.h), for drivers that use it.
+/// Drivers that use `rdma_get_udp_sport` of rdma/ib_verbs.h.
+const USERS: [&str; 9] =
+    ["mlx5_ib", "irdma", "hns_roce", "hns_roce_hw_v2", "erdma", "ionic", "mana_ib", "mana", "rxe"];
+
+/// Those among them that had another rule before [`SHARED_SINCE`].
+const LATE_USERS: [&str; 2] = ["irdma", "rxe"];
+
+/// First kernel, major and minor, in which [`LATE_USERS`] use the shared rule.
+const SHARED_SINCE: (u32, u32) = (5, 17);
+
+/// Whether the source port of a queue pair is computed for this driver: the others leave it to the firmware.
 #[must_use]
-pub fn udp_source_port(driver: &str, flow_label: u32, lqpn: u32, rqpn: u32) -> Option<u16> {
-    const USERS: [&str; 8] =
-        ["mlx5_ib", "irdma", "hns_roce", "hns_roce_hw_v2", "erdma", "mana_ib", "mana", "rxe"];
-    if !USERS.contains(&driver) {
+pub fn is_computed(driver: &str) -> bool {
+    USERS.contains(&driver)
+}
+
+/// The UDP source port of a queue pair (`rdma_get_udp_sport` of rdma/ib_verbs.h) on a kernel, major and minor; `None` for
+/// drivers that do not use that rule there.
+#[must_use]
+pub fn udp_source_port(
+    driver: &str,
+    kernel: (u32, u32),
+    flow_label: u32,
+    lqpn: u32,
+    rqpn: u32,
+) -> Option<u16> {
+    if !is_computed(driver) || LATE_USERS.contains(&driver) && kernel < SHARED_SINCE {
         return None;
     }
     Some(if flow_label == 0 { of_both(lqpn, rqpn) } else { from_flow_label(flow_label) })

@@ -59,13 +59,20 @@ pub fn check(report: &Value, transfer: &Transferred) -> Result<()> {
             let ports = flow["src_ports"].as_array().map_or(&[][..], Vec::as_slice);
             assert_eq!((ports.len(), &flow["src_port_count"]), (1, &1.into()), "{flow}");
             assert_eq!(
-                (&ports[0]["port"], &ports[0]["packets"]),
+                (&computed(&ports[0]["port"]), &ports[0]["packets"]),
                 (&life["udp_port"], &flow["packets"]),
                 "{life} {flow}"
             );
         }
     }
     Ok(())
+}
+
+/// The source port that is computed of a queue pair of Soft-RoCE whose packets have this one: null before kernel 5.17, where
+/// Soft-RoCE has a rule of its own.
+#[must_use]
+pub fn computed(port: &Value) -> Value {
+    if rocescope::util::system::kernel_version() < (5, 17) { Value::Null } else { port.clone() }
 }
 
 /// The life of a queue pair that the connection manager set up, from its creation to its end; gives the other end.
@@ -88,6 +95,6 @@ pub fn connected(report: &Value, end: End, qp: &Qp) -> End {
     let peer = qp.rqpn.map(u64::from).unwrap_or_default();
     let sent = flow(report, end, "egress", other, peer).unwrap_or_else(|why| panic!("{why:#}: {life}"));
     let ports = sent["src_ports"].as_array().map(Vec::as_slice).unwrap_or_default();
-    assert_eq!((ports.len(), &ports[0]["port"]), (1, &life["udp_port"]), "{sent}");
+    assert_eq!((ports.len(), computed(&ports[0]["port"])), (1, life["udp_port"].clone()), "{sent}");
     other
 }

@@ -129,8 +129,10 @@ fn source_ports_are_those_of_the_kernel() {
         (0, 17, 29, 0xc1ed),
         (0, 0x1000, 0x1000, 0xc010),
     ] {
-        let port = udp_source_port("rxe", label, lqpn, rqpn).map(u32::from);
+        let port = udp_source_port("rxe", (6, 1), label, lqpn, rqpn).map(u32::from);
         assert_eq!(port, Some(expected), "{label} {lqpn} {rqpn}");
     }
-    assert_eq!(udp_source_port("bnxt_re", 1, 2, 3), None);
+    assert_eq!(udp_source_port("bnxt_re", (6, 1), 1, 2, 3), None);
+    let on_5_15 = |driver: &str| udp_source_port(driver, (5, 15), 0, 17, 29);
+    assert_eq!((on_5_15("rxe"), on_5_15("mlx5_ib")), (None, Some(0xc1ed)), "Soft-RoCE had a rule of its own");
 }

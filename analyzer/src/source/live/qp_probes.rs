@@ -22,6 +22,7 @@ use crate::host::qp_types::{self, BNXT, CommandOffsets, MLX5};
 use crate::host::read::HostRoot;
 use crate::source::devices::lives::Change;
 use crate::util::source_port::udp_source_port;
+use crate::util::system::kernel_version;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-qps"));
 
@@ -318,7 +319,8 @@ impl Reader<'_> {
     fn life(&self, set: Attributes, driver: &dyn Fn(&str) -> Option<String>) -> Option<QpLife> {
         let lqpn = self.lqpn?;
         let driver = driver(&self.device);
-        let port = |label: u32, rqpn: u32| udp_source_port(driver.as_deref()?, label, lqpn, rqpn);
+        let port =
+            |label: u32, rqpn: u32| udp_source_port(driver.as_deref()?, kernel_version(), label, lqpn, rqpn);
         Some(QpLife {
             device: self.device.clone(),
             lqpn,
