@@ -349,6 +349,25 @@ fn reports_of_captures_use_the_terms_of_the_field() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Beginnings of the last sentence of an entry of the glossary, which is its source.
+const SOURCES: &str = "Here.|IBTA |A16|A17|RFC |IEEE 802.|Vendor manual|NVIDIA |DCQCN paper|Zhu |Kandula |Jain |\
+                       Shannon |Hill, |Pielou, |libpcap |include/|drivers/|Kernel: |pcap(3PCAP).|tc(8).|rdma(8).|\
+                       bpf-helpers(7).";
+
+#[test]
+fn entries_of_the_glossary_end_with_their_source() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/terms.md");
+    let all = paragraphs("terms.md", &std::fs::read_to_string(path).unwrap());
+    let entries: Vec<_> = all.into_iter().filter(|(_, text)| text.starts_with("- **")).collect();
+    assert!(entries.len() > 100, "{} entries", entries.len());
+    for (place, text) in entries {
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ").replace(" et al. ", " et al ");
+        let last = text.rsplit(". ").next().unwrap_or_default();
+        let known = SOURCES.split('|').any(|source| last.starts_with(source));
+        assert!(known && last.ends_with('.'), "{place}: no source: {last}");
+    }
+}
+
 /// A terminal of 80 columns shows the names of all screens in full.
 #[test]
 fn tabs_have_their_names_at_80_columns() {
