@@ -7,7 +7,7 @@
 use super::bytes::Bytes;
 use super::opcode::Op;
 
-/// A CM message.
+/// Message of the connection manager, as far as it is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
     /// Connection request.
@@ -82,7 +82,7 @@ pub enum Message {
     },
 }
 
-/// A connection request.
+/// Connection request (REQ).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Req {
     /// The sender's communication ID.
@@ -91,7 +91,7 @@ pub struct Req {
     pub local_qp: u32,
     /// The service asked for.
     pub service_id: u64,
-    /// Time after which the sender retransmits: 4.096 us * 2^n; 0 where the message is cut in front of it.
+    /// Time after which the sender retransmits: 4.096 us * 2^n; 0 where the message is truncated before this field.
     pub timeout: u8,
 }
 
