@@ -25,7 +25,7 @@ struct Request {
     id: u32,
 }
 
-/// Follows connection establishment.
+/// Peers from connection establishment.
 #[derive(Debug, Default)]
 pub struct Peers {
     requests: Map<Request, u32>,
