@@ -90,7 +90,7 @@ pub enum CaptureError {
 }
 
 impl CaptureError {
-    /// Whether the input merely has no data at the moment.
+    /// True if the input merely has no data at the moment.
     #[must_use]
     pub fn would_block(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == ErrorKind::WouldBlock)
@@ -113,7 +113,7 @@ fn hex(bytes: &[u8]) -> String {
     digits.join(" ")
 }
 
-/// Whether an error comes from the decompressor (bad data) and not from the system.
+/// True if an error comes from the decompressor (bad data) and not from the system.
 pub(super) fn is_gzip_damage(e: &io::Error) -> bool {
     e.raw_os_error().is_none() && matches!(e.kind(), ErrorKind::InvalidData | ErrorKind::InvalidInput)
 }
@@ -144,22 +144,22 @@ pub enum Cut {
     Gzip,
 }
 
-/// Where an input ended too early. Displayed as a sentence for the user.
+/// Place at which an input ended too early. Displayed as a sentence for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Truncation {
-    /// The input.
+    /// Name of the input.
     pub name: String,
-    /// What was cut.
+    /// Part that was cut.
     pub cut: Cut,
     /// Offset of the cut record or block, in bytes of the decompressed data.
     pub offset: u64,
-    /// Bytes of it that are present.
+    /// Bytes of the cut part that are present.
     pub have: u64,
     /// Bytes that it needs; `None` when its length was cut off too.
     pub need: Option<u64>,
     /// Complete records before it.
     pub records: u64,
-    /// Whether it is the gzip stream that ended early.
+    /// True if the gzip stream ended early.
     pub gzip_cut: bool,
 }
 

@@ -87,8 +87,8 @@ pub fn hash_entries<K: PlainData, V: PlainData>(map: BorrowedFd<'_>) -> io::Resu
 
 /// Waits until no program that was running when this was called is running any more.
 ///
-/// Programs run in RCU read-side sections; the system call waits for all of those. Where it is
-/// refused (kernels with `nohz_full` CPUs), a pause far longer than any program takes serves.
+/// Programs run in RCU read-side sections; the system call waits for all of those. If the kernel refuses it
+/// (`nohz_full` CPUs), a pause far longer than any program takes serves.
 pub fn quiesce() {
     const MEMBARRIER_CMD_GLOBAL: libc::c_long = 1;
     // SAFETY: the call takes plain numbers and touches no memory.
