@@ -228,7 +228,7 @@ impl Session {
         }
     }
 
-    /// Presses keys.
+    /// Presses these keys.
     pub(super) fn press(&mut self, keys: &str) -> Result<()> {
         self.terminal.write_all(keys.as_bytes()).context("cannot write to the pseudo terminal")
     }

@@ -11,7 +11,7 @@ use super::Generate;
 use super::frame::{Ends, Packet, Wrap, other};
 use super::random::Random;
 
-/// Connections at most.
+/// Largest number of connections.
 pub(crate) const MAX_FLOWS: u32 = 1 << 20;
 /// Hosts that connections run between.
 const HOSTS: u32 = 256;

@@ -149,7 +149,7 @@ impl Drop for Results {
     }
 }
 
-/// The view's end.
+/// End of the background work that the view holds.
 pub(in crate::tui) struct Background {
     shared: Arc<Shared>,
     done: Receiver<Done>,
@@ -195,7 +195,7 @@ impl Background {
         self.shared.change(|slots| slots.sample = Some(Box::new(preparation)));
     }
 
-    /// Begins with values.
+    /// Starts the computation of values.
     pub(in crate::tui) fn values(&mut self, wanted: ValuesRequest) {
         self.busy = true;
         self.shared.change(|slots| slots.values = Some(Box::new(wanted)));

@@ -22,7 +22,7 @@ pub enum Group {
     /// Each queue pair has its own, on each link.
     #[default]
     None,
-    /// The queue pair: what several taps see of it.
+    /// The queue pair, with the views of several taps in one row.
     Taps,
     /// Source and destination address.
     Hosts,
@@ -64,7 +64,7 @@ pub struct Sum {
     pub row: Row,
     /// Number of queue pairs.
     pub flows: usize,
-    /// Their common property.
+    /// Common property of the rows.
     pub name: Name,
 }
 
@@ -125,14 +125,14 @@ struct Members {
     kept: Option<u32>,
 }
 
-/// How much a tap saw of what went wrong: what was lost upstream says more than what was retransmitted.
+/// Amount of trouble that a tap saw: loss upstream weighs more than retransmissions.
 fn trouble(counts: &Counts) -> (u64, u64, u64) {
     let signals = counts.retransmitted + counts.naks() + counts.rnr + counts.cnp;
     (counts.lost, counts.gaps, signals + counts.ecn_data[3])
 }
 
 impl Groups {
-    /// No groups.
+    /// Removes all groups.
     pub(in crate::tui) fn clear(&mut self) {
         *self = Self::default();
     }
