@@ -59,7 +59,7 @@ pub struct FlowBin {
     pub ce: u16,
     /// The flow's open message, which outlives the bin: see [`OpenMessage`].
     message_bytes: u32,
-    /// As above.
+    /// Flags of the open message.
     message_flags: u8,
     /// Packets other than data.
     pub control: u8,

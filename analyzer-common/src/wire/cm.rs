@@ -25,7 +25,7 @@ pub enum Message {
     Rtu {
         /// The sender's communication ID.
         local_id: u32,
-        /// The peer's.
+        /// Communication ID of the peer.
         remote_id: u32,
     },
     /// Refusal of a request, or of the reply to one.
@@ -52,7 +52,7 @@ pub enum Message {
     Dreq {
         /// The sender's communication ID.
         local_id: u32,
-        /// The peer's.
+        /// Communication ID of the peer.
         remote_id: u32,
         /// The peer's queue pair.
         remote_qp: u32,
@@ -61,7 +61,7 @@ pub enum Message {
     Drep {
         /// The sender's communication ID.
         local_id: u32,
-        /// The peer's.
+        /// Communication ID of the peer.
         remote_id: u32,
     },
     /// Service ID resolution request: which queue pair takes datagrams for a service.

@@ -164,7 +164,7 @@ pub struct QpLives {
 pub struct QpSources {
     /// Listed by RDMA netlink at the latest reading.
     pub netlink: u64,
-    /// PortTraffic on the kernel's control path, those that ended included.
+    /// Seen on the kernel's control path, those that ended included.
     pub control_path: u64,
     /// Among those of the control path: made past the verbs.
     pub devx: u64,

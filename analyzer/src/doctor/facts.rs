@@ -120,7 +120,7 @@ pub struct InterfaceFacts {
     pub name: String,
     /// Index of the interface.
     pub index: u32,
-    /// InterfaceKind: `physical`, `veth`, `VLAN` …
+    /// Kind of the interface: `physical`, `veth`, `VLAN` …
     pub kind: String,
     /// Name of its kernel driver.
     pub driver: Option<String>,

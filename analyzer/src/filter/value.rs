@@ -13,13 +13,13 @@ use crate::sample::Address;
 pub enum Op {
     /// Less than.
     Less,
-    /// At most.
+    /// Less than or equal to the value.
     LessOrEqual,
     /// Equal.
     Equal,
     /// Not equal.
     NotEqual,
-    /// At least.
+    /// Greater than or equal to the value.
     MoreOrEqual,
     /// More than.
     More,

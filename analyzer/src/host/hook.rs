@@ -37,7 +37,7 @@ pub enum XdpModeChoice {
 /// Attach mode of an XDP program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XdpMode {
-    /// In the driver.
+    /// In the driver (native mode).
     Native,
     /// After the driver.
     Generic,

@@ -119,11 +119,11 @@ impl OperState {
 /// Attach mode of a present XDP program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XdpAttachment {
-    /// In the driver.
+    /// In the driver (native mode).
     Native,
     /// After the driver, on socket buffers.
     Generic,
-    /// In the NIC.
+    /// In the NIC (offloaded mode).
     Offloaded,
     /// Several at once.
     Multiple,

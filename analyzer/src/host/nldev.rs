@@ -50,7 +50,7 @@ const MODE_MANUAL: u32 = 2;
 /// A question to RDMA netlink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Query {
-    /// The devices.
+    /// All RDMA devices.
     Devices,
     /// The queue pairs of the device of this index.
     QueuePairs(u32),
@@ -149,7 +149,7 @@ pub struct Device {
     pub firmware: Option<String>,
     /// `roce`, `ib`, `iw`, `opa`, `usnic`; `None` when the device has no port of a known kind.
     pub protocol: Option<String>,
-    /// InterfaceKind of software device: `rxe`, `siw`.
+    /// Kind of software device: `rxe`, `siw`.
     pub link_type: Option<String>,
     /// `RDMA_NODE_*`: 1 channel adapter, 4 iWARP, 7 unspecified (EFA).
     pub node_type: Option<u8>,

@@ -49,7 +49,7 @@ pub struct Collector {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
-    /// Its latest packet.
+    /// Time of its latest packet.
     seen_at: u64,
     paused_ns: u64,
     stalled_ns: u64,

@@ -64,7 +64,7 @@ pub fn layout() -> String {
 /// Message of an agent.
 #[derive(Clone, Debug)]
 pub enum Frame {
-    /// The counters now.
+    /// Counters of the source now.
     Sample(Arc<Sample>),
     /// Events at packets.
     Events(Arc<Vec<EventSample>>),

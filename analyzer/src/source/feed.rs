@@ -12,7 +12,7 @@ use crate::sample::{EventSample, Sample};
 /// A message from a source to its view.
 #[derive(Debug)]
 pub enum Update {
-    /// The counters now.
+    /// Counters of the source now.
     Sample(Box<Sample>),
     /// Events since the last update, in order.
     Events(Vec<EventSample>),

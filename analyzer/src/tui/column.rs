@@ -32,7 +32,7 @@ pub struct Column {
     pub aliases: &'static [&'static str],
     /// Title of the column.
     pub title: &'static str,
-    /// ValueKind of its values.
+    /// Kind of the values in the column.
     pub kind: ValueKind,
     /// Width in cells.
     pub width: u16,

@@ -67,9 +67,9 @@ pub enum Input {
     Open,
     /// Screen number, from 0.
     Screen(usize),
-    /// The next screen.
+    /// Go to the next screen.
     NextScreen,
-    /// The previous screen.
+    /// Go to the previous screen.
     PreviousScreen,
     /// Sort by the next column.
     SortNext,

@@ -67,13 +67,13 @@ const KEYS: &[(&str, &[&str])] = &[
 /// One key.
 #[derive(Clone, Copy, Debug)]
 struct Answer {
-    /// The keys sent.
+    /// Keys that were sent.
     key: &'static str,
     /// To the first byte, in milliseconds.
     wall: f64,
-    /// Of a processor.
+    /// Time of a processor, in milliseconds.
     cpu: f64,
-    /// For a processor.
+    /// Time of waiting for a processor, in milliseconds.
     waited: f64,
 }
 

@@ -19,7 +19,7 @@ const SUITES: [&str; 4] = ["jammy", "jammy-updates", "noble", "noble-updates"];
 /// The kernel of a guest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kernel {
-    /// The distribution's.
+    /// The kernel of the distribution.
     #[default]
     Distribution,
     /// That of its backports.

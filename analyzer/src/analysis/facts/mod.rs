@@ -120,7 +120,7 @@ impl Facts {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Source {
-    /// InputKind of source.
+    /// Kind of source.
     pub kind: InputKind,
     /// Interfaces, or capture files as given.
     pub inputs: Vec<String>,

@@ -69,7 +69,7 @@ pub enum Verdict {
     Own,
     /// The copy of an earlier packet. `marked`: the copy is marked CE, the other is not.
     Copy {
-        /// See above.
+        /// True if the copy is marked CE and the earlier packet is not.
         marked: bool,
     },
 }

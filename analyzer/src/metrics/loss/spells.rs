@@ -60,7 +60,7 @@ pub enum Signal {
     TimeoutWait,
     /// Silences in mid-message that no retransmission ends: each from the packet before to the packet behind it.
     Stall,
-    /// Their length, nanoseconds.
+    /// Length of these silences, nanoseconds.
     StallWait,
     /// The latest silences of both, each by itself: from the packet before to the packet behind it.
     Silence,

@@ -171,7 +171,7 @@ impl Slots {
 #[derive(Clone, Debug)]
 struct Direction {
     key: PeerKey,
-    /// Its flows.
+    /// Slots of its flows, one for each link.
     slots: Slots,
     /// Source port, once a packet other than a CNP has passed.
     port: Option<u16>,

@@ -1,7 +1,7 @@
 //! The straggler of a step: the host that the others wait for.
 //!
-//! When all hosts on a link are silent in the middle of a step, the one that sends first afterwards was waited for: no packet
-//! that passed here woke it up. If it had sent nothing in the step before, it began the step late, because it computed longer.
+//! After a silence of all hosts on a link in the middle of a step, the one that sends first was waited for: no packet that
+//! passed here woke it up. If it had sent nothing in the step before, it began the step late, because it computed longer.
 //! If it had, and its own receipts are visible too, it paused. If its receipts are not visible, it may itself have waited for a
 //! host that this link does not show. A host of which the transfers take much longer than the others' is waited for as well.
 //!

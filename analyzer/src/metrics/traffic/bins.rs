@@ -288,7 +288,7 @@ impl Open {
 #[derive(Clone, Debug, Default)]
 pub struct Binner {
     open: [Open; PLACES],
-    /// The newest bin.
+    /// Number of the newest bin.
     newest: u64,
     /// Its start and end; both 0 before the first packet.
     start_ns: u64,

@@ -25,7 +25,7 @@ pub enum Change {
     Is(QpLife),
     /// The same, when it was queried at this Unix time.
     Found {
-        /// The queue pair.
+        /// Life of the queue pair.
         life: QpLife,
         /// Unix time.
         time_ns: u64,

@@ -26,7 +26,7 @@ fn bpf<T>(command: libc::c_long, attr: &mut T) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// PlainData data: any bytes are a value, and there is no padding.
+/// Plain data: any bytes are a value, and there is no padding.
 ///
 /// # Safety
 /// The implementor promises just that.

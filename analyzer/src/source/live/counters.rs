@@ -380,7 +380,7 @@ fn take_lives(
     watch.take_lives(changes);
 }
 
-/// The host's clocks.
+/// Clocks of the host: monotonic and Unix time.
 #[derive(Clone, Copy, Debug)]
 struct Clocks;
 

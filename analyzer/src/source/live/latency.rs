@@ -279,7 +279,7 @@ fn fold(sum: &mut Latency, more: &Latency) {
     }
 }
 
-/// The mapped array.
+/// Latency entries in the mapped array of the kernel.
 #[derive(Debug)]
 struct Entries {
     first: NonNull<Latency>,

@@ -43,7 +43,7 @@ pub(crate) struct Base {
     pub(crate) trouble: Trouble,
     packets: u64,
     missing: u64,
-    /// The expected PSN.
+    /// Expected PSN of the sequence.
     expected: u32,
 }
 

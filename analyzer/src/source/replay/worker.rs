@@ -93,7 +93,7 @@ enum Message {
     Packets(Batch),
     Retired(Vec<u32>),
     Report(Sender<Metrics>),
-    /// The last.
+    /// The last report: the thread ends after it.
     Finish(Sender<Metrics>),
 }
 

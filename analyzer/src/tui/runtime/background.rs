@@ -253,7 +253,7 @@ impl Drop for Background {
     }
 }
 
-/// The first thread.
+/// Work of the first thread: samples, values and files.
 fn serve(shared: &Shared, results: &Results) {
     background::stand_back();
     while let Some(work) = shared.next() {
@@ -266,7 +266,7 @@ fn serve(shared: &Shared, results: &Results) {
     }
 }
 
-/// The second thread.
+/// Work of the second thread: analyses.
 fn serve_analyses(shared: &Shared, results: &Results, options: report::Options) {
     background::stand_back();
     let mut analyst = Analyst::new(options);

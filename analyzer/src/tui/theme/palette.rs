@@ -14,9 +14,9 @@ pub enum Name {
     /// By the environment.
     #[default]
     Auto,
-    /// For dark backgrounds.
+    /// Colours for dark backgrounds.
     Dark,
-    /// For light backgrounds.
+    /// Colours for light backgrounds.
     Light,
     /// For dark backgrounds, with the most contrast.
     HighContrast,

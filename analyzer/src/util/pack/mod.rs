@@ -83,7 +83,7 @@ impl Layout {
 pub struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
-    /// The next bytes.
+    /// Takes the next `count` bytes.
     fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or(Malformed)?;
         self.0 = rest;

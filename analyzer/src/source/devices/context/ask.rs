@@ -104,7 +104,7 @@ struct DeviceState {
     refused: Option<String>,
     /// RDMA netlink refuses contexts, and the firmware is asked.
     by_firmware: bool,
-    /// The firmware's refusal.
+    /// Reason for which the firmware refuses contexts.
     firmware_refused: Option<String>,
 }
 

@@ -260,7 +260,7 @@ fn not_shown(view: &View) -> (&'static str, &'static str) {
 
 /// Lines of each chart, so that `least` lines become `height` at most; `doubled` would they be with two of each.
 fn taller(least: usize, height: usize, doubled: impl FnOnce() -> usize) -> usize {
-    /// At most.
+    /// Lines of a chart at most.
     const TALLEST: usize = 16;
     if height <= least {
         return 1;

@@ -26,7 +26,7 @@ pub enum Group {
     Taps,
     /// Source and destination address.
     Hosts,
-    /// The link.
+    /// The link that the flow is on.
     Link,
     /// The process that owns the queue pair.
     Process,
@@ -108,7 +108,7 @@ pub struct Groups {
     /// Places in the model's rows, those of a group together.
     members: Vec<u32>,
     all: Vec<Members>,
-    /// Of large groups.
+    /// Sums of large groups.
     kept: Vec<Sum>,
 }
 

@@ -47,7 +47,7 @@ pub struct NicScreen {
     order: Order,
     /// True while one queue pair is shown in full.
     opened: bool,
-    /// Its first line.
+    /// First visible line.
     scroll: Cursor,
 }
 
