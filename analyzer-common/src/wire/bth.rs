@@ -34,7 +34,7 @@ impl Bth {
         self.0[1] & 0x80 != 0
     }
 
-    /// Migration request bit (MigReq) of the BTH.
+    /// Migration state bit (MigReq) of the BTH.
     #[must_use]
     pub const fn migreq(&self) -> bool {
         self.0[1] & 0x40 != 0

@@ -435,7 +435,7 @@ pub(super) fn coverage(sample: &Sample, links: &[Link]) -> Vec<Coverage> {
         {
             let counted = port.value(name).filter(|_| port.seconds().is_some());
             let seen = seen(port, links, way);
-            // No interface of the port is watched: a ratio would show nothing else.
+            // A port without a watched interface has no coverage to report.
             if seen.links.is_empty() && !sample.links.is_empty() {
                 continue;
             }

@@ -11,7 +11,7 @@ const LOADED: f64 = 0.5;
 /// A window in which the link is not the busy one weighs this much against one in which it is: two of three must be.
 const MISS: i64 = 2;
 
-/// Time that a stretch is compared with: in a run of hours a share of the whole would hide a stretch that has just begun.
+/// Time that a stretch is compared with, ns: in a run of hours a share of the whole would hide a stretch that has just begun.
 const SPAN_NS: u64 = 60_000_000_000;
 
 /// A stretch of time in which one link carried far more than its peers.

@@ -254,7 +254,7 @@ impl Gauge {
 }
 
 impl Span {
-    /// Share of the span that is between two times, and its length in nanoseconds.
+    /// Share of this time that lies between two times, and its length in nanoseconds.
     fn within(&self, from_ns: u64, to_ns: u64) -> (f64, f64) {
         let ns = self.to_ns.min(to_ns).saturating_sub(self.from_ns.max(from_ns)) as f64;
         (ns / (self.to_ns - self.from_ns) as f64, ns)

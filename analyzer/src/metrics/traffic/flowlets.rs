@@ -91,7 +91,7 @@ pub struct Standing {
     pub answer: Option<(u32, u64)>,
 }
 
-/// Flowlets of all flows, in order of time.
+/// Flowlets of all flows: those that ended, and the present one of each flow.
 #[derive(Clone, Debug, Default)]
 pub struct Flowlets {
     /// Flowlets that have ended.

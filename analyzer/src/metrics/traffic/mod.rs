@@ -314,7 +314,7 @@ pub struct Traffic {
     /// Messages by [`rocescope_common::wire::opcode::Operation`], over all links; `None` where those of some flows are left
     /// out.
     pub kinds: Option<ByOperation>,
-    /// Flowlets in order of time.
+    /// Flowlets of all flows.
     pub flowlets: Flowlets,
 }
 
