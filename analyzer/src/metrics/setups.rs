@@ -38,7 +38,7 @@ pub enum Outcome {
     },
     /// The peer knows no queue pair for the service, or gives none: status of the SIDR_REP.
     Unresolved {
-        /// Status of the SIDR_REP.
+        /// Status of the `SIDR_REP`.
         status: u8,
     },
 }

@@ -59,7 +59,7 @@ pub struct Route {
 pub struct Reth {
     /// Virtual address at the responder.
     pub address: u64,
-    /// Remote key (R_Key) of the memory region.
+    /// Remote key (`R_Key`) of the memory region.
     pub rkey: u32,
     /// Length of the whole message in bytes.
     pub length: u32,
