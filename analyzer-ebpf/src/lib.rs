@@ -1,7 +1,7 @@
-//! What the kernel objects share. A library target also lets cargo depend on this package.
+//! Code that the kernel objects share. A library target also lets cargo depend on this package.
 #![no_std]
 
-/// What each kernel object has once: its panic handler, and the licence that GPL-only helpers require.
+/// Parts that each kernel object has once: its panic handler, and the licence that GPL-only helpers require.
 #[macro_export]
 macro_rules! kernel_object {
     () => {

@@ -48,7 +48,7 @@ pub fn rocescope_tc_ingress(ctx: TcContext) -> i32 {
     TCX_NEXT
 }
 
-/// Egress.
+/// TC program for packets that leave the host.
 #[classifier]
 #[inline(always)]
 pub fn rocescope_tc_egress(ctx: TcContext) -> i32 {

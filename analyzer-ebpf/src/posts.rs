@@ -70,7 +70,7 @@ fn count(qp: u64, wr: u64) {
     let Some(window) = POST_WINDOW.get_ptr_mut(0) else { return };
     // SAFETY: takes nothing and reads the clock.
     let now = unsafe { bpf_ktime_get_ns() };
-    // SAFETY: map memory; words of it are read and written whole.
+    // SAFETY: map memory, whose words are read and written whole.
     unsafe {
         if now >= (&raw const (*window).until_ns).read_volatile() {
             return;
@@ -208,7 +208,7 @@ unsafe fn message(request: &Request, counts: *mut PostCounts) -> Option<u64> {
     if number == 0 {
         return Some(0);
     }
-    // A `struct ibv_sge` is address, length, key. What is not read stays 0.
+    // A `struct ibv_sge` is address, length, key. Elements that are not read stay 0.
     let mut list = [0u64; 2 * MOST_SGES];
     let from = request.sg_list as *const c_void;
     // SAFETY: the helper checks the source, and the list has room for as many.

@@ -7,8 +7,8 @@ fn main() -> ExitCode {
     rocescope::cli::main()
 }
 
-/// The system's allocator. Where it has no memory, the program ends with a sentence and exit status 1; Rust's own way is
-/// to abort, which looks like a crash of the program.
+/// The system's allocator. Without memory, the program ends with a sentence and exit status 1; Rust's own way is to
+/// abort, which looks like a crash of the program.
 struct Allocator;
 
 #[global_allocator]

@@ -15,14 +15,14 @@ mod truth;
 use anyhow::Result;
 use clap::Subcommand;
 
-/// The measurements.
+/// Measurements of `cargo xtask bench`.
 #[derive(Subcommand, Clone, Debug)]
 pub(crate) enum Bench {
     /// Cost per packet of the kernel programs, compared with the budget
     Kernel(kernel::Wanted),
     /// `rocescope replay` beside tcpdump, tshark and gzip on the same captures
     Replay(replay::Wanted),
-    /// What no replay can do without, on one capture: reading it, and a table of its flows
+    /// The least work of any replay, on one capture: reading it, and a table of its flows
     Floor(floor::Wanted),
     /// `rocescope live` on a flooded veth pair, beside an empty program and nothing
     Load(load::Wanted),
@@ -30,7 +30,7 @@ pub(crate) enum Bench {
     Fleet(fleet::Wanted),
     /// Response time of the terminal UI to keys while it receives samples of 65,536 flows
     Keys(keys::Wanted),
-    /// What the terminal UI takes of a processor and writes, quiet and while it shows a replay at full speed
+    /// Processor time and output of the terminal UI, quiet and while it shows a replay at full speed
     Screen(screen::Wanted),
     /// Findings of `rocescope replay` against simulated fabrics with a known truth
     Truth(truth::Wanted),

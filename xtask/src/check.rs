@@ -86,7 +86,7 @@ fn lints(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
                 run(command.args(["--all-targets", "--", "-D", "warnings"]))
             });
             if ebpf.is_some() {
-                // What differs without the kernel side is in the library: the tests of it are those above.
+                // The code that differs without the kernel side is in the library, whose tests are those above.
                 checks.check("lints without `live`", || {
                     let mut command = cargo();
                     programs::select(command.arg("clippy"), Features::All, None);

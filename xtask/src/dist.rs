@@ -15,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What programs have in place of the folders of crates and of this repository.
+/// Replacements for the folders of crates and of this repository.
 const REPLACED: [&str; 2] = ["/cargo", "/rocescope"];
 
 /// The targets to build for.
@@ -59,7 +59,7 @@ impl Target {
         }
     }
 
-    /// That of rpm.
+    /// Name of the target in rpm.
     pub(crate) fn rpm(self) -> &'static str {
         match self {
             Self::X86 => "x86_64",
@@ -72,7 +72,8 @@ impl Target {
         self.rpm() == std::env::consts::ARCH
     }
 
-    /// Where its programs get the paths of this machine replaced, which would differ on the next: that is a variable for rustc.
+    /// Variable for rustc by which programs for the target get the paths of this machine replaced, which would differ on the
+    /// next.
     fn flags(self) -> (String, String) {
         let name = self.triple().to_uppercase().replace('-', "_");
         let [crates, repository] = REPLACED;
@@ -175,7 +176,7 @@ fn ensure_no_path(program: &Path) -> Result<()> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let rustup = output_of(Command::new("rustup").args(["show", "home"]));
     let folders = [Some(workspace_root().display().to_string()), cargo_home(), rustup];
-    // What the names of folders are replaced with may be their names.
+    // The replacements of folders may be names of folders themselves.
     let mut others = folders.iter().flatten().filter(|folder| !REPLACED.contains(&folder.trim()));
     match others.find(|folder| has_path(&bytes, folder.trim())) {
         Some(folder) => bail!("{} has the path {} in it", program.display(), folder.trim()),
@@ -189,7 +190,7 @@ fn has_path(bytes: &[u8], folder: &str) -> bool {
     bytes.windows(wanted.len()).any(|part| part == wanted.as_bytes())
 }
 
-/// Where cargo keeps the sources of crates.
+/// Folder in which cargo keeps the sources of crates.
 fn cargo_home() -> Option<String> {
     let var = |name| std::env::var(name).ok();
     var("CARGO_HOME").or_else(|| Some(format!("{}/.cargo", var("HOME")?)))

@@ -21,7 +21,7 @@ pub(crate) const SHARED_DIR_VAR: &str = "ROCESCOPE_EBPF_TARGET_DIR";
 pub(crate) struct EbpfToolchain {
     /// Name for `rustup run`. Without rustup the compiler comes from `PATH`, and this is not used.
     pub(crate) toolchain: String,
-    /// Folder with `bpf-linker`.
+    /// Folder that holds `bpf-linker`.
     pub(crate) linker_dir: PathBuf,
 }
 
@@ -50,7 +50,7 @@ impl EbpfToolchain {
         })
     }
 
-    /// The linker's executable.
+    /// Path of the linker's executable.
     pub(crate) fn linker(&self) -> PathBuf {
         self.linker_dir.join("bpf-linker")
     }

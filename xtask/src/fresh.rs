@@ -2,7 +2,7 @@
 //! in namespaces of its own, with an ordinary user who has sudo. So no installation step can hide in what a developer's machine has.
 //!
 //! From this machine come the Rust toolchain (read-only), CA certificates, names and settings by which cargo, pip and apt reach
-//! their servers, and the kernel. Everything else is downloaded and built there. What runs inside are the scripts in fresh/.
+//! their servers, and the kernel. Everything else is downloaded and built there. Scripts in fresh/ run inside.
 
 use crate::ebpf_toolchain::cache_dir;
 use crate::run::{has_program, output_of, root_command, show, step, target_dir, workspace_root};
@@ -15,13 +15,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What to run where.
+/// Systems and parts to run.
 #[derive(Args)]
 pub(crate) struct Wanted {
     /// The distributions [default: all]
     #[arg(value_enum)]
     systems: Vec<System>,
-    /// What to run there (repeatable) [default: all]
+    /// Parts to run there (repeatable) [default: all]
     #[arg(long, value_enum, value_name = "PART")]
     only: Vec<Part>,
     /// Make the bare roots anew, which otherwise are kept as archives in the cache folder
@@ -38,7 +38,7 @@ enum System {
     Ubuntu,
 }
 
-/// What a user does there.
+/// Part of a user's work there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// `cargo xtask demo`
@@ -249,7 +249,7 @@ impl Stage {
         Ok(place)
     }
 
-    /// How programs reach their servers: lines for the user's profile, and apt's.
+    /// Settings by which programs reach their servers: lines for the user's profile, and apt's.
     fn settings(&self, profile: &str) -> Result<()> {
         let variables = PASSED_ON.iter().filter_map(|name| Some((*name, env::var(name).ok()?)));
         self.write("settings", &exports(profile, variables))?;

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: every fuzz target for some time, from seeds of the test data. What a night runs.
+//! `cargo xtask fuzz`: every fuzz target for some time, from seeds of the test data. Fuzzing as a night runs it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub(crate) struct Wanted {
     targets: Vec<String>,
 }
 
-/// What became of a target.
+/// Result of a target.
 struct Outcome {
     name: String,
     executions: Option<u64>,
@@ -126,7 +126,7 @@ fn one(name: &str, seconds: u64) -> Result<Outcome> {
     command.arg(&corpus).arg(&seeds).current_dir(workspace_root()).stdin(Stdio::null());
     // Leaks of what lives as long as the program are none.
     command.env("ASAN_OPTIONS", "detect_leaks=0");
-    // What targets write and read again needs no disk.
+    // Files that targets write and read again need no disk.
     if Path::new("/dev/shm").is_dir() {
         command.env("TMPDIR", "/dev/shm");
     }

@@ -22,7 +22,7 @@ use traffic::Traffic;
 /// Options of the generated capture.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Generate {
-    /// Frames to write
+    /// Number of frames to write
     #[arg(long, default_value_t = 2_000_000)]
     pub(crate) packets: u64,
     /// Bytes kept of each frame, or `full`

@@ -13,7 +13,7 @@ use crate::run::{cargo, run, step, target_dir};
 /// Options of the run.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Wanted {
-    /// How long new mutants are made
+    /// Minutes for which new mutants are made
     #[arg(long, default_value_t = 10)]
     minutes: u64,
     /// Decides the mutants; another seed makes others

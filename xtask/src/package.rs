@@ -19,10 +19,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Who packs.
+/// Maintainer that the packages name.
 const MAINTAINER: &str = "rocescope contributors <rocescope@users.noreply.github.com>";
 
-/// What all packages of a run have in common.
+/// Properties that all packages of a run share.
 pub(crate) struct Release {
     /// Version of the program.
     version: String,
@@ -137,7 +137,7 @@ pub(crate) fn test() -> Result<()> {
     vm::packages::test(&deb, &upgrade)
 }
 
-/// What the packages for a target are made of.
+/// Parts that the packages for a target are made of.
 fn parts<'a>(
     release: &Release,
     target: Target,

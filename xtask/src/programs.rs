@@ -58,7 +58,7 @@ pub(crate) struct TestProgram {
 
 /// All that was built.
 pub(crate) struct Programs {
-    /// rocescope itself.
+    /// Program rocescope itself.
     pub(crate) rocescope: PathBuf,
     pub(crate) tests: Vec<TestProgram>,
 }

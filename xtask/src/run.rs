@@ -66,7 +66,7 @@ pub(crate) fn workspace_root() -> PathBuf {
     manifest.parent().unwrap_or(manifest).to_path_buf()
 }
 
-/// Cargo's target directory.
+/// Target directory of cargo.
 pub(crate) fn target_dir() -> PathBuf {
     let root = workspace_root();
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))

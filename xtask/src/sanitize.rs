@@ -1,4 +1,5 @@
-//! `cargo xtask sanitize`: Miri on the common crate, and ThreadSanitizer on replay. What a night runs, beside `fuzz`.
+//! `cargo xtask sanitize`: Miri on the common crate, and ThreadSanitizer on replay. Sanitizers as a night runs them,
+//! beside `fuzz`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -132,8 +132,8 @@ pub(crate) fn test() -> Result<()> {
 
 /// Builds all that is tested, and gives it with the place of the program for aarch64.
 ///
-/// What is optimised and what is not lie in folders of their own below `target`, so that cargo lets neither wait for the
-/// other. A compiler uses one processor for much of its time: side by side they end sooner than one after the other.
+/// Optimised and other builds lie in folders of their own below `target`, so that cargo lets neither wait for the other.
+/// A compiler uses one processor for much of its time: side by side they end sooner than one after the other.
 fn builds(tally: &mut Tally, toolchain: Option<&EbpfToolchain>) -> (Result<Programs>, Option<PathBuf>) {
     thread::scope(|scope| {
         let optimised = scope.spawn(|| {

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where packages are.
+/// Address of Ubuntu's packages.
 pub(crate) const ARCHIVE: &str = "http://archive.ubuntu.com/ubuntu";
 /// The key that signs all releases since 18.04, from the package `ubuntu-keyring`: "Ubuntu Archive Automatic Signing Key (2018)",
 /// F6ECB3762474EDA9D21B7022871920D1991BC93C. Debian has no package with it.

@@ -1,9 +1,9 @@
 //! A virtual machine with Debian 12's kernel 6.1, for what this machine's own kernel cannot show.
 //!
-//! `cargo xtask vm`: Soft-RoCE devices, so that the program is compared with real traffic and with what the kernel
-//! and other tools say of it. `cargo xtask vm NAME` runs those of its tests whose names contain NAME.
-//! `cargo xtask test --vm`: all of them, and the live path on an older kernel, which has no TCX, so that TC programs attach as filters, and is
-//! stricter with programs. QEMU emulates the processor: no KVM is needed.
+//! `cargo xtask vm`: Soft-RoCE devices, so that the program is compared with real traffic and with the kernel's and other
+//! tools' figures. `cargo xtask vm NAME` runs those of its tests whose names contain NAME. `cargo xtask test --vm`: all of
+//! them, and the live path on an older kernel, which has no TCX, so that TC programs attach as filters, and is stricter with
+//! programs. QEMU emulates the processor: no KVM is needed.
 
 mod apt;
 mod cpio;
@@ -35,8 +35,8 @@ const OLDER_KERNEL: [(&str, &str); 6] = [
     // Its tagger attaches as kernels from 6.6 allow; `old_kernel` makes such tags with interfaces.
     ("vlan_metadata", "--skip a_tag_beside --skip without_a_tag"),
     ("live_veth", ""),
-    // Filters outlive a kill on such kernels; `old_kernel` looks at what becomes of them.
-    // What else is left out here says the same on each kernel, and loads programs for it: slow under emulation.
+    // Filters outlive a kill on such kernels; `old_kernel` looks at what becomes of them. The other tests left
+    // out here give the same on each kernel, and load programs for it: slow under emulation.
     (
         "live_cli",
         "--skip every_end_leaves_nothing_attached --skip unknown --skip bad_usage --skip the_remedy_is_named --skip jsonl \
@@ -47,8 +47,8 @@ const OLDER_KERNEL: [(&str, &str); 6] = [
 ];
 /// The tests with Soft-RoCE devices in the guest.
 const SOFT_ROCE: [(&str, &str); 2] = [("soft_roce", "--ignored"), ("soft_roce_posts", "--ignored")];
-/// What runs on another kernel, `cargo xtask vm --kernel 5.15`: the programs load, count what a replay counts, and stop; the lives,
-/// faults and posts of queue pairs. Those that are only for older kernels come first.
+/// Tests that run on another kernel, `cargo xtask vm --kernel 5.15`: the programs load, count what a replay counts, and stop;
+/// the lives, faults and posts of queue pairs. Those that are only for older kernels come first.
 const BY_KERNEL: [(&str, &str); 6] = [
     ("old_kernel", "--ignored"),
     ("verifier", ""),
@@ -123,7 +123,7 @@ fn soft_roce(prepared: &Prepared, names: &[String]) -> Result<()> {
     })
 }
 
-/// What guests are made of.
+/// Parts that guests are made of.
 struct Prepared {
     parts: Parts,
     programs: Programs,

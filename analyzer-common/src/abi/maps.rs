@@ -65,9 +65,9 @@ pub struct FlowSlot {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct BinRecord {
-    /// The bin.
+    /// Counts of one flow in one bin.
     pub bin: FlowBin,
-    /// The flow's slot.
+    /// Slot of the flow in the flow table.
     pub slot: u32,
     /// Always 0.
     pub pad: u32,
@@ -151,7 +151,7 @@ pub struct TickClock {
     pub ticks: u64,
 }
 
-/// Kinds of [`ExtraKey`].
+/// Values of [`ExtraKey::kind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtraKind;
 
@@ -171,9 +171,9 @@ pub struct DscpKind;
 impl DscpKind {
     /// Neither ACKNOWLEDGE nor CNP.
     pub const DATA: u16 = 0;
-    /// ACKNOWLEDGE.
+    /// ACKNOWLEDGE of RC or XRC.
     pub const ACK: u16 = 1;
-    /// Congestion notification.
+    /// Congestion notification packet (CNP).
     pub const CNP: u16 = 2;
 }
 
@@ -195,9 +195,9 @@ pub fn dscp_value(frame: &Frame) -> u16 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct ExtraKey {
-    /// The flow's slot.
+    /// Slot of the flow in the flow table.
     pub slot: u32,
-    /// [`ExtraKind`].
+    /// Kind of the entry, a value of [`ExtraKind`].
     pub kind: u16,
     /// Port, opcode, or [`dscp_value`].
     pub value: u16,
@@ -207,17 +207,17 @@ pub struct ExtraKey {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct ExtraValue {
-    /// Packets.
+    /// Packets counted under the key.
     pub packets: u64,
     /// Bytes of the outer frames.
     pub bytes: u64,
 }
 
-/// Packets and bytes.
+/// Packets and bytes counted together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Counter {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
     /// Bytes of the outer frames.
     pub bytes: u64,
@@ -280,7 +280,7 @@ pub struct BenchStep {
     pub mask: u32,
 }
 
-/// Link indices.
+/// Computation of link numbers from interface and direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link;
 

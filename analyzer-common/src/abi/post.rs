@@ -43,7 +43,7 @@ pub struct PostCounts {
     pub requests: u64,
     /// Length of their messages. Unit: bytes.
     pub bytes: u64,
-    /// Calls whose chain was longer than [`MOST_REQUESTS`]: the rest of it was not read.
+    /// Calls whose chain was longer than [`MOST_REQUESTS`]: the rest of the chain was not read.
     pub long_chains: u64,
     /// Work requests with more buffers than [`MOST_SGES`]: the rest of them was not read.
     pub long_lists: u64,
@@ -62,7 +62,7 @@ pub struct PostCounts {
 }
 
 impl PostCounts {
-    /// Nothing posted.
+    /// Counts before anything is posted: all zero.
     pub const NONE: Self = Self {
         calls: 0,
         requests: 0,

@@ -7,7 +7,7 @@
 pub const QP_BYTES: usize = 384;
 /// Bytes copied of `struct ib_qp_attr` (216 in 6.1).
 pub const ATTR_BYTES: usize = 256;
-/// `IB_DEVICE_NAME_MAX`.
+/// Length of a device's name in bytes, the kernel's `IB_DEVICE_NAME_MAX`.
 pub const DEVICE_NAME: usize = 64;
 /// Length of a process name (`TASK_COMM_LEN`).
 pub const COMM: usize = 16;
@@ -77,11 +77,11 @@ pub struct QpRecord {
     pub pid: u32,
     /// Attributes that were given (`enum ib_qp_attr_mask`); of a queue pair that was made, [`BY_PROCESS`] or 0.
     pub mask: u32,
-    /// What the call returned: 0, or a negative errno.
+    /// Result of the call: 0, or a negative errno.
     pub result: i32,
-    /// `enum ib_event_type`.
+    /// Event, a value of the kernel's `enum ib_event_type`.
     pub event: u32,
-    /// One of [`kind`].
+    /// Kind of the record, a value of [`kind`].
     pub kind: u8,
     /// 1 when `sgid` was read.
     pub has_sgid: u8,
@@ -145,7 +145,7 @@ pub struct CommandRecord {
     pub cgroup: u64,
     /// Calling process, in the initial PID namespace.
     pub pid: u32,
-    /// What the driver returned: 0, or a negative errno.
+    /// Result of the driver: 0, or a negative errno.
     pub result: i32,
     /// Valid bytes of `input`.
     pub input_len: u32,

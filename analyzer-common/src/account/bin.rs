@@ -59,13 +59,13 @@ pub struct FlowBin {
     pub ce: u16,
     /// The flow's open message, which outlives the bin: see [`OpenMessage`].
     message_bytes: u32,
-    /// As above.
+    /// Flags of the open message.
     message_flags: u8,
     /// Packets other than data.
     pub control: u8,
     /// Congestion notification packets among them.
     pub cnp: u8,
-    /// PSN gaps.
+    /// Number of PSN gaps.
     pub gaps: u8,
 }
 
@@ -167,7 +167,7 @@ impl FlowBin {
         self.data_bytes().saturating_sub(self.repeat_bytes)
     }
 
-    /// Packets of data.
+    /// Data packets among the packets of this record.
     #[must_use]
     pub fn data_packets(&self) -> u16 {
         self.packets.saturating_sub(u16::from(self.control))
@@ -252,14 +252,14 @@ impl PsnAt {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct LastExchange {
-    /// The request.
+    /// Latest request, with its time.
     pub request: PsnAt,
-    /// The response.
+    /// Latest response, with its time.
     pub response: PsnAt,
 }
 
 impl LastExchange {
-    /// Counts a packet.
+    /// Counts a packet, which arrives at `now_ns`.
     #[inline(always)]
     pub fn observe(&mut self, frame: &Frame, op: Op, now_ns: u64) {
         if op.any(Op::RESPONSE | Op::ACKNOWLEDGE) {

@@ -46,11 +46,11 @@ impl Mixed {
     pub const INNER_VLAN: u8 = 1 << 1;
     /// The priority code point.
     pub const PCP: u8 = 1 << 2;
-    /// The DSCP.
+    /// DSCP of the packet.
     pub const DSCP: u8 = 1 << 3;
     /// The tunnels around the packet.
     pub const ENCAPSULATION: u8 = 1 << 4;
-    /// The RoCE version.
+    /// RoCE version of the packet.
     pub const ROCE_VERSION: u8 = 1 << 5;
 
     /// Names in reports, by bit.
@@ -124,7 +124,7 @@ pub struct Rare {
     pub payload_unknown: u64,
     /// Packets whose opcode has no place in `opcodes`, without CNPs; they are in the overflow table.
     pub other_opcode_packets: u64,
-    /// RNR NAKs.
+    /// Number of RNR NAKs.
     pub rnr_naks: u64,
     /// NAKs by code 0 to 4 (0: PSN sequence error); all other codes last.
     pub naks: [u64; 6],
@@ -137,7 +137,7 @@ pub struct Rare {
 }
 
 impl Rare {
-    /// All zero.
+    /// Counters of a flow that has none of these: all zero.
     pub const NONE: Self = Self {
         payload_unknown: 0,
         other_opcode_packets: 0,
@@ -209,7 +209,7 @@ pub struct FlowCounters<O, R> {
     pub ecn_control: [u64; 4],
     /// Packets with a source port other than `src_port`; the overflow table has them by port.
     pub other_port_packets: u64,
-    /// Their bytes.
+    /// Bytes of the packets in `other_port_packets`.
     pub other_port_bytes: u64,
     /// 14 + inner IP length of encapsulated packets.
     pub inner_bytes: u64,
@@ -399,7 +399,7 @@ fn opcode<O: OpcodeCounts, R: Part<Rare>>(
     if op.has(Op::CNP) {
         stats.cnp_packets += 1;
         outcome.events |= Event::CNP;
-        // Where ACKs count as well, `cnp_packets` does not count an opcode.
+        // On InfiniBand an ACK may count in `cnp_packets`, too: the opcode is counted by itself.
         if frame.roce_version == 0 {
             outcome.other_opcode = true;
             stats.rare.part_mut().other_opcode_packets += 1;

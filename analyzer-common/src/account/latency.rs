@@ -124,7 +124,7 @@ pub struct RetxRun {
 }
 
 impl RetxRun {
-    /// No run.
+    /// Initial value: no run.
     pub const EMPTY: Self = Self { start_ns: 0, end_ns: 0, pause_ns: 0, first: 0, packets: 0, expected: 0 };
 
     /// PSN of the first packet.
@@ -294,7 +294,7 @@ pub fn on_request(memory: &mut impl LatencyMemory, psn: u32, class: u32, duplica
         return on_duplicate_request(memory, psn);
     }
     let head = memory.head();
-    // When full, the newest request is not added: dropping the oldest would, under constant load, drop
+    // A request that finds the ring full is not added: dropping the oldest would, under constant load, drop
     // every request just before its response.
     if head.wrapping_sub(memory.tail()) >= RING as u32 {
         return memory.count_ring_full();

@@ -54,7 +54,7 @@ pub struct MessageCounts {
 }
 
 impl MessageCounts {
-    /// All zero.
+    /// Initial value: all zero.
     pub const NONE: Self = Self { packets: 0, payload_bytes: 0, sizes: [0; SIZE_BUCKETS], size_unknown: 0 };
 
     /// Completed messages, without retransmissions.
@@ -116,13 +116,13 @@ pub struct OpenMessage {
 }
 
 impl OpenMessage {
-    /// No message.
+    /// Initial value: no open message.
     pub const NONE: Self = Self { bytes: 0, flags: 0 };
     /// Its first packet was seen.
     const STARTED: u8 = 1;
     /// Its first packet stated the total length.
     const STATED: u8 = 1 << 1;
-    /// Packets of it are missing.
+    /// Some of its packets are missing.
     const BROKEN: u8 = 1 << 2;
 
     /// Encodes the state as numbers.
@@ -132,7 +132,7 @@ impl OpenMessage {
         (self.bytes, self.flags)
     }
 
-    /// Decodes the state.
+    /// Decodes the state from the numbers of [`OpenMessage::parts`].
     #[inline(always)]
     #[must_use]
     pub const fn from_parts(bytes: u32, flags: u8) -> Self {

@@ -1,4 +1,4 @@
-//! What counting a packet leaves for its caller.
+//! Outcome of counting a packet: tasks that remain for the caller.
 
 /// Events of a packet for user space: bits of [`Outcome::events`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Event {
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about one packet")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Bits of [`Event`].
+    /// Events of the packet, bits of [`Event`].
     pub events: u16,
     /// The source port differs from the flow's first: count it in the overflow table.
     pub other_port: bool,
@@ -94,7 +94,7 @@ impl PackedOutcome {
     /// Bit of [`Outcome::duplicate_psn`].
     pub const DUPLICATE_PSN: u32 = 1 << 19;
 
-    /// Packs an outcome.
+    /// Packs an outcome for [`PackedOutcome::unpack`].
     #[inline(always)]
     #[must_use]
     pub const fn of(outcome: Outcome) -> Self {
@@ -106,7 +106,7 @@ impl PackedOutcome {
         Self { bits, missing: outcome.missing }
     }
 
-    /// The outcome.
+    /// Unpacks the outcome.
     #[inline(always)]
     #[must_use]
     pub const fn unpack(self) -> Outcome {

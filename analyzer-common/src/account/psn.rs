@@ -77,7 +77,7 @@ pub enum Step {
 }
 
 impl PsnTrack {
-    /// Nothing seen.
+    /// Initial value: no packet seen.
     pub const NONE: Self =
         Self { first: 0, expected: 0, slack: 0, seen: 0, repeats: 0, gaps: 0, missing: 0, restarts: 0 };
 

@@ -28,13 +28,13 @@ impl Bth {
         self.0[0]
     }
 
-    /// Solicited event.
+    /// Solicited event bit (`SE`) of the BTH.
     #[must_use]
     pub const fn solicited(&self) -> bool {
         self.0[1] & 0x80 != 0
     }
 
-    /// Migration state.
+    /// Migration state bit (`MigReq`) of the BTH.
     #[must_use]
     pub const fn migreq(&self) -> bool {
         self.0[1] & 0x40 != 0
@@ -53,7 +53,7 @@ impl Bth {
         self.0[1] & 0x0F
     }
 
-    /// Partition key.
+    /// Partition key (`P_Key`) of the BTH.
     #[must_use]
     pub const fn pkey(&self) -> u16 {
         u16::from_be_bytes([self.0[2], self.0[3]])

@@ -7,7 +7,7 @@
 use super::bytes::Bytes;
 use super::opcode::Op;
 
-/// A CM message.
+/// Message of the connection manager, as far as it is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
     /// Connection request.
@@ -25,7 +25,7 @@ pub enum Message {
     Rtu {
         /// The sender's communication ID.
         local_id: u32,
-        /// The peer's.
+        /// Communication ID of the peer.
         remote_id: u32,
     },
     /// Refusal of a request, or of the reply to one.
@@ -52,7 +52,7 @@ pub enum Message {
     Dreq {
         /// The sender's communication ID.
         local_id: u32,
-        /// The peer's.
+        /// Communication ID of the peer.
         remote_id: u32,
         /// The peer's queue pair.
         remote_qp: u32,
@@ -61,7 +61,7 @@ pub enum Message {
     Drep {
         /// The sender's communication ID.
         local_id: u32,
-        /// The peer's.
+        /// Communication ID of the peer.
         remote_id: u32,
     },
     /// Service ID resolution request: which queue pair takes datagrams for a service.
@@ -82,7 +82,7 @@ pub enum Message {
     },
 }
 
-/// A connection request.
+/// Connection request (REQ).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Req {
     /// The sender's communication ID.
@@ -91,7 +91,7 @@ pub struct Req {
     pub local_qp: u32,
     /// The service asked for.
     pub service_id: u64,
-    /// Time after which the sender retransmits: 4.096 us * 2^n; 0 where the message is cut in front of it.
+    /// Time after which the sender retransmits: 4.096 us * 2^n; 0 where the message is truncated before this field.
     pub timeout: u8,
 }
 

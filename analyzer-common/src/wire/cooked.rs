@@ -11,14 +11,14 @@ pub enum PacketDirection {
     Out,
 }
 
-/// A cooked header.
+/// Header of a Linux cooked capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cooked {
     /// Ethertype of the payload.
     pub ethertype: u16,
     /// Offset of the payload.
     pub offset: usize,
-    /// Direction.
+    /// Direction of the packet.
     pub direction: PacketDirection,
     /// Interface index; `None` in version 1.
     pub ifindex: Option<u32>,

@@ -33,7 +33,7 @@ const MAX_TUNNELS: u32 = 4;
 pub struct Entry(u32);
 
 impl Entry {
-    /// An Ethernet header.
+    /// Entry at an Ethernet header.
     pub const ETHERNET: Self = Self(1 << 16);
     /// An IP header; its first four bits give the version.
     pub const IP: Self = Self(2 << 16);
@@ -194,7 +194,7 @@ pub enum Encap {
 }
 
 impl Encap {
-    /// Name in reports.
+    /// Name of the encapsulation in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

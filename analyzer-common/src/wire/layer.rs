@@ -1,6 +1,6 @@
 //! Protocol layers, in the order in which the parser finds them.
 
-/// One protocol layer.
+/// Protocol layer at which the parser stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
     /// Ethernet II.

@@ -127,7 +127,7 @@ fn sums(sample: &Sample) -> Vec<LinkSum> {
     sums
 }
 
-/// What a link counted outside its present flows.
+/// Counts of a link outside its present flows.
 fn link_alone(link: &LinkSample) -> LinkSum {
     let (retired, without_flow) = (&link.retired, link.without_flow());
     LinkSum {
@@ -179,9 +179,9 @@ fn totals(sample: &Sample, sums: &[LinkSum]) -> Totals {
     totals
 }
 
-/// Whether each packet of retired flows was counted in one place: of these not more is known than their
-/// 5-tuples, and what several places see has the same one in each. The two directions of an interface are
-/// one place: what comes in is not what goes out.
+/// True if each packet of retired flows was counted in one place: of these no more is known than their
+/// 5-tuples, and packets that several places see have the same one in each. The two directions of an
+/// interface are one place: what comes in is not what goes out.
 fn retired_once(sample: &Sample) -> bool {
     let place = |link: u16| sample.links.get(usize::from(link)).map(|link| link.name.as_str());
     let places: BTreeSet<&str> = sample.links.iter().map(|link| link.name.as_str()).collect();
@@ -202,7 +202,7 @@ fn retired_once(sample: &Sample) -> bool {
             return false;
         }
     }
-    // What has retired in one place may go on in another.
+    // A flow that has retired in one place may go on in another.
     !sample.flows.iter().any(|FlowSample { key, stats, .. }| {
         let tuple = Tuple { family: key.family, src: key.src, dst: key.dst, src_port: stats.src_port };
         seen.get(&tuple).is_some_and(|at| *at != place(key.link))
@@ -214,7 +214,7 @@ pub(super) fn some(copies: Copies) -> Option<Box<Copies>> {
     (copies != Copies::default()).then(|| Box::new(copies))
 }
 
-/// What several links counted, and the copies among the rest.
+/// Packets that several links counted, and the copies among the rest.
 fn counted_again(sample: &Sample) -> (CountedAgain, Option<Box<Copies>>) {
     let overlap = Overlap::of(sample);
     let flows = sample.flows.iter().enumerate().filter(|(at, _)| overlap.is_duplicate(*at));
@@ -243,7 +243,7 @@ fn skipped(sample: &Sample) -> Skipped {
     Skipped(by_reason.filter(|(_, n)| *n > 0).collect())
 }
 
-/// What flows are sorted by.
+/// Sort key of flows.
 fn place(flow: &FlowSample) -> (u16, Address, Address, u32) {
     let key = &flow.key;
     (key.link, address(key.family, key.src), address(key.family, key.dst), key.dest_qp)
@@ -284,7 +284,7 @@ fn forget_flows(metrics: &mut Metrics) {
     metrics.pairs = metrics.pairs.take().map(|_| Map::default());
 }
 
-/// What flows need of other flows.
+/// Facts of other flows that the facts of a flow need.
 struct Others {
     /// Names of the links.
     links: Vec<Shared>,
@@ -372,7 +372,7 @@ fn dscp(link: Option<&ByDscp>) -> Vec<Dscp> {
         .collect()
 }
 
-/// How evenly links that share a load carry it: [`Facts::imbalance`] alone.
+/// Balance of the links that share a load: [`Facts::imbalance`] alone.
 #[must_use]
 pub fn compare_links(sample: &Sample, options: &Options) -> Vec<Imbalance> {
     imbalances(sample, &sums(sample), options)

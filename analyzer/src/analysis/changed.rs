@@ -30,7 +30,7 @@ pub enum Field {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FieldChange {
-    /// The field.
+    /// Header field that differs.
     pub field: Field,
     /// Value at the first link; of the payload, of the latest such packet. Unit: bytes for payload.
     pub from: u32,
@@ -58,7 +58,7 @@ fn value(header: Header, field: Field) -> Option<u32> {
     }
 }
 
-/// Whether a field of these packets is another at the second tap, and not as on a path where nothing is wrong.
+/// True if a field of these packets differs at the second tap, other than on a healthy path.
 fn is_change(field: Field, (from, to): (u32, u32), altered: bool, ordered: bool) -> bool {
     match field {
         // A wrong ICRC at the first tap shows nothing: the sender's NIC may fill it in behind it.
@@ -72,14 +72,14 @@ fn is_change(field: Field, (from, to): (u32, u32), altered: bool, ordered: bool)
     }
 }
 
-/// Whether a change is what congestion does: a mark that is set on packets that may be marked. Where the order of the taps is
-/// not known, in either direction.
+/// True if a change is due to congestion: CE is set on packets that are ECN-capable. If the order of the taps is not
+/// known, either direction counts.
 fn is_mark(field: Field, from: u32, to: u32, ordered: bool) -> bool {
     let set = |from: u32, to: u32| to == u32::from(CE) && (from == 1 || from == 2);
     field == Field::Ecn && (set(from, to) || !ordered && set(to, from))
 }
 
-/// What differs between the taps of a pair, most packets first.
+/// Differences between the taps of a pair, most packets first.
 pub(super) fn changes(pair: &TapPair) -> Vec<FieldChange> {
     let mut changes: BTreeMap<(Field, u32, u32), FieldChange> = BTreeMap::new();
     let mut of: BTreeMap<(Field, u32), u64> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What devices count by themselves, and how much of it rocescope saw.
+//! Counters of devices, and the share of their traffic that rocescope saw.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ pub const WHOLE: f64 = 0.99;
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Device {
-    /// RDMA device.
+    /// Name of the RDMA device.
     pub name: String,
     /// Port of the device. Null: the counters are not of one port.
     pub port: Option<u32>,
@@ -164,7 +164,7 @@ pub struct QpLives {
 pub struct QpSources {
     /// Listed by RDMA netlink at the latest reading.
     pub netlink: u64,
-    /// PortTraffic on the kernel's control path, those that ended included.
+    /// Seen on the kernel's control path, those that ended included.
     pub control_path: u64,
     /// Among those of the control path: made past the verbs.
     pub devx: u64,
@@ -215,7 +215,7 @@ pub struct DeviceQpCounters {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Coverage {
-    /// RDMA device.
+    /// Name of the RDMA device.
     pub device: String,
     /// Port of the device.
     pub port: u32,
@@ -257,7 +257,7 @@ impl Pause {
     }
 }
 
-/// The kind of a source: what devices say is part of it where there are any.
+/// Kind of the source: devices are part of the source if there are any.
 pub(super) fn kind(sample: &Sample, roce_packets: u64) -> InputKind {
     let ports = &sample.devices.ports;
     match sample.kind {
@@ -269,7 +269,7 @@ pub(super) fn kind(sample: &Sample, roce_packets: u64) -> InputKind {
     }
 }
 
-/// Whether no packet of RoCE can pass any of the interfaces.
+/// True if no RoCE packet can pass any of the interfaces.
 fn all_hidden(sample: &Sample) -> bool {
     let is_hidden = |name: &String| {
         let on = |p: &&PortSample| {
@@ -404,7 +404,7 @@ fn queue_pairs(
     super::posts::join(devices, port, &mut qps);
     let all = qps.len();
     if all > MAX_QPS {
-        // What stands still sends nothing, and is what is looked for.
+        // A queue pair that stands still sends nothing, and is most important to keep.
         qps.sort_by_key(|qp| {
             let moved = qp.sent_packets.unwrap_or(0) + qp.received_packets.unwrap_or(0);
             std::cmp::Reverse((qp.stuck_ns.unwrap_or(0) > 0, moved))
@@ -435,7 +435,7 @@ pub(super) fn coverage(sample: &Sample, links: &[Link]) -> Vec<Coverage> {
         {
             let counted = port.value(name).filter(|_| port.seconds().is_some());
             let seen = seen(port, links, way);
-            // Where nothing of it is watched, that is what there is to say.
+            // A port without a watched interface has no coverage to report.
             if seen.links.is_empty() && !sample.links.is_empty() {
                 continue;
             }
@@ -461,7 +461,7 @@ pub(super) fn coverage(sample: &Sample, links: &[Link]) -> Vec<Coverage> {
     found
 }
 
-/// What was seen of a port in one direction.
+/// Packets seen of a port in one direction.
 struct PortTraffic<'a> {
     packets: u64,
     /// On these interfaces.
@@ -544,7 +544,7 @@ pub(super) fn pauses(sample: &Sample, link: u16) -> Option<Vec<Pause>> {
     Some(control.links.get(&link).map(of).unwrap_or_default())
 }
 
-/// How long a flow stood still for pauses; `None` where its link had none that could be read, or its speed is not known.
+/// Time that a flow stood still for pauses, ns; `None` if its link had no readable pause, or its speed is unknown.
 pub(super) fn stalled(sample: &Sample, flow: &FlowSample) -> Option<u64> {
     let control = sample.metrics.control.as_ref()?;
     let stalled = control.stalled.as_ref()?;
@@ -552,7 +552,7 @@ pub(super) fn stalled(sample: &Sample, flow: &FlowSample) -> Option<u64> {
     paused.map(|_| stalled.get(&flow.slot).copied().unwrap_or(0))
 }
 
-/// What was heard over LLDP on a link.
+/// LLDP neighbours of a link.
 pub(super) fn neighbours(sample: &Sample, number: u16) -> Vec<Neighbour> {
     let control = sample.metrics.control.as_ref();
     if let Some(control) = control.and_then(|control| control.links.get(&number)) {

@@ -13,7 +13,7 @@ use crate::entity::lives::{DEVX, KERNEL, QpControl, QpLife, VERBS};
 pub enum QpSource {
     /// The kernel's list of queue pairs (RDMA netlink).
     Netlink,
-    /// The verbs that made and modified it, and queries of it (kernel probes).
+    /// The verbs that made and modified the queue pair, and queries (kernel probes).
     ControlPath,
     /// Commands to the firmware past the verbs.
     Devx,
@@ -37,16 +37,16 @@ impl QpSource {
 pub struct DeviceQp {
     /// Number of the queue pair.
     pub lqpn: u32,
-    /// Sources of what is known of it: `netlink` (the kernel's list), `control_path` (the verbs, `qp_lives`), `devx` (commands
-    /// to the firmware past the verbs), `context` (the NIC's own, `qp_context`), `posts` (`post_sampling`), `packets` (a flow of
+    /// Sources of these facts: `netlink` (the kernel's list), `control_path` (the verbs, `qp_lives`), `devx` (commands to the
+    /// firmware past the verbs), `context` (the NIC's own, `qp_context`), `posts` (`post_sampling`), `packets` (a flow of
     /// `flows[]` goes to it or comes from it).
     pub sources: Vec<QpSource>,
     /// Number of the queue pair at the other end. Null: not connected, or a datagram transport.
     pub rqpn: Option<u32>,
     /// Transport: `RC`, `UC`, `UD` … Null: not known.
     pub kind: Option<&'static str>,
-    /// What made it: `verbs` (a process), `kernel` (a kernel module), `devx` (a process past the verbs, mostly for a GPU
-    /// to post to: in no list of the kernel, known from commands to mlx5's firmware). Null: not known.
+    /// Maker: `verbs` (a process), `kernel` (a kernel module), `devx` (a process past the verbs, mostly for a GPU to
+    /// post to: in no list of the kernel, known from commands to mlx5's firmware). Null: not known.
     pub origin: Option<&'static str>,
     /// State: `RTS`, `ERR` … Null: not known.
     pub state: Option<&'static str>,
@@ -69,7 +69,7 @@ pub struct DeviceQp {
     /// Time without progress, although ready and busy before, while its priority was paused at least half of
     /// the time. Unit: ns. Null: not known from its PSNs.
     pub pause_stall_ns: Option<u64>,
-    /// What the kernel's control path shows of it; without that, the NIC's own context some of it.
+    /// Facts from the kernel's control path; without that, some of them from the NIC's own context.
     #[serde(flatten)]
     pub control: QpControl,
     /// Latest reading of the NIC's own context of the queue pair, from which this and the following fields come

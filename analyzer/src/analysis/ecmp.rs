@@ -1,4 +1,4 @@
-//! What hashing over N equal uplinks would make of these very flows.
+//! Simulated load of N equal uplinks over which these flows are hashed.
 //!
 //! The hash and the seed of a real switch are not known to anyone outside it, so no path is
 //! predicted. Instead the flows are hashed with many seeds, and the spread of the outcome is shown:
@@ -18,7 +18,7 @@ const MAX_TUPLES: usize = 4096;
 /// Share of the bytes that heavy tuples carry together: the rest does not decide which uplink is the
 /// busiest.
 const HEAVY: f64 = 0.8;
-/// What could be done about it: queue pairs per connection.
+/// Queue pairs per connection that are tried as a remedy.
 const QPS: [u32; 3] = [2, 4, 8];
 
 /// ECMP what-if: 5-tuples hashed over equal uplinks.
@@ -44,7 +44,7 @@ pub struct Set {
     pub direction: Option<Direction>,
     /// Distinct 5-tuples among them. Unit: tuples.
     pub five_tuples: u64,
-    /// Their bytes, each 5-tuple on the link that saw the most of it. Unit: bytes.
+    /// Their bytes, each 5-tuple on the link that saw most bytes. Unit: bytes.
     pub bytes: u64,
     /// Heavy 5-tuples: the smallest number of 5-tuples that carry four fifths of the bytes. Unit: tuples.
     pub heavy: u64,
@@ -120,7 +120,7 @@ impl Side {
     }
 }
 
-/// Where links have directions, these. In a capture taken at one host, what it sends and what it
+/// The two directions if links have directions. In a capture taken at one host, what it sends and what it
 /// receives. Else everything.
 fn sides(sample: &Sample, tuples: &[Weight]) -> Vec<Side> {
     let all = Side { name: "all".into(), direction: None, links: None, src: None, dst: None };
@@ -192,7 +192,7 @@ fn heavy(tuples: &[Weight], bytes: u64) -> u64 {
     sizes.iter().position(rest).unwrap_or(sizes.len()) as u64
 }
 
-/// How many of `heavy` flows land, on average, on an uplink that has one already.
+/// Mean number of `heavy` flows that land on an uplink that already has one.
 fn collisions(heavy: u64, uplinks: u32) -> f64 {
     let n = f64::from(uplinks);
     let free = (1.0 - 1.0 / n).powf(heavy as f64);

@@ -1,4 +1,4 @@
-//! What the report says of marks over time, and of notifications.
+//! ECN marks over time, and CNPs, as the report has them.
 
 use crate::analysis::{CeOverTime, Cnp, EcnOverTime, FlowId};
 use crate::metrics::ecn::OverTime;

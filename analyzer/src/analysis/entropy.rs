@@ -1,4 +1,4 @@
-//! How evenly bytes spread over 5-tuples: what the fabric hashes to choose a path.
+//! Entropy of the bytes over the 5-tuples that the fabric hashes.
 
 use std::collections::BTreeSet;
 
@@ -62,7 +62,7 @@ impl Spread {
         Self { tuples, unattributed_bytes: between.map(|(now, then)| now.saturating_sub(then)) }
     }
 
-    /// Its figures.
+    /// Entropy and related figures of these 5-tuples.
     #[must_use]
     pub fn entropy(&self) -> Entropy {
         let five_tuples = self.tuples.len() as u64;
@@ -103,7 +103,7 @@ pub(super) struct Weight {
     pub(super) tuple: Tuple,
     /// Destination queue pair; 0 for a 5-tuple.
     pub(super) dest_qp: u32,
-    /// Direction of the link that saw most of it.
+    /// Direction of the link that saw most bytes.
     pub(super) direction: Option<Direction>,
     /// Bytes on that link.
     pub(super) bytes: u64,
@@ -199,20 +199,20 @@ fn bits_of(weights: impl Iterator<Item = u64> + Clone) -> Option<f64> {
     (total > 0.0).then(|| shares.map(|p| p * p.recip().log2()).sum())
 }
 
-/// How the bytes that one host sends spread over queue pairs, and over what the fabric hashes.
+/// Spread of the bytes that one host sends, over queue pairs and over 5-tuples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QpSpread {
-    /// The host.
+    /// Address of the sending host.
     pub src: Address,
     /// Queue pairs that it sends to.
     pub queue_pairs: u64,
-    /// How many equal ones would spread as well; `None` without bytes.
+    /// Number of equal queue pairs that would spread as evenly; `None` without bytes.
     pub effective_queue_pairs: Option<f64>,
     /// 5-tuples that it sends from.
     pub five_tuples: u64,
-    /// How many equal ones would spread as well.
+    /// Number of equal 5-tuples that would spread as evenly.
     pub effective_tuples: Option<f64>,
-    /// Different source ports.
+    /// Number of different source ports.
     pub source_ports: u64,
 }
 

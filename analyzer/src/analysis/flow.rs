@@ -15,7 +15,7 @@ use crate::util::packed_option::PackedOption;
 use crate::util::shared::Shared;
 
 impl Flow {
-    /// Whether it is of an unreliable connection, which sends nothing again.
+    /// True if the flow belongs to an unreliable connection (UC), which retransmits nothing.
     #[must_use]
     pub fn is_uc(&self) -> bool {
         self.opcodes.iter().all(|opcode| opcode.code >> 5 == TRANSPORT_UC)
@@ -45,7 +45,7 @@ impl Flow {
         self.ack.rnr_naks.saturating_sub(self.copies().rnr_naks)
     }
 
-    /// NAKs, each once.
+    /// NAKs by code, copies excluded.
     #[must_use]
     pub fn naks_once(&self) -> Naks {
         let naks = &self.ack.naks;
@@ -60,13 +60,14 @@ impl Flow {
         less(counted, self.copies().naks).into()
     }
 
-    /// CNPs, each once.
+    /// CNPs, copies excluded.
     #[must_use]
     pub fn cnps_once(&self) -> u64 {
         self.cnp_packets.saturating_sub(self.copies().cnp_packets)
     }
 
-    /// Whether its sender has retried the same request at least twice without progress at the end: a lost packet causes one retry.
+    /// True if its sender has retried the same request at least twice without progress at the end: a lost packet causes one
+    /// retry.
     #[must_use]
     pub fn is_retried_in_vain(&self) -> bool {
         self.loss.get().is_some_and(|loss| loss.stuck >= 2)

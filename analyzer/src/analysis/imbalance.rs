@@ -1,4 +1,4 @@
-//! How evenly links that share a load carry it.
+//! Balance of links that share a load.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -87,11 +87,11 @@ pub struct Rail {
 /// The RoCE bytes of one link.
 #[derive(Clone, Copy, Debug)]
 pub struct Load<'a> {
-    /// Its name.
+    /// Name of the link.
     pub name: &'a str,
-    /// Its direction.
+    /// Direction of the link.
     pub direction: Option<Direction>,
-    /// RoCE bytes.
+    /// RoCE bytes that it carried.
     pub bytes: u64,
 }
 
@@ -140,9 +140,9 @@ impl SamePath {
     }
 }
 
-/// One comparison for each group and each direction in which the group has two links or more:
-/// first all links if that was asked for, then the named groups in their order, then those that were found. Where some of all links are of
-/// one path, which says nothing about balance, those that are parallel are compared too.
+/// One comparison for each group and each direction in which the group has two links or more: first all links if that was asked
+/// for, then the named groups in their order, then those that were found. If some of all links are on one path, which shows
+/// nothing about balance, those that are parallel are compared too.
 #[must_use]
 pub fn imbalances(links: &[Load<'_>], options: &Options, same_path: &SamePath) -> Vec<Imbalance> {
     let mut all = Vec::new();
@@ -190,7 +190,7 @@ const WINDOW_NS: u64 = 100_000_000;
 /// A window with less than this share of the mean window's bytes says nothing about balance.
 const QUIET: f64 = 0.1;
 
-/// What the links of a group carried in windows of time.
+/// Bytes of the links of a group in windows of time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Windows {
     /// Length of a window.
@@ -237,7 +237,7 @@ impl Windows {
     }
 }
 
-/// How evenly the links of a group carried their load in windows of time; `None` where bins were not counted.
+/// Balance of the links of a group over time; `None` if bins were not counted.
 #[must_use]
 pub(super) fn over_time(sample: &Sample, traffic: &Traffic, group: &Imbalance) -> Option<OverTime> {
     let mut windows = windows(sample, traffic, group)?;
@@ -298,7 +298,7 @@ pub(super) fn jain(loads: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (loads.len() as f64 * squares))
 }
 
-/// Whether the user's `name` is that of this link, as it is or without the suffix of a capture file.
+/// True if the user's `name` is that of this link, in full or without the suffix of a capture file.
 pub(super) fn is_named(link: &str, name: &str) -> bool {
     link == name || tap_name(link) == name
 }

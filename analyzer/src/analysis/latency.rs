@@ -1,4 +1,4 @@
-//! What the report says of a flow's other direction and of the time that answers take.
+//! Reverse flow of a flow, and its latency, as the report has them.
 
 use rocescope_common::account::flow::SRC_QP_SEVERAL;
 use rocescope_common::wire::frame::UNKNOWN;

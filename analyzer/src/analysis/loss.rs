@@ -75,7 +75,7 @@ pub struct Loss {
     pub before_tap: Episodes,
     /// Episodes of loss downstream of this tap, in packets retransmitted: a sequence-error NAK, or for
     /// responses a retransmitted READ, asks for packets that passed this tap; they were lost, damaged or
-    /// reordered downstream. Where the reverse direction is not captured: all go-back-N runs.
+    /// reordered downstream. If the reverse direction is not captured: all go-back-N runs.
     pub after_tap: Episodes,
 }
 
@@ -120,7 +120,7 @@ pub struct LastNaks {
 }
 
 impl LastNaks {
-    /// Of a flow with these counters. Where the kernel dropped events, the latest of a kind may be missing.
+    /// Of a flow with these counters. If the kernel dropped events, the latest of a kind may be missing.
     pub(crate) fn of(told: &Naks, stats: &Stats) -> Self {
         let last =
             |told: NakTally, counted: u64| (counted > 0 && told.count >= counted).then_some(told.last_ns);
@@ -189,7 +189,7 @@ impl Loss {
     }
 }
 
-/// What loss episodes downstream of a tap are, as far as the taps tell. Every view says it in these words.
+/// Judgement of the loss episodes downstream of a tap, as far as the taps show. Every view says it in these words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Downstream {
     /// READs were repeated after a timeout, or another tap downstream did not see as many packets.
@@ -205,7 +205,7 @@ pub(crate) enum Downstream {
 const SILENCE_NS: u64 = 1_000_000;
 
 impl Downstream {
-    /// Each of them.
+    /// All values, in order.
     pub(crate) const ALL: [Self; 3] = [Self::Loss, Self::LossOrReordering, Self::ReorderingOrLoss];
 
     /// Of episodes, with the number of packets `reordered` in them, and of READs repeated `after_silence`.
@@ -219,7 +219,7 @@ impl Downstream {
         }
     }
 
-    /// `Loss or reordering`.
+    /// Term for the start of a sentence, such as `Loss or reordering`.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Loss => "Loss",
@@ -242,7 +242,7 @@ impl Loss {
     }
 }
 
-/// What was lost upstream of a link of one sequence of a flow. Packets.
+/// Loss upstream of a link, of one sequence of a flow. Packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Upstream {
     pub(crate) lost: u64,
@@ -252,7 +252,7 @@ pub(crate) struct Upstream {
     pub(crate) at_least: bool,
 }
 
-/// What is known of both sides of each flow's tap: from the PSNs there, and from other taps that see the flow.
+/// Facts of both sides of each flow's tap: from the PSNs there, and from other taps that see the flow.
 pub(crate) struct Around<'a> {
     facts: &'a Facts,
     nothing_vanished: Set<AtTap<'a>>,
@@ -282,7 +282,7 @@ impl<'a> Around<'a> {
         let losses = flow.losses();
         let lost = losses.map(|loss| loss.map_or(0, |loss| loss.lost));
         if let Some(exact) = flow.lost_upstream.get() {
-            // What other taps know is of both together.
+            // Other taps know the sum of both only.
             let mut both = [Upstream::default(); 2];
             both[usize::from(lost[1] > lost[0])].lost = exact;
             return both;
@@ -302,7 +302,7 @@ impl<'a> Around<'a> {
         [one(losses[0], waited), one(losses[1], asked)]
     }
 
-    /// What the episodes downstream are, of the requests and of the responses.
+    /// Judgement of the episodes downstream, of the requests and of the responses.
     pub(crate) fn downstream(&self, flow: &Flow) -> [Downstream; 2] {
         let arrived = self.all_arrive(flow);
         let lost_ahead = self.lost_ahead.get(&at_tap(flow)).copied().unwrap_or(0);
@@ -319,7 +319,7 @@ impl<'a> Around<'a> {
         [one(requests, false), one(responses, true)]
     }
 
-    /// Whether all its packets that passed this tap passed the next.
+    /// True if all its packets that passed this tap passed the next.
     pub(crate) fn all_arrive(&self, flow: &Flow) -> bool {
         self.all_arrive.contains(&at_tap(flow))
     }
@@ -337,7 +337,7 @@ impl Facts {
         most.values().fold((0, 0), |(all, packets), (own, again)| (all + again, packets + own))
     }
 
-    /// Whether the requester whose READ responses a flow carries had timeouts, as far as the flow of its requests is known.
+    /// True if the requester whose READ responses a flow carries had timeouts, as far as the flow of its requests is known.
     fn requester_timed_out(&self, flow: &Flow) -> bool {
         let requests = self.requests_answered_by(flow);
         requests.filter_map(|other| other.loss.get()).any(|loss| loss.timeouts > 0)
@@ -405,13 +405,13 @@ pub(crate) struct AtLink<'a> {
     pub(crate) lost: u64,
     /// They are a lower bound: before a timeout the last packets in flight are lost, which leaves no gap.
     pub(crate) at_least: bool,
-    /// Some of them are known from PSN gaps at this tap alone, though another is upstream of it.
+    /// Some are known from PSN gaps at this tap alone, though another tap is upstream.
     pub(crate) alone: bool,
     /// The longest time until one of them was repaired, nanoseconds.
     pub(crate) longest_recovery_ns: u64,
     /// Of these, packets that may have been reordered.
     pub(crate) doubtful: u64,
-    /// Reordered, not lost.
+    /// Packets that were reordered, not lost.
     pub(crate) reordered: u64,
     /// Neither observed at this link nor retransmitted.
     pub(crate) unfilled: u64,
@@ -535,8 +535,8 @@ impl AtLink<'_> {
 
 /// The PSNs of responses as far as they say something of loss.
 ///
-/// Responses take the PSNs of their READs. Where the requester also writes or sends, those PSNs are
-/// answered by ACKNOWLEDGEs, and the jumps over them are no loss.
+/// Responses take the PSNs of their READs. If the requester also writes or sends, those PSNs are answered by
+/// ACKNOWLEDGEs, and the jumps over them are no loss.
 pub(crate) fn counted_responses(flow: &Flow) -> Option<Psn> {
     let missing = flow.responses_missing.get()?;
     flow.psn_responses.as_deref().map(|psn| Psn { missing, gaps: psn.gaps.min(missing), ..*psn })

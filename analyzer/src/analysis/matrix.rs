@@ -1,4 +1,4 @@
-//! What hosts send one another.
+//! Traffic from host to host.
 
 use std::cmp::Reverse;
 
@@ -23,7 +23,7 @@ pub(super) fn matrix(sample: &Sample, traffic: &Traffic) -> Vec<Cell> {
     cells
 }
 
-/// Traffic between two hosts, from what links that have any saw of it, the one that saw most first.
+/// Traffic between two hosts, from the links that saw any, the one that saw most first.
 fn sum(links: &[&Pair], same: &Map<(Host, Host), Map<u16, u16>>) -> Option<Cell> {
     let (first, others) = links.split_first()?;
     let mut sum = Cell {

@@ -1,8 +1,8 @@
 //! Facts: what follows from one sample without a judgement.
 //!
 //! [`Facts::of`] sums, sorts, pairs and compares what a [`Sample`](crate::sample::Sample) has counted. Findings judge facts, a
-//! report is facts and findings. The structs are those of `rocescope.report/1`, most of them in `facts`; the doc comment of a field is its
-//! definition. What is not known is `None` and becomes null.
+//! report is facts and findings. The structs are those of `rocescope.report/1`, most of them in `facts`; the doc comment of a
+//! field is its definition. An unknown value is `None` and becomes null.
 
 mod build;
 mod changed;
@@ -86,7 +86,7 @@ pub fn link_name(name: &str, direction: Option<Direction>) -> String {
 /// Source ports that a flow lists: those with most bytes.
 pub const MAX_PORTS: usize = 16;
 
-/// What the user chose about the report.
+/// Options of the report.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
     /// Names of links that share a load, one list per `--group`.

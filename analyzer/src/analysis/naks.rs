@@ -12,7 +12,7 @@
 
 use crate::analysis::{Facts, Flow};
 
-/// What is known about the requests that the NAKs are for.
+/// Observations of the requests that the NAKs are for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
     /// Episodes of loss, upstream and downstream of the tap, for which the sender retransmitted.
@@ -53,7 +53,7 @@ impl NakCauses {
 }
 
 impl Facts {
-    /// What the sequence-error NAKs in a flow of answers are for.
+    /// Causes of the sequence-error NAKs in a flow of answers.
     #[must_use]
     pub fn nak_causes(&self, answers: &Flow) -> NakCauses {
         let naks = answers.naks_once().psn_sequence_error;
@@ -63,9 +63,9 @@ impl Facts {
         NakCauses::of(naks, answers.rnr_naks_once(), self.requests_of(answers))
     }
 
-    /// What is known about the requests that a flow answers: of its own queue pair where it is known, else of all between
-    /// the two hosts, at any tap: a NAK has a cause wherever it is seen. `None` where none is visible, or what happened to one is
-    /// not known.
+    /// Observations of the requests that a flow answers: of its own queue pair if that is known, else of all between the two
+    /// hosts, at any tap: a NAK has a cause wherever it is seen. `None` where none is visible, or what happened to one is not
+    /// known.
     fn requests_of(&self, answers: &Flow) -> Option<Requests> {
         match answers.peer_qp {
             Some(qp) => Requests::of(self.to_qp(answers.dst, answers.src, qp)),

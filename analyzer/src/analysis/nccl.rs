@@ -64,10 +64,10 @@ pub struct Communicator {
     pub size: Option<u32>,
     /// Latest answer that named it. Unit: Unix ns.
     pub seen_ns: u64,
-    /// Most operations that a rank of it has launched, by name: `AllReduce` …, or `collective` for all
+    /// Most operations that one of its ranks has launched, by name: `AllReduce` …, or `collective` for all
     /// together (NCCL up to 2.25). A name that is absent is not known. Unit: operations.
     pub launched: BTreeMap<&'static str, u64>,
-    /// Ranks of it that are behind. Unit: ranks.
+    /// Ranks that are behind. Unit: ranks.
     pub behind_ranks: u64,
     /// Ranks that differ from the others, and those of this host.
     pub ranks: Vec<NcclRank>,
@@ -130,7 +130,7 @@ pub struct RankQp {
 }
 
 impl NcclRank {
-    /// Whether it is not as the others are.
+    /// True if the rank differs from the usual: behind, in error, or not running.
     #[must_use]
     pub fn differs(&self) -> bool {
         let is_usual = matches!(self.state, None | Some(RankState::Running | RankState::Init));

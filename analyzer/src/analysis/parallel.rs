@@ -21,7 +21,7 @@ const PACKETS: u64 = 100;
 /// Links that are looked at; of captures with more, a group is named by hand.
 const MAX_LINKS: usize = 64;
 
-/// What one link carries.
+/// Traffic of one link.
 #[derive(Clone, Debug, Default)]
 struct Carried {
     first_ns: u64,

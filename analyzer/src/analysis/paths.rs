@@ -19,7 +19,7 @@ use crate::util::map::Map;
 /// A direction of a queue pair, wherever it is seen: family, source, destination, destination queue pair.
 type Name = (u8, Addr, Addr, u32);
 
-/// A link that misses this share of a flow's PSNs for good sees a part of it: no reliable connection
+/// A link that misses this share of a flow's PSNs for good sees a part of the flow: no reliable connection
 /// survives such a loss, and of two links that share its packets each misses one half.
 const PART: f64 = 0.3;
 
@@ -27,18 +27,18 @@ const PART: f64 = 0.3;
 /// and the planes of any fabric, and a bound on the time that a made-up capture takes.
 pub(super) const MAX_SIGHTS: usize = 512;
 
-/// What a sample says of links that see the same packets. It takes a look at every flow, so views that make several
-/// pictures of one sample ask for it once.
+/// Relation of links that see the same packets, from one sample. It takes a look at every flow, so views that make
+/// several pictures of one sample ask for it once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Paths {
-    /// What is counted on more than one link.
+    /// Flows that are counted on more than one link.
     pub overlap: Arc<Overlap>,
     /// Interfaces that are not compared with one another.
     pub same_path: SamePath,
 }
 
 impl Paths {
-    /// What `sample` says.
+    /// Relation of the links of `sample`.
     #[must_use]
     pub fn of(sample: &Sample, options: &Options) -> Self {
         Self::with(Arc::new(Overlap::of(sample)), sample, options)
@@ -51,7 +51,7 @@ impl Paths {
     }
 }
 
-/// What is counted on more than one link.
+/// Flows that are counted on more than one link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overlap {
     /// Of each flow of the sample. Empty where each queue pair is on one link alone.
@@ -70,7 +70,7 @@ struct Observation {
 }
 
 impl Overlap {
-    /// What `sample` counts on more than one link.
+    /// Finds the flows that `sample` counts on more than one link.
     #[must_use]
     pub fn of(sample: &Sample) -> Self {
         let mut overlap = Self { sights: Vec::new(), taps: 1 };
@@ -108,13 +108,13 @@ impl Overlap {
         overlap
     }
 
-    /// Whether the packets of flow number `at` of the sample are counted on another link too.
+    /// True if the packets of flow number `at` of the sample are counted on another link too.
     #[must_use]
     pub fn is_duplicate(&self, at: usize) -> bool {
         self.speaker(at) != at
     }
 
-    /// Whether every queue pair is on one link alone.
+    /// True if every queue pair is on one link alone.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.sights.is_empty()
@@ -200,8 +200,7 @@ pub(crate) fn related(sample: &Sample) -> BTreeSet<(u16, u16)> {
     related
 }
 
-/// Whether two links that count the same queue pair count the same packets of it. Where nothing numbers
-/// the packets, they are taken to.
+/// True if two links that count the same queue pair count the same packets. Without PSNs they are assumed to.
 pub(super) fn same(one: &Stats, other: &Stats) -> bool {
     let (Some(a), Some(b)) = (sequence(one), sequence(other)) else { return true };
     // A packet takes one link: of two that share a load, one alone has the first.

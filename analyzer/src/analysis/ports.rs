@@ -32,7 +32,7 @@ pub(crate) fn name(links: &[LinkSample], ports: &[u16], port: u16) -> (String, O
     }
 }
 
-/// Whether a flow's link belongs to the port of this name.
+/// True if a flow's link belongs to the port of this name.
 #[must_use]
 pub(crate) fn is_of(link: &str, port: &str) -> bool {
     link.strip_prefix(port).is_some_and(|rest| ["", ":in", ":out"].contains(&rest))

@@ -70,7 +70,7 @@ pub struct QpPosts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PostSize {
-    /// Longest length of the class, a power of two; the class begins above half of it. Unit: bytes.
+    /// Longest length of the class, a power of two; the class begins above half of that. Unit: bytes.
     pub up_to: u64,
     /// Messages. Unit: messages.
     pub messages: u64,

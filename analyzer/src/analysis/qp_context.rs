@@ -53,8 +53,8 @@ pub(super) fn coverage(devices: &Devices) -> Option<QpContexts> {
 }
 
 impl DeviceQp {
-    /// Takes over what the NIC's own context says. What is set comes from the control path first: it is what the
-    /// application asked for.
+    /// Takes over what the NIC's own context says. Settings come from the control path first: they are as the
+    /// application requested.
     pub(super) fn add_context(&mut self, of: &ContextSample) {
         let context = &of.context;
         self.sources.push(QpSource::Context);

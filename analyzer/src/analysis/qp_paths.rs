@@ -54,7 +54,7 @@ pub struct QpPaths {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct QpBalance {
-    /// What the load is shared by, idle ones included.
+    /// Parts that share the load, idle ones included.
     pub parts: Vec<QpPart>,
     /// Load of the busiest over the mean. Unit: ratio. Null: all are idle.
     pub max_over_mean: Option<f64>,
@@ -136,7 +136,7 @@ pub(super) fn paths(devices: &[Device], watched: &Devices, options: &Options) ->
     })
 }
 
-/// Whether a queue pair has one peer and may send to it.
+/// True if a queue pair has one peer and may send to it.
 fn sends(qp: &DeviceQp) -> bool {
     matches!(qp.kind, Some("RC" | "UC" | "XRC_INI"))
         && matches!(qp.state, None | Some("RTS" | "SQD"))
@@ -229,7 +229,7 @@ fn planes(senders: &[Sender<'_>]) -> Option<QpBalance> {
     QpBalance::of(parts)
 }
 
-/// Every figure of it, with that what-if.
+/// All figures of a path set, with that what-if.
 #[cfg(test)]
 pub(crate) fn example(ecmp: Option<Ecmp>) -> QpPaths {
     let part = QpPart { name: "mlx5_0/1".into(), qps: 1, load: 4_096 };

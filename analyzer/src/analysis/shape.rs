@@ -5,12 +5,12 @@ use crate::sample::Address;
 
 /// A pair of hosts counts from this share of the largest on: what is below is set-up and control.
 const EDGE_SHARE: f64 = 0.1;
-/// Where all send to all, the smallest pair has at least this share of the largest.
+/// In an all-to-all, the smallest pair has at least this share of the largest.
 const EVEN_SHARE: f64 = 0.25;
 /// Hosts up to which a shape is looked for.
 const MAX_HOSTS: usize = 1024;
 
-/// Different hosts.
+/// Number of different hosts.
 pub(super) fn hosts(matrix: &[Cell]) -> u64 {
     names(matrix.iter()).iter().filter(|host| !host.is_multicast()).count() as u64
 }
@@ -52,7 +52,7 @@ pub(super) fn shape(matrix: &[Cell]) -> Option<&'static str> {
     } else if n < 3 || parts != 1 {
         None
     } else if (0..n).any(|host| edges.iter().all(|(a, b)| *a == host || *b == host)) {
-        // All of it is one host's own: what the others do among themselves is out of sight.
+        // All pairs include one host: the traffic among the others is not visible.
         None
     } else if edges.len() == n * (n - 1) {
         let least = strong.iter().map(|cell| cell.data_bytes).min().unwrap_or(0);

@@ -15,7 +15,7 @@ const BUSIEST: f64 = 0.5;
 /// Packets out of order, at least, and their share of all: a path that changes once has fewer.
 const OUT_OF_ORDER: (u64, f64) = (16, 0.01);
 
-/// How the packets of a queue pair are spread over paths.
+/// Spreading of the packets of a queue pair over paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Spray {
@@ -50,7 +50,7 @@ impl Planes {
         Self(parts(sample).into_iter().filter_map(|(at, links)| Some((slot(at)?, links))).collect())
     }
 
-    /// How the packets of a flow are spread; `None` where nothing shows that they are.
+    /// Spreading of the packets of a flow; `None` if there is no evidence of any.
     pub(super) fn spray(
         &self,
         sample: &Sample,

@@ -31,7 +31,7 @@ pub(super) fn steps(sample: &Sample) -> (Option<Steps>, Option<&'static str>) {
 }
 
 impl Steps {
-    /// Whether other traffic followed the last step, so that they hold until then.
+    /// True if other traffic followed the last step, so that the steps hold until then.
     #[must_use]
     pub fn are_over(&self) -> bool {
         self.ending.unfinished_ratio >= steps::OVER

@@ -148,7 +148,7 @@ fn build(sample: &Sample, pair: &TapPair, packets: &Map<FlowKey, u64>) -> TapFlo
         from: ordered.then_some(from),
         to: ordered.then_some(to),
         packets_matched: *matched,
-        // Where nothing is missing at either, the order does not matter.
+        // If no packet is missing at either, the order does not matter.
         vanished: (*ordered || *only == [0; 2]).then_some(only[0]),
         only_at: *only,
         vanished_first_ns: lost_ns.map(|(first, _)| first),
@@ -219,11 +219,11 @@ impl TapFlow {
 pub struct Between<'a> {
     /// The tap nearer the sender.
     pub from: &'a str,
-    /// The other.
+    /// Name of the second tap.
     pub to: &'a str,
-    /// The sending host.
+    /// Address of the sending host.
     pub src: Address,
-    /// The receiving host.
+    /// Address of the receiving host.
     pub dst: Address,
     /// Packets that both saw.
     pub matched: u64,
@@ -302,7 +302,7 @@ impl Facts {
             }
             let Some(flow) = at(to, tap) else { continue };
             let unfilled: u64 = flow.losses().iter().flatten().map(|loss| loss.unfilled).sum();
-            // Who sends nothing again does not tell by that what arrived.
+            // A sender that does not retransmit gives no evidence of arrival.
             let missed = if flow.is_uc() { 0 } else { unfilled.min(vanished) };
             sum.vanished += vanished - missed;
             sum.missed += missed;

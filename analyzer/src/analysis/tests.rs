@@ -466,7 +466,7 @@ fn retired_flows_that_several_taps_saw_are_reported_as_counted_several_times() {
         ([500, 0, 500, 0], vec![of(0, 50_000, 500), of(2, 50_000, 500)], vec![], false),
         ([500, 0, 0, 0], vec![of(0, 50_000, 500)], present(), false),
         ([500, 0, 0, 0], vec![of(0, 50_001, 500)], present(), true),
-        // RoCEv1, and more than fit: not all of it is known.
+        // RoCEv1, and more than fit: a part is unknown.
         ([500, 0, 500, 0], vec![of(0, 50_000, 500)], vec![], false),
         ([500, 0, 0, 0], vec![], vec![], true),
     ] {

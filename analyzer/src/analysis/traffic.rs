@@ -88,7 +88,7 @@ pub(super) fn bursts(sample: &Sample) -> Option<Vec<Burst>> {
     Some(all.collect())
 }
 
-/// How many send to one at once; `None` where it was not counted.
+/// Concurrent senders to one host; `None` if they were not counted.
 pub(super) fn incast(sample: &Sample) -> Option<Vec<Incast>> {
     let traffic = sample.metrics.traffic.as_ref()?;
     let mut targets: Vec<&Target> = traffic.targets.iter().collect();
@@ -130,7 +130,7 @@ fn percentile(target: &Target, share: f64) -> u64 {
     found.unwrap_or(0) as u64
 }
 
-/// Who sends what to whom; `None` where it was not counted.
+/// Traffic pattern of the hosts; `None` if it was not counted.
 pub(super) fn pattern(sample: &Sample) -> Option<Pattern> {
     let traffic = sample.metrics.traffic.as_ref()?;
     let mut matrix = matrix::matrix(sample, traffic);

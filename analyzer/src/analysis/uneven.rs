@@ -11,13 +11,13 @@ const LOADED: f64 = 0.5;
 /// A window in which the link is not the busy one weighs this much against one in which it is: two of three must be.
 const MISS: i64 = 2;
 
-/// What a stretch is compared with: in a run of hours a share of the whole would hide what has just begun.
+/// Time that a stretch is compared with, ns: in a run of hours a share of the whole would hide a stretch that has just begun.
 const SPAN_NS: u64 = 60_000_000_000;
 
 /// A stretch of time in which one link carried far more than its peers.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Uneven {
-    /// The busy link.
+    /// Name of the busy link.
     pub link: String,
     /// Start of the first window, Unix time.
     pub since_ns: u64,
@@ -27,10 +27,10 @@ pub(crate) struct Uneven {
     pub length_ns: u64,
     /// Loaded windows of the stretch.
     pub windows: u64,
-    /// Loaded windows of the minute from its start, or of the last minute of the run where it has just begun; of all of it
-    /// where it lasts longer.
+    /// Loaded windows of the minute from its start, or of the last minute of the run if it has just begun; of the whole
+    /// stretch if that is longer.
     pub of_windows: u64,
-    /// Whether that is less than the loaded windows of the run.
+    /// True if that is less than the loaded windows of the run.
     pub of_minute: bool,
     /// Bytes of the busy link in the stretch over the mean of the links.
     pub max_over_mean: f64,

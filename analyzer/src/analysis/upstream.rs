@@ -27,7 +27,7 @@ pub(crate) fn lost(sample: &Sample) -> Map<u32, u64> {
     for pair in ordered() {
         let [first, second] = ends(pair);
         let (Some(one), Some(two)) = (at.get(&first), at.get(&second)) else { continue };
-        // The first tap of all shows every loss downstream of it.
+        // The first of all taps shows every loss downstream.
         let unmatched = two.stats.packets.saturating_sub(pair.matched);
         if behind.contains(&first) || unmatched * 100 > two.stats.packets * UNMATCHED {
             continue;

@@ -48,7 +48,7 @@ impl Default for Effort {
 /// A row of the result.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// CaseKind of program.
+    /// Hook of the program, which decides its kind.
     pub hook: Hook,
     /// Name of the case in JSON.
     pub id: &'static str,

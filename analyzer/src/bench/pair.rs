@@ -15,7 +15,7 @@ use super::measure::{PACKETS, timed};
 use crate::source::live::Programs;
 use crate::source::live::load::names;
 
-/// What two processors do, over what one does.
+/// Rate of two processors together over that of one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
     /// Counting, less the empty program.
@@ -26,7 +26,7 @@ pub struct Pair {
 
 /// Packets of a run that is not measured.
 const WARM_UP: u32 = 5_000;
-/// How often each is measured, by turns.
+/// Number of measurements of each, by turns.
 const TURNS: usize = 7;
 /// Destination queue pairs of the two flows.
 const QPS: [u32; 2] = [0x1C, 0x1D];

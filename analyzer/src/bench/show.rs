@@ -76,7 +76,7 @@ pub struct Rates {
     pub mtu_4096: Option<f64>,
 }
 
-/// What two processors do at the same time, over what one does; medians of the rounds.
+/// Rate of two processors at the same time over that of one; medians of the rounds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct TwoCpus {
     /// Counting in the default mode.

@@ -9,7 +9,7 @@ use super::figure::{Better, FigureUnit, Measure};
 use super::{Change, FindingChange, State, Verdict};
 use crate::findings::{self, Unit};
 
-/// What goes wrong by chance differs more from run to run than what is sent.
+/// Counts of faults, which are chance, differ more from run to run than counts of traffic.
 pub(super) const USUAL: f64 = 0.25;
 
 /// The measures of findings by id, in the order of their ranks: what of the evidence says how bad one is.
@@ -20,7 +20,7 @@ pub(super) fn measures() -> Vec<(&'static str, Measure)> {
     measured.into_iter().map(|(entry, measure)| (entry.id, compared(entry.id, measure))).collect()
 }
 
-/// How the measure of a finding is compared.
+/// Comparison of a finding by its measure.
 fn compared(id: &str, measure: findings::Measure) -> Measure {
     let kind = match measure.unit {
         Unit::Ratio => FigureUnit::Ratio,

@@ -39,7 +39,7 @@ pub enum Verdict {
     Same,
 }
 
-/// What became of a kind of finding.
+/// Change of a kind of finding from one report to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
@@ -81,7 +81,7 @@ pub struct Diff {
     pub b: Side,
     /// Metrics of the whole run.
     pub metrics: Vec<Change>,
-    /// What changed in a step of the job; null when one of the reports has no steps.
+    /// Change of a step of the job; null when one of the reports has no steps.
     pub steps: Option<StepChange>,
     /// Findings in either, by id.
     pub findings: Vec<FindingChange>,
@@ -128,9 +128,9 @@ pub struct FindingChange {
     pub a: Option<String>,
     /// The highest severity in the other report.
     pub b: Option<String>,
-    /// Whether one is active at the end of the baseline; null when not raised.
+    /// True if one is active at the end of the baseline; null when not raised.
     pub active_a: Option<bool>,
-    /// Whether one is active at the end of the other report.
+    /// True if one is active at the end of the other report.
     pub active_b: Option<bool>,
     /// Number of findings in the baseline.
     pub count_a: usize,
@@ -145,7 +145,7 @@ pub struct FindingChange {
     /// By the highest severity of active ones, then by severity, by that measure, by the time lost, by number; another number alone is
     /// "changed". Null when one of the reports did not evaluate it.
     pub verdict: Option<Verdict>,
-    /// What became of it; null as `verdict`.
+    /// Change of this finding; null as `verdict`.
     pub state: Option<State>,
 }
 

@@ -1,4 +1,4 @@
-//! How the step of a job changed, and which part of it.
+//! Change of the steps of a job, by their parts.
 
 use serde::Serialize;
 use serde_json::Value;

@@ -52,7 +52,7 @@ pub fn text(diff: &Diff, room: usize, paint: Paint) -> String {
     text
 }
 
-/// What became of B in one sentence: findings above info decide, and without a change among them the metrics.
+/// Change in B in one sentence: findings above info decide, and without a change among them the metrics.
 fn verdict(diff: &Diff) -> (String, Role) {
     let above_info = |finding: &&FindingChange| {
         [&finding.a, &finding.b].into_iter().flatten().any(|severity| severity != "info")

@@ -177,7 +177,7 @@ pub(super) fn unfilled(flow: &Value) -> f64 {
     ["/loss/unfilled", "/loss_responses/unfilled"].iter().filter_map(|path| at(flow, path)).sum()
 }
 
-/// Whether a flow is unreliable: UC never retransmits.
+/// True if a flow is unreliable: UC never retransmits.
 pub(super) fn is_uc(flow: &Value) -> bool {
     let opcodes = flow.get("opcodes").and_then(Value::as_array).into_iter().flatten();
     opcodes.filter_map(|opcode| opcode.get("code")?.as_u64()).all(|code| code >> 5 == u64::from(TRANSPORT_UC))
@@ -232,7 +232,7 @@ pub(super) fn worst<'a>(list: impl Iterator<Item = &'a Value>, name: &str) -> Op
     list.filter_map(|one| one.get(name)?.as_f64()).reduce(f64::max)
 }
 
-/// Metrics by host pair. A queue pair seen on several links counts once, with the link that saw most of it.
+/// Metrics by host pair. A queue pair seen on several links counts once, with the link that saw most of its packets.
 pub(super) fn by_hosts(report: &Value) -> BTreeMap<(String, String), Value> {
     let mut pairs: BTreeMap<(String, String), Vec<Vec<&Value>>> = BTreeMap::new();
     for flows in once(report) {

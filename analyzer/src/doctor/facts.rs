@@ -17,7 +17,7 @@ use crate::host::read::Reason;
 use crate::host::settings::RoceSettings;
 use crate::host::vocabulary::PauseCounts;
 
-/// A host.
+/// Facts of a host, as far as they could be read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HostFacts {
     /// The kernel and the privileges of this process.
@@ -26,9 +26,9 @@ pub struct HostFacts {
     pub netns: Option<String>,
     /// Network interfaces, the loopback excepted.
     pub interfaces: Vec<InterfaceFacts>,
-    /// RDMA devices.
+    /// RDMA devices of the host.
     pub devices: Vec<DeviceFacts>,
-    /// Graphics processors.
+    /// Graphics processors of the host.
     pub gpus: Vec<Gpu>,
     /// Kernel support for GPUDirect RDMA.
     pub gpudirect: GpuDirect,
@@ -45,7 +45,7 @@ pub struct HostFacts {
 /// The kernel and the privileges of this process; `None` where a value cannot be read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct KernelState {
-    /// `uname -r`.
+    /// Release of the kernel, as `uname -r`.
     pub release: Option<String>,
     /// The release as numbers.
     #[serde(skip)]
@@ -54,7 +54,7 @@ pub struct KernelState {
     pub btf: bool,
     /// True when ib_core has BTF of its own; `None` when the module is not there (built in, or not loaded).
     pub rdma_btf: Option<bool>,
-    /// What the kernel's types leave out of queue pairs; `None` when they cannot be read.
+    /// Facts of queue pairs that the kernel's types leave out; `None` when they cannot be read.
     pub qp_types: Option<Missing>,
     /// True when the kernel takes kprobes from perf; `None` when /sys/bus/event_source cannot be read.
     pub probes: Option<bool>,
@@ -76,11 +76,11 @@ pub struct KernelState {
     pub initial_user_namespace: Option<bool>,
     /// `net.core.bpf_jit_enable` is not 0.
     pub bpf_jit: Option<bool>,
-    /// `net.core.bpf_jit_harden`.
+    /// Setting `net.core.bpf_jit_harden`.
     pub bpf_jit_harden: Option<u64>,
-    /// `kernel.bpf_stats_enabled`.
+    /// Setting `kernel.bpf_stats_enabled`.
     pub bpf_stats: Option<u64>,
-    /// `kernel.unprivileged_bpf_disabled`.
+    /// Setting `kernel.unprivileged_bpf_disabled`.
     pub unprivileged_bpf_disabled: Option<u32>,
     /// Parts of the sandbox that this kernel or container lacks, with what each means; `None` when it was not tried.
     pub sandbox_missing: Option<Vec<String>>,
@@ -113,16 +113,16 @@ fn quoted(word: &str) -> String {
     if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
-/// A network interface.
+/// Facts of a network interface.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct InterfaceFacts {
-    /// Name.
+    /// Name of the interface.
     pub name: String,
-    /// Index.
+    /// Index of the interface.
     pub index: u32,
-    /// InterfaceKind: `physical`, `veth`, `VLAN` …
+    /// Kind of the interface: `physical`, `veth`, `VLAN` …
     pub kind: String,
-    /// Kernel driver.
+    /// Name of its kernel driver.
     pub driver: Option<String>,
     /// Largest IP packet in bytes.
     pub mtu: u32,
@@ -137,11 +137,11 @@ pub struct InterfaceFacts {
     pub below: Vec<String>,
     /// Attach mode of an XDP program on it.
     pub xdp: Option<&'static str>,
-    /// Global pause.
+    /// Global pause settings.
     pub pause: Option<Pause>,
-    /// Ring sizes.
+    /// Sizes of its rings.
     pub rings: Option<Rings>,
-    /// Data centre bridging.
+    /// Data centre bridging (DCB) settings.
     pub dcb: Option<Dcb>,
     /// PFC counters per priority.
     pub pause_counts: Option<PauseCounts>,
@@ -166,20 +166,20 @@ impl InterfaceFacts {
     }
 }
 
-/// An RDMA device.
+/// Facts of an RDMA device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DeviceFacts {
-    /// Name.
+    /// Name of the device.
     pub name: String,
     /// RDMA driver: `mlx5_ib`, `bnxt_re`, `irdma`, `rxe` …
     pub driver: Option<String>,
     /// True for Soft-RoCE, whose packets the kernel handles.
     pub software: bool,
-    /// Its RDMA protocol.
+    /// RDMA protocol of the device.
     pub protocol: Protocol,
     /// State of devlink's `enable_roce`; `None` when the driver does not report it.
     pub roce_enabled: Option<bool>,
-    /// Firmware version.
+    /// Version of its firmware.
     pub firmware: Option<String>,
     /// True when programs can open it (`/dev/infiniband/uverbsN` exists).
     pub verbs: bool,
@@ -187,7 +187,7 @@ pub struct DeviceFacts {
     pub pci: Option<PciDevice>,
     /// Upstream bridges that redirect peer-to-peer traffic to the root complex (ACS).
     pub acs_redirect: Option<Vec<String>>,
-    /// Its ports.
+    /// Ports of the device.
     pub ports: Vec<PortFacts>,
     /// Queue pairs in use.
     pub queue_pairs: Option<usize>,
@@ -218,7 +218,7 @@ pub struct PortFacts {
     pub active_mtu: Option<u32>,
     /// RoCE settings: DCQCN, CNP, traffic class, trust mode.
     pub settings: RoceSettings,
-    /// Counters.
+    /// Counters of the port.
     pub counters: Vec<Counter>,
     /// Optional counters and their state; `None` when the kernel does not report them.
     pub optional_counters: Option<Vec<(String, bool)>>,

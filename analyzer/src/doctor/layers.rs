@@ -14,15 +14,15 @@ use crate::util::source_port::is_computed;
 /// RDMA netlink hands out contexts since this kernel.
 const CONTEXTS_SINCE: KernelVersion = KernelVersion::new(5, 9, 0);
 
-/// What brings the structures of modules.
+/// Advice where the kernel lacks the structures of modules.
 const TYPES_OF_MODULES: &str = "use a kernel with CONFIG_DEBUG_INFO_BTF_MODULES=y, and modules built with it";
 
 /// A layer, and its state on this host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Layer {
-    /// Name.
+    /// Name of the layer.
     pub name: &'static str,
-    /// Whether it works here.
+    /// Availability on this host.
     pub works: Availability,
     /// The reason, and what it would need, in one sentence.
     pub reason: String,
@@ -140,7 +140,7 @@ fn lives(facts: &HostFacts) -> (Availability, String) {
     (works, format!("{modules}{unknown}; tested with Soft-RoCE, not on hardware"))
 }
 
-/// What drivers say about queue pairs in the error state.
+/// Error reasons that drivers give of queue pairs in the error state.
 fn reasons(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, String) {
     let has = |driver: &str| devices.iter().any(|device| device.driver.as_deref() == Some(driver));
     let mut parts = Vec::new();

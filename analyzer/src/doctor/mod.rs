@@ -35,7 +35,7 @@ pub const SCHEMA: &str = "rocescope.doctor/1";
 /// The result of doctor.
 #[derive(Clone, Debug, Serialize)]
 pub struct Page {
-    /// [`SCHEMA`].
+    /// Version of the format, [`SCHEMA`].
     pub schema: &'static str,
     /// The sources of each port and interface, and whether they work.
     #[serde(rename = "sights")]

@@ -102,7 +102,7 @@ fn faults() -> Vec<(&'static str, Status, String)> {
         ),
         ("buffer.lossless", Warning, dcb(&format!("{PFC_3}10 hex 00*8 00 40 00 00 00*28 00 40 00 00"))),
         ("ring.receive", Info, "answers/rings/enp59s0np0 = 256 8192 1024 8192".into()),
-        // What the NIC's own engine heard from the switch: priority 4 beside 3.
+        // PFC priorities that the NIC's own engine received from the switch: priority 4 beside 3.
         ("switch.pfc", Critical, dcb(&format!("{PFC_3}5 hex 08 18 00*6"))),
         (
             "switch.dscp",
@@ -148,7 +148,7 @@ fn a_host_without_a_fault_is_reported_so() {
     let said: Vec<_> = page.checks.iter().filter(|check| check.verdict >= Status::Info).collect();
     assert!(said.is_empty(), "{said:#?}");
     assert!(!page.is_critical());
-    // What is not judged is known to be so: nothing slipped from ok to unknown.
+    // The checks without a verdict are known: nothing slipped from ok to unknown.
     let unknown: BTreeSet<&str> =
         page.checks.iter().filter(|check| check.verdict == Status::Unknown).map(|check| check.id).collect();
     assert_eq!(unknown, BTreeSet::from(["switch.dscp", "switch.ets"]), "{:#?}", page.host.unread);

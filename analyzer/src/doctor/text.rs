@@ -27,7 +27,7 @@ pub fn text(page: &Page, verbose: bool, columns: usize) -> String {
     painted(page, verbose, columns, Paint::PLAIN)
 }
 
-/// [`text`] in colour.
+/// Text of the page, as [`text`], in colour.
 #[must_use]
 pub fn painted(page: &Page, verbose: bool, columns: usize, paint: Paint) -> String {
     let width = columns.clamp(NARROWEST, WIDEST);

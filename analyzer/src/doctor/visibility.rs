@@ -61,15 +61,15 @@ impl Availability {
 pub struct Visibility {
     /// Interface, or device and port ("mlx5_0/1").
     pub subject: String,
-    /// The source.
+    /// Source of packets or counters.
     #[serde(rename = "way")]
     pub source: SourceKind,
-    /// Its availability.
+    /// Availability of the source on this host.
     #[serde(rename = "works")]
     pub availability: Availability,
     /// The reason, in one sentence.
     pub why: String,
-    /// The command.
+    /// Command that uses the source.
     pub command: Option<String>,
 }
 

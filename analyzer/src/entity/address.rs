@@ -55,7 +55,7 @@ impl Address {
         }
     }
 
-    /// Whether it is of a group of hosts: multicast IP address or GID, or multicast LID.
+    /// True for an address of a group of hosts: multicast IP address or GID, or multicast LID.
     #[must_use]
     pub const fn is_multicast(self) -> bool {
         match self {

@@ -7,24 +7,24 @@ use crate::host::qp_context::QpContext;
 pub struct Contexts {
     /// Queue pairs with a context, by device and number.
     pub qps: Vec<ContextSample>,
-    /// How much was asked, and what it cost.
+    /// Number and cost of the queries.
     pub queries: Queries,
 }
 
 /// A queue pair according to its contexts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContextSample {
-    /// RDMA device.
+    /// Name of the RDMA device.
     pub device: String,
     /// Its port, from 1.
     pub port: u32,
-    /// Number.
+    /// Queue pair number.
     pub lqpn: u32,
-    /// The latest context.
+    /// Latest context that was read.
     pub context: QpContext,
     /// Time of the latest context. Unit: Unix ns.
     pub read_ns: u64,
-    /// Contexts read.
+    /// Number of contexts read.
     pub readings: u64,
     /// PSNs sent since the first context; `None` when they may have wrapped in between.
     pub sent: Option<u64>,

@@ -11,7 +11,7 @@ use crate::ethernet::lldp::Neighbour;
 /// Everything known of the watched devices at a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Devices {
-    /// Their ports.
+    /// Ports of the devices.
     pub ports: Vec<PortSample>,
     /// Settings that are wrong, as `rocescope doctor` finds them.
     pub settings: Vec<Setting>,
@@ -30,13 +30,13 @@ pub struct Devices {
 /// A port of an RDMA device, and what it counted since the run began.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PortSample {
-    /// RDMA device.
+    /// Name of the RDMA device.
     pub device: String,
     /// Its port, from 1.
     pub port: u32,
     /// RDMA driver: `mlx5_ib`, `rxe` …
     pub driver: Option<String>,
-    /// Network interface.
+    /// Name of its network interface.
     pub interface: Option<String>,
     /// The interfaces that a bond or team makes one of, when the port is of several; their Ethernet
     /// counters are summed.
@@ -98,10 +98,10 @@ pub struct PauseSample {
     pub transitions: Option<u64>,
     /// Largest share of the time between two readings that was spent paused.
     pub worst_share: Option<f64>,
-    /// Where quanta are known and the link speed is not: a lower bound of the largest paused share of a window.
+    /// If quanta are known and the link speed is not: a lower bound of the largest paused share of a window.
     pub least_share: Option<f64>,
-    /// Where time is not counted: the largest share of the time between two readings that could have
-    /// been paused, if every frame of it had paused for as long as a frame can.
+    /// If time is not counted: the largest share of the time between two readings that could have been
+    /// paused, if every frame of it had paused for as long as a frame can.
     pub most_share: Option<f64>,
     /// Most pause frames a second between two readings.
     pub worst_frames_per_s: Option<f64>,
@@ -145,11 +145,11 @@ pub struct Setting {
     pub subject: String,
     /// True when it causes traffic to stall or be lost.
     pub critical: bool,
-    /// The value found.
+    /// Value found on the host.
     pub value: Option<String>,
     /// The reason that it is a problem.
     pub why: Option<String>,
-    /// The remedy.
+    /// Remedy: the command or step that changes it.
     pub change: Option<String>,
 }
 

@@ -23,11 +23,11 @@ pub const DEVX: &str = "devx";
 /// A queue pair on the control path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QpLife {
-    /// RDMA device.
+    /// Name of the RDMA device.
     pub device: String,
-    /// Number.
+    /// Queue pair number.
     pub lqpn: u32,
-    /// What made it: [`VERBS`], [`KERNEL`] or [`DEVX`]; `None` for one made before the run.
+    /// Maker: [`VERBS`], [`KERNEL`] or [`DEVX`]; `None` for one made before the run.
     pub origin: Option<&'static str>,
     /// Port, from 1; `None` when not chosen yet.
     pub port: Option<u32>,
@@ -91,7 +91,7 @@ pub fn timeout_ns(exponent: u8) -> u64 {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "DeviceQpEvent"))]
 pub struct QpEvent {
-    /// RDMA device.
+    /// Name of the RDMA device.
     #[serde(skip)]
     pub device: String,
     /// Port of an event of a port.

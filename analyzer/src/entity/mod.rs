@@ -1,4 +1,4 @@
-//! What traffic is counted of, as plain values: addresses, flows, queue pairs and their owners, devices, ranks.
+//! Objects that traffic is counted by, as plain values: addresses, flows, queue pairs and their owners, devices, ranks.
 //!
 //! Sources fill these values, metrics are keyed by them, and a [`Sample`](crate::sample::Sample) holds them. Nothing here reads anything.
 
@@ -46,7 +46,7 @@ pub struct Extra {
 /// A UDP 5-tuple of RoCEv2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tuple {
-    /// 4 or 6.
+    /// IP version of the addresses: 4 or 6.
     pub family: u8,
     /// Source address in wire order.
     pub src: Addr,
@@ -59,7 +59,7 @@ pub struct Tuple {
 /// A queue pair as the packets to it name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PeerKey {
-    /// 4 or 6.
+    /// IP version of the addresses: 4 or 6.
     pub family: u8,
     /// Source address of the packets.
     pub src: Addr,

@@ -1,4 +1,4 @@
-//! What NCCL says of its own job through RAS, its service for clients on the same host.
+//! State of a job as NCCL's RAS, its service for clients on the same host, reports it.
 
 use std::net::IpAddr;
 
@@ -80,9 +80,9 @@ pub struct Process {
 pub struct Rank {
     /// Number in the communicator.
     pub rank: u32,
-    /// Its process.
+    /// Process of the rank.
     pub process: Process,
-    /// CUDA device.
+    /// Number of the CUDA device.
     pub gpu: Option<u32>,
     /// `None` where the answer does not say.
     pub state: Option<RankState>,
@@ -131,10 +131,10 @@ pub struct CommId {
     pub secondary: Option<(u64, u64)>,
 }
 
-/// A communicator.
+/// NCCL communicator as one answer has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Communicator {
-    /// Which one.
+    /// Identity of the communicator.
     pub id: CommId,
     /// Ranks that it has.
     pub size: Option<u32>,
@@ -149,9 +149,9 @@ pub struct Communicator {
 /// An answer to a query of the status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// Version of NCCL.
+    /// Version of NCCL that answered.
     pub version: Option<String>,
-    /// Whether it lists all communicators and ranks, as JSON does; text lists those that differ.
+    /// True if it lists all communicators and ranks, as JSON does; text lists those that differ.
     pub whole: bool,
     /// Communicators of the job; in text also those that the answer does not list.
     pub communicators: u64,
@@ -174,17 +174,17 @@ pub struct Answer {
 pub struct Event {
     /// Time at which it was received. Unit: Unix ns.
     pub time_ns: u64,
-    /// `PEER_NEW`, `PEER_DEAD` …
+    /// Name of the event: `PEER_NEW`, `PEER_DEAD` …
     pub event: String,
     /// The process that it is about.
     #[serde(flatten)]
     pub process: Process,
 }
 
-/// What is known of the jobs that answer at an address.
+/// State of the jobs that answer at an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nccl {
-    /// Where it is asked.
+    /// Address of the RAS service.
     pub address: String,
     /// Why the latest query had no answer.
     pub unavailable: Option<String>,
@@ -200,7 +200,7 @@ pub struct Nccl {
     pub latest: Answer,
     /// Communicators seen lately, by id.
     pub communicators: Vec<Communicator>,
-    /// The latest events.
+    /// Latest events, in order.
     pub events: Vec<Event>,
     /// Events that there was no room for.
     pub events_left_out: u64,

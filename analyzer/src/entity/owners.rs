@@ -18,9 +18,9 @@ use crate::util::pack::pack;
 /// A queue pair of this host, and whose it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct QpOwner {
-    /// RDMA device.
+    /// Name of the RDMA device.
     pub device: String,
-    /// Its number.
+    /// Queue pair number.
     pub lqpn: u32,
     /// The number at the other end, of connected transports.
     pub rqpn: Option<u32>,
@@ -174,7 +174,7 @@ impl Owners {
         }
     }
 
-    /// The queue pairs.
+    /// All queue pairs with their owners.
     #[must_use]
     pub fn all(&self) -> &[QpOwner] {
         &self.all

@@ -1,4 +1,4 @@
-//! What is known of devices and of NCCL as bytes: see [`crate::util::pack`].
+//! Devices and NCCL state as bytes: see [`crate::util::pack`].
 
 use super::contexts::{Blamed, ContextSample, Contexts, Queries};
 use super::devices::{Devices, PauseSample, PortSample, QpCounters, QpSample, Setting, SourceSample};

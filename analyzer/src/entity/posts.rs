@@ -10,20 +10,20 @@ use super::owners::QpOwner;
 pub struct Posts {
     /// Queue pairs that posted in a window.
     pub qps: Vec<PostSample>,
-    /// How it was sampled; `None` when it was not asked for.
+    /// Windows and cost of the sampling; `None` without `--sample-posts`.
     pub sampling: Option<PostSampling>,
 }
 
 /// Work posted to a queue pair in the windows of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostSample {
-    /// RDMA device.
+    /// Name of the RDMA device.
     pub device: String,
     /// Number of the queue pair.
     pub lqpn: u32,
     /// Process that posted.
     pub pid: u32,
-    /// What it posted.
+    /// Counts of its posted work.
     pub counts: PostCounts,
     /// Time that windows were open while it existed. Unit: ns.
     pub sampled_ns: u64,
@@ -32,7 +32,7 @@ pub struct PostSample {
 }
 
 impl Posts {
-    /// What was posted to a queue pair that exists.
+    /// Work posted to a queue pair that exists.
     #[must_use]
     pub fn of(&self, device: &str, owner: &QpOwner) -> Option<&PostSample> {
         let is = |qp: &&PostSample| {

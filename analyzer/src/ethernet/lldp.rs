@@ -103,13 +103,12 @@ pub struct Neighbour {
     pub pfc: Option<Pfc>,
     /// Enhanced transmission selection. Null: not advertised.
     pub ets: Option<Ets>,
-    /// Priorities of applications.
+    /// Priorities of applications (DCBX APP TLV).
     pub apps: Vec<App>,
 }
 
 impl Neighbour {
-    /// Reads an Ethernet frame; `None` when it is not LLDP. What follows a damaged or cut part is
-    /// left out.
+    /// Reads an Ethernet frame; `None` when it is not LLDP. TLVs behind a damaged or truncated one are left out.
     #[must_use]
     pub fn parse(frame: &[u8]) -> Option<Self> {
         let half = |at: usize| frame.get(at..)?.first_chunk().map(|b| u16::from_be_bytes(*b));

@@ -17,7 +17,7 @@ const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 pub struct Control {
     /// Source address: the station that pauses its neighbour.
     pub source: [u8; 6],
-    /// The content.
+    /// Content of the frame.
     pub what: What,
 }
 

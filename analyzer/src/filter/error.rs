@@ -5,13 +5,13 @@ use std::fmt;
 /// The error of a filter expression. Displayed, the expression stands below the sentence, with a mark under the part that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterError {
-    /// The expression.
+    /// Text of the filter expression.
     pub(super) text: String,
     /// First byte of the part that is wrong.
     pub(super) at: usize,
     /// The byte after it.
     pub(super) end: usize,
-    /// The cause.
+    /// Cause of the error, for the user.
     pub(super) cause: String,
     /// The remedy; may be empty.
     pub(super) remedy: String,

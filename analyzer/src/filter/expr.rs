@@ -7,7 +7,7 @@ use rocescope_common::wire::frame::Addr;
 use super::fields::Core;
 use super::value::{Net, Op, Pattern};
 
-/// An expression.
+/// Filter expression as a tree.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expr {
     /// All of these hold.
@@ -20,7 +20,7 @@ pub enum Expr {
     Test(Test),
 }
 
-/// A test.
+/// Test of one property.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Test {
     /// An address is in a prefix: of [`Core::Source`], [`Core::Destination`] or either.
@@ -44,18 +44,18 @@ pub enum Test {
 /// A field of rows: its place in the vocabulary, and its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowField {
-    /// Its place.
+    /// Place of the field in the list of fields.
     pub at: usize,
-    /// Its name.
+    /// Name of the field.
     pub name: &'static str,
 }
 
 /// A comparison of a figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// The field.
+    /// Field that is compared.
     pub field: RowField,
-    /// The comparison.
+    /// Comparison with the value.
     pub op: Op,
     /// The number, in units of one.
     pub value: f64,
@@ -195,7 +195,7 @@ impl Test {
         }
     }
 
-    /// True if it is about a flow and not about a packet or event of it.
+    /// True for a test of a flow, false for one of a packet or event.
     #[must_use]
     pub const fn is_of_flow(&self) -> bool {
         !matches!(self, Self::Address(..) | Self::Number(Core::Qp, ..) | Self::Link(_) | Self::Word(_))

@@ -29,7 +29,7 @@ pub enum Core {
 }
 
 impl Core {
-    /// Its name.
+    /// Name of the field in the language.
     #[must_use]
     pub fn name(self) -> &'static str {
         CORE.iter().find(|field| field.core == self).map_or("", |field| field.names[0])
@@ -64,13 +64,13 @@ impl Core {
 /// A field of packets as well as of flows, and its documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct CoreField {
-    /// The field.
+    /// Field that is described.
     pub core: Core,
     /// Its name, and others that mean the same.
     pub names: &'static [&'static str],
     /// Its usage, for help and documentation.
     pub usage: &'static str,
-    /// Its meaning.
+    /// Meaning of the field, for the help.
     pub help: &'static str,
 }
 
@@ -120,13 +120,13 @@ pub const CORE: &[CoreField] = &[
 /// A field of rows on the screen: a figure, a text or one of several words.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// Its name.
+    /// Name of the field in the language.
     pub name: &'static str,
     /// Other names that mean the same.
     pub aliases: &'static [&'static str],
     /// The form of its values.
     pub unit: Unit,
-    /// Its meaning.
+    /// Meaning of the field, for the help.
     pub help: &'static str,
 }
 
@@ -152,7 +152,7 @@ impl Vocabulary {
         Self { fields }
     }
 
-    /// Field number `at`.
+    /// Field number `at`; `None` beyond the last.
     #[must_use]
     pub fn get(self, at: usize) -> Option<&'static Field> {
         self.fields.get(at)

@@ -38,7 +38,7 @@ pub use value::{Op, Pattern, Unit};
 
 use parse::Scope;
 
-/// A parsed filter.
+/// Filter parsed from its text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
     expr: Expr,
@@ -81,7 +81,7 @@ impl Filter {
         &self.text
     }
 
-    /// The expression.
+    /// Expression of the filter.
     #[must_use]
     pub fn expr(&self) -> &Expr {
         &self.expr
@@ -168,7 +168,7 @@ impl Facts for PacketFacts<'_> {
 /// The facts of a flow: of its key, and of all of its packets.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowFacts<'a> {
-    /// The flow.
+    /// Flow that is tested.
     pub flow: &'a FlowSample,
     /// Further ports, opcodes and DSCPs.
     pub extra: Option<&'a Extra>,

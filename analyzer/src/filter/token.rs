@@ -6,11 +6,11 @@ use super::value::Op;
 /// A token and its place in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
-    /// First byte.
+    /// Offset of the first byte in the text.
     pub(super) at: usize,
     /// The byte after it.
     pub(super) end: usize,
-    /// The token itself.
+    /// Kind of token, with its value.
     pub(super) kind: TokenKind,
 }
 

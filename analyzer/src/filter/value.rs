@@ -8,18 +8,18 @@ use rocescope_common::wire::opcode::{Name, transport};
 
 use crate::sample::Address;
 
-/// A comparison.
+/// Comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Less than.
     Less,
-    /// At most.
+    /// Less than or equal to the value.
     LessOrEqual,
     /// Equal.
     Equal,
     /// Not equal.
     NotEqual,
-    /// At least.
+    /// Greater than or equal to the value.
     MoreOrEqual,
     /// More than.
     More,
@@ -41,7 +41,7 @@ impl Op {
         }
     }
 
-    /// Its sign.
+    /// Sign of the operator in the language.
     #[must_use]
     pub const fn sign(self) -> &'static str {
         match self {
@@ -85,7 +85,7 @@ impl Unit {
         !matches!(self, Self::Text | Self::Words(_))
     }
 
-    /// TokenKind of value and an example of it.
+    /// Kind of value and an example.
     #[must_use]
     pub const fn example(self) -> (&'static str, &'static str) {
         match self {
@@ -163,7 +163,7 @@ pub(super) fn whole(text: &str) -> Option<u32> {
     }
 }
 
-/// An address prefix.
+/// Address prefix, such as 10.0.0.0/24.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Net {
     family: u8,
@@ -266,7 +266,7 @@ impl Pattern {
         rest.ends_with(last)
     }
 
-    /// Its text.
+    /// Text of the pattern.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text

@@ -39,7 +39,7 @@ impl std::error::Error for Malformed {}
 pub struct Field {
     /// Distance from the start of the structure. Unit: bytes.
     pub offset: u32,
-    /// Length. Unit: bytes.
+    /// Length of the field. Unit: bytes.
     pub size: u32,
 }
 
@@ -180,7 +180,7 @@ impl Struct<'_> {
 /// One file.
 struct Part {
     bytes: Vec<u8>,
-    /// Where each type begins.
+    /// Offset of each type.
     types: Vec<usize>,
     /// Number of the first type.
     first: u32,

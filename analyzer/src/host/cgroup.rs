@@ -6,7 +6,7 @@ use super::read::HostRoot;
 
 /// Directories that are looked at, at most.
 const MOST: usize = 20_000;
-/// Where the unified hierarchy is mounted: alone, or beside those of version 1.
+/// Mount points of the unified hierarchy: alone, or beside those of version 1.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
 /// True when all control groups are in the unified hierarchy, so that the number of one stands for a container.
@@ -15,12 +15,12 @@ pub fn is_unified(root: &HostRoot) -> bool {
     root.exists("/sys/fs/cgroup/cgroup.controllers")
 }
 
-/// Where the unified hierarchy is mounted; `None` where it is not.
+/// Mount point of the unified hierarchy; `None` if it is not mounted.
 fn mount(root: &HostRoot) -> Option<&'static str> {
     MOUNTS.into_iter().rev().find(|at| root.exists(&format!("{at}/cgroup.controllers")))
 }
 
-/// Whether this process is in the control group of this number now. `None`: it has ended, or its control group is not below
+/// True if this process is in the control group of this number now. `None`: it has ended, or its control group is not below
 /// the hierarchy that is mounted here.
 #[must_use]
 pub fn holds(root: &HostRoot, id: u64, pid: u32) -> Option<bool> {

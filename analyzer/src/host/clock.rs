@@ -15,7 +15,7 @@ pub struct WallClock {
 }
 
 impl WallClock {
-    /// Reads both clocks. When the wall clock is set later, offsets taken before and after differ.
+    /// Reads both clocks. Offsets taken before and after the wall clock is set differ.
     #[must_use]
     pub fn sample() -> Self {
         let readings = std::array::from_fn::<_, READINGS, _>(|_| {

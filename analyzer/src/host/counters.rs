@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::read::{HostRoot, Unread};
 use super::vocabulary::{self, Meaning};
 
-/// Where a counter was read. Figures of different sources are never added up.
+/// Origin of a counter. Figures of different sources are never added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -44,7 +44,7 @@ impl Source {
     }
 }
 
-/// A counter's value.
+/// Counter with its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Counter {
     /// The name its driver gives it.

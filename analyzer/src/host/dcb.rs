@@ -41,7 +41,7 @@ const ETS_PRIORITIES: usize = 27;
 pub const SELECT_UDP: u8 = 3;
 /// TCP or UDP port.
 pub const SELECT_ANY_PORT: u8 = 4;
-/// DSCP.
+/// Selector of a DSCP entry.
 pub const SELECT_DSCP: u8 = 5;
 /// Trust table: the priority in the VLAN tag (`DCB_APP_SEL_PCP`).
 pub const SELECT_PCP: u8 = 255;
@@ -86,7 +86,7 @@ impl std::fmt::Display for Priorities {
     }
 }
 
-/// Priority flow control.
+/// Priority flow control (PFC) settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Pfc {
     /// Traffic classes that can be lossless at a time.
@@ -110,7 +110,7 @@ pub struct AppPriority {
     pub priority: u8,
 }
 
-/// Enhanced transmission selection.
+/// Enhanced transmission selection (ETS) settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Ets {
     /// Traffic class of each priority.
@@ -135,16 +135,16 @@ pub struct Buffers {
 /// The DCB settings of an interface; `None` for those that the driver does not support.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Dcb {
-    /// Priority flow control.
+    /// Priority flow control (PFC).
     pub pfc: Option<Pfc>,
-    /// Traffic classes.
+    /// Traffic classes (ETS).
     pub ets: Option<Ets>,
     /// Priorities of applications and DSCPs.
     pub apps: Vec<AppPriority>,
     /// Header fields that select the priority of received packets, in order of precedence: `SELECT_*`; kernels before 6.2
     /// do not report them.
     pub trust: Option<Vec<u8>>,
-    /// Receive buffers.
+    /// Receive buffers of the port.
     pub buffers: Option<Buffers>,
     /// PFC priorities of the switch, from the driver's DCBX engine.
     pub peer_pfc: Option<Priorities>,

@@ -45,7 +45,7 @@ pub struct Identity {
     pub driver: Option<String>,
     /// True for Soft-RoCE and soft iWARP, whose packets the kernel handles.
     pub software: bool,
-    /// Its protocol.
+    /// RDMA protocol of the device.
     pub protocol: Protocol,
 }
 

@@ -80,13 +80,13 @@ pub struct Pause {
 /// Sizes of the rings of buffers between driver and NIC, in packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Rings {
-    /// Receive, in use.
+    /// Receive descriptors in use.
     pub rx: u32,
-    /// Receive, at most.
+    /// Receive descriptors at most.
     pub rx_max: u32,
-    /// Transmit, in use.
+    /// Transmit descriptors in use.
     pub tx: u32,
-    /// Transmit, at most.
+    /// Transmit descriptors at most.
     pub tx_max: u32,
 }
 

@@ -161,7 +161,7 @@ fn query(lqpn: u32) -> [u8; COMMAND] {
     input
 }
 
-/// Whether the firmware answered: its status is in the first byte, its reason in the second word.
+/// Ok if the firmware answered: its status is in the first byte, its reason in the second word.
 fn answer(output: &[u8]) -> io::Result<()> {
     /// `MLX5_CMD_STAT_BAD_RES_ERR`: there is no such queue pair.
     const NO_RESOURCE: u8 = 5;

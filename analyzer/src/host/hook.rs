@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use super::interface::{Framing, Interface, InterfaceKind};
 use super::kernel::KernelVersion;
 
-/// The user's `--hook`.
+/// Value of the user's `--hook`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum HookChoice {
     /// TC: it changes nothing about the interface.
@@ -22,7 +22,7 @@ pub enum HookChoice {
     Private,
 }
 
-/// The user's `--xdp-mode`.
+/// Value of the user's `--xdp-mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum XdpModeChoice {
     /// Native where the driver can, else generic.
@@ -37,18 +37,18 @@ pub enum XdpModeChoice {
 /// Attach mode of an XDP program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XdpMode {
-    /// In the driver.
+    /// In the driver (native mode).
     Native,
     /// After the driver.
     Generic,
 }
 
-/// An ingress hook.
+/// Hook for received packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ingress {
     /// XDP; with `frags` the program must be loaded as one that takes frames of several buffers.
     Xdp {
-        /// How.
+        /// Mode of the XDP program.
         mode: XdpMode,
         /// True when frames may span several buffers.
         frags: bool,

@@ -119,11 +119,11 @@ impl OperState {
 /// Attach mode of a present XDP program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XdpAttachment {
-    /// In the driver.
+    /// In the driver (native mode).
     Native,
     /// After the driver, on socket buffers.
     Generic,
-    /// In the NIC.
+    /// In the NIC (offloaded mode).
     Offloaded,
     /// Several at once.
     Multiple,
@@ -168,7 +168,7 @@ impl Framing {
 /// An XDP program found on an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttachedXdp {
-    /// Its attach mode.
+    /// Attach mode of the program.
     pub mode: XdpAttachment,
     /// Its program id as `bpftool prog` shows it; `None` when the kernel does not say.
     pub program_id: Option<u32>,
@@ -177,11 +177,11 @@ pub struct AttachedXdp {
 /// A network interface of one namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
     /// Its index in the namespace.
     pub index: u32,
-    /// Its kind.
+    /// Kind of the interface.
     pub kind: InterfaceKind,
     /// The first header of its packets.
     pub framing: Framing,
@@ -191,7 +191,7 @@ pub struct Interface {
     pub mtu: u32,
     /// True when it is administratively up.
     pub admin_up: bool,
-    /// Operational state.
+    /// Operational state of the interface.
     pub oper_state: OperState,
     /// True when there is a carrier.
     pub carrier: Option<bool>,

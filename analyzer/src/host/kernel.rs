@@ -17,7 +17,7 @@ pub struct KernelVersion {
 }
 
 impl KernelVersion {
-    /// A version.
+    /// Version from its three numbers.
     #[must_use]
     pub const fn new(major: u16, minor: u16, patch: u16) -> Self {
         Self { major, minor, patch }
@@ -71,7 +71,7 @@ pub enum Capability {
 }
 
 impl Capability {
-    /// The kernel's name.
+    /// Name in the kernel, such as `CAP_NET_ADMIN`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

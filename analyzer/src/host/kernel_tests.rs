@@ -1,7 +1,7 @@
 use super::super::testing::tree;
 use super::*;
 
-/// What a shell of root has on a recent kernel.
+/// Capabilities of a root shell on a recent kernel.
 const ROOT: u64 = 0x0000_01ff_ffff_ffff;
 
 fn facts(release: &str, capabilities: u64, btf: bool) -> KernelFacts {

@@ -49,7 +49,7 @@ impl LldpSocket {
         Ok(Self { socket, name: name.to_owned() })
     }
 
-    /// The interface's name.
+    /// Name of the interface.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

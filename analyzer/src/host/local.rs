@@ -1,4 +1,4 @@
-//! What is of this host: its addresses, and processes that a program in a container names by their numbers there.
+//! Facts of this host: its addresses, and processes that a program in a container names by their numbers there.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

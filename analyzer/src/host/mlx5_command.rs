@@ -24,7 +24,7 @@ const PORT: usize = 0x1e8 / 8;
 /// A command about a queue pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// One of [`command`].
+    /// Opcode, a value of [`command`].
     pub opcode: u16,
     /// Number of the queue pair; `None`: none was made.
     pub lqpn: Option<u32>,
@@ -32,7 +32,7 @@ pub struct Command {
     pub kind: Option<&'static str>,
     /// Port of the device, from 1; `None`: not in this command.
     pub port: Option<u32>,
-    /// What the command sets; the other fields are `None`.
+    /// Fields that the command sets; the others are `None`.
     pub set: QpContext,
     /// The firmware's reason for an error; 0 when it gave none.
     pub syndrome: u32,

@@ -31,9 +31,9 @@ const MAX_MAP: u64 = 64 << 20;
 /// A process that uses NCCL or has NCCL settings. RCCL has the same variable names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct NcclProcess {
-    /// Its PID.
+    /// PID of the process.
     pub pid: u32,
-    /// The command name.
+    /// Command name of the process.
     pub comm: Option<String>,
     /// Its container, if any.
     pub container: Option<Container>,
@@ -76,7 +76,7 @@ impl Library {
 /// A setting of a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Configured {
-    /// The value.
+    /// Value of the variable.
     pub value: String,
     /// The file, as the process names it.
     pub file: String,
@@ -168,9 +168,9 @@ pub struct NcclProcesses {
     pub unreadable: Vec<Unreadable>,
 }
 
-/// The processes below `root` that have `NCCL_` variables in the environment they started with, and,
-/// where `libraries` are to be looked for, those that have loaded one. What a program sets later by
-/// itself does not show. What else fails is kept in `unread`.
+/// The processes below `root` that have `NCCL_` variables in the environment they started with, and, where
+/// `libraries` are to be looked for, those that have loaded one. Variables that a program sets later by
+/// itself are not visible. Further failures are kept in `unread`.
 #[must_use]
 pub fn processes(root: &HostRoot, libraries: bool, unread: &mut Unread) -> NcclProcesses {
     let mut result = NcclProcesses::default();

@@ -156,7 +156,7 @@ fn links_lead_where_they_lead_the_process_and_never_out_of_its_root() {
         symlink(target, &conf).unwrap();
         assert_eq!(found(tree.path(), false)[0].number("NCCL_IB_TC"), expected, "{target}");
     }
-    // What is no file is not waited for.
+    // A pipe in the place of the file is not waited for.
     std::fs::remove_file(&conf).unwrap();
     super::super::testing::fifo(&conf);
     let mut unread = Unread::new();

@@ -50,7 +50,7 @@ const MODE_MANUAL: u32 = 2;
 /// A question to RDMA netlink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Query {
-    /// The devices.
+    /// All RDMA devices.
     Devices,
     /// The queue pairs of the device of this index.
     QueuePairs(u32),
@@ -68,7 +68,7 @@ pub enum Query {
 }
 
 impl Query {
-    /// The request.
+    /// Netlink request of the query.
     #[must_use]
     pub fn request(self) -> Request {
         let port = |command, device, port| {
@@ -143,13 +143,13 @@ impl Query {
 pub struct Device {
     /// Index, by which other questions name it.
     pub index: u32,
-    /// Name.
+    /// Name of the device.
     pub name: String,
-    /// Firmware version.
+    /// Version of its firmware.
     pub firmware: Option<String>,
     /// `roce`, `ib`, `iw`, `opa`, `usnic`; `None` when the device has no port of a known kind.
     pub protocol: Option<String>,
-    /// InterfaceKind of software device: `rxe`, `siw`.
+    /// Kind of software device: `rxe`, `siw`.
     pub link_type: Option<String>,
     /// `RDMA_NODE_*`: 1 channel adapter, 4 iWARP, 7 unspecified (EFA).
     pub node_type: Option<u8>,
@@ -174,11 +174,11 @@ impl Device {
 /// A queue pair of this host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct QueuePair {
-    /// Device by name.
+    /// Name of the device.
     pub device: String,
     /// Port; `None` before it has one.
     pub port: Option<u32>,
-    /// Its PID.
+    /// Queue pair number.
     pub lqpn: u32,
     /// The number at the other end; connected transports only.
     pub rqpn: Option<u32>,
@@ -287,16 +287,16 @@ pub fn binding_mode(payload: &[u8]) -> Option<&'static str> {
 /// A counter that queue pairs are bound to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct QpCounter {
-    /// Device by name.
+    /// Name of the device.
     pub device: String,
-    /// Port.
+    /// Port of the device, from 1.
     pub port: Option<u32>,
-    /// Its PID.
+    /// Number of the counter.
     pub id: u32,
     /// The queue pairs that count in it: one each only when bound one by one, or in automatic mode
     /// with a single queue pair.
     pub lqpns: Vec<u32>,
-    /// Name and value.
+    /// Name and value of each counter in the set.
     pub counters: Vec<(String, u64)>,
 }
 

@@ -24,9 +24,9 @@ pub struct Link {
     pub speed: Option<f64>,
     /// GT/s a lane, at most.
     pub max_speed: Option<f64>,
-    /// Lanes in use.
+    /// Number of lanes in use.
     pub width: Option<u64>,
-    /// Lanes at most.
+    /// Largest number of lanes.
     pub max_width: Option<u64>,
 }
 
@@ -58,15 +58,15 @@ fn coded(gigatransfers: f64) -> f64 {
 /// A device on PCI Express.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PciDevice {
-    /// Its address ("0000:3b:00.0").
+    /// PCI address ("0000:3b:00.0").
     pub address: String,
     /// Vendor and device numbers.
     pub id: Option<(u64, u64)>,
     /// The bridges above it, the nearest first.
     pub bridges: Vec<String>,
-    /// NUMA node.
+    /// NUMA node of the device.
     pub numa_node: Option<u64>,
-    /// Its link.
+    /// PCIe link of the device.
     pub link: Link,
     /// Its IOMMU domain type: `DMA`, `DMA-FQ`, `identity`; `None` without an IOMMU.
     pub iommu: Option<String>,
@@ -175,9 +175,9 @@ fn is_address(text: &str) -> bool {
 /// A graphics processor or other accelerator.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Gpu {
-    /// Whose it is.
+    /// Vendor of the GPU.
     pub vendor: &'static str,
-    /// Its PCI device.
+    /// PCI device of the GPU.
     pub pci: PciDevice,
 }
 

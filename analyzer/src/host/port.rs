@@ -27,7 +27,7 @@ pub struct Gid {
     pub index: u32,
     /// The address; IPv4 is written as IPv6 (`::ffff:10.0.0.1`).
     pub gid: Ipv6Addr,
-    /// Its RoCE version.
+    /// RoCE version of the GID.
     pub kind: Option<GidType>,
     /// The interface it belongs to.
     pub interface: Option<String>,
@@ -59,22 +59,22 @@ impl Gid {
     }
 }
 
-/// A port.
+/// Port of an RDMA device, from sysfs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Port {
     /// Its number, from 1.
     pub number: u32,
-    /// `ACTIVE`, `DOWN` …
+    /// State of the port: `ACTIVE`, `DOWN` …
     pub state: Option<String>,
     /// `LinkUp`, `Disabled`, `Polling` …
     pub physical_state: Option<String>,
-    /// Mbit/s.
+    /// Rate of the port, Mbit/s.
     pub rate_mbps: Option<u64>,
-    /// `Ethernet` or `InfiniBand`.
+    /// Link layer: `Ethernet` or `InfiniBand`.
     pub link_layer: Option<String>,
-    /// Its interface.
+    /// Name of its network interface.
     pub interface: Option<String>,
-    /// Its addresses.
+    /// GIDs of the port.
     pub gids: Vec<Gid>,
 }
 

@@ -16,7 +16,7 @@ pub struct Container {
     pub pod_uid: Option<String>,
     /// Host name inside: the pod's name, unless the pod shares the host's network.
     pub name: Option<String>,
-    /// Slurm job.
+    /// Number of the Slurm job.
     pub slurm_job: Option<String>,
 }
 
@@ -63,7 +63,7 @@ impl Container {
     }
 }
 
-/// What the label of a Slurm job begins with.
+/// Prefix of the label of a Slurm job.
 const SLURM: &str = "slurm job ";
 
 /// The job that a [label](Container::label) belongs to: that of Slurm, or the name of the pod without the number that a
@@ -112,9 +112,9 @@ fn is_number(text: &str) -> bool {
 /// A process whose environment cannot be read, so that it may or may not have NCCL settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unreadable {
-    /// Its PID.
+    /// PID of the process.
     pub pid: u32,
-    /// The command name.
+    /// Command name of the process.
     pub comm: Option<String>,
 }
 

@@ -9,7 +9,7 @@ use super::btf::{Btf, Field, Struct};
 /// Offsets that the programs in the kernel need, and those of the structures that they copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// For the programs.
+    /// Offsets for the kernel programs.
     pub programs: QpLayout,
     qp_num: Field,
     qp_type: Option<Field>,
@@ -155,7 +155,7 @@ pub mod mask {
     pub const SQ_PSN: u32 = 1 << 16;
     /// `IB_QP_DEST_QPN`.
     pub const DEST_QPN: u32 = 1 << 20;
-    /// All of them.
+    /// Mask of all attributes.
     pub const ALL: u32 = u32::MAX;
 
     /// The attributes that have been set in a state (`enum ib_qp_state`). A query fills in all fields, those without a
@@ -177,9 +177,9 @@ pub mod mask {
 /// Attributes of a queue pair; `None` for those that a call does not set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
-    /// `enum ib_qp_state`.
+    /// State, a value of `enum ib_qp_state`.
     pub state: Option<u8>,
-    /// Unit: bytes.
+    /// Path MTU. Unit: bytes.
     pub path_mtu: Option<u32>,
     /// PSN expected first.
     pub rq_psn: Option<u32>,

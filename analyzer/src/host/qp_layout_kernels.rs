@@ -37,7 +37,7 @@ pub(crate) fn btf(kernel: &str, module: &str) -> Btf {
     Btf::parse(file(kernel, "vmlinux").unwrap(), file(kernel, module)).unwrap()
 }
 
-/// What pahole says of a kernel.
+/// Structures of a kernel as pahole prints them.
 pub(crate) struct Printed(String);
 
 impl Printed {

@@ -1,4 +1,4 @@
-//! What the running kernel's types (BTF) say of its queue pairs: which of their facts can be read, and which not.
+//! Types (BTF) of the running kernel about its queue pairs: the facts that can be read, and those that cannot.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use super::btf::{Btf, Malformed};
 use super::qp_layout::Layout;
 use super::read::HostRoot;
 
-/// Where the kernel has its types, and a file for each module.
+/// Folder of the kernel's types, with a file for each module.
 const FOLDER: &str = "/sys/kernel/btf";
 /// The module whose structures are those of queue pairs.
 const IB_CORE: &str = "ib_core";
@@ -40,9 +40,9 @@ pub fn layout(root: &HostRoot) -> Result<Layout, String> {
 /// Offsets of the name of the device to which mlx5's driver gives a command. Unit: bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandOffsets {
-    /// `mlx5_core_dev.device`.
+    /// Offset of `mlx5_core_dev.device`, bytes.
     pub device: u32,
-    /// `device.kobj.name`.
+    /// Offset of `device.kobj.name`, bytes.
     pub name: u32,
 }
 
@@ -89,7 +89,7 @@ fn offset(btf: &Btf, name: &str, path: &str) -> Result<u32, String> {
     field.map(|field| field.offset).ok_or_else(|| format!("BTF has no field {path} of struct {name}"))
 }
 
-/// What the kernel's types leave out.
+/// Structures and fields that the kernel's types do not have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Missing {
     /// Structure or field without which no queue pair can be followed.

@@ -94,7 +94,7 @@ impl Host for Kernel {
     }
 }
 
-/// The running kernel.
+/// Queries to the running kernel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kernel;
 

@@ -9,7 +9,7 @@ use super::sysfs::SysRoot;
 pub enum LinkLayer {
     /// Ethernet: RoCE (or iWARP).
     Ethernet,
-    /// InfiniBand: nothing of it passes a network interface.
+    /// InfiniBand: none of its packets pass a network interface.
     InfiniBand,
     /// sysfs does not say.
     Unknown,
@@ -20,16 +20,16 @@ pub enum LinkLayer {
 pub struct RdmaPort {
     /// Its number, from 1.
     pub number: u32,
-    /// Its protocol.
+    /// Link layer of the port.
     pub link_layer: LinkLayer,
     /// The network interface it sends and receives on; `None` when sysfs does not tell.
     pub interface: Option<String>,
 }
 
-/// An RDMA device.
+/// RDMA device with its ports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RdmaDevice {
-    /// Its name ("mlx5_0").
+    /// Name of the device ("mlx5_0").
     pub name: String,
     /// The kernel driver; `None` for software devices.
     pub driver: Option<String>,
@@ -87,9 +87,9 @@ fn read_device(root: &SysRoot, at: &Path, name: String) -> RdmaDevice {
     RdmaDevice { driver: root.link_name(at.join("device/driver")), name, ports }
 }
 
-/// Software devices name their interface in `parent`. Else the interface of the first GID is the
-/// port's own (later GIDs belong to VLANs on top of it; with bonding the first is the bond). Else
-/// the device's network interface with the same port number.
+/// Software devices name their interface in `parent`. Else the interface of the first GID is the port's own
+/// (later GIDs belong to VLANs on top; with bonding the first is the bond). Else the device's network
+/// interface with the same port number.
 fn port_interface(root: &SysRoot, device: &Path, port: &Path, number: u32) -> Option<String> {
     let from_gid = || {
         let ndevs = port.join("gid_attrs/ndevs");

@@ -44,8 +44,8 @@ impl HostRoot {
         &self.sys
     }
 
-    /// Where `path` ("/sys/class/net/eth0") lies. What differs between network namespaces is read
-    /// through [`Self::sys`]; debugfs, configfs and the tree of devices lie below the real `/sys`.
+    /// File at which `path` ("/sys/class/net/eth0") lies. Files that differ between network namespaces are
+    /// read through [`Self::sys`]; debugfs, configfs and the tree of devices lie below the real `/sys`.
     #[must_use]
     pub fn path(&self, path: &str) -> PathBuf {
         if let Some(rest) = path.strip_prefix("/sys/class/") {
@@ -156,7 +156,7 @@ pub struct Reason {
     pub subject: String,
     /// The failed action, as it reads after "cannot", with the file or kernel query.
     pub what: String,
-    /// The cause.
+    /// Cause, in words.
     pub why: String,
     /// The remedy, if one is known.
     pub remedy: Option<String>,
@@ -250,9 +250,9 @@ impl Unread {
         value
     }
 
-    /// What `parse` makes of the first of these files that can be read: drivers keep one setting in
-    /// different places, of which a host has one at most. When none can, one reason names the setting
-    /// (`what`, as it reads after "read") and the places.
+    /// Result of `parse` for the first of these files that can be read: drivers keep one setting in different
+    /// places, of which a host has one at most. If none can, one reason names the setting (`what`, as it
+    /// reads after "read") and the places.
     pub fn first<T>(
         &mut self,
         root: &HostRoot,

@@ -9,7 +9,7 @@ use super::sysfs::SysRoot;
 /// An interface to attach to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// The interface.
+    /// Interface to watch.
     pub interface: Interface,
     /// The RDMA devices that use it, by name.
     pub rdma_devices: Vec<String>,

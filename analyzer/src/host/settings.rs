@@ -37,7 +37,7 @@ pub struct RoceSettings {
     pub ecn_rp: [Option<bool>; 8],
     /// True when DCQCN is on, with drivers that have one switch for both points and all priorities.
     pub dcqcn: Option<bool>,
-    /// DSCP of CNPs.
+    /// DSCP of the CNPs.
     pub cnp_dscp: Option<u64>,
     /// 802.1p priority of CNPs.
     pub cnp_priority: Option<u64>,
@@ -54,13 +54,13 @@ pub struct RoceSettings {
 pub struct DeviceFiles<'a> {
     /// The interface with the port's settings.
     pub interface: Option<&'a str>,
-    /// RDMA device.
+    /// Name of the RDMA device.
     pub name: &'a str,
-    /// Its port.
+    /// Port of the device, from 1.
     pub port: u32,
-    /// Its PCI address.
+    /// PCI address of the device.
     pub pci: Option<&'a str>,
-    /// Its RDMA driver.
+    /// Name of the RDMA driver.
     pub driver: Option<&'a str>,
 }
 
@@ -71,8 +71,8 @@ impl DeviceFiles<'_> {
         Some(format!("/sys/class/net/{interface}/{file}"))
     }
 
-    /// Where a parameter of congestion control may be: its names with mlx5 of MLNX_OFED, mlx5 of Linux,
-    /// bnxt_re of Broadcom, bnxt_re of Linux.
+    /// Files in which a parameter of congestion control may be: its names with mlx5 of MLNX_OFED, mlx5 of
+    /// Linux, bnxt_re of Broadcom, bnxt_re of Linux.
     fn places(&self, [ofed, mlx5, broadcom, bnxt_re]: [Option<&str>; 4]) -> Vec<String> {
         let debugfs = |driver: &str, folder: &str, name: &str| {
             Some(format!("/sys/kernel/debug/{driver}/{}/{folder}/{name}", self.pci?))

@@ -113,8 +113,8 @@ fn is_bond(interface: &Interface) -> bool {
     matches!(interface.kind, InterfaceKind::Bond | InterfaceKind::Team)
 }
 
-/// True when the RDMA of `upper` goes through `lower`, directly below it. What a bridge forwards and a
-/// VXLAN wraps up is traffic of others.
+/// True when the RDMA of `upper` goes through `lower`, directly below it. Frames that a bridge forwards, or a
+/// VXLAN encapsulates, are traffic of others.
 fn carries(upper: &Interface, lower: &Interface) -> bool {
     match upper.kind {
         InterfaceKind::Bond | InterfaceKind::Team => lower.master == Some(upper.index),

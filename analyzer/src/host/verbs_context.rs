@@ -31,13 +31,13 @@ const MOST_MAPS: u64 = 16 << 20;
 /// A mapping of a process, from `/proc/PID/maps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// First address.
+    /// First address of the mapping.
     pub start: u64,
     /// Address behind the last.
     pub end: u64,
     /// Readable, writable and private: where a heap can be.
     pub is_data: bool,
-    /// Executable.
+    /// True for executable memory.
     pub is_code: bool,
     /// Offset in its file.
     pub offset: u64,
@@ -88,7 +88,7 @@ pub struct PostSend {
     pub through: PathBuf,
 }
 
-/// What is known of a process before its memory is read.
+/// Facts of a process that are known before its memory is read.
 #[derive(Debug)]
 struct Process<'a> {
     mappings: &'a [Mapping],
@@ -171,7 +171,7 @@ pub fn of_process(root: &HostRoot, pid: u32) -> Result<Vec<PostSend>, String> {
     Ok(functions)
 }
 
-/// Searches a range of addresses. What cannot be read is skipped: memory comes and goes while the process runs.
+/// Searches a range of addresses. A range that cannot be read is skipped: memory comes and goes while the process runs.
 fn search(memory: &File, range: std::ops::Range<u64>, process: &Process<'_>, found: &mut BTreeMap<u32, u64>) {
     let mut chunk = vec![0; CHUNK + CONTEXT];
     let mut at = range.start;

@@ -82,12 +82,12 @@ pub enum Meaning {
     Priority(Load),
 }
 
-/// What the port carried in one priority.
+/// Kind of a counter of the traffic in one priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Load {
-    /// Sent, else received.
+    /// True for sent, false for received.
     pub sent: bool,
-    /// Bytes, else packets.
+    /// True for bytes, false for packets.
     pub bytes: bool,
     /// Priority, 0 to 7.
     pub priority: u8,
@@ -208,9 +208,8 @@ fn of_driver(driver: &str, name: &str) -> Option<Meaning> {
     })
 }
 
-/// What a counter below `hw_counters`, or the same over netlink, means; `None` for those that only
-/// their driver knows. `driver` is that of the RDMA device ("mlx5_ib"); names that drivers use
-/// alike need none.
+/// Meaning of a counter below `hw_counters`, or of the same over netlink; `None` for those that only their
+/// driver knows. `driver` is that of the RDMA device ("mlx5_ib"); names that drivers use alike need none.
 #[must_use]
 pub fn hardware(driver: Option<&str>, name: &str) -> Option<Meaning> {
     use Meaning as M;
@@ -269,8 +268,7 @@ pub fn hardware(driver: Option<&str>, name: &str) -> Option<Meaning> {
     })
 }
 
-/// What a driver statistic of an Ethernet interface (`ethtool -S`) means; pause by priority is read
-/// by [`pause`].
+/// Meaning of a driver statistic of an Ethernet interface (`ethtool -S`); pause by priority is read by [`pause`].
 #[must_use]
 pub fn ethernet(name: &str) -> Option<Meaning> {
     use Meaning as M;
@@ -297,8 +295,8 @@ pub fn ethernet(name: &str) -> Option<Meaning> {
     })
 }
 
-/// What a port carried in one priority: mlx5e `rx_prio3_packets`, bnxt_en `rx_packets_pri3`. (bnxt_en shows them where its queues
-/// belong to priorities; those by queue, `rx_packets_cos3`, are another thing.)
+/// Counter of the traffic in one priority: mlx5e `rx_prio3_packets`, bnxt_en `rx_packets_pri3`. (bnxt_en shows them if its
+/// queues belong to priorities; those by queue, `rx_packets_cos3`, are another thing.)
 fn load(name: &str) -> Option<Load> {
     let (sent, rest) = match name.strip_prefix("rx_") {
         Some(rest) => (false, rest),
@@ -332,12 +330,12 @@ pub struct PauseCount {
     pub transitions: Option<u64>,
 }
 
-/// Pause by priority.
+/// Pause counters by priority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PauseCounts {
-    /// Pause frames received.
+    /// Pause frames received, by priority.
     pub received: [PauseCount; 8],
-    /// Pause frames sent.
+    /// Pause frames sent, by priority.
     pub sent: [PauseCount; 8],
 }
 

@@ -1,7 +1,7 @@
-//! What link partners say to one another beside data: PAUSE and PFC frames, and LLDP.
+//! Control frames of link partners: PAUSE and PFC, and LLDP.
 //!
-//! These frames stay counted as skipped. What they say is kept by link: who stopped whom, for how
-//! long, and which flows stood still meanwhile.
+//! These frames stay counted as skipped. Their contents are kept by link: sender and length of each pause,
+//! and the flows that stood still meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use crate::entity::devices::PauseSample;
 use crate::ethernet::lldp::Neighbour;
 use crate::ethernet::mac_control::{Control, What, quanta_ns};
 
-/// The fastest Ethernet there is (IEEE 802.3dj), in Mbit/s. How long quanta are depends on the link's speed; where nobody
-/// named that, a link was paused for as long at least as it would have been at this one.
+/// The fastest Ethernet there is (IEEE 802.3dj), in Mbit/s. The length of quanta depends on the link's speed; without
+/// `--link-speed`, a link was paused for at least the time at this speed.
 const MOST_MBPS: u64 = 1_600_000;
 /// Windows over which the share of time paused is taken.
 pub const WINDOW_NS: u64 = 100_000_000;
@@ -49,7 +49,7 @@ pub struct Collector {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
-    /// Its latest packet.
+    /// Time of its latest packet.
     seen_at: u64,
     paused_ns: u64,
     stalled_ns: u64,
@@ -222,7 +222,7 @@ impl Collector {
         }
     }
 
-    /// What is known so far.
+    /// Metrics of the frames so far.
     #[must_use]
     pub fn metrics(&self) -> ControlMetrics {
         let mut links: BTreeMap<u16, LinkControl> = BTreeMap::new();
@@ -260,7 +260,7 @@ impl Collector {
     }
 }
 
-/// What control frames said, by link.
+/// Control frames, by link.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ControlMetrics {
     /// Links that had any.
@@ -271,12 +271,12 @@ pub struct ControlMetrics {
     pub untracked: u64,
 }
 
-/// What control frames said on one link.
+/// Control frames of one link.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinkControl {
-    /// Who asked for it, how often it resumed, and the pauses.
+    /// Sender's MAC address, number of resumes, and the pauses.
     pub pauses: Vec<([u8; 6], u64, PauseSample)>,
-    /// Who spoke LLDP.
+    /// LLDP neighbours.
     pub neighbours: Vec<Neighbour>,
 }
 

@@ -1,4 +1,4 @@
-//! Whether packets arrive as they were sent: the invariant CRC of whole frames.
+//! Check of the invariant CRC (ICRC) of whole frames.
 //!
 //! 32 bytes per flow, and 40 more of one with a wrong ICRC. The CRC runs over everything from the IP header on, with a carry-less multiply where the
 //! processor has one.
@@ -11,7 +11,7 @@ use rocescope_common::wire::frame::{FAMILY_LID, UNKNOWN};
 use super::packet::Packet;
 use crate::util::rarely::{Rarely, Zero};
 
-/// What the ICRC of a packet says.
+/// Result of checking the ICRC of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contents {
     /// The ICRC that its contents need.
@@ -34,7 +34,7 @@ pub struct Checked {
 /// Packets whose ICRC is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// How many.
+    /// Number of packets with a wrong ICRC.
     pub packets: u64,
     /// First and last of these, Unix nanoseconds; 0 for none.
     pub at_ns: (u64, u64),
@@ -59,16 +59,16 @@ impl Checked {
     }
 }
 
-/// What is known of all flows.
+/// Results of the ICRC check of all flows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Icrc {
-    /// By slot.
+    /// Results of flows, by slot.
     pub flows: Vec<Checked>,
     /// Of retired flows, by link.
     pub retired: Vec<Checked>,
 }
 
-/// Collects it.
+/// Collector of ICRC checks.
 #[derive(Debug, Default)]
 pub struct Collector {
     slots: Vec<(u16, Checked)>,
@@ -117,7 +117,7 @@ impl Collector {
         *counts = Checked::default();
     }
 
-    /// What is known so far.
+    /// Results so far.
     #[must_use]
     pub fn metrics(&self) -> Icrc {
         Icrc {
@@ -155,7 +155,7 @@ const MAX_NETWORK: usize = 128;
 /// Length of a LRH. Ones stand for it where another header follows it, and for RoCE, which has none.
 const LRH_LEN: usize = 8;
 
-/// What the ICRC of a packet says; `None` when it cannot be computed.
+/// Checks the ICRC of a packet; `None` when it cannot be computed.
 ///
 /// The same rule as [`rocescope_common::wire::icrc::check`], faster.
 #[inline]
@@ -166,7 +166,7 @@ pub fn contents(data: &[u8], frame: &Frame) -> Option<Contents> {
     }
     let (ip, at, end) = (frame.ip_offset as usize, frame.bth_offset as usize, frame.icrc_offset as usize);
     let stored = u32::from_le_bytes(data.get(end..end.checked_add(4)?)?.try_into().ok()?);
-    // What changes on the way is replaced by ones, in a copy of the headers.
+    // Variant fields are replaced by ones, in a copy of the headers.
     let mut copy = [0xFF; LRH_LEN + MAX_NETWORK + bth::LEN];
     let local = frame.family == FAMILY_LID;
     let (ones, least) = if local { (0, LRH_LEN) } else { (LRH_LEN, 28) };

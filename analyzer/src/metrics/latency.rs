@@ -27,7 +27,7 @@ use ring::Ring;
 /// class of requests with more than a few samples.
 pub const MAX_FLOWS: usize = 65_536;
 
-/// What one flow of requests has.
+/// State of one flow of requests.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     /// Number of its ring.
@@ -36,17 +36,17 @@ struct Slot {
     unpaired: u64,
     /// Requests that passed while all rings were in use.
     untracked: u64,
-    /// Whether it keeps early requests or answers.
+    /// State of the early requests or answers.
     early: Kept,
 }
 
-/// Whether a flow keeps the packets seen before its other direction was known.
+/// State of the packets seen before the other direction of their flow was known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kept {
     /// Nothing has passed.
     None,
     Some,
-    /// Too much passed: none of it is timed.
+    /// Too many passed: none is timed.
     TooMuch,
 }
 
@@ -155,7 +155,7 @@ impl Collector {
         }
     }
 
-    /// Whether a flow may still keep packets.
+    /// True if a flow may still keep packets.
     #[inline]
     fn keeps(&self, number: u32) -> bool {
         self.slots.get(number as usize).is_none_or(|slot| slot.early != Kept::TooMuch)
@@ -275,13 +275,13 @@ impl Histogram {
         Self(some.map(|(bucket, n)| (bucket, u32::try_from(*n).unwrap_or(u32::MAX))).collect())
     }
 
-    /// Whether there are no samples.
+    /// True if there are no samples.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Number of samples.
+    /// Number of samples in the histogram.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.iter().map(|(_, count)| u64::from(*count)).sum()
@@ -349,11 +349,11 @@ pub const P99_SAMPLES: u64 = 100;
 /// Percentiles of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// Samples.
+    /// Number of samples.
     pub count: u64,
-    /// Median.
+    /// Median of the samples.
     pub p50: Bucket,
-    /// 99th percentile.
+    /// 99th percentile of the samples.
     pub p99: Bucket,
 }
 
@@ -368,7 +368,7 @@ impl Times {
 /// Times of one flow of requests, and why others are not among them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figure {
-    /// Over all classes.
+    /// Summary over all classes.
     pub all: Option<Summary>,
     /// Which classes there are.
     pub classes: Classes,
@@ -435,7 +435,7 @@ impl BySlot {
         self.0.get(at).map(|(_, figure)| figure)
     }
 
-    /// Whether there are none.
+    /// True if no flow has any.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -15,9 +15,9 @@ pub struct Marked {
     pub data_packets: u64,
     /// Bytes of their outer frames.
     pub data_bytes: u64,
-    /// ACKNOWLEDGE packets.
+    /// Number of ACKNOWLEDGE packets.
     pub ack_packets: u64,
-    /// Congestion notification packets.
+    /// Number of CNPs.
     pub cnp_packets: u64,
 }
 

@@ -39,10 +39,10 @@ use icrc::Contents;
 use marking::ByDscp;
 use packet::{Aside, Packet};
 
-/// What the user chose about figures.
+/// Options of the metrics.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// How late a packet may come and still be taken for one out of order; `None` for
+    /// Reordering window: a packet that arrives later than this counts as retransmitted; `None` for
     /// [`loss::REORDER_WINDOW_NS`].
     pub reorder_window: Option<Duration>,
     /// Length of the bins in which bursts are counted, in nanoseconds.
@@ -70,7 +70,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Nothing seen yet.
+    /// Collector before the first packet.
     #[must_use]
     pub fn new(options: &Options) -> Self {
         let window = options.reorder_window.map_or(loss::REORDER_WINDOW_NS, nanos);
@@ -133,7 +133,7 @@ impl Collector {
         self.traffic.retired(slot);
     }
 
-    /// What is known so far.
+    /// Metrics of the packets so far.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         let Self { duplicates, pairing, latency, ecn, loss, taps, traffic } = self;
@@ -163,7 +163,7 @@ impl Collector {
     }
 }
 
-/// What a collector has at the end; it is dropped then.
+/// Metrics of a collector at the end; it is dropped then.
 fn last<C, M>(collector: C, metrics: impl FnOnce(&C) -> M) -> M {
     let metrics = metrics(&collector);
     drop(collector);
@@ -195,7 +195,7 @@ fn metrics(
     }
 }
 
-/// The figures at a moment. What a source cannot collect is `None`.
+/// The figures at a moment. A metric that a source cannot collect is `None`.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     /// Packets by DSCP, by link.
@@ -212,7 +212,7 @@ pub struct Metrics {
     pub loss: Option<loss::Loss>,
     /// Packets that the capture shows twice.
     pub duplicates: Option<duplicates::Duplicates>,
-    /// Whether packets arrive as they were sent.
+    /// ICRC checks of the packets.
     pub icrc: Option<icrc::Icrc>,
     /// Trimmed packets, and planes by the outer destination.
     pub spray: Option<spray::BySlot>,

@@ -32,7 +32,7 @@ pub struct Packet {
     pub wire_len: u32,
     /// Payload in bytes, or [`UNKNOWN`](rocescope_common::wire::frame::UNKNOWN).
     pub payload: u32,
-    /// AETH, or `UNKNOWN`.
+    /// AETH of the packet, or `UNKNOWN`.
     pub aeth: u32,
     /// DMA length of the RETH, or `UNKNOWN`.
     pub dma_len: u32,
@@ -41,7 +41,7 @@ pub struct Packet {
     pub expected: u32,
     /// The flow's path MTU in bytes; 0 when unknown.
     pub mtu: u16,
-    /// Its link.
+    /// Number of its link.
     pub link: u16,
     /// IPv4 identification; 0 without one.
     pub id: u16,
@@ -144,7 +144,7 @@ impl Packet {
         self.flags & Flag::ACK_REQ != 0
     }
 
-    /// Whether it has ECN bits.
+    /// True if it has ECN bits.
     #[inline]
     #[must_use]
     pub const fn has_ecn(&self) -> bool {
@@ -166,7 +166,7 @@ impl Packet {
         (self.flags & Flag::TAGGED != 0).then_some(priority)
     }
 
-    /// Whether collectors need its [`Aside`].
+    /// True if collectors need its [`Aside`].
     #[inline]
     #[must_use]
     pub fn wants_aside(&self) -> bool {
@@ -174,14 +174,14 @@ impl Packet {
     }
 }
 
-/// What collectors need of a few packets only: the first of each flow, and those to queue pair 1.
+/// Headers and bytes that collectors need of a few packets only: the first of each flow, and those to queue pair 1.
 #[derive(Clone, Debug)]
 pub struct Aside {
-    /// The parsed headers.
+    /// Headers of the packet.
     pub frame: Frame,
-    /// The flow key.
+    /// Key of the flow.
     pub key: FlowKey,
-    /// The captured bytes.
+    /// Captured bytes of the frame.
     pub data: Vec<u8>,
     /// The tap of the capture.
     pub tap: Arc<str>,

@@ -20,7 +20,7 @@ const COPY_NS: u64 = 20_000_000;
 /// After this time a communication ID that has had its answer stands for another set-up.
 const REUSE_NS: u64 = 1_000_000_000;
 
-/// How a set-up ended.
+/// End of a set-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Outcome {
     /// No answer so far.
@@ -38,19 +38,19 @@ pub enum Outcome {
     },
     /// The peer knows no queue pair for the service, or gives none: status of the SIDR_REP.
     Unresolved {
-        /// The status.
+        /// Status of the `SIDR_REP`.
         status: u8,
     },
 }
 
 impl Outcome {
-    /// Whether it is still to be accepted or rejected.
+    /// True if it is still to be accepted or rejected.
     const fn is_open(self) -> bool {
         matches!(self, Self::Unanswered | Self::Delayed)
     }
 }
 
-/// What is asked for.
+/// Kind of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SetupKind {
     /// A connection (REQ).
@@ -59,7 +59,7 @@ pub enum SetupKind {
     Resolution,
 }
 
-/// Who asks whom for which service, and how that ended.
+/// Requester, responder and service of set-ups, and their end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Between {
     /// IP version of the addresses.
@@ -68,24 +68,24 @@ pub struct Between {
     pub from: Addr,
     /// The host that is asked.
     pub to: Addr,
-    /// What for.
+    /// Kind of the request.
     pub kind: SetupKind,
     /// Service ID; `None` where the request was not captured.
     pub service_id: Option<u64>,
-    /// How it ended.
+    /// End of these set-ups.
     pub outcome: Outcome,
 }
 
 /// Set-ups of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
-    /// Set-ups.
+    /// Number of set-ups.
     pub setups: u64,
     /// Most requests sent for one of them.
     pub most_requests: u64,
     /// First and last message about them, Unix nanoseconds.
     pub first_ns: u64,
-    /// See `first_ns`.
+    /// Last message about them, Unix nanoseconds.
     pub last_ns: u64,
 }
 
@@ -98,7 +98,7 @@ impl Row {
     }
 }
 
-/// Set-ups so far.
+/// Connection set-ups so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Setups {
     /// By hosts, service and outcome, in that order.
@@ -121,7 +121,7 @@ struct Attempt {
     last_ns: u64,
 }
 
-/// Follows connection set-ups.
+/// Collector of connection set-ups.
 #[derive(Debug, Default)]
 pub struct Collector {
     open: Map<Id, Attempt>,
@@ -238,7 +238,7 @@ impl Collector {
         self.done.entry(between).or_default().add(attempt);
     }
 
-    /// What is known so far.
+    /// Connection set-ups so far.
     #[must_use]
     pub fn metrics(&self) -> Setups {
         let mut rows = self.done.clone();

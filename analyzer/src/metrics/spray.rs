@@ -1,5 +1,5 @@
-//! What fabrics that spread the packets of one queue pair do to them: outer destinations, one for each plane, and packets
-//! that a switch trimmed instead of dropping them.
+//! Traces of fabrics that spread the packets of one queue pair: outer destinations, one for each plane, and packets that
+//! a switch trimmed instead of dropping them.
 //!
 //! Two bytes per flow, and more for flows in tunnels and for those with trimmed packets.
 
@@ -16,7 +16,7 @@ const MAX_PLANES: usize = 64;
 /// Short packets in a row after which the path MTU has changed: a full queue trims a few packets among others.
 const CHANGED: u32 = 16;
 
-/// What is known of flows, by slot.
+/// Spreading of flows, by slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BySlot {
     /// Packets that a switch trimmed; flows without any are not in it.
@@ -25,7 +25,7 @@ pub struct BySlot {
     pub planes: Map<u32, u64>,
 }
 
-/// Collects it.
+/// Collector of the spreading.
 #[derive(Debug, Default)]
 pub struct Collector {
     /// Largest payload of a FIRST or MIDDLE packet, by slot: the path MTU.
@@ -111,7 +111,7 @@ impl Collector {
         self.outer.remove(&slot);
     }
 
-    /// What is known so far.
+    /// Spreading of flows so far.
     #[must_use]
     pub fn metrics(&self) -> BySlot {
         BySlot {

@@ -1,7 +1,7 @@
-//! What each link carried and what went wrong on it over the whole run: points of equal length in bounded memory.
+//! Load and signals of each link over the whole run: points of equal length in bounded memory.
 //!
-//! Points begin as the [bins](super::traffic::bins) of bursts, which have the traffic. When a run outgrows [`POINTS`] of
-//! them, two become one, so that a capture of a second has as full a timeline as one of an hour. They begin at multiples
+//! Points begin as the [bins](super::traffic::bins) of bursts, which have the traffic. Two become one whenever a run
+//! outgrows [`POINTS`] of them, so that a capture of a second has as full a timeline as one of an hour. They begin at multiples
 //! of their length: those of several links can be laid over one another.
 
 use std::sync::Arc;
@@ -11,14 +11,14 @@ pub const POINTS: usize = 2048;
 /// Links that have points of their own; those beyond are added to the last of them.
 pub const LINKS: usize = 64;
 
-/// What happened in a point of time. All are packets unless their name says otherwise.
+/// Load and signals of one point of time. All are packets unless their name says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Point {
-    /// Outer frames' bytes.
+    /// Bytes of the outer frames.
     pub bytes: u64,
     /// ECN-capable data packets, marked ones included.
     pub capable: u32,
-    /// Signals, by [`Kind`].
+    /// Number of signals, by [`SignalKind`].
     pub signals: [u32; SignalKind::ALL.len()],
 }
 
@@ -40,12 +40,12 @@ pub enum SignalKind {
 }
 
 impl SignalKind {
-    /// Every kind.
+    /// All kinds, in order.
     pub const ALL: [Self; 6] = [Self::Lost, Self::Retransmitted, Self::Nak, Self::Rnr, Self::Ce, Self::Cnp];
 }
 
 impl Point {
-    /// Adds another point.
+    /// Adds the counts of another point.
     pub fn add(&mut self, other: &Self) {
         self.bytes += other.bytes;
         self.capable = self.capable.saturating_add(other.capable);
@@ -201,7 +201,7 @@ impl Recorder {
         self.link(link).take_back(kind, count);
     }
 
-    /// What is known so far, with the traffic of each link.
+    /// Timeline so far, with the traffic of each link.
     pub(super) fn timeline(&self, traffic: impl Iterator<Item = LinkPoints>) -> Vec<LinkPoints> {
         let mut all = self.links.clone();
         for (link, traffic) in traffic.enumerate() {

@@ -11,17 +11,17 @@ pub const NS_PER_S: f64 = 1e9;
 /// Counters of a flow, a link or everything, each packet once. All are packets unless their name says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Outer frames' bytes.
+    /// Bytes of the outer frames.
     pub bytes: u64,
     /// Packets other than CNP and ACKNOWLEDGE, by ECN bits.
     pub ecn_data: [u64; 4],
-    /// Congestion notification packets.
+    /// Congestion notification packets (CNPs).
     pub cnp: u64,
-    /// AETHs that acknowledge.
+    /// AETHs that acknowledge (neither NAK nor RNR NAK).
     pub acks: u64,
-    /// Receiver-not-ready NAKs.
+    /// Receiver-not-ready (RNR) NAKs.
     pub rnr: u64,
     /// NAKs for a PSN sequence error.
     pub sequence_naks: u64,
@@ -134,7 +134,7 @@ impl Counts {
         Self { retransmitted: self.retransmitted.min(once.repeats), ..once }
     }
 
-    /// Adds `other`.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: &Self) {
         *self = self.plus(other);
     }
@@ -240,7 +240,7 @@ impl Counts {
 /// The growth of counters in a time range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Delta {
-    /// Counted in it.
+    /// Counts in the interval.
     pub counts: Counts,
     /// Its length; always positive.
     pub seconds: f64,

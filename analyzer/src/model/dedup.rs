@@ -29,8 +29,8 @@ pub struct DedupSnapshot {
     pub flows: usize,
     /// All that was counted.
     pub total: Counts,
-    /// What was counted since the first snapshot, retired flows included. Goes back only where it turns out that packets
-    /// were counted twice, or that nothing was lost.
+    /// Counts since the first snapshot, retired flows included. Goes back only where it turns out that packets were
+    /// counted twice, or that nothing was lost.
     pub grown: Counts,
     /// The part of `total` that flows which are still there counted; `None` where no two of them count the same packets.
     merged: Option<Counts>,
@@ -58,7 +58,7 @@ pub(super) struct Sum<'a> {
     more: usize,
 }
 
-/// What flows count now, and what they had counted at the snapshot before.
+/// Counts of flows now, and at the snapshot before.
 #[derive(Clone, Copy, Default)]
 struct Group {
     now: Counts,
@@ -105,7 +105,7 @@ impl<'a> Sum<'a> {
         };
     }
 
-    /// The snapshot.
+    /// Snapshot of the sums.
     pub(super) fn snapshot(self, links: &AllLinks<'_>, previous: Option<&DedupSnapshot>) -> DedupSnapshot {
         let mut sums = Group::default();
         for group in self.groups.values() {

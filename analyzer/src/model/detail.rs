@@ -8,14 +8,14 @@ use rocescope_common::wire::opcode::CNP;
 use super::Identity;
 use crate::sample::{PeerKey, Sample, Stats};
 
-/// One flow with all that the source knows of it.
+/// One flow with all figures that the source has.
 #[derive(Clone, Debug)]
 pub struct Detail {
     /// Identity of the flow.
     pub id: Identity,
     /// Name of its link.
     pub link: String,
-    /// Its counters.
+    /// Counters of the flow.
     pub stats: Stats,
     /// Packets and bytes by source port, most bytes first. Empty for RoCEv1.
     pub ports: Vec<(u16, Counter)>,

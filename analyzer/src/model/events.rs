@@ -12,9 +12,9 @@ pub const IDLE: u16 = 1 << 15;
 pub struct Class {
     /// Bit of [`Event`], or [`IDLE`].
     pub bit: u16,
-    /// The word.
+    /// Word that the screens show.
     pub word: &'static str,
-    /// Its severity.
+    /// Severity of the event.
     pub level: Level,
     /// Its meaning, for the help.
     pub help: &'static str,

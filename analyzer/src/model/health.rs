@@ -8,7 +8,7 @@ use crate::findings::{Finding, Severity};
 use crate::sample::{Address, address};
 use crate::util::map::Map;
 
-/// Severity of something.
+/// Severity of a state or an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// No problem.

@@ -20,13 +20,13 @@ pub const KEPT_NS: u64 = 600 * SECOND;
 /// Memory for snapshots, unless the user says otherwise.
 pub const BUDGET: usize = 256 << 20;
 const SECOND: u64 = 1_000_000_000;
-/// What began within this time is new.
+/// A problem that began within this time is new.
 const ONSET_NS: u64 = 4 * SECOND;
-/// What had not shown for this long begins anew.
+/// A problem that had not shown for this long begins anew.
 const QUIET_NS: u64 = 10 * SECOND;
 /// Age up to which snapshots keep all flows, and the spacing of those that do, in nanoseconds.
 const COMPLETE: [(u64, u64); 2] = [(25 * SECOND / 2, 5 * SECOND / 2), (75 * SECOND, 15 * SECOND)];
-/// A time range may be shorter than asked by this part of it.
+/// A time range may be shorter than requested by this part of its length.
 const TOLERANCE: u64 = 20;
 /// The times of requests of one snapshot may take this share of the memory; those of the busiest flows are kept.
 const HISTOGRAM_SHARE: usize = 32;
@@ -65,9 +65,9 @@ impl TimeRange {
 /// Links as they are called now.
 #[derive(Clone, Debug)]
 pub struct Names {
-    /// Problem of source.
+    /// Kind of the source.
     pub kind: SourceKind,
-    /// Interfaces or files.
+    /// Names of interfaces or files.
     pub inputs: Vec<String>,
     /// Name and direction of each link.
     pub links: Vec<(String, Option<crate::sample::Direction>)>,
@@ -192,7 +192,7 @@ impl History {
         self.thin();
     }
 
-    /// Forgets everything.
+    /// Discards all snapshots.
     pub fn clear(&mut self) {
         discard((std::mem::take(&mut self.snapshots), self.reset.take()));
     }
@@ -215,7 +215,7 @@ impl History {
         self.names.as_deref()
     }
 
-    /// Number of snapshots.
+    /// Number of snapshots kept.
     #[must_use]
     pub fn len(&self) -> usize {
         self.snapshots.len()

@@ -47,16 +47,16 @@ use snapshot::{EarlierFlow, EarlierFlows, Finder, FlowSnapshot, LinkSnapshot};
 /// back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
-    /// The flow.
+    /// Key of the flow.
     pub key: FlowKey,
     /// Its place in the table.
     pub slot: u32,
 }
 
-/// One flow.
+/// One flow as a row, with its counts and rates.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Its identity.
+    /// Identity of the flow.
     pub id: Identity,
     /// Its place in the newest [`Sample::flows`]; `None` when it is not there (any more).
     pub at: Option<usize>,
@@ -88,7 +88,7 @@ impl Row {
     }
 }
 
-/// One link.
+/// One link as a row, with its counts and rates.
 #[derive(Clone, Debug)]
 pub struct LinkRow {
     /// Name as reports show it.
@@ -147,7 +147,7 @@ pub enum Basis {
 /// Letters that the longest of something takes; 0 when there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Longest {
-    /// Of IPv4 addresses.
+    /// Length of the longest text of an IPv4 address.
     pub ipv4: u16,
     /// Of destination queue pairs.
     pub qp: u16,
@@ -182,13 +182,13 @@ impl Longest {
 pub struct Model {
     /// The snapshot, Unix time in nanoseconds.
     pub time_ns: u64,
-    /// Problem of source.
+    /// Kind of the source.
     pub kind: SourceKind,
-    /// Interfaces or files.
+    /// Names of interfaces or files.
     pub inputs: Vec<String>,
     /// Length of the window so far in nanoseconds; `None` before the first frame of a replay.
     pub window_ns: Option<u64>,
-    /// The time range.
+    /// Time range of the figures.
     pub basis: Basis,
     /// A row per flow that is known at this snapshot.
     pub rows: Vec<Row>,
@@ -207,7 +207,7 @@ pub struct Model {
     pub retired_flows: u64,
     /// Frames that are not RoCE, by reason, the most first; only reasons that occurred.
     pub skipped: Vec<(SkipReason, Counter)>,
-    /// Own losses.
+    /// Capture loss and full tables.
     pub lost: Lost,
     /// True if they grew in the time range.
     pub losing: bool,

@@ -31,7 +31,7 @@ pub enum Series {
     Signal(SignalKind),
 }
 
-/// What was counted between two times.
+/// Counts between two times.
 #[derive(Clone, Debug)]
 struct Span {
     from_ns: u64,
@@ -42,7 +42,7 @@ struct Span {
     links: Vec<f64>,
 }
 
-/// What is known between two snapshots alone.
+/// Gauges that are known between two snapshots only.
 #[derive(Clone, Copy, Debug)]
 struct Gauge {
     from_ns: u64,
@@ -88,7 +88,7 @@ impl OverTime {
         Some((self.spans.first()?.from_ns, self.spans.last()?.to_ns))
     }
 
-    /// True if anything is known of it at any time.
+    /// True if a value of the series is known at any time.
     #[must_use]
     pub fn knows(&self, series: Series) -> bool {
         match series {
@@ -227,7 +227,7 @@ impl Bucket {
 }
 
 impl Gauge {
-    /// What grew between two snapshots; `None` where nothing is known of it.
+    /// Growth between two snapshots; `None` if no value is known.
     fn between(a: &super::Snapshot, b: &super::Snapshot) -> Option<Self> {
         let length_ns = b.time_ns.checked_sub(a.time_ns).filter(|ns| *ns > 0)?;
         let times = b.times.as_ref().zip(a.times.as_ref()).and_then(|(now, then)| now.since(then));
@@ -254,7 +254,7 @@ impl Gauge {
 }
 
 impl Span {
-    /// The part of it that is between two times, and its length in nanoseconds.
+    /// Share of this time that lies between two times, and its length in nanoseconds.
     fn within(&self, from_ns: u64, to_ns: u64) -> (f64, f64) {
         let ns = self.to_ns.min(to_ns).saturating_sub(self.from_ns.max(from_ns)) as f64;
         (ns / (self.to_ns - self.from_ns) as f64, ns)

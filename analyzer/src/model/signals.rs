@@ -9,9 +9,9 @@ use crate::util::units;
 /// A signal on timelines.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// Its name.
+    /// Name of the signal.
     pub name: &'static str,
-    /// Its values.
+    /// Values of the signal over time.
     pub series: Series,
     /// Kinds of findings that are about it.
     pub about: &'static [Problem],
@@ -75,17 +75,17 @@ pub fn figure(series: Series, value: f64, other: impl Fn(f64) -> String) -> Stri
     }
 }
 
-/// Whether a finding held at some time between two.
+/// True if a finding held at some time between two.
 #[must_use]
 pub fn held(finding: &Finding, from_ns: u64, to_ns: u64) -> bool {
     let last = finding.episodes.last().filter(|_| finding.active).map(|one| one.first_ns);
-    // What is active lasts to the end of the data.
+    // An active finding lasts to the end of the data.
     finding.episodes.is_empty()
         || last.is_some_and(|first| first < to_ns)
         || finding.episodes.iter().any(|one| one.first_ns < to_ns && one.last_ns >= from_ns)
 }
 
-/// Whether an active finding says that packets are lost somewhere: a count of none lost upstream of a tap does not deny it.
+/// True if an active finding reports lost packets: a count of none lost upstream of a tap does not contradict it.
 #[must_use]
 pub fn is_losing(findings: &[Finding]) -> bool {
     level(findings, &[Problem::Loss, Problem::LossOrReordering], |finding| finding.active) > Level::Fine

@@ -32,10 +32,10 @@ pub struct FlowSnapshot {
 pub struct LinkSnapshot {
     /// All that it had counted, retired flows included; what is not kept of these is of the present.
     pub total: Counts,
-    /// What it counted since the first snapshot, retired flows included. Goes back only where it turns out that nothing
-    /// was lost.
+    /// Counts since the first snapshot, retired flows included. Goes back only where it turns out that nothing was
+    /// lost.
     pub grown: Counts,
-    /// Flows on it.
+    /// Number of flows on the link.
     pub flows: usize,
     /// Frames that are not RoCE.
     pub skipped: Counter,
@@ -62,7 +62,7 @@ pub struct Snapshot {
     pub retired_flows: u64,
     /// Frames that are not RoCE, by reason, the most first.
     pub skipped: Vec<(SkipReason, Counter)>,
-    /// Own losses.
+    /// Capture loss and full tables.
     pub lost: Lost,
     /// Latencies of the requests of all flows; `None` where they are not collected.
     pub times: Option<Histogram>,
@@ -228,7 +228,7 @@ fn once(sum: Sum<'_>, total: &LinkSnapshot, known: usize, previous: Option<&Snap
     sum.snapshot(&links, previous.map(|previous| &previous.dedup))
 }
 
-/// What a flow had counted at the snapshot before. Of one whose growth is not known nothing grew.
+/// Counts of a flow at the snapshot before. Of one whose growth is not known nothing grew.
 fn counted_before(counts: &Counts, then: Option<EarlierFlow<'_>>) -> Counts {
     match then {
         Some(EarlierFlow::At(_, then)) => counts.since(&then.counts).map_or(*counts, |_| then.counts),

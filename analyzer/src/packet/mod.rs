@@ -16,7 +16,7 @@ use rocescope_common::wire::{Layer, Trace, cooked, infiniband, parse};
 /// One field of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its name.
+    /// Name of the field.
     pub name: &'static str,
     /// Its value, with the meaning.
     pub value: String,
@@ -26,10 +26,10 @@ pub struct Field {
     pub len: usize,
 }
 
-/// One header.
+/// One header with its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Its name.
+    /// Name of the header.
     pub name: String,
     /// Offset of its first byte.
     pub offset: usize,

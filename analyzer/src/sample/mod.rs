@@ -1,4 +1,4 @@
-//! What a source has counted up to a moment: the one input of every view.
+//! Counts of a source up to a moment: the one input of every view.
 //!
 //! A [`Sample`] is raw and cumulative: it holds counters as the accounting keeps them, never rates
 //! or ratios. Those are derived when it is read, from one sample or from two. Live runs and replay
@@ -29,7 +29,7 @@ use crate::util::map::Map;
 use crate::util::shared::Shared;
 pub use flows::{Flows, Spare};
 
-/// Where the figures come from.
+/// Kind of the source of the figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SourceKind {
     /// Capture files or a stream of one.
@@ -46,7 +46,7 @@ pub struct Sample {
     pub time_ns: u64,
     /// The same moment by a clock that does not step, in nanoseconds; `None` in replay, where the data has all there is.
     pub steady_ns: Option<u64>,
-    /// Kind of source.
+    /// Kind of the source.
     pub kind: SourceKind,
     /// Interfaces, or capture files as given.
     pub inputs: Vec<String>,
@@ -56,7 +56,7 @@ pub struct Sample {
     pub links: Vec<LinkSample>,
     /// Flows that are not retired, in the order in which they appeared.
     pub flows: Flows,
-    /// What some flows have besides, by [`FlowSample::slot`].
+    /// Further facts of some flows, by [`FlowSample::slot`].
     pub extra: Map<u32, Extra>,
     /// Bytes by 5-tuple of flows that were retired.
     pub retired_tuples: Vec<RetiredTuple>,
@@ -72,13 +72,13 @@ pub struct Sample {
     pub interface_drops: Option<u64>,
     /// Queue pairs of this host and their processes; empty in replay, and without RDMA devices.
     pub owners: Arc<Owners>,
-    /// What devices counted by themselves; empty in replay, and without RDMA devices.
+    /// Counters of devices; empty in replay, and without RDMA devices.
     pub devices: Arc<Devices>,
-    /// What NCCL says of its job; `None` where it is not asked.
+    /// State of the job as NCCL reports it; `None` without `--nccl-ras`.
     pub nccl: Option<Arc<Nccl>>,
     /// Findings of a recording at that time, in the JSON of the report; `None` where they are drawn from the sample.
     pub recorded: Option<Arc<Vec<Shared>>>,
-    /// Figures beyond counters.
+    /// Metrics beyond counters.
     pub metrics: Metrics,
 }
 
@@ -104,7 +104,7 @@ impl Sample {
     }
 }
 
-/// One link.
+/// Counters of one link.
 #[derive(Clone, Debug, Default)]
 pub struct LinkSample {
     /// Name as reports show it.
@@ -123,7 +123,7 @@ pub struct LinkSample {
     pub contended: Counter,
     /// Packets counted in their flow, whose port or opcode found the overflow table full.
     pub extra_full: u64,
-    /// What retired flows had counted.
+    /// Sums of the retired flows.
     pub retired: Retired,
 }
 
@@ -139,13 +139,13 @@ impl LinkSample {
 /// The sum over retired flows of one link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retired {
-    /// Flows.
+    /// Number of flows.
     pub flows: u64,
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
     /// Bytes of outer frames.
     pub bytes: u64,
-    /// Congestion notification packets.
+    /// Congestion notification packets (CNPs).
     pub cnp_packets: u64,
     /// All packets by ECN bits.
     pub ecn: [u64; 4],
@@ -153,12 +153,12 @@ pub struct Retired {
     pub ecn_data: [u64; 4],
 }
 
-/// One flow.
+/// Counters of one flow.
 #[derive(Clone, Debug)]
 pub struct FlowSample {
     /// Number of the flow's place in the table. Stable while the flow lives; used again later.
     pub slot: u32,
-    /// Which flow.
+    /// Key of the flow.
     pub key: FlowKey,
     /// Its counters; times are Unix nanoseconds.
     pub stats: Stats,
@@ -167,7 +167,7 @@ pub struct FlowSample {
 /// A 5-tuple (the protocol is always UDP, the destination port 4791) of retired flows on one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetiredTuple {
-    /// Which one.
+    /// The 5-tuple.
     pub tuple: Tuple,
     /// Index of the link.
     pub link: u16,
@@ -178,11 +178,11 @@ pub struct RetiredTuple {
 /// Something that happened at one packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventSample {
-    /// When, Unix time in nanoseconds.
+    /// Time of the event, Unix nanoseconds.
     pub time_ns: u64,
-    /// The packet's flow.
+    /// Key of the packet's flow.
     pub key: FlowKey,
-    /// Bits of [`rocescope_common::account::Event`].
+    /// Events of the packet, bits of [`rocescope_common::account::Event`].
     pub events: u16,
     /// BTH operation code.
     pub opcode: u8,
@@ -194,7 +194,7 @@ pub struct EventSample {
     pub psn: u32,
     /// PSNs skipped, with a gap.
     pub missing: u32,
-    /// AETH, or [`rocescope_common::wire::frame::UNKNOWN`].
+    /// AETH of the packet, or [`rocescope_common::wire::frame::UNKNOWN`].
     pub aeth: u32,
     /// Length of the frame on the wire.
     pub wire_len: u32,

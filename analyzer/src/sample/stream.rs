@@ -20,13 +20,13 @@ pub const SCHEMA: &str = "rocescope.samples/1";
 pub const MOST_HELLO: usize = 64 << 10;
 /// Longest frame: several times a sample of a full flow table.
 pub const MOST_FRAME: usize = 256 << 20;
-/// What a view sends to ask for a dump of the flight recorder.
+/// Byte that a view sends to request a dump of the flight recorder.
 pub const DUMP: u8 = b'd';
 
 /// The line before the frames.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// [`SCHEMA`].
+    /// Version of the stream, [`SCHEMA`].
     pub schema: String,
     /// Version of the agent.
     pub version: String,
@@ -36,12 +36,12 @@ pub struct Hello {
     pub pid: u32,
     /// Interfaces that it watches.
     pub interfaces: usize,
-    /// Where it is attached, a sentence for each interface.
+    /// Hooks of the agent, a sentence for each interface.
     pub hooks: Vec<String>,
 }
 
 impl Hello {
-    /// Of this process.
+    /// Describes this process.
     #[must_use]
     pub fn of(interfaces: usize, hooks: &[String]) -> Self {
         Self {
@@ -61,16 +61,16 @@ pub fn layout() -> String {
     format!("{:016x}", pack::layout::<(Frame, (Sample, EventSample))>())
 }
 
-/// What an agent sends.
+/// Message of an agent.
 #[derive(Clone, Debug)]
 pub enum Frame {
-    /// The counters now.
+    /// Counters of the source now.
     Sample(Arc<Sample>),
-    /// What happened at packets.
+    /// Events at packets.
     Events(Arc<Vec<EventSample>>),
     /// A sentence for the user.
     Notice(String),
-    /// What this view was too slow for since the frame of this kind before.
+    /// Readings and events that this view was too slow for since the frame of this kind before.
     LeftOut {
         /// Readings; the next one has their counts.
         readings: u64,

@@ -279,7 +279,8 @@ fn chosen(plan: &Plan) -> Result<Vec<BpfProgram>> {
         rules.insert(libc::SYS_socket, any_of(0, families.iter().map(|family| number(i64::from(*family))))?);
     }
     if plan.write.is_empty() {
-        // Where Landlock is missing, or would hide too much. The flags of openat2 are in memory, which a filter cannot read.
+        // The filter refuses opening for writing, too, where Landlock is missing, or would hide too much. The flags of
+        // openat2 are in memory, which a filter cannot read.
         let writing =
             number(i64::from(libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND));
         for (call, argument) in OPENS {

@@ -8,7 +8,7 @@ use landlock::{
 use super::plan::Files;
 use super::{Plan, State};
 
-/// The newest interface that rules are written for. Older kernels enforce what they know of it.
+/// The newest interface that rules are written for. Older kernels enforce the part that they know.
 const NEWEST: ABI = ABI::V6;
 /// The first kernel with rules for files, and with rules for TCP.
 const SINCE: &str = "Linux 5.13; for TCP 6.7";
@@ -50,7 +50,7 @@ fn restrict(plan: &Plan) -> Result<RestrictionStatus, RulesetError> {
         .chain(devices.iter().map(|path| (path, terminal)))
         .chain(plan.write.iter().map(|path| (path, folder)));
     for (path, access) in all {
-        // What is not there needs no rule.
+        // A path that is absent needs no rule.
         let Ok(file) = PathFd::new(path) else { continue };
         let access = access & limited;
         let access = if path.is_dir() { access } else { access & AccessFs::from_file(NEWEST) };

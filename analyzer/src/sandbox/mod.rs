@@ -9,8 +9,8 @@
 //! | [`threads`] | what the kernel says of each thread |
 //! | `hijack` | in builds for tests: a parser that misbehaves |
 //!
-//! All of it belongs to a thread, and threads that it starts inherit it. So a thread that starts others enters its sandbox
-//! first, and one that is started while privileges are still there enters its own.
+//! These limits belong to a thread, and threads that it starts inherit them. So a thread that starts others enters its
+//! sandbox first, and one that is started while privileges are still there enters its own.
 
 mod calls;
 mod files;
@@ -32,17 +32,17 @@ pub fn disable() {
     OFF.store(true, Ordering::Relaxed);
 }
 
-/// What was done to a thread.
+/// Limits of a thread after `enter`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// What holds now, one sentence each.
+    /// Limits that hold now, one sentence each.
     pub holds: Vec<String>,
-    /// What this kernel, or the rights that the process began with, did not allow; one sentence each.
+    /// Limits that this kernel, or the rights that the process began with, did not allow; one sentence each.
     pub missing: Vec<String>,
 }
 
-/// Gives up everything that `plan` does not need, for the calling thread and those that it starts from now on. What cannot be
-/// given up stands in the result; the run goes on without it.
+/// Gives up everything that `plan` does not need, for the calling thread and those that it starts from now on. A right that
+/// cannot be given up stands in the result; the run goes on without that limit.
 #[must_use]
 pub fn enter(plan: &Plan) -> State {
     if OFF.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! What a thread still needs after set-up.
+//! Rights that a thread still needs after set-up.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ pub struct Plan {
     pub write: Vec<PathBuf>,
     /// True when folders are made and removed below those of `write`, which only the present user may do.
     pub tree: bool,
-    /// How far Landlock limits files.
+    /// Reach of the limits on files.
     pub files: Files,
     /// True for netlink sockets.
     pub netlink: bool,
@@ -32,7 +32,7 @@ pub struct Plan {
     pub all_rights: bool,
 }
 
-/// How far Landlock limits files.
+/// Reach of Landlock's limits on files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Files {
     /// To those of the plan.
@@ -68,7 +68,7 @@ impl Plan {
     pub fn client(port: u16) -> Self {
         const DNS: u16 = 53;
         let mut plan = Self { connect: vec![port, DNS], ..Self::parser() };
-        // Where names of hosts are looked up.
+        // Files in which names of hosts are looked up.
         plan.read.extend(["/etc", "/run/systemd/resolve"].map(PathBuf::from));
         plan
     }

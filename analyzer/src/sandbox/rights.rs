@@ -53,9 +53,9 @@ pub(super) fn of_others(plan: &Plan) -> Vec<(Capability, &'static str)> {
     needs.into_iter().flatten().collect()
 }
 
-/// Whether a user without capabilities reads and writes what `plan` does, tried by a thread that ends.
+/// True for each of reading and writing if a user without capabilities can do those of `plan`, tried by a thread that ends.
 fn can(plan: &Plan, user: Option<User>) -> (bool, bool) {
-    // Who may not look into a folder does not know that a file is not there.
+    // A user who may not look into a folder does not know that a file is not there.
     let reads = |path: &PathBuf| match File::open(path) {
         Ok(_) => true,
         Err(error) => error.kind() == ErrorKind::NotFound,

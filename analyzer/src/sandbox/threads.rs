@@ -1,4 +1,4 @@
-//! What the kernel says of the threads of a process.
+//! Threads of a process as the kernel describes them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Reads a status; `None` when it has not all of it.
+    /// Reads a status; `None` when a field is missing.
     #[must_use]
     pub fn parse(status: &str) -> Option<Self> {
         let field = |name: &str| {

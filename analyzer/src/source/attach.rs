@@ -26,7 +26,7 @@ use crate::util::time::nanos;
 
 /// The socket of an agent, unless the user names another.
 pub const SOCKET: &str = "/run/rocescope/agent.sock";
-/// Where an agent's HTTP server has its samples.
+/// Request for the samples of an agent's HTTP server.
 const REQUEST: &[u8] = b"GET /samples HTTP/1.1\r\nHost: agent\r\n\r\n";
 /// Longest head of an answer.
 const MOST_HEAD: u64 = 16 << 10;
@@ -43,16 +43,16 @@ const MARGIN_NS: u64 = 50_000_000;
 /// Time between two notices about what was left out.
 const NOTICES: Duration = Duration::from_secs(10);
 
-/// An agent, and what is wanted of it.
+/// Agent and the data requested from it.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Its socket.
+    /// Path of its socket.
     pub socket: PathBuf,
     /// Time between samples, in the data's time; at the shortest that of the agent.
     pub interval: Duration,
-    /// Whether samples are wanted before the end.
+    /// True if samples are wanted before the end.
     pub samples: bool,
-    /// Whether events are wanted.
+    /// True if events are wanted.
     pub events: bool,
     /// Time after which the view ends; `None` for no limit.
     pub duration: Option<Duration>,
@@ -83,7 +83,7 @@ pub fn connect(options: Options) -> Result<Attached> {
 }
 
 impl Attached {
-    /// What the agent said of itself.
+    /// The agent's description of itself.
     #[must_use]
     pub const fn hello(&self) -> &Hello {
         &self.hello
@@ -200,7 +200,7 @@ fn head(reader: &mut BufReader<UnixStream>) -> io::Result<String> {
     }
 }
 
-/// What both threads know.
+/// State shared by both threads.
 #[derive(Debug, Default)]
 struct Shared {
     /// A reading has arrived.
@@ -237,7 +237,7 @@ fn obey(commands: &Receiver<Command>, mut stream: &UnixStream, shared: &Shared, 
     let _ = stream.shutdown(Shutdown::Both);
 }
 
-/// What was left out, and when that was last said.
+/// Readings and events that were left out, and the time of the latest notice of them.
 #[derive(Debug, Default)]
 struct Left {
     readings: u64,

@@ -12,7 +12,7 @@ use crate::sample::{EventSample, Sample};
 /// A message from a source to its view.
 #[derive(Debug)]
 pub enum Update {
-    /// The counters now.
+    /// Counters of the source now.
     Sample(Box<Sample>),
     /// Events since the last update, in order.
     Events(Vec<EventSample>),
@@ -43,7 +43,7 @@ pub enum Command {
     Stop,
 }
 
-/// The view's end.
+/// End of the channel that a view holds.
 #[derive(Debug)]
 pub struct Feed {
     /// Updates from the source.
@@ -52,7 +52,7 @@ pub struct Feed {
     pub commands: mpsc::Sender<Command>,
 }
 
-/// The source's end.
+/// End of the channel that a source holds.
 #[derive(Debug)]
 pub struct SourceEnd {
     /// Updates to the view. Bounded: use [`SourceEnd::sample`] for samples.
@@ -70,7 +70,7 @@ pub struct Schedule {
     pub length_ns: u64,
     /// Their titles, in order.
     pub titles: Vec<&'static str>,
-    /// How far the source is behind this plan, in nanoseconds.
+    /// Delay of the source behind this plan, in nanoseconds.
     pub delayed_ns: Arc<AtomicU64>,
 }
 
@@ -86,7 +86,7 @@ impl PartialEq for Schedule {
 pub struct Running {
     /// Its number, from 1.
     pub number: usize,
-    /// Its title.
+    /// Title of the episode.
     pub title: &'static str,
     /// Time until the next, in nanoseconds.
     pub left_ns: u64,

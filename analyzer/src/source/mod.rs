@@ -1,4 +1,4 @@
-//! Where samples come from: captures, the kernel, recordings, a demonstration; and what sources share.
+//! Sources of samples: captures, the kernel, recordings, a demonstration; and code that they share.
 //!
 //! A source runs in a thread of its own behind a [`feed`].
 

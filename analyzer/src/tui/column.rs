@@ -24,17 +24,17 @@ use crate::util::units;
 /// The declaration of a column.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Its identifier.
+    /// Identifier of the column.
     pub id: Id,
     /// Its name in filters, exports, on the command line and in the configuration file.
     pub name: &'static str,
     /// Other names that are accepted.
     pub aliases: &'static [&'static str],
-    /// Its title.
+    /// Title of the column.
     pub title: &'static str,
-    /// ValueKind of its values.
+    /// Kind of the values in the column.
     pub kind: ValueKind,
-    /// Its width.
+    /// Width in cells.
     pub width: u16,
     /// Columns with a smaller number come first when there is little room.
     pub rank: u8,
@@ -77,9 +77,9 @@ const COLUMN: Column = Column {
 /// A column with the width it has on this screen.
 #[derive(Clone, Copy, Debug)]
 pub struct Fitted {
-    /// The column.
+    /// Column that is shown.
     pub column: &'static Column,
-    /// Its width.
+    /// Width in cells.
     pub width: u16,
 }
 
@@ -99,9 +99,9 @@ pub fn by_name(name: &str) -> Option<&'static Column> {
 /// The data of a cell besides its row.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
-    /// The model.
+    /// Model of the snapshot shown.
     pub model: &'a Model,
-    /// The newest sample.
+    /// Newest sample of the source.
     pub sample: &'a Sample,
 }
 
@@ -233,7 +233,7 @@ pub fn shown_link(link: &LinkRow) -> String {
 pub struct Sort {
     /// The column sorted by.
     pub by: Id,
-    /// Largest first.
+    /// True for the largest first.
     pub descending: bool,
 }
 

@@ -67,9 +67,9 @@ pub enum Input {
     Open,
     /// Screen number, from 0.
     Screen(usize),
-    /// The next screen.
+    /// Go to the next screen.
     NextScreen,
-    /// The previous screen.
+    /// Go to the previous screen.
     PreviousScreen,
     /// Sort by the next column.
     SortNext,
@@ -113,7 +113,7 @@ pub enum Input {
     GoTo,
     /// A shorter part of the timeline.
     ZoomIn,
-    /// A longer part of it.
+    /// A longer part of the timeline.
     ZoomOut,
     /// Replay faster.
     Faster,
@@ -167,9 +167,9 @@ pub enum When {
 pub struct Binding {
     /// Its name in the configuration file.
     pub name: &'static str,
-    /// The keys.
+    /// Keys that are bound to it.
     pub keys: &'static [Key],
-    /// Their command.
+    /// Command that the keys give.
     pub input: Input,
     /// Screens on which they are bound.
     pub on: Screens,

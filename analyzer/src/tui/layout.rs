@@ -9,17 +9,17 @@ pub const SMALLEST: (u16, u16) = (60, 15);
 /// The areas. An area that is not shown has no height.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Name, source, time.
+    /// Line with name, source and time.
     pub title: Rect,
     /// The episode of a demonstration; only in one.
     pub schedule: Rect,
-    /// The verdict.
+    /// Line with the verdict.
     pub verdict: Rect,
     /// Rates and counters of everything; on the overview, which has those, time and cost of the worst problem.
     pub metrics: Rect,
     /// Own losses; only when there are any.
     pub warning: Rect,
-    /// The screens' names.
+    /// Line with the names of the screens.
     pub tabs: Rect,
     /// The screen's own area.
     pub body: Rect,

@@ -13,7 +13,7 @@ const fn field(name: &'static str, column: &'static str, unit: Unit, help: &'sta
     NicField { field: Field { name, aliases: &[], unit, help }, column }
 }
 
-/// All of them.
+/// All fields, in order.
 pub(super) const FIELDS: [NicField; 12] = [
     field("qp_state", "state", Unit::Text, "on the screen of NICs' queue pairs: RTS, ERR, ended …"),
     field("device", "device", Unit::Text, "there: RDMA device and port"),

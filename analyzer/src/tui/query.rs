@@ -281,7 +281,7 @@ fn is_owned(owner: &QpOwner, word: &str) -> bool {
         .any(|text| text.to_lowercase().contains(word))
 }
 
-/// The text of a row in which words are looked for: the part of it that does not change.
+/// The text of a row in which words are looked for: the part that does not change.
 #[must_use]
 pub fn text(id: &Identity, link: &str) -> String {
     let key = &id.key;

@@ -20,7 +20,7 @@ use crate::util::nearest::hint;
 pub struct Options {
     /// Options of the report.
     pub report: report::Options,
-    /// Colours.
+    /// Theme of the colours.
     pub theme: Theme,
     /// True if symbols other than ASCII may be used.
     pub unicode: bool,
@@ -28,7 +28,7 @@ pub struct Options {
     pub mouse: bool,
     /// Speed of a replay when it starts; `None` where it cannot be changed.
     pub speed: Option<f64>,
-    /// The first screen.
+    /// Screen at the start.
     pub screen: Screen,
     /// The filter that the view starts with.
     pub filter: String,
@@ -38,7 +38,7 @@ pub struct Options {
     pub sort: Option<Sort>,
     /// Columns of the queue pairs; empty for those that fit.
     pub columns: Vec<Id>,
-    /// Keys.
+    /// Keys and their commands.
     pub keys: Keys,
     /// Memory for the history, in bytes.
     pub history_bytes: usize,
@@ -197,7 +197,7 @@ pub struct SettingMeta {
     pub name: &'static str,
     /// The default, as written in the file.
     pub default: &'static str,
-    /// Its effect.
+    /// Effect of the setting.
     pub meaning: &'static str,
 }
 

@@ -22,7 +22,7 @@ pub struct Server {
     /// `http://host:port/`, or `https`.
     base: String,
     port: u16,
-    /// Where it is named in the path.
+    /// Database that the path names.
     database: String,
     /// Further parameters of every request, joined by `&`.
     parameters: String,
@@ -97,7 +97,7 @@ impl Server {
         &self.base
     }
 
-    /// TCP port.
+    /// TCP port of the server.
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.port

@@ -44,7 +44,7 @@ pub(crate) fn discard<T: Send + 'static>(value: T) {
 pub struct Deferred<T: Send + 'static>(ManuallyDrop<T>);
 
 impl<T: Send + 'static> Deferred<T> {
-    /// Wraps a value.
+    /// Wraps a value that is freed later.
     pub fn new(value: T) -> Self {
         Self(ManuallyDrop::new(value))
     }

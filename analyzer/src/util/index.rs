@@ -49,7 +49,7 @@ impl Index {
         self.numbers.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.numbers.is_empty()

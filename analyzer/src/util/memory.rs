@@ -1,4 +1,4 @@
-//! How the allocator keeps memory.
+//! Settings of the allocator.
 
 /// Keeps less memory that is not in use. With very many flows several threads hand each other tens of megabytes, and lists grow to as much. The allocator's usual choices, a
 /// pool for each thread, and large lists in these pools as soon as one has been freed, keep up to twice the memory in use: a list
@@ -15,7 +15,7 @@ pub(crate) fn trim() {
     tell(Allocator::Trim);
 }
 
-/// What the allocator is asked.
+/// Request to the allocator.
 #[derive(Clone, Copy)]
 enum Allocator {
     /// A few pools, and lists from this size on outside of them.

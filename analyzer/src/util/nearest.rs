@@ -1,6 +1,6 @@
 //! The word that was meant by one that is not known.
 
-/// What two unrelated words have in common, in letters.
+/// Number of letters that two unrelated words may have in common.
 const SHORT: usize = 3;
 
 /// Which of `known` was meant by `word`: one that begins so, or is written so but for a slip in every third letter. Each is

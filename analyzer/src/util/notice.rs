@@ -35,8 +35,8 @@ pub fn end_progress() {
     }
 }
 
-/// A sentence to standard error. What others named (files, interfaces, arguments, text in files) cannot command the
-/// terminal, nor begin a line of its own.
+/// A sentence to standard error. Names from outside (files, interfaces, arguments, text in files) cannot command
+/// the terminal, nor begin a line of their own.
 pub fn say(sentence: &str) {
     let mut line = LINE.lock().unwrap_or_else(PoisonError::into_inner);
     let clear = if *line == Line::Shown { CLEAR } else { "" };

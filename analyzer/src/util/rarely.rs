@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 /// A value with a zero that lives as long as the program.
 pub trait Zero: Copy + PartialEq + 'static {
-    /// The zero.
+    /// Value that is zero, for as long as the program lives.
     const ZERO: &'static Self;
 }
 

@@ -10,7 +10,7 @@ use ureq::http::Uri;
 
 /// Why an `https` URL is refused where that is so.
 pub const NO_TLS: &str = "this build of rocescope has no TLS: build it with the feature tls, or use http:// to a local proxy or collector that adds TLS";
-/// What rustls says of a certificate that nobody trusted has signed.
+/// Text of rustls for a certificate that no trusted authority has signed.
 const UNKNOWN: &str = "invalid peer certificate: UnknownIssuer";
 
 /// Files in PEM with what a server's certificate is held against, and with what this host shows of itself.

@@ -8,7 +8,7 @@ pub enum Seldom<T> {
     /// Not known.
     #[default]
     Unknown,
-    /// The default.
+    /// The value is its type's default.
     Default,
     /// Any other.
     Other(Box<T>),

@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 pub struct Shared(Arc<str>);
 
 impl Shared {
-    /// The text.
+    /// Text of the value.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

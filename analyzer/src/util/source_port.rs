@@ -1,4 +1,4 @@
-//! What a UDP source port says about the two queue pairs of a connection.
+//! Conclusions from a UDP source port about the two queue pairs of a connection.
 //!
 //! A port says nothing certain, but senders do not choose it at random either. Each rule here is a
 //! formula of a sender's; that it holds by chance has a probability of 1 in 16,384 or less.

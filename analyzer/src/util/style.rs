@@ -5,7 +5,7 @@ use std::io;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 
-/// `--color`.
+/// Value of `--color`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Color {
     /// In a terminal, unless NO_COLOR is set; elsewhere with CLICOLOR_FORCE.

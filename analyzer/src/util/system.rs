@@ -1,4 +1,4 @@
-//! What the system calls itself, by a call that every sandbox allows.
+//! Name of the system, by a call that every sandbox allows.
 
 use std::sync::OnceLock;
 

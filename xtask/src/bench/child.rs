@@ -13,7 +13,7 @@ use crate::run::show;
 /// One run of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spent {
-    /// By the clock.
+    /// Time by the clock.
     pub(crate) wall: Duration,
     /// User and system time of all its threads.
     pub(crate) cpu: Duration,

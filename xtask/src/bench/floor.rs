@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
-/// What to read.
+/// Capture to read.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Wanted {
     /// Capture in the format of pcap, of this machine's byte order, as `gen-capture` writes it
@@ -22,7 +22,7 @@ pub(crate) struct Wanted {
 /// Addresses, source port and destination queue pair.
 type Ends = ([u64; 4], u32);
 
-/// What is kept of a flow: with its ends a cache line.
+/// Counters of a flow: with its ends a cache line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counters {
     packets: u64,

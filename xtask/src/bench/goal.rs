@@ -1,11 +1,11 @@
 //! Figures beside what is wanted of them, as a table for docs/performance.md.
 
-/// What is wanted of a figure.
+/// Limit and aim of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Goal {
     /// A change that misses this is not accepted.
     pub(super) wanted: f64,
-    /// What it is to reach with time, where that is more.
+    /// Value to reach with time, if that is beyond the limit.
     pub(super) aim: Option<f64>,
     sense: Sense,
 }
@@ -40,7 +40,7 @@ impl Goal {
         self.reached(figure, self.wanted)
     }
 
-    /// In one word.
+    /// Verdict in one word or two.
     pub(super) fn verdict(self, figure: Option<f64>) -> &'static str {
         match figure {
             None => "not known",
@@ -60,7 +60,7 @@ pub(super) struct Row {
     /// Behind the numbers, with a space where one belongs: ` GB`, ` ×`.
     pub(super) unit: &'static str,
     pub(super) goal: Goal,
-    /// What the same run measured of a part of it without which it cannot be; `None` where that is not measured.
+    /// Figure of the same run for a part of the work without which it cannot be done; `None` if that is not measured.
     pub(super) floor: Option<f64>,
 }
 

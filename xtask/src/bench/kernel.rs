@@ -1,4 +1,4 @@
-//! `cargo xtask bench kernel`: `rocescope bench`, held against what is wanted of it.
+//! `cargo xtask bench kernel`: `rocescope bench`, compared with its goals.
 //!
 //! `rocescope bench` says what counting costs on a host. Here the same figures stand beside those of
 //! the empty programs that were taken off, and beside what they should be.
@@ -22,7 +22,7 @@ pub(crate) struct Wanted {
     bin: Option<PathBuf>,
 }
 
-/// What the goal of a case is for.
+/// Unit of a case's goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
     /// Nanoseconds per packet.

@@ -67,13 +67,13 @@ const KEYS: &[(&str, &[&str])] = &[
 /// One key.
 #[derive(Clone, Copy, Debug)]
 struct Answer {
-    /// The keys sent.
+    /// Keys that were sent.
     key: &'static str,
     /// To the first byte, in milliseconds.
     wall: f64,
-    /// Of a processor.
+    /// Time of a processor, in milliseconds.
     cpu: f64,
-    /// For a processor.
+    /// Time of waiting for a processor, in milliseconds.
     waited: f64,
 }
 
@@ -228,7 +228,7 @@ impl Session {
         }
     }
 
-    /// Presses keys.
+    /// Presses these keys.
     pub(super) fn press(&mut self, keys: &str) -> Result<()> {
         self.terminal.write_all(keys.as_bytes()).context("cannot write to the pseudo terminal")
     }

@@ -114,8 +114,8 @@ struct Case {
 
 /// Connections of the capture with many.
 const MANY: u32 = 20_000;
-/// Flows of the capture that memory is measured with, frames of it, and connections: half of the connections have no packet
-/// yet when there are as many flows.
+/// Flows, frames and connections of the capture that memory is measured with: half of the connections have no packet yet
+/// when there are as many flows.
 const MILLION: u32 = 1_000_000;
 const MILLION_FRAMES: u64 = 8_000_000;
 const MILLION_CONNECTIONS: u32 = 1 << 20;
@@ -302,7 +302,7 @@ fn floor(file: &Path, frames: u64) -> Entry {
 }
 
 impl Case {
-    /// Whether its programs are installed; says so where one is not.
+    /// True if its programs are installed; prints a line if one is not.
     fn can_run(&self) -> bool {
         let missing =
             self.entries.iter().skip(1).find(|e| !has_program(&e.command.get_program().to_string_lossy()));

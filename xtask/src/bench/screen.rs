@@ -96,7 +96,7 @@ fn quiet(program: &Path, file: &Path, time: Duration) -> Result<()> {
     println!("{:<10} {:>8} {:>12}", "screen", "bytes/s", "% of a core");
     for (key, name) in SCREENS {
         session.press(key)?;
-        // The first picture of a screen is all of it.
+        // The first picture of a screen is a whole one.
         session.drain(Duration::from_secs(1))?;
         let before = session.spent()?.0;
         let start = Instant::now();

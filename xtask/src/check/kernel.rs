@@ -38,7 +38,7 @@ fn clippy(ebpf: Option<&EbpfToolchain>) -> Option<Box<dyn Fn() -> Command + '_>>
             command.arg("clippy").current_dir(workspace_root()).stdin(Stdio::null());
             command
         };
-        // What cannot be installed may be in the active toolchain.
+        // A component that cannot be installed may be in the active toolchain.
         let _absent = with_component(&ebpf.toolchain, "clippy");
         if output_of(own().arg("--version")).is_some() {
             return Some(Box::new(own));

@@ -8,14 +8,14 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::run::workspace_root;
 
-/// Pages beside docs/.
+/// Pages outside of docs/.
 pub(super) const BESIDE: [&str; 5] =
     ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"];
 
 /// A link in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Link<'a> {
-    /// Where it leads.
+    /// Target of the link.
     target: &'a str,
     /// Its line, from 1.
     line: usize,
@@ -84,7 +84,7 @@ pub(super) fn resolve(page: &Path, link: &str) -> PathBuf {
     path
 }
 
-/// Where the links of a text lead that are not elsewhere.
+/// Targets of the links of a text that are not elsewhere.
 pub(super) fn targets(text: &str) -> impl Iterator<Item = &str> {
     relative(text).map(|link| link.target)
 }

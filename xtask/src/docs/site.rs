@@ -11,7 +11,7 @@ use super::links::{self, BESIDE};
 use crate::run::{run, say, step, target_dir, workspace_root};
 use crate::setup;
 
-/// Where files are that are no pages.
+/// Address of files that are no pages.
 const REPOSITORY: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main");
 
 const BOOK: &str = "[book]\ntitle = \"rocescope\"\nsrc = \"pages\"\nlanguage = \"en\"\n\n[build]\nbuild-dir = \"html\"\n\n\

@@ -25,7 +25,7 @@ pub(crate) struct Ends {
     pub(crate) wrap: Wrap,
 }
 
-/// A RoCE packet.
+/// RoCE packet to write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet<'a> {
     pub(crate) ends: Ends,
@@ -36,7 +36,7 @@ pub(crate) struct Packet<'a> {
     pub(crate) becn: bool,
     pub(crate) dest_qp: u32,
     pub(crate) psn: u32,
-    /// Extended headers.
+    /// Extended headers of the packet.
     pub(crate) ext: &'a [u8],
     /// A multiple of four.
     pub(crate) payload: &'a [u8],

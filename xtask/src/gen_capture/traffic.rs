@@ -2,8 +2,8 @@
 //!
 //! Connections send RDMA WRITEs, SENDs and READs of 1 to 32 packets in short turns, as the queue
 //! pairs of an adapter do. The other end acknowledges. One packet in 64 of a congested connection is
-//! marked CE and gives rise to a CNP now and then; one in 4096 is lost before the capture, answered
-//! with a NAK, and sent again with all that followed.
+//! marked CE and gives rise to a CNP now and then; one in 4,096 is lost upstream of the capture, answered
+//! with a NAK, and retransmitted with all packets behind it (go-back-N).
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use super::Generate;
 use super::frame::{Ends, Packet, Wrap, other};
 use super::random::Random;
 
-/// Connections at most.
+/// Largest number of connections.
 pub(crate) const MAX_FLOWS: u32 = 1 << 20;
 /// Hosts that connections run between.
 const HOSTS: u32 = 256;

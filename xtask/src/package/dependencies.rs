@@ -58,7 +58,8 @@ fn in_tree(text: &str) -> BTreeSet<String> {
     text.lines().filter_map(one).collect()
 }
 
-/// What `root` is linked with of those that are `known` to be in it, itself included, in order of name and version.
+/// Dependencies that `root` is linked with, of those that are `known` to be in it, itself included, in order of
+/// name and version.
 fn linked(metadata: &Value, root: &str, known: &BTreeSet<String>) -> Vec<Dependency> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

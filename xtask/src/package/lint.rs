@@ -1,4 +1,4 @@
-//! What the tools of the distributions say of a package.
+//! Messages of the distributions' tools about a package.
 
 use crate::run::{output_of, run, step};
 use anyhow::{Context as _, Result, ensure};

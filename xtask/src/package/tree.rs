@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-/// What a tree is made of.
+/// Parts of a tree.
 pub(crate) struct Parts<'a> {
     /// The program of the package.
     pub(crate) program: &'a Path,
@@ -22,7 +22,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) sbom: String,
 }
 
-/// Where packages of a kind have what others have elsewhere.
+/// Places of files in packages of a kind.
 #[derive(Clone, Copy)]
 pub(crate) enum Layout {
     /// Debian's.
@@ -123,7 +123,7 @@ impl Parts<'_> {
         copy(&units.join("more-rights.conf"), &root.join(more).join("more-rights.conf"))
     }
 
-    /// What the program prints.
+    /// Output of the program.
     fn printed(&self, arguments: &[&str]) -> Result<Vec<u8>> {
         let output = Command::new(self.native).args(arguments).output();
         let output = output.with_context(|| format!("cannot run {}", self.native.display()))?;

@@ -33,7 +33,7 @@ pub(super) fn ensure(dir: &Path, (folder, packages): Folder) -> Result<()> {
         );
     }
     step(&format!("{names} for the tests of `fleet` and `export`"), || {
-        // What an interrupted run left would stay beside the new files.
+        // Files of an interrupted run would stay beside the new ones.
         if folder.exists() {
             fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
         }

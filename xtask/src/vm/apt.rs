@@ -19,7 +19,7 @@ const SUITES: [&str; 4] = ["jammy", "jammy-updates", "noble", "noble-updates"];
 /// The kernel of a guest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kernel {
-    /// The distribution's.
+    /// The kernel of the distribution.
     #[default]
     Distribution,
     /// That of its backports.
@@ -49,7 +49,7 @@ impl Kernel {
         }
     }
 
-    /// What to say where no package of it is known.
+    /// Message for a version without a known package.
     pub(super) fn unknown(&self) -> String {
         match self {
             Self::Ubuntu(version) => {
@@ -63,7 +63,7 @@ impl Kernel {
     }
 }
 
-/// Where apt looks: the machine's own lists, or others, by options.
+/// Package lists that apt reads: the machine's own, or others, by options.
 #[derive(Default)]
 pub(super) struct Apt(Vec<String>);
 

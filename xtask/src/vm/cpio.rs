@@ -90,7 +90,7 @@ impl<W: Write> Archive<W> {
         Ok(())
     }
 
-    /// Writes the end.
+    /// Writes the end of the archive.
     pub(super) fn finish(mut self) -> Result<()> {
         self.entry("TRAILER!!!", 0, (0, 0), &[])?;
         self.out.flush().context("cannot write the archive")

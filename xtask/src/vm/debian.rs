@@ -28,14 +28,14 @@ const RDMA_MODULES: [&str; 11] = [
     "act_csum",
     "mlx5_core",
 ];
-/// What not every kernel has as a module: another driver without hardware, and checksums, which newer kernels have in a library.
+/// Modules that not every kernel has: another driver without hardware, and checksums, which newer kernels have in a library.
 const PERHAPS: [&str; 3] = ["bnxt_re", "crc32_generic", "crc32c_generic"];
 /// The folder that guest and host share.
 const SHARE_MODULES: [&str; 3] = ["virtio_pci", "9pnet_virtio", "9p"];
 
 /// Parts of the guest.
 pub(super) struct Parts {
-    /// Kernel image.
+    /// Image of the kernel.
     pub(super) kernel: PathBuf,
     /// Its release, as `uname -r` will say.
     pub(super) release: String,
@@ -227,7 +227,7 @@ fn modules(dir: &Path, kernel: &Path, release: &str) -> Result<PathBuf> {
     Ok(root.join(below))
 }
 
-/// Whether a module is part of the kernel itself, in what the kernel's build calls `modules.builtin`.
+/// True if a module is part of the kernel itself, by the file `modules.builtin` of the kernel's build.
 fn is_builtin(list: &str, module: &str) -> bool {
     list.lines().any(|file| {
         let name = Path::new(file).file_stem().and_then(|name| name.to_str()).unwrap_or_default();

@@ -21,7 +21,7 @@ pub(super) struct Userland {
     is_merged: bool,
 }
 
-/// What uses and shows RDMA devices: the tests call these.
+/// Programs that use and show RDMA devices: the tests call these.
 pub(super) const RDMA: Userland = Userland {
     name: "userland",
     packages: &["perftest", "rdmacm-utils", "ibverbs-utils", "ibverbs-providers", "iproute2", "tcpdump"],
@@ -120,7 +120,7 @@ pub(super) fn tree(dir: &Path, userland: &Userland) -> Result<PathBuf> {
         let _ = fs::remove_dir_all(partial.join(folder));
     }
     fs::write(partial.join(LIST), &list).context("cannot write the list of packages")?;
-    // Complete or not there: an interrupted run must not leave half of it.
+    // Complete or not there: an interrupted run must not leave half a tree.
     let _ = fs::remove_dir_all(&place);
     fs::rename(&partial, &place).with_context(|| format!("cannot create {}", place.display()))?;
     let _ = fs::remove_dir_all(&downloads);

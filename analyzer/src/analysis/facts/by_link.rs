@@ -9,7 +9,7 @@ use crate::util::map::Map;
 pub(crate) struct ByLink<'a>(Map<(&'a str, Option<Direction>), Vec<&'a Flow>>);
 
 impl<'a> ByLink<'a> {
-    /// Of all flows.
+    /// Groups all flows by link and direction.
     pub(crate) fn of(facts: &'a Facts) -> Self {
         let mut all: Map<_, Vec<&Flow>> = Map::default();
         for flow in &facts.flows {

@@ -21,7 +21,7 @@ use crate::analysis::{Icrc, Loss};
 pub use crate::metrics::latency::Summary as Latency;
 
 /// One direction of a queue pair on one link: link, direction, source, destination and destination QP
-/// identify it. The UDP source port is no part of it.
+/// identify it. The UDP source port is not part of the key.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Flow {
@@ -139,7 +139,7 @@ pub struct Flow {
     /// Packets lost upstream of this link, where a tap further upstream saw what was sent; not known: PSNs at this link alone tell.
     #[serde(skip)]
     pub lost_upstream: PackedOption,
-    /// How its packets are spread over paths. Null: nothing shows that they are.
+    /// Spreading of its packets over paths. Null: nothing shows that they are.
     pub spray: Option<Box<Spray>>,
     /// Check of the invariant CRC. Null: not checked by this source (live).
     #[cfg_attr(test, schemars(with = "Option<Icrc>"))]
@@ -186,7 +186,7 @@ pub struct Flow {
     /// Its place in [`Mark::packets`](crate::metrics::loss::spells::Mark::packets).
     #[serde(skip)]
     pub slot: u32,
-    /// When trouble showed in it.
+    /// Times of trouble in this flow.
     #[serde(skip)]
     pub spells: FlowSpells,
 }
@@ -321,7 +321,7 @@ pub struct Ack {
     pub acks: u64,
     /// RNR NAKs: the receiver had no receive buffer posted. Unit: packets.
     pub rnr_naks: u64,
-    /// NAKs by code.
+    /// NAKs by code, RNR NAKs excluded.
     #[cfg_attr(test, schemars(with = "Naks"))]
     pub naks: Rarely<Naks>,
     /// AETHs that are truncated or of the reserved type. Unit: packets.
@@ -435,8 +435,8 @@ pub struct Cnp {
     /// two CNPs; live also: events were dropped, possibly of a CNP between two others.
     pub min_interval_ns: Option<u64>,
     /// Time from the first CE mark since the previous CNP to the CNP, at this tap. It includes the NIC's CNP
-    /// pacing, which can make up most of it. `count` is the number of CNPs with a mark before them. Null: no
-    /// mark was seen before a CNP; live also: the pair of flows is not timed (see `latency_ns`).
+    /// pacing, which can make up most of the delay. `count` is the number of CNPs with a mark before them.
+    /// Null: no mark was seen before a CNP; live also: the pair of flows is not timed (see `latency_ns`).
     pub delay_ns: Option<Latency>,
     /// CNPs without a CE mark since the previous one. Marks set downstream of this tap are not visible. Unit:
     /// packets. Null: the data flow is not known; live also: it is not timed, or events were dropped.

@@ -94,7 +94,7 @@ pub struct Facts {
     pub qp_paths: Option<QpPaths>,
     /// Coverage of the samples of work that processes post (`devices[].qps[].posts`). Null: no `--sample-posts`.
     pub post_sampling: Option<PostSampling>,
-    /// How the bytes of each host that sends spread over queue pairs and 5-tuples.
+    /// Spread of the bytes of each sending host over queue pairs and 5-tuples.
     #[serde(skip)]
     pub spreads: Vec<QpSpread>,
     /// Pairs of links, the smaller number first, that see packets of the same sequence.
@@ -109,7 +109,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Whether all flows are of InfiniBand: no RoCE was seen.
+    /// True if all flows are of InfiniBand: no RoCE was seen.
     #[must_use]
     pub fn is_infiniband(&self) -> bool {
         !self.flows.is_empty() && self.flows.iter().all(|flow| flow.roce_version.is_none())
@@ -120,7 +120,7 @@ impl Facts {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Source {
-    /// InputKind of source.
+    /// Kind of source.
     pub kind: InputKind,
     /// Interfaces, or capture files as given.
     pub inputs: Vec<String>,

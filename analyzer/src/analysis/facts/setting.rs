@@ -1,4 +1,4 @@
-//! What the headers around RoCE say of a flow, in a few bytes: nearly all flows have nothing to say.
+//! Settings of a flow from the headers around RoCE, in a few bytes: nearly all flows have none.
 
 use rocescope_common::account::Mixed;
 use rocescope_common::wire::frame::Encap;
@@ -23,7 +23,7 @@ impl Tunnels {
         (!names.is_empty()).then(|| names.join("+"))
     }
 
-    /// Whether there is none.
+    /// True if there is no tunnel.
     #[must_use]
     pub fn is_none(self) -> bool {
         !self.0.to_le_bytes().into_iter().any(|byte| Encap::from_byte(byte).is_some())
@@ -49,13 +49,13 @@ impl MixedIn {
         Self { bits: stats.mixed, is_lane: stats.lane().is_some() }
     }
 
-    /// Their names.
+    /// Names of the changed settings.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let mixed = Mixed::NAMES.into_iter().filter(move |(bit, _)| self.bits & bit != 0);
         mixed.map(move |(_, name)| if name == "inner_vlan" && self.is_lane { "lane" } else { name })
     }
 
-    /// Whether this is one of them.
+    /// True if the setting `name` changed.
     #[must_use]
     pub fn contains(self, name: &str) -> bool {
         self.names().any(|own| own == name)

@@ -28,7 +28,7 @@ pub struct StepTrend {
 }
 
 impl StepTrend {
-    /// Whether steps became slower, since when, and which part of them: the same words in every view.
+    /// Sentence about the trend, the same in every view: number of slower steps, their beginning, and the part that grew.
     #[must_use]
     pub fn in_words(&self) -> String {
         let Some(slower) = &self.slower else { return "steps did not become slower".to_owned() };
@@ -64,7 +64,7 @@ pub struct StepSlower {
     /// Growth of `parts.compute_ns`. Negative: shorter. Unit: ns.
     pub compute_grew_ns: i64,
     /// Share of the growth of the transfers by which the steps grew: estimate of the exposed share of the
-    /// communication that was added. Near 1: the job waits for all of it; near 0: it overlaps with
+    /// communication that was added. Near 1: the job waits for the whole transfer; near 0: it overlaps with
     /// computation. Unit: ratio. Null: transfers did not grow by 5 % of a step.
     pub exposed_ratio: Option<f64>,
     /// Part of `lost_ns` in this stretch. Unit: ns.

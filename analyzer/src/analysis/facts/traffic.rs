@@ -100,9 +100,9 @@ pub struct Incast {
     pub peak_senders: u64,
 }
 
-/// Steps of a training job: at least 8 times about the same volume, with about the same share for each pair
-/// of hosts, by several flows at a time, between even silences of more than 2 ms. Based on the latest 8,192
-/// blocks of data and at least 262,144 flowlets. Where these have no steps, or other traffic followed them, at
+/// Steps of a training job: at least 8 times about the same volume, with about the same share for each pair of
+/// hosts, by several flows at a time, between even silences of more than 2 ms. Based on the latest 8,192
+/// blocks of data and at least 262,144 flowlets. If these have no steps, or other traffic followed them, at
 /// least 16 steps of the latest half of the time, or of a half of that, and so on. Stragglers are searched on
 /// all ports.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -138,7 +138,7 @@ pub struct Steps {
     /// Jitter: median distance of a period from the median of the five around it, over the median period. A
     /// trend and single long steps do not count. Unit: ratio.
     pub jitter_ratio: f64,
-    /// Where the time of a step goes. Null: no two recognised steps in a row.
+    /// Parts of the time of a step. Null: no two recognised steps in a row.
     pub parts: Option<StepParts>,
     /// Time per step that a network twice as fast wins at most: half of `parts.transfer_ns`. Less where
     /// transfers overlap with computation, or are limited by the hosts. Unit: ns. Null: as `parts`.
@@ -165,7 +165,7 @@ pub struct Steps {
     pub silence_ns: u64,
     /// The latest 64 steps.
     pub latest: Vec<Step>,
-    /// When each step began, Unix nanoseconds, in order; for charts, and in no report.
+    /// Start of each step, Unix nanoseconds, in order; for charts, and in no report.
     #[serde(skip)]
     pub starts_ns: Vec<u64>,
     /// Flow that most often ends a step. Null: not known.
@@ -250,7 +250,7 @@ pub struct StepStraggler {
 }
 
 impl StepStraggler {
-    /// What it does to how many steps: the same words in every view.
+    /// Sentence about the straggler and the number of steps, the same in every view.
     #[must_use]
     pub fn in_words(&self) -> String {
         let (host, time) = (self.waits_for, units::duration(self.behind_ns));

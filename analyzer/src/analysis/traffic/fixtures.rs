@@ -92,7 +92,7 @@ pub(crate) fn example(report: &mut crate::report::Report) {
     });
 }
 
-/// The second half of steps of 100 ms, a quarter longer: so much of it transfers.
+/// The second half of steps of 100 ms, longer by `growth_ms`, of which `transfer_ms` are transfer.
 pub(crate) fn example_slower(growth_ms: i64, transfer_ms: i64) -> StepSlower {
     let period_ns = 100_000_000u64.saturating_add_signed(growth_ms * 1_000_000);
     StepSlower {

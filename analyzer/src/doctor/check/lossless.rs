@@ -193,7 +193,7 @@ fn dscp_map(dcb: &Dcb, name: &str, sheet: &mut Sheet) {
     }
 }
 
-/// The command that sets PFC on an interface, with priorities in the syntax of `dcb` ("3:on"). Where the NIC's
+/// The command that sets PFC on an interface, with priorities in the syntax of `dcb` ("3:on"). If the NIC's
 /// LLDP agent controls DCB, the driver refuses it (ice_dcbnl_setpfc and bnxt_dcbnl_ieee_setpfc require
 /// DCB_CAP_DCBX_HOST).
 pub(super) fn set_pfc(interface: &InterfaceFacts, priorities: &str) -> String {

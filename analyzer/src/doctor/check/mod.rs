@@ -62,7 +62,7 @@ pub struct Check {
 /// A kind of check, for the documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its id.
+    /// Id of the check.
     pub id: &'static str,
     /// The setting that it examines, and the meaning of each verdict.
     pub about: &'static str,

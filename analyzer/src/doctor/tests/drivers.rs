@@ -1,4 +1,4 @@
-//! What is said of each driver, and of what could not be read.
+//! Checks of each driver, and of facts that could not be read.
 
 use super::*;
 use crate::doctor::visibility::Visibility;
@@ -166,7 +166,7 @@ fn commands_are_for_the_driver_at_hand() {
         let said = change(&page(IRDMA, ice), id);
         assert!(said.contains("ethtool --set-priv-flags ens1f0 fw-lldp-agent off"), "{id}: {said}");
     }
-    // What nobody said is not called a difference between tables.
+    // A mapping that nobody sent is not called a difference between tables.
     let silent = page(BNXT_RE, "");
     assert!(
         check(&silent, "switch.dscp").why.as_ref().unwrap().contains("no priority mappings received"),

@@ -1,4 +1,4 @@
-//! What is said of the host itself: rights, commands, interfaces without RDMA, processes, the switch.
+//! Checks of the host itself: rights, commands, interfaces without RDMA, processes, the switch.
 
 use super::dcb as dcb_answer;
 use super::*;
@@ -20,7 +20,7 @@ fn change(page: &Page, id: &str) -> String {
 fn rights_are_given_to_the_file_that_runs() {
     let user = page(RXE, &format!("{USER}\n{HERE}"));
     let said = change(&user, "kernel.capabilities");
-    // Where a file lies may want quotes, and sudo does not search where the user does.
+    // A path may want quotes, and sudo does not search the directories that the user does.
     for part in
         ["(sudo '/home/ann/a b/rocescope' ..)", "sudo setcap cap_bpf,", "+ep '/home/ann/a b/rocescope'"]
     {
@@ -156,7 +156,7 @@ fn interfaces_without_rdma_share_a_line() {
     let verbose = text::text(&page, true, 120);
     assert!(verbose.contains("ifb0 (ifb), down, speed -, MTU 1500"), "{verbose}");
     assert!(!verbose.contains("Without RDMA"), "{verbose}");
-    // A filter that was left behind is told wherever it is.
+    // A filter that was left behind is reported on every interface.
     let stale = super::page(MLX5, &format!("{interfaces}\nanswers/stale_filters/12 = 2"));
     let said: Vec<_> = stale.checks.iter().filter(|check| check.id == "filters.stale").collect();
     assert_eq!((said[0].subject.as_str(), said[0].verdict), ("cali2", Status::Warning), "{said:?}");
@@ -193,7 +193,7 @@ fn processes_that_cannot_be_read_are_named() {
     assert!(!text.contains("kworker"), "{text}");
     let json: serde_json::Value = serde_json::from_str(&hidden.json().unwrap()).unwrap();
     assert_eq!(json["host"]["processes_unreadable"], serde_json::json!([{"pid": 812, "comm": "train.py"}]));
-    // Without RoCE there is nothing that NCCL could have been told of it.
+    // Without RoCE there is nothing that NCCL could have been configured for.
     assert_eq!(verdict(&page("", secret), "nccl.environment"), None);
 }
 
@@ -316,7 +316,7 @@ fn shares_of_bandwidth_are_held_against_those_of_the_switch() {
         judged(strict, Some(switch(50)), None),
         (Status::Info, "priority 3: 50 % on the switch, strict priority here".into())
     );
-    // What the NIC's own engine heard; one that has heard nobody tells zeros.
+    // Settings that the NIC's own engine received; one without a neighbour shows zeros.
     assert_eq!(judged(ours, None, Some(ours)).0, Status::Ok);
     let nobody = dcb::Ets { class_of: [0; 8], bandwidth: [0; 8], algorithm: [0; 8] };
     assert_eq!(judged(ours, None, Some(nobody)).0, Status::Unknown);

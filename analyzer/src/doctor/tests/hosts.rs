@@ -59,7 +59,7 @@ fn one_fault_of_many_ports_is_one_verdict_with_their_names() {
         "nccl.traffic_class python3 4711, python3 4712,",
         "mlx5_0/1, mlx5_1/1, mlx5_2/1, mlx5_3/1, mlx5_4/1, mlx5_5/1, mlx5_6/1, mlx5_7/1, packets: no",
         "port.state mlx5_1/1 +6 ACTIVE",
-        // What differs is said of each: which NIC is near which GPU.
+        // Differences are reported for each NIC: the GPU that it is near.
         "gpu.nic NVIDIA GPU 0000:9c:00.0 mlx5_6, below the same PCIe switch",
     ] {
         assert!(words.contains(part), "{part} in {said}");

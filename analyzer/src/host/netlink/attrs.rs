@@ -42,7 +42,7 @@ impl<'a> Attrs<'a> {
         self.get(kind).map(Self)
     }
 
-    /// A byte.
+    /// First byte of an attribute.
     #[must_use]
     pub fn u8(&self, kind: u16) -> Option<u8> {
         self.get(kind)?.first().copied()

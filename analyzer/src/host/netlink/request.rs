@@ -49,7 +49,7 @@ impl LinkHeader {
 /// The fixed header of traffic control messages (`struct tcmsg`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TcHeader {
-    /// Interface.
+    /// Index of the interface.
     pub index: u32,
     /// Handle of the queueing discipline or filter.
     pub handle: u32,
@@ -118,7 +118,7 @@ impl Request {
         self
     }
 
-    /// Appends an attribute.
+    /// Appends an attribute of type `kind`.
     #[must_use]
     pub fn attr(mut self, kind: u16, value: &[u8]) -> Self {
         let start = self.open(kind);

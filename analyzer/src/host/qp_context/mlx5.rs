@@ -7,7 +7,7 @@
 
 use super::{Field, QpContext, address, byte, field, fill, mtu, nonzero};
 
-/// Bytes of `mlx5_ifc_qpc_bits`.
+/// Length of `mlx5_ifc_qpc_bits`, bytes.
 pub(super) const LEN: usize = 0x740 / 8;
 /// Bytes of `mlx5_ifc_resource_dump_resource_segment_bits` before its payload: header, reserved, index1, index2.
 const SEGMENT_HEADER: usize = 16;

@@ -16,8 +16,8 @@ mod mlx5;
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// What a NIC's context says of a queue pair. `None`: the driver's context has no such field, it is too short, or
-/// the field says that the value is not in use.
+/// Fields of a queue pair in the NIC's context. `None`: the driver's context has no such field, it is too short,
+/// or the field says that the value is not in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QpContext {
     /// State: `RTS`, `ERR` …
@@ -28,11 +28,11 @@ pub struct QpContext {
     pub dst: Option<IpAddr>,
     /// UDP source port.
     pub udp_port: Option<u16>,
-    /// DSCP.
+    /// DSCP of its packets.
     pub dscp: Option<u8>,
     /// Priority (PCP), 0 to 7.
     pub priority: Option<u8>,
-    /// Unit: bytes.
+    /// Path MTU. Unit: bytes.
     pub path_mtu: Option<u32>,
     /// Exponent of the transport timeout: 4.096 µs · 2^timeout; 0 for never.
     pub timeout: Option<u8>,

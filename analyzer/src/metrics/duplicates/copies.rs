@@ -8,25 +8,25 @@ use super::super::packet::{CE, ECT_MASK, Packet};
 /// Copies that were counted, to be taken off what was counted of all packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copies {
-    /// Copies.
+    /// Number of copies.
     pub packets: u64,
     /// Their outer frames' bytes.
     pub bytes: u64,
-    /// Their payload.
+    /// Payload of the copies, bytes.
     pub payload_bytes: u64,
     /// Data packets by ECN bits. A packet that shows CE in one of its copies counts as marked: the other is here.
     pub ecn_data: [u64; 4],
     /// CNPs and ACKNOWLEDGEs by ECN bits.
     pub ecn_control: [u64; 4],
-    /// CNPs.
+    /// Number of CNPs among the copies.
     pub cnp_packets: u64,
-    /// AETHs that acknowledge.
+    /// AETHs of the copies that acknowledge.
     pub acks: u64,
-    /// RNR NAKs.
+    /// RNR NAKs among the copies.
     pub rnr_naks: u64,
     /// NAKs by code 0 to 4; all others last.
     pub naks: [u64; 6],
-    /// Requests.
+    /// Requests among the copies.
     pub requests: u64,
     /// READ responses and atomic acknowledgements.
     pub responses: u64,

@@ -1,4 +1,4 @@
-//! Whether the packets of two hosts are copied, or retransmitted.
+//! Decision whether the packets of two hosts are copied, or retransmitted.
 
 /// Packets that pass again, with new ones before each, after which it is decided. A sender that goes back gives one of
 /// them per loss, whatever it sends again.
@@ -11,7 +11,7 @@ const RECENT: u32 = 4_096;
 /// A packet that passed again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Evidence {
-    /// When it passed first.
+    /// Time of its first passing, Unix nanoseconds.
     pub(super) first_ns: u64,
     /// It had not passed before that.
     pub(super) first: bool,
@@ -32,7 +32,7 @@ impl Tally {
         self.once + self.twice
     }
 
-    /// Whether nearly all pass twice: nine in ten, since the first and last packets of a capture lack their copy, and
+    /// True if nearly all pass twice: nine in ten, since the first and last packets of a capture lack their copy, and
     /// both captures drop some.
     const fn nearly_all(self) -> bool {
         self.twice * 10 >= self.all() * 9
@@ -57,12 +57,12 @@ impl Judge {
         Self { copied, ..Self::default() }
     }
 
-    /// Whether copies are taken out.
+    /// True if copies are taken out.
     pub(super) const fn is_copied(&self) -> bool {
         self.copied
     }
 
-    /// Whether their own packets decided it.
+    /// True if the pair's own packets decided it.
     pub(super) const fn is_decided(&self) -> bool {
         self.decided
     }
@@ -120,7 +120,7 @@ impl Judge {
         let telling = |tally: &&Tally| tally.all() >= OF_DIRECTION;
         let nearly_all = self.directions.iter().filter(telling).all(|tally| tally.nearly_all());
         let copied = if self.copied {
-            // What is copied stays so until a good part is not.
+            // Traffic counted as copied stays so until a good part is not copied.
             all < 2 * ADVANCED || self.directions.iter().map(|tally| tally.twice).sum::<u32>() * 2 >= all
         } else {
             self.advanced >= ADVANCED && nearly_all

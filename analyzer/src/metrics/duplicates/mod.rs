@@ -15,8 +15,8 @@
 //! packet on that decides it, copies go to no collector; they are counted here. A packet that passes a third time is new:
 //! copies pair off, so that a retransmission which the capture doubles too counts once.
 //!
-//! Where the sender counts identifications up, a copy is known however late it comes: files of two taps merged into one show
-//! packets as far apart as the path between them delays them.
+//! If the sender counts identifications up, a copy is recognised however late it arrives: files of two taps merged into one
+//! show packets as far apart as the path between them delays them.
 //!
 //! Bounded: a packet is remembered for `WINDOW_NS`, where it is known by its identification for `LATE_NS`, at most `MOST_REMEMBERED` of them (24 bytes each).
 
@@ -62,14 +62,14 @@ const MOST_PAIRS: usize = 65_536;
 /// Flows of a pair whose figures so far are dropped once it is decided.
 const MOST_FLOWS: usize = 1_024;
 
-/// What a packet is to the collectors.
+/// Judgement of a packet for the collectors.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// A packet of its own.
     Own,
     /// The copy of an earlier packet. `marked`: the copy is marked CE, the other is not.
     Copy {
-        /// See above.
+        /// True if the copy is marked CE and the earlier packet is not.
         marked: bool,
     },
 }
@@ -85,7 +85,7 @@ pub struct OnLink {
     pub delay_max_ns: u64,
     /// First and last copy, Unix nanoseconds; 0 for none.
     pub first_ns: u64,
-    /// See `first_ns`.
+    /// Time of the last copy, Unix nanoseconds; 0 for none.
     pub last_ns: u64,
     /// Copies marked CE after the first had passed unmarked.
     pub marked: u64,
@@ -119,7 +119,7 @@ impl OnLink {
     }
 }
 
-/// Copies so far.
+/// Copies found so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Duplicates {
     /// Of flows, by slot.
@@ -153,14 +153,14 @@ struct Passed {
     /// AETH, or DMA length, or payload.
     what: u32,
     ecn: u8,
-    /// It cannot have passed before: what becomes of it is evidence.
+    /// It cannot have passed before: its later passing is evidence.
     first: bool,
     /// Its identification is another than that of the packet before it.
     counted: bool,
 }
 
 impl Passed {
-    /// How long its copy is awaited.
+    /// Time for which its copy is awaited, ns.
     fn window_ns(&self, pair: &Pair) -> u64 {
         if self.counted { pair.late_ns() } else { WINDOW_NS }
     }
@@ -190,9 +190,9 @@ struct Link {
     restless: bool,
     /// While it is not watched: [`SELDOM`] for each packet behind the expected PSN, less one for each of the others.
     behind: u32,
-    /// How often the watch began again.
+    /// Number of times that the watch began again.
     watches: u32,
-    /// Whether it was watched from its first packet on.
+    /// True if it was watched from its first packet on.
     whole: bool,
     /// Slots that remember packets.
     active: Vec<u32>,
@@ -202,7 +202,7 @@ struct Link {
 }
 
 impl Link {
-    /// Whether the watch begins again with this packet.
+    /// True if the watch begins again with this packet.
     #[inline]
     const fn wakes(&mut self, behind: bool) -> bool {
         if !behind {
@@ -234,7 +234,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// How long packets that are known by their identification are remembered.
+    /// Time for which packets that are known by their identification are remembered, ns.
     fn late_ns(&self) -> u64 {
         if self.judge.is_copied() { LATE_NS.min(WINDOW_NS + 2 * self.delay_max_ns) } else { LATE_NS }
     }
@@ -258,7 +258,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Judges one packet.
+    /// Judges one packet: its own, or a copy.
     #[inline(always)]
     pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) -> Verdict {
         if self.restless == 0 && aside.is_none() && !packet.outcome.duplicate_psn {
@@ -302,7 +302,7 @@ impl Filter {
         self.pending.remove(&slot);
     }
 
-    /// What is known so far.
+    /// Copies found so far.
     #[must_use]
     pub fn metrics(&self) -> Duplicates {
         self.found.clone()
@@ -463,7 +463,7 @@ impl Filter {
         link.copied += 1;
         let whole = link.whole;
         for slot in slots {
-            // What the collectors have taken for packets until now they drop only where they drop all.
+            // Copies that the collectors have taken for packets until now are dropped by them only if they drop all.
             let pending = self.pending.remove(&slot).filter(|_| whole);
             if whole && self.slots.get(slot as usize).is_some_and(|slot| slot.pair == number) {
                 self.decided.push(slot);

@@ -5,7 +5,7 @@ use rocescope_common::account::latency::{BUCKETS, bucket};
 use super::CnpFigure;
 use crate::metrics::latency::Summary;
 
-/// What is known of the CNPs in a flow.
+/// CNPs of a flow.
 #[derive(Clone, Debug)]
 pub(crate) struct Cnps {
     count: u64,
@@ -32,7 +32,7 @@ impl Cnps {
         }
     }
 
-    /// One more.
+    /// Counts one more CNP, at `time_ns`.
     pub(crate) fn add(&mut self, time_ns: u64) {
         if self.count > 0
             && let Some(gap) = time_ns.checked_sub(self.last_ns)

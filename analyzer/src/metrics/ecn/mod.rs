@@ -28,7 +28,7 @@ pub const FLOW_BINS: usize = 64;
 /// Bins of a link's history.
 pub const LINK_BINS: usize = 128;
 
-/// What is known of a flow of data.
+/// State of a flow of data.
 #[derive(Clone, Debug)]
 struct Data {
     series: Series<FLOW_BINS>,
@@ -276,9 +276,9 @@ fn link(
 /// A history, as it is reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OverTime {
-    /// When the first bin begins, Unix nanoseconds.
+    /// Start of the first bin, Unix nanoseconds.
     pub start_ns: u64,
-    /// How long each lasts.
+    /// Length of each bin, ns.
     pub bin_ns: u64,
     /// Counts, up to the last bin in use.
     pub bins: Vec<Bin>,
@@ -297,7 +297,7 @@ impl OverTime {
 /// CE marks of one flow of data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marks {
-    /// The first mark.
+    /// Time of the first CE mark, Unix nanoseconds.
     pub first_ce_ns: u64,
     /// Data and marks over time.
     pub series: OverTime,
@@ -308,11 +308,11 @@ pub struct Marks {
 pub struct CnpFigure {
     /// Slot of the flow of data that they answer.
     pub answers: Option<u32>,
-    /// How many.
+    /// Number of CNPs.
     pub count: u64,
-    /// The first.
+    /// Time of the first CNP, Unix nanoseconds.
     pub first_ns: u64,
-    /// The last.
+    /// Time of the last CNP, Unix nanoseconds.
     pub last_ns: u64,
     /// Least time between two.
     pub min_gap_ns: Option<u64>,

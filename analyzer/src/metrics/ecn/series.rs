@@ -1,13 +1,13 @@
 //! Counts over time in a fixed number of bins, whose width doubles when time runs out of them.
 
-/// What is counted in each bin.
+/// Counts of one bin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bin {
     /// Data packets that are ECN-capable, marked ones included.
     pub capable: u32,
     /// Data packets marked CE.
     pub ce: u32,
-    /// Congestion notification packets.
+    /// Congestion notification packets (CNPs).
     pub cnp: u32,
 }
 
@@ -35,7 +35,7 @@ impl<const N: usize> Series<N> {
         Self { shift: shift.min(62), ..Self::new(start_ns) }
     }
 
-    /// The bin of a time. What comes before the start goes into the first one.
+    /// The bin of a time. A time before the start belongs to the first one.
     #[inline]
     pub fn at(&mut self, time_ns: u64) -> &mut Bin {
         let since = time_ns.saturating_sub(self.start_ns);
@@ -61,7 +61,7 @@ impl<const N: usize> Series<N> {
         self.shift += 1;
     }
 
-    /// When the first bin begins, how long each lasts, and all up to the last one in use.
+    /// Start of the first bin, length of each, and all bins up to the last one in use.
     #[must_use]
     pub fn bins(&self) -> (u64, u64, &[Bin]) {
         let used = self.bins.iter().rposition(|bin| *bin != Bin::default()).map_or(0, |last| last + 1);

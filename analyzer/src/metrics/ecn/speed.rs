@@ -1,4 +1,4 @@
-//! How fast a sender was before a congestion notification, and after it.
+//! Rate of a sender before and after a congestion notification.
 
 /// Width of a bin: 2 to this, in nanoseconds (262 µs).
 const BIN_SHIFT: u32 = 18;
@@ -32,7 +32,7 @@ pub(super) struct Speed {
     skipped: u32,
 }
 
-/// Rates around notifications.
+/// Rates of the sender around CNPs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reaction {
     /// Length of the windows, nanoseconds.
@@ -45,7 +45,7 @@ pub struct Reaction {
     pub after_bps: u64,
 }
 
-/// Where a bin is kept.
+/// Index at which a bin is kept.
 #[inline]
 fn place(number: u64) -> usize {
     usize::try_from(number % BINS as u64).unwrap_or_default()

@@ -22,7 +22,7 @@ pub(super) struct Passed {
 }
 
 impl Passed {
-    /// A request.
+    /// Makes a request that passed.
     pub(super) const fn request(psn: u32, class: u32, duplicate: bool, time_ns: u64) -> Self {
         Self { psn, time_ns, class, duplicate, is_ack: false }
     }

@@ -9,7 +9,7 @@ use super::cause::Cause;
 use super::sequence::Sequence;
 use super::state::State;
 
-/// Whether `psn` is at or beyond `start`.
+/// True if `psn` is at or beyond `start`.
 pub(super) const fn reaches(psn: u32, start: u32) -> bool {
     psn.wrapping_sub(start) & MASK24 < MASK24 / 2
 }

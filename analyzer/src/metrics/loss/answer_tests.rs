@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_request_with_a_psn_of_the_read_before_it_is_noted() {
-    // A READ of one packet; the sender goes on behind it, or goes back in front of it.
+    // A READ of one packet; the sender continues behind the READ, or goes back in front of it.
     for psns in [[101, 102, 103], [99, 100, 101]] {
         let mut scene = Scene::new(false);
         scene.send(90..100, &[]);

@@ -5,13 +5,13 @@ use rocescope_common::wire::frame::UNKNOWN;
 
 /// Longest time between a NAK and the retransmission it asks for (the longest RNR timer is 655 ms).
 const NAK_MEMORY_NS: u64 = 2_000_000_000;
-/// An IPv4 identification is later than another when it is ahead of it by less than this.
+/// An IPv4 identification is later than another when it is ahead by less than this.
 pub(super) const ID_AHEAD: u16 = 0x4000;
 
 /// After such a pause a packet was certainly sent after the one before, and may belong to another connection.
 pub(super) const REUSE_PAUSE_NS: u64 = 100_000_000;
 
-/// A captured NAK.
+/// NAK that was captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Nak {
     /// Slot of the flow that carried it.
@@ -43,24 +43,24 @@ pub(super) struct Arrival<'a> {
     pub(super) expected: u32,
     /// PSNs it takes: 1, of READ requests one for each response.
     pub(super) span: u32,
-    /// Whether it is a READ request.
+    /// True for a READ request.
     pub(super) read: bool,
     /// Its ECN bits; 0 where they are not known.
     pub(super) ecn: u8,
     /// NAKs of the reverse direction, in no order.
     pub(super) naks: &'a [Nak],
-    /// Whether packets of the reverse direction are captured.
+    /// True if packets of the reverse direction are captured.
     pub(super) reverse_captured: bool,
     /// Slot of the flow with its answers at this tap, or [`UNKNOWN`].
     pub(super) answers_slot: u32,
-    /// When the last READ response to the flow passed; `None` where that is not known.
+    /// Time of the last READ response to the flow; `None` if that is unknown.
     pub(super) responded_ns: Option<u64>,
-    /// Reordering window, nanoseconds.
+    /// Length of the reordering window, nanoseconds.
     pub(super) window_ns: u64,
 }
 
 impl Arrival<'_> {
-    /// Whether it was sent before a packet that has already passed, by its identification.
+    /// True if it was sent before a packet that has already passed, by its identification.
     pub(super) fn is_reordered(&self) -> bool {
         let behind = self.high_id.wrapping_sub(self.id);
         let paused = self.time_ns.saturating_sub(self.last_ns) >= REUSE_PAUSE_NS;

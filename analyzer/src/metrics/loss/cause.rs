@@ -1,10 +1,10 @@
 //! Why a sender goes back: one decision, from what is observed around the first packet behind the expected PSN.
 //!
-//! The rows are tried from the top, and the first that matches decides. *PSN gap* is a range of PSNs that were skipped at
-//! this tap and whose packets have not passed before. A NAK *names* a run that starts at its PSN, or right behind a PSN gap that
+//! The rows are tried from the top, and the first that matches decides. *PSN gap* is a range of PSNs that were skipped at this
+//! tap and whose packets have not passed before. A NAK *names* a run that starts at its PSN, or right behind a PSN gap that
 //! contains it: the first retransmissions are lost again upstream. A NAK is *used up* where the sender pauses and has gone back
 //! for it before, or takes longer than any stack to go back: the retransmission is lost, or the sender ignored the NAK, and the
-//! timer expires. Where the sender restarts at one PSN for the third time, only a NAK that came since its last go-back-N counts.
+//! timer expires. If the sender restarts at one PSN for the third time, only a NAK that came since its last go-back-N counts.
 //! PSNs of a gap are counted as lost where a run with a cause fills the gap (`Sequence::fill`).
 //!
 //! | # | observation | cause | counted as |
@@ -77,7 +77,7 @@ pub(super) enum NakKind {
     SequenceError,
 }
 
-/// What is observed around the first packet of a run.
+/// Observations around the first packet of a run.
 #[expect(clippy::struct_excessive_bools, reason = "each is an observation of its own")]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Observation {
@@ -138,8 +138,8 @@ impl Observation {
             || !self.reliable
     }
 
-    /// Whether the transport timer expired: nobody asked, or nobody again, and the sender paused. `cause` is that of this
-    /// observation.
+    /// True if the transport timer expired: no NAK, or none since the last restart, and the sender paused. `cause` is
+    /// that of this observation.
     pub(super) fn timer_expired(&self, cause: Cause) -> bool {
         let unasked = match self.nak {
             None => matches!(cause, Cause::Upstream | Cause::Timeout) && !self.nak_before,

@@ -1,9 +1,9 @@
 //! Times at which something went wrong, counted one by one.
 
-/// How often, how long, how much.
+/// Number, length and size of episodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Episodes {
-    /// Episodes.
+    /// Number of episodes.
     pub count: u64,
     /// Length of the longest in nanoseconds.
     pub longest_ns: u64,

@@ -19,9 +19,9 @@ use super::state::Missing;
 /// An event of the kernel programs about the requests of a flow.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelEvent {
-    /// The flow's slot.
+    /// Slot of the flow.
     pub slot: u32,
-    /// Its link.
+    /// Number of the flow's link.
     pub link: u16,
     /// Slot of the flow with its answers; `None` where that is not known.
     pub answers: Option<u32>,
@@ -105,7 +105,7 @@ impl Collector {
         });
     }
 
-    /// The sequence restarted.
+    /// The PSN sequence of the flow restarted.
     pub fn restart(&mut self, event: &KernelEvent) {
         self.with(event, |sequence, naks, reverse_captured, window| {
             let expected = event.psn.wrapping_add(1) & MASK24;

@@ -12,10 +12,10 @@ pub(super) const MAX_GAPS: usize = 128;
 pub(super) struct Gap {
     pub(super) start: u32,
     pub(super) len: u32,
-    /// When the packet behind it passed, Unix nanoseconds.
+    /// Time of the packet behind the gap, Unix nanoseconds.
     pub(super) opened_ns: u64,
-    /// The latest IPv4 identification when it passed. Where the sender counts its identification up, a packet of the gap with an earlier
-    /// one was on its way then, original or retransmission: the gap is not why it was sent.
+    /// The latest IPv4 identification when it passed. If the sender counts its identification up, a packet of the gap with an
+    /// earlier one was on its way then, original or retransmission: the gap is not why it was sent.
     pub(super) before: u16,
     /// A gap among retransmissions: the PSNs have passed before.
     pub(super) retransmitted: bool,
@@ -26,7 +26,7 @@ impl Gap {
         psn.wrapping_sub(self.start) & MASK24 < self.len
     }
 
-    /// Whether a packet with this identification was sent before the gap showed.
+    /// True if a packet with this identification was sent before the gap showed.
     pub(super) fn sent_before(&self, id: u16) -> bool {
         (1..ID_AHEAD).contains(&self.before.wrapping_sub(id))
     }
@@ -39,7 +39,7 @@ pub(super) struct Filled {
     pub(super) by: By,
 }
 
-/// What fills a gap.
+/// Packets that fill a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     /// Its packets, out of order.
@@ -172,12 +172,12 @@ impl Gaps {
         Some(gap)
     }
 
-    /// Whether `psn` is in a gap, or was a short time ago.
+    /// True if `psn` is in a gap, or was a short time ago.
     pub(super) fn knows(&self, psn: u32) -> bool {
         self.at(psn).is_some() || self.recently_filled(psn).is_some()
     }
 
-    /// Whether a PSN that has not passed before is missing in `start..end`.
+    /// True if a PSN that has not passed before is missing in `start..end`.
     pub(super) fn any_between(&self, start: u32, end: u32) -> bool {
         let span = end.wrapping_sub(start) & MASK24;
         self.open.iter().any(|gap| !gap.retransmitted && gap.start.wrapping_sub(start) & MASK24 < span)

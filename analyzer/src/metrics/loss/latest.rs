@@ -40,7 +40,7 @@ impl Latest {
         self.rising >= NUMBERED
     }
 
-    /// Whether the identification changes from packet to packet: then a packet with the PSN and identification of another is
+    /// True if the identification changes from packet to packet: then a packet with the PSN and identification of another is
     /// its duplicate.
     #[inline]
     pub(super) fn differs(&self) -> bool {

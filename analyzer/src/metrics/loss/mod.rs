@@ -117,7 +117,7 @@ pub struct Dialogue {
     pub sizes: Sizes,
 }
 
-/// Sizes of requests.
+/// Sizes of a flow's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
     /// Largest payload, in bytes.
@@ -142,7 +142,7 @@ pub struct Loss {
     pub known: Option<Set<u32>>,
     /// Requests with a PSN that belongs to a READ.
     pub overlaps: reads::BySlot,
-    /// When trouble showed, congestion included.
+    /// Times of trouble, congestion included.
     pub spells: Spells,
 }
 
@@ -171,7 +171,7 @@ impl Loss {
         }
     }
 
-    /// Whether the requests, and the responses, of the flow in a slot were followed.
+    /// True, for requests and for responses, if those of the flow in a slot were followed.
     #[must_use]
     pub fn is_known(&self, slot: u32) -> (bool, bool) {
         self.known.as_ref().map_or((true, true), |known| (known.contains(&slot), false))
@@ -304,7 +304,7 @@ impl Collector {
         self.spells.note(packet.slot, Signal::CeMarked, (packet.time_ns, packet.time_ns), 1);
     }
 
-    /// What the flow of a slot showed so far was made by copies of its packets.
+    /// Discards the state of a flow that copies of its packets had made.
     pub fn forget(&mut self, number: u32) {
         if let Some(slot) = self.slots.get_mut(number as usize) {
             (slot.request_loss, slot.response_loss) = (None, None);
@@ -455,8 +455,8 @@ impl Collector {
         }
     }
 
-    /// Whether a READ request asks for what responses have answered already, or for the rest of a message whose last response was not
-    /// seen. Where the path MTU is not known, its PSN alone does not tell it from the next READ.
+    /// True if a READ request asks for data that responses have answered already, or for the rest of a message whose last
+    /// response was not seen. If the path MTU is unknown, its PSN alone does not distinguish it from the next READ.
     fn is_repeated_read(&self, packet: &Packet, reverse: Reverse) -> bool {
         let Some(responder) = self.slots.get(reverse.slot as usize) else { return false };
         let answered = responder.responses.psn.wrapping_add(1).wrapping_sub(packet.psn) & MASK24;
@@ -548,7 +548,7 @@ fn span_of(packet: &Packet, op: Op) -> u32 {
     span.filter(|span| !span.loose).map_or(1, |span| span.upper)
 }
 
-/// Whether the packet is at the expected PSN.
+/// True if the packet is at the expected PSN.
 #[inline]
 const fn is_smooth(packet: &Packet) -> bool {
     let outcome = &packet.outcome;

@@ -7,25 +7,25 @@ use crate::util::map::Map;
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::UNKNOWN;
 
-/// By slot.
+/// Overlaps of flows, by slot.
 pub type BySlot = Map<u32, Overlap>;
 
 /// Request packets of a flow whose PSN belongs to the READ before them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overlap {
-    /// How many packets; a message of several counts several times.
+    /// Number of packets; a message of several packets counts several times.
     pub requests: u64,
     /// The first of them: its PSN and opcode, and the PSNs of the READ.
     pub psn: u32,
-    /// See `psn`.
+    /// Opcode of the packet with `psn`.
     pub opcode: u8,
     /// First PSN of the READ.
     pub read_psn: u32,
     /// PSNs that the READ takes, at least.
     pub read_span: u32,
-    /// When the first and the last of them passed, Unix nanoseconds.
+    /// Time of the first one, Unix nanoseconds.
     pub first_ns: u64,
-    /// See `first_ns`.
+    /// Time of the last one, Unix nanoseconds.
     pub last_ns: u64,
 }
 
@@ -44,11 +44,11 @@ impl Read {
         const LARGEST: u32 = 4_096;
         let mtu = if mtu == 0 { LARGEST } else { mtu.into() };
         let span = if dma_len == UNKNOWN { 0 } else { dma_len.div_ceil(mtu) };
-        // What is longer than half of the sequence says nothing about what is behind it.
+        // A READ longer than half of the sequence shows nothing about the packets behind it.
         Self { psn, span: if span < MASK24 / 2 { span } else { 0 } }
     }
 
-    /// Whether it may still be overlapped.
+    /// True if it may still be overlapped.
     pub(super) const fn is_some(self) -> bool {
         self.span > 0
     }

@@ -4,7 +4,7 @@ use super::episode::Episodes;
 use super::sequence::Sequence;
 use super::{FlowLoss, Slot};
 
-/// How a sender retransmits.
+/// Way in which a sender retransmits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retransmission {
     /// Everything from the missing packet on.
@@ -16,7 +16,7 @@ pub enum Retransmission {
 /// NAKs of one kind in a flow: how many were seen, and the time of the latest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NakTally {
-    /// NAKs.
+    /// Number of NAKs.
     pub count: u64,
     /// Unix nanoseconds; 0 when there is none.
     pub last_ns: u64,
@@ -25,7 +25,7 @@ pub struct NakTally {
 /// NAKs of a flow by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Naks {
-    /// RNR NAKs.
+    /// RNR NAKs of the flow.
     pub rnr: NakTally,
     /// By code 0 to 4; all others last.
     pub codes: [NakTally; 6],
@@ -83,18 +83,18 @@ pub struct Metrics {
     /// PSN gaps behind which an ECN-capable packet follows, and those where that packet is marked CE: a queue that overflows
     /// marks what it still takes.
     pub gaps_capable: u64,
-    /// See `gaps_capable`.
+    /// PSN gaps behind which a CE-marked packet follows.
     pub gaps_ce: u64,
     /// Time of the latest retransmission, Unix nanoseconds; 0 for none.
     pub last_retransmission_ns: u64,
     /// Episodes of loss upstream.
     pub upstream: Episodes,
     /// Episodes in which the receiver NAKed packets that had passed here: lost downstream, or dropped by the receiver as
-    /// corrupt or out of order. Where the reverse direction is not captured, all retransmissions.
+    /// corrupt or out of order. If the reverse direction is not captured, all retransmissions.
     pub downstream: Episodes,
-    /// How the sender retransmits; `None` when it had no reason to, or the packets do not tell.
+    /// Way in which the sender retransmits; `None` when it had no reason to, or the packets do not show it.
     pub retransmission: Option<Retransmission>,
-    /// How often in a row the sender restarted at one PSN without progress.
+    /// Number of restarts at one PSN in a row, without progress.
     pub stuck: u64,
 }
 
@@ -106,7 +106,7 @@ pub struct GivenUp {
     pub psn: u32,
     /// The last PSN it sent.
     pub last_psn: u32,
-    /// How often in a row.
+    /// Number of restarts in a row.
     pub retries: u64,
     /// Its last packet, Unix nanoseconds.
     pub last_ns: u64,

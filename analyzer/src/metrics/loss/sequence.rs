@@ -51,7 +51,7 @@ const RECENT: u32 = 256;
 /// A sequence with a gap or a packet behind the expected PSN.
 #[derive(Clone, Debug)]
 pub(super) struct Sequence {
-    /// Whether the service retransmits (RC, XRC) or not (UC).
+    /// True if the service retransmits (RC, XRC), false if not (UC).
     reliable: bool,
     pub(super) metrics: Metrics,
     upstream: Tracker,
@@ -63,7 +63,7 @@ pub(super) struct Sequence {
     /// Runs of each kind.
     go_back_n: u64,
     selective: u64,
-    /// Where the sender restarted last, and how often in a row.
+    /// PSN at which the sender restarted last, and the number of restarts there in a row.
     stuck_at: u32,
     stuck: u64,
     /// Times of the last two restarts, the latest last, Unix nanoseconds.
@@ -208,7 +208,7 @@ impl Sequence {
         }
     }
 
-    /// What is known so far.
+    /// Metrics of the packets so far.
     pub(super) fn metrics(&self) -> Metrics {
         let (go, selective) = (self.go_back_n, self.selective);
         let retransmission = match go.cmp(&selective) {
@@ -217,8 +217,8 @@ impl Sequence {
             std::cmp::Ordering::Equal => None,
         };
         let missing = if self.reliable { self.gaps.missing() } else { 0 };
-        // Where gaps are filled by packets that are late more often than senders are asked to go back, and receivers drop what is out
-        // of order, a NAK is no evidence of loss.
+        // If gaps are filled by late packets more often than senders are asked to go back, and receivers drop packets out of
+        // order, a NAK is no evidence of loss.
         let late = self.answers_pass && self.unasked > self.asked && go > selective;
         let unasked = if self.answers_pass { self.doubted_unasked } else { 0 };
         let lost = self.metrics.lost;
@@ -271,7 +271,7 @@ impl Sequence {
             && self.recent[(arrival.psn % RECENT) as usize] == recent_word(arrival.psn, arrival.id)
     }
 
-    /// Whether the packet is an original that others have overtaken, by its identification; counts it then.
+    /// True if the packet is an original that others have overtaken, by its identification; counts it then.
     fn is_reordered_original(&mut self, arrival: &Arrival<'_>) -> bool {
         if !arrival.numbered {
             return false;
@@ -345,7 +345,7 @@ impl Sequence {
 
     /// Opens a gap before this packet.
     fn open(&mut self, arrival: &Arrival<'_>, start: u32, len: u32, retransmitted: bool) {
-        // Whether the sender counts its identification up may only be known when the missing packet arrives.
+        // It may be known only when the missing packet arrives that the sender counts its identification up.
         let late = (1..ID_AHEAD).contains(&arrival.high_id.wrapping_sub(arrival.id));
         let before = if late { arrival.high_id } else { arrival.id };
         let gap = Gap { start, len, opened_ns: arrival.time_ns, before, retransmitted };
@@ -371,14 +371,14 @@ impl Sequence {
         let requested = || arrival.nak(|nak| gap.contains(nak.psn), gap.opened_ns).is_some();
         let open_ns = arrival.time_ns.saturating_sub(gap.opened_ns);
         let in_window = open_ns <= arrival.window_ns;
-        // What was sent before the gap showed is known not to be lost already.
+        // A packet that was sent before the gap showed is known not to be lost already.
         let retransmitted =
             self.reliable && (arrival.numbered || !in_window || self.state.cause().is_some() || requested());
         if !gap.retransmitted {
             self.fills_gap(arrival, &gap);
         }
-        // Late originals come back unasked, in any number of runs. Where identifications seem to count up, which some more packets
-        // have to show, an earlier one makes a late original of it, whoever asked.
+        // Late originals come back unasked, in any number of runs. If identifications seem to count up, which some more packets
+        // have to show, an earlier one makes a late original of the packet, even after a NAK.
         let unasked = || self.state.run().is_some_and(|run| run.unasked);
         let early = || arrival.differs && gap.sent_before(arrival.id);
         let doubted = retransmitted && !arrival.numbered && (unasked() || early());
@@ -445,7 +445,7 @@ impl Sequence {
         }
     }
 
-    /// Whether this tap sees a part of the packets only: the others take parallel links.
+    /// True if this tap sees a part of the packets only: the others take parallel links.
     pub(super) fn is_partial(&self, sent: u32) -> bool {
         let unseen = self.metrics.unfilled + self.gaps.missing();
         sent >= 64 && unseen * 4 >= u64::from(sent)
@@ -531,7 +531,7 @@ impl Sequence {
         true
     }
 
-    /// PSNs that a run skips: lost again, or not requested. What follows decides. Those that arrived out of order since the
+    /// PSNs that a run skips: lost again, or not requested. Later packets decide. Those that arrived out of order since the
     /// run began are not missing. `since`: IPv4 identification of the run's first packet.
     fn skipped_by_run(&mut self, arrival: &Arrival<'_>, start: u32, len: u32, since: u16) {
         // Selective retransmission skips what is not missing.

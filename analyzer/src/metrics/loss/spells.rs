@@ -1,4 +1,4 @@
-//! When each kind of trouble showed in a flow: spells with 10 s of silence between two of them, and the packets of the flow
+//! Times of each kind of trouble in a flow: spells with 10 s of silence between two of them, and the packets of the flow
 //! meanwhile, so that a ratio of a spell does not dilute as the run goes on.
 //!
 //! ```text
@@ -60,7 +60,7 @@ pub enum Signal {
     TimeoutWait,
     /// Silences in mid-message that no retransmission ends: each from the packet before to the packet behind it.
     Stall,
-    /// Their length, nanoseconds.
+    /// Length of these silences, nanoseconds.
     StallWait,
     /// The latest silences of both, each by itself: from the packet before to the packet behind it.
     Silence,
@@ -98,7 +98,7 @@ pub struct Spell {
     pub first_ns: u64,
     /// Its end, so far.
     pub last_ns: u64,
-    /// How often the signal showed; of a time, its sum in nanoseconds.
+    /// Number of signals; of a time, its sum in nanoseconds.
     pub count: u64,
     /// Number of the mark before it; 0 for the begin of the data.
     pub before: u32,
@@ -127,7 +127,7 @@ impl FlowSpells {
         all.iter().find(|(own, _)| *own == signal).map_or(&[], |(_, spells)| &**spells)
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_none()
@@ -159,25 +159,25 @@ pub struct Mark {
     pub number: u32,
     /// Its time, Unix nanoseconds.
     pub time_ns: u64,
-    /// Packets by slot.
+    /// Packets of the flows, by slot.
     pub packets: Vec<u64>,
     /// ECN-capable data packets by slot.
     pub capable: Vec<u64>,
 }
 
-/// By slot.
+/// Spells of flows, by slot.
 pub type BySlot = Map<u32, FlowSpells>;
 
 /// Spells, and the marks that they refer to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spells {
-    /// By slot.
+    /// Spells of flows, by slot.
     pub flows: BySlot,
     /// Those that are kept, the oldest first.
     pub marks: Vec<Arc<Mark>>,
 }
 
-/// What is counted in a flow.
+/// Counts of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     packets: u64,
@@ -193,7 +193,7 @@ impl Counts {
     }
 }
 
-/// Records them.
+/// Recorder of spells.
 #[derive(Debug)]
 pub(super) struct Recorder {
     /// Time of the next mark.
@@ -229,13 +229,14 @@ impl Recorder {
         }
     }
 
-    /// Whether it is time for a mark.
+    /// True if a mark is due.
     #[inline]
     pub(super) const fn is_due(&self, time_ns: u64) -> bool {
         time_ns >= self.next_ns
     }
 
-    /// A reading of the counters of each flow. What has shown since the one before did so between the two.
+    /// A reading of the counters of each flow. Signals that the counters show since the reading before
+    /// occurred between the two.
     pub(super) fn reading<'a>(&mut self, flows: impl Iterator<Item = (u32, &'a Stats)>, time_ns: u64) {
         let since_ns = if self.read_ns == 0 { time_ns } else { self.read_ns };
         for (slot, stats) in flows {
@@ -385,7 +386,7 @@ impl Recorder {
         }
     }
 
-    /// What is known so far.
+    /// Spells so far.
     pub(super) fn spells(&self) -> Spells {
         Spells { flows: self.flows.clone(), marks: self.marks.clone() }
     }

@@ -168,7 +168,7 @@ fn a_nak_on_a_parallel_link_counts() {
             scene.slot = slot;
         }
     }
-    // On link 0: PSN 900 is lost, and nothing is known of it but the NAK on link 1.
+    // On link 0: PSN 900 is lost, and the NAK on link 1 is its only sign.
     scene.pass(P { psn: 1_001, syndrome: 0x60, link: 1, ..ANSWER });
     scene.pass(P { psn: 1_002, link: 0, ..DATA });
     scene.pass(P { psn: 1_001, syndrome: 0x60, link: 1, ..ANSWER });

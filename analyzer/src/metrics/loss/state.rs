@@ -11,7 +11,7 @@ use super::cause::Cause;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PsnRun {
     pub(super) start: u32,
-    /// The latest PSN.
+    /// PSN of the latest packet.
     pub(super) last: u32,
     pub(super) start_ns: u64,
     /// IPv4 identification of the first packet.
@@ -50,7 +50,7 @@ impl PsnRun {
         }
     }
 
-    /// Whether it is a single packet that came too soon for any timer to have expired.
+    /// True for a single packet that came too soon for any timer to have expired.
     pub(super) const fn is_one_copy(&self) -> bool {
         /// No transport timer is shorter: IBTA's is 4.096 us * 2^n, and timers of NICs for the last packet of a window wait for
         /// some round trips of a loaded fabric.
@@ -58,7 +58,7 @@ impl PsnRun {
         self.packets == 1 && self.pause_ns < SHORTEST_TIMER_NS
     }
 
-    /// Whether `psn` is at or beyond the latest PSN.
+    /// True if `psn` is at or beyond the latest PSN.
     pub(super) const fn is_onward(&self, psn: u32) -> bool {
         psn.wrapping_sub(self.last) & MASK24 < MASK24 / 2
     }

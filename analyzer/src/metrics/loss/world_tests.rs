@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use super::{MS, Scene, US};
 use crate::metrics::testing::{Chance, DATA, P};
 
-/// A network that both loses and reorders, and a sender that goes back: nothing is said to be lost that only came late,
-/// and most of what was lost is found. A copy that is lost while the next ones are lost as well leaves no trace.
+/// A network that both loses and reorders, and a sender that goes back: no packet that was only reordered is reported
+/// as lost, and most of the lost ones are found. A copy that is lost while the next ones are lost as well leaves no
+/// trace.
 #[test]
 fn loss_and_reordering_at_the_same_time_are_separated() {
     for (late_us, one_lost_in, one_late_in, least) in
@@ -17,7 +18,7 @@ fn loss_and_reordering_at_the_same_time_are_separated() {
             world.run(20_000);
             assert!(world.late > 100 && (world.lost > 100 || one_lost_in == 0));
             let told = world.scene.metrics().lost;
-            // What is under way at the end has not come.
+            // Packets under way at the end have not arrived.
             let gone = world.lost + world.under_way.len() as u64;
             let place =
                 format!("{late_us} us, seed {seed}: {} of {} lost, {} late", told, world.lost, world.late);
@@ -30,9 +31,9 @@ fn loss_and_reordering_at_the_same_time_are_separated() {
 struct World {
     scene: Scene,
     chance: Chance,
-    /// What is under way, by arrival.
+    /// Packets under way, by arrival.
     under_way: BTreeMap<u64, (u32, u16)>,
-    /// How late what is late comes, and how seldom packets are lost or late; 0 for never.
+    /// Delay of late packets, and one in this number of packets is lost or late; 0 for never.
     late_us: u64,
     one_lost_in: u64,
     one_late_in: u64,

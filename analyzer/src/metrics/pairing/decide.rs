@@ -117,7 +117,7 @@ impl Pairing {
         open.filter_map(|other| Some((other, self.directions.get(other as usize)?.key.dest_qp))).collect()
     }
 
-    /// Whether a direction could be the other one of a direction to `qp`.
+    /// True if a direction could be the other one of a direction to `qp`.
     fn open(&self, number: u32, qp: u32) -> bool {
         self.directions.get(number as usize).is_some_and(|direction| {
             direction.how.is_none_or(|how| how < How::PortIsQp)
@@ -278,7 +278,7 @@ impl Pairing {
         }
     }
 
-    /// What PSNs say, where ports say nothing, or not enough.
+    /// Takes the evidence of PSNs, if ports give none, or not enough.
     pub(super) fn evidence(&mut self, packet: &Packet) {
         let Some(slot) = self.slots.get(packet.slot as usize) else { return };
         let number = slot.direction;
@@ -310,7 +310,7 @@ impl Pairing {
         }
     }
 
-    /// Whether an acknowledgement fits the requests of the flow with the same port.
+    /// True if an acknowledgement fits the requests of the flow with the same port.
     fn check_shared(&mut self, number: u32, psn: u32) {
         let pair = self.directions.get(number as usize).map_or(NONE, |direction| direction.pair);
         let last = self.directions.get(pair as usize).map_or(UNKNOWN, |pair| pair.last_psn);

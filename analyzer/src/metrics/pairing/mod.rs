@@ -1,10 +1,9 @@
 //! Which flow carries the answers of which: the two directions of a queue pair.
 //!
-//! A packet names only the queue pair it goes to. What says where it comes from, best first:
-//! connection management on QP 1 (certain); a UDP source port that a known formula gives for the two
-//! queue pair numbers (strong); one source port that just one flow each way uses (likely, strong once
-//! acknowledgements agree with the requests' PSNs); responses whose PSNs just one flow of requests
-//! waits for (likely).
+//! A packet names only the queue pair it goes to. Evidence of the origin, best first: connection management on QP 1 (certain);
+//! a UDP source port that a known formula gives for the two queue pair numbers (strong); one source port that just one flow
+//! each way uses (likely, strong once acknowledgements agree with the requests' PSNs); responses whose PSNs just one flow of
+//! requests waits for (likely).
 //!
 //! Decided when a flow's first packets pass, from what was seen so far, and not applied backwards:
 //! earlier packets stay unpaired (latency keeps a few requests and times them later). A better way that is found later replaces a weaker one.
@@ -41,7 +40,7 @@ const DISAGREEMENTS: u8 = 2;
 /// No slot, no direction.
 pub const NONE: u32 = u32::MAX;
 
-/// What says that two flows belong together, from weak to strong.
+/// Evidence that two flows belong together, from weak to strong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum How {
     /// Responses carry PSNs that just one flow of requests waits for.
@@ -76,7 +75,7 @@ impl How {
     }
 }
 
-/// How sure a pair is.
+/// Certainty of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Confidence {
     /// Fits, and nothing else that was seen does.
@@ -99,20 +98,20 @@ impl Confidence {
     }
 }
 
-/// What is known of a flow's other direction.
+/// The other direction of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
     /// The queue pair at the sending end; `None` when connection management named several in turn.
     pub peer_qp: Option<u32>,
-    /// What says so.
+    /// Evidence for the pair.
     pub how: How,
-    /// How sure it is.
+    /// Certainty of the pair.
     pub confidence: Confidence,
     /// Slot of the flow that carries the answers, where it was seen with the same clock.
     pub reverse: Option<u32>,
 }
 
-/// Where a link is. Times of one tap come from one clock.
+/// Position of a link. Times of one tap come from one clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Number of the tap: one capture, or the host of a live run.
@@ -172,7 +171,7 @@ impl Slots {
 #[derive(Clone, Debug)]
 struct Direction {
     key: PeerKey,
-    /// Its flows.
+    /// Slots of its flows, one for each link.
     slots: Slots,
     /// Source port, once a packet other than a CNP has passed.
     port: Option<u16>,
@@ -224,7 +223,7 @@ struct Slot {
 const FREE: Slot =
     Slot { direction: NONE, reverse: NONE, link: 0, paired: false, decided: false, settled: false };
 
-/// What is known of a flow's other direction at a packet.
+/// The other direction of a flow, at the time of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reverse {
     /// Slot of the flow with the answers to this one, or the requests that this one answers; [`NONE`]
@@ -234,8 +233,8 @@ pub struct Reverse {
     pub paired: bool,
 }
 
-/// Whether the PSN of a packet may tell to whom it belongs: a request with an answer to come, or
-/// the first packet of an answer.
+/// True if the PSN of a packet may show which flow it belongs to: a request with an answer to come, or the
+/// first packet of an answer.
 fn says_something(packet: &Packet) -> bool {
     let op = Op::of(packet.opcode);
     op.has(Op::ACKNOWLEDGE) || op.has(Op::RESPONSE | Op::STARTS) || latency::is_timed(op, packet.ack_req())
@@ -290,14 +289,14 @@ impl Pairing {
         self.reverse(packet.slot)
     }
 
-    /// What is known of the other direction of a slot's flow.
+    /// The other direction of a slot's flow, as known so far.
     #[must_use]
     pub fn reverse(&self, slot: u32) -> Reverse {
         let slot = self.slots.get(slot as usize).unwrap_or(&FREE);
         Reverse { slot: slot.reverse, paired: slot.paired }
     }
 
-    /// What is known about the flow of a slot.
+    /// The pair of the flow of a slot, as known so far.
     #[must_use]
     pub fn pair(&self, slot: u32) -> Option<Pair> {
         let slot = self.slots.get(slot as usize)?;
@@ -383,7 +382,7 @@ impl Pairing {
         self.setups.metrics()
     }
 
-    /// What connection management said so far.
+    /// Queue pairs that connection management has named so far.
     #[must_use]
     pub fn peers(&self) -> &Peers {
         &self.peers

@@ -1,7 +1,7 @@
 //! The queue pairs at both ends of a connection, from connection management.
 //!
-//! A RoCE packet names its destination queue pair only. When two hosts connect, a request (REQ) and a reply (REP) on queue
-//! pair 1 name both.
+//! A RoCE packet names its destination queue pair only. A request (REQ) and a reply (REP) on
+//! queue pair 1, with which two hosts connect, name both.
 
 use std::collections::VecDeque;
 
@@ -25,7 +25,7 @@ struct Request {
     id: u32,
 }
 
-/// Follows connection establishment.
+/// Peers from connection establishment.
 #[derive(Debug, Default)]
 pub struct Peers {
     requests: Map<Request, u32>,

@@ -1,4 +1,4 @@
-//! Whom the hosts of several ports wait for, one behind the other.
+//! Chains of waiting among the hosts of several ports.
 //!
 //! A port that shows only what a host sends cannot tell whether that host is late by itself or waits for another one. The host's
 //! own port can: it shows what arrives there and what leaves. So who is waited for on one port is no culprit when its own port
@@ -8,7 +8,7 @@ use super::port_of;
 use super::straggler::{Straggler, Why};
 use crate::metrics::traffic::hosts::{Host, Pair};
 
-/// Whether a host both sends and receives data on a port, so that the port shows what it waits for.
+/// True if a host both sends and receives data on a port, so that the port shows what it waits for.
 fn is_port_of(pairs: &[Pair], ports: &[u16], port: u16, host: Host) -> bool {
     let own = || pairs.iter().filter(|pair| port_of(ports, pair.link) == port && pair.data_bytes > 0);
     own().any(|pair| pair.src == host) && own().any(|pair| pair.dst == host)

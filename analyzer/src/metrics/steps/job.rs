@@ -1,4 +1,4 @@
-//! Whether a rhythm is that of a job.
+//! Tests whether a rhythm is that of a job.
 //!
 //! Much traffic repeats itself: a test that sends messages of one length through a queue that drains at one rate, a sender
 //! that runs into the same retransmission timeout again and again, a client that asks every tenth of a second, a
@@ -40,7 +40,7 @@ const MIN_VOLUME: u64 = 16 << 10;
 const MOST: f64 = 0.8;
 /// Share of a step's bytes that may be sent by other pairs of hosts than usual.
 const STRANGE: f64 = 0.1;
-/// What some host receives is at least this share of what it sends, and the other way round. In a collective the two are the
+/// Some host receives at least this share of the bytes that it sends, and the other way round. In a collective the two are the
 /// same, or differ by the number of its children in a tree; a reader's requests are a thousandth of what it reads, and a writer
 /// of checkpoints receives nothing.
 const BOTH_WAYS: f64 = 0.2;
@@ -114,7 +114,7 @@ pub fn spread(numbers: &[u64]) -> Option<f64> {
     Some(super::median(distances(numbers))? as f64 / all.max(1) as f64)
 }
 
-/// Whether a share of some verdicts is good.
+/// True if a share of at least `MOST` of the verdicts is good.
 fn most(verdicts: impl Iterator<Item = bool>) -> bool {
     let (mut good, mut all) = (0u32, 0u32);
     for verdict in verdicts {
@@ -150,7 +150,7 @@ pub fn is_job(segments: &Segments, flowlets: &[Record], pairs: &[Pair], least: u
     if shared as f64 >= SOME * steps.len() as f64 { Ok(()) } else { Err(NoJob::InTurn) }
 }
 
-/// Whether parts of steps were taken for steps: groups of the same size follow one another after long periods that are alike
+/// True if parts of steps were taken for steps: groups of the same size follow one another after long periods that are alike
 /// and in which most of the time passes. Before a job has made some steps its parts have the only rhythm.
 fn in_groups(periods: &[u64], period: u64) -> bool {
     let long: Vec<(usize, u64)> =
@@ -203,7 +203,7 @@ fn rhythm(segments: &Segments, blocks: &[&[Block]], part: bool) -> Result<(), No
     Ok(())
 }
 
-/// Whether a step could as well be cut elsewhere: at several silences that are as long as those between steps, or at one that
+/// True if a step could as well be cut elsewhere: at several silences that are as long as those between steps, or at one that
 /// cuts it into halves of the same traffic.
 fn ambiguous(step: &[Block], comparable_ns: u64) -> bool {
     let long = |two: &[Block]| match two {
@@ -221,7 +221,7 @@ fn ambiguous(step: &[Block], comparable_ns: u64) -> bool {
     near(sums(|block| block.bytes)) && near(sums(|block| block.mark))
 }
 
-/// Whether each pair of hosts sends about the same in nearly all steps.
+/// Checks that each pair of hosts sends about the same in nearly all steps.
 fn alike(steps: &[&[Record]]) -> Result<(), NoJob> {
     let sums: Vec<Sums<u32>> = (steps.iter())
         .map(|step| {
@@ -246,14 +246,14 @@ fn alike(steps: &[&[Record]]) -> Result<(), NoJob> {
     let total: u64 = usual.values().sum();
     let near = |sums: &Sums<u32>| {
         let off: u64 = usual.iter().map(|(pair, usual)| sums.get(pair).unwrap_or(&0).abs_diff(*usual)).sum();
-        // What one pair sends less another one sends more.
+        // Each byte that one pair sends less is one that another pair sends more.
         off as f64 / 2.0 <= STRANGE * total as f64
     };
     if most(sums.iter().map(near)) { Ok(()) } else { Err(NoJob::NotAlike) }
 }
 
-/// Whether hosts exchange data, over all steps: most of it begins or ends at hosts that both send and receive; or it has
-/// several sources and several other destinations, as where a ring crosses the link between two switches.
+/// Checks that hosts exchange data, over all steps: most of it begins or ends at hosts that both send and receive; or it
+/// has several sources and several other destinations, as where a ring crosses the link between two switches.
 fn both_ways(steps: &[&[Record]], pairs: &[Pair]) -> Result<(), NoJob> {
     let mut hosts: Map<Host, [u64; 2]> = Map::default();
     let mut total = 0;
@@ -276,7 +276,7 @@ fn both_ways(steps: &[&[Record]], pairs: &[Pair]) -> Result<(), NoJob> {
     if total > 0 && (exchanged >= total || crossing) { Ok(()) } else { Err(NoJob::OneWay) }
 }
 
-/// Whether several flows send at the same time in a step.
+/// True if several flows send at the same time in a step.
 fn together(step: &[Record]) -> bool {
     let mut flows: Sums<(u32, u32)> = Sums::default();
     for flowlet in step {
@@ -289,7 +289,7 @@ fn together(step: &[Record]) -> bool {
     overlap(step.iter().filter(member).map(|flowlet| (flowlet.start_ns, flowlet.end_ns)))
 }
 
-/// Whether spans of time overlap for a good part of the time that they cover.
+/// True if ranges of time overlap for a good part of the time that they cover.
 fn overlap(spans: impl Iterator<Item = (u64, u64)>) -> bool {
     let mut edges: Vec<(u64, i64)> = spans.flat_map(|(start, end)| [(start, 1), (end, -1)]).collect();
     edges.sort_unstable();
@@ -303,13 +303,13 @@ fn overlap(spans: impl Iterator<Item = (u64, u64)>) -> bool {
     several > 0 && several as f64 >= TOGETHER * busy as f64
 }
 
-/// The two hosts of a pair, whoever sends. What they send each other may be questions and answers.
+/// The two hosts of a pair, whoever sends. Their packets may be questions and answers.
 fn between(flowlet: &Record, pairs: &[Pair]) -> Option<[Host; 2]> {
     let pair = pairs.get(flowlet.pair as usize)?;
     Some([pair.src.min(pair.dst), pair.src.max(pair.dst)])
 }
 
-/// Whether three hosts or more exchange data at once: most of it in runs to which several pairs of them contribute, or by
+/// True if three hosts or more exchange data at once: most of it in runs to which several pairs of them contribute, or by
 /// turns, so that each goes on before the other has ended.
 fn at_once(step: &[Record], pairs: &[Pair]) -> bool {
     let mut spans: Map<[Host; 2], (u64, u64, u64)> = Map::default();

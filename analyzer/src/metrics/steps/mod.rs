@@ -1,8 +1,8 @@
 //! Steps of a job: how long they are, how that changes, and whom they wait for.
 //!
 //! Pure functions of the flowlets that [`traffic`](super::traffic) keeps, so that flowlets from the kernel give the same.
-//! Each port is judged by itself, both directions of it together: the clocks of two captures may be seconds apart, and
-//! two ports may serve two jobs.
+//! Each port is judged by itself, with both of its directions: the clocks of two captures may be seconds apart, and two
+//! ports may serve two jobs.
 
 mod chain;
 pub mod job;
@@ -31,9 +31,9 @@ use straggler::{Receivers, Straggler, View, Why};
 const MAX_LINKS: usize = 64;
 /// Steps whose lengths are kept one by one: the latest.
 pub const MAX_LISTED: usize = 64;
-/// Steps of the latest traffic, where all of it has none: twice as many as of all, because several ends are tried.
+/// Steps of the latest traffic, if the whole has none: twice as many as of all, because several ends are tried.
 const LATEST_STEPS: usize = 16;
-/// How often the time that is looked at is halved. Regular traffic of 33 steps is found in the midst of 500 times as much.
+/// Number of times that the time considered is halved. Regular traffic of 33 steps is found in the midst of 500 times as much.
 const HALVINGS: u32 = 9;
 /// A silence of this length or more is that of a job that has stopped, whatever the length of its steps.
 const SHORT_NS: u64 = 1_000_000_000;
@@ -41,7 +41,7 @@ const SHORT_NS: u64 = 1_000_000_000;
 /// fit and an unfinished one are less.
 pub const OVER: f64 = 2.0;
 
-/// One step.
+/// A step of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// First packet of data, Unix time.
@@ -59,9 +59,9 @@ pub struct Step {
 /// The flow that is most often the last to finish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Last {
-    /// Who sends.
+    /// Host that sends.
     pub src: Host,
-    /// To whom.
+    /// Host that receives.
     pub dst: Host,
     /// On which queue pair.
     pub dest_qp: u32,
@@ -71,7 +71,7 @@ pub struct Last {
     pub behind_ns: u64,
 }
 
-/// How the traffic of a link with steps ended.
+/// End of the traffic of a link with steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ending {
     /// Last packet of data, Unix time.
@@ -99,11 +99,11 @@ pub struct LinkSteps {
     pub explained: f64,
     /// Period by autocorrelation of its busiest link, in nanoseconds, near the period, and its strength.
     pub rhythm: Option<Rhythm>,
-    /// The straggler.
+    /// Straggler of these steps.
     pub straggler: Option<Straggler>,
-    /// Who finishes last.
+    /// Transfer that ends last.
     pub last: Option<Last>,
-    /// How it ended.
+    /// End of the traffic after these steps.
     pub ending: Ending,
 }
 
@@ -119,8 +119,8 @@ impl LinkSteps {
         all.collect()
     }
 
-    /// Whether these may be the parts of the first step of a job: few, and a silence that has not lasted for long follows which is
-    /// longer than all of them together.
+    /// True if these may be the parts of the first step of a job: few, and a silence that has not lasted for long follows which
+    /// is longer than all of them together.
     fn may_be_parts(&self) -> bool {
         let (Some(first), Some(last)) = (self.steps.first(), self.steps.last()) else { return true };
         let silent_ns = self.ending.silent_ns;
@@ -176,7 +176,7 @@ pub fn steps(traffic: &Traffic, ports: &[u16]) -> Result<Steps, NoJob> {
             Err(why) => absent = absent.or(Some(why)),
         }
     }
-    // What goes on comes before what is over.
+    // Steps that go on come before steps that are over.
     links.sort_by_key(|link| (link.ending.part >= OVER, std::cmp::Reverse(link.steps.len()), link.link));
     let all: Vec<Straggler> = links.iter().filter_map(|link| link.straggler).collect();
     let ends = chain::ends(&all, &traffic.pairs, ports);
@@ -328,8 +328,8 @@ fn ending(traffic: &Traffic, ports: &[u16], port: u16, segments: &Segments) -> O
 /// Flows of a port that wait for something: the end of a message, or an answer.
 ///
 /// Which flow carries the answers is not always known. A request counts as answered when any flow between the two hosts
-/// answered this PSN or one behind it since; so a request may seem answered that was not, and never the other way round. Where no answer
-/// between two hosts was ever seen, nothing is concluded from its absence.
+/// answered this PSN or one behind it since; so a request may seem answered that was not, and never the other way round. If no
+/// answer between two hosts was ever seen, nothing is concluded from its absence.
 fn outstanding(traffic: &Traffic, ports: &[u16], port: u16) -> usize {
     const MASK: u32 = 0x00FF_FFFF;
     const WINDOW: u32 = 65_536;

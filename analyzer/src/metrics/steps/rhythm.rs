@@ -7,7 +7,7 @@
 pub const STRONG: f64 = 0.3;
 /// Periods that a series must hold.
 const MIN_PERIODS: usize = 5;
-/// The period that is looked for may be off by this factor: half of it or twice as long are other peaks.
+/// The period that is searched may be off by this factor: half or twice the period are other peaks.
 const NEAR: f64 = 1.3;
 /// By how much a coarser series must correlate better: to add up points makes any series more like itself.
 const MARGIN: f64 = 0.1;

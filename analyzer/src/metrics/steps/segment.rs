@@ -1,4 +1,4 @@
-//! Where the steps of a job begin and end, from the volume that each of them moves.
+//! Start and end of the steps of a job, from the volume that each of them moves.
 //!
 //! A job that trains sends the same bytes in every step, and is silent in between. But it is also silent within a step, when all
 //! wait for one; silences alone do not tell the two apart. So the blocks between long silences are joined until each
@@ -40,9 +40,9 @@ const LADDER: usize = 26;
 /// Data without a silence on the link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// First packet.
+    /// Time of the first packet, ns.
     pub start_ns: u64,
-    /// Last packet.
+    /// Time of the last packet, ns.
     pub end_ns: u64,
     /// Bytes that were not sent before.
     pub bytes: u64,
@@ -166,8 +166,8 @@ struct Cut {
 }
 
 impl Cut {
-    /// Leaves out steps at both ends, so that what lies between steps is worth the least: what was sent before a job began, and in
-    /// a pause of it.
+    /// Leaves out steps at both ends, so that the traffic between steps is least: packets sent before a job began, and in a
+    /// pause of the job.
     fn keep_longest_run(&mut self, blocks: &[Block]) {
         let bytes = |range: Range<usize>| -> u64 {
             blocks.get(range).unwrap_or_default().iter().map(|block| block.bytes).sum()
@@ -201,7 +201,7 @@ impl Cut {
         self.bytes as f64 / self.span_bytes.max(1) as f64
     }
 
-    /// Whether the same hosts send the same shares in nearly all of the groups.
+    /// True if the same hosts send the same shares in nearly all of the groups.
     fn alike(&self, blocks: &[Block]) -> bool {
         let ratio = |step: &Range<usize>| {
             let step = blocks.get(step.clone()).unwrap_or_default();

@@ -30,7 +30,7 @@ impl Dice {
         -(1.0 - self.unit()).ln()
     }
 
-    /// One of so many.
+    /// Random number below `count`.
     pub(super) fn below(&mut self, count: u32) -> u32 {
         crate::metrics::traffic::times(u64::from(count), self.unit()).try_into().unwrap_or(0)
     }
@@ -45,11 +45,11 @@ pub(super) struct Sent {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     pub(super) bytes: u64,
-    /// All of it was sent before.
+    /// True if every packet was sent before.
     pub(super) again: bool,
 }
 
-/// What was sent.
+/// Packets that were sent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wire(pub(super) Vec<Sent>);
 
@@ -67,7 +67,7 @@ impl Wire {
         end_ns
     }
 
-    /// What passes the port of a host, or a switch (0).
+    /// Traffic that passes the port of a host, or a switch (0).
     pub(super) fn at(&self, seen_by: u32) -> Traffic {
         self.links(
             |sent| if seen_by == 0 || [sent.src, sent.dst].contains(&seen_by) { vec![0] } else { vec![] },
@@ -81,7 +81,7 @@ impl Wire {
         })
     }
 
-    /// What passes the ports of some hosts, each a link of its own.
+    /// Traffic that passes the ports of some hosts, each a link of its own.
     pub(super) fn at_all(&self, hosts: &[u32]) -> Traffic {
         self.links(|sent| {
             let at = (0u16..).zip(hosts).filter(|(_, host)| [sent.src, sent.dst].contains(host));
@@ -133,7 +133,7 @@ impl Wire {
     }
 }
 
-/// Who sends to whom in a step.
+/// Pattern of senders and receivers in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// To the next host, all around and once again, as an all-reduce does; each part needs the one before from the host before.
@@ -143,7 +143,7 @@ pub(super) enum Shape {
     AllToAll,
 }
 
-/// A job.
+/// Job that the tests simulate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SimulatedJob {
     pub(super) shape: Shape,
@@ -153,7 +153,7 @@ pub(super) struct SimulatedJob {
     pub(super) steps: u64,
     /// Of a step without jitter.
     pub(super) period_ns: u64,
-    /// Share of it in which nobody sends.
+    /// Share of the period in which nobody sends.
     pub(super) pause: f64,
     /// By how much computing and sending vary.
     pub(super) jitter: f64,
@@ -183,7 +183,7 @@ impl SimulatedJob {
         let parts = if self.shape == Shape::Ring { (2 * self.hosts - 2).min(14) } else { 1 };
         for step in 0..self.steps {
             let grown = 1.0 + self.slower * step as f64 / self.steps as f64;
-            // What takes part in a step computes about as long as the others.
+            // All hosts that take part in a step compute about as long.
             let compute = self.pause * grown * dice.jitter(self.jitter);
             let sending = (1.0 - self.pause) * dice.jitter(self.jitter);
             let all_done = done.iter().copied().max().unwrap_or(0);

@@ -1,10 +1,9 @@
 //! The straggler of a step: the host that the others wait for.
 //!
-//! When all hosts on a link are silent in the middle of a step, the one that sends first afterwards was waited for: nothing
-//! that passed here woke it up. If it had sent nothing in the step before, it began the step late, because it computed
-//! longer. If it had, and its own receipts are visible too, it paused. If its receipts are not visible, it may itself have
-//! waited for a host that this link does not show. A host of which the transfers take much longer than the others' is
-//! waited for as well.
+//! After a silence of all hosts on a link in the middle of a step, the one that sends first was waited for: no packet that
+//! passed here woke it up. If it had sent nothing in the step before, it began the step late, because it computed longer.
+//! If it had, and its own receipts are visible too, it paused. If its receipts are not visible, it may itself have waited for a
+//! host that this link does not show. A host of which the transfers take much longer than the others' is waited for as well.
 //!
 //! A host that begins late because the data it waits for arrived after its peers' is no straggler: its own time, from the last data in to
 //! the first data out, is what it always was. Its inbound transfer is slow then.
@@ -54,9 +53,9 @@ pub struct Straggler {
     pub link: u16,
     /// Why it is waited for.
     pub why: Why,
-    /// The host.
+    /// Host that is waited for.
     pub host: Host,
-    /// Whom it sends to when it ends the wait.
+    /// Host that it sends to when it ends the wait.
     pub peer: Host,
     /// On which queue pair.
     pub dest_qp: u32,
@@ -66,9 +65,9 @@ pub struct Straggler {
     pub steps: usize,
     /// Steps from the first to the last of these.
     pub of_steps: usize,
-    /// When the first of them began.
+    /// Start of the first of them.
     pub since_ns: u64,
-    /// When the last of them ended.
+    /// End of the last of them.
     pub until_ns: u64,
     /// There are enough steps besides in which it was not waited for: something changed.
     pub changed: bool,
@@ -80,14 +79,14 @@ pub struct Straggler {
 /// Hosts that receive data on a link.
 pub type Receivers = Set<Host>;
 
-/// What is known of one link's steps.
+/// View of one link's steps.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     /// Index of the port's first link.
     pub port: u16,
     /// Which port each link belongs to.
     pub ports: &'a [u16],
-    /// Its steps.
+    /// Steps of the link.
     pub segments: &'a Segments,
     /// Its flowlets, by start.
     pub flowlets: &'a [Record],
@@ -109,7 +108,7 @@ struct Wait {
     behind_ns: u64,
 }
 
-/// What one host sends another in a step.
+/// Bytes that one host sends another in a step.
 #[derive(Clone, Copy, Debug, Default)]
 struct Transfer {
     pair: u32,
@@ -264,7 +263,7 @@ impl View<'_> {
         Some(Wait { why: Why::SlowTransfer, host: pair.src, peer: pair.dst, dest_qp, behind_ns })
     }
 
-    /// When each host began to send in a step, the first first.
+    /// Start of each host's sending in a step, the first first.
     fn starts(&self, step: &[Record]) -> Vec<(u64, Host, u32, u32)> {
         let mut starts: Vec<(u64, Host, u32, u32)> = Vec::new();
         for flowlet in step.iter().filter(|flowlet| flowlet.fresh_bytes > 0) {
@@ -288,8 +287,8 @@ impl View<'_> {
         Some(Wait { why: Why::StartsLate, host, peer, dest_qp, behind_ns })
     }
 
-    /// Whether a host begins to send before anything that it receives in the step has come to an end, in nearly all steps in which it
-    /// is not late: nothing that is sent to it sets it off.
+    /// True if a host begins to send before anything that it receives in the step has come to an end, in nearly all steps in
+    /// which it is not late: no packet that it receives sets it off.
     fn begins_by_itself(&self, host: Host, late: &[Option<Wait>]) -> bool {
         let (mut all, mut own) = (0, 0);
         for (step, wait) in self.segments.steps.iter().zip(late) {
@@ -308,7 +307,7 @@ impl View<'_> {
         all >= MIN_STEPS && own as f64 >= BY_ITSELF * all as f64
     }
 
-    /// Who is waited for in most of a stretch of steps.
+    /// Host that is waited for in most of a stretch of steps.
     #[must_use]
     pub fn straggler(&self) -> Option<Straggler> {
         // Two hosts that wait for each other's answers are client and server.
@@ -325,7 +324,7 @@ impl View<'_> {
             .iter()
             .filter_map(|waits| self.stretch(waits))
             .filter(|(found, range)| self.own_doing(found, range));
-        // Who is the last to begin in every step is a stage of a pipeline or a leaf of a tree.
+        // A host that is the last to begin in every step is a stage of a pipeline or a leaf of a tree.
         let late = self.stretch(&late).filter(|(found, range)| {
             found.changed && self.begins_by_itself(found.host, &late) && self.own_doing(found, range)
         });
@@ -346,7 +345,7 @@ impl View<'_> {
         Some(sent.saturating_sub(received))
     }
 
-    /// Whether a host that begins late takes longer by itself: than in other steps, or where it is late in all of them,
+    /// True if a host that begins late takes longer by itself: than in other steps, or where it is late in all of them,
     /// than the other hosts. An unknown cause counts as its own doing.
     fn own_doing(&self, found: &Straggler, range: &Range<usize>) -> bool {
         if found.why != Why::StartsLate {
@@ -381,7 +380,7 @@ impl View<'_> {
             Some((score, of, range))
         });
         let (_, of, range) = best.max_by_key(|(score, ..)| *score)?;
-        // Who ends a silence that all steps have is chance.
+        // The host that ends a silence of all steps is chance.
         let silent = matches!(of.0, Why::Pauses | Why::Upstream);
         let without = |wait: &Option<Wait>| if silent { wait.is_none() } else { !same(wait, of) };
         let others = waits.iter().enumerate().filter(|(at, wait)| !range.contains(at) && without(wait));
@@ -391,7 +390,7 @@ impl View<'_> {
         }
         let stretch = waits.get(range.clone())?;
         let mut own: Vec<Wait> = stretch.iter().filter(|wait| same(wait, of)).flatten().copied().collect();
-        // Where others are waited for as well, or the same one now and then, one comes up several times in a row by chance.
+        // If others are waited for as well, or the same one now and then, one comes up several times in a row by chance.
         let outside = || waits.iter().enumerate().filter(|(at, _)| !range.contains(at));
         let now_and_then = outside().filter(|(_, wait)| same(wait, of)).count();
         let others = waits.iter().flatten().filter(|wait| wait.host != of.1).count();
@@ -427,8 +426,8 @@ impl View<'_> {
     }
 }
 
-/// How many stretches of `length` steps, among `steps` of them, are to be expected with a host in `own` of each when it comes
-/// up in a share of all steps at random: the binomial term, times the places where a stretch can begin.
+/// Expected number of stretches of `length` steps, among `steps` of them, with a host in `own` of each when it comes up in a
+/// share of all steps at random: the binomial term, times the places where a stretch can begin.
 fn chance(steps: usize, length: usize, own: usize, share: f64) -> f64 {
     let choices: f64 = (0..own.min(length)).map(|i| (length - i) as f64 / (own - i) as f64).product();
     let one = i32::try_from(own).map_or(0.0, |own| share.powi(own));

@@ -33,12 +33,12 @@ const LONG: f64 = 1.25;
 /// Slower steps in a row, with one of three excepted, that are a change and not chance; and faster ones before them.
 const FEWEST_SLOWER: usize = 5;
 const FEWEST_BEFORE: usize = 4;
-/// What a step that is not slower weighs against those that are.
+/// Weight of a step that is not slower against those that are.
 const MISS: i64 = 2;
-/// A transfer must have grown by this share of a step for its growth to say how much of it the step waited for.
+/// A transfer must have grown by this share of a step for its growth to show the share that the step waited for.
 const GROWN: f64 = 0.05;
 
-/// Where the time of a step goes, as far as packets show it. Of several steps, the mean of the middle half by period,
+/// Parts of the time of a step, as far as packets show them. Of several steps, the mean of the middle half by period,
 /// so that the parts add up to `period_ns` and single long steps do not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -63,7 +63,7 @@ pub struct Parts {
 pub struct Timed {
     /// Its first data, Unix time.
     pub start_ns: u64,
-    /// Where its time goes.
+    /// Parts of its time.
     pub parts: Parts,
 }
 
@@ -99,7 +99,7 @@ pub struct Stretch {
     pub steps: u64,
     /// Median period. Unit: ns.
     pub period_ns: u64,
-    /// Where their time goes.
+    /// Parts of their time.
     pub parts: Parts,
 }
 
@@ -114,7 +114,7 @@ pub struct Slower {
     pub exposed: Option<f64>,
 }
 
-/// What the fastest steps in a row say about the others.
+/// Comparison of the steps with the fastest ones in a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trend {
     /// The fastest steps in a row.
@@ -155,7 +155,7 @@ fn median(steps: &[Timed]) -> Option<u64> {
     quantile(&sorted(steps), 0.5)
 }
 
-/// Where the time of some steps goes: means over the middle half of them by period, so that long steps do not count.
+/// Parts of the time of some steps: means over the middle half of them by period, so that long steps do not count.
 #[must_use]
 pub fn parts(steps: &[Timed]) -> Option<Parts> {
     let periods = sorted(steps);
@@ -178,8 +178,8 @@ fn stretch(steps: &[Timed]) -> Option<Stretch> {
     })
 }
 
-/// The part of the run of `width` steps that took the shortest time; of those that are as fast, the first. Not by its median: nearly
-/// half of it could be slower steps.
+/// The part of the run of `width` steps that took the shortest time; of those that are as fast, the first. Not by its median:
+/// nearly half of the run could be slower steps.
 fn fastest(steps: &[Timed], width: usize) -> Option<&[Timed]> {
     let last = steps.len().checked_sub(width)?;
     // A part of thousands of steps need not begin at each of them.
@@ -223,7 +223,7 @@ fn became_slower(steps: &[Timed], medians: &[u64], base_ns: u64, slow: &mut [boo
     Some(range)
 }
 
-/// What the fastest steps in a row say about the others; `None` with too few steps.
+/// Compares the steps with the fastest ones in a row; `None` with too few steps.
 #[must_use]
 pub fn trend(steps: &[Timed]) -> Option<Trend> {
     if steps.len() < FEWEST {

@@ -1,4 +1,4 @@
-//! What must be taken for a job that takes steps, and what must not.
+//! Traffic that must be taken for a job that takes steps, and traffic that must not.
 
 use super::simulate::{Dice, Sent, Shape, SimulatedJob, Wire};
 use super::straggler::Why;
@@ -76,7 +76,7 @@ fn short_steps() {
     none("half a millisecond of silence", &SimulatedJob { pause: 0.1, ..job }.healthy());
 }
 
-/// What a live run sees of a port is on two links: together they show what one capture does.
+/// A live run sees a port on two links: together they show what one capture does.
 #[test]
 fn both_directions_of_a_port_are_one() {
     let job = SimulatedJob { qps: 1, ..SimulatedJob::USUAL };
@@ -297,7 +297,7 @@ fn a_straggler_that_changes_is_none() {
                 let wire = job.run(late, |_, _, _| 1.0);
                 for seen_by in [0, 1, 2] {
                     let straggler = found(&wire, seen_by).and_then(|found| found.straggler);
-                    // Where only a part of the hosts is seen, a neighbour may have waited for another each time.
+                    // If only a part of the hosts is seen, a neighbour may have waited for another each time.
                     let blamed = straggler.filter(|straggler| straggler.why != Why::Upstream);
                     assert_eq!(
                         blamed, None,
@@ -371,7 +371,7 @@ fn then(mut first: Wire, second: Wire) -> Wire {
     first
 }
 
-/// Hosts that send to one another whenever they like, for so many messages each.
+/// Hosts that send to one another at random times, `messages` each.
 fn exchange(seed: u64, messages: u32) -> Wire {
     let (mut dice, mut wire) = (Dice(seed), Wire::default());
     for src in 1..5 {

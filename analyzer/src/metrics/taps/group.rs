@@ -21,8 +21,8 @@ const FIRST: u32 = 1_024;
 const FIRST_UNKNOWN: u32 = 32;
 /// Maximum lateness of a packet against those behind it before it counts as lost.
 const PATIENCE: u32 = 8_192;
-/// How long before the latest packet that both taps saw a packet must have passed the first to count as lost: it may still
-/// be on its way, held back by a pause.
+/// Time before the latest packet that both taps saw, ns: a packet must have passed the first tap earlier than that to
+/// count as lost, since it may still be on its way, held back by a pause.
 const ON_ITS_WAY_NS: u64 = 10_000_000;
 
 /// A packet at the taps that have seen it.
@@ -95,7 +95,7 @@ const FREE: Entry = Entry {
     place: [0; MAX_TAPS],
 };
 
-/// What two taps have in common. The first has the lower number.
+/// Packets that two taps have in common. The first has the lower number.
 #[derive(Clone, Debug)]
 pub(super) struct Common {
     pub(super) first: usize,
@@ -109,7 +109,7 @@ pub(super) struct Common {
     pub(super) gone: [Gone; 2],
     /// Largest payload of the packets that both saw.
     pub(super) largest: u16,
-    /// When the latest packet passed that both saw, by the clock of each.
+    /// Time of the latest packet that both saw, by the clock of each.
     pub(super) last_ns: [u64; 2],
     /// Headers of the packets that both saw.
     pub(super) compared: Compared,
@@ -140,8 +140,8 @@ pub(super) struct Group {
     recent: Vec<u64>,
     /// The latest packet at each tap, and when it passed.
     latest: [(u64, u64); MAX_TAPS],
-    /// How often packets that followed one another had different IPv4 identifications, and how often the same: where they
-    /// differ, retransmissions are distinguished from duplicates by a mirror or the network.
+    /// Number of times that packets that followed one another had different IPv4 identifications, and the same one: where
+    /// they differ, retransmissions are distinguished from duplicates by a mirror or the network.
     numbers: [u32; 2],
     /// Duplicates at each.
     copies: [u64; MAX_TAPS],
@@ -281,7 +281,7 @@ impl Group {
         Some([*self.links.get(common.first)?, *self.links.get(common.second)?])
     }
 
-    /// Whether packets of the flow have IPv4 identifications of their own; `last` and `id` followed one another.
+    /// True if packets of the flow have IPv4 identifications of their own; `last` and `id` followed one another.
     fn is_numbered(&mut self, last: u64, id: u64) -> bool {
         if last != 0 && last >> 16 != id >> 16 {
             let alike = usize::from(last & NUMBER == id & NUMBER);
@@ -352,7 +352,7 @@ impl Group {
         }
     }
 
-    /// Whether all taps that a packet could still come by are long past it.
+    /// True if all taps that a packet could still come by are long past it.
     fn is_over(&self, entry: &Entry) -> bool {
         if entry.is_at(self.links.len().max(2)) {
             // It only waited for a tap that might have come.
@@ -426,8 +426,8 @@ impl Group {
         }
     }
 
-    /// What each two taps have in common, with the packets that still wait counted as if nothing
-    /// more came. `latest`: when the latest packet between the same hosts passed that both saw, by the clock of each.
+    /// Common packets of each two taps, with the packets that still wait counted as if nothing more came. `latest`:
+    /// when the latest packet between the same hosts passed that both saw, by the clock of each.
     pub(super) fn metrics(&self, latest: impl Fn(&Common) -> [u64; 2]) -> Vec<Common> {
         let mut all = self.common.clone();
         for common in &mut all {

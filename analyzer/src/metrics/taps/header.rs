@@ -11,7 +11,7 @@ const MAX_PASSED: usize = 32;
 /// Payload whose length is not known.
 const NO_LENGTH: u16 = u16::MAX;
 
-/// What a hop may change of a packet.
+/// Header fields that a hop may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// IPv4 ToS or IPv6 traffic class.
@@ -32,12 +32,12 @@ impl Header {
     }
 }
 
-/// What no hop changes of a packet.
+/// Fields that no hop changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Body {
     /// The ICRC that its contents need; 0 when it is not known.
     pub(super) needed: u32,
-    /// What a retransmission may carry otherwise, folded: AETH, DMA length, AckReq.
+    /// Fields that a retransmission may carry otherwise, folded: AETH, DMA length, AckReq.
     pub(super) variable: u16,
     /// Length of its payload.
     pub(super) payload: u16,
@@ -54,7 +54,7 @@ impl Body {
         }
     }
 
-    /// Whether the contents of a packet, here and at another tap, differ although nothing distinguishes the two but that.
+    /// True if the contents of a packet, here and at another tap, differ although nothing distinguishes the two but that.
     fn is_altered(self, other: Self) -> bool {
         self.needed != other.needed
             && (self.variable, self.payload) == (other.variable, other.payload)
@@ -106,7 +106,7 @@ pub struct Passed {
     pub headers: [Header; 2],
     /// Their contents, which no hop changes, are others at the second.
     pub altered: bool,
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
     /// First and last time of these at each tap, Unix nanoseconds by its clock.
     pub seen_ns: [(u64, u64); 2],
@@ -115,7 +115,7 @@ pub struct Passed {
 /// Packets whose payload has another length at the second of two taps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resized {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
     /// Payload of the latest at the first tap, and at the second, in bytes.
     pub bytes: [u16; 2],

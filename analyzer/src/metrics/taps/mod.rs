@@ -27,8 +27,7 @@ pub use series::Series;
 const MAX_WAITING: usize = 1 << 20;
 /// Flows that are followed.
 const MAX_GROUPS: usize = 65_536;
-/// How much later than the first tap the second may see a flow for the first time; clocks differ by
-/// seconds.
+/// Longest time, ns, by which the second tap may see a flow for the first time after the first tap; clocks differ by seconds.
 const ALONE_NS: u64 = 30_000_000_000;
 /// Packets kept before there is more than one tap: captures of several interfaces show the second when it sees the first packet.
 const EARLY: u32 = 256;
@@ -49,7 +48,7 @@ pub struct TapPair {
     pub only: [u64; 2],
     /// First and last time of these, Unix nanoseconds by the clock of the tap that saw them; 0 for none.
     pub only_ns: [(u64, u64); 2],
-    /// What did not arrive at the second although the first saw it, and the reverse, by size and at the end.
+    /// Packets that did not arrive at the second although the first saw them, and the reverse, by size and at the end.
     pub gone: [Gone; 2],
     /// Largest payload of the packets that both saw, in bytes.
     pub largest: u16,
@@ -61,7 +60,7 @@ pub struct TapPair {
     pub not_passed: u64,
     /// Packets whose payload is of another length at the second.
     pub resized: Resized,
-    /// Time at the second minus time at the first. The clocks' difference is part of it.
+    /// Time at the second minus time at the first. The clocks' difference is included.
     pub delay: Series,
 }
 
@@ -75,10 +74,10 @@ struct First {
     time_ns: u64,
 }
 
-/// Collects it.
+/// Collector of the comparison of taps.
 #[derive(Debug, Default)]
 pub struct Collector {
-    /// How many taps there are, or will be, as far as that is known. Packets are kept where it is more than one.
+    /// Number of taps there are, or will be, as far as that is known. Packets are kept where it is more than one.
     taps: usize,
     /// Packets kept so far without knowing that.
     early: u32,
@@ -181,7 +180,7 @@ impl Collector {
         }
     }
 
-    /// What was kept ends somewhere in a flow: what the second tap shows of it would look like missed by the first.
+    /// The packets kept end somewhere in a flow: later ones that the second tap shows would look like missed by the first.
     fn forget(&mut self) {
         self.groups.iter_mut().for_each(|(_, group)| group.clear());
         self.waiting = 0;
@@ -210,7 +209,7 @@ impl Collector {
         self.waiting = self.waiting + group.places() - before.min(self.waiting + group.places());
     }
 
-    /// What is known so far: flows that two taps or more saw.
+    /// Pairs of taps so far: flows that two taps or more saw.
     #[must_use]
     pub fn metrics(&self) -> Vec<TapPair> {
         let latest = self.latest();
@@ -258,7 +257,7 @@ impl Collector {
         pairs
     }
 
-    /// When the latest packet of any flow from one host to another passed that both of two links saw, by the clock of each; links
+    /// Time of the latest packet of any flow from one host to another that both of two links saw, by the clock of each; links
     /// in the order of their numbers.
     fn latest(&self) -> Map<Way, [u64; 2]> {
         let mut latest: Map<Way, [u64; 2]> = Map::default();
@@ -302,7 +301,7 @@ fn delays(several: &[(&FlowKey, &Group, Vec<Common>)]) -> Delays {
     delays
 }
 
-/// Whether the first tap is nearer the sender; `None` when it is unknown.
+/// True if the first tap is nearer the sender; `None` when it is unknown.
 fn first_is_nearer(pair: &TapPair, hops: (Option<&u8>, Option<&u8>), delays: &Delays) -> Option<bool> {
     if hops.0 != hops.1 {
         // Routers count down.

@@ -5,13 +5,13 @@ const POINTS: usize = 32;
 /// Width of a point at first; doubled whenever the series has grown too long.
 const FIRST_WIDTH_NS: u64 = 1_000_000;
 
-/// How a one-way delay changed, in nanoseconds. Clocks that differ shift all of it alike.
+/// Change of a one-way delay, in nanoseconds. A constant difference of the clocks shifts all values alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Series {
     start_ns: u64,
     width_ns: u64,
-    /// Smallest and largest difference in each span of time. What queues add comes and goes: the smallest
-    /// shows clocks and distance.
+    /// Smallest and largest difference in each span of time. The delay that queues add varies: the smallest
+    /// value shows clocks and distance.
     points: [Option<Range>; POINTS],
     all: Range,
 }
@@ -43,7 +43,7 @@ impl Series {
         Self { start_ns: time_ns, width_ns: FIRST_WIDTH_NS, points, all }
     }
 
-    /// Adds a difference. What is older than the first counts as of its time.
+    /// Adds a difference. A time before the first point counts as that of the first.
     pub fn add(&mut self, time_ns: u64, difference: i64) {
         let one = Range { min: difference, max: difference };
         self.all = self.all.join(one);

@@ -250,7 +250,7 @@ fn headers_and_sizes_of_the_same_packets_are_compared() {
     assert_eq!((pair.resized.packets, pair.resized.bytes), (10, [1024, 64]));
 }
 
-/// What an ICRC says by packet; a fault changes what the second tap sees of every hundredth.
+/// ICRC that the contents of a packet need; a fault changes every hundredth packet at the second tap.
 #[test]
 fn contents_of_the_same_packets_are_compared() {
     let whole = |psn: u32, needed| Some(Contents { needed: needed + psn * 7, right: true });
@@ -305,7 +305,7 @@ fn loss_at_the_end_of_a_flow_counts_by_size() {
         let pairs = collect(packets.flatten().collect(), 2);
         let [small, dying] = &pairs[..] else { panic!("{pairs:?}") };
         assert_eq!((small.gone, small.largest), ([Gone::default(); 2], 512));
-        // What passed the first tap less than 10 ms before the last packet may still be on its way.
+        // A packet that passed the first tap less than 10 ms before the last one may still be on its way.
         assert_eq!((dying.only, dying.largest, dying.gone[0].at_end), ([0, 0], 256, 699), "{ahead_ns}");
         assert_eq!((dying.gone[0].large, dying.gone[0].sizes), (699, (4096, 4096)));
         assert_eq!(dying.gone[0].large_ns, (START + 20_000 * US, START + 89_800 * US));

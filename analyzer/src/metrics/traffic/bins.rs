@@ -1,8 +1,8 @@
 //! Traffic in short bins of time, folded into running figures as it passes.
 //!
-//! What is kept does not grow with time, and is exact for a run of any length: the peak, the mean, how often and for
-//! how long the traffic stayed above each power of two of bytes per bin. Which of these powers makes a burst is only
-//! decided when the peak is known.
+//! Memory does not grow with time, and the figures are exact for a run of any length: the peak, the mean, number and
+//! length of the times above each power of two of bytes per bin. Which of these powers makes a burst is only decided
+//! when the peak is known.
 
 use super::series::{Decimated, Recent};
 use super::times;
@@ -13,15 +13,15 @@ use crate::metrics::timeline::{LinkPoints, Point};
 pub struct Bin {
     /// Number of the bin: Unix time over the length of a bin.
     pub index: u64,
-    /// Outer frames.
+    /// Bytes of the outer frames.
     pub bytes: u64,
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
     /// ECN-capable data packets, marked ones included; live, where they are not counted by bin, 0.
     pub capable: u64,
-    /// Packets marked CE.
+    /// Packets with a CE mark.
     pub ce: u64,
-    /// Congestion notification packets.
+    /// Congestion notification packets (CNPs).
     pub cnp: u64,
 }
 
@@ -218,7 +218,7 @@ pub struct Bursts {
     pub bin_ns: u64,
     /// Bins from the first to the last that had traffic.
     pub bins: u64,
-    /// Bins with traffic.
+    /// Number of bins with traffic.
     pub active_bins: u64,
     /// Start of the first bin, Unix time.
     pub first_ns: u64,
@@ -230,13 +230,13 @@ pub struct Bursts {
     pub threshold_bytes: u64,
     /// Runs of such bins.
     pub bursts: u64,
-    /// Bins in them.
+    /// Bins in bursts.
     pub burst_bins: u64,
-    /// Median length.
+    /// Median length of bursts, ns.
     pub length_p50_ns: u64,
     /// 99th percentile of the length.
     pub length_p99_ns: u64,
-    /// Longest.
+    /// Length of the longest burst, ns.
     pub length_max_ns: u64,
     /// Packets that came too late for their bin.
     pub late_packets: u64,
@@ -288,7 +288,7 @@ impl Open {
 #[derive(Clone, Debug, Default)]
 pub struct Binner {
     open: [Open; PLACES],
-    /// The newest bin.
+    /// Number of the newest bin.
     newest: u64,
     /// Its start and end; both 0 before the first packet.
     start_ns: u64,
@@ -370,7 +370,7 @@ impl Binner {
     }
 }
 
-/// What the timeline keeps of a bin; signals it has from those who judge them.
+/// Point of the timeline for a bin; its signals come from the collectors that judge them.
 fn point(bin: &Bin) -> Point {
     let capable = u32::try_from(bin.capable).unwrap_or(u32::MAX);
     Point { bytes: bin.bytes, capable, ..Point::default() }

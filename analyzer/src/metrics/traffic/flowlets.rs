@@ -17,7 +17,7 @@ const CHUNKS: usize = 64;
 pub struct Record {
     /// First packet, Unix time.
     pub start_ns: u64,
-    /// Last packet.
+    /// Time of the last packet, ns.
     pub end_ns: u64,
     /// Bytes that were not sent before.
     pub fresh_bytes: u64,
@@ -71,14 +71,14 @@ impl Ended {
         self.full.iter().flat_map(|chunk| chunk.iter()).chain(&self.open)
     }
 
-    /// How many gave way.
+    /// Number of records that gave way.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 }
 
-/// Where a flow stands now: its last flowlet, and whether something is outstanding.
+/// Present state of a flow: its last flowlet, and whether something is outstanding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// The flowlet that goes on or was the last.
@@ -91,7 +91,7 @@ pub struct Standing {
     pub answer: Option<(u32, u64)>,
 }
 
-/// What happened when, flow by flow.
+/// Flowlets of all flows: those that ended, and the present one of each flow.
 #[derive(Clone, Debug, Default)]
 pub struct Flowlets {
     /// Flowlets that have ended.

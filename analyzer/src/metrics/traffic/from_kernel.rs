@@ -14,12 +14,12 @@ use super::flowlets::{Ended, Flowlets, Record, Standing};
 use super::hosts::{BinPackets, NO_PAIR, Pairs};
 use super::{LinkTraffic, Traffic};
 
-/// What is kept of one flow.
+/// State of one flow.
 #[derive(Clone, Copy, Debug)]
 struct Flow {
     key: FlowKey,
     pair: u32,
-    /// Whether its packets count, or the user's filter leaves them out.
+    /// True if its packets count; false if the user's filter excludes them.
     shown: bool,
     flowlet: Flowlet,
     /// The latest records that were read from its slot and have not come out of the ring buffer since; the newest first.
@@ -28,7 +28,7 @@ struct Flow {
 }
 
 impl Flow {
-    /// What was read already of a record.
+    /// Part of a record that was read already.
     fn taken_of(&mut self, bin: &FlowBin) -> Option<&mut FlowBin> {
         self.taken.iter_mut().find(|taken| taken.packets != 0 && taken.is_part_of(bin))
     }
@@ -42,10 +42,10 @@ struct Waiting {
     pair: u32,
 }
 
-/// How a flow stands, as only the kernel knows.
+/// State of a flow that only the kernel knows.
 #[derive(Clone, Copy, Debug)]
 pub struct Stands {
-    /// Its slot.
+    /// Slot of the flow.
     pub slot: u32,
     /// A message has begun and not ended.
     pub message_open: bool,
@@ -55,7 +55,7 @@ pub struct Stands {
     pub answer: Option<(u32, u64)>,
 }
 
-/// What is known of a link besides.
+/// Further facts of a link.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Besides {
     /// Frames by length; `None` where those of some flows are left out.
@@ -70,7 +70,7 @@ pub struct Besides {
 #[derive(Debug)]
 pub struct Collector {
     bin_ns: u64,
-    /// What makes a time of the kernel's clock Unix time.
+    /// Difference from the kernel's clock to Unix time, ns.
     shift_ns: i64,
     flows: Vec<Option<Flow>>,
     waiting: Vec<Waiting>,
@@ -100,7 +100,7 @@ impl Collector {
         }
     }
 
-    /// Whether the flow of a slot is known.
+    /// True if the flow of a slot is known.
     #[must_use]
     pub fn knows(&self, slot: u32) -> bool {
         self.flow(slot).is_some()
@@ -231,7 +231,7 @@ impl Collector {
         }
     }
 
-    /// What is known so far: of bins that have passed, and of flowlets up to `end_ns` (in the kernel's clock).
+    /// Traffic so far: of bins that have passed, and of flowlets up to `end_ns` (in the kernel's clock).
     #[must_use]
     pub fn metrics(
         &self,

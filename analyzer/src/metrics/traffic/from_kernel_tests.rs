@@ -76,7 +76,7 @@ impl Both {
         kept.frame.psn = (kept.frame.psn + 1) & 0x00FF_FFFF;
     }
 
-    /// What a sample takes at a moment.
+    /// Takes a sample at a moment.
     fn look(&mut self, until_ns: u64) {
         for (slot, kept) in (0u32..).zip(&self.flows) {
             if kept.bin.start_ns.saturating_add(self.cut.length_ns) <= until_ns {

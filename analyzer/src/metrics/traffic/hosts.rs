@@ -31,13 +31,13 @@ pub type Host = (u8, Addr);
 pub struct Pair {
     /// Index of the link.
     pub link: u16,
-    /// Who sends.
+    /// Host that sends.
     pub src: Host,
-    /// Who receives.
+    /// Host that receives.
     pub dst: Host,
     /// Packets of every kind.
     pub packets: u64,
-    /// Their outer frames.
+    /// Bytes of their outer frames.
     pub bytes: u64,
     /// Outer frames of what is no acknowledgement and no CNP.
     pub data_bytes: u64,
@@ -54,7 +54,7 @@ pub struct Pair {
     back: u32,
     /// READ requests in this direction whose responses have not ended.
     asked: u32,
-    /// When the first and the last of these were sent.
+    /// Times at which the first and the last of these were sent.
     asked_ns: (u64, u64),
 }
 
@@ -68,11 +68,11 @@ impl Pair {
 /// Bins in which a host had data from this many senders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Degree {
-    /// Bins.
+    /// Number of bins.
     pub bins: u64,
     /// Data packets in them.
     pub packets: u64,
-    /// Their outer frames.
+    /// Bytes of their outer frames.
     pub bytes: u64,
     /// Data packets marked CE.
     pub ce: u64,
@@ -106,12 +106,12 @@ impl std::iter::Sum for Degree {
     }
 }
 
-/// What a host receives on one link, by the number of senders in a bin.
+/// Traffic that a host receives on one link, by the number of senders in a bin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Index of the link.
     pub link: u16,
-    /// Who receives.
+    /// Host that receives.
     pub host: Host,
     /// Hosts that sent data to it over the whole run.
     pub senders: u64,
@@ -150,7 +150,7 @@ struct Overlap {
     senders: u32,
     /// Without the packets of the open bin of time.
     sum: Degree,
-    /// What the open bin of time had when it began.
+    /// State at the start of the open bin of time.
     before: Degree,
     /// Bytes of the open bin of time with which it is full.
     full_at: u64,
@@ -268,9 +268,9 @@ pub struct BinPackets {
     pub first_ns: u64,
     /// Last of these packets.
     pub last_ns: u64,
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Their outer frames.
+    /// Bytes of their outer frames.
     pub bytes: u64,
     /// Those that are no acknowledgement and no CNP.
     pub data_packets: u64,
@@ -294,13 +294,13 @@ pub struct Pairs {
     left_out: u64,
 }
 
-/// What a pair is found by.
+/// Key of a pair.
 fn hosts(list: &[Pair], number: u32) -> Option<(u16, Host, Host)> {
     let pair = list.get(number as usize)?;
     Some((pair.link, pair.src, pair.dst))
 }
 
-/// What a target is found by.
+/// Key of a target.
 fn place(list: &[Target], number: u32) -> Option<(u16, Host)> {
     list.get(number as usize).map(|target| (target.link, target.host))
 }
@@ -451,7 +451,7 @@ impl Pairs {
         &self.list
     }
 
-    /// What each host received, bins that are not complete included.
+    /// Receivers and their bins, incomplete bins included.
     #[must_use]
     pub fn targets(&self) -> Vec<Target> {
         let mut targets: Vec<Target> =

@@ -50,14 +50,14 @@ pub fn times(number: u64, factor: f64) -> u64 {
     (number as f64 * factor) as u64
 }
 
-/// What is kept of one link.
+/// State of one link.
 #[derive(Clone, Debug, Default)]
 struct Link {
     bins: Binner,
     frame_sizes: FrameSizes,
 }
 
-/// What is kept of one flow.
+/// State of one flow.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     pair: u32,
@@ -241,7 +241,7 @@ impl Collector {
         self.links.iter().map(|link| link.bins.points(self.bin_ns))
     }
 
-    /// What is known so far.
+    /// Traffic so far.
     #[must_use]
     pub fn metrics(&self) -> Traffic {
         let standing = |slot: &Slot| Standing {
@@ -271,7 +271,7 @@ impl Collector {
     }
 }
 
-/// What is known of one link.
+/// Traffic of one link.
 #[derive(Clone, Debug)]
 pub struct LinkTraffic {
     /// Its traffic in bins; `None` when there was none.
@@ -301,20 +301,20 @@ impl Default for LinkTraffic {
 pub struct Traffic {
     /// Length of a bin.
     pub bin_ns: u64,
-    /// When the sample was taken, by the clock of all times here; `None` in a replay, which ends with its frames.
+    /// Time of the sample, by the clock of all times here; `None` in a replay, which ends with its frames.
     pub end_ns: Option<u64>,
     /// By index of the link; links beyond [`MAX_LINKS`] are missing.
     pub links: Vec<LinkTraffic>,
-    /// Who sent to whom, by link.
+    /// Pairs of sender and receiver, by link.
     pub pairs: Vec<Pair>,
-    /// Who received data, by link.
+    /// Receivers of data, by link.
     pub targets: Vec<Target>,
     /// Packets between pairs of hosts for which there was no room.
     pub left_out: u64,
     /// Messages by [`rocescope_common::wire::opcode::Operation`], over all links; `None` where those of some flows are left
     /// out.
     pub kinds: Option<ByOperation>,
-    /// What was sent when.
+    /// Flowlets of all flows.
     pub flowlets: Flowlets,
 }
 
@@ -338,8 +338,7 @@ impl Traffic {
         self.end_ns.map(|_| self.links.iter().map(|link| link.lost.packets).sum())
     }
 
-    /// Whether so much is missing that what follows from single flowlets is not to be believed, with packets that are in no
-    /// flow.
+    /// True if too many packets are missing for conclusions from single flowlets, packets in no flow included.
     #[must_use]
     pub fn too_much_lost(&self, without_flow: u64) -> bool {
         let lost = self.lost_packets().unwrap_or(0) + without_flow;

@@ -9,25 +9,25 @@ pub enum CaptureError {
     /// No file of that name.
     #[error("{name}: no such file; check the path (`-` reads standard input)")]
     NotFound {
-        /// The path given.
+        /// Path as given by the user.
         name: String,
     },
     /// The file exists but may not be read.
     #[error("{name}: permission denied; make the file readable for this user or run as root")]
     Permission {
-        /// The path given.
+        /// Path as given by the user.
         name: String,
     },
     /// A directory was given.
     #[error("{name}: is a directory; name the capture files in it")]
     Directory {
-        /// The path given.
+        /// Path as given by the user.
         name: String,
     },
     /// Reading failed.
     #[error("{name}: cannot be read ({source}); check the device or the command that feeds it")]
     Io {
-        /// The input.
+        /// Name of the input.
         name: String,
         /// The error of the system.
         source: io::Error,
@@ -38,13 +38,13 @@ pub enum CaptureError {
          may have failed: see its own messages)"
     )]
     Empty {
-        /// The input.
+        /// Name of the input.
         name: String,
     },
     /// The first bytes name no supported format.
     #[error("{name}: not a pcap or pcapng capture (starts with {}); {hint}", hex(.first_bytes))]
     NotACapture {
-        /// The input.
+        /// Name of the input.
         name: String,
         /// Up to eight bytes it starts with.
         first_bytes: Vec<u8>,
@@ -57,7 +57,7 @@ pub enum CaptureError {
          capture again"
     )]
     HeaderCut {
-        /// The input.
+        /// Name of the input.
         name: String,
         /// Bytes of the input.
         have: usize,
@@ -67,9 +67,9 @@ pub enum CaptureError {
     /// An unsupported version of the format.
     #[error("{name}: {what}; convert it with `editcap -F pcap IN OUT`")]
     Unsupported {
-        /// The input.
+        /// Name of the input.
         name: String,
-        /// The unsupported property.
+        /// Property that is not supported.
         what: String,
     },
     /// Invalid data after the file header. All records before it were delivered.
@@ -78,11 +78,11 @@ pub enum CaptureError {
          what follows cannot be: copy the file again or capture again"
     )]
     Corrupt {
-        /// The input.
+        /// Name of the input.
         name: String,
         /// Offset of the damaged record or block, in bytes of the decompressed data.
         offset: u64,
-        /// The violation.
+        /// Violation of the format, in words.
         what: String,
         /// Records delivered before it.
         records: u64,
@@ -90,7 +90,7 @@ pub enum CaptureError {
 }
 
 impl CaptureError {
-    /// Whether the input merely has no data at the moment.
+    /// True if the input merely has no data at the moment.
     #[must_use]
     pub fn would_block(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == ErrorKind::WouldBlock)
@@ -113,7 +113,7 @@ fn hex(bytes: &[u8]) -> String {
     digits.join(" ")
 }
 
-/// Whether an error comes from the decompressor (bad data) and not from the system.
+/// True if an error comes from the decompressor (bad data) and not from the system.
 pub(super) fn is_gzip_damage(e: &io::Error) -> bool {
     e.raw_os_error().is_none() && matches!(e.kind(), ErrorKind::InvalidData | ErrorKind::InvalidInput)
 }
@@ -144,22 +144,22 @@ pub enum Cut {
     Gzip,
 }
 
-/// Where an input ended too early. Displayed as a sentence for the user.
+/// Place at which an input ended too early. Displayed as a sentence for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Truncation {
-    /// The input.
+    /// Name of the input.
     pub name: String,
-    /// What was cut.
+    /// Part that was cut.
     pub cut: Cut,
     /// Offset of the cut record or block, in bytes of the decompressed data.
     pub offset: u64,
-    /// Bytes of it that are present.
+    /// Bytes of the cut part that are present.
     pub have: u64,
     /// Bytes that it needs; `None` when its length was cut off too.
     pub need: Option<u64>,
     /// Complete records before it.
     pub records: u64,
-    /// Whether it is the gzip stream that ended early.
+    /// True if the gzip stream ended early.
     pub gzip_cut: bool,
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Gunzip {
     end: Option<End>,
 }
 
-/// What follows the last byte of content.
+/// End of the content of a gzip stream.
 enum End {
     Clean,
     Damage(String),

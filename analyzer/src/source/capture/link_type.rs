@@ -2,7 +2,7 @@
 
 /// BSD loopback: a 4-byte address family in the byte order of the capturing host.
 pub const LINKTYPE_NULL: u16 = 0;
-/// Ethernet.
+/// LINKTYPE of Ethernet.
 pub const LINKTYPE_EN10MB: u16 = 1;
 /// Raw IP as some BSDs number it.
 pub const LINKTYPE_RAW_BSD: u16 = 12;
@@ -14,9 +14,9 @@ pub const LINKTYPE_RAW: u16 = 101;
 pub const LINKTYPE_LOOP: u16 = 108;
 /// Linux cooked capture: what `tcpdump -i any` writes by default on older systems.
 pub const LINKTYPE_LINUX_SLL: u16 = 113;
-/// Raw IPv4.
+/// LINKTYPE of raw IPv4.
 pub const LINKTYPE_IPV4: u16 = 228;
-/// Raw IPv6.
+/// LINKTYPE of raw IPv6.
 pub const LINKTYPE_IPV6: u16 = 229;
 /// Endace record format (ERF): InfiniBand packets, each behind a record header, of `ibdump`.
 pub const LINKTYPE_ERF: u16 = 197;

@@ -87,9 +87,9 @@ pub enum FormatKind {
 /// The encoding of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
-    /// pcap or pcapng.
+    /// Kind of the format: pcap or pcapng.
     pub kind: FormatKind,
-    /// Whether it is gzip-compressed.
+    /// True if it is gzip-compressed.
     pub gzip: bool,
 }
 
@@ -130,7 +130,7 @@ pub struct Reader {
     window: Window,
     /// The input, where it is a regular file.
     file: Option<Arc<File>>,
-    /// Whether the caller can supply [parts](Self::give_part).
+    /// True if the caller can supply [parts](Self::give_part).
     in_parts: bool,
     format: Format,
     decoder: Decoder,
@@ -351,7 +351,7 @@ impl Reader {
         }
     }
 
-    /// Converts the end of the input into the caller's view of it.
+    /// Converts the end of the input into the caller's view.
     fn stop(&mut self, stop: ReadEnd) -> Result<(), CaptureError> {
         self.ended = true;
         let offset = self.window.position();

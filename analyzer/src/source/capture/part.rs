@@ -96,7 +96,7 @@ impl Part {
         Self { location, buf, read }
     }
 
-    /// Whether it was read at this location.
+    /// True if it was read at this location.
     #[must_use]
     pub fn is_at(&self, location: &Location) -> bool {
         self.location.is(location)

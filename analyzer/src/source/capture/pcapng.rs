@@ -42,7 +42,7 @@ const IF_TSOFFSET: u16 = 14;
 const ISB_IFDROP: u16 = 5;
 const ISB_OSDROP: u16 = 7;
 
-/// What is needed to read packets of one interface, and its drop counters.
+/// Clock, link type and drop counters of one interface: all that is needed to read its packets.
 struct Port {
     clock: Clock,
     link_type: u16,
@@ -104,7 +104,7 @@ impl PcapNg {
         self.untimed
     }
 
-    /// See [`super::Reader::capture_drops`].
+    /// Capture drops: see [`super::Reader::capture_drops`].
     pub(super) fn drops(&self) -> Option<u64> {
         self.ports
             .iter()

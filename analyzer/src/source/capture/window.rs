@@ -27,7 +27,7 @@ enum Input {
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about one input")]
 pub(super) struct Window {
     input: Input,
-    /// Whether a thread of its own reads `input` from the next read on.
+    /// True if a thread of its own reads `input` from the next read on.
     read_ahead: bool,
     buf: Vec<u8>,
     /// The unconsumed bytes are `buf[start..end]`.
@@ -37,10 +37,10 @@ pub(super) struct Window {
     /// lie further back in their buffer than they do in the input.
     base: u64,
     eof: bool,
-    /// Whether `input` decompresses: then an unexpected end is one of the file.
+    /// True if `input` decompresses: then an unexpected end is one of the file.
     gzip: bool,
     gzip_cut: bool,
-    /// Whether an interrupted read blocks instead of being repeated.
+    /// True if an interrupted read blocks instead of being repeated.
     pub(super) interruptible: bool,
 }
 
@@ -102,7 +102,7 @@ impl Window {
         std::mem::replace(&mut self.buf, left)
     }
 
-    /// Whether the input is decompressed on the way.
+    /// True if the input is decompressed on the way.
     pub(super) fn gzip(&self) -> bool {
         self.gzip
     }
@@ -132,7 +132,7 @@ impl Window {
         self.base.wrapping_add(self.start as u64)
     }
 
-    /// Whether the compressed input ended before its gzip stream did.
+    /// True if the compressed input ended before its gzip stream did.
     pub(super) fn gzip_cut(&self) -> bool {
         self.gzip_cut
     }

@@ -28,7 +28,7 @@ pub enum Addresses {
     V6(Ipv6Addr, Ipv6Addr),
 }
 
-/// An 802.1Q tag.
+/// VLAN tag (802.1Q) of made-up frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vlan {
     /// VLAN id, 0 to 4095.
@@ -44,9 +44,9 @@ pub struct Route {
     pub src_mac: [u8; 6],
     /// Destination MAC address.
     pub dst_mac: [u8; 6],
-    /// Tag, if any.
+    /// VLAN tag, if any.
     pub vlan: Option<Vlan>,
-    /// Network addresses.
+    /// IP addresses of both ends.
     pub addresses: Addresses,
     /// UDP source port.
     pub src_port: u16,
@@ -59,7 +59,7 @@ pub struct Route {
 pub struct Reth {
     /// Virtual address at the responder.
     pub address: u64,
-    /// Remote key.
+    /// Remote key (`R_Key`) of the memory region.
     pub rkey: u32,
     /// Length of the whole message in bytes.
     pub length: u32,

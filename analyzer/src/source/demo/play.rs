@@ -20,7 +20,7 @@ use crate::util::time::nanos;
 const MAX_SLEEP: Duration = Duration::from_millis(20);
 /// Frames due within this time are sent at once; a sleep would take longer.
 const SOON: Duration = Duration::from_micros(60);
-/// When sending is late by more (a suspended machine), the rest is delayed instead of sent in a burst.
+/// If sending is late by more (a suspended machine), the rest is delayed instead of sent in a burst.
 const LAG_LIMIT: Duration = Duration::from_millis(250);
 
 /// An interface's sending end: a packet socket that receives nothing.
@@ -96,7 +96,7 @@ impl Ports {
 /// The result of a player.
 #[derive(Clone, Debug)]
 pub struct Played {
-    /// Frames sent.
+    /// Number of frames sent.
     pub sent: u64,
     /// Frames that the kernel refused.
     pub failed: u64,
@@ -157,7 +157,7 @@ impl Player {
         self.shared.at_ns.load(Ordering::Relaxed)
     }
 
-    /// Whether the thread has ended.
+    /// True if the thread has ended.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)

@@ -1,7 +1,7 @@
 //! The demo's network: unnamed network namespaces and two links between them.
 //!
-//! Nothing else on the host changes, and the kernel removes all of it with its last descriptor, however the process
-//! ends.
+//! Nothing else on the host changes, and the kernel removes the namespaces with their last descriptor, however the
+//! process ends.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

@@ -25,7 +25,7 @@ impl Audit {
         Some(Self(facts))
     }
 
-    /// What it has read, within this time: `Err` while it is at work, `Ok(None)` when it could not read them.
+    /// The facts read within this time: `Err` while it is at work, `Ok(None)` when it could not read them.
     ///
     /// # Errors
     /// It is at work.

@@ -25,8 +25,8 @@ pub struct QueuePairs {
 /// The addresses (GIDs) of each device, by its name.
 pub type Addresses = Vec<(String, Vec<Ipv6Addr>)>;
 
-/// Reads the addresses of all devices. A device has up to a thousand places for them, each a file,
-/// so that this takes far longer than [`read`]. What fails is left out, with the reason in `unread`.
+/// Reads the addresses of all devices. A device has up to a thousand places for them, each a file, so that
+/// this takes far longer than [`read`]. An entry that fails is left out, with the reason in `unread`.
 #[must_use]
 pub fn addresses(root: &HostRoot, unread: &mut Unread) -> Addresses {
     let mut addresses = Vec::new();
@@ -42,9 +42,9 @@ pub fn addresses(root: &HostRoot, unread: &mut Unread) -> Addresses {
     addresses
 }
 
-/// Reads the queue pairs of all devices, their processes and their counters; the devices' addresses
-/// are those given. Each queue pair costs a question to the device, so that this is for every second
-/// or so, not for every packet; `between` runs again and again meanwhile. What fails is left out, with the reason in `unread`.
+/// Reads the queue pairs of all devices, their processes and their counters; the devices' addresses are those given. Each
+/// queue pair costs a question to the device, so that this is for every second or so, not for every packet; `between` runs
+/// again and again meanwhile. An entry that fails is left out, with the reason in `unread`.
 #[must_use]
 pub fn read(
     root: &HostRoot,

@@ -25,7 +25,7 @@ pub enum Change {
     Is(QpLife),
     /// The same, when it was queried at this Unix time.
     Found {
-        /// The queue pair.
+        /// Life of the queue pair.
         life: QpLife,
         /// Unix time.
         time_ns: u64,
@@ -144,14 +144,14 @@ impl Follower {
         })
     }
 
-    /// Whether a queue pair is found in the error state that was connected, and that no verb took there: records come in the order
-    /// of the calls.
+    /// True if a queue pair is found in the error state that was connected, and that no verb took there: records come in the
+    /// order of the calls.
     fn has_died(&self, found: &QpLife) -> bool {
         let before = self.alive.get(&(found.device.clone(), found.lqpn)).and_then(|life| life.state);
         found.state == Some("ERR") && matches!(before, Some("RTR" | "RTS" | "SQD"))
     }
 
-    /// Whether a query ends after the verb that destroyed its queue pair began: it is of the one that is gone.
+    /// True if a query ends after the verb that destroyed its queue pair began: it is of the one that is gone.
     fn has_just_ended(&self, found: &QpLife, time_ns: u64) -> bool {
         let since = time_ns.saturating_sub(LONGEST_QUERY_NS);
         let mut lately = self
@@ -163,7 +163,7 @@ impl Follower {
             && lately.any(|life| (life.lqpn, &life.device) == (found.lqpn, &found.device))
     }
 
-    /// Whether a query found what was so before the latest verb: the two overlapped, and the verb was the first to be recorded.
+    /// True if a query found the state before the latest verb: the two overlapped, and the verb was the first to be recorded.
     /// Back to an earlier state a verb leads, too, and would be seen, as the creation was.
     fn is_older(&self, found: &QpLife) -> bool {
         const ORDER: [&str; 4] = ["RESET", "INIT", "RTR", "RTS"];

@@ -90,7 +90,7 @@ fn a_query_that_verbs_overtake_changes_nothing() {
     follower.take(is("INIT"));
     follower.take(found("RESET", 2 * SECOND));
     assert_eq!(all(&mut follower).qps[0].state, Some("INIT"));
-    // What is later than the verbs that were seen is news: a return may have been missed.
+    // A state later than the verbs that were seen is news: a return may have been missed.
     follower.take(found("RTS", 2 * SECOND));
     assert_eq!(all(&mut follower).qps[0].state, Some("RTS"));
     follower.take(Change::Ended { device: "rxe0".into(), lqpn: 17, time_ns: 3 * SECOND });

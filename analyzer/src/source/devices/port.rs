@@ -134,7 +134,7 @@ impl PortWatch {
         Some(Port { device: self.device.clone(), index: self.index?, number: self.number, driver })
     }
 
-    /// What says whose packets and errors there were.
+    /// Counters that show whose packets and errors there were.
     pub(super) fn counted(&self) -> Counted {
         let sample = PortSample { counters: self.counters(), ..PortSample::default() };
         let value = |name| sample.value(name).map(|(value, _)| value);
@@ -167,7 +167,7 @@ impl PortWatch {
         all.flatten().reduce(|(first, last), (from, to)| (first.min(from), last.max(to)))
     }
 
-    /// True when any counter of it could be read.
+    /// True if any of its counters could be read.
     pub(super) fn is_readable(&self) -> bool {
         self.window().is_some()
     }

@@ -14,7 +14,7 @@ use crate::util::map::{Map, Set};
 /// Queue pairs that ended and are kept for the report.
 const MOST_ENDED: usize = 4_096;
 
-/// When calls are counted.
+/// Schedule of the windows in which calls are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Length of a window. Unit: ns.
@@ -53,7 +53,7 @@ struct Posting {
 pub struct Step {
     /// Time that the window was open. Unit: ns.
     pub open_ns: u64,
-    /// Calls.
+    /// Number of calls counted.
     pub calls: u64,
     /// Calls whose queue pair could not be read.
     pub unreadable: u64,
@@ -74,7 +74,7 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Nothing counted yet.
+    /// Counter before the first window.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
         let sampling = PostSampling {

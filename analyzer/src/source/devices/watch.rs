@@ -1,7 +1,7 @@
 //! The devices of watched interfaces, read again and again.
 //!
-//! All that is read comes through [`HostRoot`] and [`Queries`], so that recorded hosts drive it in
-//! tests. What cannot be read is left out: nothing here fails.
+//! All that is read comes through [`HostRoot`] and [`Queries`], so that recorded hosts drive it in tests. A
+//! counter that cannot be read is left out: nothing here fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

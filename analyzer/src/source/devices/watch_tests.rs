@@ -100,7 +100,7 @@ fn two_readings_make_figures_of_the_time_between() {
     ] {
         assert_eq!(port.value(name), Some((value, source)), "{name}");
     }
-    // What netlink has besides, and only that.
+    // Only the counters that netlink has besides.
     let netlink = port.counters.iter().find(|counters| counters.source == "RDMA netlink").unwrap();
     assert_eq!(netlink.values, [("ce_marked_packets".to_owned(), 600_000)]);
     let hardware = port.counters.iter().find(|counters| counters.source == "sysfs hw_counters").unwrap();
@@ -166,14 +166,14 @@ fn a_psn_that_is_set_is_no_packet() {
             1,
         )
     };
-    // A port that carried nothing could not have sent any of it, but some that do not say do.
+    // A port that carried nothing could not have sent any packets, but some that report no counters do.
     let (reset, init, rtr, rts) = (0, 1, 2, 3);
     for (moments, expected) in [
         // Set on the way from RTR to RTS; what was received meanwhile counts.
         (vec![(rtr, 0, 500), (rts, 7000, 510), (rts, 7003, 511)], (Some(3), Some(11))),
         (vec![(init, 0, 0), (rtr, 0, 500), (rts, 7000, 500), (rts, 7000, 501)], (Some(0), Some(1))),
         (vec![(rts, 7000, 500), (rts, 7010, 505)], (Some(10), Some(5))),
-        // Taken back for another connection: what passed last is unknown, and none of it is made up.
+        // Taken back for another connection: its latest packets are unknown, and none is made up.
         (vec![(rts, 7000, 500), (reset, 0, 0), (rtr, 0, 90), (rts, 100, 90)], (None, None)),
     ] {
         let texts: Vec<String> = moments.iter().map(|(state, sq, rq)| at(*state, *sq, *rq)).collect();
@@ -202,7 +202,7 @@ fn a_vlan_on_a_port_whose_packets_are_hidden_has_counters_only() {
     let [rx, ..] = &report.facts.coverage[..] else { panic!("{:?}", report.facts.coverage) };
     assert_eq!((rx.link.as_str(), rx.ratio), (name, Some(0.0)));
     assert!(rx.why.as_ref().unwrap().contains("in hardware"), "{rx:?}");
-    // Where its packets pass, they are a part of what the port counts.
+    // If its packets pass, they are a part of those that the port counts.
     let mut rxe = busy();
     (rxe.ports[0].hidden, rxe.ports[0].above) = (false, vec![name.to_owned()]);
     let report = Report::build(&sample(rxe, name), &Options::default().into());
@@ -321,7 +321,7 @@ fn ionic_speaks_the_common_vocabulary() {
         ("out_of_sequence", 10),
         ("out_of_buffer", 11),
         ("duplicate_requests", 12),
-        // What only the driver knows has its name.
+        // A counter that only the driver knows has the driver's name.
         ("req_rx_cqe_err", 13),
     ] {
         assert_eq!(found.get(name), Some(&value), "{name}: {found:?}");

@@ -94,7 +94,7 @@ impl FlowTable {
         Some(index)
     }
 
-    /// Renames a link.
+    /// Renames link number `link`.
     pub fn rename_link(&mut self, link: u16, name: String) {
         if let Some(link) = self.links.get_mut(usize::from(link)) {
             link.name = name;
@@ -226,7 +226,7 @@ impl FlowTable {
         self.index.len()
     }
 
-    /// Whether there are no flows.
+    /// True if there are no flows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()
@@ -302,7 +302,7 @@ fn recent_index(frame: &Frame, link: u16, places: usize) -> usize {
     (product >> 40) as usize & (places - 1)
 }
 
-/// Whether `key` is that of `frame` on `link`. Compares word by word, and for IPv4 the only word that is not 0: a wide load
+/// True if `key` is that of `frame` on `link`. Compares word by word, and for IPv4 the only word that is not 0: a wide load
 /// of a key that was just stored in parts stalls until all stores have reached the cache, which took longer than everything
 /// else about a packet.
 #[inline]

@@ -41,8 +41,8 @@ impl Drop for Attached {
     }
 }
 
-/// Attaches to one interface as planned. Where the kernel refuses the ingress hook, the plan's
-/// fallbacks are tried in turn; its notes then say so.
+/// Attaches to one interface as planned. If the kernel refuses the ingress hook, the plan's fallbacks are
+/// tried in turn; its notes then report it.
 ///
 /// # Errors
 /// With a sentence, when no ingress hook or the egress hook cannot be had.

@@ -26,7 +26,7 @@ fn bpf<T>(command: libc::c_long, attr: &mut T) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// PlainData data: any bytes are a value, and there is no padding.
+/// Plain data: any bytes are a value, and there is no padding.
 ///
 /// # Safety
 /// The implementor promises just that.
@@ -87,8 +87,8 @@ pub fn hash_entries<K: PlainData, V: PlainData>(map: BorrowedFd<'_>) -> io::Resu
 
 /// Waits until no program that was running when this was called is running any more.
 ///
-/// Programs run in RCU read-side sections; the system call waits for all of those. Where it is
-/// refused (kernels with `nohz_full` CPUs), a pause far longer than any program takes serves.
+/// Programs run in RCU read-side sections; the system call waits for all of those. If the kernel refuses it
+/// (`nohz_full` CPUs), a pause far longer than any program takes serves.
 pub fn quiesce() {
     const MEMBARRIER_CMD_GLOBAL: libc::c_long = 1;
     // SAFETY: the call takes plain numbers and touches no memory.

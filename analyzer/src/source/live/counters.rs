@@ -37,8 +37,7 @@ pub(super) const QP_REST: u32 = 100;
 pub(super) const QP_SHORTEST: Duration = SHORTEST;
 /// And those of a job for hours; one that its port gives up on has them listed at once.
 pub(super) const QP_LONGEST: Duration = Duration::from_secs(20);
-/// How long the devices' addresses are taken to stay what they are: to read them takes far longer
-/// than to read queue pairs.
+/// Time for which the devices' addresses are assumed to stay the same: to read them takes far longer than to read queue pairs.
 const ADDRESSES_STAY: Duration = Duration::from_secs(30);
 /// Frames of one interface taken at a time: a switch sends one every 30 seconds.
 const LLDP_FRAMES: usize = 16;
@@ -46,12 +45,12 @@ const LLDP_FRAMES: usize = 16;
 /// queue pairs made and ended in a second are 300 records in that time.
 const LIVES_PAUSE: Duration = Duration::from_millis(50);
 
-/// The latest readings.
+/// Latest readings of the devices.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LatestReadings {
     /// Owners of queue pairs.
     pub(super) owners: Arc<Owners>,
-    /// Device counters.
+    /// Counters of the devices.
     pub(super) devices: Arc<Devices>,
 }
 
@@ -75,7 +74,7 @@ impl Departed {
     }
 }
 
-/// How long the end of a run waits for the settings of the host.
+/// Longest time that the end of a run waits for the settings of the host.
 const AUDIT_LONGEST: Duration = Duration::from_secs(10);
 
 /// Reads again and again until it is finished, on a thread of its own, so that a slow device holds
@@ -124,7 +123,7 @@ impl Reader {
         Some(Self { known, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// The latest reading.
+    /// Latest reading of the devices.
     pub(super) fn known(&self) -> LatestReadings {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -212,7 +211,7 @@ impl Work {
         }
     }
 
-    /// What the thread needs from now on.
+    /// Privileges that the thread needs from now on.
     fn needs(&self) -> sandbox::Plan {
         let mut plan = sandbox::Plan { netlink: true, ..sandbox::Plan::parser() };
         // Of another network namespace than the one that /sys shows.
@@ -358,7 +357,7 @@ impl Work {
         }
     }
 
-    /// What happened since the last reading of queue pairs, for the last report.
+    /// Publishes the events since the last reading of queue pairs, for the last report.
     fn publish_last(&mut self) {
         self.publish(None);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -381,7 +380,7 @@ fn take_lives(
     watch.take_lives(changes);
 }
 
-/// The host's clocks.
+/// Clocks of the host: monotonic and Unix time.
 #[derive(Clone, Copy, Debug)]
 struct Clocks;
 

@@ -65,7 +65,7 @@ impl CountersOnly {
         self.labels.iter().map(|label| format!("{label}: counters only")).collect()
     }
 
-    /// Runs until stopped.
+    /// Runs until the view stops it.
     pub(super) fn run(mut self, tap: &SourceEnd, notes: Notices) {
         for note in notes {
             let _gone = tap.tell(Update::Notice(note));

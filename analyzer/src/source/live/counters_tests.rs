@@ -76,7 +76,7 @@ fn a_run_without_packets_goes_on_with_counters() {
             host.apply(&recorded(LATER));
             started = true;
         }
-        // What happened last is read at the end, whatever the interval.
+        // The last events are read at the end, whatever the interval.
         started
     });
     assert_eq!(said.iter().filter(|sentence| sentence.contains("in hardware")).count(), 1, "{said:?}");
@@ -96,8 +96,8 @@ fn a_run_without_packets_goes_on_with_counters() {
     assert_eq!(json["source"]["kind"], "counters");
 }
 
-/// A device whose interface is in another namespace, or that has none: its counters are read, and why
-/// there are no packets is said.
+/// A device whose interface is in another namespace, or that has none: its counters are read, and the report
+/// has the reason why there are no packets.
 #[test]
 fn a_device_without_an_interface_here_goes_on_with_counters() {
     if !root_or_skip("a_device_without_an_interface_here_goes_on_with_counters") {
@@ -204,7 +204,7 @@ fn a_host_without_devices_is_live_alone() {
     assert!(report.findings.iter().all(|finding| !finding.id.starts_with("config.")));
 }
 
-/// What the switch says reaches the report, and is held against the host's own settings.
+/// The switch's LLDP frames reach the report, and are compared with the host's own settings.
 #[test]
 fn a_switch_is_heard_while_a_run_goes_on() {
     if !root_or_skip("a_switch_is_heard_while_a_run_goes_on") {

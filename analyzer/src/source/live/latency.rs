@@ -165,7 +165,7 @@ impl Times {
         slots.set_pair(slot, Timing::pair(own, requests.map_or(0, |timed| timed.entry)))
     }
 
-    /// Ends the timing of these flows of requests. What they measured stays theirs.
+    /// Ends the timing of these flows of requests. Their measurements are kept.
     ///
     /// # Errors
     /// When there is no such slot.
@@ -262,7 +262,7 @@ impl Times {
     }
 }
 
-/// Requests in an entry that nobody takes out of it.
+/// Requests in an entry that no response takes out.
 fn waiting(entry: &Latency) -> u64 {
     entry.outstanding() + entry.ring_full + entry.ambiguous
 }
@@ -279,7 +279,7 @@ fn fold(sum: &mut Latency, more: &Latency) {
     }
 }
 
-/// The mapped array.
+/// Latency entries in the mapped array of the kernel.
 #[derive(Debug)]
 struct Entries {
     first: NonNull<Latency>,

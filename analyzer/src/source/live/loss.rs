@@ -25,9 +25,9 @@ use crate::util::map::{Map, Set};
 /// The counters of a sequence of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Trouble {
-    /// Retransmitted packets.
+    /// Number of retransmitted packets.
     pub(crate) repeats: u64,
-    /// PSN gaps.
+    /// Number of PSN gaps.
     pub(crate) gaps: u64,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Base {
     pub(crate) trouble: Trouble,
     packets: u64,
     missing: u64,
-    /// The expected PSN.
+    /// Expected PSN of the sequence.
     expected: u32,
 }
 

@@ -68,9 +68,9 @@ pub struct Config {
     pub interfaces: Vec<String>,
     /// The network namespace of the interfaces; `None` for the caller's.
     pub netns: Option<NetNs>,
-    /// Ingress hook.
+    /// Hook for received packets.
     pub hook: HookChoice,
-    /// XDP mode.
+    /// Mode of the XDP programs.
     pub xdp_mode: XdpModeChoice,
     /// True to enable promiscuous mode.
     pub promiscuous: bool,
@@ -78,7 +78,7 @@ pub struct Config {
     pub max_flows: u32,
     /// Flows without a packet for this long are retired; `None` keeps them all.
     pub idle: Option<Duration>,
-    /// Time between samples.
+    /// Time between samples, in the data's time.
     pub interval: Duration,
     /// True when samples are wanted before the end.
     pub samples: bool,
@@ -93,17 +93,18 @@ pub struct Config {
     /// True when times are exact and requests are timed; without, times are those of the latest timer tick,
     /// which costs less.
     pub precise_clock: bool,
-    /// Length of the bins in which bursts are counted: up to 1 ms, or a multiple of it. Without the exact clock there are none.
+    /// Length of the bins in which bursts are counted: up to 1 ms, or a multiple of 1 ms. Without the exact clock there are
+    /// none.
     pub bin_ns: u64,
     /// Verbosity of the programs' own log, 0 (off) to 5.
     pub log_level: u8,
-    /// Where NCCL is asked about its job; `None` for not at all.
+    /// Address of NCCL's RAS service; `None` to leave it alone.
     pub nccl_ras: Option<RasAddress>,
     /// Most queries a second for the NIC's own contexts of queue pairs; 0 for none.
     pub qp_queries: u32,
     /// Ask the firmware for contexts, too (fwctl).
     pub fwctl: bool,
-    /// When calls of `post_send` are sampled; `None` for never.
+    /// Schedule for sampling calls of `post_send`; `None` for never.
     pub sample_posts: Option<Plan>,
     /// Host whose RDMA devices and settings are read: this one, or a recorded one in tests.
     pub host: Box<dyn Host>,
@@ -138,7 +139,7 @@ impl Default for Config {
     }
 }
 
-/// A running source.
+/// Source that is attached and runs.
 #[derive(Debug)]
 pub struct Running {
     /// The channel of its samples and notices.
@@ -149,7 +150,7 @@ pub struct Running {
     pub hooks: Vec<String>,
     /// Number of watched interfaces.
     pub interfaces: usize,
-    /// What the thread gave up.
+    /// Privileges that the thread gave up.
     pub sandbox: crate::sandbox::State,
 }
 

@@ -194,7 +194,7 @@ impl Pairs {
         Ok(())
     }
 
-    /// Pairs, by slot.
+    /// Pairs of flows, by slot.
     #[must_use]
     pub fn pairs(&self) -> Map<u32, Pair> {
         self.pairing.pairs()

@@ -65,7 +65,7 @@ impl std::fmt::Debug for Probe {
 /// A reading of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowState {
-    /// What was counted in it.
+    /// Counts of the window.
     pub window: PostWindow,
     /// True when the program has closed it.
     pub is_stopped: bool,
@@ -102,7 +102,7 @@ impl Probe {
         Ok(())
     }
 
-    /// Detaches it everywhere.
+    /// Detaches the probe from all processes.
     pub fn detach(&mut self) {
         let links = std::mem::take(&mut self.links);
         let program: Option<&mut UProbe> =
@@ -124,7 +124,7 @@ impl Probe {
         self.window.set(0, Data(window), 0).context("cannot open the window of the post_send probe")
     }
 
-    /// What was counted in the window so far.
+    /// Counts of the window so far.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -139,7 +139,7 @@ impl Probe {
         self.counts.iter().filter_map(Result::ok).map(|(key, counts)| (key.0, counts.0)).collect()
     }
 
-    /// Forgets queue pairs.
+    /// Forgets the counts of queue pairs.
     pub fn forget(&mut self, keys: &[PostKey]) {
         for key in keys {
             // It may not have been counted since.
@@ -192,7 +192,7 @@ impl PostSampler {
         self.shared.present().list(owners);
     }
 
-    /// What the control path shows. A process with a new queue pair is searched at once: it may live for a second.
+    /// Takes changes from the control path. A process with a new queue pair is searched at once: it may live for a second.
     pub(super) fn take(&self, changes: &[Change]) {
         if self.shared.present().take(changes)
             && let Some(stop) = &self.stop
@@ -228,7 +228,7 @@ impl Shared {
     }
 }
 
-/// What the thread needs.
+/// Privileges that the thread needs.
 fn needs() -> sandbox::Plan {
     sandbox::Plan { files: Files::OfProcesses, ..sandbox::Plan::parser() }
         .probing("probes of post_send")

@@ -1,4 +1,4 @@
-//! What 10,000 queue pairs cost: records of the probes, lists of RDMA netlink, the NIC's contexts and owners of flows, as fast
+//! Cost of 10,000 queue pairs: records of the probes, lists of RDMA netlink, the NIC's contexts and owners of flows, as fast
 //! as a live run takes them in. The kernel's and the firmware's own time is not in it.
 //!
 //! `cargo test --release -p rocescope --features live --lib ten_thousand -- --ignored --nocapture` prints the figures.
@@ -178,7 +178,7 @@ impl ReaderRun {
         }
     }
 
-    /// What it does when it lists all queue pairs; the queries of that show their settings.
+    /// Lists all queue pairs as a live run does; the queries of that show their settings.
     fn list(&mut self) {
         self.calls(kind::QUERIED, 0);
         let found =

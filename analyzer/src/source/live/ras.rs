@@ -78,7 +78,7 @@ impl RasReader {
         Some(Self { known, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// What is known now.
+    /// State known now.
     pub(super) fn known(&self) -> Arc<Nccl> {
         Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -144,7 +144,7 @@ impl Work {
             Err(trouble) => {
                 self.monitor = None;
                 self.track.failed(self.reason(&trouble));
-                // What nobody answers costs the job nothing.
+                // A service that does not answer costs the job nothing.
                 Duration::ZERO
             }
         }

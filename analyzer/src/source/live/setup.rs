@@ -26,7 +26,7 @@ pub(super) enum Prepared {
 }
 
 impl Prepared {
-    /// What its thread needs from now on.
+    /// Privileges that its thread needs from now on.
     pub(super) fn needs(&self) -> Plan {
         let mut plan = Plan { netlink: true, bpf: true, ..Plan::parser() };
         if let Self::Packets(_) = self {
@@ -90,7 +90,7 @@ pub(super) fn prepare(mut config: Config) -> Result<(Prepared, Notices)> {
             notes.append(&mut loaded.notes);
             Ok((Prepared::Packets(Box::new(Source::new(loaded, config, watch))), notes))
         }
-        // Where all RoCE bypasses the programs, a failure to attach is not fatal.
+        // If all RoCE bypasses the programs, a failure to attach is not fatal.
         Err(error) if watch.hides_all() => {
             let counting = CountersOnly::start(config, watch, &targets, &format!("{error:#}"))?;
             notes.push(format!("no program is attached, so non-RDMA traffic is not counted: {error:#}"));

@@ -14,14 +14,14 @@ use rocescope_common::account::{FlowBin, FlowKey, FlowStats};
 
 /// Attempts to copy a slot while programs keep changing it, before others are let run.
 const ATTEMPTS: u32 = 64;
-/// How often others are let run before the slot is given up, and for how long: ten seconds in all, for
-/// which a virtual machine's processor may be gone.
+/// Number and length of the pauses before the slot is given up: ten seconds in all, for which a virtual
+/// machine's processor may be gone.
 const PAUSES: u32 = 10_000;
 const PAUSE: Duration = Duration::from_millis(1);
 /// [`FlowKey::pad`] of a flow that is not in the hash yet, or no more.
 const MARK: u8 = 1;
 
-/// The mapped array.
+/// Flow slots in the mapped array of the kernel.
 #[derive(Debug)]
 pub(crate) struct Slots {
     first: NonNull<FlowSlot>,
@@ -230,8 +230,8 @@ impl Sequence for AtomicU64 {
     }
 }
 
-/// What `copy` reads with relaxed loads, if no program changed it meanwhile: programs make the number odd before they write,
-/// and even again, by a store with release semantics, behind it.
+/// Result of `copy`, which reads with relaxed loads, if no program changed the slot meanwhile: programs make the number odd
+/// before they write, and even again, by a store with release semantics, behind it.
 fn consistent<S: Sequence, T>(sequence: &S, copy: impl FnOnce() -> T) -> Option<T> {
     let before = sequence.load(Ordering::Acquire);
     if !before.is_multiple_of(2) {

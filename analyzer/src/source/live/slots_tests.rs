@@ -29,7 +29,7 @@ struct Slot {
 /// Bytes of a packet.
 const LENGTH: u64 = 100;
 
-/// What of a kernel program's order is left out, so that the model has something to find.
+/// Part of a kernel program's memory order that is left out, so that the model has something to find.
 #[derive(Clone, Copy, PartialEq)]
 enum Without {
     Nothing,

@@ -86,7 +86,7 @@ pub(super) struct Loaded {
     interfaces: Vec<Watched>,
     options: LoadOptions,
     clock: WallClock,
-    /// Notices of attaching.
+    /// Notices from attaching.
     pub(super) notes: Notices,
 }
 
@@ -388,8 +388,8 @@ impl Source {
         }
     }
 
-    /// What interfaces dropped before programs saw it. `unhandled` are frames that programs saw of protocols that
-    /// nobody may handle, by name of the interface.
+    /// Packets that interfaces dropped before programs saw them. `unhandled` are frames that programs saw of
+    /// protocols that nobody may handle, by name of the interface.
     fn interface_drops(&self, unhandled: &BTreeMap<String, u64>) -> Option<u64> {
         let mut sum = None;
         for watched in &self.interfaces {

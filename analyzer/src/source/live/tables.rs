@@ -199,8 +199,8 @@ fn large_pages(list: &mut Vec<FlowSample>) {
     let skip = first.align_offset(LARGE);
     let len = size_of_val(room).saturating_sub(skip) / LARGE * LARGE;
     if len > 0 {
-        // SAFETY: the range lies within the list's own memory, and advice changes no byte of it. A
-        // kernel that does not take it leaves everything as it was.
+        // SAFETY: the range lies within the list's own memory, and advice changes none of its bytes. A kernel
+        // that does not take it leaves everything as it was.
         let _ = unsafe { libc::madvise(first.wrapping_add(skip).cast(), len, libc::MADV_HUGEPAGE) };
     }
 }

@@ -1,11 +1,11 @@
-//! Where NCCL's RAS service listens.
+//! Address of NCCL's RAS service.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use crate::host::nccl::PORT;
 
-/// Where RAS is asked: `localhost`, or an address; never a name that would have to be looked up in the network.
+/// Address of the RAS service: `localhost`, or an IP address; never a name that would have to be looked up in the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RasAddress {
     text: String,
@@ -19,7 +19,7 @@ impl RasAddress {
         &self.text
     }
 
-    /// What to connect to, one after the other.
+    /// Socket addresses to connect to, one after the other.
     #[must_use]
     pub fn sockets(&self) -> &[SocketAddr] {
         &self.sockets

@@ -64,7 +64,7 @@ impl From<io::Error> for Trouble {
     }
 }
 
-/// Whether a stream has nothing for now.
+/// True if the error is a timeout: the stream has nothing for now.
 #[must_use]
 pub fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)

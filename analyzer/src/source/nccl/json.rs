@@ -130,7 +130,7 @@ struct Commas<R> {
     place: Place,
 }
 
-/// What the latest byte belongs to.
+/// Element that the latest byte belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     String,

@@ -1,7 +1,8 @@
-//! What NCCL says of its own job through RAS, its service for clients on the same host.
+//! NCCL's report of its own job through RAS, its service for clients on the same host.
 //!
-//! NCCL 2.24 and newer listens on `localhost:28028` (`NCCL_RAS_ADDR`) in every process, and answers for the whole job. What
-//! is here was taken from src/ras/client.cc, src/ras/client_support.cc and the user guide of NVIDIA/nccl, 2.24.3 to 2.30.7.
+//! NCCL 2.24 and newer listens on `localhost:28028` (`NCCL_RAS_ADDR`) in every process, and answers for the whole job.
+//! Formats were taken from src/ras/client.cc, src/ras/client_support.cc and the user guide of NVIDIA/nccl, 2.24.3 to
+//! 2.30.7.
 //!
 //! | module | does |
 //! |---|---|

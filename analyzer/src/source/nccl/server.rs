@@ -68,7 +68,7 @@ pub(crate) const JSON_MISSING: &str = r#"{
 }
 "#;
 
-/// *Guide*, 2.29.
+/// Event from the user guide of NCCL 2.29.
 pub(crate) const EVENT_DEAD: &str = r#"{
   "timestamp": "2025-12-19 13:07:07",
   "group": "LIFECYCLE",
@@ -109,7 +109,7 @@ Warnings
 
 ";
 
-/// By hand, 2.27.
+/// Answer of NCCL 2.27, written by hand.
 pub(crate) const TEXT_2_27: &str = "NCCL version 2.27.3+cuda12.9 compiled with CUDA 12.9
 CUDA runtime version 12090, driver version 12090
 
@@ -205,7 +205,7 @@ Warnings
 
 ";
 
-/// Dialogues with NCCL's own code, by version and situation: see tests/data/ras. What the client says begins with `> `.
+/// Dialogues with NCCL's own code, by version and situation: see tests/data/ras. Lines of the client begin with `> `.
 pub(crate) fn recorded() -> Vec<(String, String, String)> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/ras");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -242,7 +242,7 @@ pub(crate) fn speak(mut stream: TcpStream, dialogue: &str) {
     }
 }
 
-/// What a version of NCCL can do.
+/// Version of NCCL by its abilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
     /// 2.24 to 2.28.3: text.

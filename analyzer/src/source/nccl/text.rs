@@ -1,7 +1,7 @@
 //! Answers in text, of NCCL 2.24 to 2.28.3: totals, and of ranks and processes those that differ from the others.
 //!
-//! With `VERBOSE`, NCCL lists the members of every group that is smaller than half of its communicator. What a rank that is
-//! not listed has launched is not known.
+//! With `VERBOSE`, NCCL lists the members of every group that is smaller than half of its communicator. The operations that
+//! an unlisted rank has launched are not known.
 
 use super::{error_named, name, operation};
 use crate::entity::nccl::{Answer, CommId, Communicator, OPERATIONS, Process, Rank, RankState};
@@ -22,7 +22,7 @@ pub fn answer(bytes: &[u8]) -> Answer {
     reading.finish()
 }
 
-/// What the lines of a block are about.
+/// Subject of the lines of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Block {
     #[default]
@@ -38,7 +38,7 @@ enum Block {
     Communicator,
 }
 
-/// What the ranks listed next have in common.
+/// Property that the ranks listed next have in common.
 #[derive(Clone, Copy, Debug, Default)]
 enum Trait {
     #[default]
@@ -140,7 +140,7 @@ impl Reading {
     /// A line of processes: `Process 3487984 on node 172.16.64.213 managing GPU 5`.
     fn process(&mut self, text: &str) -> bool {
         let Some(rest) = text.strip_prefix("Process ") else {
-            // How many there are, and those without a name.
+            // The number of missing ones, and those without a name.
             return text.starts_with("Missing ")
                 || text.contains(" considered dead ")
                 || text.starts_with('[');

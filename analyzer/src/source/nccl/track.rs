@@ -16,7 +16,7 @@ const MAX_RANKS: usize = 65_536;
 /// Events kept.
 const MAX_EVENTS: usize = 256;
 
-/// What is known from all answers so far.
+/// State from all answers so far.
 #[derive(Debug, Default)]
 pub struct Track {
     known: Nccl,
@@ -64,7 +64,7 @@ impl Track {
         }
     }
 
-    /// An event came.
+    /// Adds an event; the oldest one leaves a full list.
     pub fn happened(&mut self, event: Event) {
         if self.known.events.len() == MAX_EVENTS {
             self.known.events.remove(0);
@@ -73,7 +73,7 @@ impl Track {
         self.known.events.push(event);
     }
 
-    /// All of it.
+    /// State from all answers and events so far.
     #[must_use]
     pub fn known(&self) -> Nccl {
         self.known.clone()

@@ -14,7 +14,7 @@ use crate::record::store::{Part, folder_name, walk};
 use crate::record::table::Row;
 use crate::sample::EventSample;
 
-/// Whether a path is that of a recording, not of a capture: a folder, or a Parquet file.
+/// True if a path is that of a recording, not of a capture: a folder, or a Parquet file.
 #[must_use]
 pub fn is_recording(path: &Path) -> bool {
     path.is_dir() || path.extension().is_some_and(|end| end == "parquet")
@@ -186,7 +186,7 @@ impl Tables {
         });
     }
 
-    /// What could not be read.
+    /// Sentences about files that could not be read.
     pub(super) fn notices(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notices)
     }

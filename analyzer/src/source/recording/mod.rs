@@ -39,7 +39,7 @@ pub struct Options {
     pub to: Option<TimeSpec>,
     /// Data time per clock time; infinite for as fast as possible.
     pub speed: f64,
-    /// When samples are sent.
+    /// Times at which samples are sent.
     pub emit: Emit,
 }
 
@@ -103,7 +103,7 @@ impl Player {
         loop {
             match tables {
                 Ok(tables) => {
-                    // Who wants no more gets the end as well.
+                    // A view that wants no more gets the end as well.
                     let _stopped = self.play(tables);
                     let goes_on = self.rewind.is_some()
                         || self.send(true).is_ok()

@@ -1,7 +1,7 @@
 //! The counters that rows add up to, as a sample.
 //!
-//! What a recording does not have stays empty: opcodes, PSNs, further source ports, distributions beyond median, 99th percentile
-//! and longest time of each interval.
+//! Facts that a recording does not have stay empty: opcodes, PSNs, further source ports, distributions beyond median, 99th
+//! percentile and longest time of each interval.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::util::shared::Shared;
 /// Names that a device's counters may come from; samples hold no other.
 const SOURCES: [&str; 5] = ["sysfs counters", "sysfs hw_counters", "RDMA netlink", "ethtool", "DCB netlink"];
 
-/// What rows so far add up to.
+/// Sums of the rows so far.
 #[derive(Debug, Default)]
 pub(super) struct State {
     links: Vec<LinkSample>,

@@ -20,11 +20,11 @@ const WITH_HEADERS: u16 = Event::NAK | Event::RNR | Event::GSI | Event::CNP | Ev
 /// The counts of all taps.
 #[derive(Debug)]
 pub struct Counts {
-    /// Flows and links.
+    /// Table of flows and links.
     pub table: FlowTable,
     /// Connections seen being established.
     pub peers: Peers,
-    /// Metrics beyond counters.
+    /// Collectors of metrics beyond counters.
     pub metrics: MetricsWorker,
     /// First and last frame of any kind, Unix nanoseconds.
     pub window: Option<(u64, u64)>,
@@ -43,7 +43,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Whether frames of this time are counted.
+    /// True if frames of this time are counted.
     #[inline]
     #[must_use]
     pub fn in_range(&self, ts_ns: u64) -> bool {

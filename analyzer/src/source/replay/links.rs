@@ -44,7 +44,7 @@ impl LinkLayer {
     }
 }
 
-/// Whether this link type is supported.
+/// True if this link type is supported.
 #[must_use]
 pub fn supported(link_type: u16) -> bool {
     LinkLayer::of(link_type) != LinkLayer::Unsupported
@@ -139,7 +139,7 @@ impl TapLinks {
         refused
     }
 
-    /// Whether the interface of this number is known.
+    /// True if the interface of this number is known.
     #[inline]
     #[must_use]
     pub fn knows(&self, interface: u32) -> bool {

@@ -33,7 +33,7 @@ use tap::{Messages, TapReader};
 use time::TimeSpec;
 use worker::MetricsWorker;
 
-/// When samples are sent. The last one is always sent.
+/// Times at which samples are sent. The last one is always sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Emit {
     /// Only at the end.
@@ -68,9 +68,9 @@ pub struct Options {
     pub max_flows: usize,
     /// Settings of the metrics.
     pub metrics: metrics::Options,
-    /// When to send samples.
+    /// Times at which samples are sent.
     pub emit: Emit,
-    /// Whether events are sent.
+    /// True if events are sent.
     pub events: bool,
 }
 

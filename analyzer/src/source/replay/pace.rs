@@ -24,7 +24,7 @@ impl Pace {
         Self { speed, paused: false, anchor: None, shown: None, started: Instant::now() }
     }
 
-    /// Whether the replay is paused.
+    /// True if the replay is paused.
     #[must_use]
     pub fn paused(&self) -> bool {
         self.paused
@@ -36,7 +36,7 @@ impl Pace {
         self.speed
     }
 
-    /// Whether frames are never waited for.
+    /// True if frames are never waited for.
     #[must_use]
     pub fn unlimited(&self) -> bool {
         self.speed.is_infinite()
@@ -70,8 +70,7 @@ impl Pace {
         self.started.elapsed()
     }
 
-    /// How long to wait until data time is `data_ns`; `None`: it is due. The first call sets the
-    /// start.
+    /// Time to wait until data time is `data_ns`; `None`: it is due. The first call sets the start.
     pub fn wait(&mut self, data_ns: u64) -> Option<Duration> {
         if self.unlimited() {
             return None;

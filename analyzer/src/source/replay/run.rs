@@ -42,7 +42,7 @@ struct Stopped;
 
 type Step = Result<(), Stopped>;
 
-/// How far a tap was read.
+/// Point up to which a tap was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     /// To a frame that waits for frames of other taps, or for something that is due before it.
@@ -62,7 +62,7 @@ pub(super) struct MergeOrder {
     current: Option<(usize, u64)>,
 }
 
-/// A running replay.
+/// State of a running replay.
 pub(super) struct Replay {
     pub(super) feed: SourceEnd,
     pub(super) taps: Vec<TapReader>,
@@ -83,9 +83,9 @@ pub(super) struct Replay {
 pub(super) struct Clock {
     /// The time of the latest frame in range.
     now_ns: Option<u64>,
-    /// When the next sample is due.
+    /// Time at which the next sample is due.
     sample_ns: Option<u64>,
-    /// When idle flows are retired next.
+    /// Time at which idle flows are retired next.
     retire_ns: Option<u64>,
     /// The replay ends after this time.
     stop_ns: Option<u64>,
@@ -106,7 +106,7 @@ struct Seek {
     to_ns: u64,
     /// The speed from there on.
     speed: f64,
-    /// Whether to pause there.
+    /// True to pause there.
     paused: bool,
 }
 

@@ -16,13 +16,13 @@ use crate::source::flows::table::FlowTable;
 /// A frame that was read and waits to be counted. Its buffer is reused.
 #[derive(Debug, Default)]
 pub struct Pending {
-    /// Unix nanoseconds.
+    /// Time of the frame, Unix nanoseconds.
     pub ts_ns: u64,
     /// Index of the interface in the file.
     pub interface: u32,
     /// Bytes on the wire.
     pub wire_len: u32,
-    /// The captured bytes.
+    /// Captured bytes of the frame.
     pub data: Vec<u8>,
 }
 
@@ -36,7 +36,7 @@ impl Pending {
     }
 }
 
-/// Why [`TapReader::frames`] returned.
+/// Reason why [`TapReader::frames`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Halt {
     /// The next frame is in [`TapReader::pending`]: frames of other taps come first, or something is due before it.
@@ -61,7 +61,7 @@ pub struct Messages {
 /// Reads the files of a tap in order.
 #[derive(Debug)]
 pub struct TapReader {
-    /// Its links.
+    /// Links of the tap.
     pub links: TapLinks,
     /// The waiting frame, after [`Halt::FrameWaits`].
     pub pending: Pending,
@@ -73,7 +73,7 @@ pub struct TapReader {
     drops: Option<u64>,
     /// The first frame was read when the file was opened, and is in `pending`.
     primed: bool,
-    /// Whether long files may be read in parts that the caller supplies.
+    /// True if long files may be read in parts that the caller supplies.
     in_parts: bool,
 }
 
@@ -154,7 +154,7 @@ impl TapReader {
         self.reader.as_mut().map(Reader::reclaim_buffer).unwrap_or_default()
     }
 
-    /// Whether the tap is a stream, which ends when its writer does.
+    /// True if the tap is a stream, which ends when its writer does.
     #[must_use]
     pub fn is_stream(&self) -> bool {
         self.is_stream

@@ -154,7 +154,7 @@ fn sample_at(feed: &Feed, time_ns: u64) -> (Sample, bool) {
     }
 }
 
-/// Nobody sees a fast replay of few flows pass, but trends show every part of it, at the same times in each run.
+/// A fast replay of few flows is over at once, but trends show every part of it, at the same times in each run.
 #[test]
 fn a_fast_replay_of_a_short_capture_has_a_sample_for_each_part_of_it() {
     let frames: Vec<(u32, u8, u32)> = (0..500).map(|at| (2 * at, 4, at)).collect();

@@ -65,7 +65,7 @@ pub fn parse_time(text: &str) -> Result<TimeSpec, String> {
     })
 }
 
-/// What is wrong with a time that was meant well.
+/// Mistake in a time that can be corrected, as a sentence for the user.
 fn mistake(text: &str) -> Option<String> {
     let without_zone = || text.parse::<DateTime>().is_ok() && text.parse::<Timestamp>().is_err();
     if text.strip_prefix('-').and_then(duration_ns).is_some() {

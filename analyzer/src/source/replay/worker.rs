@@ -39,7 +39,7 @@ struct Batch {
     len: usize,
     /// Those of packets that [want one](Packet::wants_aside), with the packet's place, in their order.
     asides: Vec<(usize, Aside)>,
-    /// What the ICRC of each packet says; none while there is one tap.
+    /// ICRC check of each packet; empty while there is one tap.
     contents: Vec<Option<Contents>>,
 }
 
@@ -80,7 +80,7 @@ impl Batch {
     }
 }
 
-/// Packets of one tap without asides: nearly all. What collectors do with an aside, or compare between taps, is left out of this loop.
+/// Packets of one tap without asides: nearly all. Code for asides, and for the comparison of taps, is left out of this loop.
 #[inline(never)]
 fn collect(packets: &[Packet], collector: &mut Collector) {
     for packet in packets {
@@ -93,11 +93,11 @@ enum Message {
     Packets(Batch),
     Retired(Vec<u32>),
     Report(Sender<Metrics>),
-    /// The last.
+    /// The last report: the thread ends after it.
     Finish(Sender<Metrics>),
 }
 
-/// Where the collectors run.
+/// Place where the collectors run.
 enum Runner {
     Inline(Box<Collector>),
     Thread {
@@ -308,7 +308,7 @@ impl MetricsWorker {
     }
 }
 
-/// What the metrics thread answers; nothing when it ended unexpectedly.
+/// Answer of the metrics thread; empty when it ended unexpectedly.
 fn ask(messages: &SyncSender<Message>, question: fn(Sender<Metrics>) -> Message) -> Metrics {
     let (reply, replied) = channel();
     let sent = messages.send(question(reply));

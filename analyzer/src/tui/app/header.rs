@@ -190,10 +190,10 @@ fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
         figure(name, delta.map_or_else(unknown, |d| compact(of(&d.counts) as f64)))
     };
     let counted = |of: fn(&Counts) -> u64| delta.is_some_and(|d| of(&d.counts) > 0);
-    // A gap shows what was lost upstream of a tap: none of it denies a loss downstream.
+    // A gap shows loss upstream of a tap: no gap does not exclude a loss downstream.
     let losing = app.view.concluded().is_some_and(|concluded| signals::is_losing(concluded.findings));
     let lost = if losing && !counted(|c| c.lost) { "lost upstream" } else { "lost" };
-    // What was counted comes before what was not: the line may have no room for all.
+    // Signals that were counted come before those that were not: the line may have no room for all.
     let mut signals = vec![
         (counted(|c| c.lost), count(lost, |c| c.lost)),
         (counted(|c| c.retransmitted), count("RETX", |c| c.retransmitted)),
@@ -369,7 +369,8 @@ fn fine(word: &str) -> Spans {
     badge(Level::Fine, word, theme::badge(Level::Fine))
 }
 
-/// Everything has ended: how much, and the worst of it, of which what finds no room comes second if it `continues`.
+/// Sentence for findings that have all ended: their number, and the worst one; if it `continues`, the part without
+/// room comes second.
 fn recovered(
     all: &[Finding],
     verdict: &Verdict<'_>,
@@ -379,7 +380,7 @@ fn recovered(
     let mut spans = fine("HEALTHY NOW");
     let sentence = verdict.sentence.trim_start_matches("Healthy now: ");
     if continues {
-        // When it ended stands in the next line.
+        // The time of its end stands in the next line.
         let which = if sentence.starts_with("1 ") { ":" } else { ", worst:" };
         let text = format!("{sentence}{which} {}", worst.title);
         let mut lines = wrap(&text, width.saturating_sub(spans.width + 1)).into_iter();
@@ -393,15 +394,15 @@ fn recovered(
     (spans, String::new())
 }
 
-/// Active kinds, each once; then the title of the worst finding, and ended kinds as far as there is room. What is left of
-/// the title comes second, if it `continues` in another line, else it is cut.
+/// Active kinds, each once; then the title of the worst finding, and ended kinds as far as there is room. The rest of the
+/// title comes second, if it `continues` in another line, else it is cut.
 fn badges(concluded: &Concluded<'_>, worst: &Finding, width: usize, continues: bool) -> (Spans, String) {
     /// Columns of a title that are worth their room.
     const TITLE: usize = 24;
     let all = concluded.findings;
     let mut kinds: Vec<(Problem, Level, bool)> = Vec::new();
     let active = || all.iter().filter(|finding| finding.active && finding.severity > Severity::Info);
-    // What another problem accounts for is no problem beside it.
+    // A problem that another one accounts for has no badge beside that one.
     let counts = |finding: &&Finding| finding.owner.is_none_or(|id| !active().any(|one| one.id == id));
     for finding in active().filter(counts) {
         let Some(kind) = Problem::of(finding) else { continue };
@@ -430,7 +431,7 @@ fn badges(concluded: &Concluded<'_>, worst: &Finding, width: usize, continues: b
     let room_of = |spans: &Spans| width.saturating_sub(spans.width + 2);
     let title = worst.title.chars().count();
     let whole = [form(true, every), form(false, every)].into_iter().find(|spans| room_of(spans) >= title);
-    // In two lines a title that has half of it in the first can be read.
+    // In two lines a title that has half of its length in the first can be read.
     let least = if continues { TITLE.max(title / 2) } else { title };
     let mut fewer = (1..=every).rev().map(|count| form(false, count));
     let spans = whole.or_else(|| fewer.find(|spans| room_of(spans) >= least));
@@ -443,7 +444,7 @@ fn badges(concluded: &Concluded<'_>, worst: &Finding, width: usize, continues: b
         rest = if continues { lines.collect::<Vec<_>>().join(" ") } else { rest };
         spans.push(format!("  {first}"), theme::BOLD);
     }
-    // Where the problems stand below, those that have ended do too.
+    // If the problems stand below, those that have ended do too.
     for text in findings::ended(all).into_iter().filter(|_| !continues) {
         if spans.width + 3 + text.chars().count() > width {
             break;

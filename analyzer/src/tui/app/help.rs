@@ -18,7 +18,7 @@ use crate::util::wrap::wrap;
 
 const NAMES: usize = 18;
 
-/// What the mouse does, while it is taken.
+/// Effects of the mouse, while it is captured.
 const MOUSE: [(&str, &str); 4] = [
     (
         "click",

@@ -28,7 +28,7 @@ const fn movement(input: Input) -> Option<Move> {
 }
 
 impl App {
-    /// Handles a key.
+    /// Handles a key, and returns what the loop has to do.
     #[must_use]
     pub fn on_key(&mut self, key: Key) -> Action {
         self.view.messages.clear();

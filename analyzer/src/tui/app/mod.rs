@@ -87,7 +87,7 @@ pub struct App {
 }
 
 impl App {
-    /// Nothing seen yet.
+    /// State before the first sample.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self {
@@ -235,7 +235,7 @@ impl App {
         (self.view.newest, self.view.analysis) = (None, None);
     }
 
-    /// Everything that was seen is still to come: no event of it is listed or open.
+    /// Everything that was seen is still to come: no event is listed or open.
     fn forget_events(&mut self) {
         self.view.log = Log::default();
         self.screens.forget_lines();
@@ -248,7 +248,7 @@ impl App {
         }
     }
 
-    /// Takes conclusions.
+    /// Takes the conclusions of an analysis.
     pub fn on_analysis(&mut self, analysis: Analysis) {
         // Conclusions of a time that a replay has gone back behind are void.
         if self.view.newest.as_ref().is_none_or(|newest| newest.time_ns < analysis.time_ns) {

@@ -13,7 +13,7 @@ use crate::tui::screens::Effect;
 /// Rows that one notch of the wheel moves.
 const NOTCH: usize = 3;
 
-/// Mouse input.
+/// Input of the mouse, with its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mouse {
     /// The left button was pressed at this column and line.
@@ -25,7 +25,7 @@ pub enum Mouse {
 }
 
 impl App {
-    /// Handles mouse input.
+    /// Handles mouse input, and returns what the loop has to do.
     #[must_use]
     pub fn on_mouse(&mut self, mouse: Mouse) -> Action {
         self.view.messages.clear();
@@ -74,7 +74,7 @@ impl App {
         on && screen != Screen::Problem && self.view.verdict().is_some_and(|verdict| verdict.worst.is_some())
     }
 
-    /// What the key does that is named at a place of the last line or of the frame of a part, such as `Enter queue pairs`.
+    /// Effect of the key that is named at a place of the last line or of the frame of a part, such as `Enter queue pairs`.
     fn key_named_at(&self, at: Position) -> Option<Input> {
         let area = Rect::new(0, 0, self.view.size.0, self.view.size.1);
         let mut buffer = Buffer::empty(area);

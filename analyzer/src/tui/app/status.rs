@@ -133,7 +133,7 @@ fn hints(app: &App, width: usize) -> Spans {
         hints.push((&[Input::Faster, Input::Slower], "speed"));
     }
     hints.push((&[Input::ExportCsv], "export"));
-    // What has no room is in the help.
+    // Hints without room are in the help.
     let parts = hints.into_iter().map(|(inputs, meaning)| {
         let keys: Vec<String> = inputs.iter().map(|input| app.view.options.keys.first(*input)).collect();
         let mut spans = Spans::default();

@@ -17,9 +17,9 @@ const QP_LEAST: u16 = 4;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is something of its own")]
 pub struct Has {
-    /// IPv6 addresses.
+    /// True if addresses are IPv6.
     pub ipv6: bool,
-    /// Latencies.
+    /// True if there are latencies.
     pub latency: bool,
     /// Latencies of which there are enough for a 99th percentile.
     pub p99: bool,
@@ -207,7 +207,7 @@ fn ranked(
     let used = COLUMNS.iter().filter(shows).filter(|column| rank(column) < limit);
     let mut used: Vec<Fitted> =
         used.map(|column| Fitted { column, width: has.width(column, narrow) }).collect();
-    // What there is trouble with stands right of the load, what costs most first; what is zero everywhere behind all.
+    // Columns with trouble stand right of the load, the costliest first; columns that are zero everywhere stand behind all.
     let load = COLUMNS.iter().position(|column| column.id == Id::Rate).unwrap_or(0);
     used.sort_by_cached_key(|fitted| {
         let id = fitted.column.id;

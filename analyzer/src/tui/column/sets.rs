@@ -5,7 +5,7 @@ use super::{Id, by_name};
 /// Columns for one question.
 #[derive(Clone, Copy, Debug)]
 pub struct Set {
-    /// Its name.
+    /// Name of the set.
     pub name: &'static str,
     /// The question, for the help.
     pub help: &'static str,
@@ -108,8 +108,7 @@ pub fn of(columns: &[Id]) -> Option<&'static Set> {
     SETS.iter().find(|set| set.columns == columns)
 }
 
-/// The columns after `shown` in the circle of the sets; `own`, those that the user chose one by one, are part of it behind
-/// the last set.
+/// The columns after `shown` in the circle of the sets; `own`, those that the user chose one by one, follow the last set.
 #[must_use]
 pub fn next(shown: &[Id], own: &[Id]) -> Vec<Id> {
     let at = SETS.iter().position(|set| set.columns == shown);

@@ -8,7 +8,7 @@ use super::{COLUMN, Column, Context, Needs};
 use crate::model::{Counts, Delta, Level, Model, Row, State, detail};
 use crate::sample::{Stats, address};
 
-/// A column.
+/// Identifier of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "every column is described in the table of columns")]
 pub enum Id {

@@ -84,7 +84,7 @@ impl ValueKind {
     }
 }
 
-/// A value.
+/// Typed value of a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
     /// Not known.

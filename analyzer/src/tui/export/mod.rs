@@ -24,11 +24,11 @@ pub enum Form {
 pub struct File {
     /// Its name without the ending; a number is appended where the name is taken.
     pub name: String,
-    /// The ending.
+    /// Extension of the file's name.
     pub ending: &'static str,
     /// Its contents in a few words, for the message.
     pub what: String,
-    /// The contents.
+    /// Contents of the file.
     pub content: Content,
 }
 
@@ -37,7 +37,7 @@ pub struct File {
 pub struct Sheet {
     /// Names of the columns.
     pub names: Vec<String>,
-    /// Values by row.
+    /// Rows of values, in the order of the columns.
     pub rows: Vec<Vec<Value>>,
 }
 
@@ -46,7 +46,7 @@ impl Sheet {
         Self { names: names.iter().map(|name| (*name).to_owned()).collect(), rows: Vec::new() }
     }
 
-    /// As text.
+    /// The sheet as text in a format.
     #[must_use]
     pub fn text(&self, form: Form) -> String {
         match form {
@@ -62,7 +62,7 @@ impl Sheet {
         std::iter::once(csv::line(self.names.iter().cloned())).chain(rows).collect()
     }
 
-    /// As JSON.
+    /// The sheet as JSON.
     #[must_use]
     pub fn json(&self) -> String {
         let object = |row: &Vec<Value>| {

@@ -149,7 +149,7 @@ impl Drop for Results {
     }
 }
 
-/// The view's end.
+/// End of the background work that the view holds.
 pub(in crate::tui) struct Background {
     shared: Arc<Shared>,
     done: Receiver<Done>,
@@ -195,7 +195,7 @@ impl Background {
         self.shared.change(|slots| slots.sample = Some(Box::new(preparation)));
     }
 
-    /// Begins with values.
+    /// Starts the computation of values.
     pub(in crate::tui) fn values(&mut self, wanted: ValuesRequest) {
         self.busy = true;
         self.shared.change(|slots| slots.values = Some(Box::new(wanted)));
@@ -253,7 +253,7 @@ impl Drop for Background {
     }
 }
 
-/// The first thread.
+/// Work of the first thread: samples, values and files.
 fn serve(shared: &Shared, results: &Results) {
     background::stand_back();
     while let Some(work) = shared.next() {
@@ -266,7 +266,7 @@ fn serve(shared: &Shared, results: &Results) {
     }
 }
 
-/// The second thread.
+/// Work of the second thread: analyses.
 fn serve_analyses(shared: &Shared, results: &Results, options: report::Options) {
     background::stand_back();
     let mut analyst = Analyst::new(options);

@@ -23,11 +23,11 @@ pub(in crate::tui) struct News {
     pub(in crate::tui) restarted: bool,
     /// The newest sample, and before it those that came meanwhile, as far as they are small.
     pub(in crate::tui) samples: Vec<Arc<Sample>>,
-    /// Events, in order.
+    /// Events since the last take, in order.
     pub(in crate::tui) events: Vec<EventSample>,
     /// Events that were too many.
     pub(in crate::tui) too_many: u64,
-    /// Notices, in order.
+    /// Notices since the last take, in order.
     pub(in crate::tui) notices: Vec<String>,
     /// Result of the source that ended.
     pub(in crate::tui) end: Option<Result<(), anyhow::Error>>,
@@ -84,7 +84,7 @@ impl News {
     }
 }
 
-/// The collected updates.
+/// Updates collected from the source.
 #[derive(Clone, Debug)]
 pub(in crate::tui) struct Inbox(Arc<Mutex<News>>);
 

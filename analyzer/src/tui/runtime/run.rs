@@ -109,7 +109,7 @@ impl Session {
         let mut dirty = true;
         let mut keyed = false;
         while !stopped.load(Ordering::SeqCst) {
-            // What a key changes is drawn before anything new is taken; then that is, as keys may come without end.
+            // Changes by keys are drawn before anything new is taken; then that is, as keys may come without end.
             let answers = std::mem::take(&mut keyed);
             let updated = !answers && self.take_updates()?;
             dirty |= updated || self.events && drawn.elapsed() >= CALM;

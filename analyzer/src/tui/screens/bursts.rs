@@ -31,10 +31,10 @@ const AXIS: usize = 10;
 /// Receivers listed.
 const RECEIVERS: usize = 5;
 
-/// The screen.
+/// State of the screen Bursts.
 #[derive(Debug, Default)]
 pub struct BurstsScreen {
-    /// Its first line.
+    /// First visible line.
     pub scroll: Cursor,
     lines: Lines,
 }
@@ -282,7 +282,7 @@ fn recent(bursts: &Bursts, cells: usize) -> Strip {
     }
 }
 
-/// The whole run, with as many points per column as it takes; `None` where the latest bins are all of it.
+/// The whole run, with as many points per column as it takes; `None` if the latest bins are the whole run.
 fn run(bursts: &Bursts, cells: usize) -> Option<Strip> {
     let per_column = bursts.long.len().div_ceil(cells.max(1)).max(1);
     if bursts.bins <= recent_bins(bursts, cells) as u64 || bursts.long.is_empty() {
@@ -378,7 +378,7 @@ fn step_times(starts_ns: &[u64], width: usize) -> Option<Line<'static>> {
     Some(spans.into_line())
 }
 
-/// What stands before them.
+/// Text before the step times.
 const STEP_TIMES: &str = " step times ";
 
 /// The steps of the job: their times, and what is known of them.
@@ -409,7 +409,7 @@ pub(super) fn steps(report: &Report, width: usize) -> Vec<Line<'static>> {
     let stall = format!("longest silence within a step {} (median)", units::duration(steps.silence_ns));
     sentences.push((stall, Level::Fine));
     let last = last_to_finish(report);
-    // What is wrong comes before what describes.
+    // Problems come before descriptions.
     let wrong = last.as_ref().is_some_and(|(_, level)| *level > Level::Fine);
     let at = if wrong { 1 } else { sentences.len() };
     sentences.splice(at..at, last);

@@ -136,7 +136,7 @@ fn pauses(port: &PortSample, step: Option<&PortRates<'_>>) -> Vec<Line<'static>>
     lines
 }
 
-/// What the NIC's own context of a queue pair says; a dash for what it does not.
+/// Facts from the NIC's own context of a queue pair; a dash for those that it lacks.
 fn in_context(of: &ContextSample) -> Line<'static> {
     let number = |n: Option<u32>| n.map_or_else(|| units::UNKNOWN.into(), |n| compact(f64::from(n)));
     let of_set = |used: Option<u8>, set: Option<u8>| match used {

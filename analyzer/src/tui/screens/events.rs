@@ -30,7 +30,7 @@ const BESIDE: u16 = 160;
 /// Notices shown, at most.
 const NOTICES: u16 = 2;
 
-/// The screen.
+/// State of the screen Events.
 #[derive(Debug, Default)]
 pub struct EventsScreen {
     /// Place in the list.
@@ -38,7 +38,7 @@ pub struct EventsScreen {
 }
 
 impl EventsScreen {
-    /// The selected entry.
+    /// Entry that is selected.
     #[must_use]
     pub(in crate::tui) fn entry<'a>(&self, view: &'a View) -> Option<EntryAt<'a>> {
         self.cursor.selected.and_then(|at| view.shown_events().nth(at))
@@ -177,7 +177,7 @@ fn previewed<'a>(view: &'a View, cursor: &Cursor) -> Option<EntryAt<'a>> {
     selected.or_else(first).or_else(|| view.shown_events().next())
 }
 
-/// What there is room for below the list: how all signals went, and the headers of an event.
+/// Parts below the list, as far as there is room: all signals over time, and the headers of an event.
 fn below(buffer: &mut Buffer, areas: &Areas, boxed: bool, view: &View, cursor: &Cursor) {
     if let Some(data) = &view.data {
         overview::timeline_in(buffer, areas.timeline, boxed, view, data);
@@ -256,7 +256,7 @@ fn aligned(listed: EntryAt<'_>, view: &View, flow: usize) -> Line<'static> {
         };
         spans.push(since, theme::DIM);
     }
-    // What several taps see of a packet is one event.
+    // A packet that several taps see is one event.
     if let Some(data) = view.data.as_ref().filter(|data| data.model.dedup.taps > 1) {
         let names = names::distinct(&data.model.links.iter().map(column::shown_link).collect::<Vec<_>>());
         let mut links: Vec<u16> = entry.also.iter().copied().chain([entry.key.link]).collect();

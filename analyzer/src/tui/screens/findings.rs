@@ -24,7 +24,7 @@ use crate::tui::widgets::panel::{BOXED, Title, frame_height, panel};
 use crate::util::units;
 use crate::util::wrap::wrap;
 
-/// The screen.
+/// State of the screen Findings.
 #[derive(Debug, Default)]
 pub struct FindingsScreen {
     /// Place in the list.
@@ -153,7 +153,7 @@ fn part(buffer: &mut Buffer, area: Rect, boxed: bool, name: &str, lines: &[Line<
     }
 }
 
-/// How many findings there are of each kind, and the time that they cover.
+/// Number of findings of each kind, and the time that they cover.
 fn counted(view: &View, concluded: &Concluded<'_>) -> String {
     let findings = concluded.findings;
     let info = findings.iter().filter(|one| one.severity == Severity::Info).count();
@@ -236,12 +236,12 @@ pub(super) fn table<'a>(findings: impl Iterator<Item = &'a Finding>) -> Sheet {
 pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
     let level = Level::from(finding.severity);
     let mut spans = Spans::default();
-    // What is for information is no level: it has neither colour nor alarm.
+    // A finding for information has no level: it has neither colour nor alarm.
     let (symbol, style) = match finding.severity {
         Severity::Info => ("·", theme::DIM),
         _ => theme::mark(level, finding.active),
     };
-    // Where there is little room the sentence needs it; the symbols differ.
+    // If there is little room the sentence needs it; the symbols differ.
     if width < BOXED.into() {
         spans.push(format!(" {symbol} "), style);
     } else {
@@ -385,7 +385,7 @@ fn unclassified(model: &Model) -> Vec<(Level, String)> {
     blind
 }
 
-/// What rocescope dropped or cannot see, worst first.
+/// Drops and blind spots of rocescope, worst first.
 pub(super) fn blind_spots(view: &View, width: usize) -> Vec<Line<'static>> {
     let (Some(data), Some(analysis)) = (&view.data, &view.analysis) else { return Vec::new() };
     let blind = blind(data, analysis, view.options.source_filtered);

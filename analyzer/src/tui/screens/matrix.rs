@@ -31,7 +31,7 @@ const GAP: u16 = 3;
 /// Lines from which on the queue pairs of the selected cell are shown.
 const MEMBERS: u16 = 6;
 
-/// The screen.
+/// State of the screen Matrix.
 #[derive(Debug, Default)]
 pub struct MatrixScreen {
     /// Row and column of the selected cell.
@@ -234,7 +234,7 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &MatrixScreen) 
     let about = if rows > 0 { size(rows, columns, room) } else { String::new() };
     let title = Title { name: &name, about: &about, hint: &hint };
     let known = matrix.iter().any(|(.., cell)| cell.value(metric).is_some());
-    // Where the map leaves room, the queue pairs of the selected cell are below it.
+    // If the map leaves room, the queue pairs of the selected cell are below it.
     let frame = at.body.bottom() - area.bottom();
     let below = at.body.bottom().saturating_sub(grid.used(matrix) + 1 + frame);
     let members = screen.members(view, data).filter(|_| known && below >= MEMBERS);

@@ -72,7 +72,7 @@ pub(super) enum Effect {
     Overlay(Overlay),
 }
 
-/// A screen.
+/// Behaviour that each screen has.
 pub(super) trait Page {
     /// Moves in its list, or scrolls.
     fn step(&mut self, view: &mut View, step: Move);
@@ -135,30 +135,30 @@ pub(super) trait Page {
 /// The states of all screens.
 #[derive(Debug)]
 pub struct Screens {
-    /// Overview.
+    /// Overview of the traffic.
     pub overview: OverviewScreen,
     /// The table of queue pairs.
     pub flows: Table,
-    /// One queue pair.
+    /// Detail of one queue pair.
     pub detail: DetailScreen,
-    /// Host matrix.
+    /// Matrix of host pairs.
     pub matrix: MatrixScreen,
-    /// Links.
+    /// Links and their balance.
     pub links: LinksScreen,
-    /// Bursts.
+    /// Bursts and steps.
     pub bursts: BurstsScreen,
-    /// Events.
+    /// Events at packets.
     pub events: EventsScreen,
-    /// Findings.
+    /// List of findings.
     pub findings: FindingsScreen,
-    /// One of them.
+    /// Page of one finding.
     pub problem: ProblemScreen,
     /// Queue pairs of NICs.
     pub nic: NicScreen,
 }
 
 impl Screens {
-    /// Nothing selected anywhere.
+    /// Screens without any selection.
     #[must_use]
     pub fn new(options: &Options) -> Self {
         Self {
@@ -180,7 +180,7 @@ impl Screens {
         Screen::ALL.iter().filter_map(|screen| self.page(*screen).kept_lines()).for_each(Lines::forget);
     }
 
-    /// A screen.
+    /// The screen that is named.
     pub(super) fn page(&self, screen: Screen) -> &dyn Page {
         match screen {
             Screen::Overview => &self.overview,

@@ -31,7 +31,7 @@ pub(in crate::tui) struct Point {
 }
 
 impl Point {
-    /// Both together. What is unknown of one is that of the other; of latencies the highest.
+    /// Both together. A value that is unknown in one is that of the other; of latencies the highest.
     fn with(self, later: &Self) -> Self {
         let counts = match (self.counts, later.counts) {
             (Some(mut sum), Some(other)) => {
@@ -215,7 +215,7 @@ pub(super) fn columns(points: &[Point], grid: Grid) -> Vec<Option<Point>> {
     (0..grid.columns).map(column).collect()
 }
 
-/// What a row counted in the time range.
+/// Counts of a row in the time range.
 pub(in crate::tui) fn of_range(data: &Data, row: &Row) -> Option<Point> {
     let delta = row.delta.as_ref()?;
     let times = data.model.latency(row);

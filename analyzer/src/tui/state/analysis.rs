@@ -28,7 +28,7 @@ pub struct Scope {
 /// Conclusions from a sample.
 #[derive(Clone, Debug)]
 pub struct Analysis {
-    /// The sample's time.
+    /// Time of the sample, Unix nanoseconds.
     pub time_ns: u64,
     /// Its report without the flows: since the start.
     pub report: Report,
@@ -38,7 +38,7 @@ pub struct Analysis {
     pub owned: bool,
     /// The part of its findings that the history keeps.
     pub conclusions: Arc<Conclusions>,
-    /// How the packets of flows are spread over paths, of those that are.
+    /// Spreading of packets over paths, of the flows that are spread.
     pub spread: Vec<(FlowId, Spray)>,
     /// The findings by flow.
     pub verdicts: FlowVerdicts,

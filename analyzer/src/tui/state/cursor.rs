@@ -3,7 +3,7 @@
 /// Selection and first visible row of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
-    /// The selected row.
+    /// Row that is selected.
     pub selected: Option<usize>,
     /// The first visible row.
     pub offset: usize,

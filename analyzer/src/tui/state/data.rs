@@ -38,7 +38,7 @@ pub struct Data {
     pub imbalance: Vec<Imbalance>,
     /// Places of the busiest rows, those with the highest rate first.
     pub busiest: Vec<usize>,
-    /// What the flows of a row of `peers` share.
+    /// Property that the flows of a row of `peers` share.
     pub by: By,
     /// Flows that share something, the worst first.
     pub peers: Vec<Peer>,

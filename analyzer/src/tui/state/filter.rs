@@ -11,9 +11,9 @@ use crate::util::map::{Map, Set};
 /// The filter, and the indexes that make it fast.
 #[derive(Debug)]
 pub struct Filter {
-    /// Its text.
+    /// Text of the filter.
     pub text: String,
-    /// The same, parsed.
+    /// Query that the text parses to.
     pub query: Query,
     /// Places of the rows of flows that have events; empty where the filter has no condition on flows.
     pub(in crate::tui) rows: Map<FlowKey, usize>,
@@ -29,7 +29,7 @@ impl Filter {
         Self { text: text.to_owned(), query: Query::new(text), rows, texts }
     }
 
-    /// Replaces the text.
+    /// Replaces the text of the filter.
     pub(in crate::tui) fn set(&mut self, text: &str) {
         text.clone_into(&mut self.text);
         self.query = Query::new(text);

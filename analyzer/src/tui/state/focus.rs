@@ -8,7 +8,7 @@ use crate::sample::Address;
 pub struct Focus {
     /// Its subject in a few words.
     pub about: String,
-    /// The queue pairs.
+    /// Condition for the queue pairs shown.
     pub on: Only,
 }
 

@@ -41,13 +41,13 @@ pub struct EntryState {
     pub naks: u64,
     /// The latest in words.
     pub text: String,
-    /// The latest.
+    /// Latest event of the entry.
     pub event: EventSample,
     /// Its number among all events.
     pub number: u64,
 }
 
-/// What no other packet of its class has: its flow, whatever the link, and its headers.
+/// Key that no other packet of its class has: its flow, whatever the link, and its headers.
 type PacketKey = (u16, FlowKey, u8, u32, u32, u32);
 
 fn packet_key(event: &EventSample, class: &Class) -> PacketKey {
@@ -77,11 +77,11 @@ impl EventPacket {
 pub struct Entry {
     /// Class of the events.
     pub class: &'static Class,
-    /// Its flow.
+    /// Key of the flow.
     pub key: FlowKey,
     /// The first of them, Unix time in nanoseconds.
     pub first_ns: u64,
-    /// Its present state.
+    /// Present state of the entry.
     pub latest: EntryState,
     /// Its states at earlier snapshots, the oldest first.
     before: Vec<EntryState>,
@@ -144,9 +144,9 @@ impl Entry {
 /// An entry as a snapshot shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct EntryAt<'a> {
-    /// The entry.
+    /// Entry of the list.
     pub entry: &'a Entry,
-    /// Its state then.
+    /// State at the snapshot shown.
     pub state: &'a EntryState,
 }
 

@@ -38,7 +38,7 @@ impl Metric {
         }
     }
 
-    /// Its name.
+    /// Name of the metric.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl Metric {
 /// From one host to another.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cell {
-    /// Queue pairs.
+    /// Number of queue pairs.
     pub flows: usize,
     /// The growth of their counters in the time range.
     pub counts: Counts,
@@ -117,9 +117,9 @@ impl Hosts {
 /// The matrix. Hosts are in the order of their addresses.
 #[derive(Clone, Debug, Default)]
 pub struct Matrix {
-    /// Rows.
+    /// Hosts that send, by row.
     pub sources: Vec<Address>,
-    /// Columns.
+    /// Hosts that receive, by column.
     pub destinations: Vec<Address>,
     /// Those that are one or the other.
     hosts: Vec<Address>,
@@ -178,7 +178,7 @@ impl Matrix {
         Self { sources: those(sends), destinations: those(receives), hosts, cells, pairs }
     }
 
-    /// Rows and columns.
+    /// Number of rows and of columns.
     #[must_use]
     pub fn size(&self) -> (usize, usize) {
         (self.sources.len(), self.destinations.len())

@@ -22,12 +22,12 @@ impl Messages {
         Self { notices: notices.iter().cloned().collect(), ..Self::default() }
     }
 
-    /// Answers a key.
+    /// Shows an answer to a key.
     pub fn say(&mut self, answer: impl Into<String>) {
         self.answer = Some(answer.into());
     }
 
-    /// Takes a notice.
+    /// Adds a notice; the oldest one leaves a full list.
     pub(in crate::tui) fn notice(&mut self, notice: String) {
         if self.notices.len() == NOTICES {
             self.notices.pop_front();

@@ -2,12 +2,12 @@
 
 use super::log::EntryAt;
 
-/// An opened event.
+/// State of an opened event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
     /// The number of its entry in the list.
     pub entry: u64,
-    /// Its own number.
+    /// Number of the event.
     pub event: u64,
     /// The first line shown.
     pub top: usize,

@@ -16,7 +16,7 @@ const KEPT: usize = 64;
 /// Links kept of a row: as many names have room.
 const LINKS: usize = 5;
 
-/// What the rows of the overview's list are.
+/// Grouping of the overview's list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
     /// Pairs of hosts.
@@ -62,7 +62,7 @@ impl By {
         }
     }
 
-    /// A row of it, in words.
+    /// Word for a row of this grouping.
     #[must_use]
     pub const fn noun(self) -> &'static str {
         match self {
@@ -118,11 +118,11 @@ impl Shared {
 /// Flows that share something, each packet once.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// What they share.
+    /// Property that the flows share.
     pub shared: Shared,
-    /// Queue pairs.
+    /// Number of queue pairs.
     pub flows: usize,
-    /// What it counted in the time range, or while that is not known since the start.
+    /// Counts in the time range, or while that is not known since the start.
     pub counts: Counts,
     /// Length of the time range in seconds; `None` while it is not known.
     pub seconds: Option<f64>,

@@ -34,7 +34,7 @@ pub struct Preparation {
     pub(in crate::tui) options: report::Options,
 }
 
-/// A prepared sample.
+/// Results of preparing a sample.
 #[derive(Debug)]
 pub struct Prepared {
     /// The samples before it and itself, the oldest first, with their snapshots.
@@ -69,7 +69,7 @@ impl Step {
 }
 
 impl Preparation {
-    /// Prepares the sample.
+    /// Prepares the sample for the screens.
     #[must_use]
     pub fn run(self) -> Prepared {
         let Self { earlier, sample, last, mut history, range, texts, matrix, by, options } = self;

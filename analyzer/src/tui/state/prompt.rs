@@ -14,14 +14,14 @@ pub enum Purpose {
     GoTo,
 }
 
-/// The line.
+/// State of the line that is typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
-    /// Its purpose.
+    /// Purpose of the line.
     pub purpose: Purpose,
     /// The text typed so far.
     pub text: String,
-    /// The text before.
+    /// Text before the line was opened.
     pub before: String,
 }
 
@@ -45,7 +45,7 @@ impl Prompt {
         Self { purpose, text: text.to_owned(), before: text.to_owned() }
     }
 
-    /// Handles a key.
+    /// Handles a key, and returns its effect.
     pub fn on_key(&mut self, key: Key) -> Typed {
         match key {
             Key::Char(c) => {

@@ -19,14 +19,14 @@ pub struct Readings {
     latest: Option<Arc<Contexts>>,
 }
 
-/// One reading.
+/// Reading of a queue pair's context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadingPoint {
-    /// Unix time.
+    /// Time of the reading, Unix nanoseconds.
     pub time_ns: u64,
-    /// Packets in flight.
+    /// Number of packets in flight.
     pub in_flight: Option<u32>,
-    /// Retries used up.
+    /// Retries in use.
     pub retries_used: Option<u8>,
     /// Packets sent since the first reading.
     pub sent: Option<u64>,

@@ -39,7 +39,7 @@ impl Screen {
         Self::Findings,
     ];
 
-    /// Its title.
+    /// Title of the screen.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -100,7 +100,7 @@ impl Screen {
 pub struct Screens(u16);
 
 impl Screens {
-    /// Every screen.
+    /// Set of all screens.
     pub const ALL: Self = Self(0x3FF);
 
     /// These two sets together.

@@ -31,27 +31,27 @@ pub struct View {
     pub options: Options,
     /// Columns and lines of the terminal.
     pub size: (u16, u16),
-    /// The screen shown.
+    /// Screen that is shown.
     pub screen: Screen,
     /// The filter of table and events.
     pub filter: Filter,
     /// The time range that the user chose.
     pub range: TimeRange,
-    /// What the rows of the overview's list are.
+    /// Grouping of the overview's list.
     pub by: By,
     /// Snapshots, and which of them is shown.
     pub timeline: Timeline,
-    /// Events.
+    /// Log of the events.
     pub log: Log,
     /// Sentences for the user.
     pub messages: Messages,
     /// The selected queue pair, wherever it is in the table.
     pub selected: Option<Identity>,
-    /// Marked queue pairs.
+    /// Queue pairs that are marked.
     pub marked: Set<Identity>,
-    /// The newest sample.
+    /// Newest sample of the source.
     pub newest: Option<Deferred<Arc<Sample>>>,
-    /// The latest conclusions.
+    /// Conclusions of the latest analysis.
     pub analysis: Option<Deferred<Arc<Analysis>>>,
     /// The values shown; `None` before the first. Exported files are made from a copy in the background.
     pub data: Option<Deferred<Arc<Data>>>,
@@ -66,7 +66,7 @@ pub struct Concluded<'a> {
     pub findings: &'a [Finding],
     /// The last frame that they are drawn from.
     pub end_ns: Option<u64>,
-    /// Their time.
+    /// Time of the findings, relative to the snapshot.
     pub as_of: AsOf,
 }
 
@@ -82,7 +82,7 @@ pub enum AsOf {
 }
 
 impl View {
-    /// Nothing seen yet.
+    /// View before the first sample.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self {

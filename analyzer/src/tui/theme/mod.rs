@@ -18,17 +18,17 @@ pub use palette::{Depth, Name, Overrides, Theme};
 pub const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 /// Less important text: zeros, units, past values.
 pub const DIM: Style = Style::new().add_modifier(Modifier::DIM);
-/// The selected row.
+/// Style of the selected row.
 pub const SELECTED: Style = Style::new().add_modifier(Modifier::REVERSED);
-/// Ordinary text.
+/// Style of ordinary text.
 pub const PLAIN: Style = Style::new();
-/// Column titles.
+/// Style of column titles.
 pub const HEAD: Style = Style::new().add_modifier(Modifier::BOLD.union(Modifier::UNDERLINED));
 /// A sparkline or bar.
 pub const BAR: Style = Style::new().fg(Color::Cyan);
 /// A key in a hint.
 pub const KEY: Style = BOLD.fg(Color::Cyan);
-/// Borders and rules.
+/// Style of borders and rules.
 pub const FRAME: Style = Style::new().fg(Color::DarkGray);
 /// The symbol of what is fine.
 pub const GOOD: Style = Style::new().fg(Color::Green);

@@ -14,9 +14,9 @@ pub enum Name {
     /// By the environment.
     #[default]
     Auto,
-    /// For dark backgrounds.
+    /// Colours for dark backgrounds.
     Dark,
-    /// For light backgrounds.
+    /// Colours for light backgrounds.
     Light,
     /// For dark backgrounds, with the most contrast.
     HighContrast,
@@ -71,15 +71,15 @@ pub enum Depth {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Overrides {
-    /// The theme.
+    /// Name of the theme.
     pub name: Name,
     /// Bars, sparklines and keys.
     #[serde(deserialize_with = "color")]
     pub data: Option<Color>,
-    /// What is fine.
+    /// Healthy values.
     #[serde(deserialize_with = "color")]
     pub good: Option<Color>,
-    /// Reduced performance.
+    /// Values of reduced performance.
     #[serde(deserialize_with = "color")]
     pub warning: Option<Color>,
     /// Lost or refused packets.
@@ -217,7 +217,7 @@ impl Theme {
         Self { name, depth, overrides: Overrides::default() }
     }
 
-    /// The next theme.
+    /// Theme that follows in the circle.
     #[must_use]
     pub fn next(self) -> Self {
         let at = Name::ALL.iter().position(|name| *name == self.name).map_or(0, |at| at + 1);

@@ -123,8 +123,8 @@ pub(in crate::tui) fn line(buffer: &mut Buffer, area: Rect, y: u16, line: &Line<
     }
 }
 
-/// How many letters of a text stay that is cut behind `keep` of them: where the last is one of a number, such as a count, an
-/// address or a time, those before it, as a number with a sign behind it may be another one.
+/// Number of letters of a text that stay if it is cut behind `keep` of them: if the last is one of a number, such as a
+/// count, an address or a time, those before it, as a number with a sign behind it may be another one.
 fn before_number(text: &[char], keep: usize) -> usize {
     let is_digit = |at: usize| text.get(at).is_some_and(char::is_ascii_digit);
     let is_part = |at: &usize| {

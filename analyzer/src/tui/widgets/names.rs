@@ -30,7 +30,7 @@ pub(in crate::tui) fn apart<'a>(name: &str, all: impl Iterator<Item = &'a str>, 
     format!("{head}{middle}{dots}{tail}")
 }
 
-/// What differs of each name, as far as that is anything; whole names else.
+/// The part of each name that differs from the others, if there is one; whole names else.
 #[must_use]
 pub(in crate::tui) fn distinct(names: &[String]) -> Vec<String> {
     let (start, end) = common(names.iter().map(String::as_str));

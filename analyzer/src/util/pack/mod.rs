@@ -1,7 +1,7 @@
 //! Plain values as bytes and back, between two processes of the same version on one host.
 //!
-//! Values follow one another without names, whole numbers with seven bits a byte, so that a counter that is 0 takes one. What two
-//! versions would read differently is found by [`layout`], which goes into every name and type that a value is made of.
+//! Values follow one another without names, whole numbers with seven bits a byte, so that a counter that is 0 takes one.
+//! [`layout`] finds a value that two versions would read differently: it goes into every name and type that a value is made of.
 
 mod values;
 
@@ -64,7 +64,7 @@ pub fn layout<T: Pack>() -> u64 {
 pub struct Layout(u64);
 
 impl Layout {
-    /// Adds a name.
+    /// Adds a name to the layout.
     pub fn word(&mut self, word: &str) {
         for byte in word.bytes().chain([0]) {
             self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
@@ -83,7 +83,7 @@ impl Layout {
 pub struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
-    /// The next bytes.
+    /// Takes the next `count` bytes.
     fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or(Malformed)?;
         self.0 = rest;
@@ -114,7 +114,7 @@ impl<'a> Input<'a> {
         Err(Malformed)
     }
 
-    /// How many values follow. Each takes a byte at least: a number that cannot be true costs no memory.
+    /// Number of values that follow. Each takes a byte at least: a number that cannot be true costs no memory.
     fn count(&mut self) -> Result<usize, Malformed> {
         let count = usize::try_from(self.number()?).map_err(|_| Malformed)?;
         if count <= self.0.len() { Ok(count) } else { Err(Malformed) }

@@ -178,7 +178,7 @@ impl<T: Pack> Pack for Option<T> {
     }
 }
 
-/// What only has another place in memory.
+/// Implements packing for pointers, whose value has another place in memory only.
 macro_rules! places {
     ($($name:ident),*) => {$(
         impl<T: Pack> Pack for $name<T> {
@@ -198,7 +198,7 @@ macro_rules! places {
 }
 places!(Arc, Box);
 
-/// How many there are, and all of them.
+/// Writes the number of values, and all of them.
 fn put_list<'a, T: Pack + 'a>(values: impl ExactSizeIterator<Item = &'a T>, out: &mut Vec<u8>) {
     put_number(values.len() as u64, out);
     for value in values {

@@ -31,7 +31,7 @@ impl Sequence {
         self.state = State::GoingBack(run, cause);
     }
 
-    /// Whether nothing explains that the sender goes back: no pause for a timer, and no NAK but for those that explain an
+    /// True if nothing explains that the sender goes back: no pause for a timer, and no NAK but for those that explain an
     /// earlier run. Such a packet is a late original, or one of a sender that asks by other means than NAKs.
     pub(super) fn is_unasked(&mut self, arrival: &Arrival<'_>, pause_ns: u64) -> bool {
         self.answers_pass |= arrival.answers_slot != UNKNOWN;
@@ -65,7 +65,7 @@ impl Sequence {
         }
     }
 
-    /// Whether a NAK for one of these PSNs explains the run, and none before; uses it up.
+    /// True if a NAK for one of these PSNs explains the run, and none before; uses it up.
     fn explains(&mut self, arrival: &Arrival<'_>, names: impl Fn(u32) -> bool) -> bool {
         let explained = self.explained;
         let nak = arrival.nak(|nak| names(nak.psn) && !explained.contains(&Some(*nak)), 0);
@@ -103,7 +103,7 @@ impl Sequence {
         self.silence = Some((end_ns.saturating_sub(silence_ns), end_ns));
     }
 
-    /// What is observed around the first packet of a run. Uses up the NAK that it is for: called once for each run.
+    /// Observations around the first packet of a run. Uses up the NAK that it is for: called once for each run.
     fn observe_begin(&mut self, arrival: &Arrival<'_>, run: &PsnRun) -> Observation {
         /// PSNs between a NAK and the first retransmission to arrive: those of a window.
         const SHORTLY: u32 = 1_024;
@@ -145,7 +145,7 @@ impl Sequence {
         }
     }
 
-    /// Whether its transport timer made the requester retransmit a READ: neither a request nor a response passed for long. A
+    /// True if the transport timer made the requester retransmit a READ: neither a request nor a response passed for long. A
     /// requester that misses one response among others retransmits at once.
     pub(super) fn read_timed_out(&mut self, arrival: &Arrival<'_>) -> bool {
         let Some(responded_ns) = arrival.responded_ns else { return false };

@@ -1,4 +1,4 @@
-//! How late packets are: those that come late unasked show how late others may be that a NAK asked for meanwhile.
+//! Lateness of packets: those that are late unasked show how late others may be that a NAK asked for meanwhile.
 
 /// Steps of the time for which a gap was open: powers of two of a microsecond.
 const STEPS: usize = 20;
@@ -6,8 +6,8 @@ const STEPS: usize = 20;
 const LEAST: u64 = 4;
 /// For each of them this number of PSNs that were asked for may be late as well: receivers NAK most gaps before they fill.
 const EACH: u64 = 8;
-/// Where identifications count up, a packet that fills a gap is known to be a retransmission, and its original is late only
-/// where that many more are.
+/// If identifications count up, a packet that fills a gap is known to be a retransmission, and its original is late only if
+/// at least this number are.
 const MANY: u64 = 4;
 
 /// Times for which gaps were open.
@@ -50,7 +50,7 @@ impl Lateness {
         self.lost.iter().take(step(self.longest_ns) + 1).map(|count| u64::from(*count)).sum()
     }
 
-    /// Whether packets are late for as long as the sender seems to pause: at a tap behind the longer way, all of them may be.
+    /// True if packets are late for as long as the sender seems to pause: at a tap behind the longer way, all of them may be.
     pub(super) fn explains(&self, pause_ns: u64) -> bool {
         self.reordered >= LEAST * EACH && pause_ns <= self.longest_ns + self.longest_ns / 4
     }

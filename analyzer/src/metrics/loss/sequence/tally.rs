@@ -1,4 +1,4 @@
-//! What a sequence has shown, in time.
+//! Signals of a sequence over time.
 
 use super::Sequence;
 use crate::metrics::loss::spells::{Recorder, Signal};
@@ -19,7 +19,7 @@ pub(super) const SIGNALS: [Signal; 12] = [
     Signal::RecoveryDownstream,
 ];
 
-/// How often each of [`SIGNALS`] has shown.
+/// Number of each of [`SIGNALS`].
 pub(super) type Tally = [u64; SIGNALS.len()];
 
 impl Sequence {

@@ -2,7 +2,7 @@
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
 
-/// How ticks become nanoseconds.
+/// Conversion of ticks to nanoseconds.
 #[derive(Clone, Copy, Debug)]
 enum Scale {
     /// Powers of ten down to a nanosecond: nanoseconds per tick.

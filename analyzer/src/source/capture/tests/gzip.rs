@@ -70,7 +70,7 @@ fn a_wrong_checksum_is_reported_after_the_records() {
     assert!(error.contains("gzip data is damaged"), "{error}");
 }
 
-/// The rest of a stream is damaged: everything in front of it counts, and how it arrives makes no difference.
+/// The rest of a stream is damaged: everything in front of the damage counts, and the size of the reads makes no difference.
 #[test]
 fn damage_costs_nothing_that_was_decompressed_before() {
     let frames = 3_000u32;

@@ -49,7 +49,7 @@ fn records_are_the_same_in_parts() {
                 assert!(error.would_block() && at as u64 >= LONG_INPUT, "{error} at {at}");
                 let place = reader.wanted_part().unwrap();
                 let buf = reader.reclaim_buffer();
-                // One that was read elsewhere is told from the one that is wanted.
+                // A part that was read elsewhere is distinguished from the one that is wanted.
                 assert!(!Part::read(place.further(1), Vec::new()).is_at(&place));
                 let part = Part::read(place.clone(), buf);
                 assert!(part.is_at(&place));

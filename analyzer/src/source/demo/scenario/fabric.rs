@@ -19,7 +19,7 @@ impl Uplink {
     /// Both, in the order of their index.
     pub const ALL: [Self; 2] = [Self::Rail0, Self::Rail1];
 
-    /// 0 or 1.
+    /// Index of the uplink: 0 or 1.
     #[must_use]
     pub const fn index(self) -> usize {
         match self {
@@ -71,7 +71,7 @@ const PINNED: [(u32, u32); 2] = [(28, 29), (28, 31)];
 /// A connected pair of queue pairs, one at each end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Connection {
-    /// Its job.
+    /// Job that it belongs to.
     pub(super) job: TrainingJob,
     /// Index of the peer.
     pub(super) peer: usize,
@@ -188,7 +188,7 @@ fn connection(index: usize) -> Connection {
     Connection { job, peer, role, uplink, local_qp, remote_qp, out, back }
 }
 
-/// This host's address.
+/// Address of this host.
 #[must_use]
 pub(super) const fn host() -> Ipv4Addr {
     HOST

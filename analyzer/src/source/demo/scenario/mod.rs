@@ -67,7 +67,7 @@ impl Episode {
 pub struct Scheduled {
     /// Nanoseconds since the start.
     pub at_ns: u64,
-    /// The link.
+    /// Uplink that the frame passes.
     pub uplink: Uplink,
     /// The direction, as seen from the observed host.
     pub direction: Direction,

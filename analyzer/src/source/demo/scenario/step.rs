@@ -18,7 +18,7 @@ pub(super) struct Step {
     pub(super) number: u64,
     /// Nanoseconds since the start of the scenario.
     pub(super) starts: u64,
-    /// Nanoseconds.
+    /// Length of the step, nanoseconds.
     pub(super) length: u64,
     pub(super) episode: Episode,
     /// Progress of the episode, in thousandths.
@@ -202,7 +202,7 @@ struct Message<'a> {
     index: usize,
     connection: &'a Connection,
     out: &'a mut BinaryHeap<Reverse<Plan>>,
-    /// When the next packet of the data's sender passes this host's port.
+    /// Time at which the next packet of the data's sender passes this host's port.
     at: u64,
 }
 
@@ -393,7 +393,7 @@ impl Message<'_> {
     }
 }
 
-/// Whether packet `number` requests an acknowledgement before the end of its message.
+/// True if packet `number` requests an acknowledgement before the end of its message.
 const fn requests_ack(number: u32) -> bool {
     number % ACK_EVERY == ACK_EVERY - 1
 }

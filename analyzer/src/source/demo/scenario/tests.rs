@@ -106,7 +106,7 @@ fn the_same_seed_gives_the_same_frames() {
     assert_ne!(take(1), take(2));
 }
 
-/// What the truth gained in each episode of one round.
+/// Growth of the truth in each episode of one round.
 fn by_episode(cycle: Duration) -> BTreeMap<Episode, (FlowTruth, [u64; 2])> {
     let mut scenario = Scenario::new(3, cycle);
     let whole = u64::try_from(scenario.round().as_nanos()).unwrap();

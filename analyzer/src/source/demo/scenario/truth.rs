@@ -16,7 +16,7 @@ use crate::sample::Direction;
 pub struct TruthKey {
     /// The interface that it crosses.
     pub uplink: Uplink,
-    /// Its direction there.
+    /// Direction of the packets there.
     pub direction: Direction,
     /// Source address.
     pub src: IpAddr,
@@ -26,7 +26,7 @@ pub struct TruthKey {
     pub dest_qp: u32,
 }
 
-/// Where a packet stands in its PSN sequence, as seen at this host's port.
+/// Position of a packet in its PSN sequence, as seen at this host's port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SequencePosition {
     /// In sequence, or not a request.
@@ -40,27 +40,27 @@ pub(super) enum SequencePosition {
 /// Counts of one flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowTruth {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
     /// Frame lengths without FCS.
     pub bytes: u64,
-    /// Payload of requests.
+    /// Payload of requests, bytes.
     pub payload_bytes: u64,
-    /// CE-marked packets.
+    /// Number of CE-marked packets.
     pub ce: u64,
-    /// CNPs.
+    /// Number of CNPs.
     pub cnp: u64,
-    /// PSN gaps.
+    /// Number of PSN gaps.
     pub gaps: u64,
     /// Requests lost upstream of this port.
     pub missing: u64,
-    /// Retransmitted requests.
+    /// Number of retransmitted requests.
     pub retransmissions: u64,
-    /// Positive acknowledgements.
+    /// Number of positive acknowledgements.
     pub acks: u64,
-    /// Sequence-error NAKs.
+    /// Number of sequence-error NAKs.
     pub naks: u64,
-    /// RNR NAKs.
+    /// Number of RNR NAKs.
     pub rnr_naks: u64,
 }
 
@@ -83,11 +83,11 @@ impl AddAssign for FlowTruth {
 /// Counts of everything that was sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Truth {
-    /// RoCE, by flow.
+    /// Truth of RoCE packets, by flow.
     pub flows: BTreeMap<TruthKey, FlowTruth>,
     /// Frames that are not RoCE.
     pub other_packets: u64,
-    /// Their bytes.
+    /// Bytes of the other frames.
     pub other_bytes: u64,
 }
 

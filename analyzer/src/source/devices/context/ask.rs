@@ -38,30 +38,30 @@ pub trait Clock: Debug {
 
 /// Device, and the number of a port or queue pair.
 type Key = (String, u32);
-/// When a queue pair was last asked about, and which.
+/// Time of the latest query for a queue pair, and its key.
 type Due<'a> = (Option<u64>, &'a Key);
 
-/// A watched port.
+/// Port of a watched device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Port {
-    /// RDMA device.
+    /// Name of the RDMA device.
     pub device: String,
     /// By which RDMA netlink names it.
     pub index: u32,
-    /// Port, from 1.
+    /// Number of the port, from 1.
     pub number: u32,
-    /// RDMA driver.
+    /// Name of the RDMA driver.
     pub driver: Option<String>,
 }
 
 /// Counters of a port since the run began; `None` where nothing counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// RoCE packets sent.
+    /// Number of RoCE packets sent.
     pub sent: Option<u64>,
-    /// RoCE packets received.
+    /// Number of RoCE packets received.
     pub received: Option<u64>,
-    /// Transport timeouts.
+    /// Number of transport timeouts.
     pub timeouts: Option<u64>,
     /// NAKs received for a PSN sequence error.
     pub sequence_errors: Option<u64>,
@@ -76,7 +76,7 @@ pub struct Asker {
     qps: Map<Key, Qp>,
     /// Monotonic time of the next query.
     due_ns: u64,
-    /// What is due, those not asked about for longest first: ordinary queue pairs, suspects. They take turns.
+    /// Queue pairs that are due, those without a query for longest first: ordinary queue pairs, suspects. They take turns.
     queues: [VecDeque<Key>; 2],
     turn: bool,
     /// Monotonic time at which the queues were filled.
@@ -104,7 +104,7 @@ struct DeviceState {
     refused: Option<String>,
     /// RDMA netlink refuses contexts, and the firmware is asked.
     by_firmware: bool,
-    /// The firmware's refusal.
+    /// Reason for which the firmware refuses contexts.
     firmware_refused: Option<String>,
 }
 
@@ -236,7 +236,7 @@ impl Asker {
         let interval_ns = (SECOND_NS / u64::from(self.per_second)).max(1);
         let start_ns = clock.monotonic_ns();
         self.due_ns = self.due_ns.max(start_ns.saturating_sub(MOST_LATE_NS));
-        // What fell due while it asks waits for the next time: other readings share the thread.
+        // Queries that fall due while it asks wait for the next time: other readings share the thread.
         while self.due_ns <= start_ns {
             let now_ns = clock.monotonic_ns();
             let Some(key) = self.next(now_ns) else {
@@ -331,7 +331,7 @@ impl Asker {
                 self.cost.failed += 1;
                 if firmware.is_some() && is_final(&error) {
                     device.firmware_refused = Some(format!("fwctl: {}", error.cause()));
-                    // What RDMA netlink refused before is refused again.
+                    // A query that RDMA netlink refused before is refused again.
                     device.refused = device
                         .refused
                         .take()

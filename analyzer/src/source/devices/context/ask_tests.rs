@@ -33,7 +33,7 @@ pub(crate) const IDLE: Virtual =
 #[derive(Debug, Default)]
 pub(crate) struct Nic {
     qps: RefCell<BTreeMap<u32, Virtual>>,
-    /// How often each was asked about, and when last.
+    /// Number of queries for each queue pair.
     asked: RefCell<BTreeMap<u32, u32>>,
     now_ns: Cell<u64>,
     /// Duration of a query.
@@ -180,7 +180,7 @@ fn the_budget_is_kept_and_all_queue_pairs_have_their_turn() {
         let mut asker = nic.asker(per_second, "mlx5_ib");
         nic.run(&mut asker, 10_000, |_, _| {});
         let done: u32 = nic.asked.borrow().values().sum();
-        // What may be made up for at the start comes on top.
+        // Queries that may be made up for at the start come on top.
         let most = u64::from(per_second) * 10 + u64::from(per_second) / 2 + 1;
         assert!(u64::from(done) <= most, "{done} queries of {count} queue pairs");
         let queries = &asker.sample().queries;

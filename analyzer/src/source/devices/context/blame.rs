@@ -4,13 +4,13 @@ use super::progress::Progress;
 use crate::entity::contexts::Blamed;
 use crate::util::map::Map;
 
-/// How long contexts are waited for after a counter has moved.
+/// Time that contexts are waited for after a counter has moved, ns.
 const WAIT_NS: u64 = 3_000_000_000;
 
 /// Counters of requests that failed on a port, since the run began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Errors {
-    /// Transport timeouts.
+    /// Number of transport timeouts.
     pub(super) timeouts: u64,
     /// NAKs for a PSN sequence error that the port received.
     pub(super) sequence_errors: u64,

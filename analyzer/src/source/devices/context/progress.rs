@@ -11,13 +11,13 @@ const MOST_IN_FLIGHT: u32 = 1 << 23;
 /// A moment on both clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Timestamps {
-    /// For durations.
+    /// Monotonic time, for durations.
     pub(super) monotonic_ns: u64,
-    /// For users.
+    /// Unix time, for users.
     pub(super) unix_ns: u64,
 }
 
-/// What the public definitions of a driver leave open, learned from the queue pairs of a device.
+/// Details that the public definitions of a driver leave open, learned from the queue pairs of a device.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rules {
     /// A queue pair had no distance between its next and its acknowledged PSN.
@@ -26,7 +26,7 @@ pub(super) struct Rules {
     rnr_retries: Votes,
 }
 
-/// Whether the counters of retries rest at their setting, and count down, or at 0, and count up.
+/// Votes whether the counters of retries rest at their setting, and count down, or at 0, and count up.
 #[derive(Clone, Copy, Debug, Default)]
 struct Votes {
     down: u32,
@@ -141,7 +141,7 @@ impl Progress {
 
     /// Counts what the latest context shows. `took_receives` is true when it used some since the one before.
     fn note(&mut self, rules: &Rules, took_receives: bool) {
-        // What was idle has only begun to wait.
+        // A queue pair that was idle has only begun to wait.
         let in_flight = self.in_flight(rules);
         if in_flight.is_some_and(|packets| packets > 0) {
             self.waits_since_ns.get_or_insert(self.read.monotonic_ns);

@@ -4,9 +4,9 @@
 pub const XDP: &str = "rocescope_xdp";
 /// XDP for frames in several buffers.
 pub const XDP_FRAGS: &str = "rocescope_xdp_frags";
-/// TC on ingress.
+/// Name of the TC program on ingress.
 pub const TC_INGRESS: &str = "rocescope_tc_ingress";
-/// TC on egress.
+/// Name of the TC program on egress.
 pub const TC_EGRESS: &str = "rocescope_tc_egress";
 /// TC on ingress of interfaces without a link layer.
 pub const TC_RAW_INGRESS: &str = "rocescope_tc_raw_ingress";

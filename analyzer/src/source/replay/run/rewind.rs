@@ -50,7 +50,7 @@ impl Replay {
         }
     }
 
-    /// Whether all inputs can be read again; sends a notice when not.
+    /// True if all inputs can be read again; sends a notice when not.
     pub(super) fn can_rewind(&mut self) -> bool {
         let streams = self.taps.iter().any(TapReader::is_stream);
         if streams {

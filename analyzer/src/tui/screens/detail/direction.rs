@@ -140,7 +140,7 @@ fn total(bytes: u64, packets: u64) -> String {
     format!("{}, {} packet{s}", units::bytes(bytes), units::count(packets))
 }
 
-/// How its packets are spread over paths, where they are.
+/// Spreading of its packets over paths, if there is any.
 fn spread(detail: &Detail, view: &View) -> Vec<Line<'static>> {
     let Some((analysis, data)) = view.analysis.as_ref().zip(view.data.as_ref()) else { return Vec::new() };
     let key = &detail.id.key;
@@ -167,7 +167,7 @@ fn spread(detail: &Detail, view: &View) -> Vec<Line<'static>> {
     parts.into_iter().flatten().enumerate().map(|(at, text)| entry(name(at), text)).collect()
 }
 
-/// What the packets of this direction acknowledge.
+/// Acknowledgements among the packets of this direction.
 fn acks(acks: u64, rnr: u64, naks: u64, row: Option<&Row>) -> Line<'static> {
     if acks + rnr + naks == 0 {
         return entry("acks out", "none");

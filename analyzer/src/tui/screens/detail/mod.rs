@@ -35,10 +35,10 @@ const STACKED: usize = 76;
 /// Events listed, at most.
 const EVENTS: usize = 20;
 
-/// The screen.
+/// State of the screen Detail.
 #[derive(Debug, Default)]
 pub struct DetailScreen {
-    /// Its first line.
+    /// First visible line.
     pub scroll: Cursor,
     /// The marked entry among the events.
     pub marked: Option<u64>,
@@ -219,7 +219,7 @@ impl Page for DetailScreen {
     }
 }
 
-/// What there is to say of a flow in `height` lines, how it went first.
+/// Summary of a flow in `height` lines, its course first.
 pub(super) fn preview(view: &View, id: Identity, width: usize, height: usize) -> Vec<Line<'static>> {
     let mut screen = DetailScreen::default();
     if let Some(data) = &view.data {
@@ -260,7 +260,7 @@ fn not_shown(view: &View) -> (&'static str, &'static str) {
 
 /// Lines of each chart, so that `least` lines become `height` at most; `doubled` would they be with two of each.
 fn taller(least: usize, height: usize, doubled: impl FnOnce() -> usize) -> usize {
-    /// At most.
+    /// Lines of a chart at most.
     const TALLEST: usize = 16;
     if height <= least {
         return 1;

@@ -22,11 +22,11 @@ pub enum Group {
     /// Each queue pair has its own, on each link.
     #[default]
     None,
-    /// The queue pair: what several taps see of it.
+    /// The queue pair, with the views of several taps in one row.
     Taps,
     /// Source and destination address.
     Hosts,
-    /// The link.
+    /// The link that the flow is on.
     Link,
     /// The process that owns the queue pair.
     Process,
@@ -64,7 +64,7 @@ pub struct Sum {
     pub row: Row,
     /// Number of queue pairs.
     pub flows: usize,
-    /// Their common property.
+    /// Common property of the rows.
     pub name: Name,
 }
 
@@ -108,7 +108,7 @@ pub struct Groups {
     /// Places in the model's rows, those of a group together.
     members: Vec<u32>,
     all: Vec<Members>,
-    /// Of large groups.
+    /// Sums of large groups.
     kept: Vec<Sum>,
 }
 
@@ -125,14 +125,14 @@ struct Members {
     kept: Option<u32>,
 }
 
-/// How much a tap saw of what went wrong: what was lost upstream says more than what was retransmitted.
+/// Amount of trouble that a tap saw: loss upstream weighs more than retransmissions.
 fn trouble(counts: &Counts) -> (u64, u64, u64) {
     let signals = counts.retransmitted + counts.naks() + counts.rnr + counts.cnp;
     (counts.lost, counts.gaps, signals + counts.ecn_data[3])
 }
 
 impl Groups {
-    /// No groups.
+    /// Removes all groups.
     pub(in crate::tui) fn clear(&mut self) {
         *self = Self::default();
     }

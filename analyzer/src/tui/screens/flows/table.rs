@@ -19,7 +19,7 @@ use crate::tui::view::View;
 /// The table of queue pairs.
 #[derive(Debug, Default)]
 pub struct Table {
-    /// Sorting.
+    /// Column and order of the rows.
     pub sort: Sort,
     /// Columns that the user chose, from left to right; empty for those that fit.
     pub columns: Vec<Id>,
@@ -31,7 +31,7 @@ pub struct Table {
     pub order: Vec<usize>,
     /// Groups, when queue pairs are grouped.
     pub groups: Groups,
-    /// Place in `order`.
+    /// Selected place in `order`.
     pub cursor: Cursor,
     /// True if only marked ones are shown.
     pub only_marked: bool,
@@ -67,7 +67,7 @@ impl Table {
     ) -> Option<Identity> {
         let cx = data.context();
         if !self.grouped {
-            // What several taps see of a queue pair is one row.
+            // A queue pair that several taps see is one row.
             self.group = if cx.model.dedup.taps > 1 { Group::Taps } else { Group::None };
         }
         let rows = &cx.model.rows;
@@ -148,7 +148,7 @@ impl Table {
         }
     }
 
-    /// Group number `at`.
+    /// Sum of group number `at`.
     #[must_use]
     pub fn group_sum(&self, view: &View, at: usize) -> Option<Sum> {
         let data = view.data.as_ref()?;

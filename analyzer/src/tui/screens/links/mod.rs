@@ -36,7 +36,7 @@ const HIGHEST: u16 = 16;
 /// Uplinks that the what-if begins with, the fewest and the most.
 const UPLINKS: (u32, u32, u32) = (2, 2, 1_024);
 
-/// The screen.
+/// State of the screen Links.
 #[derive(Debug, Default)]
 pub struct LinksScreen {
     /// Place in the list of links.

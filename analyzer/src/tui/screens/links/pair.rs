@@ -11,11 +11,11 @@ use crate::tui::view::View;
 pub(in crate::tui::screens) struct Pair<'a> {
     /// Places of its directions among the links.
     pub(in crate::tui::screens) at: Vec<usize>,
-    /// Its name.
+    /// Name of the interface or tap.
     pub(in crate::tui::screens) name: &'a str,
-    /// Received.
+    /// Received traffic.
     pub(in crate::tui::screens) rx: Option<&'a LinkRow>,
-    /// Sent.
+    /// Sent traffic.
     pub(in crate::tui::screens) tx: Option<&'a LinkRow>,
     /// All that passes a tap.
     pub(in crate::tui::screens) both: Option<&'a LinkRow>,
@@ -24,7 +24,7 @@ pub(in crate::tui::screens) struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// What is known of its directions.
+    /// Rows of its directions, as far as known.
     pub(in crate::tui::screens) fn directions(&self) -> impl Iterator<Item = &LinkRow> {
         [self.rx, self.tx, self.both].into_iter().flatten()
     }

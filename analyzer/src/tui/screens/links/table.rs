@@ -45,7 +45,7 @@ impl Figure {
 /// One direction of a link.
 type Way = for<'p> fn(&'p Pair<'_>) -> Option<&'p LinkRow>;
 
-/// What the bars are relative to.
+/// Scale of the bars.
 #[derive(Clone, Copy)]
 enum Full {
     /// The speed of each link.
@@ -71,7 +71,7 @@ impl Full {
     }
 }
 
-/// What a full bar stands for, in words.
+/// Meaning of a full bar, in words.
 pub(super) fn scale(data: &Data) -> String {
     match Full::of(&pairs(&data.model, &data.sample)) {
         Full::Speed => "full bar: link speed".to_owned(),
@@ -179,7 +179,7 @@ fn bars(pair: &Pair<'_>, rates: &Scale, full: Full, cells: usize) -> Spans {
     spans
 }
 
-/// All figures, those that matter most first. What is zero or unknown everywhere comes last.
+/// All figures, those that matter most first. Columns that are zero or unknown everywhere come last.
 fn all_figures(view: &View, pairs: &[Pair<'_>]) -> Vec<Figure> {
     let quiet = |some: bool, level| if some { theme::text(level) } else { theme::DIM };
     let deltas = |pair: &Pair<'_>| pair.directions().filter_map(|link| link.delta).collect::<Vec<_>>();

@@ -7,7 +7,7 @@ use crate::analysis::QpSource;
 use crate::tui::column::compact;
 use crate::util::units::{self, UNKNOWN};
 
-/// A column.
+/// Column of the table.
 #[derive(Debug)]
 pub(super) struct Column {
     /// Name in exported files.

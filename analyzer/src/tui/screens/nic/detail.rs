@@ -23,7 +23,7 @@ const EVENTS: usize = 40;
 /// Columns of a name before its value.
 const NAME: usize = 18;
 
-/// All lines.
+/// All lines of the detail.
 pub(super) fn lines(view: &View, row: &Row<'_>, width: usize) -> Vec<Line<'static>> {
     let mut lines = about(view, row, width);
     lines.push(section("LIFE", "", width));
@@ -127,7 +127,7 @@ fn settings(row: &Row<'_>) -> Vec<Pair> {
     ]
 }
 
-/// When the context was read.
+/// Number of readings of the context, and the time of the latest.
 fn read(row: &Row<'_>) -> String {
     match (row.qp.context_ns, row.qp.context_readings) {
         (Some(time_ns), Some(readings)) => {

@@ -37,7 +37,7 @@ const PREVIEW: u16 = 12;
 /// Columns at the left for the sign of a finding.
 const GUTTER: u16 = 2;
 
-/// The screen.
+/// State of the screen of NICs' queue pairs.
 #[derive(Debug, Default)]
 pub struct NicScreen {
     /// Place in the table.
@@ -47,7 +47,7 @@ pub struct NicScreen {
     order: Order,
     /// True while one queue pair is shown in full.
     opened: bool,
-    /// Its first line.
+    /// First visible line.
     scroll: Cursor,
 }
 
@@ -57,7 +57,7 @@ impl NicScreen {
         std::mem::take(&mut self.opened)
     }
 
-    /// What is to be copied.
+    /// Text to copy.
     pub(in crate::tui) fn copied(&self, view: &View) -> Option<String> {
         let (all, _) = rows(view, self.order);
         let row = all.get(self.place(&all)?)?;

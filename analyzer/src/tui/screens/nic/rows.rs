@@ -23,12 +23,12 @@ pub(in crate::tui) struct Key {
     created_ns: Option<u64>,
 }
 
-/// A queue pair.
+/// Queue pair as a row.
 #[derive(Clone, Debug)]
 pub(super) struct Row<'a> {
     pub(super) device: &'a Device,
     pub(super) qp: &'a DeviceQp,
-    /// Packets a second.
+    /// Packets sent a second.
     pub(super) sent: Option<f64>,
     pub(super) received: Option<f64>,
     /// From its creation to its end, or to now.
@@ -62,7 +62,7 @@ pub(super) const fn words(source: QpSource) -> &'static str {
 }
 
 impl Row<'_> {
-    /// Device and port.
+    /// Label of device and port.
     pub(super) fn label(&self) -> String {
         let port = self.device.port.map_or_else(String::new, |port| format!("/{port}"));
         format!("{}{port}", self.device.name)
@@ -196,7 +196,7 @@ fn sort(rows: &mut [Row<'_>], order: Order) {
     }
 }
 
-/// What a finding is about, then what stands still or retries, then the busiest; what has ended comes last.
+/// Order of rows: those that a finding is about, then those that stand still or retry, then the busiest; ended ones come last.
 fn worst(a: &Row<'_>, b: &Row<'_>) -> Ordering {
     let trouble = |row: &Row<'_>| (row.qp.stuck_ns.unwrap_or(0), row.qp.retries_used.unwrap_or(0));
     let rate = |row: &Row<'_>| row.sent.unwrap_or(0.0) + row.received.unwrap_or(0.0);

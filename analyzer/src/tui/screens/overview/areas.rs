@@ -4,7 +4,7 @@ use ratatui::layout::Rect;
 
 use crate::tui::widgets::panel::{BOXED, frame_height};
 
-/// How many lines each part would fill.
+/// Lines that each part would fill.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) timeline: u16,
@@ -40,8 +40,8 @@ const LEAST_TABLE: u16 = 3;
 const USUAL_PROBLEMS: u16 = 5;
 /// From this height on the timeline has a line for each signal.
 const HIGH: u16 = 34;
-/// From this width on problems stand beside the timeline: on narrower screens both need all of it, the timeline for its
-/// columns and the problems for whole sentences.
+/// From this width on problems stand beside the timeline: on narrower screens both need the whole width, the timeline
+/// for its columns and the problems for whole sentences.
 const BESIDE: u16 = 140;
 
 /// Columns of the problems, with their frame.
@@ -88,7 +88,7 @@ impl Areas {
         let mut timeline = take(rule + timeline, least_problems + least_peers);
         let mut problems = take(least_problems, least_peers.min(body.height / 3));
         let mut peers = take(least_peers, 0);
-        // What is left: more problems, then peers, links and events, then a higher timeline.
+        // Remaining lines: more problems, then peers, links and events, then a higher timeline.
         let more = take((rule + wanted.problems).saturating_sub(problems), 0);
         problems += more;
         let more = take((rule + wanted.peers).saturating_sub(peers).min(body.height / 4), 0);

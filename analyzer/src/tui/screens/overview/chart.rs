@@ -71,7 +71,7 @@ impl<'a> Picture<'a> {
         Some(Self { view, data, chart, grid, findings, at_ns, marks: Vec::new(), name })
     }
 
-    /// The time of one finding, with what was before and after it; `None` where nothing of it is known.
+    /// The time of one finding, with the time before and after it; `None` if none is known.
     pub(in crate::tui::screens) fn of(
         view: &'a View,
         data: &'a Data,
@@ -114,7 +114,7 @@ impl<'a> Picture<'a> {
             all.extend(self.links(&links, 1).0);
         }
         all.truncate(height.saturating_sub(own).max(1));
-        // What is left makes the signals higher.
+        // Remaining lines make the signals higher.
         let spare = height.saturating_sub(all.len() + rows.len() + below);
         let tall = self.tall(&rows, spare);
         all.extend(rows.into_iter().flat_map(|row| self.row(row, tall)));
@@ -144,7 +144,7 @@ impl<'a> Picture<'a> {
         links
     }
 
-    /// When the finding held: begin, end and the time between.
+    /// Times at which the finding held: begin, end and the time between.
     fn episodes(&self, finding: &Finding) -> Line<'static> {
         let Grid { columns, .. } = self.grid;
         let last_ns = self.data.over_time.range().map_or(0, |(_, last)| last.saturating_sub(1));
@@ -226,7 +226,7 @@ impl<'a> Picture<'a> {
         }
         let left = room.saturating_sub(shown.len());
         let high = left.saturating_sub(own).clamp(1, USUAL_AREA);
-        // What is left makes the links higher, then the signals, then the throughput.
+        // Remaining lines make the links higher, then the signals, then the throughput.
         let spare = left.saturating_sub(own + high).checked_div(own).unwrap_or(0);
         let each = (1 + spare).min(MOST_LINK);
         let left = left.saturating_sub(own * each);

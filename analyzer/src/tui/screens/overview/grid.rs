@@ -1,4 +1,4 @@
-//! The columns of a timeline: how much time is shown, and which part of it.
+//! The columns of a timeline: length and position of the time shown.
 
 use crate::sample::SourceKind;
 use crate::tui::data::Data;
@@ -23,7 +23,7 @@ const WINDOWS: [u64; 16] = [
     600 * SECOND,
     3_600 * SECOND,
 ];
-/// Lengths of a live view that fills up: close to one another, so that most of it has values.
+/// Lengths of a live view that fills up: close to one another, so that most of the view has values.
 const FILLING: [u64; 12] = [
     15 * SECOND,
     20 * SECOND,

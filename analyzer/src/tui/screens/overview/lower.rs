@@ -160,7 +160,7 @@ pub(super) fn step_lines(view: &View, data: &Data, width: usize, height: usize) 
     lines
 }
 
-/// What was captured in all, and what was not RoCE.
+/// Packets captured in all, and frames that were not RoCE.
 fn seen(data: &Data, width: usize) -> Vec<Line<'static>> {
     let model = &data.model;
     let total = &model.dedup.total;
@@ -192,7 +192,7 @@ fn seen(data: &Data, width: usize) -> Vec<Line<'static>> {
     lines.into_iter().map(|text| Line::styled(ended(text), theme::DIM)).collect()
 }
 
-/// The latest events.
+/// Lines of the latest events.
 pub(super) fn event_lines(view: &View, room: usize) -> Vec<Line<'static>> {
     view.shown_events().take(room).map(|listed| events::row(listed, view)).collect()
 }

@@ -43,18 +43,18 @@ use crate::util::units;
 /// Columns that a box takes at its sides.
 const SIDES: u16 = 2;
 
-/// The screen.
+/// State of the screen Overview.
 #[derive(Debug, Default)]
 pub struct OverviewScreen {
     /// Place in the list of problems, and behind them in that of the peers.
     pub selected: Option<usize>,
     /// The first peer that is visible.
     pub offset: usize,
-    /// The timeline.
+    /// Timeline of all signals.
     pub chart: Chart,
 }
 
-/// What is selected.
+/// Row that is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Item {
     Problem(usize),
@@ -118,7 +118,7 @@ impl OverviewScreen {
         )
     }
 
-    /// What is to be copied of the selected row.
+    /// Text to copy from the selected row.
     pub(in crate::tui) fn copied(&self, view: &View) -> Option<String> {
         let data = view.data.as_ref()?;
         match self.item(view).unwrap_or(Item::Problem(0)) {

@@ -132,7 +132,7 @@ impl Columns {
         // Of a remote host or a link there may be several.
         let owned = data.by == By::Hosts && !data.sample.owners.all().is_empty();
         let process = if owned && take(17) { 16 } else { 0 };
-        // Whose trouble it is matters more than how long healthy requests take.
+        // The owner of the trouble matters more than the latency of healthy requests.
         let troubled = |peer: &Peer| peer.judged.active && peer.judged.level() > Level::Fine;
         let troubled = data.peers.iter().any(troubled);
         let pair = data.peers.iter().map(|peer| letters(&queue_pairs(peer, data))).max().unwrap_or(0);

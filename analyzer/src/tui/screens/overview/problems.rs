@@ -25,7 +25,7 @@ fn known(view: &View) -> Option<Concluded<'_>> {
     view.concluded().filter(|concluded| !matches!(concluded.as_of, AsOf::Later(_)))
 }
 
-/// How many are active and how many have ended: without information, and without what others cause.
+/// Number of active and of ended problems: without information, and without those that others cause.
 pub(in crate::tui) fn about(view: &View) -> String {
     let Some(concluded) = known(view) else { return String::new() };
     let problems =
@@ -245,7 +245,7 @@ fn style(finding: &Finding, end: DataEnd) -> ratatui::style::Style {
     }
 }
 
-/// When it began, or ended and after how long.
+/// Time of the beginning, or of the end and the length.
 fn when(finding: &Finding, end: DataEnd) -> String {
     let at = |ns: u64| end.clock(ns);
     match (finding.active, finding.since_ns(), finding.last_seen_ns) {
@@ -329,7 +329,7 @@ fn below(finding: &Finding, end: DataEnd, width: usize) -> Option<Line<'static>>
         [&place, &cost].map(|text| text.split(NEXT).filter(|part| !part.is_empty()));
     let (mut left, mut right) = (String::new(), String::new());
     let mut used = 0;
-    // What it costs is worth more than the switch behind its place.
+    // The cost is worth more than the switch behind its place.
     for is_place in [true, false, true, false, false, false] {
         let Some(part) = (if is_place { places.next() } else { costs.next() }) else { continue };
         let side = if is_place { &mut left } else { &mut right };

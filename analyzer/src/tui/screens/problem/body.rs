@@ -164,7 +164,7 @@ impl<'a> Subject<'a> {
         Section::new("TIMELINE", length, lines.into_iter().map(Entry::text).collect())
     }
 
-    /// What to do, with the commands of this host.
+    /// Steps, with the commands of this host.
     pub(super) fn steps(&self, width: usize) -> Option<Section> {
         let mut entries = Vec::new();
         for (at, step) in self.finding.steps.iter().enumerate() {
@@ -332,7 +332,7 @@ impl<'a> Subject<'a> {
         Section::new("EVIDENCE", "", entries)
     }
 
-    /// What the finding means and how it is computed.
+    /// Meaning and computation of the finding.
     pub(super) fn explanation(&self, width: usize) -> Option<Section> {
         let entry = crate::findings::entry(self.finding.id)?;
         let mut entries = Vec::new();
@@ -348,14 +348,14 @@ impl<'a> Subject<'a> {
         Section::new("EXPLANATION", self.finding.id, entries)
     }
 
-    /// What rocescope dropped or cannot see.
+    /// Drops and blind spots of rocescope.
     pub(super) fn blind(&self, width: usize) -> Option<Section> {
         let lines = findings::blind_spots(self.view, width).into_iter().map(Entry::text).collect();
         Section::new("BLIND SPOTS AND DROPS", "", lines)
     }
 }
 
-/// What a flow counted that is not zero.
+/// Counters of a flow that are not zero.
 fn figures(counts: &Counts) -> String {
     let all = [
         ("lost", counts.lost),

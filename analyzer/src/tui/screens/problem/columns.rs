@@ -55,12 +55,12 @@ impl Body {
         let two = column(vec![subject.steps(own), subject.related(own)], right);
         let mut columns = [one, two];
         for late in [Subject::explanation, Subject::blind] {
-            // What is read at leisure goes where there is room.
+            // Sections that are read at leisure go where there is room.
             let at = usize::from(columns[1].len() < columns[0].len());
             columns[at].extend(column(vec![late(&subject, inner(wide[at]))], wide[at]));
         }
         let most = columns.iter().map(Vec::len).max().unwrap_or(0).max(room);
-        // What is left of the screen makes the timeline higher; nothing below it leaves the screen for that.
+        // Remaining lines make the timeline higher; no part below it leaves the screen for that.
         let usual_lines = column(vec![subject.timeline(inner(left), usual)], left).len();
         let high = usual + room.saturating_sub(columns[0].len());
         let timeline = column(vec![subject.timeline(inner(left), high)], left);
@@ -90,7 +90,7 @@ impl Body {
         let own = width.saturating_sub(frame);
         let mut first = [subject.timeline(own, if height >= 30 { 9 } else { 6 }), subject.steps(own)];
         let lines = |part: &Option<Section>| part.as_ref().map_or(0, |one| one.entries.len() + frame.max(1));
-        // What to do is seen without a key; the last line says what there is below.
+        // The steps are seen without a key; the last line names the sections below.
         if head.len() + first.iter().map(lines).sum::<usize>() >= height {
             first.reverse();
         }
@@ -152,7 +152,7 @@ fn padded(line: Line<'static>, width: usize) -> Spans {
     spans
 }
 
-/// The first columns of it, with a sign that there is more.
+/// The first columns of `spans`, with a sign that there is more.
 fn cut_off(spans: Spans, width: usize) -> Spans {
     let mut kept = Spans::default();
     for span in spans.spans {

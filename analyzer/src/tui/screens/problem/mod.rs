@@ -53,14 +53,14 @@ impl Key {
     }
 }
 
-/// The page.
+/// State of the page of a problem.
 #[derive(Debug, Default)]
 pub struct ProblemScreen {
     /// The findings opened one from the other, the one shown last.
     trail: Vec<Key>,
     /// The screen that Esc leads to.
     from: Screen,
-    /// What is selected, and the first line in view.
+    /// Selection, and the first line in view.
     pub cursor: Cursor,
 }
 
@@ -95,7 +95,7 @@ impl ProblemScreen {
         self.from
     }
 
-    /// What is to be copied: the command of the selected step, else the line of what is selected.
+    /// Text to copy: the command of the selected step, else the selected line.
     pub(in crate::tui) fn copied(&self, view: &View) -> Option<String> {
         let body = self.body(view)?;
         let findings = view.concluded()?.findings;
@@ -145,7 +145,7 @@ impl ProblemScreen {
                 let next = if down { Some(at + 1) } else { at.checked_sub(1) };
                 next.and_then(|at| body.spots.get(at).map(|spot| (at, spot.line)))
             }
-            // What scrolled out of view is no longer where one goes on from.
+            // A selection that scrolled out of view is no longer the place to go on from.
             _ if down => lines().find(|(_, line)| in_view(*line)),
             _ => lines().rfind(|(_, line)| in_view(*line)),
         };

@@ -19,7 +19,7 @@ const KEPT: usize = 256;
 /// AETH syndrome of a PSN sequence error.
 const SEQUENCE_ERROR: u32 = 0x60;
 
-/// What belongs to the gaps of an entry.
+/// Answers to the gaps of an entry.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Joined {
     /// First missing PSN and time of the gaps without a NAK, the latest last.
@@ -31,7 +31,7 @@ pub(super) struct Joined {
     resent: Option<Resent>,
 }
 
-/// What the sender retransmitted since the first gap of an entry.
+/// Retransmissions since the first gap of an entry.
 #[derive(Clone, Copy, Debug)]
 struct Resent {
     /// The counter before the gap; `None` where that is unknown.
