@@ -27,6 +27,7 @@ pub mod schema;
 pub mod sim;
 #[cfg(feature = "live")]
 pub mod soft_roce;
+pub mod verdict;
 
 /// The exit status of a program; an error is a message to the user, without the backtrace of `main() -> Result`.
 #[must_use]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use rocescope_tests::oracle::{binary, captures};
+use rocescope_tests::verdict;
 use serde_json::Value;
 
 fn files(names: &[&str]) -> Vec<PathBuf> {
@@ -25,6 +26,22 @@ fn page(names: &[&str]) -> String {
     let mut command = Command::new(binary::path().unwrap());
     let output = command.arg("replay").args(files(names)).args(["--output", "text"]).output().unwrap();
     String::from_utf8(output.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Of every capture of the tests; those of the simulator are checked where they are judged.
+#[test]
+fn findings_of_all_captures_have_times_labels_and_an_order() {
+    let all = captures::own().unwrap();
+    let mut kinds = std::collections::BTreeSet::new();
+    for path in &all {
+        let report = binary::replay(std::slice::from_ref(path), [] as [&str; 0]).unwrap();
+        assert_eq!(verdict::faults(&report), [""; 0], "{}", path.display());
+        let ids = report["findings"].as_array().unwrap().iter();
+        kinds.extend(ids.filter_map(|one| one["id"].as_str().map(str::to_owned)));
+    }
+    // The check can fail: there are kinds of both sorts among them.
+    let of = |lasts| kinds.iter().filter(|id| verdict::lasts(id) == Some(lasts)).count();
+    assert!(all.len() > 20 && of(true) > 0 && of(false) > 5, "{kinds:?}");
 }
 
 /// What is lost before a timeout leaves no gap, and what a READ's responses lack costs its requester the time.

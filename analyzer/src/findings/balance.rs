@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::title::{short, title};
-use super::{End, Entry, Episode, Family, Input, Measure, Place, Raise, Unit, ends, label};
+use super::{ByHand, Commands, End, Entry, Episode, Family, Input, Measure, Place, Raise, Unit, ends, label};
 use crate::analysis::{Flow, Imbalance, QpSpread, direction_name, hashing_case, uneven};
 use crate::findings::order::OVER_NS;
 use crate::findings::{Finding, Severity};
@@ -50,7 +50,7 @@ const LINKS_IMBALANCE: Entry = Entry {
                two that see the same packets (both ends of a cable, both sides of a router) share no load. A warning in \
                these cases:\n\
                - The busiest carries at least links.max_over_mean times the mean, and the group carried at least \
-               links.min_packets packets. Where captures of cables hold both directions, each direction is compared by \
+               links.min_packets packets. Where captures of cables hold both directions, each direction with the share links.one_way of the bytes is compared by \
                itself too.\n\
                - The whole run is even, but in a part of it one link carries links.stretch_max_over_mean times the \
                mean: at least links.stretch_windows windows of about 100 ms (longer in long runs) and \
@@ -74,8 +74,6 @@ const MORE_PORTS: &str =
     "Use more source ports: raise NCCL_IB_QPS_PER_CONNECTION (NCCL_IB_SPLIT_DATA_ON_QPS=1).";
 /// Step for flows that the switches hash alike.
 const OTHER_HASH: &str = "Enable hashing on the BTH destination QP, or adaptive routing, on the switches.";
-/// Minimum share of the bytes of both directions that one must carry.
-const ONE_WAY: f64 = 0.2;
 /// Step for uneven links.
 const HASHING: &str =
     "Compare the hash fields of the switches (L4 ports, destination QP); check for polarisation.";
@@ -105,6 +103,9 @@ limits! {
     min_packets: u64 = 1000,
         "minimum RoCE packets in the group",
         "A few messages hit a few links by chance";
+    one_way: f64 = 0.2,
+        "minimum share of the bytes of both directions that one must carry to be compared by itself",
+        "ACKs are a few per cent of the data that they are for, and no load";
     stretch_max_over_mean: f64 = 1.4,
         "minimum load of the busiest link over the mean in a part of an otherwise even run",
         "Less than for a whole run: even load at other times shows that the links share the load";
@@ -170,9 +171,12 @@ fn shared_ports(input: &Input<'_>, found: &mut Vec<Finding>) {
             .place(flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default())
             .flows(flows)
             .ends(requester.map(|end| End { qpn: None, ..end }), None)
-            .step(format!("On {host}, check that the flow label of the queue pairs is not fixed."), None)
-            .step(MORE_PORTS, None)
-            .step(OTHER_HASH, None)
+            .step(
+                format!("On {host}, check that the flow label of the queue pairs is not fixed."),
+                ByHand::Job,
+            )
+            .step(MORE_PORTS, ByHand::Job)
+            .step(OTHER_HASH, ByHand::Switch)
             .into(found);
     }
 }
@@ -191,9 +195,9 @@ fn of_hosts(input: &Input<'_>, low: &[Low<'_>], mut flows: Vec<&Flow>, found: &m
         .evidence(raised)
         .place(flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default())
         .flows(flows)
-        .step("On these hosts, check that the flow label of the queue pairs is not fixed.", None)
-        .step(MORE_PORTS, None)
-        .step(OTHER_HASH, None)
+        .step("On these hosts, check that the flow label of the queue pairs is not fixed.", ByHand::Job)
+        .step(MORE_PORTS, ByHand::Job)
+        .step(OTHER_HASH, ByHand::Switch)
         .into(found);
 }
 
@@ -263,8 +267,8 @@ fn uplinks(input: &Input<'_>, found: &mut Vec<Finding>) {
             _ => MORE_PORTS.to_owned(),
         };
         Raise::new(&ENTROPY_LOW, Severity::Warning, title(diagnosis, [tuples, format!(" ({})", set.of)]))
-            .step(remedy, None)
-            .step(OTHER_HASH, None)
+            .step(remedy, ByHand::Job)
+            .step(OTHER_HASH, ByHand::Switch)
             .evidence("uplinks", ecmp.uplinks)
             .evidence("five_tuples", set.five_tuples)
             .evidence("max_over_mean_p50", now)
@@ -291,7 +295,7 @@ struct Uneven {
 impl Uneven {
     fn new(names: Vec<String>, busiest: &str, ratio: f64, diagnosis: String) -> Self {
         let raise = Raise::new(&LINKS_IMBALANCE, Severity::Warning, String::new());
-        let raise = raise.step(HASHING, None).evidence("links", names.clone());
+        let raise = raise.step(HASHING, ByHand::Switch).evidence("links", names.clone());
         let (busiest, more) = (busiest.to_owned(), String::new());
         Self { names, busiest, direction: None, ratio, diagnosis, more, episodes: Vec::new(), raise }
     }
@@ -387,8 +391,10 @@ fn whole(
     let names = group.iter().map(|(_, _, name)| (*name).to_owned()).collect();
     let bytes: Vec<u64> = group.iter().map(|(_, bytes, _)| *bytes).collect();
     let mut uneven = Uneven::new(names, busiest, ratio, diagnosis);
-    uneven.raise =
-        uneven.raise.step("Check NCCL_IB_HCA, NCCL_CROSS_NIC and the GPU to NIC assignment.", None);
+    uneven.raise = uneven.raise.step(
+        "Check NCCL_IB_HCA, NCCL_CROSS_NIC and the GPU to NIC assignment.",
+        Commands::on(input, busiest).nccl_settings(),
+    );
     (uneven.direction, uneven.episodes) = (direction, whole_run(input, ratio));
     Some(uneven.evidence("bytes", bytes).evidence("max_over_mean", ratio))
 }
@@ -400,7 +406,7 @@ fn one_way(input: &Input<'_>, group: &Imbalance) -> Option<Uneven> {
     let uneven = group.ways.iter().flatten().filter(|way| {
         // ACKs alone are no load.
         let bytes: u64 = way.bytes.iter().sum();
-        way.packets >= limits.min_packets && bytes as f64 >= ONE_WAY * all as f64
+        way.packets >= limits.min_packets && bytes as f64 >= limits.one_way * all as f64
     });
     let worst =
         uneven.max_by(|a, b| a.max_over_mean.partial_cmp(&b.max_over_mean).unwrap_or(Ordering::Equal))?;

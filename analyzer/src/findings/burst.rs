@@ -7,7 +7,7 @@ use super::ecn::gaps_at_marks;
 use super::once::{Seen, seen_once};
 use super::span::{episodes, spans};
 use super::title::title;
-use super::{Commands, End, Entry, Family, Impact, Input, Measure, Need, Place, Raise, ends};
+use super::{ByHand, Commands, End, Entry, Family, Impact, Input, Measure, Need, Place, Raise, ends};
 use crate::analysis::Flow;
 use crate::findings::Severity;
 use crate::metrics::loss::spells::Signal;
@@ -36,17 +36,17 @@ const INCAST: Entry = Entry {
                response to the receiver is in progress, its READ request was sent after the data of the others, and the \
                silence before it exceeds 20 µs and 8 packets at the pace of the bin. Raised when at least burst.incast_bins bins have at least burst.incast_senders senders and \
                carry at least burst.incast_share of the receiver's data, and one of these holds:\n\
-               - More than burst.incast_ce_ratio of their packets are CE-marked: at least twice the ratio in bins with \
+               - More than burst.incast_ce_ratio of their packets are CE-marked: at least burst.incast_factor times the ratio in bins with \
                fewer senders, or there are no such bins.\n\
                - At least burst.incast_gap_ratio of them have a PSN gap while the receiver gets at least \
-               burst.incast_line_ratio of its peak rate, as from a full queue: at least twice the ratio in bins with \
-               fewer senders, times the PSNs missing at a gap (losses in runs make more gaps where senders take turns), and more than by chance (three standard deviations). Without such bins, \
-               burst.incast_senders hosts lose packets in runs of two or more on average.\n\
+               burst.incast_line_ratio of its peak rate, as from a full queue: at least burst.incast_factor times the ratio in bins with \
+               fewer senders, times the PSNs missing at a gap (losses in runs make more gaps where senders take turns), and more than by chance (burst.incast_deviations standard deviations). Without such bins (less than burst.incast_compared of the packets), \
+               burst.incast_senders hosts lose packets in runs of burst.incast_run or more on average.\n\
                - The tap is upstream of the queue, where nothing is lost yet: burst.incast_senders hosts have NAK \
-               episodes, at least twice the ratio towards other receivers, while the median request-to-ACK latency is \
+               episodes, at least burst.incast_factor times the ratio towards other receivers, while the median request-to-ACK latency is \
                at least burst.incast_latency_ns.\n\
                \n\
-               Hosts that send less than a tenth of the busiest sender's data (credits, small messages) do not count as \
+               Hosts that send less than burst.incast_heavy of the busiest sender's data (credits, small messages) do not count as \
                senders. Incast without CE marks or loss raises nothing, nor where a parallel link (imbalance) has as \
                many senders to the receiver and at most half the ratio: links.congested_one_of names that link. Its \
                impact is the ratio in these bins, not in all data. Congestion, loss, timeouts and retransmissions of \
@@ -83,6 +83,21 @@ limits! {
     incast_latency_ns: u64 = 100_000,
         "minimum median request-to-ACK latency where loss downstream counts",
         "Switches and network cards of a data centre take 5 to 50 µs; a queue of 1 MB takes 80 µs at 100 Gb/s";
+    incast_factor: f64 = 2.0,
+        "minimum ratio of the signal to what bins with few senders, or parallel links, show",
+        "Chance alone makes ratios differ by a half";
+    incast_heavy: f64 = 0.1,
+        "minimum share of the busiest sender's data to count as a sender",
+        "The others send credits and small messages";
+    incast_compared: f64 = 0.02,
+        "minimum packets in bins with few senders, over those with many, to compare with",
+        "What trickles in after a round is no traffic without incast";
+    incast_deviations: f64 = 3.0,
+        "standard deviations by which gaps are fewer in bins with few senders",
+        "Less is chance, and of so few gaps that chance may leave out all, one there says that no queue is needed for them";
+    incast_run: f64 = 2.0,
+        "minimum mean of the PSNs missing at a gap, where nothing compares",
+        "Bit errors hit single packets; a full queue turns away what comes until it has drained";
 }
 
 /// Effects of queues that fill.
@@ -98,24 +113,14 @@ const ALL: [&str; 8] = [
     "retry.storm",
     "retry.timeouts",
 ];
-/// Minimum ratio to what bins with few senders show.
-const FACTOR: f64 = 2.0;
-/// Minimum share of the busiest sender's data to count as a sender: the others send credits and small messages.
-const HEAVY: f64 = 0.1;
-/// Minimum packets in bins with few senders, over those with many, to compare with: what trickles in after a round is no
-/// traffic without incast.
-const COMPARED: f64 = 0.02;
-/// Standard deviations by which gaps are fewer in bins with few senders: less is chance, and of so few gaps that chance may leave out all,
-/// one there says that no queue is needed for them.
-const CHANCE: f64 = 3.0;
-/// Mean PSNs missing at a gap from which they are lost in runs: bit errors hit single packets, a full queue turns away
-/// what comes until it has drained.
-const RUN: f64 = 2.0;
 
 /// Of the hosts that send these bytes of data to one receiver, those that send now and then, but hardly anything.
-fn light_senders(data_bytes: &[u64]) -> usize {
+fn light_senders(limits: &Limits, data_bytes: &[u64]) -> usize {
     let most = data_bytes.iter().max().copied().unwrap_or(0);
-    data_bytes.iter().filter(|bytes| **bytes > 0 && (**bytes as f64) < HEAVY * most as f64).count()
+    data_bytes
+        .iter()
+        .filter(|bytes| **bytes > 0 && (**bytes as f64) < limits.incast_heavy * most as f64)
+        .count()
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<crate::findings::Finding>) {
@@ -183,7 +188,8 @@ impl Bins {
     fn of(target: &Target, least: usize, limits: &Limits) -> Option<Self> {
         let (few, many) = target.overlaps.split_at_checked(least.min(target.overlaps.len()))?;
         let (few, many): (Degree, Degree) = (few.iter().copied().sum(), many.iter().copied().sum());
-        let compare = few.bins >= limits.incast_bins && few.packets as f64 >= COMPARED * many.packets as f64;
+        let compare = few.bins >= limits.incast_bins
+            && few.packets as f64 >= limits.incast_compared * many.packets as f64;
         Some(Self { few, many, compare })
     }
 
@@ -226,19 +232,19 @@ fn lossy(
         // Whatever there is to compare with, a queue that overflows has its port send without a pause.
         let at_line_rate = ratio(many.lossy_bytes, many.lossy_ns) >= limits.incast_line_ratio * peak;
         let many_hosts = || {
-            missing as f64 >= RUN * count as f64
+            missing as f64 >= limits.incast_run * count as f64
                 && hosts(own(), |flow| flow.loss.get().map_or(0, |loss| loss.lost)) >= limits.incast_senders
         };
         // Gaps in bins with few senders, were they as frequent there.
         let expected = gaps * few.packets as f64;
         // A run of losses makes as many gaps as flows take turns there.
-        let factor = FACTOR * (missing as f64 / count.max(1) as f64).max(1.0);
+        let factor = limits.incast_factor * (missing as f64 / count.max(1) as f64).max(1.0);
         let more = if !compare {
             many_hosts()
-        } else if expected < CHANCE * CHANCE {
+        } else if expected < limits.incast_deviations.powi(2) {
             few.gaps == 0 && many_hosts()
         } else {
-            few.gaps as f64 <= (expected / factor).min(expected - CHANCE * expected.sqrt())
+            few.gaps as f64 <= (expected / factor).min(expected - limits.incast_deviations * expected.sqrt())
         };
         return (at_line_rate && more).then_some(Loss::Gaps { ratio: gaps, count: many.gaps });
     }
@@ -250,7 +256,7 @@ fn lossy(
         own().filter_map(|flow| flow.latency_ns.as_deref().map(|latency| latency.p50)).collect();
     waits.sort_unstable();
     let full = loss >= limits.incast_gap_ratio
-        && loss >= FACTOR * ratio(others, other_packets)
+        && loss >= limits.incast_factor * ratio(others, other_packets)
         && !compare
         && hosts(own(), naks) >= limits.incast_senders
         && waits.get(waits.len() / 2).is_some_and(|median| *median >= limits.incast_latency_ns);
@@ -276,8 +282,8 @@ fn peers(input: &Input<'_>, target: &Target, traffic: &Traffic, least: usize) ->
 }
 
 /// True when a parallel link has the pattern without the signal: what converges on the receiver is no reason then, and the link is.
-fn one_link_alone(peers: &[Bins], here: f64, of: impl Fn(&Bins) -> f64) -> bool {
-    peers.iter().any(|bins| here >= FACTOR * of(bins))
+fn one_link_alone(limits: &Limits, peers: &[Bins], here: f64, of: impl Fn(&Bins) -> f64) -> bool {
+    peers.iter().any(|bins| here >= limits.incast_factor * of(bins))
 }
 
 /// The incast to a receiver, and how bad it is.
@@ -293,7 +299,7 @@ fn incast<'a>(
         return None;
     }
     let sent = receivers.senders.get(&(target.link, target.host));
-    let light = light_senders(sent.map_or(&[], Vec::as_slice));
+    let light = light_senders(limits, sent.map_or(&[], Vec::as_slice));
     let least = usize::try_from(limits.incast_senders).ok()? + light;
     let bins = Bins::of(target, least, limits)?;
     let share = bins.share();
@@ -308,12 +314,12 @@ fn incast<'a>(
     let peers = peers(input, target, traffic, least);
     // Too little to compare with says nothing for or against a queue that fills.
     let marked = ce > limits.incast_ce_ratio
-        && (!bins.compare || ce >= FACTOR * ratio(bins.few.ce, bins.few.packets))
-        && !one_link_alone(&peers, ce, |bins| ratio(bins.many.ce, bins.many.packets));
+        && (!bins.compare || ce >= limits.incast_factor * ratio(bins.few.ce, bins.few.packets))
+        && !one_link_alone(limits, &peers, ce, |bins| ratio(bins.many.ce, bins.many.packets));
     let gaps = ratio(bins.many.gaps, bins.many.packets);
     let there = receivers.links.get(link).copied().unwrap_or_default();
     let loss = lossy(limits, target, &bins, (&flows, there), traffic)
-        .filter(|_| !one_link_alone(&peers, gaps, |bins| ratio(bins.many.gaps, bins.many.packets)));
+        .filter(|_| !one_link_alone(limits, &peers, gaps, |bins| ratio(bins.many.gaps, bins.many.packets)));
     if !marked && loss.is_none() {
         return None;
     }
@@ -326,7 +332,7 @@ fn incast<'a>(
     let part = format!(" ({:.0} % of its data)", 100.0 * share);
     let title = title(format!("Incast to {host}: up to {most} senders, {cost}"), [part]);
     let cost = if marked { ce } else { loss.map_or(0.0, |loss| loss.ratio()) };
-    let (gaps_ce, drops) = gaps_at_marks(flows.iter().copied());
+    let (gaps_ce, drops) = gaps_at_marks(&input.limits.ecn, flows.iter().copied());
     let own_link = input.facts.links.get(usize::from(target.link));
     let place = Place::link(input, link, own_link.and_then(|link| link.direction));
     let check_on = match &place.switch_port {
@@ -358,11 +364,14 @@ fn incast<'a>(
         .impact(Impact { packets_ratio: Some(cost), ..Impact::default() })
         .owns(if loss.is_some() || drops { &ALL } else { &CONGESTION })
         .episodes(episodes(&spans(flows.iter().copied(), &signals)))
-        .step(format!("{check_on}, check egress queue, ECN thresholds (Kmin, Kmax) and discards."), None)
+        .step(
+            format!("{check_on}, check egress queue, ECN thresholds (Kmin, Kmax) and discards."),
+            ByHand::Switch,
+        )
         .step("Check that DCQCN is enabled on the NIC (roce_np, roce_rp).", here.ecn())
         .step(
             "Reduce concurrent senders: hierarchical collectives, fewer channels (NCCL_MAX_NCHANNELS).",
-            None,
+            ByHand::Job,
         );
     let weighed = flows.into_iter().map(|flow| (flow, flow.bytes));
     Some(Seen::new(usize::from(target.link), (share * (ce + cost), raise), weighed))

@@ -1,7 +1,7 @@
 //! Captures and networks that show packets twice.
 
 use super::title::{short, title};
-use super::{Commands, Entry, Family, Input, Measure, Need, Place, Raise, Unit, label};
+use super::{ByHand, Commands, Entry, Family, Input, Measure, Need, Place, Raise, Unit, label};
 use crate::analysis::{ByLink, Flow, Link};
 use crate::findings::{Episode, Finding, Severity};
 use crate::metrics::duplicates::{LATE_NS, OnLink, WINDOW_NS};
@@ -103,7 +103,7 @@ fn by_capture(
     // A mirror copies a packet where it passes; from one tap to the next it takes the delay of the path.
     let steps = if delay_ns >= MIRROR_NS { [separate, mirror] } else { [mirror, separate] };
     for step in steps {
-        raise = raise.step(step, None);
+        raise = raise.step(step, ByHand::Varies);
     }
     // Where some are nearly as late as is recognised, others are later.
     let late = |window_ns: u64| (window_ns / 5 * 4..=window_ns).contains(&found_on.delay_max_ns);
@@ -136,8 +136,14 @@ fn by_network(input: &Input<'_>, link: &Link, mut flows: Vec<&Flow>, found: &mut
         .evidence("copies_ratio", ratio)
         .flows(flows)
         .place(Place::link(input, &link.name, link.direction).hop("upstream"))
-        .step("Capture closer to the sender to find the device behind which packets pass twice.", None)
-        .step("Look for a loop, flooding of unknown unicast and replication rules on the switches.", None)
+        .step(
+            "Capture closer to the sender to find the device behind which packets pass twice.",
+            ByHand::Elsewhere,
+        )
+        .step(
+            "Look for a loop, flooding of unknown unicast and replication rules on the switches.",
+            ByHand::Switch,
+        )
         .step("Count duplicate requests on the receiving NIC (duplicate_request).", here.rdma_counters())
         .caveat("A mirror that shows a part of the traffic twice looks the same.")
         .into(found);

@@ -87,6 +87,9 @@ impl Entry {
         let Self { title, meaning, computed, advice, caveat, .. } = self;
         let mut text =
             format!("{title}\n\n{meaning}\n\nHow it is computed: {computed}\n\nWhat to do: {advice}\n");
+        if let Some(lasting) = self.lasting {
+            let _ = write!(text, "\nEpisodes: none; {}.\n", lasting.reason());
+        }
         if !caveat.is_empty() {
             let _ = write!(text, "\nCaveats: {caveat}\n");
         }
@@ -111,6 +114,8 @@ pub fn markdown() -> String {
     ranked.sort_by_key(|entry| entry.rank);
     let kinds: Vec<String> = ranked.iter().map(|entry| format!("`{}`", entry.id)).collect();
     let mut text = format!("{HEAD}\n{ORDER}{}.\n", kinds.join(", "));
+    let reasons = super::ByHand::ALL.map(super::ByHand::reason);
+    let _ = writeln!(text, "\nA step without a command has one of these reasons: {}.", reasons.join("; "));
     for family in FAMILIES {
         for entry in family.entries {
             let _ = writeln!(text, "\n## {}\n\n{}", entry.id, entry.about().trim_end());
@@ -137,13 +142,17 @@ const HEAD: &str = "\
 
 The problems that rocescope diagnoses. Each finding has an id, a severity (info: good to know; warning: costs performance, or will; critical: stops
 traffic, or makes the figures wrong), evidence in numbers, the flows concerned, where and since when it was seen, what it costs, and what to do.
+Where a finding has episodes, its ratios are of the latest: of the packets that the flows concerned sent from its first signal to its last, and never of
+packets before or after. Signals within less than a second are compared with the packets of the second around them. The packets of a flow without a signal
+of its own are taken as evenly spread between the marks that are kept every 10 s.
+
 `rocescope explain ID` prints the same text. Thresholds are set under `[findings]` in the configuration file (`rocescope config`).
 ";
 
 const ORDER: &str = "\
 The order is the same everywhere (text, JSON, screen): active findings, critical before warning; then those that ended (`last_seen_ns` 10 s or more before the end of the
 data); then info. Findings of one severity are in the order of their impact (the share of packets or of time that they cost); those that cost the same in the order of cause and
-effect. A finding that another owns (`owner`) counts with that one and follows it. Cause and effect: ";
+effect. A finding that names a cause as bad and as current as itself stands behind it. A finding that another owns (`owner`) counts with that one and follows it. Cause and effect: ";
 
 #[cfg(test)]
 mod tests {

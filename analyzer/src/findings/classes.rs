@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::once::{Seen, once, seen_once};
 use super::settings::{CNP_DSCP, DSCP_MIXED, DSCP_UNSET};
 use super::title::{pair, short, title};
-use super::{Commands, Input, Place, Raise, ends};
+use super::{ByHand, Commands, Input, Place, Raise, ends};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
 use crate::sample::{Address, Direction};
@@ -40,7 +40,10 @@ fn changing(input: &Input<'_>, found: &mut Vec<Finding>) {
         Raise::new(&DSCP_MIXED, Severity::Warning, title(diagnosis, parts))
             .place(first.map(|flow| Place::of(input, flow)).unwrap_or_default())
             .ends(requester, responder)
-            .step("Check that no switch rewrites DSCP, and set one traffic class for the job.", None)
+            .step(
+                "Check that no switch rewrites DSCP, and set one traffic class for the job.",
+                ByHand::Switch,
+            )
             .flows(changed)
             .into(found);
     }
@@ -87,8 +90,8 @@ pub(super) fn mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
         Raise::new(&DSCP_MIXED, Severity::Warning, title(diagnosis, [others]))
             .place(place)
             .ends(requester, responder)
-            .step(format!("On {src}, set one traffic class for the job (NCCL_IB_TC)."), None)
-            .step("Check that no switch rewrites DSCP.", None)
+            .step(format!("On {src}, set one traffic class for the job (NCCL_IB_TC)."), ByHand::Job)
+            .step("Check that no switch rewrites DSCP.", ByHand::Switch)
             .evidence("dscp", by_dscp.keys().copied().collect::<Vec<u8>>())
             .evidence("payload_bytes", by_dscp.values().copied().collect::<Vec<u64>>())
             .flows(flows)
@@ -142,7 +145,10 @@ pub(super) fn by_link(input: &Input<'_>, found: &mut Vec<Finding>) {
         let diagnosis = format!("DSCP 0 on {}: {percent} of the data bytes", short(name(one.link)));
         Raise::new(&DSCP_UNSET, Severity::Info, title(diagnosis, [one.others()]))
             .place(place(one.link))
-            .step("Set the DSCP of the lossless class at the senders (NCCL_IB_TC=106 for DSCP 26).", None)
+            .step(
+                "Set the DSCP of the lossless class at the senders (NCCL_IB_TC=106 for DSCP 26).",
+                ByHand::Job,
+            )
             .step("Check trust mode and priorities of the port.", Commands::on(input, name(one.link)).qos())
             .evidence("share", share)
             .evidence("data_bytes", data)
@@ -153,8 +159,8 @@ pub(super) fn by_link(input: &Input<'_>, found: &mut Vec<Finding>) {
         let diagnosis = format!("CNPs on {} share DSCP {} with the data", short(name(one.link)), main.dscp);
         Raise::new(&CNP_DSCP, Severity::Info, title(diagnosis, [one.others()]))
             .place(place(one.link))
-            .step("Set a DSCP of their own for CNPs at the receivers (cnp_dscp, 48 by default).", None)
-            .step("Map that DSCP to a strict-priority queue on every switch.", None)
+            .step("Set a DSCP of their own for CNPs at the receivers (cnp_dscp, 48 by default).", ByHand::Job)
+            .step("Map that DSCP to a strict-priority queue on every switch.", ByHand::Switch)
             .evidence("dscp", main.dscp)
             .evidence("cnp_packets", cnps)
             .evidence("cnp_packets_in_data_class", main.cnp_packets)

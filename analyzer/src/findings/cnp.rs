@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::once::{name, once};
 use super::span::{episodes, timed};
 use super::title::{more, pair, title};
-use super::{Commands, Entry, Family, Input, Measure, Need, Place, Raise, Unit, ends, label};
+use super::{ByHand, Commands, Entry, Family, Input, Measure, Need, Place, Raise, Unit, ends, label};
 use crate::analysis::{Flow, FlowId};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
@@ -31,7 +31,7 @@ const WITHOUT_CE: Entry = Entry {
     title: "CNPs without CE marks at this tap",
     meaning: "A receiver sends CNPs (rate reduction requested) for a flow whose packets are not CE-marked at this tap. Either they are marked downstream of this \
                 tap, or the receiver sends CNPs for another reason.",
-    computed: "Over flows of at least 10 CNPs whose data flow is known (flows[].cnp.answers), is ECN-capable with at least 100 packets at this tap and has no \
+    computed: "Over flows of at least cnp.without_ce_cnps CNPs whose data flow is known (flows[].cnp.answers), is ECN-capable with at least cnp.without_ce_packets packets at this tap and has no \
                  CE-marked packet. A warning in a live run when that data arrives at this host, because no switch is downstream; info in a replay, where the position \
                  of the tap is unknown; not raised when this host sends the data. Flows with NAKs amounting to half of their CNPs or more are excluded: some NICs send \
                  a CNP with a NAK.",
@@ -66,6 +66,12 @@ limits! {
     storm_ratio: f64 = 0.01,
         "minimum CNPs per data packet",
         "DCQCN recovers within about a thousand packets at full rate: a CNP for every hundred keeps a sender at a fraction of it";
+    without_ce_cnps: u64 = 10,
+        "minimum CNPs of a flow to expect CE-marked packets",
+        "Fewer may be chance, or belong to marks before the capture began";
+    without_ce_packets: u64 = 100,
+        "minimum ECN-capable data packets to conclude that none is CE-marked",
+        "DCQCN marks a packet in a hundred and more where it asks for CNPs";
 }
 
 /// Hosts that throttle others with more CNPs than there are marks.
@@ -111,7 +117,7 @@ fn storm(input: &Input<'_>, found: &mut Vec<Finding>) {
         .place(Place::of(input, first).hop("downstream"))
         .ends(requester, responder)
         .owns(&["cnp.without_ce"])
-        .step(format!("Capture at {from}: do its packets arrive CE-marked?"), None)
+        .step(format!("Capture at {from}: do its packets arrive CE-marked?"), ByHand::Elsewhere)
         .step(format!("On {from}, check the notification point (roce_np) and its CNP pacing."), there.ecn())
         .step(
             format!("On {from}, compare np_ecn_marked_roce_packets with np_cnp_sent."),
@@ -135,11 +141,6 @@ impl Pair<'_> {
     }
 }
 
-/// Fewer may be chance, or belong to marks before the capture began.
-const ENOUGH_CNPS: u64 = 10;
-/// Minimum packets to conclude that none is CE-marked.
-const ENOUGH_DATA: u64 = 100;
-
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     storm(input, found);
     without_ce(input, found);
@@ -150,14 +151,17 @@ fn without_ce(input: &Input<'_>, found: &mut Vec<Finding>) {
     let mut suspects: Vec<(&Flow, &Flow)> = Vec::new();
     for cnps in flows {
         let Some(answers) = cnps.cnp.as_ref().and_then(|cnp| cnp.answers.as_ref()) else { continue };
-        if cnps.cnps_once() < ENOUGH_CNPS || cnps.naks_once().total() * 2 >= cnps.cnps_once() {
+        if cnps.cnps_once() < input.limits.cnp.without_ce_cnps
+            || cnps.naks_once().total() * 2 >= cnps.cnps_once()
+        {
             continue;
         }
         // CNPs are seldom; this is no loop over all pairs.
         let Some(data) = flows.iter().find(|flow| FlowId::of(flow) == *answers) else { continue };
         // Another tap, nearer the receiver, may see the marks.
         let elsewhere = |flow: &Flow| name(flow) == name(data) && flow.ecn_data.ce > 0;
-        let unmarked = data.ecn_data.capable() >= ENOUGH_DATA && !flows.iter().any(elsewhere);
+        let unmarked =
+            data.ecn_data.capable() >= input.limits.cnp.without_ce_packets && !flows.iter().any(elsewhere);
         if unmarked && data.direction != Some(Direction::Egress) {
             suspects.push((cnps, data));
         }
@@ -187,7 +191,7 @@ fn without_ce(input: &Input<'_>, found: &mut Vec<Finding>) {
         .flows(suspects.iter().map(|(_, data)| *data))
         .place(Place::of(input, data).hop("downstream"))
         .ends(requester, responder)
-        .step(format!("Capture closer to {}, where all CE marks are visible.", most.src), None)
+        .step(format!("Capture closer to {}, where all CE marks are visible.", most.src), ByHand::Elsewhere)
         .step(format!("On {}, check the notification point (roce_np).", most.src), there.ecn())
         .into(found);
 }

@@ -1,7 +1,7 @@
 //! Misconfigured host settings, from the checks of `rocescope doctor`, during a live run.
 
 use super::title::title;
-use super::{Entry, Family, Input, Place, Raise};
+use super::{ByHand, Entry, Family, Input, Place, Raise};
 use crate::entity::devices::Setting;
 use crate::findings::{Finding, Severity};
 
@@ -123,7 +123,10 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             .evidence("of", subject.as_str())
             .evidence("value", value.clone());
         if let Some(change) = change {
-            raise = raise.evidence("change", change.as_str()).advice(change).step(change.as_str(), None);
+            raise = raise
+                .evidence("change", change.as_str())
+                .advice(change)
+                .step(change.as_str(), ByHand::Varies);
         }
         if let Some(why) = why {
             raise = raise.evidence("reason", why.as_str());

@@ -1,7 +1,7 @@
 //! Findings from device counters, for hosts whose packets are not visible.
 
 use super::title::title;
-use super::{Better, Commands, Entry, Family, Input, Measure, Place, Raise, Unit};
+use super::{Better, ByHand, Commands, Entry, Family, Input, Measure, Place, Raise, Unit};
 use crate::entity::devices::PortSample;
 use crate::findings::{Finding, Severity};
 use crate::util::units;
@@ -148,7 +148,7 @@ fn raise(
         .evidence("driver", port.driver.clone())
         .evidence("seconds", port.seconds());
     for (name, value) in counters {
-        raise = raise.evidence(name, *value);
+        raise = raise.measured((*name).to_owned(), name.replace('_', " "), Unit::Count, *value);
     }
     raise
 }
@@ -201,7 +201,10 @@ fn congestion(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
     raise(input, &CONGESTION, severity, port, "Congestion", &counters)
         .evidence("ce_ratio", ratio)
         .step("Check that DCQCN is enabled on the NIC (roce_np, roce_rp).", commands(input, port).ecn())
-        .step("Analyze a capture or mirror port to name the congested flows: rocescope replay FILE.", None)
+        .step(
+            "Analyze a capture or mirror port to name the congested flows: rocescope replay FILE.",
+            ByHand::Elsewhere,
+        )
         .into(found);
 }
 
@@ -213,7 +216,7 @@ fn not_ready(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
         let severity = if gave_up { Severity::Critical } else { Severity::Warning };
         raise(input, &NOT_READY, severity, port, "Receiver not ready", &counters)
             .step("Find the receiving processes of this host.", commands(input, port).queue_pairs())
-            .step("Post more receive buffers in the application, or post them earlier.", None)
+            .step("Post more receive buffers in the application, or post them earlier.", ByHand::Job)
             .into(found);
     }
 }
@@ -236,7 +239,10 @@ fn link(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
         let here = commands(input, port);
         raise(input, &LINK, Severity::Warning, port, "Link errors", &counters)
             .step("Check temperature and power of the transceiver.", here.module())
-            .step("Clean or replace cable and transceiver; check the counters of the switch port.", None)
+            .step(
+                "Clean or replace cable and transceiver; check the counters of the switch port.",
+                ByHand::Hardware,
+            )
             .into(found);
     }
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use super::once::{Seen, once, seen_once};
 use super::span::{Judged, Span, episodes, latest, run, timed};
 use super::title::{more, pair, short, title};
-use super::{Better, Commands, Entry, Family, Impact, Input, Measure, Place, Raise, Unit, ends};
+use super::{
+    Better, ByHand, Commands, Entry, Family, Impact, Input, Lasting, Measure, Place, Raise, Unit, ends,
+};
 use crate::analysis::{ByLink, Cnp, Flow, FlowId, Link};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
@@ -28,8 +30,8 @@ pub(super) const CONGESTION: Entry = Entry {
     computed: "Per link, over the flows with at least ecn.congestion_flow_marks CE-marked packets and a CE ratio of at least ecn.congestion_ratio (of ECN-capable data \
                  packets). A warning when they have at least ecn.congestion_marks CE-marked packets together. ACKNOWLEDGE and CNP are excluded. Taps that see the same \
                  packets raise one finding, at the tap with most CE-marked packets. marked_time_ratio is the share of time bins with data that contain CE-marked \
-                 packets; peak_ratio is the highest CE ratio of a bin. Figures are those of the latest episode (10 s without a mark end one), over 10 s at least. Where at least half of \
-                 the PSN gaps of these flows are followed by a CE-marked packet, and twice the CE ratio (gaps_ce_ratio), the queue that marks drops as well: \
+                 packets; peak_ratio is the highest CE ratio of a bin. Figures are those of the latest episode (10 s without a mark end one), over 1 s at least. Where at least the share ecn.drop_share of \
+                 at least ecn.drop_gaps PSN gaps of these flows are followed by a CE-marked packet, and ecn.drop_factor times the CE ratio (gaps_ce_ratio), the queue that marks drops as well: \
                  loss.before_tap, loss.between_taps and retry.storm of the same hosts then belong to this finding.",
     advice: "Locate the congested queue: incast (several senders to one host, see the flows), or flows hashed onto one uplink (see entropy and imbalance; \
                NCCL_IB_QPS_PER_CONNECTION=4 with NCCL_IB_SPLIT_DATA_ON_QPS=1 adds source ports). On the switch, check that the marking thresholds (Kmin, Kmax, Pmax) \
@@ -46,7 +48,7 @@ const NO_CNP: Entry = Entry {
     title: "CE-marked packets are not answered with CNPs",
     meaning: "The receiver gets CE-marked packets and never sends a CNP, so its senders do not reduce their rate: the queue grows until PFC pauses the port or \
                 packets are dropped.",
-    computed: "Per receiver: a warning when at least ecn.no_cnp_marks CE-marked data packets arrive over at least ecn.no_cnp_ms, at least 10 acknowledgements from it are \
+    computed: "Per receiver: a warning when at least ecn.no_cnp_marks CE-marked data packets arrive over at least ecn.no_cnp_ms, at least ecn.no_cnp_acks acknowledgements from it are \
                  captured (which shows that its reverse direction is captured), and it sends no CNP to any host. The number of CNPs is not evaluated otherwise: NICs \
                  pace CNPs per port, per address pair or per destination.",
     advice: "Enable the notification point for the priority of the data: echo 1 > /sys/class/net/IF/ecn/roce_np/enable/PRIO (mlx5; upstream kernels: cc_params/np_* \
@@ -59,7 +61,7 @@ const NO_CNP: Entry = Entry {
 const NOT_CAPABLE: Entry = Entry {
     id: "ecn.not_capable",
     rank: 440,
-    lasting: true,
+    lasting: Some(Lasting::Setting),
     measure: Some(Measure::ratio("not_ect_ratio")),
     title: "ECN not enabled",
     meaning: "These packets are Not-ECT (ECN bits 00): a congested switch cannot mark them, it can only drop or pause them. DCQCN has no effect on them.",
@@ -89,6 +91,18 @@ limits! {
     no_cnp_ms: u64 = 100,
         "minimum duration of CE marking in milliseconds",
         "Many times the longest configurable CNP pacing interval (4 ms)";
+    no_cnp_acks: u64 = 10,
+        "minimum acknowledgements of a receiver that show that its reverse direction is captured",
+        "A mirror of one direction leaks a few packets of the other";
+    drop_gaps: u64 = 3,
+        "minimum PSN gaps to conclude that the queue that marks drops",
+        "One or two gaps may lie before a CE-marked packet by chance";
+    drop_share: f64 = 0.5,
+        "minimum share of the PSN gaps that a CE-marked packet follows",
+        "A queue that drops is above its marking threshold, and marks what it still takes";
+    drop_factor: f64 = 2.0,
+        "minimum ratio of that share to the CE ratio, up to a share of 0.9",
+        "Where most packets are marked, most gaps are followed by a mark whatever made them";
     not_capable_packets: u64 = 100,
         "minimum Not-ECT packets to report",
         "A job moves more than that in a step; fewer packets are negligible";
@@ -96,9 +110,6 @@ limits! {
         "minimum Not-ECT share of all packets of connections",
         "Below it, ECN-capable traffic dominates";
 }
-
-/// Acknowledgements that show that a receiver's reverse direction is captured.
-const ENOUGH_ACKS: u64 = 10;
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let numbers = 0..input.facts.links.len();
@@ -183,12 +194,12 @@ fn headline(congested: &Congested<'_>, link: &str, others: String) -> (String, [
     }
 }
 
-/// Minimum PSN gaps to conclude that a full queue made them.
-const ENOUGH_GAPS: u64 = 3;
-
 /// Share of the PSN gaps in some flows behind which the next packet is CE-marked, and whether that says that the queue which
 /// marks is the one that drops: most of them, and far more often than any packet is marked.
-pub(super) fn gaps_at_marks<'a>(flows: impl Iterator<Item = &'a Flow>) -> (Option<f64>, bool) {
+pub(super) fn gaps_at_marks<'a>(
+    limits: &Limits,
+    flows: impl Iterator<Item = &'a Flow>,
+) -> (Option<f64>, bool) {
     let (mut gaps, mut marked, mut ce, mut capable) = (0, 0, 0, 0);
     for flow in flows {
         for loss in flow.losses().iter().flatten() {
@@ -199,8 +210,10 @@ pub(super) fn gaps_at_marks<'a>(flows: impl Iterator<Item = &'a Flow>) -> (Optio
         capable += flow.ecn_data.capable();
     }
     let ratio = (gaps > 0).then(|| share(marked, gaps));
-    let most = ratio.is_some_and(|ratio| ratio >= 0.5 && ratio >= (2.0 * share(ce, capable)).min(0.9));
-    (ratio, gaps >= ENOUGH_GAPS && most)
+    let most = ratio.is_some_and(|ratio| {
+        ratio >= limits.drop_share && ratio >= (limits.drop_factor * share(ce, capable)).min(0.9)
+    });
+    (ratio, gaps >= limits.drop_gaps && most)
 }
 
 /// Time bins of a link: share of those with data that have CE marks, and the highest CE ratio of one.
@@ -225,7 +238,7 @@ fn congestion(input: &Input<'_>, seen: &Seen<Judged<Congested<'_>>>, found: &mut
         link.ecn_over_time.as_ref().and_then(|bins| end_of_last(bins.start_ns, bins.bin_ns, &bins.ce));
     let answers = |cnp: &&Cnp| cnp.answers.as_ref().is_some_and(|id| *id == FlowId::of(most));
     let reaction = input.facts.flows.iter().filter_map(|flow| flow.cnp.as_deref()).find(answers);
-    let (gaps_ce, drops) = gaps_at_marks(flows());
+    let (gaps_ce, drops) = gaps_at_marks(&input.limits.ecn, flows());
     let here = Commands::near(input, most, most.dst);
     let (requester, responder) = ends::of_data(input, flows());
     let place = Place::link(input, &link.name, link.direction).hop("upstream");
@@ -249,10 +262,13 @@ fn congestion(input: &Input<'_>, seen: &Seen<Judged<Congested<'_>>>, found: &mut
         .ends(requester, responder)
         .impact(Impact { packets_ratio: Some(ratio), ..Impact::default() })
         .owns(if drops { &OWNED_WITH_DROPS } else { &OWNED })
-        .step(format!("{port}, check queue depth, ECN-marked and discarded packets per priority."), None)
+        .step(
+            format!("{port}, check queue depth, ECN-marked and discarded packets per priority."),
+            ByHand::Switch,
+        )
         .step("Check that ECN is enabled per priority on the NIC (roce_np, roce_rp).", here.ecn())
         .step("Check PFC and priorities of the NIC.", here.qos())
-        .step("Reduce concurrent senders (incast) or add source ports (ECMP collisions).", None)
+        .step("Reduce concurrent senders (incast) or add source ports (ECMP collisions).", ByHand::Job)
         .last_seen([by_flows, by_link].into_iter().flatten().min())
         .episodes(if congested.timed { episodes.clone() } else { Vec::new() })
         .into(found);
@@ -316,7 +332,7 @@ fn without_cnps<'a>(input: &Input<'a>) -> Vec<(Address, Receiver<'a>)> {
     let is_silent = |receiver: &Receiver<'_>| {
         receiver.ce >= limits.no_cnp_marks
             && receiver.marked_ns >= limits.no_cnp_ms.saturating_mul(1_000_000)
-            && receiver.acks >= ENOUGH_ACKS
+            && receiver.acks >= input.limits.ecn.no_cnp_acks
             && receiver.cnps == 0
     };
     let mut silent: Vec<_> = receivers.into_iter().filter(|(_, receiver)| is_silent(receiver)).collect();
@@ -358,7 +374,10 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
             format!("On {most}, compare np_ecn_marked_roce_packets with np_cnp_sent."),
             there.and_then(Commands::rdma_counters),
         )
-        .step("On the switches, check that the CNP class (DSCP 48 by default) is not dropped.", None)
+        .step(
+            "On the switches, check that the CNP class (DSCP 48 by default) is not dropped.",
+            ByHand::Switch,
+        )
         .into(found);
 }
 
@@ -390,7 +409,7 @@ fn not_capable(input: &Input<'_>, found: &mut Vec<Finding>) {
         .flows(flows.iter().map(|(flow, _)| *flow))
         .place(Place::of(input, first))
         .ends(requester, responder)
-        .step(format!("Set ECT in the traffic class of the sender, {sender} (NCCL_IB_TC=106)."), None)
+        .step(format!("Set ECT in the traffic class of the sender, {sender} (NCCL_IB_TC=106)."), ByHand::Job)
         .step(
             "Check that ECN is enabled per priority on the NIC.",
             Commands::at(input, first, first.src).ecn(),

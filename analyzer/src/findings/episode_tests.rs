@@ -10,10 +10,11 @@ use crate::metrics::loss::spells::{FlowSpells, Mark, Signal, Spell};
 use crate::metrics::loss::{Episodes, FlowLoss, Loss, Metrics, NakTally, Naks};
 use crate::sample::{PeerKey, Sample};
 
-/// A spell between two times in seconds, and the marks around it.
-pub(super) fn spell(seconds: std::ops::Range<u64>, count: u64, before: u32, after: Option<u32>) -> Spell {
+/// A spell between two times in seconds, in a flow of a thousand packets a second.
+pub(super) fn spell(seconds: std::ops::Range<u64>, count: u64) -> Spell {
     let (first_ns, last_ns) = (START + seconds.start * SECOND, START + seconds.end * SECOND);
-    Spell { first_ns, last_ns, count, before, after }
+    let (at_first, at_last) = (1_000 * seconds.start, 1_000 * seconds.end);
+    Spell { first_ns, last_ns, count, at_first, at_last }
 }
 
 /// Requests from 10.0.0.1 to QP 17 on 10.0.0.2, a thousand a second, and their answers to QP 18.
@@ -35,12 +36,7 @@ pub(super) fn run(seconds: u64, loss: Metrics, requests: FlowSpells, answers: Fl
         .map(|number| {
             let packets = vec![10_000 * number, 1_000 * number];
             let time_ns = START + 10 * number * SECOND;
-            Arc::new(Mark {
-                number: u32::try_from(number).unwrap(),
-                time_ns,
-                capable: packets.clone(),
-                packets,
-            })
+            Arc::new(Mark { time_ns, capable: packets.clone(), packets })
         })
         .collect();
     sample.metrics.loss = Some(known);
@@ -70,11 +66,47 @@ pub(super) fn by_id(sample: &Sample, id: &str) -> Option<Finding> {
 }
 
 #[test]
+fn clean_traffic_before_and_behind_changes_no_figure() {
+    let figures = |before: u64, behind: u64| {
+        let sample = lossy(before + 6 + behind, &[spell(before..before + 6, 47)]);
+        let finding = by_id(&sample, "loss.before_tap").unwrap();
+        (finding.title, finding.evidence, finding.impact)
+    };
+    let alone = figures(0, 0);
+    assert_eq!(alone.1["packets"], 6_047);
+    for (before, behind) in [(0, 9), (9, 0), (9, 9), (60, 0), (0, 60), (60, 60)] {
+        assert_eq!(figures(before, behind), alone, "{before} s before and {behind} s behind");
+    }
+}
+
+#[test]
+fn signals_within_an_instant_are_compared_with_a_second() {
+    for (before, packets) in [(0, 1_000), (5, 1_000), (29, 1_000)] {
+        let sample = lossy(30, &[spell(before..before, 9)]);
+        let finding = by_id(&sample, "loss.before_tap").unwrap();
+        assert_eq!(finding.evidence["packets"], packets + 9, "{before}");
+    }
+}
+
+#[test]
+fn a_flow_without_loss_counts_with_its_packets_in_the_episode() {
+    let mut sample = lossy(40, &[spell(12..18, 47)]);
+    // The same hosts, half as many packets, in the first 20 s alone.
+    let mut data = stats(50_002, 10_000, 10_000_000);
+    data.last_ns = START + 20 * SECOND;
+    let mut flow = sample.flows[0].clone();
+    (flow.key.dest_qp, flow.slot, flow.stats) = (19, 7, data);
+    sample.flows.push(flow);
+    let finding = by_id(&sample, "loss.before_tap").unwrap();
+    assert_eq!(finding.evidence["packets"], 6_047 + 3_000);
+}
+
+#[test]
 fn the_same_loss_has_the_same_ratio_a_minute_later() {
-    let soon = by_id(&lossy(12, &[spell(2..8, 47, 0, Some(1))]), "loss.before_tap").unwrap();
-    let late = by_id(&lossy(72, &[spell(2..8, 47, 0, Some(1))]), "loss.before_tap").unwrap();
+    let soon = by_id(&lossy(12, &[spell(2..8, 47)]), "loss.before_tap").unwrap();
+    let late = by_id(&lossy(72, &[spell(2..8, 47)]), "loss.before_tap").unwrap();
     assert_eq!((&soon.title, &soon.evidence), (&late.title, &late.evidence));
-    assert_eq!(soon.evidence["packets"], 10_047);
+    assert_eq!(soon.evidence["packets"], 6_047);
     // What fills a gap of this tap passes it for the first time.
     assert_eq!(soon.impact.retransmissions, Some(0));
     assert!(soon.active && !late.active);
@@ -83,46 +115,45 @@ fn the_same_loss_has_the_same_ratio_a_minute_later() {
 }
 
 #[test]
-fn in_less_than_ten_seconds_the_figures_are_those_of_the_run() {
-    let finding = by_id(&lossy(9, &[spell(3..4, 9, 0, None)]), "loss.before_tap").unwrap();
-    assert_eq!((&finding.evidence["packets"], &finding.evidence["lost"]), (&9_009.into(), &9.into()));
+fn in_less_than_ten_seconds_the_figures_are_those_of_the_episode_too() {
+    let finding = by_id(&lossy(9, &[spell(3..4, 9)]), "loss.before_tap").unwrap();
+    assert_eq!((&finding.evidence["packets"], &finding.evidence["lost"]), (&1_009.into(), &9.into()));
 }
 
 #[test]
 fn figures_are_those_of_the_latest_episode_and_earlier_ones_are_listed() {
-    let spells = [spell(2..8, 47, 0, Some(1)), spell(41..49, 100, 4, None)];
+    let spells = [spell(2..8, 47), spell(41..49, 100)];
     let finding = by_id(&lossy(50, &spells), "loss.before_tap").unwrap();
-    assert_eq!((&finding.evidence["packets"], &finding.evidence["lost"]), (&10_100.into(), &100.into()));
+    assert_eq!((&finding.evidence["packets"], &finding.evidence["lost"]), (&8_100.into(), &100.into()));
     let times: Vec<u64> = finding.episodes.iter().map(|one| (one.first_ns - START) / SECOND).collect();
     assert_eq!(times, [2, 41]);
     assert_eq!(finding.first_seen_ns, Some(START + 2 * SECOND));
     assert_eq!(finding.last_seen_ns, Some(START + 49 * SECOND));
     assert!(finding.active);
     // Two lost packets later are no episode of it.
-    let few = [spell(2..8, 47, 0, Some(1)), spell(41..49, 2, 4, None)];
+    let few = [spell(2..8, 47), spell(41..49, 2)];
     let finding = by_id(&lossy(50, &few), "loss.before_tap").unwrap();
     assert_eq!((finding.episodes.len(), &finding.evidence["lost"]), (1, &47.into()));
 }
 
 #[test]
 fn loss_that_comes_back_after_each_silence_is_a_finding_of_the_run() {
-    let spells: Vec<Spell> = (0..5u32)
-        .map(|i| spell(u64::from(20 * i)..u64::from(20 * i + 1), 3, 2 * i, Some(2 * i + 1)))
-        .collect();
+    let spells: Vec<Spell> = (0..5).map(|i| spell(20 * i..20 * i + 1, 3)).collect();
     let finding = by_id(&lossy(100, &spells), "loss.before_tap").unwrap();
-    assert_eq!((&finding.evidence["lost"], &finding.evidence["packets"]), (&15.into(), &100_015.into()));
+    // From the first signal to the last.
+    assert_eq!((&finding.evidence["lost"], &finding.evidence["packets"]), (&15.into(), &81_015.into()));
 }
 
 /// RNR NAKs, the sequence-error NAKs that follow them, and what is retransmitted for them.
 fn slow_receiver() -> Sample {
     let metrics = Metrics { retransmitted: 4_000, rnr_retransmitted: 3_900, ..Metrics::default() };
     let again = [(Signal::Retransmitted, 4_000), (Signal::RetransmittedAfterRnr, 3_900)];
-    let requests = again.into_iter().fold(FlowSpells::default(), |flow, (signal, count)| {
-        flow.with(signal, vec![spell(1..8, count, 0, None)])
-    });
+    let requests = again
+        .into_iter()
+        .fold(FlowSpells::default(), |flow, (signal, count)| flow.with(signal, vec![spell(1..8, count)]));
     let answers = FlowSpells::default()
-        .with(Signal::RnrNak, vec![spell(1..8, 50, 0, None)])
-        .with(Signal::SequenceNak, vec![spell(1..8, 50, 0, None)]);
+        .with(Signal::RnrNak, vec![spell(1..8, 50)])
+        .with(Signal::SequenceNak, vec![spell(1..8, 50)]);
     let mut sample = run(9, metrics, requests, answers);
     (sample.flows[1].stats.rare.rnr_naks, sample.flows[1].stats.rare.naks[0]) = (50, 50);
     let at = NakTally { count: 50, last_ns: START + 8 * SECOND };
@@ -153,7 +184,7 @@ fn the_ends_are_those_of_the_requests_and_not_of_the_naks() {
     let end = |end: &Option<crate::findings::End>| end.as_ref().map(|end| (end.addr.to_string(), end.qpn));
     assert_eq!(end(&slow.requester), Some(("10.0.0.1".into(), Some(18))));
     assert_eq!(end(&slow.responder), Some(("10.0.0.2".into(), Some(17))));
-    let lossy = by_id(&lossy(9, &[spell(3..4, 9, 0, None)]), "loss.before_tap").unwrap();
+    let lossy = by_id(&lossy(9, &[spell(3..4, 9)]), "loss.before_tap").unwrap();
     assert_eq!((end(&lossy.requester), end(&lossy.responder)), (end(&slow.requester), end(&slow.responder)));
     assert_eq!((lossy.place.tap.as_deref(), lossy.place.hop.as_deref()), (Some("eth0"), Some("upstream")));
 }

@@ -35,8 +35,10 @@ pub struct Entry {
     pub rank: u16,
     /// Ids of findings that can cause it, where they name the same hosts at the same time.
     pub causes: &'static [&'static str],
-    /// It is a setting or an absence, which does not end with the last packet that shows it.
-    pub lasting: bool,
+    /// It concerns the very queue pairs that it names, and causes nothing in others between the same hosts.
+    pub of_queue_pairs: bool,
+    /// Why it has no episodes; `None` where it has.
+    pub lasting: Option<Lasting>,
     /// What a source has to collect for it.
     pub needs: &'static [Need],
     /// The evidence that says how bad it is; `None` when nothing does that is independent of the length of the run.
@@ -59,7 +61,8 @@ impl Entry {
         id: "",
         rank: u16::MAX,
         causes: &[],
-        lasting: false,
+        of_queue_pairs: false,
+        lasting: None,
         needs: &[],
         measure: None,
         title: "",
@@ -68,6 +71,26 @@ impl Entry {
         advice: "",
         caveat: "",
     };
+}
+
+/// Why a kind of finding has no episodes: it does not end with the last packet that shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lasting {
+    /// It holds until someone changes it.
+    Setting,
+    /// The NIC reports its state, and not since when.
+    State,
+}
+
+impl Lasting {
+    /// The reason in words.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Setting => "a setting holds until it is changed, and when it was made is not visible",
+            Self::State => "the NIC reports the state of a queue pair, and not since when",
+        }
+    }
 }
 
 /// A threshold: a field of a family's `Limits`.

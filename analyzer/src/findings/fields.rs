@@ -390,16 +390,19 @@ mod tests {
             ("loss_ratio", serde_json::json!(0.007)),
             ("qpn", Value::Null),
         ] {
-            one.evidence.insert(Evidence::named(name, value));
+            one.evidence.insert(Evidence::declared(one.id, name, value));
         }
-        assert_eq!(evidence(&one).as_deref(), Some("loss 0.70 % · lost 6,671 · bytes 1.00 kB, 2.00 kB"));
+        assert_eq!(
+            evidence(&one).as_deref(),
+            Some("loss ratio 0.70 % · packets lost 6,671 · bytes 1.00 kB, 2.00 kB")
+        );
     }
 
     #[test]
     fn links_are_named_with_their_bytes() {
         let mut one = finding();
-        one.evidence.insert(Evidence::named("links", serde_json::json!(["u0.pcap", "u1.pcap"])));
-        one.evidence.insert(Evidence::named("bytes", serde_json::json!([5_000, 1_000])));
+        one.evidence.insert(Evidence::declared(one.id, "links", serde_json::json!(["u0.pcap", "u1.pcap"])));
+        one.evidence.insert(Evidence::declared(one.id, "bytes", serde_json::json!([5_000, 1_000])));
         assert_eq!(evidence(&one).as_deref(), Some("u0 5.00 kB, u1 1.00 kB"));
     }
 

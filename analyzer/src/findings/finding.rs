@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 use std::ops::Index;
 
+use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::{Number, Value};
 
+use super::Input;
+use super::catalog::{entry, family};
 use super::index::FlowSet;
+use super::labels::COMMON;
 use crate::analysis::FlowId;
 use crate::sample::{Address, Direction};
 use crate::util::layout::tap_name;
@@ -22,8 +26,9 @@ pub struct Finding {
     pub severity: Severity,
     /// Diagnosis with the figure that proves it, at most 80 characters.
     pub title: String,
-    /// Figures that the finding is based on, by name. Unit: as named. Null: that figure is not known.
-    #[cfg_attr(test, schemars(schema_with = "crate::report::schema::evidence"))]
+    /// Its measurements, twice: `evidence` by name, `evidence_values` in order with label and unit.
+    #[serde(flatten)]
+    #[cfg_attr(test, schemars(with = "EvidenceFields"))]
     pub evidence: EvidenceList,
     /// Flows concerned, the most affected first, at most 16.
     pub flows: Vec<FlowId>,
@@ -40,7 +45,11 @@ pub struct Finding {
     pub active: bool,
     /// Time at which it was first seen. Unit: Unix ns. Null: not known.
     pub first_seen_ns: Option<u64>,
-    /// Episodes in order of time; 10 s without the condition end an episode.
+    /// Its episodes are the times of its own signals.
+    #[serde(skip)]
+    pub timed: bool,
+    /// Episodes in order of time; 10 s without the condition end an episode. Where only its flows have times, from their first packet
+    /// to their last; where there are none, the time of the data. Empty: it lasts by its nature (a setting).
     pub episodes: Vec<Episode>,
     /// Cost of the finding.
     pub impact: Impact,
@@ -91,6 +100,18 @@ impl Finding {
         self.active && self.owner.is_none()
     }
 
+    /// Gives it the time of the data where it names no flows: counters of devices are read at both ends of it.
+    pub(super) fn time(&mut self, input: &Input<'_>) {
+        let lasts = entry(self.id).is_some_and(|entry| entry.lasting.is_some());
+        let window = &input.facts.window;
+        let Some((first_ns, end_ns)) = window.first_ns.zip(window.last_ns) else { return };
+        if self.episodes.is_empty() && !lasts {
+            let last_ns = self.last_seen_ns.unwrap_or(end_ns).max(first_ns);
+            self.first_seen_ns = Some(first_ns);
+            self.episodes = vec![Episode { first_ns, last_ns, peak: None }];
+        }
+    }
+
     /// A finding of which nothing is known but these.
     #[must_use]
     pub fn new(id: &'static str, severity: Severity, title: String) -> Self {
@@ -105,6 +126,7 @@ impl Finding {
             last_seen_ns: None,
             active: true,
             first_seen_ns: None,
+            timed: false,
             episodes: Vec::new(),
             impact: Impact::default(),
             place: Place::default(),
@@ -218,7 +240,9 @@ pub struct Step {
 }
 
 /// What a number of the evidence counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Something counted.
     Count,
@@ -255,38 +279,42 @@ impl Unit {
 }
 
 /// One measurement of the evidence.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Evidence {
-    /// Its name in the report.
+    /// Name, as in `evidence`.
     pub name: String,
-    /// Its name on screens, in words.
+    /// Name in words.
     pub label: String,
-    /// Number, name or list of them; null is not known.
-    pub value: Value,
-    /// What it counts.
+    /// What its numbers count.
     pub unit: Unit,
+    /// Number, name, yes or no, or a list of them. Unit: as `unit`. Null: not known.
+    #[cfg_attr(test, schemars(schema_with = "crate::report::schema::measurement"))]
+    pub value: Value,
+}
+
+/// The fields of a finding that its evidence makes.
+#[cfg(test)]
+#[derive(schemars::JsonSchema)]
+#[expect(dead_code, reason = "its fields are those of the schema")]
+struct EvidenceFields {
+    /// Figures that the finding is based on, by name. Unit: as named. Null: that figure is not known.
+    #[schemars(schema_with = "crate::report::schema::evidence")]
+    evidence: Value,
+    /// The same figures in order, the most telling first, with label and unit.
+    evidence_values: Vec<Evidence>,
 }
 
 impl Evidence {
-    /// A measurement whose label and unit follow from its name.
+    /// A measurement of this kind of finding, with the label and the unit that its family or [`COMMON`] declares; one of another
+    /// version's recording that neither does is a plain number.
     #[must_use]
-    pub fn named(name: &str, value: Value) -> Self {
-        let ends = |ending: &str| name == ending.trim_start_matches('_') || name.ends_with(ending);
-        let unit = match &value {
-            Value::String(_) => Unit::Text,
-            _ if ends("_seen_ns") || ends("_at_ns") => Unit::Time,
-            _ if ends("_ns") => Unit::Nanoseconds,
-            _ if ends("_ratio") || ends("_share") || ends("normalized") => Unit::Ratio,
-            _ if ends("_over_mean") || ends("_times") => Unit::Factor,
-            _ if ends("_bytes") => Unit::Bytes,
-            _ if ends("_bps") => Unit::BitsPerSecond,
-            _ if ends("_per_s") => Unit::PerSecond,
-            _ => Unit::Count,
-        };
-        let words = ["_ns", "_bytes", "_bps", "_ratio"].iter().fold(name, |name, unit| {
-            if name.len() > unit.len() { name.trim_end_matches(unit) } else { name }
-        });
-        Self { name: name.to_owned(), label: words.replace('_', " "), value, unit }
+    pub fn declared(id: &str, name: &str, value: Value) -> Self {
+        let own = family(id).map_or(&[][..], |family| family.evidence);
+        let known = own.iter().chain(COMMON).find(|known| known.name == name);
+        let unit = known.map_or(Unit::Number, |known| known.unit);
+        let label = known.map_or_else(|| name.replace('_', " "), |known| known.label.to_owned());
+        Self { name: name.to_owned(), label, unit, value }
     }
 
     /// The value with its unit, for people; a dash when it is not known.
@@ -331,7 +359,7 @@ fn signed_duration(ns: &Number) -> String {
     }
 }
 
-/// The evidence of a finding, the most telling first; in the report an object with its names in order.
+/// The evidence of a finding, the most telling first; in the report two fields.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EvidenceList(Vec<Evidence>);
 
@@ -368,7 +396,10 @@ impl Index<&str> for EvidenceList {
 impl Serialize for EvidenceList {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let by_name: BTreeMap<_, _> = self.0.iter().map(|one| (&one.name, &one.value)).collect();
-        by_name.serialize(serializer)
+        let mut fields = serializer.serialize_map(Some(2))?;
+        fields.serialize_entry("evidence", &by_name)?;
+        fields.serialize_entry("evidence_values", &self.0)?;
+        fields.end()
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::title::{more, pair, short, title};
-use super::{Commands, Entry, Family, Impact, Input, Measure, Place, Raise, Unit, ends, label};
+use super::{ByHand, Commands, Entry, Family, Impact, Input, Measure, Place, Raise, Unit, ends, label};
 use crate::analysis::{ByLink, Flow};
 use crate::findings::{Finding, Severity};
 use crate::sample::Address;
@@ -219,8 +219,8 @@ fn raise(input: &Input<'_>, seen: &Seen<'_>, found: &mut Vec<Finding>) {
         .flows(flows)
         .ends(requester, responder)
         .impact(Impact { packets_ratio: Some(*share), ..Impact::default() })
-        .step(format!("Find {} and {}: MAC table of the switch, LLDP.", first.src, first.dst), None)
-        .step("If they do not belong here, give them a VLAN or VRF of their own.", None)
+        .step(format!("Find {} and {}: MAC table of the switch, LLDP.", first.src, first.dst), ByHand::Switch)
+        .step("If they do not belong here, give them a VLAN or VRF of their own.", ByHand::Switch)
         .step("Otherwise give them a traffic class of their own, or limit them with ETS.", here.qos())
         .into(found);
 }

@@ -27,7 +27,7 @@ struct Counter {
 pub struct Growth([Counter; GROWING.len()]);
 
 impl Growth {
-    /// Dates the findings without episodes of an analysis at `now_ns`, over data that ends at `end_ns`: the analysis that
+    /// Dates the findings without episodes of their own of an analysis at `now_ns`, over data that ends at `end_ns`: the analysis that
     /// saw their counter grow is closer than the end of their flows.
     pub fn date(&mut self, findings: &mut [Finding], flows: &[Flow], end_ns: Option<u64>, now_ns: u64) {
         for (counter, (id, of)) in self.0.iter_mut().zip(GROWING) {
@@ -37,10 +37,13 @@ impl Growth {
                 counter.last_ns = Some(now_ns);
             }
             counter.count = count;
-            let dated = |finding: &&mut Finding| finding.id == id && finding.episodes.is_empty();
+            let dated = |finding: &&mut Finding| finding.id == id && !finding.timed;
             for finding in findings.iter_mut().filter(dated) {
                 let known = [finding.last_seen_ns, counter.last_ns];
                 finding.last_seen_ns = known.into_iter().flatten().min();
+                if let Some((episode, last_ns)) = finding.episodes.last_mut().zip(finding.last_seen_ns) {
+                    episode.last_ns = last_ns.max(episode.first_ns);
+                }
                 finding.active = finding.over_since(end_ns).is_none();
             }
         }

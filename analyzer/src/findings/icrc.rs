@@ -3,7 +3,7 @@
 use std::cell::LazyCell;
 
 use super::title::{pair, short, title};
-use super::{Commands, Impact, Place, ends};
+use super::{ByHand, Commands, Impact, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Raise, Unit, label};
 use crate::analysis::{ByLink, Flow, Icrc, Link};
 use crate::findings::{Episode, Finding, Severity};
@@ -24,6 +24,7 @@ pub(super) const FAMILY: Family = Family {
 
 const ERRORS: Entry = Entry {
     id: "icrc.errors",
+    of_queue_pairs: true,
     rank: 150,
     needs: &[Need::Frames],
     causes: &["path.rewritten"],
@@ -31,7 +32,7 @@ const ERRORS: Entry = Entry {
     title: "Corruption: wrong invariant CRC (ICRC)",
     meaning: "A device between the sender and this tap changes packets in bits that must not change. Ethernet's FCS did not notice, so it happens inside a device: memory of a switch or NIC, a faulty ASIC, or software that rewrites headers. The receiver drops such packets, which looks like loss downstream.",
     computed: "The ICRC is computed over whole frames in replay; frames cut by a snap length are not evaluated. A warning from `icrc.packets` packets with a wrong ICRC \
-                 and the share `icrc.ratio` of a link, else info. Flows in which nearly all packets are wrong (the share `icrc.always`) are reported separately, as info: there \
+                 and the share `icrc.ratio` of a link, else info. Flows in which nearly all packets are wrong (the share `icrc.always` of at least `icrc.always_packets`) are reported separately, as info: there \
                  the sender's NIC fills in the ICRC downstream of the capture, or a device on the path rewrites addresses, ports or the IP identification.",
     advice: "Narrow down the location with a second tap: the faulty device is between a tap where the packets are correct and one where they are wrong. Check its \
                memory error and FCS counters (of cut-through switches also the upstream ports) and replace it. On the receiver, rx_icrc_encapsulated and \
@@ -52,10 +53,10 @@ limits! {
     always: f64 = 0.9,
         "minimum share of wrong ICRCs in a flow that means rewriting, not corruption",
         "Corruption does not hit nearly every packet of a flow that goes on";
+    always_packets: u64 = 5,
+        "minimum packets of such a flow",
+        "A damaged packet may make up a flow that is not there";
 }
-
-/// Fewer packets do not tell a flow that is rewritten from one that a damaged packet made up.
-const ALWAYS_AT_LEAST: u64 = 5;
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let by_link = LazyCell::new(|| ByLink::of(input.facts));
@@ -63,7 +64,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         let Some(all) = link.icrc.filter(|icrc| icrc.bad > 0) else { continue };
         let bad = by_link.on(link).iter().copied().filter(|flow| bad_of(flow) > 0);
         let (always, damaged): (Vec<&Flow>, Vec<&Flow>) =
-            bad.partition(|flow| is_always(flow, input.limits.icrc.always));
+            bad.partition(|flow| is_always(flow, &input.limits.icrc));
         let of_always = always.iter().filter_map(|flow| flow.icrc.get());
         let (bad, checked) = of_always.fold((0, 0), |sum, icrc| (sum.0 + icrc.bad, sum.1 + icrc.checked));
         corruption(
@@ -82,10 +83,10 @@ fn bad_of(flow: &Flow) -> u64 {
 }
 
 /// Whether nearly every packet of a flow is wrong.
-fn is_always(flow: &Flow, share: f64) -> bool {
-    flow.icrc
-        .get()
-        .is_some_and(|icrc| icrc.checked >= ALWAYS_AT_LEAST && icrc.bad as f64 >= share * icrc.checked as f64)
+fn is_always(flow: &Flow, limits: &Limits) -> bool {
+    flow.icrc.get().is_some_and(|icrc| {
+        icrc.checked >= limits.always_packets && icrc.bad as f64 >= limits.always * icrc.checked as f64
+    })
 }
 
 /// Whether each flow of a link has at least as many packets with a wrong ICRC as episodes in which its receiver missed one: a
@@ -144,7 +145,10 @@ fn corruption(
         .ends(requester, responder)
         .impact(Impact { packets_ratio: Some(ratio), ..Impact::default() })
         .owns(if explains_loss(input, link) { &["loss.after_tap"] } else { &[] })
-        .step("Capture at a second point to find the device between a correct and a wrong ICRC.", None)
+        .step(
+            "Capture at a second point to find the device between a correct and a wrong ICRC.",
+            ByHand::Elsewhere,
+        )
         .step("Check its memory error, parity and FCS counters.", at.and_then(Commands::nic_counters))
         .step(
             "Count rx_icrc_encapsulated and rx_roce_errors on the receiving NIC.",
@@ -175,8 +179,11 @@ fn rewritten(
         .flows(always)
         .place(Place::link(input, &link.name, link.direction))
         .ends(requester, responder)
-        .step("Check whether the capture point is before the NIC fills in the ICRC (a sending host).", None)
-        .step("Check for address translation or header rewriting between sender and tap.", None)
+        .step(
+            "Check whether the capture point is before the NIC fills in the ICRC (a sending host).",
+            ByHand::Reading,
+        )
+        .step("Check for address translation or header rewriting between sender and tap.", ByHand::Elsewhere)
         .into(found);
 }
 

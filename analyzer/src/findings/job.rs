@@ -1,7 +1,7 @@
 //! Stalled jobs.
 
 use super::title::title;
-use super::{Commands, Entry, Family, Impact, Input, Need, Place, Raise};
+use super::{Commands, Entry, Episode, Family, Impact, Input, Need, Place, Raise};
 use crate::analysis::ports;
 use crate::findings::{Finding, Severity};
 use crate::util::units::{self, plural};
@@ -76,6 +76,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     // The first to fall silent may be the cause.
     flows.sort_by_key(|flow| flow.last_ns);
     let here = Commands::on(input, &steps.link);
+    let at_first = flows.first().map(|flow| Commands::at(input, flow, flow.src));
     let first = flows.first().map(|flow| flow.src);
     let first =
         first.map_or_else(|| "each rank".to_owned(), |src| format!("{src}, the first to fall silent"));
@@ -89,9 +90,20 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         .flows(flows)
         .place(Place::link(input, &steps.link, None))
         .impact(Impact { time_lost_ns: Some(ending.silent_ns), ..Impact::default() })
-        .step(format!("Dump the stacks of the job on {first}: py-spy dump --pid PID."), None)
+        .step(
+            format!("Dump the stacks of the job on {first}: py-spy dump --pid PID."),
+            at_first.and_then(Commands::threads),
+        )
         .step("Check the state of the queue pairs.", here.queue_pairs())
-        .step("Check Xid and NIC driver errors on all hosts: dmesg.", None)
+        .step(
+            "Check Xid and NIC driver errors, there first and then on all hosts.",
+            at_first.and_then(Commands::kernel_log),
+        )
+        .episodes(vec![Episode {
+            first_ns: ending.last_data_ns,
+            last_ns: ending.last_data_ns.saturating_add(ending.silent_ns),
+            peak: Some(ending.silent_ns as f64),
+        }])
         .lasting()
         .into(found);
 }

@@ -137,8 +137,8 @@ mod tests {
     use super::*;
     use crate::findings::FAMILIES;
 
-    /// The names that `.evidence("…"` has in the sources.
-    fn used() -> Vec<(String, String)> {
+    /// The sources without their tests.
+    fn sources() -> Vec<(String, String)> {
         let mut folders = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/findings")];
         let mut files = Vec::new();
         while let Some(folder) = folders.pop() {
@@ -147,14 +147,22 @@ mod tests {
                 if path.is_dir() { &mut folders } else { &mut files }.push(path);
             }
         }
-        let mut used = Vec::new();
-        for path in files {
+        let read = |path: std::path::PathBuf| {
             let text = std::fs::read_to_string(&path).unwrap();
-            let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-            for (at, call) in code.match_indices(".evidence(\"") {
-                let rest = &code[at + call.len()..];
-                used.push((name.clone(), rest[..rest.find('"').unwrap()].to_owned()));
+            let code = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default().to_owned();
+            (path.file_stem().unwrap().to_string_lossy().into_owned(), code)
+        };
+        let is_test = |path: &std::path::PathBuf| path.to_string_lossy().ends_with("tests.rs");
+        files.into_iter().filter(|path| !is_test(path)).map(read).collect()
+    }
+
+    /// The names that `.evidence("…"` has in them.
+    fn used() -> Vec<(String, String)> {
+        let mut used = Vec::new();
+        for (file, code) in sources() {
+            for (at, call) in code.match_indices(".evidence(") {
+                let Some(rest) = code[at + call.len()..].trim_start().strip_prefix('"') else { continue };
+                used.push((file.clone(), rest[..rest.find('"').unwrap()].to_owned()));
             }
         }
         used
@@ -168,6 +176,42 @@ mod tests {
         };
         let open: Vec<_> = used().into_iter().filter(|(_, name)| !declared(name)).collect();
         assert!(open.is_empty(), "declare {open:?}");
+    }
+
+    /// Names that are no literals have a label where they are made.
+    #[test]
+    fn no_measurement_gets_its_name_from_data() {
+        // A fork between two literals, and names that are forwarded.
+        let known =
+            ["if side == Side::Before { \"lost\" } else { \"asked_again\" }", "name, value)", "raised)"];
+        let mut open = Vec::new();
+        for (file, code) in sources() {
+            for (at, call) in code.match_indices(".evidence(") {
+                let rest = code[at + call.len()..].trim_start();
+                if !rest.starts_with('"') && !known.iter().any(|one| rest.starts_with(one)) {
+                    open.push(format!("{file}: {}", rest.chars().take(40).collect::<String>()));
+                }
+            }
+        }
+        assert!(open.is_empty(), "{open:?}");
+    }
+
+    /// A step has a command, or says why there is none.
+    #[test]
+    fn no_step_is_without_a_command_and_without_a_reason() {
+        for (file, code) in sources() {
+            for (at, call) in code.match_indices(".step(") {
+                // To the closing bracket; no text of a step has an unmatched one.
+                let mut depth = 1;
+                let rest = &code[at + call.len()..];
+                let end = rest.find(|c| {
+                    depth += i32::from(c == '(') - i32::from(c == ')');
+                    depth == 0
+                });
+                let arguments = rest[..end.unwrap()].trim_end_matches([' ', '\n', ',']);
+                assert!(!arguments.ends_with("None"), "{file}: {arguments}");
+            }
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Latency tails.
 
 use super::title::{pair, title};
-use super::{Better, Commands, Entry, Family, Input, Measure, Need, Place, Raise, Unit, ends};
+use super::{Better, ByHand, Commands, Entry, Family, Input, Measure, Need, Place, Raise, Unit, ends};
 use crate::analysis::{Flow, Latency};
 use crate::findings::{Finding, Severity};
 use crate::util::units;
@@ -86,7 +86,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         .place(Place::of(input, flow))
         .ends(requester, responder)
         .step("Check received pauses and discards of the NIC.", here.nic_counters())
-        .step(format!("On {}, check CPU load, C-states and PCIe settings.", flow.dst), None)
-        .step("Compare the flows: a tail towards one host points at that host, towards all hosts at the fabric.", None)
+        .step(format!("Check CPU load, pinning and C-states on {}.", flow.dst), Commands::at(input, flow, flow.dst).threads())
+        .step("Compare the flows: a tail towards one host points at that host, towards all hosts at the fabric.", ByHand::Reading)
         .into(found);
 }

@@ -5,14 +5,15 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use super::command::class_of;
 use super::loss_sum::Sum;
 use super::loss_taps::{self, Ends, capture_caveat, nobody_asked, own_loss};
 use super::not_evaluated::flows_not_evaluated;
 use super::once::name;
-use super::span::{Cost, Judged, Span, Wait, impact, latest, run, spans};
+use super::span::{Cost, Judged, Span, Wait, all_of, impact, latest, run, spans};
 use super::title::{self, short};
 use super::tool::own;
-use super::{Commands, Place, ends};
+use super::{ByHand, Commands, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Raise, Unit, label};
 use crate::analysis::Facts;
 use crate::analysis::loss::Downstream;
@@ -104,7 +105,7 @@ const BEFORE: Entry = Entry {
                \n\
                With two taps on the path, only the one nearer the sender is evaluated. Queue pairs that could not be followed (live) are left out: `flows_unjudged`. The title says \"at least\" where \
                the sender also had timeouts: packets lost at the end of what was in flight leave no gap and are not counted. Figures are those of the latest episode (10 s without the signal end one), \
-               over 10 s at least.",
+               over 1 s at least.",
     advice: concat!(upstream!(), " ", lossless!()),
     caveat: "Packets dropped before rocescope saw them look the same where the sender retransmits for another reason; with any of those, the title ends with \"may be capture loss\".",
     ..Entry::EMPTY
@@ -126,7 +127,7 @@ const AFTER: Entry = Entry {
     meaning: "Receivers send sequence-error NAKs for packets that passed this tap, or requesters repeat READs whose responses did: the packets were lost downstream, or arrived corrupt or out of order, which most receivers treat like a loss. One tap alone cannot tell these apart.",
     computed: "Per link and host pair: sequence-error NAKs for a PSN that passed here, followed by a retransmission; for READ responses, repeated READ requests (flows[].loss.after_tap). RNR NAKs and their fallout do not count, nor duplicates made by a mirror, nor timeouts without a NAK. \
                Where the reverse direction is not captured, every retransmission counts, and the finding is a warning at most. Where as many packets are reordered at this tap, the finding is info. Raised and graded as loss.before_tap (`loss.episodes`, `loss.pair_episodes`, `loss.ratio`, `loss.critical_ratio`), as a share of episodes among packets. With two taps on the path, only the one nearer \
-               the receiver is evaluated. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
+               the receiver is evaluated. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least.",
     advice: concat!(downstream!(), " ", lossless!()),
     caveat: "An episode may be several lost packets: how many is not visible here. Recovery and waiting are counted from the sender's silence before it goes back: until it learns of the loss, time passes unseen here.",
     ..Entry::EMPTY
@@ -337,7 +338,8 @@ fn sides(input: &Input<'_>, ends: &Ends<'_>, side: Side, found: &mut Vec<Finding
         by_name.sort_by_key(|flow| name(flow));
         let known: Vec<(Span, Tap)> =
             spans.iter().map(|span| (*span, Tap::of(input.facts, &by_name, side, span))).collect();
-        let whole = LazyCell::new(|| Tap::of(input.facts, &by_name, side, &Span::whole(0, 0)));
+        let all = all_of(&spans, Span::whole(0, 0));
+        let whole = LazyCell::new(|| Tap::of(input.facts, &by_name, side, &all));
         let mut links: BTreeMap<&str, Vec<&Flow>> = BTreeMap::new();
         for &flow in flows {
             links.entry(flow.link.as_str()).or_default().push(flow);
@@ -497,7 +499,7 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
         ));
     }
     if reordering {
-        raise = raise.step("If the fabric sprays packets or uses adaptive routing, enable out-of-order placement on the receivers (NCCL_IB_ADAPTIVE_ROUTING=1, and the NIC's adaptive retransmission settings).", None);
+        raise = raise.step("If the fabric sprays packets or uses adaptive routing, enable out-of-order placement on the receivers (NCCL_IB_ADAPTIVE_ROUTING=1, and the NIC's adaptive retransmission settings).", ByHand::Job);
     }
     steps(capture_caveat(input, raise), input, side, link, first).into(found);
 }
@@ -546,8 +548,8 @@ fn steps(mut raise: Raise, input: &Input<'_>, side: Side, link: &str, flow: &Flo
         raise = raise.step("Check this port for discards, buffer drops and link errors.", command);
     }
     raise
-        .step(format!("Check the drop, discard and FEC counters of each switch port between this tap and {far}{port}."), None)
-        .step("Check that PFC is enabled for RoCE's priority at every hop.", near.pfc())
+        .step(format!("Check the drop, discard and FEC counters of each switch port between this tap and {far}{port}."), ByHand::Switch)
+        .step(format!("Check that PFC is enabled for {} at every hop.", class_of(flow)), near.pfc())
         .step("Check trust mode and DSCP-to-priority mapping (NCCL_IB_TC sets the DSCP).", near.qos())
         .step(format!("Check port discards and out-of-sequence counters on {far}."), there.nic_counters())
 }

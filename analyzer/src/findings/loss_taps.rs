@@ -2,10 +2,10 @@
 
 use super::loss::{BETWEEN, Side};
 use super::once::{Name, name};
-use super::span::{Cost, Wait, impact, run};
+use super::span::{Cost, Span, Wait, impact, run, scaled};
 use super::title::{self, pair, short};
 use super::tool::own;
-use super::{Episode, Input, Place, Raise, ends};
+use super::{ByHand, Episode, Input, Place, Raise, ends};
 use crate::analysis::{Between, Facts, Flow};
 use crate::findings::{Finding, Impact, Severity};
 use crate::metrics::loss::spells::Signal;
@@ -69,13 +69,27 @@ fn cost(between: &Between<'_>, sent: &[&Flow]) -> Impact {
     Impact { time_lost_ns: retransmitted.time_lost_ns.max(repaired.time_lost_ns), ..retransmitted }
 }
 
+/// Packets that both taps saw from the first lost one to the last: the same share as of the packets at the first tap, whose clock
+/// the times are of.
+fn in_episode(input: &Input<'_>, between: &Between<'_>) -> u64 {
+    let Some((first_ns, last_ns)) = between.seen_ns else { return between.matched };
+    let span = Span::episode_of(first_ns, last_ns);
+    let sent = at_first(input, between);
+    let packets = |span: &Span| sent.iter().map(|flow| span.packets(input.facts, flow)).sum::<u64>();
+    let all = packets(&Span::whole(first_ns, last_ns));
+    scaled(packets(&span), between.matched, all)
+}
+
 /// Raises loss between taps.
 pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.loss;
     let mut bad = input.facts.between_taps();
-    bad.retain(|one| {
-        one.vanished >= limits.vanished && (limits.ratio..limits.other_way).contains(&one.ratio())
-    });
+    // Another path is a matter of the run.
+    bad.retain(|one| one.vanished >= limits.vanished && one.ratio() < limits.other_way);
+    for one in &mut bad {
+        one.matched = in_episode(input, one);
+    }
+    bad.retain(|one| one.ratio() >= limits.ratio);
     bad.sort_by(|a, b| b.ratio().total_cmp(&a.ratio()));
     for one in bad {
         let Between { from, to, src, dst, vanished, .. } = &one;
@@ -112,11 +126,11 @@ pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
                         short(from),
                         short(to)
                     ),
-                    None,
+                    ByHand::Switch,
                 )
                 .step(
                     "Check that PFC is enabled for RoCE's priority on both sides of each of these links.",
-                    None,
+                    ByHand::Switch,
                 );
         capture_caveat(input, raise).into(found);
     }

@@ -79,7 +79,7 @@ use crate::analysis::{Facts, Flow};
 use crate::sample::Sample;
 
 pub use catalog::{entries, entry, evidence_label, limits, markdown, similar};
-pub use family::{Better, Entry, Family, Label, LimitMeta, Measure, Need};
+pub use family::{Better, Entry, Family, Label, Lasting, LimitMeta, Measure, Need};
 pub use fields::DataEnd;
 pub use finding::{
     End, Episode, Evidence, EvidenceList, Finding, Impact, NotEvaluated, Place, Severity, Step, Unit,
@@ -87,7 +87,7 @@ pub use finding::{
 pub use growth::Growth;
 pub use index::{FlowIndex, FlowSet};
 
-use command::{Command, Commands};
+use command::{ByHand, Command, Commands};
 use family::label;
 use raise::Raise;
 pub use verdict::{Health, Verdict};
@@ -158,12 +158,15 @@ pub fn check(input: &Input<'_>) -> Vec<Finding> {
     }
     let end_ns = input.facts.window.last_ns;
     for finding in &mut found {
+        finding.time(input);
         finding.active = finding.over_since(end_ns).is_none();
     }
     if input.facts.is_infiniband() {
         infiniband::adapt(&mut found);
     }
-    relate::relate(&mut found);
+    let peer =
+        |(src, dst, qp): &index::Name| input.facts.to_qp(*src, *dst, *qp).find_map(|flow| flow.peer_qp);
+    relate::relate(&mut found, peer);
     order::sort(&mut found, end_ns);
     found
 }

@@ -3,7 +3,7 @@
 use super::once::once;
 use super::span::{Judged, Span, latest, run, timed};
 use super::title::{more, pair, title};
-use super::{Commands, End, Episode, Place, ends};
+use super::{ByHand, Commands, End, Episode, Place, ends};
 use super::{Entry, Family, Input, Raise, Unit, label};
 use crate::analysis::{Flow, LastNaks, Naks};
 use crate::findings::{Finding, Severity};
@@ -22,6 +22,7 @@ pub(super) const FAMILY: Family = Family {
 
 const ACCESS: Entry = Entry {
     id: "nak.remote_access_error",
+    of_queue_pairs: true,
     rank: 160,
     title: "Remote access error: a responder denies access to its memory",
     meaning: "A request named a remote key or an address that the responder does not grant. The queue pair goes into the error state: the job that uses it ends or hangs.",
@@ -33,6 +34,7 @@ const ACCESS: Entry = Entry {
 };
 const OPERATIONAL: Entry = Entry {
     id: "nak.remote_operational_error",
+    of_queue_pairs: true,
     rank: 170,
     title: "Remote operational error: a responder failed to execute a request",
     meaning: "The responder could not execute a request: its device hit an error of its own, or a message was longer than the receive buffer posted for it (drivers answer that with this code or with invalid request). The queue pair goes into the error state.",
@@ -44,6 +46,7 @@ const OPERATIONAL: Entry = Entry {
 };
 const INVALID: Entry = Entry {
     id: "nak.invalid_request",
+    of_queue_pairs: true,
     rank: 180,
     title: "Invalid request: a responder rejects a request",
     meaning: "The responder does not understand the request, or does not permit it at all: an operation that is not enabled for the queue pair, a message longer than its receive buffer, too \
@@ -61,7 +64,7 @@ const SEQUENCE: Entry = Entry {
     causes: &["rnr.slow_receiver"],
     title: "Sequence-error NAKs for requests not visible at this tap",
     meaning: "Sequence-error NAKs pass, but the requests they are for take another path: their receivers miss packets or got them out of order. Where and whether packets were lost is not visible here.",
-    computed: "Per host pair: NAKs with code 0 (PSN sequence error) from a host to which the other sends no requests at any tap. Info from loss.episodes of them on. Flows with RNR NAKs do not count: a receiver that was not ready also NAKs what follows. Where the requests pass, the findings loss.* decide. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
+    computed: "Per host pair: NAKs with code 0 (PSN sequence error) from a host to which the other sends no requests at any tap. Info from loss.episodes of them on. Flows with RNR NAKs do not count: a receiver that was not ready also NAKs what follows. Where the requests pass, the findings loss.* decide. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least.",
     advice: "Capture where the requests pass, or both directions of the mirror port: the loss findings then tell on which side of the tap packets are lost. On hosts with several uplinks, watch all of them.",
     caveat: "A receiver sends one NAK for all packets it misses at a time: the number of lost packets is not known.",
     ..Entry::EMPTY
@@ -164,11 +167,11 @@ fn refusal_steps(
             format!("Find the queue pair in the error state, and its process: requester {asks}."),
             there.queue_pairs_of(Some(worst.dest_qp)),
         )
-        .step(format!("Read the log of the process on the responder, {refuses}."), None);
+        .step(format!("Read the log of the process on the responder, {refuses}."), ByHand::Job);
     match kind.code {
-        2 => raise.step("Compare rkey, address, length and access flags of the request with the registered memory region.", None),
-        3 => raise.step("Compare the length of the message with the receive buffers that the responder posts.", None).step("Check the responder's kernel log for PCIe, memory and GPU (Xid) errors: dmesg, devlink health.", None),
-        _ => raise.step("Compare path MTU, max_rd_atomic and max_dest_rd_atomic, access flags and receive buffer sizes of both ends.", None),
+        2 => raise.step("Compare rkey, address, length and access flags of the request with the registered memory region.", ByHand::Job),
+        3 => raise.step("Compare the length of the message with the receive buffers that the responder posts.", ByHand::Job).step("Check the responder's kernel log for PCIe, memory and GPU (Xid) errors.", Commands::at(input, worst, worst.src).kernel_log()),
+        _ => raise.step("Compare path MTU, max_rd_atomic and max_dest_rd_atomic, access flags and receive buffer sizes of both ends.", ByHand::Job),
     }
 }
 
@@ -209,9 +212,12 @@ fn asked_from_afar(input: &Input<'_>, found: &mut Vec<Finding>) {
                 "Capture where requests from {} to {} pass, or both directions of the mirror port.",
                 most.dst, most.src
             ),
-            None,
+            ByHand::Elsewhere,
         )
-        .step("Check port discards and out-of-sequence counters of both hosts.", None)
+        .step(
+            "Check port discards and out-of-sequence counters of both hosts.",
+            Commands::at(input, most, most.dst).nic_counters(),
+        )
         .episodes(episodes_of(&judged, &all, |last| last.psn_sequence_error))
         .into(found);
 }

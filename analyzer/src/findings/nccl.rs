@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::title::{more, title};
-use super::{Command, Commands, Entry, Episode, Family, Input, Place, Raise, Unit, label};
+use super::{ByHand, Command, Commands, Entry, Episode, Family, Input, Place, Raise, Unit, label};
 use crate::analysis::{Communicator, FlowId, Nccl, NcclRank, RankQp};
 use crate::entity::nccl::{REMOTE_ERROR, RankState};
 use crate::findings::{Finding, Severity};
@@ -165,7 +165,7 @@ impl Case<'_> {
         let raise = self.common(raise, one, rank, ranks, rank.state_since_ns);
         let host = rank.host.map_or_else(|| "its host".to_owned(), |host| host.to_string());
         raise
-            .step(format!("Look for the process on {host}: its log, dmesg (Xid, OOM killer)."), None)
+            .step(format!("Look for the process on {host}: its log, Xid errors and the OOM killer."), self.commands(rank).kernel_log())
             .step(
                 "If it runs, dump its stack, and check the bootstrap network between the hosts (NCCL_SOCKET_IFNAME).",
                 stack(rank),
@@ -182,7 +182,7 @@ impl Case<'_> {
         let raise = Raise::new(&FAILED, Severity::Critical, text).evidence("error", error);
         let raise = self.common(raise, one, rank, ranks, rank.state_since_ns);
         raise
-            .step("Read the log of that rank (NCCL_DEBUG=WARN) at that time.", None)
+            .step("Read the log of that rank (NCCL_DEBUG=WARN) at that time.", ByHand::Job)
             .step(
                 "Look for queue pairs of its process in the error state.",
                 self.commands(rank).queue_pairs(),

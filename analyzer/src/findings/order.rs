@@ -84,7 +84,7 @@ fn cost(finding: &Finding) -> u32 {
 
 /// Puts findings in the order in which they should be looked at: the worst first; ended ones behind active ones, but before
 /// info; of those that are as bad, what shows now before what is quiet, then by the share of traffic or time that they cost ([`Impact::share`](super::Impact::share)); then
-/// causes before what they cause ([`Entry::rank`](super::Entry::rank)). A finding that another owns follows its owner.
+/// by [`Entry::rank`](super::Entry::rank), causes first. An effect that names a cause as bad as itself is behind it, whatever it costs. A finding that another owns follows its owner.
 pub fn sort(findings: &mut [Finding], end_ns: Option<u64>) {
     let keys: Vec<(Key, &'static str)> = findings.iter().map(|one| (key(one, end_ns), one.id)).collect();
     let of_owner = |id: &str| keys.iter().filter(|(_, own)| *own == id).map(|(key, _)| *key).min();
@@ -96,6 +96,37 @@ pub fn sort(findings: &mut [Finding], end_ns: Option<u64>) {
             None => (own, false, own),
         }
     });
+    causes_first(findings, end_ns);
+}
+
+/// Puts an effect behind the causes that it names, where these are in its own group: as bad, and as current. What an owner
+/// accounts for stays with it.
+fn causes_first(findings: &mut [Finding], end_ns: Option<u64>) {
+    let group = |one: &Finding| (key(one, end_ns).0, one.severity, one.owner.is_some());
+    // Each move puts one effect behind its last cause; two that name one another stay.
+    let mut at = 0;
+    let mut moves = findings.len();
+    while let Some(effect) = findings.get(at) {
+        let behind = findings.iter().skip(at + 1).rposition(|other| {
+            effect.owner.is_none()
+                && group(other) == group(effect)
+                && effect.causes.contains(&other.id)
+                && !other.causes.contains(&effect.id)
+        });
+        match behind.filter(|_| moves > 0) {
+            Some(behind) => {
+                let mut to = at + 1 + behind;
+                // What the cause owns follows it, and what the effect owns follows the effect.
+                while findings.get(to + 1).is_some_and(|next| next.owner.is_some()) {
+                    to += 1;
+                }
+                let owned = findings[at + 1..].iter().take_while(|next| next.owner.is_some()).count();
+                findings[at..=to].rotate_left(1 + owned);
+                moves -= 1;
+            }
+            None => at += 1,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -165,6 +196,27 @@ mod tests {
         sort(&mut all, Some(OVER_NS + 1));
         let order = ["step.slower", "icrc.errors", "loss.after_tap", "retry.storm", "tool.lost"];
         assert_eq!(all.each_ref().map(|finding| finding.id), order);
+    }
+
+    #[test]
+    fn an_effect_is_behind_the_causes_that_it_names_whatever_it_costs() {
+        let mut all = ["latency.tail", "rnr.slow_receiver", "retry.storm", "loss.before_tap", "qp.died"]
+            .map(|id| finding(id, Severity::Warning, None));
+        all[0].impact.time_lost_ns = Some(9 * SECOND_NS);
+        all[0].causes = vec!["loss.before_tap", "qp.died"];
+        all[2].causes = vec!["loss.before_tap"];
+        (all[2].impact.time_lost_ns, all[2].owner) = (Some(SECOND_NS), Some("latency.tail"));
+        all[4].severity = Severity::Info;
+        sort(&mut all, None);
+        let ids = all.each_ref().map(|one| one.id);
+        // A cause that is only an info does not hold a warning back.
+        assert_eq!(ids, ["loss.before_tap", "latency.tail", "retry.storm", "rnr.slow_receiver", "qp.died"]);
+        // Two that name one another are in the order of their cost.
+        let mut both = ["retry.storm", "rnr.slow_receiver"].map(|id| finding(id, Severity::Warning, None));
+        both[0].impact.packets_ratio = Some(0.5);
+        (both[0].causes, both[1].causes) = (vec!["rnr.slow_receiver"], vec!["retry.storm"]);
+        sort(&mut both, None);
+        assert_eq!(both[0].id, "retry.storm");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::command::Commands;
 use super::ecn::CONGESTION;
 use super::span::{Span, latest, run, spans};
 use super::title::{short, title};
-use super::{Entry, Episode, Family, Impact, Input, Measure, Place, Raise, Unit, label};
+use super::{ByHand, Entry, Episode, Family, Impact, Input, Measure, Place, Raise, Unit, label};
 use crate::analysis::ways::{Sides, sides};
 use crate::analysis::{Flow, Imbalance, Latency, TapFlow};
 use crate::findings::{Finding, Severity};
@@ -42,21 +42,21 @@ const ONE_OF: Entry = Entry {
                 other links do not. A collective waits for its slowest flow, so a fault that touches a small share of the data slows all of it.",
     computed: "For each group of links that share a load (imbalance), by direction. Only pairs of hosts with flows on \
                this link and on its peers are compared, so that a slow host does not count against a link: their data \
-               on this link must amount to at least parallel.packets packets, of at least two host pairs and three \
-               flows. Raised when one of these holds:\n\
+               on this link must amount to at least parallel.packets packets, of at least parallel.pairs host pairs and \
+               parallel.flows flows. Raised when one of these holds:\n\
                - The CE ratio is at least parallel.ce_ratio and at least parallel.factor times that of the peers.\n\
                - The loss ratio (upstream and NAK episodes) is at least parallel.loss_ratio and at least \
                parallel.factor times that of the peers.\n\
                - The median request-to-ACK latency is at least parallel.slower times that of the peers and \
-               parallel.slower_ns longer, in three of four host pairs and at least three (with fewer host pairs: in \
-               three of four flows, of at least four here and four on the peers), and no direction of the link carries \
+               parallel.slower_ns longer (flows with parallel.samples samples), in the share parallel.agree of at least parallel.slow_pairs \
+               host pairs (with fewer host pairs: in that share of the flows, of at least parallel.flows_alone here and on the peers), and no direction of the link carries \
                more than parallel.load times the mean: a queue there would be links.imbalance.\n\
                \n\
-               The load may be higher, but less than links.max_over_mean, where the delay is 4 times its own spread \
+               The load may be higher, but less than links.max_over_mean, where the delay is parallel.steady times its own spread \
                from median to p99 or requests of both directions are slow: the delay of a queue varies, and holds up \
-               the ACKs of one direction alone. From 1.05 times the mean, where neither holds, the title says that the \
+               the ACKs of one direction alone. From parallel.even_load times the mean, where neither holds, the title says that the \
                link may only be busier. CE and loss ratios are those of the latest episode (10 s without a mark or loss \
-               end one), over 10 s at least. Marks on the link that ecn.congestion names are a part of that finding.",
+               end one), over 1 s at least. Marks on the link that ecn.congestion names are a part of that finding.",
     advice: "Check that link and the switch ports at its ends: speed, lanes and FEC errors, egress queue, ECN thresholds and PFC pauses against its peers, and what else is routed over it. \
                Take it out of the ECMP group to confirm.",
     caveat: "The fault may be on the path beyond this link, which its flows share. Latency covers the way of the request and of the ACK that passes the same link.",
@@ -91,24 +91,31 @@ limits! {
     load: f64 = 1.2,
         "maximum load of a slow link over the mean",
         "A link with a fifth more traffic than its peers queues more";
+    even_load: f64 = 1.05,
+        "load over the mean above which load may be why a link is slower",
+        "Near saturation a queue grows with every per cent";
+    steady: u64 = 4,
+        "minimum ratio of a delay to the distance from median to p99 for a delay that is no queue",
+        "A queue is empty at times, and even one that a window keeps filled varies by a third";
+    pairs: usize = 2,
+        "minimum host pairs with the signal",
+        "One alone may have a trouble of its own";
+    flows: usize = 3,
+        "minimum flows with the signal",
+        "As pairs";
+    slow_pairs: usize = 3,
+        "minimum host pairs of which latencies are compared",
+        "Of two, one says nothing about the other";
+    flows_alone: usize = 4,
+        "minimum flows on the link, and on its peers, where there are fewer host pairs",
+        "Trouble of single flows hits the four on one link and none of four others with a chance of one in seventy";
+    agree: f64 = 0.75,
+        "minimum share of the flows or host pairs that must agree",
+        "What a link does, it does to nearly all that it carries";
+    samples: u64 = 20,
+        "minimum latency samples of a flow for a median",
+        "The median of 20 samples lies within those of a quarter and three quarters";
 }
-
-/// Host pairs, and flows, with the signal: one alone may have a trouble of its own.
-const MIN_PAIRS: usize = 2;
-const MIN_FLOWS: usize = 3;
-/// Host pairs of which latencies are compared, and the share that must agree.
-const MIN_SLOW_PAIRS: usize = 3;
-const AGREE: f64 = 0.75;
-/// Where there are fewer host pairs than that: flows on the link, and on its peers. Trouble of single flows that has nothing to
-/// do with the link hits the four on one link and none of four others with a chance of one in seventy.
-const MIN_FLOWS_ALONE: usize = 4;
-/// A delay is no queue when it is this many times the distance from median to p99: a queue is empty at times, and even one that a
-/// window keeps filled varies by a third.
-const STEADY: u64 = 4;
-/// More load than this over the mean may be why a link is slower: near saturation a queue grows with every per cent.
-const EVEN_LOAD: f64 = 1.05;
-/// Samples of a flow's latency for a median.
-const MIN_SAMPLES: u64 = 20;
 
 /// The flows of one pair of hosts, by link.
 type ByLink<'a> = BTreeMap<&'a str, Vec<&'a Flow>>;
@@ -183,11 +190,12 @@ fn median(mut of: Vec<u64>) -> Option<u64> {
 }
 
 /// Latencies of flows with enough samples for a median.
-fn known<'a>(flows: &'a [&Flow]) -> impl Iterator<Item = Latency> + 'a {
+fn known<'a>(limits: &Limits, flows: &'a [&Flow]) -> impl Iterator<Item = Latency> + use<'a> {
+    let least = limits.samples;
     flows
         .iter()
         .filter_map(|flow| flow.latency_ns.as_deref().copied())
-        .filter(|latency| latency.count >= MIN_SAMPLES)
+        .filter(move |latency| latency.count >= least)
 }
 
 fn lost(flow: &Flow) -> u64 {
@@ -243,8 +251,7 @@ impl<'a> Direction<'a> {
                 let (lost, after) = (flow.loss.get().map_or(0, |loss| loss.lost), after_tap(flow));
                 span.count(flow, Signal::Lost, lost) + span.count(flow, Signal::LossDownstream, after)
             };
-            let of =
-                |flow: &Flow| if span.is_whole() { flow.packets } else { span.packets(input.facts, flow) };
+            let of = |flow: &Flow| span.packets_of(input.facts, flow);
             self.more(limits, link, part, of, limits.loss_ratio, Worse::Loss)
         });
         marks.or(loss).or_else(|| {
@@ -260,7 +267,7 @@ impl<'a> Direction<'a> {
                 least <= limits.load && all.len() > 1 && all.iter().all(slow)
             };
             let no_queue = || most < input.limits.links.max_over_mean && (slower.steady || both());
-            let queue = most > EVEN_LOAD && !no_queue();
+            let queue = most > limits.even_load && !no_queue();
             (most <= limits.load || !queue).then_some(Found { load: queue.then_some(most), ..slower })
         })
     }
@@ -317,10 +324,10 @@ impl<'a> Direction<'a> {
         }
         let ratio = |(part, of): (u64, u64)| part as f64 / of.max(1) as f64;
         let (here, there) = (ratio(own), ratio(others));
-        let alone = all < MIN_PAIRS
-            && on_link.min(on_peers) >= MIN_FLOWS_ALONE
-            && flows.len() as f64 >= AGREE * on_link as f64;
-        let several = pairs >= MIN_PAIRS && flows.len() >= MIN_FLOWS;
+        let alone = all < limits.pairs
+            && on_link.min(on_peers) >= limits.flows_alone
+            && flows.len() as f64 >= limits.agree * on_link as f64;
+        let several = pairs >= limits.pairs && flows.len() >= limits.flows;
         let enough = own.1.min(others.1) >= limits.packets && (several || alone);
         // A peer without any counts as one with a single packet: its ratio is not known to be smaller.
         let times = here / there.max(1.0 / others.1.max(1) as f64);
@@ -339,7 +346,8 @@ impl<'a> Direction<'a> {
     }
 
     fn slower(&self, limits: &Limits, link: &'a str) -> Option<Found<'a>> {
-        let times = |flows: &[&Flow]| -> Vec<u64> { known(flows).map(|latency| latency.p50).collect() };
+        let times =
+            |flows: &[&Flow]| -> Vec<u64> { known(limits, flows).map(|latency| latency.p50).collect() };
         let (mut here, mut there, mut all, mut slow) = (Vec::new(), Vec::new(), 0usize, 0usize);
         let (mut flows, mut slow_flows, mut spreads) = (Vec::new(), 0usize, Vec::new());
         for (own, others) in self.split(link) {
@@ -350,7 +358,7 @@ impl<'a> Direction<'a> {
             let is_slow = |time: u64| time as f64 >= limits.slower * theirs as f64;
             all += 1;
             slow += usize::from(is_slow(mine));
-            spreads.extend(known(&own).map(|latency| latency.p99.saturating_sub(latency.p50)));
+            spreads.extend(known(limits, &own).map(|latency| latency.p99.saturating_sub(latency.p50)));
             slow_flows += own_times.iter().filter(|time| is_slow(**time)).count();
             here.extend(own_times);
             there.extend(other_times);
@@ -358,10 +366,10 @@ impl<'a> Direction<'a> {
         }
         let few = (here.len(), there.len());
         let (mine, theirs) = (median(here)?, median(there)?);
-        let agree = if all >= MIN_SLOW_PAIRS {
-            slow as f64 >= AGREE * all as f64
+        let agree = if all >= limits.slow_pairs {
+            slow as f64 >= limits.agree * all as f64
         } else {
-            few.0.min(few.1) >= MIN_FLOWS_ALONE && slow_flows as f64 >= AGREE * few.0 as f64
+            few.0.min(few.1) >= limits.flows_alone && slow_flows as f64 >= limits.agree * few.0 as f64
         };
         let slower = mine as f64 >= limits.slower * theirs as f64 && mine - theirs >= limits.slower_ns;
         (agree && slower).then(|| Found {
@@ -370,7 +378,8 @@ impl<'a> Direction<'a> {
             times: mine as f64 / theirs.max(1) as f64,
             host_pairs: all,
             slow_share: Some(slow_flows as f64 / few.0 as f64),
-            steady: median(spreads).is_some_and(|spread| mine.saturating_sub(theirs) >= STEADY * spread),
+            steady: median(spreads)
+                .is_some_and(|spread| mine.saturating_sub(theirs) >= limits.steady * spread),
             load: None,
             episodes: None,
             flows,
@@ -455,7 +464,7 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Ve
             format!("Compare the egress queues, ECN thresholds and PFC of {name} and its peers."),
             here.pfc(),
         )
-        .step("Take the link out of the ECMP group for a test.", None);
+        .step("Take the link out of the ECMP group for a test.", ByHand::Switch);
     raise = match worst.worse {
         Worse::Marks(here, there) | Worse::Loss(here, there) => {
             raise.evidence("link_ratio", here).evidence("peers_ratio", there)

@@ -42,7 +42,7 @@ const SILENT: Entry = Entry {
                The second only from a tap that would show the answer: it shows other RoCE packets to the host that \
                asks, and answers to two thirds of the pairs of hosts that ask, or to all others. A host to which \
                nothing else is sent counts too (info) where its requests leave by an interface whose incoming frames \
-               were seen (live; captures that tell the two directions apart). Not evaluated where flows were left out \
+               were seen (live; captures that tell the two directions apart), and they did not go on for `peer.longest_timer_ms`. Not evaluated where flows were left out \
                (--filter) or have retired.",
     advice: "See whether the peer's process lives and its queue pair is in RTS (`rdma resource show qp`), whether the peer's address is reachable from that GID (routes, ARP, `rping`), and whether \
              a filter or ACL drops UDP 4791 one way. NCCL gives up after NCCL_IB_RETRY_CNT times NCCL_IB_TIMEOUT.",
@@ -60,6 +60,9 @@ limits! {
     wait_ms: u64 = 10,
         "maximum time for an answer, in milliseconds",
         "NICs acknowledge by themselves, within microseconds; software stacks under load take a few milliseconds";
+    longest_timer_ms: u64 = 20_000,
+        "maximum time that a reliable sender goes on without any answer, in milliseconds",
+        "The longest timer in use, NCCL's NCCL_IB_TIMEOUT=22 (4.096 µs · 2^22), is over by then: who goes on gets answers by another way";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -144,12 +147,18 @@ fn steps(input: &Input<'_>, raise: Raise, worst: &Flow) -> Raise {
             format!("Check that {} is reachable from {}.", worst.dst, worst.src),
             at(worst.src).ping(worst.dst),
         )
-        .step("Check that no filter or ACL drops UDP port 4791 in one direction.", None)
+        .step(
+            format!(
+                "Check that no filter drops UDP port 4791 in one direction, on {} and on the way.",
+                worst.dst
+            ),
+            at(worst.dst).filters(),
+        )
         .step(
             format!(
                 "Check the retry settings of the requester, {asks} (NCCL_IB_RETRY_CNT, NCCL_IB_TIMEOUT)."
             ),
-            None,
+            at(worst.src).nccl_settings(),
         )
 }
 
@@ -169,10 +178,6 @@ struct Asked<'a> {
     /// Long enough ago that an answer would be there.
     waited: bool,
 }
-
-/// A reliable sender that has gone on for longer than this without an answer has got some by another way: the
-/// longest timer in use, NCCL's `NCCL_IB_TIMEOUT=22` (4.096 µs · 2^22), is over by then.
-const LONGEST_TIMER_NS: u64 = 20_000_000_000;
 
 /// Links by which frames leave an interface while some that come in are seen: their names and directions.
 fn with_way_back<'a>(sample: &'a Sample, facts: &'a Facts) -> Set<(&'a str, Option<Direction>)> {
@@ -212,6 +217,7 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
         return;
     }
     let wait_ns = input.limits.peer.wait_ms.saturating_mul(1_000_000);
+    let longest_ns = input.limits.peer.longest_timer_ms.saturating_mul(1_000_000);
     let mut asked: BTreeMap<(&str, Hosts), Asked<'_>> = BTreeMap::new();
     let mut answered: Set<Hosts> = Set::default();
     let mut receives: Set<(&str, Address)> = Set::default();
@@ -229,7 +235,7 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
             let since = if sample.kind == SourceKind::Live { flow.last_ns } else { first_ns };
             let pair = asked.entry((link, (flow.src, flow.dst))).or_default();
             pair.waited |= end.saturating_sub(since) >= wait_ns;
-            let short = flow.last_ns.saturating_sub(first_ns) < LONGEST_TIMER_NS;
+            let short = flow.last_ns.saturating_sub(first_ns) < longest_ns;
             let two_way = two_ways.contains(&(link, flow.direction));
             pair.way_back = two_way && short && (pair.way_back || pair.flows.is_empty());
             pair.flows.push(flow);

@@ -3,7 +3,9 @@
 use super::once::once;
 use super::raise::MAX_FLOWS;
 use super::title::{pair, short, title};
-use super::{Better, Commands, Entry, Family, Impact, Input, Measure, Need, Place, Raise, Unit, ends};
+use super::{
+    Better, ByHand, Commands, Entry, Family, Impact, Input, Measure, Need, Place, Raise, Unit, ends,
+};
 use crate::analysis::{Device, Flow, Link, Pause};
 use crate::findings::{Finding, Severity};
 use crate::sample::Direction;
@@ -170,15 +172,18 @@ fn storm(input: &Input<'_>, pause: &Pause, at: &Where<'_>, found: &mut Vec<Findi
         .place(place)
         .impact(Impact { time_lost_ns: pause.paused_ns, ..Impact::default() });
     raise = match pause.direction {
-        Some(_) if received => raise
-            .step(format!("On {neighbour}, check received pauses and follow them to their source."), None),
+        Some(_) if received => raise.step(
+            format!("On {neighbour}, check received pauses and follow them to their source."),
+            ByHand::Switch,
+        ),
         Some(_) => raise.step("Check PCIe width, relaxed ordering and IOMMU of this host.", here.doctor()),
-        None => raise.step("Follow the pauses to the station that sends them without receiving any.", None),
+        None => raise
+            .step("Follow the pauses to the station that sends them without receiving any.", ByHand::Switch),
     };
     raise
         .step("Check pause counters and discards of the NIC.", here.nic_counters())
         .step("Check that PFC is enabled for the same priorities on both sides.", here.pfc())
-        .step("Enable the PFC watchdog on the switch, and lower the ECN thresholds.", None)
+        .step("Enable the PFC watchdog on the switch, and lower the ECN thresholds.", ByHand::Switch)
         .evidence("of", at.name.as_str())
         .evidence("priority", pause.priority)
         .evidence("direction", pause.direction)
@@ -231,7 +236,7 @@ fn wrong(input: &Input<'_>, pause: &Pause, lossless: u8, at: &Where<'_>, found: 
         .place(at.place(input))
         .step("Check PFC per priority on the host.", here.pfc())
         .step("Check the DSCP to priority map and trust mode on the host.", here.qos())
-        .step("Configure the same lossless priorities on the switch port.", None)
+        .step("Configure the same lossless priorities on the switch port.", ByHand::Switch)
         .evidence("priority", priority)
         .evidence("lossless", on)
         .evidence("direction", pause.direction)

@@ -72,7 +72,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
                 "On {}, note NIC, firmware and driver versions, and report the fault with this capture.",
                 worst.src
             ),
-            None,
+            Commands::near(input, worst, worst.src).versions(),
         )
         .step("Compare the path MTU of both ends of the queue pair.", here.queue_pairs())
         .into(found);

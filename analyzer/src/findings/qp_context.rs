@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::title::{more, pair, title};
-use super::{Command, Commands, Entry, Episode, Family, Input, Place, Raise, Unit, ends, label};
+use super::{Command, Commands, Entry, Episode, Family, Input, Lasting, Place, Raise, Unit, ends, label};
 use crate::analysis::{Device, DeviceQp};
 use crate::findings::{Finding, Severity};
 use crate::util::units::{self, plural};
@@ -88,7 +88,7 @@ const RECEIVER: Entry = Entry {
 const BOND_PORT: Entry = Entry {
     id: "qp.one_bond_port",
     rank: 352,
-    lasting: true,
+    lasting: Some(Lasting::State),
     title: "All queue pairs on one port of the bond",
     meaning: "The NIC sends all queue pairs of a bond on one of its ports: half the bandwidth or more stays unused, and the other ports only receive.",
     computed: "Live, from the NIC's own context (devices[].qps[].bond_port): at least `qp_context.bond_qps` connected queue pairs that are in use, of a device whose port is a bond of several interfaces, all have the same port. Queue pairs for \
@@ -102,7 +102,7 @@ const BOND_PORT: Entry = Entry {
 const PLANES: Entry = Entry {
     id: "qp.uneven_planes",
     rank: 353,
-    lasting: true,
+    lasting: Some(Lasting::State),
     title: "Planes loaded unevenly",
     meaning: "On a multi-plane fabric each plane carries an equal share when all goes well. Here one plane carries far more than the mean: its links saturate while others idle.",
     computed: "Live, from the NIC's own context (devices[].qps[].plane): of at least `qp_context.plane_qps` connected queue pairs with a plane, the busiest plane has `qp_context.planes_ratio` times the mean of all planes up to the highest number seen. \

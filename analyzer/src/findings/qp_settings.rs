@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::title::title;
-use super::{Commands, Entry, Family, Input, Place, Raise, Unit, ends, label};
+use super::{ByHand, Commands, Entry, Family, Input, Lasting, Place, Raise, Unit, ends, label};
 use crate::analysis::{Device, DeviceQp};
 use crate::entity::devices::PortSample;
 use crate::findings::{Finding, Severity};
@@ -31,7 +31,7 @@ pub(super) const FAMILY: Family = Family {
 const DSCP: Entry = Entry {
     id: "config.qp_dscp",
     rank: 25,
-    lasting: true,
+    lasting: Some(Lasting::Setting),
     title: "Queue pairs outside the lossless priority",
     meaning: "Queue pairs send with a DSCP whose priority has no PFC on this port, although the port has lossless priorities. Under congestion their packets are dropped where those of the \
               lossless class wait, and each drop costs a go-back-N. Queue pairs that a GPU drives (DEVX) ignore the global traffic class of the device and often end up here.",
@@ -46,7 +46,7 @@ const DSCP: Entry = Entry {
 const SETTINGS: Entry = Entry {
     id: "config.qp_settings",
     rank: 375,
-    lasting: true,
+    lasting: Some(Lasting::Setting),
     title: "Settings of queue pairs",
     meaning: "Transport timeout and retry count let queue pairs fail within the time that a port takes to come up again after a link flap: a short flap ends the job, where patient queue pairs would \
               go on after it. Or their path MTU is below the one that the port offers: they send more packets, headers and interrupts for the same data.",
@@ -132,7 +132,7 @@ fn dscp(
             .step("Read the mapping of DSCPs to priorities, and the priorities with PFC.", here.qos())
             .step(
                 format!("Send with a DSCP of priority {with_pfc} (NCCL_IB_TC=106 for DSCP 26), or map DSCP {dscp} to it."),
-                None,
+                ByHand::Job,
             )
             .into(found);
     }
@@ -180,7 +180,7 @@ fn patience(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut V
             .evidence("timeout_ns", timeout_ns)
             .evidence("retry_cnt", retry_cnt)
             .evidence("patience_ns", patience_ns)
-            .step("Raise the transport timeout of the application (NCCL_IB_TIMEOUT=20).", None)
+            .step("Raise the transport timeout of the application (NCCL_IB_TIMEOUT=20).", ByHand::Job)
             .into(found);
     }
 }

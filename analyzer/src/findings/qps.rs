@@ -1,7 +1,7 @@
 //! Queue pairs that could not be set up, from the kernel's control path.
 
 use super::title::title;
-use super::{Commands, Entry, Episode, Family, Input, Place, Raise, Unit, ends, label};
+use super::{ByHand, Commands, Entry, Episode, Family, Input, Place, Raise, Unit, ends, label};
 use crate::analysis::{Device, QpEvent};
 use crate::findings::{Finding, Severity};
 use crate::util::units::{self, plural};
@@ -101,7 +101,7 @@ fn raise(input: &Input<'_>, failures: &Failures<'_>, found: &mut Vec<Finding>) {
                 "Compare the time of the failed call ({}) with the application's own timeouts.",
                 units::duration(longest)
             ),
-            None,
+            ByHand::Reading,
         );
     }
     raise

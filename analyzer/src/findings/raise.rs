@@ -2,11 +2,10 @@
 
 use serde_json::Value;
 
-use super::catalog::family;
-use super::command::Command;
-use super::labels::COMMON;
+use super::catalog::entry;
+use super::command::{Command, Means};
 use super::once::{Name, name};
-use super::{End, Entry, Episode, Evidence, Finding, Impact, Label, Place, Severity, Step};
+use super::{End, Entry, Episode, Evidence, Finding, Impact, Place, Severity, Step, Unit};
 use crate::analysis::{Flow, FlowId};
 use crate::util::map::Set;
 
@@ -17,14 +16,12 @@ pub(super) const MAX_FLOWS: usize = 16;
 #[derive(Debug)]
 pub(super) struct Raise {
     finding: Finding,
-    /// Labels of the family's evidence.
-    labels: &'static [Label],
     /// Caveat of its kind.
     caveat: &'static str,
     /// When it was seen last, where that is known better than by its flows.
     seen_ns: Option<u64>,
-    /// Last packet of its flows.
-    flows_end_ns: Option<u64>,
+    /// First and last packet of its flows.
+    flows_ns: Option<(u64, u64)>,
     /// It is about something that is not there, or that is set: no flow's end is the end of it.
     lasting: bool,
 }
@@ -33,9 +30,8 @@ impl Raise {
     /// A finding of this kind. `title` says the case in words, with the figure that matters most.
     pub(super) fn new(entry: &Entry, severity: Severity, title: String) -> Self {
         let finding = Finding { advice: entry.advice.to_owned(), ..Finding::new(entry.id, severity, title) };
-        let labels = family(entry.id).map_or(&[][..], |family| family.evidence);
-        let (caveat, lasting) = (entry.caveat, entry.lasting);
-        Self { finding, labels, caveat, seen_ns: None, flows_end_ns: None, lasting }
+        let (caveat, lasting) = (entry.caveat, entry.lasting.is_some());
+        Self { finding, caveat, seen_ns: None, flows_ns: None, lasting }
     }
 
     /// Says the case in words, where they are known late.
@@ -46,21 +42,29 @@ impl Raise {
 
     /// Adds a number, or a list of numbers. `None` becomes null: not known.
     pub(super) fn evidence(mut self, name: &str, value: impl Into<Value>) -> Self {
-        let mut evidence = Evidence::named(name, value.into());
-        if let Some(known) = self.labels.iter().chain(COMMON).find(|known| known.name == name) {
-            (evidence.label, evidence.unit) = (known.label.to_owned(), known.unit);
-        }
-        self.finding.evidence.insert(evidence);
+        self.finding.evidence.insert(Evidence::declared(self.finding.id, name, value.into()));
         self
     }
 
-    /// Adds a step: one action, and the command for it where there is one ([`Commands`](super::Commands)).
-    pub(super) fn step(mut self, text: impl Into<String>, command: Option<Command>) -> Self {
-        let mut text = text.into();
+    /// Adds a measurement of which there is one per member of another list, which gives its name and label.
+    pub(super) fn measured(
+        mut self,
+        name: String,
+        label: String,
+        unit: Unit,
+        value: impl Into<Value>,
+    ) -> Self {
+        self.finding.evidence.insert(Evidence { name, label, unit, value: value.into() });
+        self
+    }
+
+    /// Adds a step: one action, and the command for it ([`Commands`](super::Commands)), or why there is none.
+    pub(super) fn step(mut self, text: impl Into<String>, means: impl Into<Means>) -> Self {
+        let (mut text, Means(command)) = (text.into(), means.into());
         let explained =
             |one: &Step| one.host.is_some() && one.command.as_deref().is_some_and(Command::is_open);
         let explained = self.finding.steps.iter().any(explained);
-        if let Some(note) = command.as_ref().and_then(|command| command.note(explained)) {
+        if let Some(note) = command.as_ref().and_then(|command| command.note(&text, explained)) {
             text = format!("{text} {note}");
         }
         let (command, host) = command.map_or((None, None), |one| (Some(one.line), one.host));
@@ -114,6 +118,7 @@ impl Raise {
     pub(super) fn episodes(mut self, episodes: Vec<Episode>) -> Self {
         self.finding.first_seen_ns = episodes.first().map(|episode| episode.first_ns);
         self.seen_ns = episodes.last().map(|episode| episode.last_ns).or(self.seen_ns);
+        self.finding.timed = !episodes.is_empty();
         self.finding.episodes = episodes;
         self
     }
@@ -128,7 +133,8 @@ impl Raise {
     pub(super) fn flows<'a>(mut self, flows: impl IntoIterator<Item = &'a Flow>) -> Self {
         let mut seen: Set<Name> = Set::default();
         for flow in flows {
-            self.flows_end_ns = self.flows_end_ns.max(Some(flow.last_ns));
+            let (first_ns, last_ns) = self.flows_ns.unwrap_or((flow.first_ns, flow.last_ns));
+            self.flows_ns = Some((first_ns.min(flow.first_ns), last_ns.max(flow.last_ns)));
             if seen.insert(name(flow)) && self.finding.flows.len() < MAX_FLOWS {
                 self.finding.flows.push(FlowId::of(flow));
             }
@@ -151,10 +157,22 @@ impl Raise {
         self
     }
 
+    /// Whether its episodes are known, or it has none by its nature.
+    fn has_times(&self) -> bool {
+        !self.finding.episodes.is_empty()
+            || entry(self.finding.id).is_some_and(|entry| entry.lasting.is_some())
+    }
+
     /// Puts it with the others.
     pub(super) fn into(mut self, found: &mut Vec<Finding>) {
-        let known = self.seen_ns.or(self.flows_end_ns);
-        self.finding.last_seen_ns = known.filter(|_| !self.lasting);
+        let flows_end_ns = self.flows_ns.map(|(_, last_ns)| last_ns);
+        self.finding.last_seen_ns = self.seen_ns.or(flows_end_ns).filter(|_| !self.lasting);
+        // What has no times of its own is a figure of its flows, from their first packet to their last.
+        if let Some((first_ns, last_ns)) = self.flows_ns.filter(|_| !self.has_times()) {
+            let last_ns = self.seen_ns.unwrap_or(last_ns).max(first_ns);
+            self.finding.first_seen_ns = Some(first_ns);
+            self.finding.episodes = vec![Episode { first_ns, last_ns, peak: None }];
+        }
         if !self.caveat.is_empty() {
             self.finding.caveats.push(self.caveat.to_owned());
         }

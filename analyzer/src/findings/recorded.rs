@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use super::catalog::{entry, evidence_label, family};
-use super::labels::COMMON;
+use super::catalog::entry;
 use super::{End, Episode, Evidence, Finding, Impact, Place, Severity, Step};
 use crate::analysis::FlowId;
 use crate::sample::Direction;
@@ -71,16 +70,7 @@ fn ids(value: &Value, name: &str) -> Vec<&'static str> {
 
 /// A figure with the label and unit that its family declares.
 fn evidence(id: &str, name: &str, value: Value) -> Evidence {
-    let own = family(id).map_or(&[][..], |family| family.evidence);
-    match own.iter().chain(COMMON).find(|known| known.name == name) {
-        Some(known) => Evidence {
-            name: name.to_owned(),
-            label: evidence_label(id, known.name).to_owned(),
-            value,
-            unit: known.unit,
-        },
-        None => Evidence::named(name, value),
-    }
+    Evidence::declared(id, name, value)
 }
 
 fn direction(value: &Value) -> Option<Direction> {

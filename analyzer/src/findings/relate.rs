@@ -3,25 +3,32 @@
 use std::collections::BTreeSet;
 
 use super::catalog::entry;
+use super::index::Name;
 use super::{Episode, Evidence, Finding, Impact, Severity};
 use crate::metrics::loss::spells::SPELL_NS;
 use crate::sample::Address;
 use crate::util::map::Map;
 
-/// Fills in causes and effects of all findings, both ways.
-pub(super) fn relate(found: &mut [Finding]) {
+/// Fills in causes and effects of all findings, both ways; `peer`: the queue pair at the other end of a flow, where it is known.
+pub(super) fn relate(found: &mut [Finding], peer: impl Fn(&Name) -> Option<u32>) {
     let mut pairs: Vec<(usize, usize)> = Vec::new();
     let claimed = claimed(found);
     let hosts: Vec<BTreeSet<(Address, Address)>> = found.iter().map(hosts).collect();
+    let queue_pairs: Vec<BTreeSet<(Address, u32)>> =
+        found.iter().map(|one| queue_pairs(one, &peer)).collect();
     for (effect, finding) in found.iter().enumerate() {
         let causes = entry(finding.id).map_or(&[][..], |entry| entry.causes);
         for (cause, other) in found.iter().enumerate().filter(|(_, other)| causes.contains(&other.id)) {
             if other.no_cause_of.contains(&finding.id) {
                 continue;
             }
-            let meet = hosts[cause].is_empty()
-                || hosts[effect].is_empty()
-                || !hosts[cause].is_disjoint(&hosts[effect]);
+            let meet = if entry(other.id).is_some_and(|entry| entry.of_queue_pairs) {
+                !queue_pairs[cause].is_disjoint(&queue_pairs[effect])
+            } else {
+                hosts[cause].is_empty()
+                    || hosts[effect].is_empty()
+                    || !hosts[cause].is_disjoint(&hosts[effect])
+            };
             if meet && overlap(&finding.episodes, &other.episodes) {
                 pairs.push((cause, effect));
             }
@@ -118,6 +125,14 @@ fn hosts(finding: &Finding) -> BTreeSet<(Address, Address)> {
     finding.named.iter().map(|(src, dst, _)| (*src.min(dst), *src.max(dst))).collect()
 }
 
+/// The queue pairs that a finding names, each with its host.
+fn queue_pairs(finding: &Finding, peer: impl Fn(&Name) -> Option<u32>) -> BTreeSet<(Address, u32)> {
+    let is_of_them =
+        |one: &&Finding| entry(one.id).is_some_and(|entry| entry.of_queue_pairs || !entry.causes.is_empty());
+    let names = Some(finding).filter(is_of_them).into_iter().flat_map(|one| one.named.iter());
+    names.flat_map(|name| [Some((name.1, name.2)), peer(name).map(|qp| (name.0, qp))]).flatten().collect()
+}
+
 /// Whether two findings showed at the same time, 10 s apart at most, or when one showed is not known.
 fn overlap(a: &[Episode], b: &[Episode]) -> bool {
     let near = |a: &Episode, b: &Episode| {
@@ -139,8 +154,27 @@ mod tests {
             ..Finding::new(id, Severity::Warning, String::new())
         };
         let mut found = vec![finding("retry.storm", 2, 0), finding("rnr.slow_receiver", host, at_ns)];
-        relate(&mut found);
+        relate(&mut found, |_| None);
         found
+    }
+
+    #[test]
+    fn damage_in_other_queue_pairs_is_no_cause() {
+        let finding = |id, qp| Finding {
+            named: [(Address::from([10, 0, 0, 1]), Address::from([10, 0, 0, 2]), qp)].into_iter().collect(),
+            ..Finding::new(id, Severity::Warning, String::new())
+        };
+        for (qp, causes) in [(17, &["icrc.errors"][..]), (18, &[])] {
+            let mut found = vec![finding("icrc.errors", qp), finding("loss.after_tap", 17)];
+            relate(&mut found, |_| None);
+            assert_eq!(found[1].causes, causes, "{qp}");
+        }
+        // Damaged answers of the same connection: 10.0.0.2 sends them to QP 9 of 10.0.0.1.
+        let mut found = vec![finding("icrc.errors", 9), finding("loss.after_tap", 17)];
+        let (from, to) = (Address::from([10, 0, 0, 2]), Address::from([10, 0, 0, 1]));
+        found[0].named = [(from, to, 9)].into_iter().collect();
+        relate(&mut found, |(_, _, qp)| (*qp == 17).then_some(9));
+        assert_eq!(found[1].causes, ["icrc.errors"]);
     }
 
     #[test]
@@ -174,7 +208,7 @@ mod tests {
                     &["loss.before_tap", "ecn.congestion"],
                 ),
             ];
-            relate(&mut found);
+            relate(&mut found, |_| None);
             assert_eq!(found[1].owner, Some("burst.incast"));
             (found[0].owner, found[2].severity, found[2].effects.clone())
         };
@@ -192,14 +226,14 @@ mod tests {
             let impact = Impact { time_lost_ns: Some(ns), ..Impact::default() };
             let mut one =
                 Finding { named, impact, owns, ..Finding::new(id, Severity::Warning, String::new()) };
-            one.evidence.insert(Evidence::named("timeouts", timeouts.into()));
+            one.evidence.insert(Evidence::declared(one.id, "timeouts", timeouts.into()));
             one
         };
         let mut found = vec![
             finding("loss.after_tap", &["retry.timeouts"], 2, 16),
             finding("retry.timeouts", &[], 11, 25),
         ];
-        relate(&mut found);
+        relate(&mut found, |_| None);
         assert_eq!((found[0].impact.time_lost_ns, &found[0].evidence["timeouts"]), (Some(25), &11.into()));
     }
 
@@ -215,7 +249,7 @@ mod tests {
             finding("path.mtu_black_hole", &["qp.died", "retry.timeouts"]),
             finding("retry.timeouts", &[]),
         ];
-        relate(&mut found);
+        relate(&mut found, |_| None);
         let owners: Vec<_> = found.iter().map(|one| one.owner).collect();
         assert_eq!(owners, [Some("path.mtu_black_hole"), None, Some("path.mtu_black_hole")]);
     }
@@ -236,8 +270,9 @@ mod tests {
                 finding("retry.timeouts", Severity::Warning, &[]),
                 finding("path.mtu_black_hole", Severity::Warning, &["qp.died", "retry.timeouts"]),
             ];
-            found[2].evidence.insert(Evidence::named("certainty", certainty.into()));
-            relate(&mut found);
+            let certainty_of = Evidence::declared("path.mtu_black_hole", "certainty", certainty.into());
+            found[2].evidence.insert(certainty_of);
+            relate(&mut found, |_| None);
             assert_eq!((found[0].owner, found[2].severity), (owner, severity), "{certainty}");
             assert_eq!(found[1].owner, Some("path.mtu_black_hole"));
         }

@@ -6,7 +6,7 @@ use super::once::once;
 use super::span::{Cost, Judged, Span, Wait, impact, latest, run, spans};
 use super::timeouts::nearest_sender;
 use super::title::{pair, title};
-use super::{Commands, Place, ends};
+use super::{ByHand, Commands, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Raise, Unit, label};
 use crate::analysis::{Facts, Flow, Loss};
 use crate::findings::{Finding, Severity};
@@ -60,7 +60,7 @@ const STORM: Entry = Entry {
     title: "Retransmission storm",
     meaning: "Senders spend much of their capacity on retransmissions: the job gets the rest, and the fabric carries load without progress.",
     computed: "Per host pair: retransmissions of packets that had passed before, whatever the cause (flows[].loss.retransmitted; duplicates made by a mirror and reordered packets do not count). A warning when they are the share `retry.ratio` of the packets sent and at least `retry.packets`. \
-               Not raised where a loss finding of the same hosts and time owns them, or rnr.slow_receiver does (most of them follow RNR NAKs). Queue pairs that could not be followed (live) are left out: `flows_unjudged`. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
+               Not raised where a loss finding of the same hosts and time owns them, or rnr.slow_receiver does (most of them follow RNR NAKs). Queue pairs that could not be followed (live) are left out: `flows_unjudged`. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least.",
     advice: concat!(
         "Look for a finding that explains it: loss (upstream, downstream, between taps), rnr.slow_receiver, icrc.errors. Without one: ",
         timers!(),
@@ -226,7 +226,7 @@ fn raise(input: &Input<'_>, hosts: (Address, Address), judged: &Judged<Pair<'_>>
     let advice = advice(storm.late, hosts, found);
     let (requester, responder) = ends::of_data(input, flows());
     let place = flows().next().map(|flow| Place::of(input, flow)).unwrap_or_default();
-    let here = Commands::on(input, flows().next().map_or("", |flow| flow.link.as_str()));
+    let here = flows().next().map(|flow| Commands::near(input, flow, src));
     let cost = Cost {
         ratio: Some(storm.ratio()),
         signal: Signal::Retransmitted,
@@ -249,17 +249,20 @@ fn raise(input: &Input<'_>, hosts: (Address, Address), judged: &Judged<Pair<'_>>
     if storm.late > 0 {
         raise = raise
             .owns(&["retry.timeouts"])
-            .step("Check whether the switches spread the packets of a flow (adaptive routing, packet spraying).", None)
-            .step("Enable out-of-order placement on both NICs (NCCL_IB_ADAPTIVE_ROUTING).", None);
+            .step("Check whether the switches spread the packets of a flow (adaptive routing, packet spraying).", ByHand::Switch)
+            .step("Enable out-of-order placement on both NICs (NCCL_IB_ADAPTIVE_ROUTING).", ByHand::Job);
     }
     if storm.timeouts > 0 {
         raise = raise.step(
             "Compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 µs × 2^n) with the latency of these flows.",
-            None,
+            here.and_then(Commands::nccl_settings),
         );
     }
     raise
-        .step("Check NIC counters for timeouts, retries and discards.", here.rdma_counters())
-        .step("Check the port for pauses and drops.", here.nic_counters())
+        .step(
+            "Check NIC counters for timeouts, retries and discards.",
+            here.and_then(Commands::rdma_counters),
+        )
+        .step("Check the port for pauses and drops.", here.and_then(Commands::nic_counters))
         .into(found);
 }

@@ -8,7 +8,7 @@ use super::not_evaluated::is_not_evaluated;
 use super::once::once;
 use super::span::{Cost, Judged, Span, Wait, impact, latest, run, timed};
 use super::title::title;
-use super::{Commands, Impact, Place, ends};
+use super::{ByHand, Commands, Impact, Place, ends};
 use super::{Entry, Family, Input, Measure, Raise, Unit, label};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
@@ -36,7 +36,7 @@ const SLOW: Entry = Entry {
     measure: Some(Measure::ratio("rnr_ratio")),
     title: "Receiver not ready (RNR NAKs)",
     meaning: "SENDs, or WRITEs with immediate data, arrive before the receiver has posted a receive buffer. The receiver refuses them with an RNR NAK; the sender waits for the RNR timer and retransmits all that was in flight. After rnr_retry attempts the connection fails.",
-    computed: "Per receiving host: a warning from `rnr.naks` RNR NAKs on, when they are at least the share `rnr.ratio` of the request packets sent to it. The sequence-error NAKs and retransmissions that follow an RNR NAK belong to it and are no finding of their own. Figures are those of the latest episode (10 s without the signal end one), over 10 s at least.",
+    computed: "Per receiving host: a warning from `rnr.naks` RNR NAKs on, when they are at least the share `rnr.ratio` of the request packets sent to it. The sequence-error NAKs and retransmissions that follow an RNR NAK belong to it and are no finding of their own. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least.",
     advice: "The receiving process is too slow or posts too few receives: look at its CPU (pinning, NUMA node, a busy or paused GPU), at the depth of its receive queue, and at what it waits for. A \
              longer RNR timer only hides it. Where retries run out: rnr_retry 7 means without end.",
     caveat: "A few RNR NAKs at the start of a job are usual: peers do not start at the same time.",
@@ -89,13 +89,7 @@ impl Slow {
         let limits = &input.limits.rnr;
         let naks = flows.iter().map(|flow| span.count(flow, Signal::RnrNak, flow.rnr_naks_once())).sum();
         let to_host = input.facts.flows.iter().filter(|flow| flow.dst == host && flow.psn.is_some());
-        let sent: Vec<u64> =
-            once(
-                to_host,
-                |flow| {
-                    if span.is_whole() { flow.packets } else { span.packets(input.facts, flow) }
-                },
-            )
+        let sent: Vec<u64> = once(to_host, |flow| span.packets_of(input.facts, flow))
             .into_iter()
             .map(|(_, packets)| packets)
             .collect();
@@ -149,19 +143,22 @@ fn raise(
         .evidence("rnr_naks", *naks)
         .evidence("rnr_ratio", *ratio)
         .evidence("packets", *packets)
-        .evidence("packets_resent", if span.is_whole() { resent } else { cost.retransmissions })
+        .evidence("packets_resent", if span.is_whole() { resent } else { resent.and(cost.retransmissions) })
         .last_seen(latest_nak(flows, |last| last.rnr))
         .flows(ends::asked(input, flows.iter().copied()))
         .place(place.hop("responder"))
         .ends(requester, responder)
         .impact(Impact { retransmissions: resent.and(cost.retransmissions), ..cost })
-        .step(format!("Check CPU load, pinning and NUMA node of the receiving process: {who}."), None)
+        .step(
+            format!("Check CPU load, pinning and NUMA node of the receiving process: {who}."),
+            there.and_then(Commands::threads),
+        )
         .step(
             "Count RNR events: out_of_buffer on the receiving NIC, rnr_nak_retry_err on the sending one.",
             there.and_then(Commands::rdma_counters),
         )
-        .step("Post more receive buffers in the application, or post them earlier.", None)
-        .step("Keep rnr_retry at 7 (unlimited), so that connections survive until it is fixed.", None)
+        .step("Post more receive buffers in the application, or post them earlier.", ByHand::Job)
+        .step("Keep rnr_retry at 7 (unlimited), so that connections survive until it is fixed.", ByHand::Job)
         .episodes(episodes_of(judged, flows, |last| last.rnr))
         .into(found);
 }

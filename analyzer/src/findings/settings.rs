@@ -6,7 +6,9 @@ use rocescope_common::wire::SkipReason;
 
 use super::once::{self, once};
 use super::title::{short, title};
-use super::{Better, Commands, Entry, Family, Input, Measure, Place, Raise, Unit, classes, ends};
+use super::{
+    Better, ByHand, Commands, Entry, Family, Input, Lasting, Measure, Place, Raise, Unit, classes, ends,
+};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
 use crate::sample::Address;
@@ -24,7 +26,7 @@ pub(super) const FAMILY: Family = Family {
 const MTU_SMALL: Entry = Entry {
     id: "mtu.small",
     rank: 450,
-    lasting: true,
+    lasting: Some(Lasting::Setting),
     measure: Some(Measure { name: "path_mtu", unit: Unit::Bytes, better: Better::More }),
     title: "Small path MTU",
     meaning: "Small packets cost header bandwidth and packet rate: at a path MTU of 1024 about 7 % of the link are headers, at 4096 about 2 %, and the NIC handles \
@@ -41,7 +43,7 @@ pub(super) const DSCP_MIXED: Entry = Entry {
     id: "qos.dscp_mixed",
     rank: 410,
     causes: &["path.rewritten"],
-    lasting: true,
+    lasting: Some(Lasting::Setting),
     title: "Mixed DSCPs between the same hosts",
     meaning: "Packets of one job with different DSCPs use different queues in every switch: some in the lossless class with ECN, others perhaps not, and they are \
                 reordered.",
@@ -57,7 +59,7 @@ pub(super) const DSCP_UNSET: Entry = Entry {
     id: "qos.dscp_unset",
     rank: 420,
     causes: &["path.rewritten"],
-    lasting: true,
+    lasting: Some(Lasting::Setting),
     measure: Some(Measure::ratio("share")),
     title: "DSCP not set (0)",
     meaning: "Most switches put DSCP 0 into the default class, which is neither lossless nor ECN-enabled. Many fabrics are configured that way by mistake; some by \
@@ -72,7 +74,7 @@ pub(super) const DSCP_UNSET: Entry = Entry {
 pub(super) const CNP_DSCP: Entry = Entry {
     id: "qos.cnp_dscp",
     rank: 430,
-    lasting: true,
+    lasting: Some(Lasting::Setting),
     title: "CNPs share the traffic class of the data",
     meaning: "A CNP that queues with the congested data is delayed, and PFC on that class stops it.",
     computed: "Info when at least qos.share of the CNPs of a link have the DSCP that carries most of its data, and the link carries at least qos.min_cnps CNPs. Taps \
@@ -85,7 +87,7 @@ pub(super) const CNP_DSCP: Entry = Entry {
 const ROCEV1: Entry = Entry {
     id: "rocev1.present",
     rank: 460,
-    lasting: true,
+    lasting: Some(Lasting::Setting),
     measure: Some(Measure::ratio("share")),
     title: "RoCEv1 traffic",
     meaning: "RoCEv1 has no IP header: it cannot be routed, has no ECN, and is not hashed by source port.",
@@ -213,7 +215,7 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
             _ => String::new(),
         };
         let diagnosis = format!("Small path MTU: {mtu} bytes in {users}");
-        let (place, here) = (Place::of(input, first), Commands::on(input, &first.link));
+        let (place, here) = (Place::of(input, first), Commands::near(input, first, first.src));
         let (requester, responder) = ends::of_data(input, flows.iter().copied());
         Raise::new(&MTU_SMALL, severity, title(diagnosis, [room]))
             .evidence("path_mtu", smallest)
@@ -223,7 +225,7 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
             .place(place)
             .ends(requester, responder)
             .step("Check the interface MTU; set 4200 or 9000 on hosts and switches.", here.mtu())
-            .step("Restart the connections with a path MTU of 4096, and check active_mtu: ibv_devinfo.", None)
+            .step("Check active_mtu, and reconnect with a path MTU of 4096.", here.rdma_ports())
             .into(found);
     }
 }
@@ -270,7 +272,10 @@ fn rocev1(input: &Input<'_>, found: &mut Vec<Finding>) {
         .flows(flows.iter().map(|(flow, _)| *flow))
         .place(place)
         .ends(requester, responder)
-        .step("List the GIDs and select a RoCEv2 GID (NCCL_IB_GID_INDEX): show_gids.", None)
+        .step(
+            "List the GIDs and select a RoCEv2 GID (NCCL_IB_GID_INDEX).",
+            first.and_then(|flow| Commands::near(input, flow, flow.src).rdma_ports()),
+        )
         .into(found);
 }
 
@@ -298,14 +303,15 @@ fn foreign(input: &Input<'_>, found: &mut Vec<Finding>) {
                 .place(Place::link(input, &link.name, link.direction))
                 .step(
                     "Move storage and management traffic to the front-end network (NCCL_SOCKET_IFNAME).",
-                    None,
+                    ByHand::Job,
                 )
                 .step("Otherwise limit its bandwidth with ETS.", here.qos())
                 .evidence("share", share)
                 .evidence("roce_bytes", link.bytes)
                 .evidence("other_bytes", other);
         for reason in others().filter(|reason| bytes_of(*reason) > 0) {
-            raise = raise.evidence(&format!("{}_bytes", reason.name()), bytes_of(reason));
+            let (name, label) = (format!("{}_bytes", reason.name()), reason.name().replace('_', " "));
+            raise = raise.measured(name, label, Unit::Bytes, bytes_of(reason));
         }
         raise.into(found);
     }

@@ -2,7 +2,11 @@
 
 use crate::analysis::{Facts, Flow, Loss};
 use crate::findings::{Episode, Impact};
-use crate::metrics::loss::spells::{Mark, SPELL_NS, Signal};
+use crate::metrics::loss::spells::{Mark, SPELL_NS, Signal, between};
+
+/// Least time that a ratio of an episode is of, in nanoseconds: signals within an instant have no packets between them. A sender has
+/// many round trips in it, and one burst of drops does not look like a lossy link.
+const LEAST_NS: u64 = 1_000_000_000;
 
 /// A time in which a signal showed in some of several flows without 10 s of silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,21 +15,26 @@ pub(super) struct Span {
     pub(super) first_ns: u64,
     /// Its end.
     pub(super) last_ns: u64,
-    before: u32,
-    after: Option<u32>,
-    /// Its figures are those of the whole run.
+    /// Its figures are those of the whole run: the times of its signals are not known.
     whole: bool,
+    /// What showed so long before or after belongs to it: a retransmission follows the loss.
+    near_ns: u64,
 }
 
 impl Span {
     /// The whole run, with figures of all of it.
     pub(super) const fn whole(first_ns: u64, last_ns: u64) -> Self {
-        Self { first_ns, last_ns, before: 0, after: None, whole: true }
+        Self { first_ns, last_ns, whole: true, near_ns: 0 }
     }
 
     /// A part of the run: figures of the spells that touch it.
     pub(super) const fn between(first_ns: u64, last_ns: u64) -> Self {
         Self { whole: false, ..Self::whole(first_ns, last_ns) }
+    }
+
+    /// An episode: figures of the spells less than 10 s away.
+    pub(super) const fn episode_of(first_ns: u64, last_ns: u64) -> Self {
+        Self { near_ns: SPELL_NS - 1, ..Self::between(first_ns, last_ns) }
     }
 
     /// Whether its figures are those of the whole run.
@@ -39,40 +48,53 @@ impl Span {
             return total;
         }
         let own = flow.spells.of(signal).iter();
-        own.filter(|spell| spell.first_ns <= self.last_ns && spell.last_ns >= self.first_ns)
-            .map(|spell| spell.count)
-            .sum()
+        own.filter(|spell| {
+            spell.first_ns <= self.last_ns.saturating_add(self.near_ns)
+                && spell.last_ns.saturating_add(self.near_ns) >= self.first_ns
+        })
+        .map(|spell| spell.count)
+        .sum()
     }
 
-    /// Packets of a flow meanwhile that figures of loss are about; of 10 s at least.
+    /// Packets of a flow meanwhile that figures of loss are about; of 1 s at least, as far as there is data.
     pub(super) fn packets(&self, facts: &Facts, flow: &Flow) -> u64 {
         let all = flow.followed_packets();
         if self.whole {
             return all;
         }
         let unfollowed = flow.loss_unfollowed.as_ref().map_or(0, |before| before.packets);
-        let begin = self.at_begin(facts, flow, |mark| &mark.packets).max(unfollowed);
-        let end = self.at_end(facts, flow, |mark| &mark.packets, flow.packets);
-        // What a mirror shows twice counts once.
-        scaled(end.saturating_sub(begin), all, flow.packets.saturating_sub(unfollowed))
+        let known = Known { facts, flow, capable: false, total: all + unfollowed };
+        let (begin, end) = self.window(facts);
+        known.before(end).saturating_sub(known.before(begin).max(unfollowed))
     }
 
-    /// ECN-capable data packets of a flow meanwhile; of 10 s at least.
+    /// The same where loss need not be known; of the whole run every packet.
+    pub(super) fn packets_of(&self, facts: &Facts, flow: &Flow) -> u64 {
+        if self.whole { flow.packets } else { self.packets(facts, flow) }
+    }
+
+    /// ECN-capable data packets of a flow meanwhile; of 1 s at least, as far as there is data.
     pub(super) fn capable(&self, facts: &Facts, flow: &Flow) -> u64 {
-        let all = flow.ecn_data.capable();
+        let total = flow.ecn_data.capable();
         if self.whole {
-            return all;
+            return total;
         }
-        let begin = self.at_begin(facts, flow, |mark| &mark.capable);
-        self.at_end(facts, flow, |mark| &mark.capable, all).saturating_sub(begin)
+        let known = Known { facts, flow, capable: true, total };
+        let (begin, end) = self.window(facts);
+        known.before(end).saturating_sub(known.before(begin))
     }
 
-    fn at_begin(&self, facts: &Facts, flow: &Flow, of: fn(&Mark) -> &Vec<u64>) -> u64 {
-        counted_at(facts, flow, self.before, of).unwrap_or(0)
-    }
-
-    fn at_end(&self, facts: &Facts, flow: &Flow, of: fn(&Mark) -> &Vec<u64>, all: u64) -> u64 {
-        self.after.and_then(|after| counted_at(facts, flow, after, of)).unwrap_or(all).min(all)
+    /// The time that its packets are of: a begin, and an end whose packets are included.
+    fn window(&self, facts: &Facts) -> (Edge, Edge) {
+        let (mut first_ns, mut last_ns) = (self.first_ns, self.last_ns);
+        if last_ns.saturating_sub(first_ns) < LEAST_NS {
+            let (from, to) = (facts.window.first_ns.unwrap_or(0), facts.window.last_ns.unwrap_or(u64::MAX));
+            let middle = first_ns + last_ns.saturating_sub(first_ns) / 2;
+            let latest = to.saturating_sub(LEAST_NS).max(from);
+            first_ns = middle.saturating_sub(LEAST_NS / 2).clamp(from, latest).min(first_ns);
+            last_ns = first_ns.saturating_add(LEAST_NS).min(to).max(last_ns);
+        }
+        (Edge::Begin(first_ns), Edge::End(last_ns))
     }
 
     /// The episode, with the largest value of the finding's measure.
@@ -81,50 +103,85 @@ impl Span {
     }
 }
 
+/// One end of a time.
+#[derive(Clone, Copy)]
+enum Edge {
+    /// Without the packets of that very moment.
+    Begin(u64),
+    /// With them.
+    End(u64),
+}
+
+/// Times at which the count of a flow is known: its first and last packet, the ends of its spells, and marks.
+struct Known<'a> {
+    facts: &'a Facts,
+    flow: &'a Flow,
+    capable: bool,
+    total: u64,
+}
+
+impl Known<'_> {
+    /// The count until a time, taken as evenly spread between two known ones.
+    fn before(&self, edge: Edge) -> u64 {
+        let of: fn(&Mark) -> &Vec<u64> =
+            if self.capable { |mark| &mark.capable } else { |mark| &mark.packets };
+        // The slot may have belonged to another flow before.
+        let own = self.facts.marks.iter().filter(|mark| mark.time_ns > self.flow.first_ns);
+        let marks = own
+            .filter_map(|mark| Some((mark.time_ns, *of(mark).get(self.flow.slot as usize)?)))
+            .filter(|(time_ns, _)| *time_ns < self.flow.last_ns);
+        let mut low = (self.flow.first_ns, 0);
+        let mut high = (self.flow.last_ns, self.total);
+        let (Edge::Begin(at_ns) | Edge::End(at_ns)) = edge;
+        for point in self.flow.spells.known(self.capable).chain(marks) {
+            if point.0 < at_ns || point.0 == at_ns && matches!(edge, Edge::End(_)) {
+                low = low.max(point);
+            } else {
+                high = high.min(point);
+            }
+        }
+        if at_ns <= self.flow.first_ns && matches!(edge, Edge::Begin(_)) {
+            return 0;
+        }
+        if at_ns >= self.flow.last_ns && matches!(edge, Edge::End(_)) {
+            return self.total;
+        }
+        between(low, high, at_ns).min(self.total)
+    }
+}
+
 /// `n` times `part` over `whole`, rounded; 0 where `whole` is 0.
-fn scaled(n: u64, part: u64, whole: u64) -> u64 {
+pub(super) fn scaled(n: u64, part: u64, whole: u64) -> u64 {
     let whole = u128::from(whole.max(1));
     let scaled = (u128::from(n) * u128::from(part) + whole / 2) / whole;
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
-/// Count of a flow at a mark.
-fn counted_at(facts: &Facts, flow: &Flow, number: u32, of: fn(&Mark) -> &Vec<u64>) -> Option<u64> {
-    let mark = facts.marks.iter().find(|mark| mark.number == number)?;
-    // The slot may have belonged to another flow then.
-    let there = flow.first_ns < mark.time_ns;
-    Some(of(mark).get(flow.slot as usize).copied().filter(|_| there).unwrap_or(0))
-}
-
 /// The times in which any of these signals showed in any of these flows, the latest first.
 pub(super) fn spans<'a>(flows: impl IntoIterator<Item = &'a Flow>, signals: &[Signal]) -> Vec<Span> {
     let spells = flows.into_iter().flat_map(|flow| signals.iter().flat_map(|signal| flow.spells.of(*signal)));
-    let mut all: Vec<Span> = spells
-        .map(|spell| Span {
-            first_ns: spell.first_ns,
-            last_ns: spell.last_ns,
-            before: spell.before,
-            after: spell.after,
-            whole: false,
-        })
-        .collect();
-    all.sort_by_key(|span| span.first_ns);
+    let mut all: Vec<(u64, u64)> = spells.map(|spell| (spell.first_ns, spell.last_ns)).collect();
+    all.sort_unstable();
     let mut spans: Vec<Span> = Vec::new();
-    for next in all {
+    for (first_ns, last_ns) in all {
         match spans.last_mut() {
-            Some(span) if next.first_ns.saturating_sub(span.last_ns) < SPELL_NS => {
-                span.last_ns = span.last_ns.max(next.last_ns);
-                span.before = span.before.min(next.before);
-                span.after = span.after.zip(next.after).map(|(a, b)| a.max(b));
+            Some(span) if first_ns.saturating_sub(span.last_ns) < SPELL_NS => {
+                span.last_ns = span.last_ns.max(last_ns);
             }
-            _ => spans.push(next),
+            _ => spans.push(Span::episode_of(first_ns, last_ns)),
         }
-    }
-    if let [only] = &mut spans[..] {
-        only.whole = only.before == 0 && only.after.is_none();
     }
     spans.reverse();
     spans
+}
+
+/// From the first to the last of these, which are the latest first: for trouble that is too little by itself each time. `run` where
+/// there is none, since the times of its signals are not known.
+pub(super) fn all_of(spans: &[Span], run: Span) -> Span {
+    match (spans.last(), spans.first()) {
+        (Some(first), Some(last)) => Span::episode_of(first.first_ns, last.last_ns),
+        _ => run,
+    }
 }
 
 /// The same of one signal; none where some of what was counted is not known with its time.
@@ -149,8 +206,8 @@ pub(super) struct Judged<T> {
     pub(super) episodes: Vec<Episode>,
 }
 
-/// The latest span that `judge` makes a finding of, with the peak of its measure; where none is by itself, the `whole` run
-/// may be: trouble that comes back after more than 10 s each time.
+/// The latest span that `judge` makes a finding of, with the peak of its measure; where none is by itself, all of them together
+/// may be ([`all_of`]): trouble that comes back after more than 10 s each time.
 pub(super) fn latest<T>(
     spans: &[Span],
     whole: Span,
@@ -165,11 +222,7 @@ pub(super) fn latest<T>(
     if found.is_some() {
         return found;
     }
-    let (first_ns, last_ns) = match (spans.last(), spans.first()) {
-        (Some(first), Some(last)) => (first.first_ns, last.last_ns),
-        _ => (whole.first_ns, whole.last_ns),
-    };
-    let span = Span::whole(first_ns, last_ns);
+    let span = all_of(spans, whole);
     let (what, peak) = judge(&span)?;
     Some(Judged { span, what, episodes: vec![span.episode(peak)] })
 }

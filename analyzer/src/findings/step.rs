@@ -4,7 +4,9 @@ use super::title::title;
 use std::collections::BTreeMap;
 
 use super::span::{Span, Wait};
-use super::{Commands, Entry, Episode, Family, Input, Measure, Need, Place, Raise, Unit, ends, label};
+use super::{
+    ByHand, Commands, Entry, Episode, Family, Input, Measure, Need, Place, Raise, Unit, ends, label,
+};
 use crate::analysis::traffic::{StepStraggler, StepStretch, Steps};
 use crate::analysis::{Flow, Latency, ports};
 use crate::findings::{Finding, Severity};
@@ -48,7 +50,7 @@ const STRAGGLER: Entry = Entry {
                - Where hosts alternate, one must be last more often in a row than chance explains.\n\
                - A host that starts late is named only if its own time, from the last data in to the first data out, \
                grew by at least half of the delay: else its inbound transfer is slow.\n\
-               - A path is slow also when the median request-to-ACK latency of its WRITEs and SENDs is at least three \
+               - A path is slow also when the median request-to-ACK latency of its WRITEs and SENDs (step.path_samples samples) is at least step.slow_path \
                times that of the other host pairs, and its 99th percentile at least step.straggler_ratio of the median \
                step.\n\
                \n\
@@ -98,6 +100,12 @@ limits! {
     straggler_ratio: f64 = 0.15,
         "minimum cost of the straggler, as a share of the median step",
         "Hosts of a healthy ring start staggered by up to a tenth of a step; below a sixth it is not worth an on-call alert";
+    slow_path: f64 = 3.0,
+        "minimum median latency of a slow transfer over that of the other pairs of hosts",
+        "Paths of one fabric differ by a hop or two, and their queues by less than that";
+    path_samples: u64 = 100,
+        "minimum latency samples of such a path",
+        "The p99 of fewer is a single outlier";
     slower_ratio: f64 = 0.15,
         "minimum increase of the median step time over the fastest steps in a row",
         "Step times of a healthy job differ by a few per cent between parts of a run, single steps by much more";
@@ -145,12 +153,17 @@ fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mu
     let mut raise = Raise::new(&STRAGGLER, severity, title(diagnosis, [share]));
     if straggler.kind == "slow_transfer" {
         raise = raise
-            .step(format!("Check CE marks, pauses and loss from {waits_for} to {}.", straggler.dst), None)
+            .step(
+                format!("Check CE marks, pauses and loss from {waits_for} to {}.", straggler.dst),
+                ByHand::Reading,
+            )
             .step(format!("Check link speed and lanes of {waits_for} and {}.", straggler.dst), here.link());
     } else if straggler.host.is_none() {
-        raise = raise
-            .caveat(format!("The hosts that {waits_for} depends on are not visible at this tap."))
-            .step(format!("Capture at {waits_for} and its upstream neighbours, or at a switch."), None);
+        raise =
+            raise.caveat(format!("The hosts that {waits_for} depends on are not visible at this tap.")).step(
+                format!("Capture at {waits_for} and its upstream neighbours, or at a switch."),
+                ByHand::Elsewhere,
+            );
     }
     if !straggler.certain && straggler.host.is_some() {
         raise = raise.caveat(format!(
@@ -158,13 +171,24 @@ fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mu
         ));
     }
     if straggler.kind != "slow_transfer" {
+        let there = flows
+            .clone()
+            .next()
+            .map_or_else(|| Commands::of_host(*waits_for), |flow| Commands::at(input, flow, *waits_for));
         raise = raise
             .step(
-                format!("On {waits_for}, check GPU clocks and throttling: nvidia-smi -q -d PERFORMANCE."),
-                None,
+                format!("Check clocks, throttling and ECC errors of the GPUs on {waits_for}."),
+                there.gpus(),
             )
-            .step(format!("On {waits_for}, check Xid and ECC errors: dmesg."), None)
-            .step(format!("On {waits_for}, check CPU and NUMA placement, data loader and storage."), None);
+            .step(format!("Check Xid, PCIe and driver errors on {waits_for}."), there.kernel_log())
+            .step(
+                format!("Check CPU and NUMA placement, data loader and storage on {waits_for}."),
+                there.threads(),
+            )
+            .step(
+                format!("Check speed, errors and discards of the NIC on {waits_for}."),
+                there.nic_counters(),
+            );
     }
     raise
         .evidence("kind", straggler.kind)
@@ -192,11 +216,6 @@ fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mu
         .into(found);
 }
 
-/// Times the median latency of the other pairs of hosts from which a path of a job is slow: as for transfers.
-const SLOW: u64 = 3;
-/// Latency samples of a flow for a median and a tail.
-const SAMPLES: u64 = 100;
-
 /// A path within a job on which requests wait far longer for their ACKs than between the other hosts.
 struct SlowPath<'a> {
     flow: &'a Flow,
@@ -214,7 +233,7 @@ fn slow_path<'a>(input: &Input<'a>, steps: &Steps) -> Option<SlowPath<'a>> {
         else {
             continue;
         };
-        if latency.count >= SAMPLES && flow.payload_bytes > 0 {
+        if latency.count >= input.limits.step.path_samples && flow.payload_bytes > 0 {
             let slowest = pairs.entry((flow.src, flow.dst)).or_insert((flow, latency));
             if latency.p50 > slowest.1.p50 {
                 *slowest = (flow, latency);
@@ -230,7 +249,7 @@ fn slow_path<'a>(input: &Input<'a>, steps: &Steps) -> Option<SlowPath<'a>> {
     others.sort_unstable();
     let peers_ns = *others.get(others.len() / 2)?;
     let cost = latency.p99 as f64 / steps.period_ns.max(1) as f64;
-    let slow = others.len() > 1 && latency.p50 >= SLOW.saturating_mul(peers_ns);
+    let slow = others.len() > 1 && latency.p50 as f64 >= input.limits.step.slow_path * peers_ns as f64;
     (slow && cost >= input.limits.step.straggler_ratio).then_some(SlowPath { flow, latency, peers_ns })
 }
 
@@ -264,7 +283,7 @@ impl SlowPath<'_> {
         .flows([*flow])
         .place(Place::of(input, flow).hop("downstream"))
         .ends(requester, responder)
-        .step(format!("Check CE marks, pauses and loss from {} to {}.", flow.src, flow.dst), None)
+        .step(format!("Check CE marks, pauses and loss from {} to {}.", flow.src, flow.dst), ByHand::Reading)
         .step(
             format!("Check link speed, lanes and egress queue of the switch port towards {}.", flow.dst),
             here.link(),
@@ -351,8 +370,8 @@ fn slower(input: &Input<'_>, steps: &Steps, found: &mut Vec<Finding>) {
         .evidence("trend_ns_per_step", steps.trend_ns_per_step)
         .evidence("busy_ratio", steps.busy_ratio)
         .place(Place::link(input, &steps.link, None))
-        .step(first, None)
-        .step("Write a report of each part of the run (replay --from, --to, --output json), and compare the two: rocescope diff.", None)
+        .step(first, ByHand::Varies)
+        .step("Write a report of each part of the run (replay --from, --to, --output json), and compare the two: rocescope diff.", ByHand::Reading)
         .episodes(vec![Episode {
             first_ns: now.first_ns,
             last_ns: now.last_ns,

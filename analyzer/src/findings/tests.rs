@@ -159,8 +159,8 @@ fn what_single_packets_say_was_seen_when_the_latest_passed() {
     let all = refused(Some(told));
     let order: Vec<&str> =
         all.iter().filter(|f| f.severity > Severity::Info).map(|finding| finding.id).collect();
-    assert_eq!(order, ["nak.remote_access_error", "retry.storm", "rnr.slow_receiver"]);
-    assert_eq!(order.iter().map(|id| seen(&all, id)).collect::<Vec<_>>(), [Some(11), Some(3), Some(5)]);
+    assert_eq!(order, ["nak.remote_access_error", "rnr.slow_receiver", "retry.storm"]);
+    assert_eq!(order.iter().map(|id| seen(&all, id)).collect::<Vec<_>>(), [Some(11), Some(5), Some(3)]);
     // A NAK that was not told may have been the latest: no later than the flow's last packet.
     told.rnr.count = 9;
     assert_eq!(seen(&refused(Some(told)), "rnr.slow_receiver"), Some(19));

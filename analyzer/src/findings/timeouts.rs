@@ -9,7 +9,7 @@ use super::not_evaluated::flows_not_evaluated;
 use super::once::{Name, name, once};
 use super::span::{Cost, Judged, Span, Wait, impact, latest, run, spans, timed};
 use super::title::{more, pair, title};
-use super::{Commands, Place, ends};
+use super::{ByHand, Commands, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Raise, Unit, label};
 use crate::analysis::{Flow, Loss};
 use crate::findings::{Finding, Severity};
@@ -284,8 +284,11 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
         .owns(if reordered { &[] } else { &["retry.storm"] })
         .step(drops, here.nic_counters())
         .step("Count timeouts of the NIC (local_ack_timeout_err, rnr_nak_retry_err).", here.rdma_counters())
-        .step("Look for link flaps, failovers and PFC storms at that time on the path.", None)
-        .step("Compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 µs × 2^n) with the latency.", None)
+        .step("Look for link flaps, failovers and PFC storms at that time on the path.", ByHand::Switch)
+        .step(
+            "Compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 µs × 2^n) with the latency.",
+            Commands::near(input, worst.flow, src).nccl_settings(),
+        )
         .into(found);
 }
 
@@ -361,8 +364,8 @@ mod tests {
             ..Metrics::default()
         };
         let requests = FlowSpells::default()
-            .with(Signal::Timeout, vec![spell(1..4, count, 0, None)])
-            .with(Signal::TimeoutWait, vec![spell(1..4, waited, 0, None)]);
+            .with(Signal::Timeout, vec![spell(1..4, count)])
+            .with(Signal::TimeoutWait, vec![spell(1..4, waited)]);
         run(9, metrics, requests, FlowSpells::default())
     }
 

@@ -1,6 +1,6 @@
 //! Capture loss.
 
-use super::{Entry, Family, Input, Measure, Raise};
+use super::{ByHand, Entry, Family, Input, Measure, Raise};
 use crate::analysis::Lost;
 use crate::findings::{Finding, Severity};
 use crate::util::units::{self, plural};
@@ -74,7 +74,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         (lost.bins_dropped > Some(0), "Watch fewer interfaces, and leave --bin at 1ms."),
     ];
     for (_, step) in steps.into_iter().filter(|(is_due, _)| *is_due) {
-        raise = raise.step(step, None);
+        raise = raise.step(step, ByHand::Varies);
     }
     raise
         .evidence("lost_ratio", ratio)

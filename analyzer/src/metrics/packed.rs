@@ -100,8 +100,8 @@ pack! {
     }
     struct Overlap { requests, psn, opcode, read_psn, read_span, first_ns, last_ns }
     struct Spells { flows, marks }
-    struct Spell { first_ns, last_ns, count, before, after }
-    struct Mark { number, time_ns, packets, capable }
+    struct Spell { first_ns, last_ns, count, at_first, at_last }
+    struct Mark { time_ns, packets, capable }
     struct Traffic { bin_ns, end_ns, links, pairs, targets, left_out, kinds, flowlets }
     struct LinkTraffic { bursts, frame_sizes, last_ns, lost }
     struct Bursts {

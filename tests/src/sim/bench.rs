@@ -114,7 +114,13 @@ fn judgement(
     let run = if options.vary { scenario.run_varied(seed, &folder) } else { scenario.run(seed, &folder) }?;
     let known = truth.insert(run.truth.clone());
     let report = report(&options.rocescope, &run, &folder)?;
-    Ok(judge(known, &report))
+    let mut judgement = judge(known, &report);
+    let faults = crate::verdict::faults(&report);
+    if !faults.is_empty() {
+        judgement.verdict = judgement.verdict.max(Verdict::WrongPlace);
+        judgement.reasons.extend(faults);
+    }
+    Ok(judgement)
 }
 
 /// The JSON report of a run's captures.

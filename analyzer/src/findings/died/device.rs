@@ -3,6 +3,7 @@
 use super::{Commands, DIED, Dead, Episode, Input, Place, Raise, ends, more, pair, title};
 use crate::analysis::{Device, DeviceQp, QpEvent};
 use crate::entity::lives::{REASON, TO_ERROR};
+use crate::findings::command::ByHand;
 use crate::findings::{Finding, Severity};
 use crate::util::units;
 
@@ -124,7 +125,7 @@ fn raise(input: &Input<'_>, deaths: &[Death<'_>], found: &mut Vec<Finding>) {
             .ends(requester, responder)
             .episodes(vec![Episode { first_ns: event.time_ns, last_ns: last.event.time_ns, peak: None }])
             .step("List the queue pairs in the error state with their processes.", here.queue_pairs())
-            .step(log, None);
+            .step(log, ByHand::Varies);
     if let Some(dst) = event.dst {
         raise = raise.step(format!("Check that {dst} is reachable from {interface}."), here.ping(dst.into()));
     }

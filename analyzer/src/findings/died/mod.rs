@@ -46,6 +46,7 @@ pub(super) const FAMILY: Family = Family {
 
 const DIED: Entry = Entry {
     id: "qp.died",
+    of_queue_pairs: true,
     rank: 165,
     needs: &[Need::Deaths],
     causes: &[
@@ -383,6 +384,14 @@ fn raise(input: &Input<'_>, dead: &[Dead<'_>], found: &mut Vec<Finding>) {
             Commands::at(input, first.flow, first.flow.src).ping(first.flow.dst),
         )
         .step("Look for link flaps, route changes and drops on the path at that time.", None)
+        .episodes(since(input, silent_ns))
         .lasting()
         .into(found);
+}
+
+/// From its begin to the end of the data.
+fn since(input: &Input<'_>, silent_ns: u64) -> Vec<Episode> {
+    let end_ns = input.facts.window.last_ns;
+    let episode = |last_ns: u64| Episode { first_ns: last_ns.saturating_sub(silent_ns), last_ns, peak: None };
+    end_ns.map(episode).into_iter().collect()
 }

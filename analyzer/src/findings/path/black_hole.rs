@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::BLACK_HOLE;
 use crate::analysis::{Flow, TapFlow};
+use crate::findings::command::ByHand;
 use crate::findings::once::{Name, name};
 use crate::findings::span::{Cost, Span, Wait, impact};
 use crate::findings::title::{more, pair, short, title};
@@ -244,7 +245,7 @@ fn raise(input: &Input<'_>, hole: &BlackHole<'_>, found: &mut Vec<Finding>) {
             format!("Send packets of both sizes from {src}: ping -M do -s 4100 {dst}, then with 1000."),
             here.ping(dst),
         )
-        .step("Until it is repaired, connect with a smaller path MTU.", None)
+        .step("Until it is repaired, connect with a smaller path MTU.", ByHand::Job)
         .into(found);
 }
 

@@ -28,6 +28,7 @@ pub(super) const FAMILY: Family = Family {
 
 pub(super) const REWRITTEN: Entry = Entry {
     id: "path.rewritten",
+    of_queue_pairs: true,
     rank: 205,
     needs: &[Need::Taps],
     measure: Some(Measure::ratio("changed_ratio")),
@@ -47,6 +48,7 @@ pub(super) const REWRITTEN: Entry = Entry {
 
 pub(super) const BLACK_HOLE: Entry = Entry {
     id: "path.mtu_black_hole",
+    of_queue_pairs: true,
     rank: 155,
     needs: &[Need::Loss],
     measure: Some(Measure { name: "largest_passed", unit: Unit::Bytes, better: Better::More }),

@@ -6,6 +6,7 @@ use rocescope_common::wire::frame::CE;
 
 use super::REWRITTEN;
 use crate::analysis::{Facts, Field, FieldChange, Flow, TapFlow};
+use crate::findings::command::ByHand;
 use crate::findings::once::Name;
 use crate::findings::title::{more, pair, short, title};
 use crate::findings::{Commands, Episode, Finding, Impact, Input, Place, Raise, Severity, ends};
@@ -176,7 +177,7 @@ fn steps(input: &Input<'_>, raise: Raise, (from, to): (&str, &str), main: &Field
         Field::Dscp | Field::Priority => {
             let class = if main.field == Field::Dscp { "DSCP" } else { "Priority" };
             let mut raise = raise
-                .step(format!("Check trust mode and remarking policies of each port between {from} and {to} (trust dscp)."), None)
+                .step(format!("Check trust mode and remarking policies of each port between {from} and {to} (trust dscp)."), ByHand::Switch)
                 .step(format!("Check that {class} {} is lossless (PFC) and ECN-enabled at every hop behind {to}.", main.to), here.qos());
             if main.to == 0 {
                 raise = raise.caveat(format!("{class} 0 is the default class of most switches: neither lossless nor ECN-enabled."));
@@ -184,17 +185,17 @@ fn steps(input: &Input<'_>, raise: Raise, (from, to): (&str, &str), main: &Field
             raise
         }
         Field::Ecn => raise
-            .step(format!("Find the hop between {from} and {to} that rewrites the ToS byte or decapsulates without copying ECN (RFC 6040)."), None)
+            .step(format!("Find the hop between {from} and {to} that rewrites the ToS byte or decapsulates without copying ECN (RFC 6040)."), ByHand::Switch)
             .step("Check that ECN is enabled for RoCE's class at the hops behind it, and that both ends see CNPs.", here.ecn()),
         Field::Icrc if is_damage(main) => raise
             .step(format!("Check memory error, parity and FCS counters of each device between {from} and {to}, and replace the faulty one."), here.nic_counters())
             .step("Count rx_icrc_encapsulated and rx_roce_errors on the receiving NIC: it drops these packets.", here.rdma_counters()),
         Field::Icrc => raise
-            .step(format!("Find the device between {from} and {to} that terminates or rewrites RoCE: gateway, accelerator, DPU or virtual switch."), None)
-            .step("Compare one of these packets at both taps byte by byte: what differs shows which function of it does so.", None)
+            .step(format!("Find the device between {from} and {to} that terminates or rewrites RoCE: gateway, accelerator, DPU or virtual switch."), ByHand::Switch)
+            .step("Compare one of these packets at both taps byte by byte: what differs shows which function of it does so.", ByHand::Reading)
             .caveat("A right ICRC makes receivers accept these packets: where no device is meant to change them, the application computes with wrong data."),
         Field::Payload => {
-            raise.step(format!("Check packet trimming at the ports between {from} and {to}: it shows where queues overflow."), None)
+            raise.step(format!("Check packet trimming at the ports between {from} and {to}: it shows where queues overflow."), ByHand::Switch)
         }
     }
 }

@@ -154,7 +154,7 @@ impl Collector {
         naks.sort_unstable_by_key(|nak| nak.time_ns);
         let sequence = slot.request_loss.get_or_insert_with(|| Box::new(Sequence::new(true, event.psn, 0)));
         happened(sequence, &naks, reverse_captured, *window_ns);
-        sequence.record(spells, event.slot, event.time_ns);
+        sequence.record(spells, event.slot, event.time_ns, None);
     }
 }
 

@@ -57,7 +57,7 @@ pub use episode::Episodes;
 use latest::Latest;
 pub use result::{GivenUp, Metrics, NakTally, Naks, Retransmission};
 use sequence::Sequence;
-use spells::{Recorder, Signal, Spells};
+use spells::{Counts, Recorder, Signal, Spells};
 use state::Missing;
 
 /// Default reordering window: a packet that arrives within it fills its gap as reordered, unless its identification or a NAK
@@ -208,7 +208,7 @@ pub struct Collector {
 
 #[derive(Debug, Default)]
 struct Slot {
-    counts: spells::Counts,
+    counts: Counts,
     requests: Latest,
     responses: Rarely<Latest>,
     /// First request with the AckReq bit; 0 for none.
@@ -285,7 +285,8 @@ impl Collector {
             slot.counts.add(packet);
         }
         if op.has(Op::CNP) {
-            self.spells.note(packet.slot, Signal::Cnp, (packet.time_ns, packet.time_ns), 1);
+            let counts = self.counts(packet.slot);
+            self.spells.note(packet.slot, Signal::Cnp, (packet.time_ns, packet.time_ns), 1, counts);
         }
     }
 
@@ -301,7 +302,14 @@ impl Collector {
 
     /// A packet is marked CE, or was counted already and passed again, marked by now.
     pub fn marked(&mut self, packet: &Packet) {
-        self.spells.note(packet.slot, Signal::CeMarked, (packet.time_ns, packet.time_ns), 1);
+        let counts = self.counts(packet.slot);
+        self.spells.note(packet.slot, Signal::CeMarked, (packet.time_ns, packet.time_ns), 1, counts);
+    }
+
+    /// What was counted in the flow of a slot; live, nothing is counted here.
+    fn counts(&self, slot: u32) -> Option<Counts> {
+        let counts = self.slots.get(slot as usize)?.counts;
+        (counts != Counts::default()).then_some(counts)
     }
 
     /// Discards the state of a flow that copies of its packets had made.
@@ -368,7 +376,8 @@ impl Collector {
             (false, 0) => Signal::SequenceNak,
             (false, code) => Signal::OtherNak(code.min(5)),
         };
-        self.spells.note(slot, signal, (time_ns, time_ns), 1);
+        let counts = self.counts(slot);
+        self.spells.note(slot, signal, (time_ns, time_ns), 1, counts);
     }
 
     fn pair(&mut self, family: u8, src: Addr, dst: Addr) -> u32 {
@@ -473,7 +482,9 @@ impl Collector {
         if from_ns == 0 || from_ns > to_ns {
             return;
         }
-        self.spells.stalled(slot, (from_ns, to_ns));
+        if let Some(counts) = self.counts(slot) {
+            self.spells.stalled(slot, (from_ns, to_ns), counts);
+        }
     }
 
     /// A gap, a packet behind the expected PSN, or the packet that ends a run.
@@ -537,7 +548,7 @@ impl Collector {
             sequence.in_order(&arrival);
         }
         sequence.acknowledged_before(acked);
-        sequence.record(spells, packet.slot, packet.time_ns);
+        sequence.record(spells, packet.slot, packet.time_ns, Some(slot.counts));
         latest.passed(arrival.psn, id, arrival.time_ns, smooth && !repeated_read);
     }
 }

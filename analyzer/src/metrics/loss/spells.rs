@@ -1,15 +1,16 @@
 //! Times of each kind of trouble in a flow: spells with 10 s of silence between two of them, and the packets of the flow
-//! meanwhile, so that a ratio of a spell does not dilute as the run goes on.
+//! until the first and the last signal of each, so that the ratio of a spell is that of its own time.
 //!
 //! ```text
 //! data time   0 s         10 s        20 s        30 s
 //!             |-----------|-----------|-----------|    marks: the packets of every flow until then
-//!                     x  x   x                          a spell: from its first to its last event
-//!             ^ before                ^ after           the marks around it
+//!                     x  x   x                          a spell: from its first to its last signal
+//!                     ^ at_first
+//!                            ^ at_last
 //! ```
 //!
-//! The packets of a spell are those between the last mark before it and the first one behind it: at least 10 s of them, as
-//! one event alone has no ratio. In data of less than 10 s that is every packet. Only marks that a spell refers to are kept.
+//! Flows without a signal of their own have the marks: between two of them, packets are taken as evenly spread. Only the marks
+//! around spells are kept.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::entity::Stats;
 use crate::metrics::packet::Packet;
 use crate::metrics::timeline::{self, LinkPoints, SignalKind};
 use crate::util::few::Few;
-use crate::util::map::Map;
+use crate::util::map::{Map, Set};
 use crate::util::pack::pack;
 
 /// Silence after which trouble has ended, in nanoseconds. The steps of training jobs are seconds apart at most, so that what
@@ -28,11 +29,11 @@ pub const SPELL_NS: u64 = 10_000_000_000;
 const MOST: usize = 8;
 /// Silences kept per flow: the latest.
 const MOST_SILENCES: usize = 64;
-/// Marks kept, each of 8 bytes per flow; a spell whose mark is gone is compared with what is there.
+/// Marks kept, each of 16 bytes per flow.
 const MOST_MARKS: usize = 16;
 
 /// A kind of trouble in a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Signal {
     /// NAKs for a PSN sequence error, in the flow of answers.
     SequenceNak,
@@ -100,10 +101,10 @@ pub struct Spell {
     pub last_ns: u64,
     /// Number of signals; of a time, its sum in nanoseconds.
     pub count: u64,
-    /// Number of the mark before it; 0 for the begin of the data.
-    pub before: u32,
-    /// Number of the mark behind it; `None` where there is none yet.
-    pub after: Option<u32>,
+    /// Packets of the flow before its first signal; of [`Signal::CeMarked`] the ECN-capable data packets.
+    pub at_first: u64,
+    /// The same at its last signal, with the packet that showed it.
+    pub at_last: u64,
 }
 
 /// The spells of one flow by signal, the oldest first. Samples and facts share them with the recorder until they change.
@@ -117,7 +118,7 @@ pack! {
 type BySignal = Vec<(Signal, Few<Spell>)>;
 
 // Of a million flows in trouble each has some.
-const _: () = assert!(size_of::<Few<Spell>>() == size_of::<Spell>());
+const _: () = assert!(size_of::<Few<Spell>>() <= 48);
 
 impl FlowSpells {
     /// Those of one signal.
@@ -131,6 +132,17 @@ impl FlowSpells {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_none()
+    }
+
+    /// Times at which the packets of the flow are known, or the ECN-capable ones: begin and end of each spell.
+    pub fn known(&self, capable: bool) -> impl Iterator<Item = (u64, u64)> {
+        let all = self.0.as_deref().map_or(&[][..], Vec::as_slice).iter();
+        // A silence has no count of its own.
+        let own = all.filter(move |(signal, _)| {
+            *signal != Signal::Silence && (*signal == Signal::CeMarked) == capable
+        });
+        let ends = |spell: &Spell| [(spell.first_ns, spell.at_first), (spell.last_ns, spell.at_last)];
+        own.flat_map(move |(_, spells)| spells.iter().flat_map(ends))
     }
 
     /// Those of one signal, made by hand.
@@ -155,8 +167,6 @@ impl FlowSpells {
 /// The packets of every flow until a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
-    /// Its number, from 1 on.
-    pub number: u32,
     /// Its time, Unix nanoseconds.
     pub time_ns: u64,
     /// Packets of the flows, by slot.
@@ -178,7 +188,7 @@ pub struct Spells {
 }
 
 /// Counts of a flow.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     packets: u64,
     /// Data packets that are ECN-capable, marked ones included.
@@ -191,6 +201,20 @@ impl Counts {
         self.packets += 1;
         self.capable += u64::from(packet.data_ecn() != 0);
     }
+
+    /// Those that a ratio of the signal is about.
+    const fn of(self, signal: Signal) -> u64 {
+        if matches!(signal, Signal::CeMarked) { self.capable } else { self.packets }
+    }
+}
+
+/// A count between two known ones, taken as evenly spread over the time between them.
+#[must_use]
+pub fn between((from_ns, from): (u64, u64), (to_ns, to): (u64, u64), at_ns: u64) -> u64 {
+    let length = u128::from(to_ns.saturating_sub(from_ns));
+    let part = u128::from(at_ns.clamp(from_ns, to_ns.max(from_ns)) - from_ns);
+    let grown = u128::from(to.saturating_sub(from));
+    from + u64::try_from((grown * part + length / 2).checked_div(length).unwrap_or(grown)).unwrap_or(0)
 }
 
 /// Recorder of spells.
@@ -203,9 +227,9 @@ pub(super) struct Recorder {
     /// Live: CE marks and CNPs at the latest reading, by slot, and its time.
     read: Vec<[u64; 2]>,
     read_ns: u64,
-    /// Number of the last mark.
-    number: u32,
-    /// The last mark, and those that spells refer to; the oldest first.
+    /// Live: spells with signals since the latest reading.
+    fresh: Set<(u32, Signal)>,
+    /// The last mark, and those around spells; the oldest first.
     marks: Vec<Arc<Mark>>,
     flows: BySlot,
     /// Links of the flows, by slot; live there are none, and no timeline.
@@ -221,7 +245,7 @@ impl Recorder {
             counts: Vec::new(),
             read: Vec::new(),
             read_ns: 0,
-            number: 0,
+            fresh: Set::default(),
             marks: Vec::new(),
             flows: BySlot::default(),
             links: Vec::new(),
@@ -239,9 +263,15 @@ impl Recorder {
     /// occurred between the two.
     pub(super) fn reading<'a>(&mut self, flows: impl Iterator<Item = (u32, &'a Stats)>, time_ns: u64) {
         let since_ns = if self.read_ns == 0 { time_ns } else { self.read_ns };
+        let mut fresh = std::mem::take(&mut self.fresh);
+        let troubled: Set<u32> = fresh.iter().map(|(slot, _)| *slot).collect();
         for (slot, stats) in flows {
             let [_, ect1, ect0, ce] = stats.ecn_data;
-            self.set(slot, Counts { packets: stats.packets, capable: ect1 + ect0 + ce });
+            let counts = Counts { packets: stats.packets, capable: ect1 + ect0 + ce };
+            let before = self.set(slot, counts);
+            if troubled.contains(&slot) {
+                self.place(&mut fresh, slot, (since_ns, before), (time_ns, counts));
+            }
             let now = [ce, stats.cnp_packets];
             let at = slot as usize;
             if self.read.len() <= at {
@@ -252,7 +282,8 @@ impl Recorder {
                 [Signal::CeMarked, Signal::Cnp].into_iter().zip(now.into_iter().zip(then))
             {
                 if now > then {
-                    self.note(slot, signal, (since_ns, time_ns), now - then);
+                    let at = (before.of(signal), counts.of(signal));
+                    self.note_at(slot, signal, (since_ns, time_ns), now - then, at);
                 }
             }
         }
@@ -264,13 +295,32 @@ impl Recorder {
         }
     }
 
+    /// Counts of the spells of a flow with signals between two readings: taken as evenly spread between the two.
+    fn place(
+        &mut self,
+        fresh: &mut Set<(u32, Signal)>,
+        slot: u32,
+        (since_ns, before): (u64, Counts),
+        (time_ns, counts): (u64, Counts),
+    ) {
+        let Some(flow) = self.flows.get_mut(&slot).and_then(|flow| flow.0.as_mut()) else { return };
+        for (signal, spells) in Arc::make_mut(flow) {
+            let Some(spell) = spells.last_mut().filter(|_| fresh.remove(&(slot, *signal))) else { continue };
+            let at = |ns| between((since_ns, before.of(*signal)), (time_ns, counts.of(*signal)), ns);
+            if spell.first_ns > since_ns {
+                spell.at_first = at(spell.first_ns);
+            }
+            spell.at_last = at(spell.last_ns);
+        }
+    }
+
     #[cold]
-    fn set(&mut self, slot: u32, counts: Counts) {
+    fn set(&mut self, slot: u32, counts: Counts) -> Counts {
         let at = slot as usize;
         if self.counts.len() <= at {
             self.counts.resize(at + 1, Counts::default());
         }
-        self.counts[at] = counts;
+        std::mem::replace(&mut self.counts[at], counts)
     }
 
     /// Sets a mark with the counts of each slot.
@@ -282,51 +332,78 @@ impl Recorder {
         }
         let missed = (time_ns - self.next_ns) / SPELL_NS;
         let (packets, capable) = counts.map(|counts| (counts.packets, counts.capable)).unzip();
-        let mark = Mark { number: self.number + 1, time_ns: self.next_ns, packets, capable };
-        self.number = mark.number;
+        self.marks.push(Arc::new(Mark { time_ns: self.next_ns, packets, capable }));
         self.next_ns = self.next_ns.saturating_add(SPELL_NS.saturating_mul(missed + 1));
-        let mut used: Vec<u32> = vec![mark.number];
-        let all = self.flows.values_mut().filter_map(|flow| flow.0.as_mut());
-        for spell in all.flat_map(Arc::make_mut).flat_map(|(_, spells)| spells.iter_mut()) {
-            used.extend([spell.before, *spell.after.get_or_insert(mark.number)]);
+        let last = self.marks.len() - 1;
+        let mut used = vec![false; self.marks.len()];
+        used[last] = true;
+        let all = self.flows.values().filter_map(|flow| flow.0.as_deref());
+        for spell in all.flatten().flat_map(|(_, spells)| spells.iter()) {
+            let before = self.marks.partition_point(|mark| mark.time_ns <= spell.first_ns);
+            let after = self.marks.partition_point(|mark| mark.time_ns < spell.last_ns);
+            for at in before.checked_sub(1).into_iter().chain([after.min(last)]) {
+                used[at] = true;
+            }
         }
-        used.sort_unstable();
-        self.marks.push(Arc::new(mark));
-        self.marks.retain(|mark| used.binary_search(&mark.number).is_ok());
+        let mut used = used.into_iter();
+        self.marks.retain(|_| used.next().unwrap_or(true));
         if self.marks.len() > MOST_MARKS {
             self.marks.remove(0);
         }
     }
 
-    /// A signal showed so often in a flow between two times.
-    pub(super) fn note(&mut self, slot: u32, signal: Signal, (first_ns, last_ns): (u64, u64), count: u64) {
+    /// A signal showed so often in a flow between two times; `counts` are those of the flow with the packet that shows it. Live they
+    /// are not known before the next reading.
+    pub(super) fn note(
+        &mut self,
+        slot: u32,
+        signal: Signal,
+        times: (u64, u64),
+        count: u64,
+        counts: Option<Counts>,
+    ) {
+        let at = counts.or_else(|| {
+            self.fresh.insert((slot, signal));
+            self.counts.get(slot as usize).copied()
+        });
+        let at = at.unwrap_or_default().of(signal);
+        self.note_at(slot, signal, times, count, (at.saturating_sub(counts.map_or(0, |_| 1)), at));
+    }
+
+    fn note_at(
+        &mut self,
+        slot: u32,
+        signal: Signal,
+        (first_ns, last_ns): (u64, u64),
+        count: u64,
+        (at_first, at_last): (u64, u64),
+    ) {
         if let (Some(kind), Some(link)) = (signal.kind(), self.links.get(slot as usize)) {
             self.timeline.note(*link, kind, last_ns, count);
         }
-        let before = self.number;
         let spells = self.flows.entry(slot).or_default().of_mut(signal);
         match spells.last_mut() {
             Some(spell) if first_ns.saturating_sub(spell.last_ns) < SPELL_NS => {
                 spell.first_ns = spell.first_ns.min(first_ns);
                 spell.last_ns = spell.last_ns.max(last_ns);
                 spell.count += count;
-                spell.after = None;
+                spell.at_last = at_last;
             }
-            _ => spells.push(Spell { first_ns, last_ns, count, before, after: None }),
+            _ => spells.push(Spell { first_ns, last_ns, count, at_first, at_last }),
         }
         if spells.len() > MOST
             && let Some(oldest) = spells.pop_front()
         {
             let next = &mut spells[0];
-            (next.first_ns, next.before) = (oldest.first_ns, oldest.before);
+            (next.first_ns, next.at_first) = (oldest.first_ns, oldest.at_first);
             next.count += oldest.count;
         }
     }
 
     /// Nothing of a flow passed between two times in the midst of a message.
-    pub(super) fn stalled(&mut self, slot: u32, (from_ns, to_ns): (u64, u64)) {
-        self.note(slot, Signal::Stall, (from_ns, to_ns), 1);
-        self.note(slot, Signal::StallWait, (from_ns, to_ns), to_ns - from_ns);
+    pub(super) fn stalled(&mut self, slot: u32, (from_ns, to_ns): (u64, u64), counts: Counts) {
+        self.note(slot, Signal::Stall, (from_ns, to_ns), 1, Some(counts));
+        self.note(slot, Signal::StallWait, (from_ns, to_ns), to_ns - from_ns, Some(counts));
         self.silence(slot, (from_ns, to_ns));
     }
 
@@ -336,8 +413,7 @@ impl Recorder {
         if silences.len() >= MOST_SILENCES {
             silences.pop_front();
         }
-        // It refers to no mark.
-        silences.push(Spell { first_ns, last_ns, count: 1, before: 0, after: Some(0) });
+        silences.push(Spell { first_ns, last_ns, count: 1, ..Spell::default() });
     }
 
     /// The number of the latest that turned out to be none.
@@ -399,7 +475,7 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     /// A thousand packets a second, and one lost in every hundred between two times, in seconds.
-    fn steady(seconds: u64, lossy: std::ops::Range<u64>) -> (Spell, u64) {
+    fn steady(seconds: u64, lossy: std::ops::Range<u64>) -> (Spell, Vec<u64>) {
         let mut recorder = Recorder::new(1);
         let mut counts = [Counts::default(); 4];
         for i in 0..seconds * 1_000 {
@@ -409,30 +485,35 @@ mod tests {
             }
             counts[3].packets += 1;
             if lossy.contains(&(i / 1_000)) && i % 100 == 0 {
-                recorder.note(3, Signal::Lost, (time_ns, time_ns), 1);
+                recorder.note(3, Signal::Lost, (time_ns, time_ns), 1, Some(counts[3]));
             }
         }
         let spells = recorder.spells();
         let [spell] = spells.flows[&3].of(Signal::Lost) else { panic!("one spell") };
-        let at = |number| {
-            let mark = spells.marks.iter().find(|mark| mark.number == number);
-            mark.map_or(0, |mark| mark.packets[3])
-        };
-        (*spell, spell.after.map_or(seconds * 1_000, at) - at(spell.before))
+        (*spell, spells.marks.iter().map(|mark| mark.time_ns / S).collect())
     }
 
     #[test]
-    fn a_spell_does_not_dilute_as_the_run_goes_on() {
-        let (soon, packets) = steady(25, 12..18);
-        let (late, same) = steady(90, 12..18);
-        assert_eq!((soon.count, packets), (60, 10_000));
-        assert_eq!((soon, packets), (late, same));
+    fn a_spell_has_the_packets_between_its_first_and_its_last_signal() {
+        let (spell, marks) = steady(90, 12..18);
+        assert_eq!((spell.count, spell.at_first, spell.at_last), (60, 12_000, 17_901));
+        // Those around it, and the latest.
+        assert_eq!(marks, [11, 21, 81]);
+        assert_eq!(steady(25, 12..18).0, spell);
     }
 
     #[test]
-    fn in_less_than_ten_seconds_a_spell_has_every_packet() {
-        let (spell, packets) = steady(9, 3..4);
-        assert_eq!((spell.before, spell.after, packets), (0, None, 9_000));
+    fn live_packets_at_a_signal_lie_between_those_of_two_readings() {
+        let mut recorder = Recorder::new(1);
+        let stats = |packets| Stats { packets, ..Stats::default() };
+        recorder.reading([(2, &stats(100))].into_iter(), S);
+        recorder.note(2, Signal::Lost, (S + S / 4, S + S / 4), 1, None);
+        recorder.note(2, Signal::Lost, (S + S / 2, S + S / 2), 1, None);
+        recorder.reading([(2, &stats(500))].into_iter(), 2 * S);
+        recorder.reading([(2, &stats(900))].into_iter(), 3 * S);
+        let spells = recorder.spells();
+        let [spell] = spells.flows[&2].of(Signal::Lost) else { panic!("one spell") };
+        assert_eq!((spell.at_first, spell.at_last), (200, 300));
     }
 
     #[test]
@@ -456,9 +537,9 @@ mod tests {
     #[test]
     fn ten_seconds_of_silence_begin_a_new_spell() {
         let mut recorder = Recorder::new(1);
-        recorder.note(0, Signal::RnrNak, (S, S), 1);
-        recorder.note(0, Signal::RnrNak, (10 * S, 10 * S), 2);
-        recorder.note(0, Signal::RnrNak, (20 * S, 20 * S), 3);
+        recorder.note(0, Signal::RnrNak, (S, S), 1, None);
+        recorder.note(0, Signal::RnrNak, (10 * S, 10 * S), 2, None);
+        recorder.note(0, Signal::RnrNak, (20 * S, 20 * S), 3, None);
         let counts: Vec<u64> =
             recorder.spells().flows[&0].of(Signal::RnrNak).iter().map(|spell| spell.count).collect();
         assert_eq!(counts, [3, 3]);
@@ -472,7 +553,7 @@ mod tests {
     fn of_many_spells_the_oldest_become_one() {
         let mut recorder = Recorder::new(1);
         for i in 0..20 {
-            recorder.note(0, Signal::Timeout, (i * 20 * S, i * 20 * S), 1);
+            recorder.note(0, Signal::Timeout, (i * 20 * S, i * 20 * S), 1, None);
         }
         let spells = recorder.spells().flows[&0].of(Signal::Timeout).to_vec();
         assert_eq!(spells.len(), MOST);

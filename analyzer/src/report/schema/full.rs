@@ -375,7 +375,7 @@ fn finding(id: FlowId) -> Finding {
     let evidence =
         [("lost", 37.into()), ("links", ["eth0"].as_slice().into()), ("share", serde_json::Value::Null)];
     for (name, value) in evidence {
-        finding.evidence.insert(Evidence::named(name, value));
+        finding.evidence.insert(Evidence::declared(finding.id, name, value));
     }
     finding.flows.push(id);
     (finding.advice, finding.first_seen_ns) = ("Check the link.".into(), Some(1));

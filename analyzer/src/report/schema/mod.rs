@@ -39,6 +39,14 @@ pub(crate) fn evidence(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// The schema of one measurement.
+pub(crate) fn measurement(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": ["number", "string", "boolean", "array", "null"],
+        "items": { "type": ["number", "string"] },
+    })
+}
+
 /// Takes unit and condition of null out of a description.
 fn split(schema: &mut Schema) {
     let Some(text) = schema.get("description").and_then(Value::as_str) else { return };

@@ -85,7 +85,7 @@ pub(crate) struct Headline {
     /// The worst finding and when it held; `None` where there is none above info.
     pub(crate) worst: Option<String>,
     /// The command to run next.
-    pub(crate) next: Option<String>,
+    pub(crate) next: String,
 }
 
 /// The verdict over the findings of a report.
@@ -99,7 +99,8 @@ pub(crate) fn headline(report: &Report) -> Headline {
         Health::Critical => Role::Critical,
     };
     let nothing = report.facts.totals.roce_packets == 0 && report.facts.devices.is_empty();
-    let next = verdict.next_command().map(|command| plain(&command));
+    let next = verdict.next_command().unwrap_or_else(|| next_when_healthy(report, nothing));
+    let next = plain(&next);
     let worst = verdict.worst.map(|worst| {
         let when = worst.when(end_of(report)).map_or_else(String::new, |when| format!(" ({when})"));
         format!("{}{when}", plain(&worst.title))
@@ -111,6 +112,15 @@ pub(crate) fn headline(report: &Report) -> Headline {
     Headline { sentence, role, worst, next }
 }
 
+/// What to run where nothing is wrong: the check of this host where it is the one that was looked at, or where nothing was seen; else
+/// what the findings of the report, or of any, mean.
+fn next_when_healthy(report: &Report, nothing: bool) -> String {
+    let info = report.findings.first().map(|one| format!("rocescope explain {}", one.id));
+    let live = report.facts.source.kind != InputKind::Replay;
+    let check = || "rocescope doctor".to_owned();
+    if live || nothing { check() } else { info.unwrap_or_else(|| "rocescope explain".to_owned()) }
+}
+
 /// The last lines of the page: the verdict, the worst finding, and the next command.
 pub(super) fn verdict(report: &Report, room: usize, paint: Paint) -> Vec<String> {
     let Headline { sentence, role, worst, next } = headline(report);
@@ -119,10 +129,9 @@ pub(super) fn verdict(report: &Report, room: usize, paint: Paint) -> Vec<String>
         let (label, text) = first.split_at(VERDICT);
         *first = format!("{label}{}", paint.paint(role, text));
     }
-    lines.extend(worst.iter().flat_map(|worst| labelled("Worst", VERDICT, worst, room)));
-    if let Some(command) = next {
-        lines.push(format!("{:VERDICT$}$ {}", "Next", paint.paint(Role::Command, &command)));
-    }
+    let worst = worst.unwrap_or_else(|| "no finding above info".to_owned());
+    lines.extend(labelled("Worst", VERDICT, &worst, room));
+    lines.push(format!("{:VERDICT$}$ {}", "Next", paint.paint(Role::Command, &next)));
     lines
 }
 

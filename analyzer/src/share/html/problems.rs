@@ -56,11 +56,9 @@ pub(super) fn verdict(page: &mut Markup, report: &Report, headline: &Headline) {
     if let Some(worst) = &headline.worst {
         page.raw("<p class=\"worst\">").leaf("span", "label", "Worst").text(" ").text(worst).raw("</p>\n");
     }
-    if let Some(next) = &headline.next {
-        page.raw("<p class=\"next\"><span class=\"label\">Next</span> ")
-            .leaf("code", "command", next)
-            .raw("</p>\n");
-    }
+    page.raw("<p class=\"next\"><span class=\"label\">Next</span> ")
+        .leaf("code", "command", &headline.next)
+        .raw("</p>\n");
     list(page, report);
     page.raw("<dl class=\"totals\">");
     let totals = summary(report).into_iter().skip_while(|(label, _)| *label != "RoCE" && *label != "IB");

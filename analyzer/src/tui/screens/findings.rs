@@ -418,8 +418,8 @@ mod tests {
         let title_text = "Loss upstream of rail0: 9 of 1,009 packets (0.9 %), 10.0.0.1 → 10.0.0.2, long";
         let mut finding = Finding::new("loss.before_tap", Severity::Warning, title_text.into());
         (finding.advice, finding.last_seen_ns) = ("Look.".into(), Some(START));
-        finding.evidence.insert(Evidence::named("better_case", "qps_2".into()));
-        finding.evidence.insert(Evidence::named("link", "eth_0".into()));
+        finding.evidence.insert(Evidence::declared(finding.id, "better_case", "qps_2".into()));
+        finding.evidence.insert(Evidence::declared(finding.id, "link", "eth_0".into()));
         let over = DataEnd { ns: Some(START + 2 * OVER_NS), recorded: false, short: false };
         assert!(!title(&finding, 60).to_string().contains("ended"));
         let page = |finding: &Finding| {
@@ -431,7 +431,7 @@ mod tests {
         assert!(line.ends_with("  ended 13:05:09 UTC") && line.chars().count() <= 60, "{line}");
         assert_eq!(ended(&[finding.clone(), finding.clone()]), ["loss ended 13:05:09"]);
         assert!(page(&finding).contains("ended 13:05:09 UTC"), "{}", page(&finding));
-        assert!(page(&finding).contains("better case qps_2 · link eth_0"), "{}", page(&finding));
+        assert!(page(&finding).contains("better setting qps_2 · link eth_0"), "{}", page(&finding));
     }
 
     #[test]

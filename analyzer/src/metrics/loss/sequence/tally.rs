@@ -1,7 +1,7 @@
 //! Signals of a sequence over time.
 
 use super::Sequence;
-use crate::metrics::loss::spells::{Recorder, Signal};
+use crate::metrics::loss::spells::{Counts, Recorder, Signal};
 
 /// The signals that a sequence gives.
 pub(super) const SIGNALS: [Signal; 12] = [
@@ -44,8 +44,14 @@ impl Sequence {
         ]
     }
 
-    /// Records what has shown since the last call, at a packet of this time.
-    pub(in crate::metrics::loss) fn record(&mut self, spells: &mut Recorder, slot: u32, time_ns: u64) {
+    /// Records what has shown since the last call, at a packet of this time; `counts` of its flow, where they are known.
+    pub(in crate::metrics::loss) fn record(
+        &mut self,
+        spells: &mut Recorder,
+        slot: u32,
+        time_ns: u64,
+        counts: Option<Counts>,
+    ) {
         if let Some(silence) = self.silence.take() {
             spells.silence(slot, silence);
         }
@@ -62,7 +68,7 @@ impl Sequence {
                     Signal::LossDownstream | Signal::RecoveryDownstream => self.downstream.under_way(),
                     _ => None,
                 };
-                spells.note(slot, signal, since.unwrap_or((time_ns, time_ns)), now - then);
+                spells.note(slot, signal, since.unwrap_or((time_ns, time_ns)), now - then, counts);
             }
         }
     }
