@@ -29,6 +29,7 @@ use crate::findings::Limits;
 use crate::flight;
 use crate::flight::recorder::Requests;
 use crate::host::error;
+use crate::host::fdinfo::Usage;
 use crate::record::recorder::Recorder;
 use crate::report::{self, Report};
 use crate::sample::Sample;
@@ -387,6 +388,7 @@ impl Publisher {
     fn publish(&mut self, sample: &Sample, report: &Report) {
         self.process.cpu_seconds = Some(cpu_seconds());
         self.process.resident_bytes = resident_bytes();
+        self.process.bpf = Usage::of_self();
         if let Some(push) = &self.push {
             self.process.otlp = push.pusher.tallies();
         }

@@ -1,5 +1,8 @@
 //! What the system calls itself, by a call that every sandbox allows.
 
+/// The commit that the program was built from; `None` outside a repository.
+pub const COMMIT: Option<&str> = option_env!("ROCESCOPE_COMMIT");
+
 /// Name of the host; `None` where it has none.
 #[must_use]
 pub fn host_name() -> Option<String> {

@@ -36,6 +36,7 @@ pub mod watch;
 
 use std::sync::Arc;
 
+use crate::host::device::Hardware;
 use crate::source::flows::owners::QpOwner;
 use crate::source::net::lldp::Neighbour;
 
@@ -67,6 +68,8 @@ pub struct PortSample {
     pub port: u32,
     /// RDMA driver: `mlx5_ib`, `rxe` …
     pub driver: Option<String>,
+    /// Firmware, link layer, PCI address, NUMA node and speed, as they were at the start.
+    pub hardware: Hardware,
     /// Network interface.
     pub interface: Option<String>,
     /// The interfaces that a bond or team makes one of, when the port is of several; their Ethernet
