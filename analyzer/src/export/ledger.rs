@@ -311,7 +311,7 @@ impl Ledger {
         for (_, event) in all.filter(|(at, _)| *at >= seen) {
             let mut name = (event.device.clone(), event.event.clone());
             if self.qp_events.len() >= EVENTS && !self.qp_events.contains_key(&name) {
-                name.1 = OTHER_EVENT.to_owned();
+                OTHER_EVENT.clone_into(&mut name.1);
             }
             *self.qp_events.entry(name).or_default() += 1;
         }

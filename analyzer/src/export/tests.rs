@@ -58,6 +58,46 @@ fn names_of_the_registry_are_in_order() {
     }
 }
 
+/// Metrics, OTLP (which is made from the same table) and columns of recordings that have one source in the report have one
+/// name: the words of the column are among those of the metric, without units.
+#[test]
+fn metrics_and_columns_of_one_figure_have_one_name() {
+    const UNITS: [&str; 4] = ["ns", "seconds", "packets", "bytes"];
+    /// Metric or `*`, column, and why they differ.
+    const EXCEPTIONS: [(&str, &str, &str); 5] = [
+        ("rocescope_link_nak_packets", "nak_other", "the metric has the code as a label"),
+        ("rocescope_qp_events", "end_reason", "the latest event of one queue pair"),
+        ("rocescope_qp_events", "event", "the name of one event, which the metric counts"),
+        ("*", "json", "the whole finding"),
+        ("*", "t", "every row has a time"),
+    ];
+    let words = |name: &str| -> BTreeSet<String> {
+        name.split('_').filter(|word| !UNITS.contains(word)).map(str::to_owned).collect()
+    };
+    let sources = |text: &str| -> BTreeSet<String> {
+        text.split([',', '+']).map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
+    };
+    let (mut compared, mut used) = (0, BTreeSet::<&(&str, &str, &str)>::new());
+    for metric in REGISTRY {
+        for column in crate::record::registry::TABLES.iter().flat_map(|table| table.columns) {
+            if sources(metric.source).is_disjoint(&sources(column.source)) {
+                continue;
+            }
+            compared += 1;
+            if words(column.name).is_subset(&words(metric.name)) {
+                continue;
+            }
+            let is = |(name, of, _): &&(&str, &str, &str)| {
+                *of == column.name && (*name == "*" || *name == metric.name)
+            };
+            let exception = EXCEPTIONS.iter().find(is);
+            assert!(exception.is_some(), "{} and {} are both {}", metric.name, column.name, column.source);
+            used.extend(exception);
+        }
+    }
+    assert!(compared > 30 && used.len() == EXCEPTIONS.len(), "{compared} {used:?}");
+}
+
 #[test]
 fn figures_are_those_of_the_report() {
     let sample = everything();
@@ -277,7 +317,7 @@ fn usage() -> Usage {
 fn events_count_once_and_their_names_are_bounded() {
     let mut exporter = Exporter::new(Options::default());
     let mut at = |events: Vec<QpEvent>, events_left_out| {
-        let lives = Lives { events: events.into(), events_left_out, ..Lives::default() };
+        let lives = Lives { events, events_left_out, ..Lives::default() };
         exposed(&mut exporter, &with_lives(port(), lives))
     };
     let of = |points: &BTreeMap<String, f64>, event: &str| {
@@ -365,7 +405,7 @@ pub(super) fn full() -> (Sample, Process) {
     };
     let lives = Lives {
         qps: vec![qp_life(17, 18)].into(),
-        events: vec![event("QP_FATAL")].into(),
+        events: vec![event("QP_FATAL")],
         unavailable: Some("no BTF".into()),
         ..Lives::default()
     };

@@ -453,6 +453,11 @@ impl BySlot {
         self.0.get(at).map(|(_, figure)| figure)
     }
 
+    /// All of them.
+    pub fn figures(&self) -> impl Iterator<Item = &Figure> {
+        self.0.iter().map(|(_, figure)| figure)
+    }
+
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
