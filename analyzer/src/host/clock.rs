@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// Number of readings, of which the one with the smallest error is used.
 const READINGS: usize = 8;
 
-/// How well the kernel knows the time, by its own account (adjtimex): what a daemon of NTP or PTP told it.
+/// How well the kernel knows the time, by its own account (adjtimex): what a daemon of NTP or PTP reported to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Discipline {
     /// A daemon has synchronised the clock.

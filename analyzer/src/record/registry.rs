@@ -57,7 +57,7 @@ tables! {
         pid: Option<u64>, "", "flows[].pid", "Owning process. Null: not known.";
         comm: Text, "", "flows[].comm", "Command name of the process. Null: not known.";
         source: Shared, "", "source.kind", "Origin of the figures: `packets`.";
-        message_bytes: Option<u64>, "bytes", "flows[].payload_bytes", "Payload of SEND and WRITE requests; retransmissions count again. Null: the flow has READ responses too, whose payload is not told apart.";
+        message_bytes: Option<u64>, "bytes", "flows[].payload_bytes", "Payload of SEND and WRITE requests; retransmissions count again. Null: the flow has READ responses too, whose payload is counted with it.";
     }
 
     FlowRollup = flow_rollup, "Flows of a link to one destination, summed over a longer interval (`--rollup`): some twentieth of the rows." {
@@ -249,7 +249,7 @@ tables! {
         rows_lost: u64, "rows", "", "Rows that could not be written.";
         events_left_out: u64, "events", "", "Events beyond the bound of an interval.";
         clock_jump_ns: i64, "ns", "", "Change of the clock against the time that passed: positive forwards. 0: none.";
-        clock_synchronised: Option<u64>, "", "", "1: a daemon of NTP or PTP has synchronised the clock, as it told the kernel; 0: none has. Null: from a capture.";
+        clock_synchronised: Option<u64>, "", "", "1: a daemon of NTP or PTP has synchronised the clock, as the kernel knows; 0: none has. Null: from a capture.";
         clock_offset_ns: Option<i64>, "ns", "", "Offset that the kernel still corrects (adjtimex); positive: the clock is late. Null: not synchronised, or from a capture.";
         clock_error_ns: Option<u64>, "ns", "", "Bound of the error of the clock, by the kernel's account. Null: as `clock_offset_ns`.";
     }
