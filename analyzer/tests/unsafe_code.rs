@@ -7,7 +7,7 @@ mod source;
 use source::{code, files, is_test, without_tests};
 
 /// Blocks, functions, traits and implementations, by folder. Each has its `// SAFETY:` line, which clippy demands.
-const MOST: [(&str, usize); 3] = [("src", 83), ("../analyzer-common/src", 0), ("../xtask/src", 2)];
+const MOST: [(&str, usize); 3] = [("src", 81), ("../analyzer-common/src", 0), ("../xtask/src", 2)];
 
 /// Times that the keyword stands in code.
 fn count(text: &str) -> usize {

@@ -246,6 +246,29 @@ fn traces_have_the_flows_and_events_of_the_report() {
             "{name}"
         );
         assert_eq!(trace["otherData"]["events_left_out"], 0);
+        check_messages(&report, &trace);
+    }
+}
+
+/// Messages are slices whose lengths lie in the latencies of their flows, and none is lost uncounted.
+fn check_messages(report: &Value, trace: &Value) {
+    let all = trace["traceEvents"].as_array().unwrap().iter();
+    let messages: Vec<&Value> = all.filter(|entry| entry["args"]["first_psn"].is_u64()).collect();
+    let other = &trace["otherData"];
+    let counted = messages.len() as u64 + other["messages_left_out"].as_u64().unwrap();
+    let seen: u64 = report["pattern"]["operations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|operation| operation["messages"].as_u64().unwrap())
+        .sum();
+    let partial = other["messages_partial"].as_u64().unwrap();
+    assert!(counted > 0 && counted <= seen && counted + partial >= seen, "{counted} and {partial} of {seen}");
+    for message in messages {
+        let args = &message["args"];
+        let ns = message["dur"].as_f64().unwrap() * 1e3;
+        assert!(ns + 1.0 >= args["sending_ns"].as_f64().unwrap(), "{message}");
+        assert!(args["bytes"].is_u64() || args["bytes"].is_null(), "{message}");
     }
 }
 

@@ -33,6 +33,16 @@ pub struct Device {
     pub source: String,
     /// RDMA driver: `mlx5_ib`, `bnxt_re`, `irdma`, `rxe` … Null: not known.
     pub driver: Option<String>,
+    /// Version of the device's firmware, at the start of the run. Null: not known.
+    pub firmware: Option<String>,
+    /// Link layer of the port: `Ethernet` or `InfiniBand`. Null: not known.
+    pub link_layer: Option<String>,
+    /// PCI address of the device. Null: a software device, or not known.
+    pub pci_address: Option<String>,
+    /// NUMA node of the device. Null: the host has one, or not known.
+    pub numa_node: Option<u64>,
+    /// Speed of the port, at the start of the run. Unit: Mb/s. Null: not known.
+    pub speed_mbps: Option<u64>,
     /// Network interface of the port. Null: not known.
     pub interface: Option<String>,
     /// Interfaces of the port's bond, whose Ethernet counters are summed. Empty without a bond.
@@ -307,6 +317,11 @@ pub(super) fn devices(devices: &Devices) -> Vec<Device> {
             port: Some(port.port),
             source: source.to_owned(),
             driver: port.driver.clone(),
+            firmware: port.hardware.firmware.clone(),
+            link_layer: port.hardware.link_layer.clone(),
+            pci_address: port.hardware.pci.clone(),
+            numa_node: port.hardware.numa_node,
+            speed_mbps: port.hardware.speed_mbps,
             interface: port.interface.clone(),
             members: port.members.clone(),
             gone: port.gone,

@@ -13,6 +13,12 @@ use crate::sample::Sample;
 
 /// The steps of the job, or why there are none; neither where bursts are not seen.
 pub(super) fn steps(sample: &Sample) -> (Option<Steps>, Option<&'static str>) {
+    if let Some(recorded) = &sample.metrics.steps {
+        let ports = ports::of(&sample.links);
+        // Who is waited for, the findings of the recording say.
+        let all = steps::Steps { links: vec![(**recorded).clone()], straggler: None, named: 0 };
+        return (of_job(sample, &ports, &all), None);
+    }
     let Some(traffic) = &sample.metrics.traffic else { return (None, None) };
     let without_flow = sample.links.iter().map(|link| link.without_flow().packets).sum();
     if traffic.too_much_lost(without_flow) {

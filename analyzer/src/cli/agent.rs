@@ -45,7 +45,8 @@ fn run(args: AgentArgs, file: Option<(PathBuf, toml::Table)>) -> Result<()> {
     let runtime = std::env::var("RUNTIME_DIRECTORY").ok();
     let runtime = runtime.and_then(|list| list.split(':').next().map(PathBuf::from));
     let runtime = runtime.filter(|folder| folder.is_absolute());
-    export::serve(args.export, Beside { recorder, folder, config, reload, runtime })
+    let (host, job) = (args.tables.host, args.tables.job);
+    export::serve(args.export, Beside { recorder, host, job, folder, config, reload, runtime })
 }
 
 /// Reads the file again on SIGHUP.

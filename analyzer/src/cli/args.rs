@@ -59,7 +59,7 @@ static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
         (false, true) => "tls",
         (false, false) => "none",
     };
-    let commit = option_env!("ROCESCOPE_COMMIT").unwrap_or("unknown");
+    let commit = crate::util::system::COMMIT.unwrap_or("unknown");
     let version = env!("CARGO_PKG_VERSION");
     format!("{version}\ncommit: {commit}\nkernel programs: {programs}\nfeatures: {features}")
 });

@@ -29,6 +29,7 @@ use crate::findings::Limits;
 use crate::flight;
 use crate::flight::recorder::Requests;
 use crate::host::error;
+use crate::host::fdinfo::Usage;
 use crate::record::recorder::Recorder;
 use crate::report::{self, Report};
 use crate::sample::Sample;
@@ -52,6 +53,9 @@ pub(super) fn export(args: ExportArgs) -> Result<()> {
 pub(super) struct Beside {
     /// Records every reading.
     pub(super) recorder: Option<Recorder>,
+    /// Name and job of the host, as the user calls them.
+    pub(super) host: Option<String>,
+    pub(super) job: Option<String>,
     /// The folder that it writes to.
     pub(super) folder: Option<PathBuf>,
     /// The folder of the configuration, whose file may be replaced.
@@ -117,7 +121,8 @@ pub(super) fn serve(args: ExportArgs, beside: Beside) -> Result<()> {
     board.views().open(Hello::of(interfaces, &hooks));
     let mut flight = None;
     if let Some(dumps) = dumps {
-        let (passed, started) = Flight::start(dumps, feed, &report, requests.clone())?;
+        let origin = record::origin(beside.host.as_deref(), beside.job.as_deref(), true);
+        let (passed, started) = Flight::start(dumps, feed, &report, requests.clone(), origin)?;
         (feed, flight) = (passed, Some(started));
     }
     let mut publisher = Publisher {
@@ -387,6 +392,7 @@ impl Publisher {
     fn publish(&mut self, sample: &Sample, report: &Report) {
         self.process.cpu_seconds = Some(cpu_seconds());
         self.process.resident_bytes = resident_bytes();
+        self.process.bpf = Usage::of_self();
         if let Some(push) = &self.push {
             self.process.otlp = push.pusher.tallies();
         }

@@ -7,13 +7,13 @@ use std::thread::JoinHandle;
 use anyhow::{Context as _, Result};
 use signal_hook::consts::SIGUSR1;
 
-use super::record::origin;
 use crate::doctor::{self, Page};
 use crate::flight::dump::Dump;
 use crate::flight::recorder::{Recorder, Requests};
 use crate::flight::{Settings, tee, writer};
 use crate::host::queries::Kernel;
 use crate::host::read::HostRoot;
+use crate::record::collect::Origin;
 use crate::report;
 use crate::source::feed::{self, Feed, SourceEnd};
 use crate::util::notice::say;
@@ -43,16 +43,17 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// Puts a recorder between a source and its view, with the privileges of the caller. SIGUSR1 makes it write a dump.
+    /// Puts a recorder between a source and its view, with the privileges of the caller; `origin` is what the rows of dumps say. SIGUSR1 makes it write a dump.
     pub(super) fn start(
         dumps: Dumps,
         source: Feed,
         report: &report::Options,
         requests: Requests,
+        origin: Origin,
     ) -> Result<(Feed, Self)> {
         let Dumps { settings, sender, writing, end, view } = dumps;
         signal_hook::flag::register(SIGUSR1, Arc::clone(&requests.signal)).context("cannot catch SIGUSR1")?;
-        let recorder = Recorder::new(&settings, origin(None, None, true), report.clone(), requests, sender);
+        let recorder = Recorder::new(&settings, origin, report.clone(), requests, sender);
         let passing = tee::start(source, end, recorder).context("cannot start the flight recorder")?;
         Ok((view, Self { threads: [passing, writing] }))
     }

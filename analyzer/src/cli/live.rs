@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Result, bail};
 use rocescope_common::account::bin::LONGEST_NS;
 
+use super::record::origin;
 use super::{AttachArgs, DemoArgs, LiveArgs, Output, SourceArgs, ViewArgs, Views, chosen, format, views};
 use crate::cli::confine;
 use crate::cli::flight::{self, Dumps, Flight};
@@ -64,7 +65,8 @@ pub(super) fn live(args: LiveArgs, color: Color) -> Result<()> {
         flight::announce(&settings);
         let mut report = views.report.clone();
         report.analysis.imbalance_all_links = running.interfaces > 1;
-        let (feed, started) = Flight::start(dumps, running.feed, &report, Requests::default())?;
+        let (feed, started) =
+            Flight::start(dumps, running.feed, &report, Requests::default(), origin(None, None, true))?;
         (running.feed, flight) = (feed, Some(started));
     }
     let shown = show(running, &args.view, views, notes, interrupt, color);

@@ -291,6 +291,7 @@ fn replay(args: ReplayArgs, color: Color) -> Result<()> {
             reorder_window: args.reorder_window,
             bin_ns: nanos(args.bin),
             link_mbps: args.link_speed,
+            messages: output == Output::Trace,
         },
         emit,
         events: output.needs_events(),

@@ -115,11 +115,15 @@ impl Followed {
                 self.history.push(&sample, true);
                 let over_time = OverTime::new(&self.history, &sample, &Overlap::of(&sample));
                 drop(self.history);
-                html::write(&Report::of_last(sample, options), Some(&over_time), &mut out)
+                let distribution = html::Distribution::of(&sample);
+                let report = Report::of_last(sample, options);
+                html::write(&report, Some(&over_time), Some(&distribution), &mut out)
             }
             Format::Trace => {
                 let timeline = sample.metrics.timeline.clone().unwrap_or_default();
-                trace::write(&Report::of_last(sample, options), &timeline, &self.events, &mut out)
+                let messages = sample.metrics.messages.clone();
+                let report = Report::of_last(sample, options);
+                trace::write(&report, &timeline, &self.events, messages.as_deref(), &mut out)
             }
         }
     }

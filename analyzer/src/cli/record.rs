@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, anyhow};
 use super::confine;
 use super::output::{Interrupt, say};
 use super::{RecordArgs, Views, views};
-use crate::record::collect::Origin;
+use crate::record::collect::{Clock, Origin};
 use crate::record::recorder::{Recorder, Settings};
 use crate::report::{self, Report};
 use crate::source::feed::{Command, Feed, Update};
@@ -77,13 +77,14 @@ fn live(_: RecordArgs, _: &Interrupt) -> Result<()> {
 /// What rows say of their origin: of this host where it `is_live`.
 pub(super) fn origin(host: Option<&str>, job: Option<&str>, is_live: bool) -> Origin {
     let host = host.map(str::to_owned).or_else(system::host_name).unwrap_or_else(|| "host".to_owned());
-    let slurm = std::env::var("SLURM_JOB_ID").ok().filter(|_| is_live);
-    let job = job.map(str::to_owned).or_else(|| slurm.map(|id| format!("slurm job {id}")));
+    let slurm = || Some(format!("slurm job {}", std::env::var("SLURM_JOB_ID").ok()?));
+    let job = job.map(str::to_owned).or_else(slurm);
     Origin {
         host: host.as_str().into(),
         job: job.as_deref().map(Into::into),
         job_of: job_of(),
         kernel: system::kernel_release().filter(|_| is_live).as_deref().map(Into::into),
+        clock: if is_live { clock } else { || None },
     }
 }
 
@@ -97,6 +98,18 @@ pub(super) fn settings(args: &RecordArgs) -> Result<Settings> {
         rollup_ns: args.tables.rollup.map(nanos),
         clickhouse: args.tables.clickhouse.clone(),
     })
+}
+
+#[cfg(target_os = "linux")]
+fn clock() -> Option<Clock> {
+    let crate::host::clock::Discipline { synchronised, offset_ns, most_ns } =
+        crate::host::clock::Discipline::read()?;
+    Some(Clock { synchronised, offset_ns, most_ns })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn clock() -> Option<Clock> {
+    None
 }
 
 #[cfg(target_os = "linux")]

@@ -7,6 +7,7 @@ use super::lives::{Lists, Lives};
 use super::owners::QpOwner;
 use super::posts::Posts;
 use crate::ethernet::lldp::Neighbour;
+use crate::host::device::Hardware;
 
 /// Everything known of the watched devices at a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,6 +37,8 @@ pub struct PortSample {
     pub port: u32,
     /// RDMA driver: `mlx5_ib`, `rxe` …
     pub driver: Option<String>,
+    /// Firmware, link layer, PCI address, NUMA node and speed, as they were at the start.
+    pub hardware: Hardware,
     /// Name of its network interface.
     pub interface: Option<String>,
     /// The interfaces that a bond or team makes one of, when the port is of several; their Ethernet

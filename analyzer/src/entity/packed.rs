@@ -6,15 +6,17 @@ use super::lives::{Calls, Lists, Lives, QpControl, QpEvent, QpLife};
 use super::nccl::{Answer, CommId, Communicator, Event, Nccl, Process, Rank, RankState};
 use super::posts::{PostSample, PostSampling, Posts};
 use crate::ethernet::lldp::{App, Dialect, Ets, Neighbour, Pfc};
+use crate::host::device::Hardware;
 use crate::host::qp_context::QpContext;
 use crate::util::pack::pack;
 
 pack! {
     struct Devices { ports, settings, neighbours, lives, lists, contexts, posts }
     struct PortSample {
-        device, port, driver, interface, members, above, gone, hidden, window, counters, pause, pause_source, lossless,
+        device, port, driver, hardware, interface, members, above, gone, hidden, window, counters, pause, pause_source, lossless,
         dscp_priorities, active_mtu, qps, qp_counters, qps_left_out,
     }
+    struct Hardware { firmware, link_layer, pci, numa_node, speed_mbps }
     struct SourceSample { source, values, resets }
     struct PauseSample {
         sent, priority, frames, quanta, paused_ns, transitions, worst_share, least_share, most_share, worst_frames_per_s,

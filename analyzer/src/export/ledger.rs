@@ -6,11 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use rocescope_common::account::latency::BUCKETS;
+use rocescope_common::account::latency::{BUCKETS, CLASSES};
 
 use super::Options;
 use crate::analysis::{Flow, direction_name};
-use crate::metrics::latency::Histogram;
+use crate::entity::devices::{Devices, PortSample};
+use crate::entity::lives::Lives;
+use crate::metrics::latency::{Figure, Histogram};
 use crate::report::Report;
 use crate::sample::{Address, Direction, Sample};
 use crate::util::map::{Map, Set};
@@ -20,6 +22,10 @@ use crate::util::shared::Shared;
 const PEER_STAYS_NS: u64 = 600_000_000_000;
 /// The same of a queue pair.
 const QP_STAYS_NS: u64 = 300_000_000_000;
+
+/// Names of events by device with series of their own.
+const EVENTS: usize = 64;
+const OTHER_EVENT: &str = "other";
 
 /// What is counted of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +167,7 @@ impl FlowId {
 #[derive(Debug, Default)]
 struct Known {
     counts: Counts,
-    times: Histogram,
+    times: [Histogram; CLASSES],
     /// Seen in the latest reading.
     present: bool,
 }
@@ -203,6 +209,10 @@ pub struct Qp {
     pub comm: Option<Box<str>>,
     /// Pod of the process.
     pub pod: Option<Box<str>>,
+    /// RDMA device of the link.
+    pub device: Option<Box<str>>,
+    /// Queue pair at the sending end.
+    pub peer_qp: Option<u32>,
 }
 
 /// Counters over flows.
@@ -211,8 +221,12 @@ pub struct Ledger {
     flows: Map<FlowId, Known>,
     /// Sums by link.
     pub links: BTreeMap<LinkId, Counts>,
-    /// Request-to-ACK and response latency by link.
-    pub times: BTreeMap<LinkId, Distribution>,
+    /// Request-to-ACK and response latency by link and class of the request.
+    pub times: BTreeMap<(LinkId, Option<usize>), Distribution>,
+    /// Events of queue pairs and ports by device and name.
+    pub qp_events: BTreeMap<(String, String), u64>,
+    /// Events counted so far.
+    events_seen: u64,
     /// Sums by link and peer, of the peers chosen.
     pub peers: BTreeMap<(LinkId, Address), Counts>,
     /// Sums by link of all other peers.
@@ -233,6 +247,8 @@ impl Ledger {
             flows: Map::default(),
             links: BTreeMap::new(),
             times: BTreeMap::new(),
+            qp_events: BTreeMap::new(),
+            events_seen: 0,
             peers: BTreeMap::new(),
             others: BTreeMap::new(),
             qps: BTreeMap::new(),
@@ -261,12 +277,15 @@ impl Ledger {
             let new = known.counts.rise(&Counts::of(flow));
             self.links.entry(id.link.clone()).or_default().add(&new);
             *by_flow.entry(id.link.clone()).or_default() += new.get(Count::Bytes).unwrap_or(0);
-            if let Some(figure) = sample.metrics.latency.as_ref().and_then(|all| all.get(flow.slot))
-                && !figure.histogram.is_empty()
-            {
-                let sum = self.times.entry(id.link.clone());
-                sum.or_insert(Distribution([0; BUCKETS])).add(&known.times, &figure.histogram);
-                known.times = figure.histogram.clone();
+            let figure = sample.metrics.latency.as_ref().and_then(|all| all.get(flow.slot));
+            for (class, histogram) in figure.into_iter().flat_map(Figure::by_class) {
+                let Some(before) = known.times.get_mut(class.unwrap_or(0)).filter(|_| !histogram.is_empty())
+                else {
+                    continue;
+                };
+                let sum = self.times.entry((id.link.clone(), class));
+                sum.or_insert(Distribution([0; BUCKETS])).add(before, histogram);
+                *before = histogram.clone();
             }
             if let Some(peer) = id.peer() {
                 let sum = if self.peer_choice.has(&(id.link.0.clone(), peer)) {
@@ -277,11 +296,26 @@ impl Ledger {
                 sum.add(&new);
             }
             if self.qp_choice.has(&id) {
-                self.qps.insert(id, Qp::of(flow, &known.counts));
+                self.qps.insert(id, Qp::of(flow, &known.counts, &sample.devices));
             }
         }
         self.flows.retain(|_, known| known.present);
         self.rest(report, &by_flow);
+        self.events(&sample.devices.lives);
+    }
+
+    /// Counts the events that came since the reading before: a list has the latest, and how many are no longer in it.
+    fn events(&mut self, lives: &Lives) {
+        let seen = self.events_seen;
+        let all = (lives.events_left_out..).zip(lives.events.iter());
+        for (_, event) in all.filter(|(at, _)| *at >= seen) {
+            let mut name = (event.device.clone(), event.event.clone());
+            if self.qp_events.len() >= EVENTS && !self.qp_events.contains_key(&name) {
+                OTHER_EVENT.clone_into(&mut name.1);
+            }
+            *self.qp_events.entry(name).or_default() += 1;
+        }
+        self.events_seen = seen.max(lives.events_left_out + lives.events.len() as u64);
     }
 
     /// Chooses who has series: peers by the bytes of their flows, queue pairs by losses and retransmissions, then bytes.
@@ -325,9 +359,22 @@ impl Ledger {
 }
 
 impl Qp {
-    fn of(flow: &Flow, counts: &Counts) -> Self {
-        let Flow { pid, comm, pod, ecn, .. } = flow;
-        Self { counts: *counts, ce_marked: ecn.ce, pid: *pid, comm: comm.clone(), pod: pod.clone() }
+    fn of(flow: &Flow, counts: &Counts, devices: &Devices) -> Self {
+        let Flow { pid, comm, pod, ecn, peer_qp, .. } = flow;
+        let link = flow.link.as_str();
+        let is = |name: &String| name == link;
+        let carries =
+            |port: &&PortSample| port.interface.iter().chain(&port.members).chain(&port.above).any(is);
+        let device = devices.ports.iter().find(carries).map(|port| port.device.as_str().into());
+        Self {
+            counts: *counts,
+            ce_marked: ecn.ce,
+            pid: *pid,
+            comm: comm.clone(),
+            pod: pod.clone(),
+            device,
+            peer_qp: *peer_qp,
+        }
     }
 }
 

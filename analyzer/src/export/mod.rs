@@ -29,6 +29,7 @@ mod tests;
 pub mod views;
 pub mod web;
 
+use crate::host::fdinfo::Usage;
 use crate::report::Report;
 use crate::sample::Sample;
 pub use exposition::{Exposition, Series};
@@ -65,6 +66,8 @@ pub struct Process {
     pub cpu_seconds: Option<f64>,
     /// Memory in use, in bytes.
     pub resident_bytes: Option<u64>,
+    /// What the kernel programs take.
+    pub bpf: Usage,
     /// What became of the requests to the collector, by signal; empty without OTLP.
     pub otlp: Vec<(&'static str, otlp::queue::Tally)>,
 }

@@ -11,11 +11,14 @@ use super::ledger::{self, Count, NAKS, Qp};
 use crate::analysis::{Device, InputKind, Link, Pause, direction_name};
 use crate::findings::Severity;
 use crate::sample::Direction;
+use crate::util::system;
 
 /// Upper bounds of the buckets of latency, as powers of two of a nanosecond: 2 µs to 1.07 s.
 const OCTAVES: [u32; 12] = [11, 12, 13, 14, 15, 16, 17, 18, 20, 22, 26, 30];
 /// Owners of queue pairs with series of their own.
 const OWNERS: usize = 32;
+/// Classes of requests, as the report names them.
+const CLASSES: [&str; 3] = ["write_send", "read", "atomic"];
 const REST: &str = "other";
 
 fn seconds(ns: u64) -> f64 {
@@ -41,7 +44,8 @@ const fn severity(severity: Severity) -> &'static str {
 
 pub(super) fn build(reading: &Reading<'_>, series: &mut Series) {
     let kernel = reading.process.kernel.as_deref().unwrap_or_default();
-    series.push(&[env!("CARGO_PKG_VERSION"), kernel], 1);
+    let revision = system::COMMIT.unwrap_or_default();
+    series.push(&[env!("CARGO_PKG_VERSION"), revision, kernel], 1);
 }
 
 fn port(device: &Device) -> String {
@@ -50,9 +54,13 @@ fn port(device: &Device) -> String {
 
 pub(super) fn device_info(reading: &Reading<'_>, series: &mut Series) {
     for device in &reading.report.facts.devices {
-        let [netdev, driver] =
-            [&device.interface, &device.driver].map(|text| text.as_deref().unwrap_or_default());
-        series.push(&[&device.name, &port(device), netdev, driver], 1);
+        let Device { interface, driver, firmware, link_layer, pci_address, .. } = device;
+        let [netdev, driver, firmware, layer, pci] = [interface, driver, firmware, link_layer, pci_address]
+            .map(|text| text.as_deref().unwrap_or_default());
+        let [node, speed] = [device.numa_node, device.speed_mbps]
+            .map(|number| number.map(|number| number.to_string()).unwrap_or_default());
+        let labels = [&device.name, &port(device), netdev, driver, firmware, layer, pci, &node, &speed];
+        series.push(&labels, 1);
     }
 }
 
@@ -166,7 +174,7 @@ pub(super) fn burst_peak(reading: &Reading<'_>, series: &mut Series) {
 }
 
 pub(super) fn latency(reading: &Reading<'_>, series: &mut Series) {
-    for (link, times) in &reading.ledger.times {
+    for ((link, class), times) in &reading.ledger.times {
         let counts = times.buckets();
         let mut buckets: Vec<(f64, u64)> = Vec::new();
         for octave in OCTAVES {
@@ -181,7 +189,8 @@ pub(super) fn latency(reading: &Reading<'_>, series: &mut Series) {
             (low, high) => u64::midpoint(low, high),
         };
         let sum = (0..BUCKETS).zip(counts).map(|(bucket, n)| seconds(middle(bucket)) * *n as f64).sum();
-        series.push(&[&link.0, ledger::direction(link)], Value::Histogram { buckets, sum });
+        let class = class.and_then(|class| CLASSES.get(class)).copied().unwrap_or_default();
+        series.push(&[&link.0, ledger::direction(link), class], Value::Histogram { buckets, sum });
     }
 }
 
@@ -222,7 +231,14 @@ pub(super) fn qps(reading: &Reading<'_>, series: &mut Series, of: impl Fn(&Qp) -
         let pid = qp.pid.map(|pid| pid.to_string()).unwrap_or_default();
         let [comm, pod] = [&qp.comm, &qp.pod].map(|text| text.as_deref().unwrap_or_default());
         let direction = ledger::direction(&id.link);
-        series.known(&[&id.link.0, direction, &peer, &id.dest_qp.to_string(), &pid, comm, pod], of(qp));
+        let device = qp.device.as_deref().unwrap_or_default();
+        let other = qp.peer_qp.map(|qp| qp.to_string()).unwrap_or_default();
+        let (local, remote) = match id.link.1 {
+            Some(Direction::Ingress) => (id.dest_qp.to_string(), other),
+            _ => (other, id.dest_qp.to_string()),
+        };
+        let labels = [&id.link.0, direction, &peer, device, &local, &remote, &pid, comm, pod];
+        series.known(&labels, of(qp));
     }
 }
 
@@ -247,6 +263,12 @@ pub(super) fn qp_states(reading: &Reading<'_>, series: &mut Series) {
     }
     for (labels, count) in counts {
         series.push(&labels.each_ref().map(String::as_str), count);
+    }
+}
+
+pub(super) fn qp_events(reading: &Reading<'_>, series: &mut Series) {
+    for ((device, event), count) in &reading.ledger.qp_events {
+        series.push(&[device, event], *count);
     }
 }
 
@@ -332,6 +354,16 @@ pub(super) fn cpu(reading: &Reading<'_>, series: &mut Series) {
 
 pub(super) fn memory(reading: &Reading<'_>, series: &mut Series) {
     series.known(&[], reading.process.resident_bytes);
+}
+
+pub(super) fn bpf_run(reading: &Reading<'_>, series: &mut Series) {
+    for (program, ns) in &reading.process.bpf.run_ns {
+        series.push(&[program], seconds(*ns));
+    }
+}
+
+pub(super) fn bpf_memory(reading: &Reading<'_>, series: &mut Series) {
+    series.known(&[], reading.process.bpf.memory_bytes);
 }
 
 pub(super) fn started(reading: &Reading<'_>, series: &mut Series) {

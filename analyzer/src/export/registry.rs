@@ -58,7 +58,7 @@ const PAUSE: &[&str] = &["device", "port", "direction", "priority"];
 /// Labels of metrics of a peer.
 const PEER: &[&str] = &["link", "direction", "peer"];
 /// Labels of metrics of a queue pair.
-const QP: &[&str] = &["link", "direction", "peer", "dest_qp", "pid", "comm", "pod"];
+const QP: &[&str] = &["link", "direction", "peer", "device", "lqpn", "rqpn", "pid", "comm", "pod"];
 
 /// A counter.
 macro_rules! counter {
@@ -108,18 +108,28 @@ pub const REGISTRY: &[Metric] = &[
         name: "rocescope_build",
         kind: Kind::Info,
         unit: None,
-        labels: &["version", "kernel"],
+        labels: &["version", "revision", "kernel"],
         source: "process",
-        help: "Version of rocescope, and release of the running kernel.",
+        help: "Version of rocescope, commit that it was built from (absent: not from a repository), and release of the running kernel.",
         read: read::build,
     },
     Metric {
         name: "rocescope_device",
         kind: Kind::Info,
         unit: None,
-        labels: &["device", "port", "netdev", "driver"],
+        labels: &[
+            "device",
+            "port",
+            "netdev",
+            "driver",
+            "firmware",
+            "link_layer",
+            "pci_addr",
+            "numa_node",
+            "speed",
+        ],
         source: "devices[]",
-        help: "RDMA device port, its network interface and driver.",
+        help: "RDMA device port: its network interface, driver, firmware, PCI address, NUMA node and speed in Mb/s at the start.",
         read: read::device_info,
     },
     // Ports of devices, as the NIC counts.
@@ -337,9 +347,9 @@ pub const REGISTRY: &[Metric] = &[
         name: "rocescope_rtt_seconds",
         kind: Kind::Histogram,
         unit: SECONDS,
-        labels: LINK,
-        source: "flows[].latency_ns",
-        help: "Request-to-ACK and response latency at this tap, by link of the requests. The sum is of middles of buckets, 6.25 % off at most.",
+        labels: &["link", "direction", "class"],
+        source: "flows[].latency_by_class",
+        help: "Request-to-ACK and response latency at this tap, by link and class of the requests (write_send, read: to the first response, atomic). The sum is of middles of buckets, 6.25 % off at most.",
         read: read::latency,
     },
     // All links.
@@ -449,6 +459,14 @@ pub const REGISTRY: &[Metric] = &[
         "Queue pairs that the kernel knows, by transport, state and command name of the process; owner other is the sum beyond 32.",
         read::qp_states
     ),
+    counter!(
+        "qp_events",
+        None,
+        &["device", "event"],
+        "devices[].qp_events[].event",
+        "Asynchronous events and failed verbs of queue pairs, and events of ports, from the kernel's control path, of those that occurred; event other is the sum beyond 64 names.",
+        read::qp_events
+    ),
     // The analysis.
     gauge!(
         "finding_active",
@@ -530,6 +548,22 @@ pub const REGISTRY: &[Metric] = &[
         "process",
         "Memory in use by rocescope in user space.",
         read::memory
+    ),
+    counter!(
+        "bpf_run_seconds",
+        SECONDS,
+        &["program"],
+        "process",
+        "Time that the kernel programs ran, by type of program. Absent: the kernel does not measure it (sysctl kernel.bpf_stats_enabled is 0).",
+        read::bpf_run
+    ),
+    gauge!(
+        "bpf_memory_bytes",
+        BYTES,
+        &[],
+        "process",
+        "Memory of the kernel programs and their maps, as the kernel accounts it.",
+        read::bpf_memory
     ),
     gauge!(
         "process_start_time_seconds",

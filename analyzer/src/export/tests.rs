@@ -12,7 +12,9 @@ use crate::analysis::fixtures::{
     SECOND, document, everything, key, link, port, qp_life, sample, stats, with_lives,
 };
 use crate::entity::devices::{Devices, PauseSample, SourceSample};
-use crate::entity::lives::Lives;
+use crate::entity::lives::{Lives, QpEvent};
+use crate::host::device::Hardware;
+use crate::host::fdinfo::Usage;
 use crate::report;
 use crate::sample::{Direction, FlowSample, Retired};
 
@@ -54,6 +56,46 @@ fn names_of_the_registry_are_in_order() {
         assert!(!metric.help.contains('\n') && !metric.source.is_empty(), "{name}");
         assert!(metric.kind != Kind::Histogram || metric.unit == Some("seconds"), "{name}");
     }
+}
+
+/// Metrics, OTLP (which is made from the same table) and columns of recordings that have one source in the report have one
+/// name: the words of the column are among those of the metric, without units.
+#[test]
+fn metrics_and_columns_of_one_figure_have_one_name() {
+    const UNITS: [&str; 4] = ["ns", "seconds", "packets", "bytes"];
+    /// Metric or `*`, column, and why they differ.
+    const EXCEPTIONS: [(&str, &str, &str); 5] = [
+        ("rocescope_link_nak_packets", "nak_other", "the metric has the code as a label"),
+        ("rocescope_qp_events", "end_reason", "the latest event of one queue pair"),
+        ("rocescope_qp_events", "event", "the name of one event, which the metric counts"),
+        ("*", "json", "the whole finding"),
+        ("*", "t", "every row has a time"),
+    ];
+    let words = |name: &str| -> BTreeSet<String> {
+        name.split('_').filter(|word| !UNITS.contains(word)).map(str::to_owned).collect()
+    };
+    let sources = |text: &str| -> BTreeSet<String> {
+        text.split([',', '+']).map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
+    };
+    let (mut compared, mut used) = (0, BTreeSet::<&(&str, &str, &str)>::new());
+    for metric in REGISTRY {
+        for column in crate::record::registry::TABLES.iter().flat_map(|table| table.columns) {
+            if sources(metric.source).is_disjoint(&sources(column.source)) {
+                continue;
+            }
+            compared += 1;
+            if words(column.name).is_subset(&words(metric.name)) {
+                continue;
+            }
+            let is = |(name, of, _): &&(&str, &str, &str)| {
+                *of == column.name && (*name == "*" || *name == metric.name)
+            };
+            let exception = EXCEPTIONS.iter().find(is);
+            assert!(exception.is_some(), "{} and {} are both {}", metric.name, column.name, column.source);
+            used.extend(exception);
+        }
+    }
+    assert!(compared > 30 && used.len() == EXCEPTIONS.len(), "{compared} {used:?}");
 }
 
 #[test]
@@ -259,6 +301,81 @@ fn names_from_outside_cannot_break_the_format() {
     assert!(points.contains_key("rocescope_link_packets_total{link=\"x\\\\\u{fffd}[2J\"}"), "{points:?}");
 }
 
+fn event(name: &str) -> QpEvent {
+    QpEvent { device: "mlx5_0".into(), lqpn: Some(17), event: name.to_owned(), ..QpEvent::default() }
+}
+
+/// A program and a map, while the kernel measures.
+fn usage() -> Usage {
+    let mut usage = Usage::default();
+    usage.add("prog_type:\t6\nmemlock:\t8192\nprog_id:\t1\nrun_time_ns:\t1500000\n");
+    usage.add("map_type:\t2\nmemlock:\t4096\nmap_id:\t2\n");
+    usage
+}
+
+#[test]
+fn events_count_once_and_their_names_are_bounded() {
+    let mut exporter = Exporter::new(Options::default());
+    let mut at = |events: Vec<QpEvent>, events_left_out| {
+        let lives = Lives { events, events_left_out, ..Lives::default() };
+        exposed(&mut exporter, &with_lives(port(), lives))
+    };
+    let of = |points: &BTreeMap<String, f64>, event: &str| {
+        points.get(&format!("rocescope_qp_events_total{{device=\"mlx5_0\",event=\"{event}\"}}")).copied()
+    };
+    let points = at(vec![event("QP_FATAL"), event("modify to RTR")], 0);
+    assert_eq!((of(&points, "QP_FATAL"), of(&points, "modify to RTR")), (Some(1.0), Some(1.0)));
+    // The first has left the list, one came.
+    let points = at(vec![event("modify to RTR"), event("QP_FATAL")], 1);
+    assert_eq!((of(&points, "QP_FATAL"), of(&points, "modify to RTR")), (Some(2.0), Some(1.0)));
+    // More left the list than were seen: what is in it is new.
+    let many = (0..100).map(|at| event(&format!("modify to {at}"))).collect();
+    let points = at(many, 10);
+    assert_eq!(points.keys().filter(|name| name.starts_with("rocescope_qp_events_total")).count(), 65);
+    assert_eq!(of(&points, "other"), Some(38.0));
+}
+
+#[test]
+fn latency_has_the_class_of_the_requests() {
+    let mut sample = two_ways(10);
+    let mut ring = rocescope_common::account::latency::Latency::EMPTY;
+    let mut time = |exporter: &mut Exporter, psn: u32, class: u32| {
+        rocescope_common::account::latency::on_request(&mut ring, psn, class, false, 0);
+        rocescope_common::account::latency::on_response(&mut ring, psn, class != 2, 5_000);
+        let figure = crate::metrics::latency::Figure::of(&ring);
+        sample.metrics.latency = Some([(0, figure)].into_iter().collect());
+        sample.time_ns += SECOND;
+        exposed(exporter, &sample)
+    };
+    let of = |points: &BTreeMap<String, f64>, class: &str| {
+        let name = "rocescope_rtt_seconds_count{link=\"eth0\",direction=\"ingress\",class=";
+        points.get(&format!("{name}\"{class}\"}}")).copied()
+    };
+    let mut exporter = Exporter::new(Options::default());
+    let points = time(&mut exporter, 1, 1);
+    assert_eq!((of(&points, "write_send"), of(&points, "read")), (Some(1.0), None));
+    let points = time(&mut exporter, 2, 2);
+    assert_eq!((of(&points, "write_send"), of(&points, "read")), (Some(1.0), Some(1.0)));
+    let points = time(&mut exporter, 3, 2);
+    assert_eq!((of(&points, "write_send"), of(&points, "read")), (Some(1.0), Some(2.0)));
+}
+
+#[test]
+fn a_queue_pair_has_its_numbers_at_both_ends() {
+    let mut sample = two_ways(10);
+    sample.devices = with_lives(port(), Lives::default()).devices;
+    sample.peers.insert(crate::sample::PeerKey::of(&sample.flows[0].key), 0x2A7);
+    let points = exposed(&mut Exporter::new(Options { peers: 1, qps: 4 }), &sample);
+    let (received, sent) = (
+        "direction=\"ingress\",peer=\"10.0.0.2\",device=\"mlx5_0\",lqpn=\"7\",rqpn=\"679\"",
+        "direction=\"egress\",peer=\"10.0.0.2\",device=\"mlx5_0\",rqpn=\"7\"",
+    );
+    for labels in [received, sent] {
+        let name = format!("rocescope_qp_packets_total{{link=\"eth0\",{labels}}}");
+        assert_eq!(points.get(&name), Some(&10.0), "{name}: {points:?}");
+    }
+}
+
 /// A sample in which every metric of the table has a series.
 pub(super) fn full() -> (Sample, Process) {
     let mut port = port();
@@ -279,8 +396,19 @@ pub(super) fn full() -> (Sample, Process) {
     }];
     port.pause_source = "ethtool";
     port.window = Some((crate::analysis::fixtures::START, crate::analysis::fixtures::START + SECOND));
-    let lives =
-        Lives { qps: vec![qp_life(17, 18)].into(), unavailable: Some("no BTF".into()), ..Lives::default() };
+    port.hardware = Hardware {
+        firmware: Some("28.42.1000".into()),
+        link_layer: Some("Ethernet".into()),
+        pci: Some("0000:3b:00.0".into()),
+        numa_node: Some(0),
+        speed_mbps: Some(200_000),
+    };
+    let lives = Lives {
+        qps: vec![qp_life(17, 18)].into(),
+        events: vec![event("QP_FATAL")],
+        unavailable: Some("no BTF".into()),
+        ..Lives::default()
+    };
     let mut sample = everything();
     sample.devices = Arc::new(Devices { ports: vec![port], lives: Arc::new(lives), ..Devices::default() });
     sample.links.iter_mut().for_each(|link| link.speed_mbps = Some(100_000));
@@ -288,6 +416,7 @@ pub(super) fn full() -> (Sample, Process) {
     let mut counts = [0; rocescope_common::account::latency::BUCKETS];
     (counts[0], counts[30], counts[193]) = (5, 100, 1);
     let figure = crate::metrics::latency::Figure {
+        classes: crate::metrics::latency::Classes::One(0),
         histogram: crate::metrics::latency::Histogram::of(&counts),
         ..crate::metrics::latency::Figure::default()
     };
@@ -297,6 +426,7 @@ pub(super) fn full() -> (Sample, Process) {
         started_ns: crate::analysis::fixtures::START,
         cpu_seconds: Some(1.25),
         resident_bytes: Some(50 << 20),
+        bpf: usage(),
         otlp: vec![("metrics", otlp::queue::Tally { sent: 40, retried: 3, ..otlp::queue::Tally::default() })],
     };
     (sample, process)

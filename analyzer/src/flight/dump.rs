@@ -122,7 +122,8 @@ fn contents(dump: &Dump, folder: &Path, facts: Option<&str>) -> io::Result<Writt
     put(folder, "report.json", &text)?;
     let over_time = OverTime::new(&dump.history, &dump.sample, &Overlap::of(&dump.sample));
     let mut page = Vec::new();
-    html::write(&report, Some(&over_time), &mut page)?;
+    let distribution = html::Distribution::of(&dump.sample);
+    html::write(&report, Some(&over_time), Some(&distribution), &mut page)?;
     put(folder, "report.html", &page)?;
     if let Some(facts) = facts {
         put(folder, "doctor.json", facts.as_bytes())?;

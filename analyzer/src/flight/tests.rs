@@ -39,7 +39,7 @@ fn settings(folder: &Path) -> Settings {
 }
 
 fn origin() -> Origin {
-    Origin { host: "gpu7".into(), job: None, job_of: |_| None, kernel: None }
+    Origin { host: "gpu7".into(), job: None, job_of: |_| None, kernel: None, clock: || None }
 }
 
 /// One flow in, live; `time` and `packets` since the start.

@@ -1,9 +1,48 @@
 //! Kernel timestamps (CLOCK_MONOTONIC) as Unix time (CLOCK_REALTIME).
 
+use std::mem::MaybeUninit;
+
 use rustix::time::{ClockId, clock_gettime};
 
 /// Number of readings, of which the one with the smallest error is used.
 const READINGS: usize = 8;
+
+/// How well the kernel knows the time, by its own account (adjtimex): what a daemon of NTP or PTP reported to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Discipline {
+    /// A daemon has synchronised the clock.
+    pub synchronised: bool,
+    /// What the kernel still corrects; positive: the clock is late.
+    pub offset_ns: i64,
+    /// Bound of the error.
+    pub most_ns: u64,
+}
+
+impl Discipline {
+    /// That of the wall clock; `None` where the kernel does not say.
+    #[must_use]
+    pub fn read() -> Option<Self> {
+        let mut state = MaybeUninit::<libc::timex>::zeroed();
+        // SAFETY: all bytes 0 are a `timex`, which asks for nothing to be changed; the call fills it in.
+        let state = unsafe {
+            if libc::adjtimex(state.as_mut_ptr()) < 0 {
+                return None;
+            }
+            state.assume_init()
+        };
+        Some(Self::of(state.status, state.offset, state.maxerror))
+    }
+
+    /// The offset is in nanoseconds where the status says so, else in microseconds; the error always in these.
+    fn of(status: i32, offset: i64, most_us: i64) -> Self {
+        let unit = if status & libc::STA_NANO != 0 { 1 } else { 1_000 };
+        Self {
+            synchronised: status & libc::STA_UNSYNC == 0,
+            offset_ns: offset.saturating_mul(unit),
+            most_ns: u64::try_from(most_us).unwrap_or(0).saturating_mul(1_000),
+        }
+    }
+}
 
 /// The distance between the two clocks at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +118,15 @@ fn now(clock: ClockId) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kernel_says_how_well_it_knows_the_time() {
+        let known = Discipline { synchronised: true, offset_ns: -250, most_ns: 1_500_000 };
+        assert_eq!(Discipline::of(libc::STA_NANO, -250, 1_500), known);
+        let free = Discipline { synchronised: false, offset_ns: 3_000, most_ns: 16_000_000_000 };
+        assert_eq!(Discipline::of(libc::STA_UNSYNC, 3, 16_000_000), free);
+        assert!(Discipline::read().is_some());
+    }
 
     #[test]
     fn the_tightest_reading_wins() {

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::netlink::{Attrs, Request};
 use super::nldev;
+use super::port::rate_mbps;
 use super::rdma::{LinkLayer, RdmaDevice};
 use super::read::HostRoot;
 
@@ -47,6 +48,43 @@ pub struct Identity {
     pub software: bool,
     /// RDMA protocol of the device.
     pub protocol: Protocol,
+}
+
+/// What a port of a device is, for those who look after many; `None` where it is not known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hardware {
+    /// Version of the firmware.
+    pub firmware: Option<String>,
+    /// `Ethernet` or `InfiniBand`.
+    pub link_layer: Option<String>,
+    /// PCI address.
+    pub pci: Option<String>,
+    /// NUMA node.
+    pub numa_node: Option<u64>,
+    /// Speed of the port in Mb/s.
+    pub speed_mbps: Option<u64>,
+}
+
+impl Hardware {
+    /// Reads that of a port; `pci` is the device's address, `known` its entry in RDMA netlink's list.
+    #[must_use]
+    pub fn of(
+        root: &HostRoot,
+        (device, port): (&str, u32),
+        pci: Option<&str>,
+        known: Option<&nldev::Device>,
+    ) -> Self {
+        let class = format!("/sys/class/infiniband/{device}");
+        let text = |name: &str| root.text(&format!("{class}/{name}")).ok();
+        Self {
+            firmware: known.and_then(|known| known.firmware.clone()).or_else(|| text("fw_ver")),
+            link_layer: text(&format!("ports/{port}/link_layer")),
+            pci: pci.map(str::to_owned),
+            // -1: the host has one node, or the firmware does not say.
+            numa_node: text("device/numa_node").and_then(|node| node.parse().ok()),
+            speed_mbps: text(&format!("ports/{port}/rate")).and_then(|rate| rate_mbps(&rate)),
+        }
+    }
 }
 
 impl Identity {

@@ -45,6 +45,7 @@ pub mod device;
 pub mod drops;
 pub mod error;
 pub mod ethtool;
+pub mod fdinfo;
 pub mod filters;
 pub mod fwctl;
 mod guarded;

@@ -103,7 +103,7 @@ impl Port {
 }
 
 /// Mbit/s of "200 Gb/sec (4X HDR)" and "2.5 Gb/sec (1X SDR)".
-fn rate_mbps(text: &str) -> Option<u64> {
+pub(super) fn rate_mbps(text: &str) -> Option<u64> {
     let (number, rest) = text.split_once(' ')?;
     let rest = rest.strip_prefix("Gb/sec")?;
     let (whole, part) = number.split_once('.').unwrap_or((number, "0"));

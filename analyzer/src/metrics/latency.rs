@@ -395,7 +395,7 @@ pub enum Classes {
     /// All samples are of this class.
     One(u8),
     /// Several, or a class with a time of its own.
-    Several(Box<[Option<Summary>; CLASSES]>),
+    Several(Box<[Option<(Summary, Histogram)>; CLASSES]>),
 }
 
 impl Figure {
@@ -407,8 +407,26 @@ impl Figure {
             Classes::One(one) => {
                 Some(std::array::from_fn(|class| self.all.filter(|_| class == usize::from(*one))))
             }
-            Classes::Several(classes) => Some(**classes),
+            Classes::Several(classes) => {
+                Some(classes.each_ref().map(|class| class.as_ref().map(|(times, _)| *times)))
+            }
         }
+    }
+
+    /// All samples by bucket, class by class, in the order of [`classes`](Self::classes); `None` where the class is not known.
+    pub fn by_class(&self) -> impl Iterator<Item = (Option<usize>, &Histogram)> {
+        let whole = match &self.classes {
+            Classes::None => Some((None, &self.histogram)),
+            Classes::One(one) => Some((Some(usize::from(*one)), &self.histogram)),
+            Classes::Several(_) => None,
+        };
+        let several = match &self.classes {
+            Classes::Several(classes) => Some(classes.iter().enumerate()),
+            _ => None,
+        };
+        let several = several.into_iter().flatten();
+        let timed = several.filter_map(|(class, times)| Some((Some(class), &times.as_ref()?.1)));
+        whole.into_iter().chain(timed)
     }
 
     /// Requests that are not in the times, and will not be: without those that no answer has been seen for.
@@ -433,6 +451,11 @@ impl BySlot {
     pub fn get(&self, slot: u32) -> Option<&Figure> {
         let at = self.0.binary_search_by_key(&slot, |(slot, _)| *slot).ok()?;
         self.0.get(at).map(|(_, figure)| figure)
+    }
+
+    /// All of them.
+    pub fn figures(&self) -> impl Iterator<Item = &Figure> {
+        self.0.iter().map(|(_, figure)| figure)
     }
 
     /// True if no flow has any.
@@ -481,14 +504,17 @@ impl Figure {
         let classes: [_; CLASSES] = std::array::from_fn(|class| {
             let counts = counts[class]?.map(u64::from);
             sum.iter_mut().zip(&counts).for_each(|(sum, n)| *sum += n);
-            Summary::of(&counts, max_ns[class])
+            Some((Summary::of(&counts, max_ns[class])?, counts))
         });
         let all = Summary::of(&sum, max_ns.into_iter().max().unwrap_or(0));
         let mut times = (0..).zip(&classes).filter(|(_, times)| times.is_some());
         let classes = match (all, times.next(), times.next()) {
             (None, ..) | (_, None, _) => Classes::None,
-            (_, Some((class, times)), None) if *times == all => Classes::One(class),
-            _ => Classes::Several(Box::new(classes)),
+            (all, Some((class, Some((times, _)))), None) if Some(*times) == all => Classes::One(class),
+            _ => {
+                let times = classes.map(|class| class.map(|(times, counts)| (times, Histogram::of(&counts))));
+                Classes::Several(Box::new(times))
+            }
         };
         Self { all, classes, histogram: Histogram::of(&sum), ..Self::default() }
     }

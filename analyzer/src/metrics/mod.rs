@@ -17,6 +17,7 @@ pub mod icrc;
 pub mod latency;
 pub mod loss;
 pub mod marking;
+pub mod messages;
 mod packed;
 pub mod packet;
 pub mod pairing;
@@ -49,11 +50,13 @@ pub struct Options {
     pub bin_ns: u64,
     /// Speed of the links in Mbit/s, which pause times are counted in; `None` where it is not known.
     pub link_mbps: Option<u64>,
+    /// Follow single messages.
+    pub messages: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { reorder_window: None, bin_ns: traffic::BIN_NS, link_mbps: None }
+        Self { reorder_window: None, bin_ns: traffic::BIN_NS, link_mbps: None, messages: false }
     }
 }
 
@@ -67,6 +70,7 @@ pub struct Collector {
     loss: loss::Collector,
     taps: taps::Collector,
     traffic: traffic::Collector,
+    messages: Option<Box<messages::Collector>>,
 }
 
 impl Collector {
@@ -82,6 +86,7 @@ impl Collector {
             loss: loss::Collector::new(window, options.bin_ns),
             taps: taps::Collector::default(),
             traffic: traffic::Collector::new(options.bin_ns),
+            messages: options.messages.then(Box::default),
         }
     }
 
@@ -108,6 +113,9 @@ impl Collector {
         self.loss.packet(packet, aside, reverse);
         self.taps.packet(packet, aside, contents);
         self.traffic.packet(packet, aside);
+        if let Some(messages) = &mut self.messages {
+            messages.packet(packet, reverse);
+        }
     }
 
     /// A copy of a packet that the collectors have had. A CE mark that only the copy shows is reported to those that count marks.
@@ -131,25 +139,31 @@ impl Collector {
         self.loss.retired(slot);
         self.taps.retired(slot);
         self.traffic.retired(slot);
+        if let Some(messages) = &mut self.messages {
+            messages.retired(slot);
+        }
     }
 
     /// Metrics of the packets so far.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
-        let Self { duplicates, pairing, latency, ecn, loss, taps, traffic } = self;
-        metrics(
+        let Self { duplicates, pairing, latency, ecn, loss, taps, traffic, messages } = self;
+        let messages = messages.as_ref().map(|messages| Arc::new(messages.metrics()));
+        let metrics = metrics(
             (duplicates.metrics(), loss.metrics(), loss.timeline(traffic.points())),
             (pairing.pairs(), pairing.setups()),
             (latency.metrics(), ecn.metrics()),
             (taps.metrics(), traffic.metrics()),
-        )
+        );
+        Metrics { messages, ..metrics }
     }
 
     /// The figures at the end. Each collector is freed as soon as its figures are made: with very many flows, all of both
     /// together are half of the memory.
     #[must_use]
     pub fn finish(self) -> Metrics {
-        let Self { duplicates, pairing, latency, ecn, loss, taps, traffic } = self;
+        let Self { duplicates, pairing, latency, ecn, loss, taps, traffic, messages } = self;
+        let messages = messages.map(|messages| Arc::new(messages.metrics()));
         let timeline = loss.timeline(traffic.points());
         // While its figures are made a collector is still there: those with the largest figures come last, when most room is free.
         let duplicates = last(duplicates, duplicates::Filter::metrics);
@@ -159,7 +173,8 @@ impl Collector {
         let latency = last(latency, latency::Collector::metrics);
         let loss = last(loss, loss::Collector::metrics);
         let traffic = last(traffic, traffic::Collector::metrics);
-        metrics((duplicates, loss, timeline), pairs, (latency, ecn), (taps, traffic))
+        let metrics = metrics((duplicates, loss, timeline), pairs, (latency, ecn), (taps, traffic));
+        Metrics { messages, ..metrics }
     }
 }
 
@@ -178,6 +193,8 @@ fn metrics(
 ) -> Metrics {
     loss.mirrored(duplicates.flows.iter().map(|(slot, copies)| (*slot, copies.requests, copies.responses)));
     Metrics {
+        steps: None,
+        messages: None,
         // The table of flows has it.
         marking: None,
         pairs: Some(pairs),
@@ -198,6 +215,10 @@ fn metrics(
 /// The figures at a moment. A metric that a source cannot collect is `None`.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
+    /// Steps of the job that a recording has; `None` where they are found in the traffic.
+    pub steps: Option<Arc<steps::LinkSteps>>,
+    /// Single messages; `None` where they are not followed.
+    pub messages: Option<Arc<messages::Messages>>,
     /// Packets by DSCP, by link.
     pub marking: Option<Vec<ByDscp>>,
     /// The other direction of flows, by slot, as far as it is known.

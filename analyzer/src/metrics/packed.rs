@@ -42,6 +42,8 @@ impl Pack for Metrics {
             duplicates: _,
             icrc: _,
             spray: _,
+            steps: _,
+            messages: _,
             taps: _,
             traffic,
             timeline: _,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, TimeUnit, Type as Physical};
-use parquet::column::reader::get_typed_column_reader;
+use parquet::column::reader::{ColumnReaderImpl, get_typed_column_reader};
 use parquet::column::writer::ColumnCloseResult;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::{ParquetError, Result};
@@ -35,6 +35,8 @@ const TAIL: usize = 8;
 const HEADER: usize = 4 << 10;
 /// Key of the file's metadata that names the version of the schema.
 const VERSION_KEY: &str = "rocescope.schema";
+/// Columns by whose least and largest value engines pass over row groups. Of all columns these would be a third of a small file.
+const PRUNED: [&str; 3] = ["t", "host", "job"];
 /// Version of the schema, which the folder of a recording names too.
 pub const VERSION: &str = "v1";
 
@@ -61,10 +63,14 @@ fn schema(table: &Table) -> Result<Type> {
 fn properties(table: &Table) -> WriterProperties {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::LZ4_RAW)
-        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_statistics_enabled(EnabledStatistics::None)
         .set_offset_index_disabled(true)
         .set_created_by(format!("rocescope {}", env!("CARGO_PKG_VERSION")))
         .set_key_value_metadata(Some(vec![KeyValue::new(VERSION_KEY.to_owned(), VERSION.to_owned())]));
+    for column in PRUNED {
+        properties =
+            properties.set_column_statistics_enabled(ColumnPath::from(column), EnabledStatistics::Chunk);
+    }
     for column in table.columns {
         let path = ColumnPath::from(column.name);
         properties = match column.kind {
@@ -87,8 +93,12 @@ fn writer<W: Write + Send>(table: &Table, out: W) -> Result<SerializedFileWriter
 /// # Errors
 /// None that rows could cause: the writer's own.
 pub fn encode<R: Row>(rows: &[R]) -> Result<Vec<u8>> {
+    encode_groups(rows, GROUP)
+}
+
+pub(super) fn encode_groups<R: Row>(rows: &[R], group: usize) -> Result<Vec<u8>> {
     let mut writer = writer(R::TABLE, Vec::new())?;
-    for rows in rows.chunks(GROUP) {
+    for rows in rows.chunks(group) {
         let mut columns: Vec<Vec<Cell>> =
             R::TABLE.columns.iter().map(|_| Vec::with_capacity(rows.len())).collect();
         for row in rows {
@@ -207,7 +217,7 @@ pub fn decode<R: Row>(file: Bytes) -> Result<Vec<R>> {
     Ok(rows)
 }
 
-/// Gives the rows of a file one by one, holding one row group at a time.
+/// Gives the rows of a file one by one, holding [`GROUP`] at a time.
 ///
 /// # Errors
 /// As [`decode`].
@@ -224,6 +234,24 @@ pub struct Groups<C: ChunkReader + 'static> {
     file: Arc<C>,
     reader: SerializedFileReader<Both<C>>,
     at: usize,
+    open: Option<Group>,
+}
+
+/// A row group that is being read.
+struct Group {
+    fields: Vec<Field>,
+    /// Rows that are still to be read.
+    left: usize,
+}
+
+/// A column of a row group that is being read.
+enum Field {
+    /// The file does not have it.
+    Absent,
+    Int(ColumnReaderImpl<Int64Type>, bool),
+    Float(ColumnReaderImpl<DoubleType>, bool),
+    /// Most texts are as in the row before: those are one text.
+    Text(ColumnReaderImpl<ByteArrayType>, bool, Shared),
 }
 
 /// A file that the reader has and we look into.
@@ -290,7 +318,7 @@ impl<C: ChunkReader + 'static> Groups<C> {
     /// This is no Parquet file, or it is damaged.
     pub fn new(file: C) -> Result<Self> {
         let file = Arc::new(file);
-        Ok(Self { reader: open(Both(Arc::clone(&file)))?, file, at: 0 })
+        Ok(Self { reader: open(Both(Arc::clone(&file)))?, file, at: 0, open: None })
     }
 
     /// Name of the table.
@@ -299,16 +327,22 @@ impl<C: ChunkReader + 'static> Groups<C> {
         self.reader.metadata().file_metadata().schema().name()
     }
 
-    /// The rows of the next group; `None` after the last.
+    /// The next rows, at most [`GROUP`] of one group: groups of other writers may be long. `None` after the last.
     ///
     /// # Errors
-    /// As [`decode`].
+    /// As [`decode`]. The rest of the group is passed over.
     pub fn next_rows<R: Row>(&mut self) -> Result<Option<Vec<R>>> {
-        if self.at >= self.reader.num_row_groups() {
-            return Ok(None);
-        }
-        self.at += 1;
-        guarded(|| read_group(&*self.reader.get_row_group(self.at - 1)?, &*self.file)).map(Some)
+        let mut group = match self.open.take() {
+            Some(group) => group,
+            None if self.at >= self.reader.num_row_groups() => return Ok(None),
+            None => {
+                self.at += 1;
+                guarded(|| begin::<R>(&*self.reader.get_row_group(self.at - 1)?, &*self.file))?
+            }
+        };
+        let rows = guarded(|| read_rows(&mut group))?;
+        self.open = Some(group).filter(|group| group.left > 0);
+        Ok(Some(rows))
     }
 }
 
@@ -321,7 +355,8 @@ fn damaged() -> ParquetError {
     ParquetError::General("the file is damaged".to_owned())
 }
 
-fn read_group<R: Row>(group: &dyn RowGroupReader, file: &impl ChunkReader) -> Result<Vec<R>> {
+/// Looks at a row group, and makes it ready to be read.
+fn begin<R: Row>(group: &dyn RowGroupReader, file: &impl ChunkReader) -> Result<Group> {
     let bytes = file.len();
     let rows = usize::try_from(group.metadata().num_rows()).ok().filter(|rows| *rows <= MOST_ROWS);
     let rows = rows.ok_or_else(damaged)?;
@@ -336,8 +371,15 @@ fn read_group<R: Row>(group: &dyn RowGroupReader, file: &impl ChunkReader) -> Re
             check_pages(file, begin, end)?;
         }
     }
+    let fields = R::TABLE.columns.iter().map(|column| field_of(group, column)).collect::<Result<_>>()?;
+    Ok(Group { fields, left: rows })
+}
+
+fn read_rows<R: Row>(group: &mut Group) -> Result<Vec<R>> {
+    let rows = group.left.min(GROUP);
+    group.left -= rows;
     let columns: Vec<Vec<Cell>> =
-        R::TABLE.columns.iter().map(|column| read_column(group, column, rows)).collect::<Result<_>>()?;
+        group.fields.iter_mut().map(|field| read_column(field, rows)).collect::<Result<_>>()?;
     let mut columns: Vec<_> = columns.into_iter().map(Vec::into_iter).collect();
     let row = |row| {
         R::of(&mut columns.iter_mut().map_while(Iterator::next)).ok_or_else(|| {
@@ -347,10 +389,10 @@ fn read_group<R: Row>(group: &dyn RowGroupReader, file: &impl ChunkReader) -> Re
     (0..rows).map(row).collect()
 }
 
-fn read_column(group: &dyn RowGroupReader, column: &Column, rows: usize) -> Result<Vec<Cell>> {
+fn field_of(group: &dyn RowGroupReader, column: &Column) -> Result<Field> {
     let fields = group.metadata().schema_descr();
     let Some(at) = (0..fields.num_columns()).find(|at| fields.column(*at).name() == column.name) else {
-        return Ok(vec![Cell::Null; rows]);
+        return Ok(Field::Absent);
     };
     let descriptor = fields.column(at);
     let kind = match column.kind {
@@ -363,31 +405,35 @@ fn read_column(group: &dyn RowGroupReader, column: &Column, rows: usize) -> Resu
         return Err(ParquetError::General(format!("column {} has another type", column.name)));
     }
     let optional = descriptor.max_def_level() > 0;
-    match column.kind {
-        Kind::Time | Kind::Int => take::<Int64Type>(group, at, rows, optional, |n| Ok(Cell::Int(*n))),
-        Kind::Float => take::<DoubleType>(group, at, rows, optional, |n| Ok(Cell::Float(*n))),
-        Kind::Text => {
-            // Most texts are as in the row before: those are one text.
-            let mut last = Shared::default();
-            take::<ByteArrayType>(group, at, rows, optional, move |bytes| {
-                let text = bytes.as_utf8()?;
-                if last != *text {
-                    last = Shared::from(text);
-                }
-                Ok(Cell::Text(last.clone()))
-            })
-        }
+    let reader = group.get_column_reader(at)?;
+    Ok(match column.kind {
+        Kind::Time | Kind::Int => Field::Int(get_typed_column_reader(reader), optional),
+        Kind::Float => Field::Float(get_typed_column_reader(reader), optional),
+        Kind::Text => Field::Text(get_typed_column_reader(reader), optional, Shared::default()),
+    })
+}
+
+fn read_column(field: &mut Field, rows: usize) -> Result<Vec<Cell>> {
+    match field {
+        Field::Absent => Ok(vec![Cell::Null; rows]),
+        Field::Int(reader, optional) => take(reader, rows, *optional, |n| Ok(Cell::Int(*n))),
+        Field::Float(reader, optional) => take(reader, rows, *optional, |n| Ok(Cell::Float(*n))),
+        Field::Text(reader, optional, last) => take(reader, rows, *optional, |bytes| {
+            let text = bytes.as_utf8()?;
+            if *last != *text {
+                *last = Shared::from(text);
+            }
+            Ok(Cell::Text(last.clone()))
+        }),
     }
 }
 
 fn take<T: DataType>(
-    group: &dyn RowGroupReader,
-    at: usize,
+    reader: &mut ColumnReaderImpl<T>,
     rows: usize,
     optional: bool,
     mut cell: impl FnMut(&T::T) -> Result<Cell>,
 ) -> Result<Vec<Cell>> {
-    let mut reader = get_typed_column_reader::<T>(group.get_column_reader(at)?);
     let (mut values, mut levels) = (Vec::new(), Vec::new());
     let mut done = 0;
     while done < rows {

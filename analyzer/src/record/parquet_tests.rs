@@ -1,7 +1,7 @@
 use bytes::Bytes;
 
 use super::cell::{Cell, Time};
-use super::parquet::{GROUP, decode, encode, join};
+use super::parquet::{GROUP, Groups, decode, encode, encode_groups, join};
 use super::registry::{DeviceSecond, LinkSecond, TABLES};
 use super::table::Row;
 use crate::sample::Direction;
@@ -33,6 +33,8 @@ fn link(n: u64) -> LinkSecond {
         incast_senders: None,
         neighbour_system: Some("leaf \"1\"\n\u{e9}".into()),
         neighbour_port: None,
+        pause_frames: None,
+        pause_ns: Some(n),
     }
 }
 
@@ -52,6 +54,20 @@ fn joined_files_have_the_rows_of_all() {
     let whole = join(LinkSecond::TABLE, blocks.clone(), Vec::new()).unwrap();
     assert_eq!(decode::<LinkSecond>(whole.into()).unwrap(), rows);
     assert!(join(DeviceSecond::TABLE, blocks, Vec::new()).is_err());
+}
+
+/// Other writers make groups of some hundred thousand rows, which would take seconds at a time.
+#[test]
+fn a_long_row_group_is_read_in_parts() {
+    let rows: Vec<LinkSecond> = (0..20_000).map(link).collect();
+    let file = Bytes::from(encode_groups(&rows, rows.len()).unwrap());
+    let mut groups = Groups::new(file).unwrap();
+    let mut parts: Vec<Vec<LinkSecond>> = Vec::new();
+    while let Some(part) = groups.next_rows().unwrap() {
+        parts.push(part);
+    }
+    assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [GROUP, GROUP, 20_000 - 2 * GROUP]);
+    assert_eq!(parts.concat(), rows);
 }
 
 #[test]

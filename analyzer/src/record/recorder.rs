@@ -151,7 +151,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let settings = Settings {
             dir: dir.path().to_owned(),
-            origin: Origin { host: "node1".into(), job: None, job_of: |_| None, kernel: None },
+            origin: Origin {
+                host: "node1".into(),
+                job: None,
+                job_of: |_| None,
+                kernel: None,
+                clock: || None,
+            },
             rotate: Rotate { time_ns: u64::MAX, bytes: u64::MAX },
             keep: Keep::default(),
             rollup_ns: None,
@@ -199,6 +205,79 @@ mod tests {
             bytes as f64 / (f64::from(FLOWS) * SECONDS as f64)
         );
         assert!(bytes / (u64::from(FLOWS) * SECONDS) <= 25);
+    }
+
+    /// A sequence of an agent whose clock is set forwards by an hour and back by two, through the recording and the metrics.
+    #[test]
+    #[expect(clippy::too_many_lines, reason = "one sequence, and all that it leaves")]
+    fn a_clock_that_jumps_costs_no_count_and_is_said() {
+        use std::collections::BTreeMap;
+
+        use crate::export::exposition::{Exposition, Format};
+        use crate::export::{Exporter, Process};
+        use crate::record::parquet::decode;
+        use crate::record::registry::{FlowSecond, Host};
+
+        const HOUR: i64 = 3_600_000_000_000;
+        let dir = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            dir: dir.path().to_owned(),
+            origin: Origin {
+                host: "node1".into(),
+                job: None,
+                job_of: |_| None,
+                kernel: None,
+                clock: || None,
+            },
+            rotate: Rotate { time_ns: u64::MAX, bytes: u64::MAX },
+            keep: Keep::default(),
+            rollup_ns: None,
+            clickhouse: None,
+        };
+        let (mut recorder, _) = Recorder::start(settings).unwrap();
+        let mut exporter = Exporter::new(crate::export::Options::default());
+        let mut said = Vec::new();
+        let mut before: BTreeMap<String, f64> = BTreeMap::new();
+        for (second, jumped) in (1..).zip([0, 0, HOUR, HOUR, -HOUR, -HOUR]) {
+            let flow = (key(0, "10.0.0.1", "10.0.0.2", 7), stats(49_152, 10 * second, 1_000 * second));
+            let links = vec![link("eth0", Some(Direction::Egress))];
+            let sample = Sample {
+                time_ns: (START + second * SECOND).saturating_add_signed(jumped),
+                steady_ns: Some(second * SECOND),
+                ..sample(links, vec![flow])
+            };
+            let report = Report::build(&sample, &Options::default());
+            said.extend(recorder.take(&sample, &report));
+            let families = exporter.take(&sample, &report, &Process::default());
+            let text = Exposition::of(&families).text(Format::Text).to_owned();
+            let counters = text.lines().filter(|line| line.contains("_total")).filter_map(|line| {
+                let (name, value) = line.rsplit_once(' ')?;
+                Some((name.to_owned(), value.parse::<f64>().ok()?))
+            });
+            let now: BTreeMap<String, f64> = counters.collect();
+            assert!(before.iter().all(|(name, value)| now[name] >= *value), "{before:?} {now:?}");
+            before = now;
+        }
+        let packets = before["rocescope_link_packets_total{link=\"eth0\",direction=\"egress\"}"];
+        assert!((packets - 60.0).abs() < f64::EPSILON, "{packets}");
+        let steps: Vec<&String> = said.iter().filter(|text| text.contains("the clock stepped")).collect();
+        assert!(steps[0].contains("forwards by 1") && steps[1].contains("back by 2"), "{said:?}");
+        assert_eq!((steps.len(), said.len()), (2, 2), "{said:?}");
+        let (total, _) = recorder.finish();
+        assert_eq!(total.losses.clock_jump_ns, -HOUR);
+        let (mut flows, mut jumps) = (Vec::new(), Vec::new());
+        crate::record::store::walk(&dir.path().join("v1"), &mut |path, _| {
+            let file = || std::fs::read(&path).unwrap().into();
+            if path.to_str().unwrap().contains("flow_seconds") {
+                flows.extend(decode::<FlowSecond>(file()).unwrap());
+            } else if path.to_str().unwrap().contains("/hosts/") {
+                jumps.extend(decode::<Host>(file()).unwrap().iter().map(|row| row.clock_jump_ns));
+            }
+        });
+        assert_eq!(flows.iter().map(|row| row.packets).sum::<u64>(), 60);
+        assert!(flows[1..].iter().all(|row| row.interval_ns == SECOND), "{flows:?}");
+        jumps.retain(|jump| *jump != 0);
+        assert_eq!(jumps, [HOUR, -2 * HOUR]);
     }
 
     #[test]

@@ -57,6 +57,7 @@ tables! {
         pid: Option<u64>, "", "flows[].pid", "Owning process. Null: not known.";
         comm: Text, "", "flows[].comm", "Command name of the process. Null: not known.";
         source: Shared, "", "source.kind", "Origin of the figures: `packets`.";
+        message_bytes: Option<u64>, "bytes", "flows[].payload_bytes", "Payload of SEND and WRITE requests; retransmissions count again. Null: the flow has READ responses too, whose payload is counted with it.";
     }
 
     FlowRollup = flow_rollup, "Flows of a link to one destination, summed over a longer interval (`--rollup`): some twentieth of the rows." {
@@ -113,6 +114,8 @@ tables! {
         incast_senders: Option<u64>, "senders", "incast[].senders_max", "Most senders to one host in a bin since the start. Null: not known.";
         neighbour_system: Text, "", "links[].neighbours[]", "System name of the LLDP neighbour: the switch. Null: none was heard.";
         neighbour_port: Text, "", "links[].neighbours[]", "Port of the LLDP neighbour. Null: none was heard.";
+        pause_frames: Option<u64>, "frames", "devices[].pause[].frames, links[].pause[].frames", "Pause frames that stop this direction, of all priorities: received for `egress`, sent for `ingress`; in captures of any station. Null: not counted. By priority: `device_seconds`.";
+        pause_ns: Option<u64>, "ns", "devices[].pause[].paused_ns, links[].pause[].paused_ns", "Time that they paused it, summed over priorities. Null: not counted.";
     }
 
     DeviceSecond = device_seconds, "A counter of an RDMA device's port that rose in an interval. Counters that are known and stood still have no row." {
@@ -212,13 +215,16 @@ tables! {
         link: Shared, "", "steps.link", "Link on which the steps are seen.";
         direction: Option<Direction>, "", "steps.direction", "Direction of the link. Null: from a capture.";
         start: Time, "Unix ns", "steps.latest[].start_ns", "Begin of the step.";
-        length_ns: u64, "ns", "steps.latest[].length_ns", "Time to the begin of the next.";
+        length_ns: u64, "ns", "steps.latest[].length_ns", "Time to the begin of the next; the last step of a recording has no row.";
         busy_ns: u64, "ns", "steps.latest[].busy_ns", "Time with traffic.";
         silence_ns: u64, "ns", "steps.latest[].silence_ns", "Longest silence.";
         straggler: Option<Address>, "", "steps.straggler.waits_for", "Host that most steps wait for. Null: none.";
         straggler_kind: Text, "", "steps.straggler.kind", "`starts_late`, `slow_transfer`, `pauses` and so on. Null: no straggler.";
         straggler_certain: Option<u64>, "", "steps.straggler.certain", "1: the straggler is certain; 0: it may be upstream of that host. Null: no straggler.";
         behind_ns: Option<u64>, "ns", "steps.straggler.behind_ns", "Time for which a step waits for the straggler. Null: no straggler.";
+        active_ns: Option<u64>, "ns", "steps.latest[].length_ns", "Time from its first packet to its last. Null: of an older version.";
+        step_bytes: Option<u64>, "bytes", "steps.step_bytes", "Data of one step. Null: of an older version.";
+        explained_ratio: Option<f64>, "ratio", "steps.explained_ratio", "Share of the port's data in whole steps so far. Null: of an older version.";
     }
 
     Host = hosts, "The recording host: a row at the start, once a minute, and for every interval with a loss or a change of the clock. Counts are of the time since the row before." {
@@ -243,5 +249,8 @@ tables! {
         rows_lost: u64, "rows", "", "Rows that could not be written.";
         events_left_out: u64, "events", "", "Events beyond the bound of an interval.";
         clock_jump_ns: i64, "ns", "", "Change of the clock against the time that passed: positive forwards. 0: none.";
+        clock_synchronised: Option<u64>, "", "", "1: a daemon of NTP or PTP has synchronised the clock, as the kernel knows; 0: none has. Null: from a capture.";
+        clock_offset_ns: Option<i64>, "ns", "", "Offset that the kernel still corrects (adjtimex); positive: the clock is late. Null: not synchronised, or from a capture.";
+        clock_error_ns: Option<u64>, "ns", "", "Bound of the error of the clock, by the kernel's account. Null: as `clock_offset_ns`.";
     }
 }

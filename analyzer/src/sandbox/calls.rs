@@ -12,8 +12,10 @@ use super::{Plan, State};
 
 /// Calls of every thread: memory, threads, time, files that Landlock and the user allow, descriptors that are open.
 const ALWAYS: &[c_long] = &[
-    libc::SYS_accept4, // a descriptor that listens is needed, which nobody makes without bind
+    libc::SYS_accept4,  // a descriptor that listens is needed, which nobody makes without bind
+    libc::SYS_adjtimex, // read; to set it needs CAP_SYS_TIME
     libc::SYS_brk,
+    libc::SYS_clock_adjtime, // the same
     libc::SYS_clock_getres,
     libc::SYS_clock_gettime,
     libc::SYS_clock_nanosleep,

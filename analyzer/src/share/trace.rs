@@ -5,9 +5,10 @@
 //! | findings | one per finding: its episodes as slices |
 //! | job | steps as slices |
 //! | one per link | one per flow, which is one direction of a queue pair: its time as a slice, events as instants; counters of the link |
+//! | the same | of a replay, below each flow of requests: its messages as slices, on as many threads as go on at once |
 //!
-//! Times are Unix microseconds with three decimals, as in traces of PyTorch and NCCL, so that traces can be joined. Counts and
-//! events come from the accounting as it is: single messages are in no figure, and in no trace.
+//! Times are Unix microseconds with three decimals, as in traces of PyTorch and NCCL, so that traces can be joined. Of
+//! messages the longest are there, from the first packet to the answer; how many are left out is in `otherData`.
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;
@@ -19,6 +20,7 @@ use serde_json::{Value, json};
 
 use crate::analysis::{Flow, link_name};
 use crate::findings::{DataEnd, Finding, Severity};
+use crate::metrics::messages::Messages;
 use crate::metrics::timeline::{LinkPoints, SignalKind};
 use crate::model::events::CLASSES;
 use crate::packet;
@@ -37,6 +39,8 @@ const MOST_FLOWS: usize = 4_000;
 const FINDINGS: u64 = 1;
 /// The process of the job's steps.
 const JOB: u64 = 2;
+/// Threads of a flow: itself, and one for each of its messages that go on at once.
+const LANES: u64 = 100;
 /// Links come behind these.
 const LINKS: u64 = 10;
 
@@ -106,6 +110,7 @@ pub fn write(
     report: &Report,
     timeline: &[LinkPoints],
     events: &Events,
+    messages: Option<&Messages>,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let mut names: Vec<Entry> = Vec::new();
@@ -123,6 +128,8 @@ pub fn write(
             None => untracked += 1,
         }
     }
+    let messages_left_out =
+        messages.map(|messages| of_messages(report, messages, &tracks, &mut names, &mut entries));
     of_points(timeline, &mut entries);
     // A slice comes before what is inside it.
     entries.sort_by_key(|entry| (entry.pid, entry.tid, entry.time_ns, Reverse(entry.length_ns.unwrap_or(0))));
@@ -135,6 +142,8 @@ pub fn write(
         "last_unix_ns": report.facts.window.last_ns,
         "flows_left_out": report.facts.flows.len().saturating_sub(tracks.len()),
         "events_left_out": events.left_out + untracked,
+        "messages_left_out": messages_left_out,
+        "messages_partial": messages.map(|messages| messages.partial),
         "events_dropped": report.facts.totals.lost.events_dropped,
     });
     write!(out, "{{\"displayTimeUnit\":\"ns\",\"otherData\":{other},\"traceEvents\":[")?;
@@ -305,7 +314,8 @@ fn of_flows(
     for (at, link) in report.facts.links.iter().enumerate() {
         named(names, process(at), None, &format!("link {}", link_name(&link.name, link.direction)));
     }
-    for ((key, flow), tid) in order.into_iter().zip(1..) {
+    for ((key, flow), number) in order.into_iter().zip(1..) {
+        let tid = number * LANES;
         let pid = process(key.0);
         let name = format!("{} → {} QP {}", flow.src, flow.dst, flow.dest_qp);
         named(names, pid, Some(tid), &name);
@@ -313,6 +323,63 @@ fn of_flows(
         tracks.insert(key, tid);
     }
     tracks
+}
+
+/// Messages of flows with a track, each on the first thread of its flow that is free. Gives how many have no place.
+fn of_messages(
+    report: &Report,
+    messages: &Messages,
+    tracks: &Map<Key, u64>,
+    names: &mut Vec<Entry>,
+    entries: &mut Vec<Entry>,
+) -> u64 {
+    let placed = report.facts.flows.iter().filter_map(|flow| {
+        let link = place(report, &flow.link, flow.direction)?;
+        Some((flow.slot, (process(link), *tracks.get(&(link, flow.src, flow.dst, flow.dest_qp))?)))
+    });
+    let by_slot: Map<u32, (u64, u64)> = placed.collect();
+    let mut left_out = messages.left_out;
+    // Ends of the latest message on each thread of a flow.
+    let mut lanes: Vec<u64> = Vec::new();
+    let mut of_slot = None;
+    for message in &messages.longest {
+        let Some((pid, tid)) = by_slot.get(&message.slot) else {
+            left_out += 1;
+            continue;
+        };
+        if of_slot != Some(message.slot) {
+            of_slot = Some(message.slot);
+            lanes.clear();
+        }
+        let end_ns = message.start_ns.saturating_add(message.length_ns);
+        let free = lanes.iter().position(|lane_end| *lane_end <= message.start_ns);
+        let lane = free.unwrap_or(lanes.len());
+        let thread = tid + 1 + lane as u64;
+        if lane as u64 + 1 >= LANES {
+            left_out += 1;
+            continue;
+        }
+        if let Some(lane_end) = lanes.get_mut(lane) {
+            *lane_end = end_ns;
+        } else {
+            lanes.push(end_ns);
+            named(names, *pid, Some(thread), "messages");
+        }
+        let name = Name(message.opcode).to_string();
+        let name = ["_FIRST", "_ONLY_WITH_IMMEDIATE", "_ONLY_WITH_INVALIDATE", "_ONLY", "_REQUEST"]
+            .iter()
+            .find_map(|end| name.strip_suffix(end))
+            .unwrap_or(&name)
+            .to_owned();
+        let args = json!({
+            "bytes": message.bytes,
+            "first_psn": message.psn,
+            "sending_ns": message.sending_ns,
+            "answered": message.answered,
+        });
+        entries.push(slice(*pid, thread, (message.start_ns, end_ns), name, args));
+    }
+    left_out
 }
 
 /// Figures of a flow.

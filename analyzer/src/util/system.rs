@@ -2,6 +2,9 @@
 
 use std::sync::OnceLock;
 
+/// The commit that the program was built from; `None` outside a repository.
+pub const COMMIT: Option<&str> = option_env!("ROCESCOPE_COMMIT");
+
 /// Name of the host; `None` where it has none.
 #[must_use]
 pub fn host_name() -> Option<String> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use rocescope_tests::load::{scan, storm, tcp, traffic};
+use rocescope_tests::load::{scan, scrape, storm, tcp, traffic};
 
 /// Floods links of its own, in network namespaces without a name. Needs root.
 #[derive(Parser)]
@@ -40,6 +40,12 @@ enum What {
         #[arg(long, default_value_t = 10.0)]
         seconds: f64,
     },
+    /// A scrape of the exporter at 400 flows
+    Scrape {
+        /// Scrapes
+        #[arg(long, default_value_t = 200)]
+        rounds: usize,
+    },
     /// A storm of events, and what telling of them takes
     Storm {
         /// Storms for each view
@@ -59,6 +65,7 @@ fn work() -> Result<()> {
     match Cli::parse().what {
         What::Traffic { rounds, seconds } => traffic::bench(rounds, Duration::try_from_secs_f64(seconds)?),
         What::Tcp { rounds } => tcp::bench(rounds),
+        What::Scrape { rounds } => scrape::bench(rounds),
         What::Scan { rounds, seconds } => scan::bench(rounds, Duration::try_from_secs_f64(seconds)?),
         What::Storm { rounds, seconds } => storm::bench(rounds, Duration::try_from_secs_f64(seconds)?),
     }

@@ -323,6 +323,7 @@ impl Fleet {
             pid: None,
             comm: None,
             source: Shared::from("packets"),
+            message_bytes: None,
         }
     }
 
@@ -362,6 +363,8 @@ impl Fleet {
             incast_senders: None,
             neighbour_system: Some(Shared::from(self.switch(own).as_str())),
             neighbour_port: Some(Shared::from(self.switch_port(own).as_str())),
+            pause_frames: None,
+            pause_ns: None,
         }
     }
 
@@ -439,6 +442,9 @@ impl Fleet {
                 straggler_kind: waits.then(|| Shared::from("starts_late")),
                 straggler_certain: waits.then_some(1),
                 behind_ns: waits.then_some(2 * NS),
+                active_ns: Some(2 * NS),
+                step_bytes: None,
+                explained_ratio: None,
             }
         };
         starts.map(step).collect()

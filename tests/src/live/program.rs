@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -81,6 +82,8 @@ pub struct Start<'a> {
     pub nobody: bool,
     /// As the user nobody with these capabilities alone, by their numbers in linux/capability.h.
     pub capabilities: &'a [u8],
+    /// A file system in memory of this many KiB at this folder, which the program alone sees: through `/proc/ID/root` others do.
+    pub disk: Option<(&'a Path, u32)>,
     /// Closes its standard output at once.
     pub closed_output: bool,
     /// Variables of its environment.
@@ -125,6 +128,14 @@ impl Ended {
     }
 }
 
+/// rocescope in a mount namespace of its own, under the process id of the child.
+fn on_disk(folder: &Path, kib: u32) -> Result<Command> {
+    const SCRIPT: &str = "mount -t tmpfs -o size=\"$1\" tmpfs \"$2\" && shift 2 && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", SCRIPT, "sh", &format!("{kib}k")]).arg(folder).arg(binary::path()?);
+    Ok(command)
+}
+
 /// rocescope as nobody, with capabilities that outlive the change of user.
 fn with_capabilities(numbers: &[u8]) -> Result<Command> {
     let list: Vec<String> = numbers.iter().map(|number| format!("+cap_{number}")).collect();
@@ -143,7 +154,9 @@ impl Program {
     /// # Errors
     /// Fails if it is not built or cannot be started.
     pub fn start(how: Start<'_>, arguments: &[&str]) -> Result<Self> {
-        let mut command = if how.capabilities.is_empty() {
+        let mut command = if let Some((folder, kib)) = how.disk {
+            on_disk(folder, kib)?
+        } else if how.capabilities.is_empty() {
             Command::new(binary::path()?)
         } else {
             with_capabilities(how.capabilities)?

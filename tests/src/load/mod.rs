@@ -8,6 +8,7 @@ pub mod flood;
 pub mod link;
 pub mod pty;
 pub mod scan;
+pub mod scrape;
 pub mod storm;
 pub mod tcp;
 pub mod traffic;

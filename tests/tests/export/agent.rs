@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::{METRICS, ask, get, traffic, until, world};
 
 /// The files below a folder whose names end in `.parquet`.
-fn tables(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn tables(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.path().is_dir() {
@@ -31,10 +31,13 @@ fn tables(folder: &Path) -> Vec<PathBuf> {
 
 /// Packets of the rows of flows below a folder.
 fn packets(folder: &Path) -> u64 {
-    let rows = tables(&folder.join("v1/flow_seconds"))
+    flow_rows(folder).map(|row| row.packets).sum()
+}
+
+fn flow_rows(folder: &Path) -> impl Iterator<Item = FlowSecond> {
+    tables(&folder.join("v1/flow_seconds"))
         .into_iter()
-        .flat_map(|file| parquet::decode::<FlowSecond>(std::fs::read(file).unwrap().into()).unwrap());
-    rows.map(|row| row.packets).sum()
+        .flat_map(|file| parquet::decode::<FlowSecond>(std::fs::read(file).unwrap().into()).unwrap())
 }
 
 /// Dumps that are whole: one that is being written still changes its name.
@@ -55,7 +58,7 @@ pub(super) fn json(path: PathBuf) -> Value {
 fn configuration(at: impl Fn(&str) -> String) -> String {
     format!(
         "[agent]\ninterface = \"near0\"\ninterval = \"200ms\"\nlisten = [\"{METRICS}\", \"unix:{}\"]\n\
-         record = \"{}\"\nkeep = \"5m\"\non = \"*\"\npost = \"1s\"\ndump_dir = \"{}\"\n",
+         record = \"{}\"\nkeep = \"5m\"\non = \"*\"\npost = \"1s\"\nhost = \"gpu7\"\njob = \"train 3\"\ndump_dir = \"{}\"\n",
         at("agent.sock"),
         at("recording"),
         at("dumps")
@@ -68,6 +71,9 @@ fn check_dump(dump: &Path, all: u64) {
     let report = json(dump.join("report.json"));
     assert_eq!(report["totals"]["roce_packets"], all);
     assert_eq!(packets(dump), all, "the tables of a dump have all packets");
+    assert_eq!(why["host"], "gpu7");
+    let named = |row: &FlowSecond| (row.host.as_str() == "gpu7", row.job.as_deref() == Some("train 3"));
+    assert!(flow_rows(dump).all(|row| named(&row) == (true, true)), "rows have the agent's host and job");
     assert!(std::fs::read_to_string(dump.join("report.html")).unwrap().contains("Content-Security-Policy"));
     assert!(json(dump.join("doctor.json"))["checks"].is_array());
     if let Ok(capture) = Command::new("tshark").arg("-r").arg(dump.join("packets.pcapng")).output() {
@@ -170,6 +176,56 @@ fn a_kill_costs_at_most_an_interval_of_the_recording() {
     next.said(|text| text.contains("of a recording that was killed").then_some(())).unwrap();
     assert_eq!(packets(&recording), 30);
     assert_eq!(next.interrupt().unwrap().status.code(), Some(0));
+}
+
+/// While the disk is full the agent says so once, goes on counting and keeps the rows; with room again it writes all of them.
+#[test]
+fn an_agent_outlives_a_full_disk_and_loses_nothing_that_it_can_keep() {
+    if !root_or_skip("an_agent_outlives_a_full_disk_and_loses_nothing_that_it_can_keep") {
+        return;
+    }
+    let (world, mut link) = world();
+    let folder = tempfile::tempdir().unwrap();
+    let recording = folder.path().join("recording");
+    let arguments = [
+        &["agent", "-i", "near0", "--interval", "200ms", "--listen", METRICS, "--rotate", "1s"][..],
+        &["--record", recording.to_str().unwrap()],
+    ]
+    .concat();
+    let start = Start { netns: Some(&world.near), disk: Some((folder.path(), 512)), ..Start::default() };
+    let agent = Program::watching(start, &arguments).unwrap();
+    super::until_ready(&world);
+    let inside = PathBuf::from(format!("/proc/{}/root{}", agent.id(), folder.path().display()));
+    let mut sent = 0;
+    let mut send = || {
+        link.receive(&frames::sends(3, 10)).unwrap();
+        sent += 30;
+        let counted =
+            format!("rocescope_link_packets_total{{link=\"near0\",direction=\"ingress\"}} {sent}\n");
+        until("the metrics", || {
+            get(&world.near, METRICS, "/metrics", "").ok().filter(|answer| answer.body.contains(&counted))
+        });
+        sent
+    };
+    send();
+    // All that is left of the disk.
+    let mut filler = std::fs::File::create(inside.join("filler")).unwrap();
+    let full = (0..1_024).find_map(|_| std::io::Write::write_all(&mut filler, &[0; 1_024]).err()).unwrap();
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull, "{full}");
+    send();
+    agent.said(|text| text.contains("No space left").then_some(())).unwrap();
+    send();
+    std::fs::remove_file(inside.join("filler")).unwrap();
+    let all = send();
+    // The file system ends with its last user.
+    let held = std::fs::File::open(inside.join("recording")).unwrap();
+    let ended = agent.interrupt().unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.err);
+    assert!(ended.err.contains("rows recorded") && !ended.err.contains("panicked"), "{}", ended.err);
+    assert!(!ended.err.contains(" rows lost"), "what waited in memory was written: {}", ended.err);
+    let held = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&held));
+    assert_eq!(packets(Path::new(&held)), all, "{}", ended.err);
+    Hooks::until_gone(&world, &mut link).unwrap();
 }
 
 /// An agent as systemd starts it; killed when dropped.

@@ -6,6 +6,7 @@
 mod agent;
 mod attach;
 mod cost;
+mod dashboard;
 mod end_to_end;
 mod otlp;
 mod scrapers;

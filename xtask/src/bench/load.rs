@@ -39,6 +39,8 @@ enum Part {
     Storm,
     /// New flows at 100,000 a second
     Scan,
+    /// A scrape of the exporter at 400 flows
+    Scrape,
 }
 
 impl Part {
@@ -47,6 +49,7 @@ impl Part {
             Self::Traffic => "traffic",
             Self::Storm => "storm",
             Self::Scan => "scan",
+            Self::Scrape => "scrape",
         }
     }
 }
@@ -77,7 +80,7 @@ fn measure(rocescope: &Path, tool: &Path, part: Part, wanted: &Wanted) -> Result
     if let Some(rounds) = wanted.rounds {
         command.arg("--rounds").arg(rounds.to_string());
     }
-    if let Some(seconds) = wanted.seconds {
+    if let Some(seconds) = wanted.seconds.filter(|_| !matches!(part, Part::Scrape)) {
         command.arg("--seconds").arg(seconds.to_string());
     }
     run(&mut command)

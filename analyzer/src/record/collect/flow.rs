@@ -125,6 +125,11 @@ fn messages(opcodes: &[Opcode]) -> u64 {
     opcodes.iter().filter(|opcode| ends(opcode.code)).map(|opcode| opcode.packets).sum()
 }
 
+/// Whether answers with payload are among these: those of READs and atomics.
+fn has_responses(opcodes: &[Opcode]) -> bool {
+    opcodes.iter().any(|opcode| Op::of(opcode.code).has(Op::RESPONSE))
+}
+
 /// Figures of both sequences; `None` where none is followed.
 fn losses(flow: &Flow) -> Option<[u64; LOSSES]> {
     let of = |loss: Loss| {
@@ -188,6 +193,7 @@ fn row(
         messages,
     ] = counts;
     let loss = |at: usize| losses.map(|losses| losses[at]);
+    let message_bytes = (!has_responses(&flow.opcodes)).then_some(payload_bytes);
     let measured = times.is_some();
     let times = times.flatten();
     let time = |of: fn(&Times) -> u64| times.as_ref().map(of);
@@ -236,5 +242,6 @@ fn row(
         pid: flow.pid.map(Into::into),
         comm: text(flow.comm.as_deref()),
         source: "packets".into(),
+        message_bytes,
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Interval, Origin, text};
-use crate::analysis::Link;
+use crate::analysis::{Device, Link, Pause};
 use crate::record::registry::{FlowSecond, LinkSecond, Rows};
 use crate::report::Report;
 use crate::sample::{Direction, Sample};
@@ -11,8 +11,8 @@ use crate::util::shared::Shared;
 
 type Key = (Shared, Option<Direction>);
 
-/// What a link had at the latest report: packets, bytes, ECN-capable, CE, CNPs, skipped frames, bursts.
-type Counts = [u64; 7];
+/// What a link had at the latest report: packets, bytes, ECN-capable, CE, CNPs, skipped frames, bursts, pauses and their time.
+type Counts = [u64; 9];
 
 /// Links of the latest report.
 #[derive(Debug, Default)]
@@ -60,6 +60,7 @@ impl Links {
             let same = |name: &str, direction| name == link.name && direction == link.direction;
             let counted = sample.links.iter().find(|one| same(&one.name, one.direction));
             let burst = report.facts.bursts.iter().flatten().find(|one| same(&one.link, one.direction));
+            let pauses = Pauses::of(link, report);
             let now: Counts = [
                 link.packets,
                 link.bytes,
@@ -68,12 +69,14 @@ impl Links {
                 link.cnp_packets,
                 counted.map_or(0, |link| link.skipped.iter().map(|skipped| skipped.packets).sum()),
                 burst.map_or(0, |burst| burst.bursts),
+                pauses.frames.unwrap_or(0),
+                pauses.ns.unwrap_or(0),
             ];
             let before = self.0.insert(key.clone(), now).unwrap_or_default();
-            let [packets, bytes, ecn_capable, ce, cnp_packets, skipped, bursts] =
+            let [packets, bytes, ecn_capable, ce, cnp_packets, skipped, bursts, pause_frames, pause_ns] =
                 std::array::from_fn(|at| now[at].saturating_sub(before[at]));
             unrecorded += packets.saturating_sub(sum.packets);
-            if packets == 0 && skipped == 0 && sum.flows == 0 {
+            if packets == 0 && skipped == 0 && sum.flows == 0 && pause_frames == 0 {
                 continue;
             }
             let in_interval =
@@ -112,9 +115,47 @@ impl Links {
                 incast_senders: incast,
                 neighbour_system,
                 neighbour_port,
+                pause_frames: pauses.frames.map(|_| pause_frames),
+                pause_ns: pauses.ns.map(|_| pause_ns),
             });
         }
         unrecorded
+    }
+}
+
+/// Pauses that stop one direction of a link, of all priorities.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pauses {
+    frames: Option<u64>,
+    ns: Option<u64>,
+}
+
+impl Pauses {
+    /// Of the port of a live link, or of the frames in a capture.
+    fn of(link: &Link, report: &Report) -> Self {
+        let mut sum = Self::default();
+        let mut add = |pause: &Pause| {
+            let more = |sum: &mut Option<u64>, new: Option<u64>| {
+                *sum = [*sum, new].into_iter().flatten().reduce(u64::saturating_add);
+            };
+            more(&mut sum.frames, pause.frames);
+            more(&mut sum.ns, pause.paused_ns);
+        };
+        let stops = match link.direction {
+            None => {
+                link.pause.iter().flatten().for_each(add);
+                return sum;
+            }
+            Some(Direction::Egress) => "received",
+            Some(Direction::Ingress) => "sent",
+        };
+        let is = |name: &str| name == link.name;
+        let carries = |device: &&Device| {
+            device.interface.as_deref().is_some_and(is) || device.members.iter().any(|name| is(name))
+        };
+        let pauses = report.facts.devices.iter().filter(carries).flat_map(|device| &device.pause);
+        pauses.filter(|pause| pause.direction == Some(stops)).for_each(&mut add);
+        sum
     }
 }
 

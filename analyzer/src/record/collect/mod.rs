@@ -37,6 +37,19 @@ pub struct Origin {
     pub job_of: fn(&str) -> Option<&str>,
     /// Release of the kernel; `None` from captures.
     pub kernel: Option<Shared>,
+    /// Reads how well the kernel knows the time; `None` from captures.
+    pub clock: fn() -> Option<Clock>,
+}
+
+/// How well the kernel knows the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clock {
+    /// A daemon has synchronised the clock.
+    pub synchronised: bool,
+    /// What is still corrected; positive: the clock is late.
+    pub offset_ns: i64,
+    /// Bound of the error.
+    pub most_ns: u64,
 }
 
 /// Interval of rows.
@@ -190,7 +203,10 @@ impl Collector {
     fn steps(&mut self, at: Interval, report: &Report, rows: &mut Rows) {
         let Some(steps) = &report.facts.steps else { return };
         let straggler = steps.straggler.as_ref();
-        for step in steps.latest.iter().filter(|step| step.start_ns > self.step_ns) {
+        let (since, next) = (self.step_ns, steps.latest.iter().skip(1).map(|step| step.start_ns));
+        // The last waits for the next, up to which it lasts.
+        for (step, next_ns) in steps.latest.iter().zip(next).filter(|(step, _)| step.start_ns > since) {
+            self.step_ns = self.step_ns.max(step.start_ns);
             rows.steps.push(super::registry::Step {
                 t: at.t,
                 host: self.origin.host.clone(),
@@ -198,17 +214,18 @@ impl Collector {
                 link: steps.link.as_str().into(),
                 direction: steps.direction,
                 start: Time(step.start_ns),
-                length_ns: step.length_ns,
+                length_ns: next_ns.saturating_sub(step.start_ns),
                 busy_ns: step.busy_ns,
                 silence_ns: step.silence_ns,
                 straggler: straggler.map(|one| one.waits_for),
                 straggler_kind: straggler.map(|one| one.kind.into()),
                 straggler_certain: straggler.map(|one| u64::from(one.certain)),
                 behind_ns: straggler.map(|one| one.behind_ns),
+                active_ns: Some(step.length_ns),
+                step_bytes: Some(steps.step_bytes),
+                explained_ratio: Some(steps.explained_ratio),
             });
         }
-        let latest = steps.latest.iter().map(|step| step.start_ns).max();
-        self.step_ns = latest.unwrap_or(0).max(self.step_ns);
     }
 
     fn host_row(&mut self, sample: &Sample, report: &Report, rows: &mut Rows) {
@@ -241,6 +258,8 @@ impl Collector {
             .collect();
         devices.dedup();
         let losses = std::mem::take(&mut self.losses);
+        let clock = (self.origin.clock)();
+        let synchronised = clock.filter(|clock| clock.synchronised);
         let first_ns = facts.window.first_ns.unwrap_or(now.time_ns);
         rows.hosts.push(Host {
             t: Time(now.time_ns),
@@ -264,6 +283,9 @@ impl Collector {
             rows_lost: losses.rows,
             events_left_out: losses.events_left_out,
             clock_jump_ns: losses.clock_jump_ns,
+            clock_synchronised: clock.map(|clock| clock.synchronised.into()),
+            clock_offset_ns: synchronised.map(|clock| clock.offset_ns),
+            clock_error_ns: synchronised.map(|clock| clock.most_ns),
         });
         self.host = Some(now);
     }

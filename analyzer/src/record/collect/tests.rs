@@ -14,8 +14,13 @@ use crate::source::feed::Update;
 use crate::source::replay::{self, Emit};
 
 fn collector(rollup_ns: Option<u64>) -> Collector {
-    let origin =
-        Origin { host: "node1".into(), job: None, job_of: |pod| pod.strip_suffix("-0"), kernel: None };
+    let origin = Origin {
+        host: "node1".into(),
+        job: None,
+        job_of: |pod| pod.strip_suffix("-0"),
+        kernel: None,
+        clock: || None,
+    };
     Collector::new(origin, rollup_ns)
 }
 

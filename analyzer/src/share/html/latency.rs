@@ -2,18 +2,88 @@
 
 use std::cmp::Reverse;
 
+use rocescope_common::account::latency::{BUCKETS, bounds};
+
 use super::markup::Markup;
 use crate::analysis::{Flow, Latency, link_name};
+use crate::metrics::latency::BySlot;
 use crate::report::Report;
 use crate::report::text::{P99_SAMPLES, P999_SAMPLES, Topic, enough, sections};
+use crate::sample::Sample;
 use crate::util::style::Paint;
 use crate::util::units;
 
+/// Classes of requests; the last is that of a recording, which does not tell them apart.
+const CLASSES: [&str; 4] = ["SEND and WRITE", "READ, to the first response", "Atomics", "All requests"];
 /// Flows listed.
 const LISTED: usize = 20;
 
+/// Latencies over all flows by class of request, which no report has.
+#[derive(Clone, Debug)]
+pub struct Distribution(Vec<(&'static str, [u64; BUCKETS])>);
+
+impl Distribution {
+    /// Those of a sample.
+    #[must_use]
+    pub fn of(sample: &Sample) -> Self {
+        let mut classes: Vec<(&'static str, [u64; BUCKETS])> =
+            CLASSES.into_iter().map(|name| (name, [0; BUCKETS])).collect();
+        for figure in sample.metrics.latency.iter().flat_map(BySlot::figures) {
+            for (class, histogram) in figure.by_class() {
+                if let Some((_, counts)) = classes.get_mut(class.unwrap_or(CLASSES.len() - 1)) {
+                    histogram.add_to(counts);
+                }
+            }
+        }
+        classes.retain(|(_, counts)| counts.iter().any(|count| *count > 0));
+        Self(classes)
+    }
+
+    /// A row for each octave from the first with a sample to the last.
+    fn tables(&self) -> Markup {
+        let mut page = Markup::default();
+        for (name, counts) in &self.0 {
+            let octaves = octaves(counts);
+            let most = octaves.iter().map(|(.., count)| *count).max().unwrap_or(1).max(1);
+            let all: u64 = counts.iter().sum();
+            page.leaf("h3", "", &format!("{name}: {}", units::plural(all, "sample")));
+            page.raw("<div class=\"wide\"><table class=\"latency\"><thead><tr>");
+            page.leaf("th", "n", "From").leaf("th", "n", "to").leaf("th", "n", "Samples");
+            page.raw("<th class=\"range\"></th></tr></thead><tbody>\n");
+            for (from_ns, to_ns, count) in octaves {
+                let to = if to_ns == u64::MAX { "more".to_owned() } else { units::duration(to_ns) };
+                page.raw("<tr>").leaf("td", "n", &units::duration(from_ns)).leaf("td", "n", &to);
+                page.leaf("td", "n", &units::count(count)).raw("<td class=\"range\"><svg class=\"bar\">");
+                let width = format!("{:.2}%", count as f64 / most as f64 * 100.0);
+                page.open("rect", &[("width", &width), ("y", "3"), ("height", "10")]).close("rect");
+                page.raw("</svg></td></tr>\n");
+            }
+            page.raw("</tbody></table></div>\n");
+        }
+        page
+    }
+}
+
+/// Samples by octave, those between that have none included.
+fn octaves(counts: &[u64; BUCKETS]) -> Vec<(u64, u64, u64)> {
+    let mut octaves: Vec<(u64, u64, u64)> = Vec::new();
+    for (bucket, count) in counts.iter().enumerate() {
+        let (low, high) = bounds(bucket);
+        match octaves.last_mut() {
+            Some((from, to, sum)) if low > 0 && low.ilog2() == (*from).max(1).ilog2() => {
+                (*to, *sum) = (high, *sum + count);
+            }
+            _ => octaves.push((low, high, *count)),
+        }
+    }
+    let is_some = |octave: &(u64, u64, u64)| octave.2 > 0;
+    let first = octaves.iter().position(is_some).unwrap_or(0);
+    let last = octaves.iter().rposition(is_some).map_or(0, |last| last + 1);
+    octaves.get(first..last).unwrap_or_default().to_vec()
+}
+
 /// The section; empty where nothing was timed.
-pub(super) fn section(report: &Report) -> Markup {
+pub(super) fn section(report: &Report, distribution: Option<&Distribution>) -> Markup {
     let mut page = Markup::default();
     let mut flows: Vec<(&Flow, Latency)> =
         report.facts.flows.iter().filter_map(|flow| Some((flow, *flow.latency_ns.as_deref()?))).collect();
@@ -64,6 +134,7 @@ pub(super) fn section(report: &Report) -> Markup {
     if hidden > 0 {
         page.leaf("p", "hint", &format!("… and {}", units::plural(hidden as u64, "more flow")));
     }
+    page.append(&distribution.map(Distribution::tables).unwrap_or_default());
     // The precision of the figures, in the words of the text report.
     let text =
         sections(report, 400, Paint::PLAIN).into_iter().find(|section| section.topic == Topic::Latency);
@@ -106,5 +177,26 @@ impl Scale {
             page.open("line", &[("x1", &x), ("x2", &x), ("y1", "1"), ("y2", "15")]).close("line");
         }
         page.raw("</svg>");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rocescope_common::account::latency::bucket;
+
+    #[test]
+    fn samples_by_octave_have_no_hole_and_no_margin() {
+        let mut counts = [0; BUCKETS];
+        counts[bucket(2_100)] += 3;
+        counts[bucket(3_900)] += 4;
+        counts[bucket(10_000)] += 1;
+        assert_eq!(octaves(&counts), [(2_048, 4_096, 7), (4_096, 8_192, 0), (8_192, 16_384, 1)]);
+        let mut ends = [0; BUCKETS];
+        (ends[0], ends[BUCKETS - 1]) = (2, 5);
+        let all = octaves(&ends);
+        assert_eq!((all[0].2, all[0].0, all.last().unwrap().1), (2, 0, u64::MAX));
+        assert_eq!(all.iter().map(|(.., count)| count).sum::<u64>(), 7);
+        assert!(all.windows(2).all(|pair| pair[0].1 == pair[1].0), "{all:?}");
     }
 }

@@ -22,6 +22,7 @@ use crate::report::Report;
 use crate::report::text::{Topic, headline, not_evaluated, sections, summary};
 use crate::util::style::{Paint, Role};
 use crate::util::units;
+pub use latency::Distribution;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
@@ -41,11 +42,16 @@ const OWN: [Topic; 4] = [Topic::Findings, Topic::Flows, Topic::Latency, Topic::V
 ///
 /// # Errors
 /// What writing to `out` gave.
-pub fn write(report: &Report, over_time: Option<&OverTime>, out: &mut impl Write) -> io::Result<()> {
-    out.write_all(page(report, over_time).as_bytes())
+pub fn write(
+    report: &Report,
+    over_time: Option<&OverTime>,
+    distribution: Option<&Distribution>,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    out.write_all(page(report, over_time, distribution).as_bytes())
 }
 
-fn page(report: &Report, over_time: Option<&OverTime>) -> String {
+fn page(report: &Report, over_time: Option<&OverTime>, distribution: Option<&Distribution>) -> String {
     let mut page = Markup::default();
     let headline = headline(report);
     head(&mut page, &headline.sentence);
@@ -64,7 +70,7 @@ fn page(report: &Report, over_time: Option<&OverTime>) -> String {
         ("problems", "Problems", problems),
         ("hosts", "Who talks to whom", matrix::section(report)),
         ("flows", "Flows", flows::section(report)),
-        ("latency", "Latency", latency::section(report)),
+        ("latency", "Latency", latency::section(report, distribution)),
         ("job", "Job steps", job::section(report, &topics)),
         ("qps", "Queue pairs of NICs", nics::section(report)),
         ("coverage", "Not visible", coverage(report)),

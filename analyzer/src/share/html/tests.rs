@@ -70,7 +70,7 @@ fn the_policy_names_style_and_script_by_their_hashes() {
 #[test]
 fn the_page_is_well_formed_and_has_the_findings() {
     let report = report();
-    let page = page(&report, None);
+    let page = page(&report, None, None);
     let texts = well_formed(&page);
     for finding in &report.findings {
         assert!(texts.contains(&markup::escape(&finding.title)), "{}", finding.title);
@@ -87,7 +87,7 @@ fn the_page_is_well_formed_and_has_the_findings() {
 #[test]
 fn names_from_outside_cannot_become_markup() {
     let hostile = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'\u{1b}[2J\u{202e}";
-    let clean = page(&report(), None);
+    let clean = page(&report(), None, None);
     let mut report = report();
     for finding in &mut report.findings {
         finding.title = hostile.into();
@@ -105,7 +105,7 @@ fn names_from_outside_cannot_become_markup() {
     }
     report.facts.source.inputs = vec![hostile.into()];
     report.facts.source.filter = Some(hostile.into());
-    let page = page(&report, None);
+    let page = page(&report, None, None);
     well_formed(&page);
     for banned in ["<img", "\u{1b}", "\u{202e}", "<script>alert"] {
         assert!(!page.contains(banned), "{banned:?}");
@@ -118,7 +118,7 @@ fn names_from_outside_cannot_become_markup() {
 
 #[test]
 fn a_report_without_anything_is_a_page() {
-    let page = page(&Report::build(&Sample::default(), &Options::default()), None);
+    let page = page(&Report::build(&Sample::default(), &Options::default()), None, None);
     let texts = well_formed(&page);
     assert!(texts.contains("Unknown: no RoCE packet was observed"));
     assert!(!page.contains("id=\"flowtable\""));

@@ -28,7 +28,7 @@ fn event(sample: &Sample, at: usize, events: u16, time_ns: u64) -> EventSample {
 
 fn traced(report: &Report, timeline: &[LinkPoints], events: &Events) -> Value {
     let mut text = Vec::new();
-    write(report, timeline, events, &mut text).unwrap();
+    write(report, timeline, events, None, &mut text).unwrap();
     serde_json::from_slice(&text).unwrap()
 }
 
@@ -135,7 +135,7 @@ fn names_from_outside_are_texts_without_control_characters() {
     report.findings[0].first_seen_ns = Some(1);
     report.facts.flows[0].comm = Some("a\"\n\\".into());
     let mut text = Vec::new();
-    write(&report, &[], &Events::default(), &mut text).unwrap();
+    write(&report, &[], &Events::default(), None, &mut text).unwrap();
     let text = String::from_utf8(text).unwrap();
     assert!(!text.contains(['\u{1b}', '\u{202e}']));
     let trace: Value = serde_json::from_str(&text).unwrap();

@@ -12,7 +12,7 @@ use crate::doctor::facts::HostFacts;
 use crate::entity::devices::{PortSample, QpCounters, QpSample, SourceSample};
 use crate::host::counters::{Reading, Source};
 use crate::host::dcb::Dcb;
-use crate::host::device::Identity;
+use crate::host::device::{Hardware, Identity};
 use crate::host::nldev::{self, QpCounter, Query, QueuePair};
 use crate::host::queries::Queries;
 use crate::host::rdma::{RdmaDevice, RdmaPort};
@@ -31,6 +31,7 @@ pub(super) struct PortWatch {
     /// By which RDMA netlink names the device.
     index: Option<u32>,
     identity: Identity,
+    pub(super) hardware: Hardware,
     pub(super) hidden: bool,
     pub(super) interface: Option<String>,
     /// The NIC ports below that interface: itself, or the members of a bond.
@@ -256,6 +257,7 @@ impl PortWatch {
             device: self.device.clone(),
             port: self.number,
             driver: self.identity.driver.clone(),
+            hardware: self.hardware.clone(),
             interface: self.interface.clone(),
             members: self.members(),
             above: self.above.clone(),

@@ -16,7 +16,7 @@ use crate::entity::devices::{Devices, Setting};
 use crate::entity::lives::{Calls, Lists, Lives, QpControl};
 use crate::entity::owners::Owners;
 use crate::ethernet::lldp::Neighbour;
-use crate::host::device::{Identity, Protocol};
+use crate::host::device::{Hardware, Identity, Protocol};
 use crate::host::fwctl::Firmware;
 use crate::host::nldev::{self, Query, QueuePair};
 use crate::host::queries::Queries;
@@ -61,9 +61,9 @@ impl Watch {
             if identity.protocol != Protocol::Roce && !(is_named && identity.protocol == Protocol::Efa) {
                 continue;
             }
-            let pci = pci::address_behind(root, &format!("/sys/class/infiniband/{}/device", device.name));
+            let address = pci::address_behind(root, &format!("/sys/class/infiniband/{}/device", device.name));
             let off = || {
-                let answer = kernel.parameter(&pci?, "enable_roce").ok()?;
+                let answer = kernel.parameter(address.as_deref()?, "enable_roce").ok()?;
                 Some(!device::is_on(&answer)?)
             };
             let hidden = !identity.software && off() != Some(true);
@@ -73,6 +73,8 @@ impl Watch {
                 let bottoms = port.interface.iter().flat_map(|name| stack::bottoms(name, &all));
                 let index = known.map(|known| known.index);
                 let mut watch = PortWatch::new(device, port, index, identity.clone(), hidden, bottoms);
+                let place = (device.name.as_str(), port.number);
+                watch.hardware = Hardware::of(root, place, address.as_deref(), known);
                 let lies_on = |name: &&String| {
                     let below = stack::related(std::slice::from_ref(*name), &all);
                     !watch.carries(name) && port.interface.as_ref().is_some_and(|own| below.contains(own))

@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
+use aya::Pod;
+
 const BPF_MAP_LOOKUP_BATCH: libc::c_long = 24;
 
 /// The part of `union bpf_attr` that batch commands use.
@@ -26,21 +28,11 @@ fn bpf<T>(command: libc::c_long, attr: &mut T) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Plain data: any bytes are a value, and there is no padding.
-///
-/// # Safety
-/// The implementor promises just that.
-pub unsafe trait PlainData: Copy + 'static {}
-
-// SAFETY: integers, laid out without gaps (asserted where they are defined).
-unsafe impl PlainData for rocescope_common::abi::ExtraKey {}
-// SAFETY: as above.
-unsafe impl PlainData for rocescope_common::abi::ExtraValue {}
 /// Every entry of a hash map. Entries that come or go meanwhile may be missing or not.
 ///
 /// # Errors
 /// The kernel's error.
-pub fn hash_entries<K: PlainData, V: PlainData>(map: BorrowedFd<'_>) -> io::Result<Vec<(K, V)>> {
+pub fn hash_entries<K: Pod, V: Pod>(map: BorrowedFd<'_>) -> io::Result<Vec<(K, V)>> {
     let mut entries = Vec::new();
     let mut chunk = 1024u32;
     let mut token = 0u32;

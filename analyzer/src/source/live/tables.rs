@@ -217,10 +217,10 @@ fn extra_keys(slot: u32, extra: &Extra) -> impl Iterator<Item = ExtraKey> {
 }
 
 fn extra(programs: &Programs) -> Result<Map<u32, Extra>> {
-    let entries: Vec<(ExtraKey, ExtraValue)> =
+    let entries: Vec<(Data<ExtraKey>, Data<ExtraValue>)> =
         bpf::hash_entries(programs.extra_fd()).context("cannot read the overflow table")?;
     let mut all: Map<u32, Extra> = Map::default();
-    for (key, value) in entries {
+    for (Data(key), Data(value)) in entries {
         let extra = all.entry(key.slot).or_default();
         if key.kind == ExtraKind::PORT {
             extra.ports.push((key.value, Counter { packets: value.packets, bytes: value.bytes }));

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use super::left_out;
 use super::state::State;
 use crate::record::parquet::Groups;
-use crate::record::registry::{DeviceSecond, Event, Finding, FlowSecond, LinkSecond};
+use crate::record::registry::{DeviceSecond, Event, Finding, FlowSecond, LinkSecond, Step};
 use crate::record::store::{Part, folder_name, walk};
 use crate::record::table::Row;
 use crate::sample::EventSample;
@@ -80,6 +80,7 @@ pub(super) struct Tables {
     devices: Cursor<DeviceSecond>,
     findings: Cursor<Finding>,
     events: Cursor<Event>,
+    steps: Cursor<Step>,
     last_part_ns: u64,
     notices: Vec<String>,
 }
@@ -130,6 +131,7 @@ impl Tables {
             devices: Cursor::new(&parts),
             findings: Cursor::new(&parts),
             events: Cursor::new(&parts),
+            steps: Cursor::new(&parts),
             last_part_ns: parts.last().map_or(0, |part| part.first_ns),
             notices: Vec::new(),
         };
@@ -139,6 +141,7 @@ impl Tables {
         tables.devices.fill(notices, 0);
         tables.findings.fill(notices, 0);
         tables.events.fill(notices, 0);
+        tables.steps.fill(notices, 0);
         Ok(tables)
     }
 
@@ -179,6 +182,11 @@ impl Tables {
             }
         });
         self.findings.up_to(ns, notices, &mut |row| state.finding(&row));
+        self.steps.up_to(ns, notices, &mut |row| {
+            if is_in_range {
+                state.step(&row);
+            }
+        });
         self.events.up_to(ns, notices, &mut |row| {
             if is_in_range {
                 events.extend(state.event(&row));

@@ -17,7 +17,8 @@ use crate::ethernet::lldp::Neighbour;
 use crate::metrics::Metrics;
 use crate::metrics::latency::{BySlot, Figure, Histogram, Summary};
 use crate::metrics::loss::{self, FlowLoss};
-use crate::record::registry::{DeviceSecond, Event, Finding, FlowSecond, LinkSecond};
+use crate::metrics::steps::{self, LinkSteps};
+use crate::record::registry::{DeviceSecond, Event, Finding, FlowSecond, LinkSecond, Step};
 use crate::sample::{
     Address, Direction, EventSample, FlowSample, LinkSample, PeerKey, Sample, SourceKind, Stats,
 };
@@ -38,7 +39,18 @@ pub(super) struct State {
     neighbours: BTreeMap<String, Neighbour>,
     ports: BTreeMap<(String, u32), PortSample>,
     findings: BTreeMap<FindingKey, Shared>,
+    steps: Steps,
     window: Option<(u64, u64)>,
+}
+
+/// Steps of the job, on the link that the latest row is of.
+#[derive(Debug, Default)]
+struct Steps {
+    link: Option<(Shared, Option<Direction>)>,
+    /// By their begin; with the time to the next.
+    all: BTreeMap<u64, (steps::Step, u64)>,
+    step_bytes: u64,
+    explained: f64,
 }
 
 /// Id, link, direction, both ends with their queue pairs.
@@ -147,6 +159,52 @@ impl State {
             };
             self.neighbours.insert(row.link.as_str().to_owned(), neighbour);
         }
+    }
+
+    /// A row of an older version says too little of a step.
+    pub(super) fn step(&mut self, row: &Step) {
+        let (Some(active_ns), Some(step_bytes), Some(explained)) =
+            (row.active_ns, row.step_bytes, row.explained_ratio)
+        else {
+            return;
+        };
+        let link = Some((row.link.clone(), row.direction));
+        if self.steps.link != link {
+            self.steps = Steps { link, ..Steps::default() };
+        }
+        let step = steps::Step {
+            start_ns: row.start.0,
+            end_ns: row.start.0.saturating_add(active_ns),
+            busy_ns: row.busy_ns,
+            silence_ns: row.silence_ns,
+            gap_follows: false,
+        };
+        self.steps.all.insert(row.start.0, (step, row.length_ns));
+        (self.steps.step_bytes, self.steps.explained) = (step_bytes, explained);
+    }
+
+    /// The steps up to a time.
+    fn job(&self, time_ns: u64) -> Option<LinkSteps> {
+        let Steps { link, all, step_bytes, explained } = &self.steps;
+        let (name, _) = link.as_ref()?;
+        let at = self.links.iter().position(|link| link.name == name.as_str())?;
+        let last_ns = all.values().next_back()?.0.end_ns;
+        Some(LinkSteps {
+            link: u16::try_from(at).ok()?,
+            steps: all.values().map(|(step, _)| *step).collect(),
+            period_ns: steps::median(all.values().map(|(_, length_ns)| *length_ns).collect())?,
+            volume: *step_bytes,
+            explained: *explained,
+            rhythm: None,
+            straggler: None,
+            last: None,
+            ending: steps::Ending {
+                last_data_ns: last_ns,
+                silent_ns: time_ns.saturating_sub(last_ns),
+                part: 0.0,
+                outstanding: 0,
+            },
+        })
     }
 
     pub(super) fn device(&mut self, row: &DeviceSecond) {
@@ -268,6 +326,7 @@ impl State {
                     ..loss::Loss::default()
                 }),
                 latency: Some(times.collect::<BySlot>()),
+                steps: self.job(time_ns).map(Arc::new),
                 ..Metrics::default()
             },
             ..Sample::default()
@@ -313,5 +372,52 @@ fn add(stats: &mut Stats, row: &FlowSecond) {
         stats.rare.rnr_naks += row.rnr_naks;
         stats.rare.naks[0] += row.nak_sequence;
         stats.rare.naks[5] += row.nak_other;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::cell::Time;
+    use crate::report::{Options, Report};
+
+    /// A step each 100 ms; `at` counts from 1.
+    fn step(at: u64, length_ns: u64) -> Step {
+        const MS: u64 = 1_000_000;
+        Step {
+            t: Time(at * 100 * MS + 100 * MS),
+            host: "node1".into(),
+            job: None,
+            link: "eth0".into(),
+            direction: Some(Direction::Egress),
+            start: Time(at * 100 * MS),
+            length_ns,
+            busy_ns: 20 * MS,
+            silence_ns: MS,
+            straggler: None,
+            straggler_kind: None,
+            straggler_certain: None,
+            behind_ns: None,
+            active_ns: Some(30 * MS),
+            step_bytes: Some(5_000),
+            explained_ratio: Some(0.98),
+        }
+    }
+
+    #[test]
+    fn steps_of_a_recording_are_those_of_the_report() {
+        let mut state = State::default();
+        state.link("eth0", Some(Direction::Egress));
+        assert!(state.sample(0, &[]).metrics.steps.is_none());
+        (1..=20).for_each(|at| state.step(&step(at, 100_000_000)));
+        // The same step again, and one that an older version recorded.
+        state.step(&step(20, 100_000_000));
+        state.step(&Step { active_ns: None, ..step(21, 100_000_000) });
+        let report = Report::build(&state.sample(2_200_000_000, &[]), &Options::default());
+        let steps = report.facts.steps.unwrap();
+        assert_eq!((steps.link.as_str(), steps.count, steps.period_ns), ("eth0", 20, 100_000_000));
+        assert_eq!((steps.step_bytes, steps.latest.len()), (5_000, 20));
+        assert_eq!((steps.latest[0].length_ns, steps.latest[0].busy_ns), (30_000_000, 20_000_000));
+        assert!(steps.straggler.is_none());
     }
 }

@@ -1,0 +1,102 @@
+//! What the kernel programs of this process take, as `/proc/self/fdinfo` accounts it. No privilege is needed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Memory and time of kernel programs and maps.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Memory of programs and maps, in bytes; `None` where none is open or the kernel does not say.
+    pub memory_bytes: Option<u64>,
+    /// Time that programs ran, by type, in nanoseconds; empty where the kernel does not measure it.
+    pub run_ns: BTreeMap<&'static str, u64>,
+    /// Programs and maps counted: one may be open several times.
+    seen: BTreeSet<(bool, u64)>,
+}
+
+impl Usage {
+    /// That of this process.
+    #[must_use]
+    pub fn of_self() -> Self {
+        let mut usage = Self::default();
+        let Ok(entries) = std::fs::read_dir("/proc/self/fdinfo") else { return usage };
+        for entry in entries.flatten() {
+            // One that was closed meanwhile.
+            if let Ok(text) = std::fs::read_to_string(entry.path()) {
+                usage.add(&text);
+            }
+        }
+        usage
+    }
+
+    /// Adds what one descriptor says; other ones than of programs and maps say nothing here.
+    pub fn add(&mut self, text: &str) {
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            line.trim().parse::<u64>().ok()
+        };
+        let kind = field("prog_type");
+        let id = match kind {
+            Some(_) => field("prog_id").map(|id| (true, id)),
+            None => field("map_type").and_then(|_| field("map_id")).map(|id| (false, id)),
+        };
+        let Some(id) = id else { return };
+        if !self.seen.insert(id) {
+            return;
+        }
+        if let Some(bytes) = field("memlock") {
+            self.memory_bytes = Some(self.memory_bytes.unwrap_or(0).saturating_add(bytes));
+        }
+        // Both are 0 while the kernel does not measure.
+        if let (Some(kind), Some(ns)) = (kind, field("run_time_ns").filter(|ns| *ns > 0)) {
+            let sum = self.run_ns.entry(name(kind)).or_default();
+            *sum = sum.saturating_add(ns);
+        }
+    }
+}
+
+/// The name of a type of program (`enum bpf_prog_type`), of those that rocescope has.
+const fn name(kind: u64) -> &'static str {
+    match kind {
+        2 => "kprobe",
+        3 => "tc",
+        5 => "tracepoint",
+        6 => "xdp",
+        17 => "raw_tracepoint",
+        26 => "tracing",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_and_maps_count_once() {
+        let mut usage = Usage::default();
+        let program = |id: u64, kind: u64, ns: u64| {
+            format!(
+                "pos:\t0\nflags:\t02000002\nmnt_id:\t15\nino:\t7\nprog_type:\t{kind}\nprog_jited:\t1\n\
+                 prog_tag:\ta04f5eef06a7f555\nmemlock:\t8192\nprog_id:\t{id}\nrun_time_ns:\t{ns}\nrun_cnt:\t9\n"
+            )
+        };
+        let map =
+            "pos:\t0\nmap_type:\t2\nkey_size:\t4\nvalue_size:\t64\nmemlock:\t4096\nmap_id:\t21\nfrozen:\t0\n";
+        let link = "pos:\t0\nlink_type:\txdp\nlink_id:\t3\nprog_tag:\ta04f\nprog_id:\t21\nifindex:\t2\n";
+        for text in [
+            &program(21, 6, 500),
+            &program(21, 6, 600),
+            &program(22, 3, 0),
+            map,
+            map,
+            link,
+            "pos:\t0\n",
+            "memlock: x",
+        ] {
+            usage.add(text);
+        }
+        assert_eq!(usage.memory_bytes, Some(2 * 8_192 + 4_096));
+        assert_eq!(usage.run_ns, [("xdp", 500)].into());
+        assert_eq!(Usage::default().memory_bytes, None);
+    }
+}
