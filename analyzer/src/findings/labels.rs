@@ -196,6 +196,54 @@ mod tests {
         assert!(open.is_empty(), "{open:?}");
     }
 
+    /// Constants that are numbers and no thresholds, with what they are.
+    const NO_THRESHOLDS: [(&str, &str); 22] = [
+        ("HOSTS_EACH", "how many are listed"),
+        ("MOST_PARTS", "how many are looked at"),
+        ("MAX_QPS", "how many are listed"),
+        ("MAX_FLOWS", "how many are listed"),
+        ("MAX_LISTED", "how many are listed"),
+        ("FLOWS", "how many are listed"),
+        ("MOST", "length of a title or a list"),
+        ("MOST_NAME", "length of a name"),
+        ("MIRROR_NS", "order of two steps"),
+        ("OF_ITS_OWN", "what a second tap must add to be listed by itself"),
+        ("UNSUPPORTED_SERVICE", "number of the protocol"),
+        ("REFUSED_SERVICE", "number of the protocol"),
+        ("BACK", "window of PSNs that a sender goes back to"),
+        ("REASON_NS", "join of two events of one queue pair"),
+        ("CLOCKS_NS", "accuracy of clocks"),
+        ("HEADERS", "bytes of headers"),
+        ("MS", "unit"),
+        ("NS_PER_MS", "unit"),
+        ("SECOND_NS", "unit"),
+        ("LEAST_NS", "documented at the head of docs/findings.md"),
+        ("OVER_NS", "documented at the head of docs/findings.md"),
+        ("QUIET_NS", "order of findings and words of the screen"),
+    ];
+
+    /// What decides is a threshold of the family, with its meaning and its reason.
+    #[test]
+    fn no_threshold_is_outside_the_limits() {
+        let is_number = |kind: &str| ["f64", "u64", "u32", "u8", "usize"].contains(&kind);
+        let mut open = Vec::new();
+        for (file, code) in sources() {
+            for line in code.lines().map(str::trim_start) {
+                let Some((name, rest)) =
+                    line.split_once("const ").and_then(|(_, rest)| rest.split_once(": "))
+                else {
+                    continue;
+                };
+                let kind = rest.split(' ').next().unwrap_or_default();
+                if is_number(kind) && !NO_THRESHOLDS.iter().any(|(known, _)| *known == name) {
+                    open.push(format!("{file}: {name}"));
+                }
+            }
+        }
+        // Views pass no limits: the sentence of a healthy verdict notes retransmissions from this share on.
+        assert_eq!(open, ["verdict: NOTED"]);
+    }
+
     /// A step has a command, or says why there is none.
     #[test]
     fn no_step_is_without_a_command_and_without_a_reason() {
