@@ -26,7 +26,7 @@ const RULES: &[(&str, &[&str])] = &[
     ("findings", &["analysis", "entity", "metrics", "sample", "util"]),
     ("report", &["analysis", "ethernet", "findings", "metrics", "sample", "util"]),
     ("diff", &["findings", "metrics", "util"]),
-    ("export", &["analysis", "findings", "metrics", "report", "sample", "sandbox", "util"]),
+    ("export", &["analysis", "entity", "findings", "host", "metrics", "report", "sample", "sandbox", "util"]),
     ("model", &["analysis", "findings", "metrics", "report", "sample", "util"]),
     ("record", &["analysis", "findings", "metrics", "model", "report", "sample", "sandbox", "util"]),
     ("share", &["analysis", "findings", "metrics", "model", "packet", "report", "sample", "util"]),

@@ -57,7 +57,7 @@ fn loss_between_two_hosts_is_placed_from_either_side() {
     assert_eq!(ids(&near), ["loss.after_tap"]);
     assert_eq!((sum(&near, "lost"), sum(&near, "recovered")), (0, 0));
     // The sender's driver counted 49 sequence errors; one NAK more came when it had gone back already.
-    let asked = evidence(&near, "loss.after_tap", "sequence_error_naks");
+    let asked = evidence(&near, "loss.after_tap", "asked_again");
     assert!((45..=50).contains(&asked), "{asked}");
 
     let far = replay(&["e1_loss1.h1.pcap.gz"]);

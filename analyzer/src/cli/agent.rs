@@ -10,7 +10,7 @@ use signal_hook::consts::SIGHUP;
 
 use super::args::agent::{RELOADED, line};
 use super::config::Config;
-use super::export::{self, Beside, Reload, Reloaded, parent};
+use super::export::{self, AgentParts, Reload, Reloaded, parent};
 use super::output::say;
 use super::{AgentArgs, Args, Verb, record};
 
@@ -46,7 +46,7 @@ fn run(args: AgentArgs, file: Option<(PathBuf, toml::Table)>) -> Result<()> {
     let runtime = runtime.and_then(|list| list.split(':').next().map(PathBuf::from));
     let runtime = runtime.filter(|folder| folder.is_absolute());
     let (host, job) = (args.tables.host, args.tables.job);
-    export::serve(args.export, Beside { recorder, host, job, folder, config, reload, runtime })
+    export::serve(args.export, AgentParts { recorder, host, job, folder, config, reload, runtime })
 }
 
 /// Reads the file again on SIGHUP.

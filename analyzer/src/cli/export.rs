@@ -45,12 +45,12 @@ use crate::util::units::duration;
 const LOOK: Duration = Duration::from_millis(50);
 
 pub(super) fn export(args: ExportArgs) -> Result<()> {
-    serve(args, Beside::default())
+    serve(args, AgentParts::default())
 }
 
 /// What `agent` does beside the metrics.
 #[derive(Default)]
-pub(super) struct Beside {
+pub(super) struct AgentParts {
     /// Records every reading.
     pub(super) recorder: Option<Recorder>,
     /// Name and job of the host, as the user calls them.
@@ -83,7 +83,7 @@ pub(super) struct Reloaded {
 }
 
 /// Watches, publishes and does what is to be done beside, until the source ends or a signal asks for the end.
-pub(super) fn serve(args: ExportArgs, beside: Beside) -> Result<()> {
+pub(super) fn serve(args: ExportArgs, beside: AgentParts) -> Result<()> {
     let started_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, nanos);
     let interrupt = Interrupt::catch()?;
     let netns = netns(&args.source)?;
@@ -299,7 +299,7 @@ struct Publisher {
     board: Arc<Board>,
     textfile: Option<Textfile>,
     push: Option<Push>,
-    beside: Beside,
+    beside: AgentParts,
     requests: Requests,
     systemd: Systemd,
     process: Process,

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::otlp::names;
-use super::registry::{Kind, Metric, REGISTRY};
+use super::registry::{Metric, MetricKind, REGISTRY};
 use crate::analysis::fixtures::document;
 
 const HEAD: &str = "\
@@ -103,10 +103,10 @@ The name is that of the samples. *Source* is the field of the [report](metrics.m
 
 fn row(metric: &Metric) -> String {
     let kind = match metric.kind {
-        Kind::Counter => "counter",
-        Kind::Gauge => "gauge",
-        Kind::Info => "info",
-        Kind::Histogram => "histogram",
+        MetricKind::Counter => "counter",
+        MetricKind::Gauge => "gauge",
+        MetricKind::Info => "info",
+        MetricKind::Histogram => "histogram",
     };
     let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
     let (name, labels, help, source) = (metric.sample_name(), labels.join(" "), metric.help, metric.source);

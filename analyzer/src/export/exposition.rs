@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::Reading;
-use super::registry::{Kind, Metric, REGISTRY};
+use super::registry::{Metric, MetricKind, REGISTRY};
 use crate::util::layout::plain;
 
 /// A format of the exposition.
@@ -67,14 +67,14 @@ impl Exposition {
         let sample = metric.sample_name();
         let help = metric.help.replace('\\', "\\\\");
         let kind = match metric.kind {
-            Kind::Counter => "counter",
+            MetricKind::Counter => "counter",
             // The old format has no such type.
-            Kind::Gauge | Kind::Info => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Gauge | MetricKind::Info => "gauge",
+            MetricKind::Histogram => "histogram",
         };
         // Writing to a String cannot fail.
         let _ = write!(self.text, "# HELP {sample} {help}\n# TYPE {sample} {kind}\n{lines}");
-        let (name, kind) = (metric.name, if metric.kind == Kind::Info { "info" } else { kind });
+        let (name, kind) = (metric.name, if metric.kind == MetricKind::Info { "info" } else { kind });
         let _ = writeln!(self.open_metrics, "# TYPE {name} {kind}");
         if let Some(unit) = metric.unit {
             let _ = writeln!(self.open_metrics, "# UNIT {name} {unit}");
@@ -211,7 +211,7 @@ impl Series {
 mod tests {
     use super::*;
 
-    fn metric(kind: Kind, unit: Option<&'static str>) -> &'static Metric {
+    fn metric(kind: MetricKind, unit: Option<&'static str>) -> &'static Metric {
         Box::leak(Box::new(Metric {
             name: "rocescope_x_bytes",
             kind,
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn both_formats_of_a_counter() {
-        let metric = metric(Kind::Counter, Some("bytes"));
+        let metric = metric(MetricKind::Counter, Some("bytes"));
         let both = exposed(metric, |series| {
             series.push(&["b", ""], 7);
             series.push(&["a\"\\\n\u{1b}", "p"], 2.5);
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_histogram_ends_with_the_open_bucket() {
-        let metric = metric(Kind::Histogram, None);
+        let metric = metric(MetricKind::Histogram, None);
         let both = exposed(metric, |series| {
             let buckets = vec![(0.000_002_048, 1), (f64::INFINITY, 3)];
             series.push(&["", ""], Value::Histogram { buckets, sum: 1.5 });
@@ -277,6 +277,6 @@ mod tests {
 
     #[test]
     fn a_metric_without_series_is_absent() {
-        assert_eq!(exposed(metric(Kind::Gauge, None), |_| {}), Exposition::default());
+        assert_eq!(exposed(metric(MetricKind::Gauge, None), |_| {}), Exposition::default());
     }
 }

@@ -165,7 +165,7 @@ impl FlowId {
 
 /// What was counted of a flow so far.
 #[derive(Debug, Default)]
-struct Known {
+struct FlowTotals {
     counts: Counts,
     times: [Histogram; CLASSES],
     /// Seen in the latest reading.
@@ -218,7 +218,7 @@ pub struct Qp {
 /// Counters over flows.
 #[derive(Debug)]
 pub struct Ledger {
-    flows: Map<FlowId, Known>,
+    flows: Map<FlowId, FlowTotals>,
     /// Sums by link.
     pub links: BTreeMap<LinkId, Counts>,
     /// Request-to-ACK and response latency by link and class of the request.

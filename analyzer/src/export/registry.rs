@@ -6,7 +6,7 @@ use super::{Reading, read};
 
 /// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// Never decreases while the process runs.
     Counter,
     /// A present value.
@@ -23,7 +23,7 @@ pub struct Metric {
     /// Name without the suffix of its type.
     pub name: &'static str,
     /// Type.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// Unit, which the name ends with; `None` where it has none.
     pub unit: Option<&'static str>,
     /// Names of the labels.
@@ -41,9 +41,9 @@ impl Metric {
     #[must_use]
     pub fn sample_name(&self) -> String {
         let suffix = match self.kind {
-            Kind::Counter => "_total",
-            Kind::Info => "_info",
-            Kind::Gauge | Kind::Histogram => "",
+            MetricKind::Counter => "_total",
+            MetricKind::Info => "_info",
+            MetricKind::Gauge | MetricKind::Histogram => "",
         };
         format!("{}{suffix}", self.name)
     }
@@ -65,7 +65,7 @@ macro_rules! counter {
     ($name:literal, $unit:expr, $labels:expr, $source:literal, $help:literal, $read:expr) => {
         Metric {
             name: concat!("rocescope_", $name),
-            kind: Kind::Counter,
+            kind: MetricKind::Counter,
             unit: $unit,
             labels: $labels,
             source: $source,
@@ -78,7 +78,7 @@ macro_rules! counter {
 /// A gauge.
 macro_rules! gauge {
     ($name:literal, $unit:expr, $labels:expr, $source:literal, $help:literal, $read:expr) => {
-        Metric { kind: Kind::Gauge, ..counter!($name, $unit, $labels, $source, $help, $read) }
+        Metric { kind: MetricKind::Gauge, ..counter!($name, $unit, $labels, $source, $help, $read) }
     };
 }
 
@@ -87,7 +87,7 @@ macro_rules! device {
     ($name:literal, $unit:expr, $counter:literal, $help:literal) => {
         Metric {
             name: concat!("rocescope_device_", $name),
-            kind: Kind::Counter,
+            kind: MetricKind::Counter,
             unit: $unit,
             labels: PORT,
             source: concat!("devices[].counters.", $counter),
@@ -106,7 +106,7 @@ const RATIO: Option<&str> = Some("ratio");
 pub const REGISTRY: &[Metric] = &[
     Metric {
         name: "rocescope_build",
-        kind: Kind::Info,
+        kind: MetricKind::Info,
         unit: None,
         labels: &["version", "revision", "kernel"],
         source: "process",
@@ -115,7 +115,7 @@ pub const REGISTRY: &[Metric] = &[
     },
     Metric {
         name: "rocescope_device",
-        kind: Kind::Info,
+        kind: MetricKind::Info,
         unit: None,
         labels: &[
             "device",
@@ -345,7 +345,7 @@ pub const REGISTRY: &[Metric] = &[
     ),
     Metric {
         name: "rocescope_rtt_seconds",
-        kind: Kind::Histogram,
+        kind: MetricKind::Histogram,
         unit: SECONDS,
         labels: &["link", "direction", "class"],
         source: "flows[].latency_by_class",

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::exposition::Format;
-use super::registry::{Kind, REGISTRY};
+use super::registry::{MetricKind, REGISTRY};
 use super::*;
 use crate::analysis::fixtures::{
     SECOND, document, everything, key, link, port, qp_life, sample, stats, with_lives,
@@ -54,7 +54,7 @@ fn names_of_the_registry_are_in_order() {
         assert_eq!(metric.unit, unit, "{name}");
         assert!(metric.help.ends_with('.') || metric.help.ends_with(')'), "{name}: {}", metric.help);
         assert!(!metric.help.contains('\n') && !metric.source.is_empty(), "{name}");
-        assert!(metric.kind != Kind::Histogram || metric.unit == Some("seconds"), "{name}");
+        assert!(metric.kind != MetricKind::Histogram || metric.unit == Some("seconds"), "{name}");
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::LazyCell;
 use std::collections::BTreeSet;
 
 use super::ecn::gaps_at_marks;
-use super::once::{Seen, seen_once};
+use super::once::{LinkShare, seen_once};
 use super::span::{episodes, spans};
 use super::title::title;
 use super::{ByHand, Commands, End, Entry, Family, Impact, Input, Measure, Need, Place, Raise, ends};
@@ -293,7 +293,7 @@ fn incast<'a>(
     target: &Target,
     traffic: &Traffic,
     receivers: &Receivers<'a>,
-) -> Option<Seen<(f64, Raise)>> {
+) -> Option<LinkShare<(f64, Raise)>> {
     let limits = &input.limits.burst;
     if target.overlaps.len() < usize::try_from(limits.incast_senders).ok()? {
         return None;
@@ -374,7 +374,7 @@ fn incast<'a>(
             ByHand::Job,
         );
     let weighed = flows.into_iter().map(|flow| (flow, flow.bytes));
-    Some(Seen::new(usize::from(target.link), (share * (ce + cost), raise), weighed))
+    Some(LinkShare::new(usize::from(target.link), (share * (ce + cost), raise), weighed))
 }
 
 #[cfg(test)]

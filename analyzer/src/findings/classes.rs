@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::once::{Seen, once, seen_once};
+use super::once::{LinkShare, once, seen_once};
 use super::settings::{CNP_DSCP, DSCP_MIXED, DSCP_UNSET};
 use super::title::{pair, short, title};
 use super::{ByHand, Commands, Input, Place, Raise, ends};
@@ -79,7 +79,7 @@ pub(super) fn mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
         let link = links.position(|link| link.name == first.link && link.direction == first.direction);
         let weighed: Vec<(&Flow, u64)> = flows.iter().map(|flow| (*flow, flow.payload_bytes)).collect();
         let what = (first.src, first.dst, flows.to_vec(), by_dscp, heavy);
-        seen.push(Seen::new(link.unwrap_or(usize::MAX), what, weighed));
+        seen.push(LinkShare::new(link.unwrap_or(usize::MAX), what, weighed));
     }
     for one in seen_once(input, seen) {
         let (others, (src, dst, flows, by_dscp, heavy)) = (one.others(), one.what);
@@ -122,7 +122,7 @@ pub(super) fn by_link(input: &Input<'_>, found: &mut Vec<Finding>) {
         if data >= limits.min_bytes && enough(none, data) {
             let share = none as f64 / data as f64;
             let own = flows().filter(|flow| is_data(flow)).map(|flow| (flow, without(flow)));
-            unset.push(Seen::new(at, (share, data), own.filter(|(_, bytes)| *bytes > 0)));
+            unset.push(LinkShare::new(at, (share, data), own.filter(|(_, bytes)| *bytes > 0)));
         }
         let Some(dscp) = &link.dscp else { continue };
         let cnps: u64 = dscp.iter().map(|d| d.cnp_packets).sum();
@@ -131,7 +131,7 @@ pub(super) fn by_link(input: &Input<'_>, found: &mut Vec<Finding>) {
         };
         if cnps >= limits.min_cnps && enough(main.cnp_packets, cnps) {
             let own = flows().map(|flow| (flow, flow.cnp_packets)).filter(|(_, cnps)| *cnps > 0);
-            cnps_as_data.push(Seen::new(at, (main, cnps), own));
+            cnps_as_data.push(LinkShare::new(at, (main, cnps), own));
         }
     }
     let name = |at: usize| input.facts.links.get(at).map_or("", |link| link.name.as_str());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::once::{Seen, once, seen_once};
+use super::once::{LinkShare, once, seen_once};
 use super::span::{Judged, Span, episodes, latest, run, timed};
 use super::title::{more, pair, short, title};
 use super::{
@@ -117,7 +117,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let congested = numbers.filter_map(|number| {
         let judged = congested(input, number, &by_link)?;
         let marks: Vec<_> = judged.what.flows.iter().map(|one| (one.flow, one.ce)).collect();
-        Some(Seen::new(number, judged, marks))
+        Some(LinkShare::new(number, judged, marks))
     });
     for seen in seen_once(input, congested.collect()) {
         congestion(input, &seen, found);
@@ -224,7 +224,7 @@ fn over_time(link: &Link) -> (Option<f64>, Option<f64>) {
     (Some(marked), bins().map(|(all, ce)| f64::from(*ce) / f64::from(*all)).reduce(f64::max))
 }
 
-fn congestion(input: &Input<'_>, seen: &Seen<Judged<Congested<'_>>>, found: &mut Vec<Finding>) {
+fn congestion(input: &Input<'_>, seen: &LinkShare<Judged<Congested<'_>>>, found: &mut Vec<Finding>) {
     let Judged { what: congested, episodes, .. } = &seen.what;
     let flows = || congested.flows.iter().map(|one| one.flow);
     let (Some(link), Some(most)) = (input.facts.links.get(seen.link), flows().next()) else { return };

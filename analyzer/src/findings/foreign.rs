@@ -48,7 +48,7 @@ struct Group<'a> {
 }
 
 /// What a link shows of foreign hosts.
-struct Seen<'a> {
+struct ForeignTraffic<'a> {
     link: &'a str,
     /// The group with most bytes.
     worst: Group<'a>,
@@ -63,7 +63,7 @@ struct Seen<'a> {
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let by_link = ByLink::of(input.facts);
     let links = input.facts.links.iter();
-    let mut seen: Vec<Seen<'_>> =
+    let mut seen: Vec<ForeignTraffic<'_>> =
         links.filter_map(|link| seen(input, &link.name, groups(by_link.on(link).iter().copied()))).collect();
     // Both directions of a link, and taps of one path, show the same hosts.
     seen.sort_by_key(|one| Reverse(one.worst.bytes));
@@ -75,7 +75,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-fn seen<'a>(input: &Input<'a>, link: &'a str, mut groups: Vec<Group<'a>>) -> Option<Seen<'a>> {
+fn seen<'a>(input: &Input<'a>, link: &'a str, mut groups: Vec<Group<'a>>) -> Option<ForeignTraffic<'a>> {
     let limits = &input.limits.isolation;
     let all: u64 = groups.iter().map(|group| group.bytes).sum();
     let large = |group: &Group<'_>| {
@@ -89,7 +89,7 @@ fn seen<'a>(input: &Input<'a>, link: &'a str, mut groups: Vec<Group<'a>>) -> Opt
     let worst = foreign.iter().copied().max_by_key(|at| groups.get(*at).map(|group| group.bytes))?;
     let worst = groups.swap_remove(worst);
     let share = worst.bytes as f64 / all.max(1) as f64;
-    Some(Seen { link, share, more: foreign.len() as u64 - 1, worst, rest: groups })
+    Some(ForeignTraffic { link, share, more: foreign.len() as u64 - 1, worst, rest: groups })
 }
 
 /// Groups of hosts of one IP version, by the flows between them.
@@ -201,8 +201,8 @@ fn network(hosts: &BTreeSet<IpAddr>, rest: &[Group<'_>]) -> String {
     }
 }
 
-fn raise(input: &Input<'_>, seen: &Seen<'_>, found: &mut Vec<Finding>) {
-    let Seen { link, worst: group, rest, share, more: more_groups } = seen;
+fn raise(input: &Input<'_>, seen: &ForeignTraffic<'_>, found: &mut Vec<Finding>) {
+    let ForeignTraffic { link, worst: group, rest, share, more: more_groups } = seen;
     let mut flows = group.flows.clone();
     flows.sort_by_key(|flow| Reverse(flow.bytes));
     let Some(first) = flows.first().copied() else { return };

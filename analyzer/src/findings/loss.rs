@@ -33,7 +33,7 @@ pub(super) const FAMILY: Family = Family {
         label("lost", "packets lost", Unit::Count),
         label("lower_bound", "count is a lower bound", Unit::Text),
         label("or_reordering", "or reordering: indistinguishable here", Unit::Text),
-        label("sequence_error_naks", "episodes of NAKs or repeated READs", Unit::Count),
+        label("asked_again", "episodes of NAKs or repeated READs", Unit::Count),
         label("packets", "packets expected", Unit::Count),
         label("episodes", "loss episodes", Unit::Count),
         label("longest_ns", "longest recovery seen at this tap", Unit::Nanoseconds),
@@ -457,7 +457,7 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
     )
     .evidence("loss_ratio", all.ratio())
     .evidence("worst_ratio", worst.sum.ratio())
-    .evidence(if side == Side::Before { "lost" } else { "sequence_error_naks" }, all.lost)
+    .evidence(if side == Side::Before { "lost" } else { "asked_again" }, all.lost)
     .evidence("packets", all.packets)
     .evidence("episodes", all.episodes)
     .evidence("longest_ns", known(most(|pair| pair.longest_ns)))

@@ -79,7 +79,7 @@ limits! {
 }
 
 /// A kind of fatal NAK: its entry and code, a diagnosis, and where it is counted.
-struct Kind {
+struct FatalNak {
     entry: &'static Entry,
     code: u8,
     diagnosis: &'static str,
@@ -87,22 +87,22 @@ struct Kind {
     last: fn(&LastNaks) -> Option<u64>,
 }
 
-const KINDS: [Kind; 3] = [
-    Kind {
+const KINDS: [FatalNak; 3] = [
+    FatalNak {
         entry: &ACCESS,
         code: 2,
         diagnosis: "Remote access error NAK",
         count: |naks| naks.remote_access_error,
         last: |last| last.remote_access_error,
     },
-    Kind {
+    FatalNak {
         entry: &OPERATIONAL,
         code: 3,
         diagnosis: "Remote operational error NAK",
         count: |naks| naks.remote_operational_error,
         last: |last| last.remote_operational_error,
     },
-    Kind {
+    FatalNak {
         entry: &INVALID,
         code: 1,
         diagnosis: "Invalid request NAK",
@@ -119,7 +119,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 }
 
 /// Requests that a responder refused for good.
-fn refused(input: &Input<'_>, kind: &Kind, found: &mut Vec<Finding>) {
+fn refused(input: &Input<'_>, kind: &FatalNak, found: &mut Vec<Finding>) {
     let signal = Signal::OtherNak(kind.code);
     let all: Vec<&Flow> = once(&input.facts.flows, |flow| (kind.count)(&flow.naks_once()))
         .into_iter()
@@ -154,7 +154,7 @@ fn refused(input: &Input<'_>, kind: &Kind, found: &mut Vec<Finding>) {
 fn refusal_steps(
     input: &Input<'_>,
     raise: Raise,
-    kind: &Kind,
+    kind: &FatalNak,
     requester: Option<&End>,
     responder: Option<&End>,
     worst: &Flow,

@@ -46,7 +46,7 @@ pub(super) fn count<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> u64 {
 const OF_ITS_OWN: f64 = 0.1;
 
 /// What a link shows, and how much of it each queue pair has.
-pub(super) struct Seen<T> {
+pub(super) struct LinkShare<T> {
     /// Number of the link.
     pub(super) link: usize,
     pub(super) what: T,
@@ -55,7 +55,7 @@ pub(super) struct Seen<T> {
     others: u64,
 }
 
-impl<T> Seen<T> {
+impl<T> LinkShare<T> {
     pub(super) fn new<'a>(link: usize, what: T, flows: impl IntoIterator<Item = (&'a Flow, u64)>) -> Self {
         let mut own: Map<Name, u64> = Map::default();
         for (flow, much) in flows {
@@ -79,7 +79,7 @@ impl<T> Seen<T> {
 }
 
 /// What is shown, without what is shown again by taps of the same packets.
-pub(super) fn seen_once<T>(input: &Input<'_>, mut seen: Vec<Seen<T>>) -> Vec<Seen<T>> {
+pub(super) fn seen_once<T>(input: &Input<'_>, mut seen: Vec<LinkShare<T>>) -> Vec<LinkShare<T>> {
     if seen.len() < 2 {
         return seen;
     }
@@ -89,9 +89,9 @@ pub(super) fn seen_once<T>(input: &Input<'_>, mut seen: Vec<Seen<T>>) -> Vec<See
         related.contains(&(number(a.min(b)), number(a.max(b))))
     };
     seen.sort_by_key(|one| Reverse(one.sum()));
-    let mut kept: Vec<Seen<T>> = Vec::new();
+    let mut kept: Vec<LinkShare<T>> = Vec::new();
     for one in seen {
-        let shown = |before: &Seen<T>| {
+        let shown = |before: &LinkShare<T>| {
             same_path(before.link, one.link) && one.flows.keys().any(|name| before.flows.contains_key(name))
         };
         let own = one.flows.iter().filter(|(name, _)| {

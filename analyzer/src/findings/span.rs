@@ -63,7 +63,7 @@ impl Span {
             return all;
         }
         let unfollowed = flow.loss_unfollowed.as_ref().map_or(0, |before| before.packets);
-        let known = Known { facts, flow, capable: false, total: all + unfollowed };
+        let known = CountTimes { facts, flow, capable: false, total: all + unfollowed };
         let (begin, end) = self.window(facts);
         known.before(end).saturating_sub(known.before(begin).max(unfollowed))
     }
@@ -79,7 +79,7 @@ impl Span {
         if self.whole {
             return total;
         }
-        let known = Known { facts, flow, capable: true, total };
+        let known = CountTimes { facts, flow, capable: true, total };
         let (begin, end) = self.window(facts);
         known.before(end).saturating_sub(known.before(begin))
     }
@@ -113,14 +113,14 @@ enum Edge {
 }
 
 /// Times at which the count of a flow is known: its first and last packet, the ends of its spells, and marks.
-struct Known<'a> {
+struct CountTimes<'a> {
     facts: &'a Facts,
     flow: &'a Flow,
     capable: bool,
     total: u64,
 }
 
-impl Known<'_> {
+impl CountTimes<'_> {
     /// The count until a time, taken as evenly spread between two known ones.
     fn before(&self, edge: Edge) -> u64 {
         let of: fn(&Mark) -> &Vec<u64> =

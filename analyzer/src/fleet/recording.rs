@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::question::{Chosen, Question};
 use crate::record::TABLES;
-use crate::record::cell::Kind;
+use crate::record::cell::CellKind;
 use crate::record::parquet::VERSION;
 use crate::record::table::{Column, Table};
 use crate::util::units;
@@ -145,21 +145,21 @@ fn source(table: &Table, files: &[String], dialect: Dialect) -> String {
     }
 }
 
-const fn duck_db(kind: Kind) -> &'static str {
+const fn duck_db(kind: CellKind) -> &'static str {
     match kind {
-        Kind::Time => "timestamptz",
-        Kind::Int => "bigint",
-        Kind::Float => "double",
-        Kind::Text => "varchar",
+        CellKind::Time => "timestamptz",
+        CellKind::Int => "bigint",
+        CellKind::Float => "double",
+        CellKind::Text => "varchar",
     }
 }
 
 fn click_house(column: &Column) -> String {
     let kind = match column.kind {
-        Kind::Time => "DateTime64(9, \\'UTC\\')",
-        Kind::Int => "Int64",
-        Kind::Float => "Float64",
-        Kind::Text => "String",
+        CellKind::Time => "DateTime64(9, \\'UTC\\')",
+        CellKind::Int => "Int64",
+        CellKind::Float => "Float64",
+        CellKind::Text => "String",
     };
     if column.nullable {
         format!("{} Nullable({kind})", column.name)

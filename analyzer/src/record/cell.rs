@@ -6,7 +6,7 @@ use crate::util::shared::Shared;
 
 /// Type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum CellKind {
     /// Unix time: `TIMESTAMP(NANOS, UTC)` on INT64.
     Time,
     /// A whole number: INT64. Signed, since not every engine has unsigned numbers of 64 bits; counts beyond 2^63 do not occur.
@@ -17,7 +17,7 @@ pub enum Kind {
     Text,
 }
 
-impl Kind {
+impl CellKind {
     /// Name in the documentation.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -46,7 +46,7 @@ pub enum Cell {
 /// A Rust type of values.
 pub trait Value: Sized {
     /// The type of its columns.
-    const KIND: Kind;
+    const KIND: CellKind;
     /// Whether its columns may be null.
     const NULLABLE: bool = false;
 
@@ -62,7 +62,7 @@ pub trait Value: Sized {
 pub struct Time(pub u64);
 
 impl Value for Time {
-    const KIND: Kind = Kind::Time;
+    const KIND: CellKind = CellKind::Time;
 
     fn cell(&self) -> Cell {
         self.0.cell()
@@ -74,7 +74,7 @@ impl Value for Time {
 }
 
 impl Value for u64 {
-    const KIND: Kind = Kind::Int;
+    const KIND: CellKind = CellKind::Int;
 
     fn cell(&self) -> Cell {
         Cell::Int(i64::try_from(*self).unwrap_or(i64::MAX))
@@ -89,7 +89,7 @@ impl Value for u64 {
 }
 
 impl Value for i64 {
-    const KIND: Kind = Kind::Int;
+    const KIND: CellKind = CellKind::Int;
 
     fn cell(&self) -> Cell {
         Cell::Int(*self)
@@ -104,7 +104,7 @@ impl Value for i64 {
 }
 
 impl Value for f64 {
-    const KIND: Kind = Kind::Float;
+    const KIND: CellKind = CellKind::Float;
 
     fn cell(&self) -> Cell {
         Cell::Float(*self)
@@ -119,7 +119,7 @@ impl Value for f64 {
 }
 
 impl Value for Shared {
-    const KIND: Kind = Kind::Text;
+    const KIND: CellKind = CellKind::Text;
 
     fn cell(&self) -> Cell {
         Cell::Text(self.clone())
@@ -134,7 +134,7 @@ impl Value for Shared {
 }
 
 impl<T: Value> Value for Option<T> {
-    const KIND: Kind = T::KIND;
+    const KIND: CellKind = T::KIND;
     const NULLABLE: bool = true;
 
     fn cell(&self) -> Cell {
@@ -153,7 +153,7 @@ impl<T: Value> Value for Option<T> {
 macro_rules! text {
     ($kind:ty, |$value:ident| $write:expr, |$text:ident| $read:expr) => {
         impl Value for $kind {
-            const KIND: Kind = Kind::Text;
+            const KIND: CellKind = CellKind::Text;
 
             fn cell(&self) -> Cell {
                 let $value = self;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use ureq::Agent;
 
-use super::cell::Kind;
+use super::cell::CellKind;
 use super::registry::TABLES;
 use super::store::queue;
 use super::table::Table;
@@ -54,13 +54,13 @@ pub fn create_table(table: &Table) -> String {
         .iter()
         .map(|column| {
             let kind = match column.kind {
-                Kind::Time => "DateTime64(9, 'UTC')",
-                Kind::Int => "Int64",
-                Kind::Float => "Float64",
-                Kind::Text => "String",
+                CellKind::Time => "DateTime64(9, 'UTC')",
+                CellKind::Int => "Int64",
+                CellKind::Float => "Float64",
+                CellKind::Text => "String",
             };
             let kind = if column.nullable { format!("Nullable({kind})") } else { kind.to_owned() };
-            let kind = if column.kind == Kind::Text && column.name != "json" {
+            let kind = if column.kind == CellKind::Text && column.name != "json" {
                 format!("LowCardinality({kind})")
             } else {
                 kind

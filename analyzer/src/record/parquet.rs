@@ -20,7 +20,7 @@ use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type};
 
-use super::cell::{Cell, Kind};
+use super::cell::{Cell, CellKind};
 use super::table::{Column, Row, Table};
 use super::thrift::{self, Fault};
 use crate::util::shared::Shared;
@@ -43,10 +43,10 @@ pub const VERSION: &str = "v1";
 /// The column in the schema of Parquet.
 fn field(column: &Column) -> Result<Type> {
     let (physical, logical) = match column.kind {
-        Kind::Time => (Physical::INT64, Some(LogicalType::timestamp(true, TimeUnit::NANOS))),
-        Kind::Int => (Physical::INT64, None),
-        Kind::Float => (Physical::DOUBLE, None),
-        Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+        CellKind::Time => (Physical::INT64, Some(LogicalType::timestamp(true, TimeUnit::NANOS))),
+        CellKind::Int => (Physical::INT64, None),
+        CellKind::Float => (Physical::DOUBLE, None),
+        CellKind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
     };
     let repetition = if column.nullable { Repetition::OPTIONAL } else { Repetition::REQUIRED };
     Type::primitive_type_builder(column.name, physical)
@@ -74,11 +74,11 @@ fn properties(table: &Table) -> WriterProperties {
     for column in table.columns {
         let path = ColumnPath::from(column.name);
         properties = match column.kind {
-            Kind::Time | Kind::Int => properties
+            CellKind::Time | CellKind::Int => properties
                 .set_column_encoding(path.clone(), Encoding::DELTA_BINARY_PACKED)
                 .set_column_dictionary_enabled(path, false),
-            Kind::Float => properties.set_column_dictionary_enabled(path, false),
-            Kind::Text => properties,
+            CellKind::Float => properties.set_column_dictionary_enabled(path, false),
+            CellKind::Text => properties,
         };
     }
     properties.build()
@@ -124,15 +124,15 @@ fn write_column(
     cells: Vec<Cell>,
 ) -> Result<()> {
     match column.kind {
-        Kind::Time | Kind::Int => put::<Int64Type>(group, column, cells, |cell| match cell {
+        CellKind::Time | CellKind::Int => put::<Int64Type>(group, column, cells, |cell| match cell {
             Cell::Int(number) => Some(number),
             _ => None,
         }),
-        Kind::Float => put::<DoubleType>(group, column, cells, |cell| match cell {
+        CellKind::Float => put::<DoubleType>(group, column, cells, |cell| match cell {
             Cell::Float(number) => Some(number),
             _ => None,
         }),
-        Kind::Text => put::<ByteArrayType>(group, column, cells, |cell| match cell {
+        CellKind::Text => put::<ByteArrayType>(group, column, cells, |cell| match cell {
             Cell::Text(text) => Some(ByteArray::from(text.as_str())),
             _ => None,
         }),
@@ -396,9 +396,9 @@ fn field_of(group: &dyn RowGroupReader, column: &Column) -> Result<Field> {
     };
     let descriptor = fields.column(at);
     let kind = match column.kind {
-        Kind::Time | Kind::Int => Physical::INT64,
-        Kind::Float => Physical::DOUBLE,
-        Kind::Text => Physical::BYTE_ARRAY,
+        CellKind::Time | CellKind::Int => Physical::INT64,
+        CellKind::Float => Physical::DOUBLE,
+        CellKind::Text => Physical::BYTE_ARRAY,
     };
     if descriptor.physical_type() != kind || descriptor.max_rep_level() > 0 || descriptor.max_def_level() > 1
     {
@@ -407,9 +407,9 @@ fn field_of(group: &dyn RowGroupReader, column: &Column) -> Result<Field> {
     let optional = descriptor.max_def_level() > 0;
     let reader = group.get_column_reader(at)?;
     Ok(match column.kind {
-        Kind::Time | Kind::Int => Field::Int(get_typed_column_reader(reader), optional),
-        Kind::Float => Field::Float(get_typed_column_reader(reader), optional),
-        Kind::Text => Field::Text(get_typed_column_reader(reader), optional, Shared::default()),
+        CellKind::Time | CellKind::Int => Field::Int(get_typed_column_reader(reader), optional),
+        CellKind::Float => Field::Float(get_typed_column_reader(reader), optional),
+        CellKind::Text => Field::Text(get_typed_column_reader(reader), optional, Shared::default()),
     })
 }
 

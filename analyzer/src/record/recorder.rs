@@ -210,7 +210,7 @@ mod tests {
     /// A sequence of an agent whose clock is set forwards by an hour and back by two, through the recording and the metrics.
     #[test]
     #[expect(clippy::too_many_lines, reason = "one sequence, and all that it leaves")]
-    fn a_clock_that_jumps_costs_no_count_and_is_said() {
+    fn a_clock_that_jumps_costs_no_count_and_is_reported() {
         use std::collections::BTreeMap;
 
         use crate::export::exposition::{Exposition, Format};

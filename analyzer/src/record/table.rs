@@ -1,6 +1,6 @@
 //! What a table is: its columns, and rows of it.
 
-use super::cell::{Cell, Kind, Time};
+use super::cell::{Cell, CellKind, Time};
 
 /// A column.
 #[derive(Debug)]
@@ -8,7 +8,7 @@ pub struct Column {
     /// Its name.
     pub name: &'static str,
     /// Its type.
-    pub kind: Kind,
+    pub kind: CellKind,
     /// Whether it may be null: not known.
     pub nullable: bool,
     /// Unit of its values; empty where they have none.

@@ -98,7 +98,7 @@ pub struct Followed {
     pub steps: Vec<String>,
 }
 
-/// The queue pairs of a transfer as its devices told them in the course of a run, of which `reports`
+/// The queue pairs of a transfer as its devices reported them in the course of a run, of which `reports`
 /// are the reports: peer, process and PSNs.
 ///
 /// # Errors

@@ -7,16 +7,16 @@ use super::proto::{AnyValue, KeyValue, LogRecord};
 use crate::analysis::direction_name;
 use crate::findings::{Finding, Severity};
 
-/// Kind of these records.
+/// MetricKind of these records.
 pub const EVENT: &str = "rocescope.finding";
 
 /// The active findings of the latest reading.
 #[derive(Debug, Default)]
-pub struct Findings(BTreeMap<String, Known>);
+pub struct Findings(BTreeMap<String, SentFinding>);
 
 /// What the record of its end repeats of a finding.
 #[derive(Debug)]
-struct Known {
+struct SentFinding {
     severity: Severity,
     title: String,
     attributes: Vec<KeyValue>,
@@ -28,7 +28,7 @@ impl Findings {
         let mut records = Vec::new();
         let mut now = BTreeMap::new();
         for finding in findings.iter().filter(|finding| finding.active) {
-            let known = Known {
+            let known = SentFinding {
                 severity: finding.severity,
                 title: finding.title.clone(),
                 attributes: attributes(finding),
@@ -78,7 +78,7 @@ fn attributes(finding: &Finding) -> Vec<KeyValue> {
     all
 }
 
-fn record(known: &Known, state: &str, time_unix_nano: u64, observed_time_unix_nano: u64) -> LogRecord {
+fn record(known: &SentFinding, state: &str, time_unix_nano: u64, observed_time_unix_nano: u64) -> LogRecord {
     // INFO, WARN and ERROR of the specification.
     let (severity_number, severity_text) = match known.severity {
         Severity::Info => (9, "info"),

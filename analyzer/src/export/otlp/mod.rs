@@ -28,7 +28,7 @@ use self::proto::{
     NumberPoint, Resource, ResourceLogs, ResourceMetrics, Scope, ScopeLogs, ScopeMetrics, Sum,
 };
 use super::exposition::{Point, Series, Value};
-use super::registry::Kind;
+use super::registry::MetricKind;
 use crate::report::Report;
 
 /// Turns readings into requests. Readings come in the order in which they were made.
@@ -113,13 +113,13 @@ fn metric(series: &Series, points: &[(&Point, u64)], time_ns: u64) -> Metric {
         points.iter().filter_map(number).collect()
     };
     let data = match of.kind {
-        Kind::Counter => Data::Sum(Sum {
+        MetricKind::Counter => Data::Sum(Sum {
             data_points: numbers(true),
             aggregation_temporality: CUMULATIVE,
             is_monotonic: true,
         }),
-        Kind::Gauge | Kind::Info => Data::Gauge(Gauge { data_points: numbers(false) }),
-        Kind::Histogram => Data::Histogram(Histogram {
+        MetricKind::Gauge | MetricKind::Info => Data::Gauge(Gauge { data_points: numbers(false) }),
+        MetricKind::Histogram => Data::Histogram(Histogram {
             data_points: points
                 .iter()
                 .filter_map(|(point, start_ns)| histogram(point, *start_ns, time_ns))

@@ -1,7 +1,7 @@
 //! Names, units and attributes of OTLP for the metrics of the registry.
 
 use super::proto::KeyValue;
-use crate::export::registry::{Kind, Metric};
+use crate::export::registry::{Metric, MetricKind};
 
 /// First words of names that become a part of their own: `rocescope_link_bytes` is `rocescope.link.bytes`.
 const GROUPS: [&str; 11] =
@@ -10,7 +10,7 @@ const GROUPS: [&str; 11] =
 /// The name of a metric. A collector that translates it for Prometheus arrives at the name of the exposition.
 #[must_use]
 pub fn name(metric: &Metric) -> String {
-    let suffix = if metric.kind == Kind::Info { "_info" } else { "" };
+    let suffix = if metric.kind == MetricKind::Info { "_info" } else { "" };
     let whole = format!("{}{suffix}", metric.name);
     let rest = whole.strip_prefix("rocescope_").unwrap_or(&whole);
     match rest.split_once('_') {
@@ -86,7 +86,8 @@ mod tests {
         let names: BTreeSet<String> = REGISTRY.iter().map(name).collect();
         assert_eq!(names.len(), REGISTRY.len(), "a name is there twice");
         for metric in REGISTRY {
-            let (name, total) = (name(metric), if metric.kind == Kind::Counter { "_total" } else { "" });
+            let (name, total) =
+                (name(metric), if metric.kind == MetricKind::Counter { "_total" } else { "" });
             assert_eq!(name.replace('.', "_") + total, metric.sample_name());
             // A name is not also the first part of another one.
             let inside = format!("{name}.");

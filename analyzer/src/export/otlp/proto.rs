@@ -282,7 +282,7 @@ pub struct LogRecord {
     /// Time of the reading that showed it, Unix nanoseconds.
     #[prost(fixed64, tag = "11")]
     pub observed_time_unix_nano: u64,
-    /// Kind of the record.
+    /// MetricKind of the record.
     #[prost(string, tag = "12")]
     pub event_name: String,
 }

@@ -45,7 +45,7 @@ impl Signal {
 /// Where a signal goes, and how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
-    /// Kind of what is sent there.
+    /// MetricKind of what is sent there.
     pub signal: Signal,
     /// The whole URL.
     pub url: String,

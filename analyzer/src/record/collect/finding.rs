@@ -27,10 +27,10 @@ struct Key {
 
 /// Findings by their latest row, and whether one of another time stands for it already.
 #[derive(Debug, Default)]
-pub(super) struct Findings(BTreeMap<Key, Known>);
+pub(super) struct Findings(BTreeMap<Key, LatestFinding>);
 
 #[derive(Debug)]
-struct Known {
+struct LatestFinding {
     /// Of the latest report.
     latest: registry::Finding,
     /// Time and title of the latest row.
@@ -81,7 +81,7 @@ impl Findings {
                 }
             }
             None => {
-                self.0.insert(key, Known { latest: row, recorded: now });
+                self.0.insert(key, LatestFinding { latest: row, recorded: now });
             }
         }
     }

@@ -27,7 +27,7 @@ type Key = (Shared, Option<Direction>, Address, Address, u32);
 
 /// What a flow had at the latest report.
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct LatestFlow {
     /// Of its first packet, since the begin of the time range.
     first_ns: u64,
     counts: [u64; COUNTS],
@@ -39,7 +39,7 @@ struct Known {
 
 /// Flows of the latest report.
 #[derive(Debug, Default)]
-pub(super) struct Flows(Map<Key, Known>);
+pub(super) struct Flows(Map<Key, LatestFlow>);
 
 impl Flows {
     pub(super) fn take(
@@ -61,7 +61,7 @@ impl Flows {
             let first_ns = flow.first_ns.saturating_sub(begin_ns);
             let is_later = first_ns.saturating_sub(known.first_ns) > REUSED_NS && !at.is_stepped;
             if is_later || counts[0] < known.counts[0] {
-                *known = Known::default();
+                *known = LatestFlow::default();
             }
             known.first_ns = first_ns;
             known.present = true;
