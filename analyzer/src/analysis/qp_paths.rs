@@ -152,10 +152,10 @@ fn weight_of(Sender { device, qp, weight }: &Sender<'_>) -> Result<Weight, Strin
     };
     let Some(src_port) = control.udp_port else {
         let driver = device.driver.as_deref().unwrap_or("the driver");
-        return Err(if !is_computed(driver) {
-            format!("{driver} leaves the UDP source port to the firmware")
-        } else {
+        return Err(if is_computed(driver) {
             "its flow label was not seen".to_owned()
+        } else {
+            format!("{driver} leaves the UDP source port to the firmware")
         });
     };
     let Some(src) = control.src else { return Err("its source address was not seen".to_owned()) };

@@ -197,7 +197,7 @@ fn an_agent_outlives_a_full_disk_and_loses_nothing_that_it_can_keep() {
     super::until_ready(&world);
     let inside = PathBuf::from(format!("/proc/{}/root{}", agent.id(), folder.path().display()));
     let mut sent = 0;
-    let mut send = || {
+    let mut traffic = || {
         link.receive(&frames::sends(3, 10)).unwrap();
         sent += 30;
         let counted =
@@ -207,18 +207,18 @@ fn an_agent_outlives_a_full_disk_and_loses_nothing_that_it_can_keep() {
         });
         sent
     };
-    send();
+    traffic();
     // All that is left of the disk.
     let mut filler = std::fs::File::create(inside.join("filler")).unwrap();
     let full = (0..1_024).find_map(|_| std::io::Write::write_all(&mut filler, &[0; 1_024]).err()).unwrap();
     assert_eq!(full.kind(), std::io::ErrorKind::StorageFull, "{full}");
-    send();
+    traffic();
     agent.said(|text| text.contains("No space left").then_some(())).unwrap();
-    send();
+    traffic();
     // An open file keeps its room.
     drop(filler);
     std::fs::remove_file(inside.join("filler")).unwrap();
-    let all = send();
+    let all = traffic();
     // The file system ends with its last user.
     let held = std::fs::File::open(inside.join("recording")).unwrap();
     let ended = agent.interrupt().unwrap();

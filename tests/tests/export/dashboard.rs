@@ -48,7 +48,11 @@ fn queries() -> Vec<(String, String)> {
 }
 
 fn encoded(query: &str) -> String {
-    query.bytes().map(|byte| format!("%{byte:02X}")).collect()
+    let mut text = String::new();
+    for byte in query.bytes() {
+        text.extend(["%", &format!("{byte:02X}")]);
+    }
+    text
 }
 
 #[test]
