@@ -167,11 +167,10 @@ fn no_modules_import_each_other_and_the_page_has_their_levels() {
     let page = std::fs::read_to_string(&path).unwrap();
     let (before, rest) = page.split_once("<!-- levels -->\n```text\n").unwrap();
     let (_, after) = rest.split_once("```").unwrap();
-    let list: String = levels()
-        .iter()
-        .enumerate()
-        .map(|(level, names)| format!("{level}  {}\n", names.join("  ")))
-        .collect();
+    let numbered = (0..).zip(levels());
+    let lines: Vec<String> =
+        numbered.map(|(level, names): (u8, _)| format!("{level}  {}", names.join("  "))).collect();
+    let list = lines.join("\n") + "\n";
     let wanted = format!("{before}<!-- levels -->\n```text\n{list}```{after}");
     if std::env::var_os("ROCESCOPE_BLESS").is_some() {
         std::fs::write(&path, &wanted).unwrap();

@@ -5,10 +5,10 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
+use rocescope::entity::nccl::Answer;
 use rocescope::report::Options;
 use rocescope::sample::Sample;
 use rocescope::source::nccl::track::Track;
-use rocescope::entity::nccl::{Answer};
 use rocescope::source::nccl::{dialogue, json, text};
 use rocescope_fuzz::{judge, root, seeds, speakable};
 
