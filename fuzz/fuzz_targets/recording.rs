@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
-use rocescope::record::cell::{Cell, Kind};
+use rocescope::record::cell::{Cell, CellKind};
 use rocescope::record::parquet::{decode, encode};
 use rocescope::record::registry::{
     DeviceSecond, Event, Finding, FlowRollup, FlowSecond, Host, LinkSecond, QpLife, Step,
@@ -21,13 +21,13 @@ use rocescope_fuzz::{judge, own_panics_abort, seeds};
 fn row<R: Row>(number: i64) -> R {
     let mut cells = R::TABLE.columns.iter().map(|column| match (column.kind, column.name) {
         _ if column.nullable && number % 3 == 2 => Cell::Null,
-        (Kind::Time, _) => Cell::Int(1_700_000_000_000_000_000 + number * 1_000_000_000),
-        (Kind::Int, _) => Cell::Int(number % 2),
-        (Kind::Float, _) => Cell::Float(0.5),
-        (Kind::Text, "src" | "dst" | "straggler") => Cell::Text("10.0.0.1".into()),
-        (Kind::Text, "direction") => Cell::Text("ingress".into()),
-        (Kind::Text, "json") => Cell::Text("{}".into()),
-        (Kind::Text, name) => Cell::Text(name.into()),
+        (CellKind::Time, _) => Cell::Int(1_700_000_000_000_000_000 + number * 1_000_000_000),
+        (CellKind::Int, _) => Cell::Int(number % 2),
+        (CellKind::Float, _) => Cell::Float(0.5),
+        (CellKind::Text, "src" | "dst" | "straggler") => Cell::Text("10.0.0.1".into()),
+        (CellKind::Text, "direction") => Cell::Text("ingress".into()),
+        (CellKind::Text, "json") => Cell::Text("{}".into()),
+        (CellKind::Text, name) => Cell::Text(name.into()),
     });
     R::of(&mut cells).unwrap_or_else(|| panic!("a row of {}", R::TABLE.name))
 }
