@@ -45,9 +45,9 @@ pub struct Finding {
     pub active: bool,
     /// Time at which it was first seen. Unit: Unix ns. Null: not known.
     pub first_seen_ns: Option<u64>,
-    /// Its episodes are the times of its own signals.
+    /// Its only episode has the times of its flows, or of the data: those of its signals are not known.
     #[serde(skip)]
-    pub timed: bool,
+    pub undated: bool,
     /// Episodes in order of time; 10 s without the condition end an episode. Where only its flows have times, from their first packet
     /// to their last; where there are none, the time of the data. Empty: it lasts by its nature (a setting).
     pub episodes: Vec<Episode>,
@@ -80,9 +80,12 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// When it began; of several episodes the latest one did, Unix ns.
+    /// Begin of it, or of its latest episode, Unix ns; `None` where the times of its signals are not known.
     #[must_use]
     pub fn since_ns(&self) -> Option<u64> {
+        if self.undated {
+            return None;
+        }
         self.episodes.last().map(|episode| episode.first_ns).or(self.first_seen_ns)
     }
 
@@ -109,6 +112,7 @@ impl Finding {
             let last_ns = self.last_seen_ns.unwrap_or(end_ns).max(first_ns);
             self.first_seen_ns = Some(first_ns);
             self.episodes = vec![Episode { first_ns, last_ns, peak: None }];
+            self.undated = true;
         }
     }
 
@@ -126,7 +130,7 @@ impl Finding {
             last_seen_ns: None,
             active: true,
             first_seen_ns: None,
-            timed: false,
+            undated: false,
             episodes: Vec::new(),
             impact: Impact::default(),
             place: Place::default(),
@@ -306,7 +310,7 @@ struct EvidenceFields {
 }
 
 impl Evidence {
-    /// A measurement of this kind of finding, with the label and the unit that its family or [`COMMON`] declares; one of another
+    /// A measurement of this kind of finding, with the label and the unit that its family or the common list declares; one of another
     /// version's recording that neither does is a plain number.
     #[must_use]
     pub fn declared(id: &str, name: &str, value: Value) -> Self {

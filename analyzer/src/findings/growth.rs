@@ -37,7 +37,8 @@ impl Growth {
                 counter.last_ns = Some(now_ns);
             }
             counter.count = count;
-            let dated = |finding: &&mut Finding| finding.id == id && !finding.timed;
+            let dated =
+                |finding: &&mut Finding| finding.id == id && (finding.undated || finding.episodes.is_empty());
             for finding in findings.iter_mut().filter(dated) {
                 let known = [finding.last_seen_ns, counter.last_ns];
                 finding.last_seen_ns = known.into_iter().flatten().min();

@@ -118,7 +118,6 @@ impl Raise {
     pub(super) fn episodes(mut self, episodes: Vec<Episode>) -> Self {
         self.finding.first_seen_ns = episodes.first().map(|episode| episode.first_ns);
         self.seen_ns = episodes.last().map(|episode| episode.last_ns).or(self.seen_ns);
-        self.finding.timed = !episodes.is_empty();
         self.finding.episodes = episodes;
         self
     }
@@ -172,6 +171,7 @@ impl Raise {
             let last_ns = self.seen_ns.unwrap_or(last_ns).max(first_ns);
             self.finding.first_seen_ns = Some(first_ns);
             self.finding.episodes = vec![Episode { first_ns, last_ns, peak: None }];
+            self.finding.undated = true;
         }
         if !self.caveat.is_empty() {
             self.finding.caveats.push(self.caveat.to_owned());

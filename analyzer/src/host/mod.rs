@@ -17,7 +17,7 @@
 //! | [`dcb`], [`nldev`] | data centre bridging, RDMA netlink |
 //! | [`counters`], [`vocabulary`] | device counters in a common vocabulary, and their increase |
 //! | [`pci`] | PCIe topology and links of NICs and GPUs |
-//! | [`process`], [`cgroup`], [`nccl`], [`qp`] | names and pods of processes; NCCL settings; owners of queue pairs |
+//! | [`process`], [`cgroup`], [`nccl`] | names and pods of processes; NCCL settings |
 //! | [`qp_context`], [`mlx5_command`] | decoders of the NIC's own context of a queue pair, and of commands to its firmware |
 //! | [`fwctl`] | queries to a NIC's firmware |
 //! | [`qp_reason`] | reasons that drivers give for the error state |

@@ -6,13 +6,13 @@
 ///
 /// `large` is the size in bytes from which on a list grows where it is, and is the system's again as soon as it is freed.
 pub(crate) fn give_back(large: i32) {
-    tell(Allocator::Large(large));
+    ask(Allocator::Large(large));
 }
 
 /// Gives memory back to the system that lies free between what is in use. With very many flows, what the collectors of a replay
 /// free is a tenth of all memory.
 pub(crate) fn trim() {
-    tell(Allocator::Trim);
+    ask(Allocator::Trim);
 }
 
 /// Request to the allocator.
@@ -25,7 +25,7 @@ enum Allocator {
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn tell(what: Allocator) {
+fn ask(what: Allocator) {
     const POOLS: libc::c_int = 2;
     // SAFETY: all take numbers; they concern later allocations, or memory that is not in use, and have no effect when they fail.
     unsafe {
@@ -42,6 +42,10 @@ fn tell(what: Allocator) {
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-fn tell(what: Allocator) {
-    let (Allocator::Large(_) | Allocator::Trim) = what;
+fn ask(what: Allocator) {
+    // Other allocators have settings of their own.
+    let _ = match what {
+        Allocator::Large(large) => large,
+        Allocator::Trim => 0,
+    };
 }

@@ -130,10 +130,16 @@ fn texts(
         }
         if !fits {
             let room = usize::from(area.height.saturating_sub(frame_height(boxed)));
-            let more = (lines.len() + blind.len() + 1).saturating_sub(room);
+            let more = lines.len().saturating_sub(room.saturating_sub(1));
             lines.truncate(room.saturating_sub(1));
             let key = view.options.keys.first(Input::Open);
-            let text = format!(" {more} more lines, blind spots and drops included: {key} opens all");
+            let text = match more {
+                0 => format!(" blind spots and drops: {key} opens all"),
+                _ => format!(
+                    " {}, blind spots and drops: {key} opens all",
+                    units::plural(more as u64, "more line")
+                ),
+            };
             lines.push(Line::styled(cut(&text, width, false), theme::DIM));
             part(buffer, area, boxed, finding.id, &lines);
             return;

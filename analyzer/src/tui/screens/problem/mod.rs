@@ -25,6 +25,7 @@ use crate::tui::layout::Layout;
 use crate::tui::screen::Screen;
 use crate::tui::theme;
 use crate::tui::view::{AsOf, View};
+use crate::util::units;
 
 /// Findings that Esc leads back to, at most.
 const TRAIL: usize = 16;
@@ -173,7 +174,8 @@ pub(super) fn preview(buffer: &mut Buffer, area: Rect, view: &View, at: usize) -
     }
     if fit < height {
         let key = view.options.keys.first(Input::Open);
-        let text = format!(" {} more lines: {key} opens all", body.lines.len() - fit);
+        let text =
+            format!(" {}: {key} opens all", units::plural((body.lines.len() - fit) as u64, "more line"));
         line(buffer, area, area.height - 1, &Line::styled(text, theme::DIM));
     }
     true
