@@ -40,7 +40,7 @@ impl Steps {
     /// True if other traffic followed the last step, so that the steps hold until then.
     #[must_use]
     pub fn are_over(&self) -> bool {
-        self.ending.unfinished_ratio >= steps::OVER
+        self.ending.unfinished_ratio.is_some_and(|part| part >= steps::OVER)
     }
 }
 
@@ -95,7 +95,7 @@ fn of_job(sample: &Sample, ports: &[u16], all: &steps::Steps) -> Option<Steps> {
             last_data_ns: found.ending.last_data_ns,
             silent_ns: found.ending.silent_ns,
             unfinished_ratio: found.ending.part,
-            outstanding_flows: found.ending.outstanding as u64,
+            outstanding_flows: found.ending.outstanding.map(|flows| flows as u64),
         },
     })
 }

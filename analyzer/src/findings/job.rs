@@ -54,17 +54,17 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let (limits, ending) = (&input.limits.job, &steps.ending);
     let longest = steps.latest.iter().map(|step| step.length_ns).max().unwrap_or(0).max(steps.period_ns);
     let patience = (limits.stalled_periods * longest as f64).max(limits.stalled_ns as f64);
-    let unfinished =
-        (limits.stalled_part..1.0 - 2.0 * limits.stalled_part).contains(&ending.unfinished_ratio);
-    if (ending.silent_ns as f64) < patience || !(unfinished || ending.outstanding_flows > 0) {
+    let stopped = limits.stalled_part..1.0 - 2.0 * limits.stalled_part;
+    let unfinished = ending.unfinished_ratio.filter(|part| stopped.contains(part));
+    let outstanding = ending.outstanding_flows.unwrap_or(0);
+    if (ending.silent_ns as f64) < patience || !(unfinished.is_some() || outstanding > 0) {
         return;
     }
     let silent = units::duration(ending.silent_ns);
     let since = units::second_utc(ending.last_data_ns);
-    let how = if unfinished {
-        format!(", {:.0} % of a step sent", 100.0 * ending.unfinished_ratio)
-    } else {
-        format!(", {} outstanding", plural(ending.outstanding_flows, "flow"))
+    let how = match unfinished {
+        Some(part) => format!(", {:.0} % of a step sent", 100.0 * part),
+        None => format!(", {} outstanding", plural(outstanding, "flow")),
     };
     let diagnosis = format!("Job stalled: silent for {silent} since {since} UTC");
     let mut flows: Vec<_> = input
@@ -115,6 +115,7 @@ mod tests {
     use crate::findings::tests::{found_on, with_steps};
 
     fn ended(silent_ns: u64, unfinished_ratio: f64, outstanding_flows: u64) -> Option<Finding> {
+        let (unfinished_ratio, outstanding_flows) = (Some(unfinished_ratio), Some(outstanding_flows));
         let ending = Ending { last_data_ns: 1, silent_ns, unfinished_ratio, outstanding_flows };
         found_on(&with_steps(|steps| steps.ending = ending), "job.stalled")
     }

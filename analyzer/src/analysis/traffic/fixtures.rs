@@ -166,6 +166,11 @@ pub(crate) fn example_steps(host: Address, direction: Option<Direction>) -> Step
             until_ns: 1_200_000_001,
             behind_ns: 40_000_000,
         }),
-        ending: Ending { last_data_ns: 1, silent_ns: 0, unfinished_ratio: 0.0, outstanding_flows: 0 },
+        ending: Ending {
+            last_data_ns: 1,
+            silent_ns: 0,
+            unfinished_ratio: Some(0.0),
+            outstanding_flows: Some(0),
+        },
     }
 }

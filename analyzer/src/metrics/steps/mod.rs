@@ -78,10 +78,18 @@ pub struct Ending {
     pub last_data_ns: u64,
     /// From there to the last frame of any kind on the link, live to the moment of the sample.
     pub silent_ns: u64,
-    /// Share of a step's bytes that were sent after the last whole step.
-    pub part: f64,
-    /// Flows of this link with a message that has not ended, or a request that was not answered.
-    pub outstanding: usize,
+    /// Share of a step's bytes that were sent after the last whole step; `None` of a recording, which has whole steps alone.
+    pub part: Option<f64>,
+    /// Flows of this link with a message that has not ended, or a request that was not answered; `None` as `part`.
+    pub outstanding: Option<usize>,
+}
+
+impl Ending {
+    /// True if other traffic followed the last step.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.part.is_some_and(|part| part >= OVER)
+    }
 }
 
 /// The steps on one port.
@@ -177,7 +185,7 @@ pub fn steps(traffic: &Traffic, ports: &[u16]) -> Result<Steps, NoJob> {
         }
     }
     // Steps that go on come before steps that are over.
-    links.sort_by_key(|link| (link.ending.part >= OVER, std::cmp::Reverse(link.steps.len()), link.link));
+    links.sort_by_key(|link| (link.ending.is_over(), std::cmp::Reverse(link.steps.len()), link.link));
     let all: Vec<Straggler> = links.iter().filter_map(|link| link.straggler).collect();
     let ends = chain::ends(&all, &traffic.pairs, ports);
     let straggler = chain::best(&ends);
@@ -213,7 +221,7 @@ fn link_rhythm(traffic: &Traffic, ports: &[u16], port: u16, period_ns: u64) -> O
 /// half of that: traffic that became regular has steps within 34 of them, whatever was before.
 fn port_steps(traffic: &Traffic, ports: &[u16], port: u16, flowlets: &[Record]) -> Result<LinkSteps, NoJob> {
     let whole = link_steps(traffic, ports, port, flowlets, job::MIN_STEPS);
-    let goes_on = |found: &LinkSteps| found.ending.part < OVER;
+    let goes_on = |found: &LinkSteps| !found.ending.is_over();
     if whole.as_ref().is_ok_and(goes_on) {
         return whole;
     }
@@ -320,8 +328,8 @@ fn ending(traffic: &Traffic, ports: &[u16], port: u16, segments: &Segments) -> O
     Some(Ending {
         last_data_ns,
         silent_ns: end_ns.saturating_sub(last_data_ns),
-        part: bytes as f64 / segments.volume.max(1) as f64,
-        outstanding: outstanding(traffic, ports, port),
+        part: Some(bytes as f64 / segments.volume.max(1) as f64),
+        outstanding: Some(outstanding(traffic, ports, port)),
     })
 }
 

@@ -201,8 +201,8 @@ impl State {
             ending: steps::Ending {
                 last_data_ns: last_ns,
                 silent_ns: time_ns.saturating_sub(last_ns),
-                part: 0.0,
-                outstanding: 0,
+                part: None,
+                outstanding: None,
             },
         })
     }
