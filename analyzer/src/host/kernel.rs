@@ -1,53 +1,12 @@
 //! Prerequisites of attaching programs: kernel release, BTF, capabilities.
 
-use std::fmt;
 use std::fs;
 use std::path::Path;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::error::{HostError, Result};
-
-/// A kernel release as numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct KernelVersion {
-    major: u16,
-    minor: u16,
-    patch: u16,
-}
-
-impl KernelVersion {
-    /// Version from its three numbers.
-    #[must_use]
-    pub const fn new(major: u16, minor: u16, patch: u16) -> Self {
-        Self { major, minor, patch }
-    }
-
-    /// The version in a release text ("5.15.0-91-generic", "6.18-rc3").
-    #[must_use]
-    pub fn parse(release: &str) -> Option<Self> {
-        let (major, rest) = digits(release);
-        let (minor, rest) = digits(rest.strip_prefix('.')?);
-        let (patch, _) = rest.strip_prefix('.').map_or(("", rest), digits);
-        Some(Self {
-            major: major.parse().ok()?,
-            minor: minor.parse().ok()?,
-            patch: patch.parse().unwrap_or(0),
-        })
-    }
-}
-
-/// The digits a text begins with, and the rest.
-fn digits(text: &str) -> (&str, &str) {
-    text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
-}
-
-impl fmt::Display for KernelVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)?;
-        if self.patch == 0 { Ok(()) } else { write!(f, ".{}", self.patch) }
-    }
-}
+pub use crate::util::system::KernelVersion;
 
 /// The oldest kernel the programs are made for. On architectures other than x86-64 that is the first
 /// which translates their atomic operations for aarch64.

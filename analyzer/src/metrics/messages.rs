@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn losses_leave_the_length_open_but_not_the_end() {
-        // The middle packet was lost; the answer comes after it was sent again.
+        // The middle packet was lost; the answer comes after its retransmission.
         let messages = collect(&[(10, FIRST, 1), (30, LAST, 3), (90, ACK, 3)]);
         assert_eq!(seen(&messages), [(10, 80, None, true)]);
         // The last packet was lost.

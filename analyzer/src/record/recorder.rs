@@ -141,16 +141,10 @@ mod tests {
     use crate::report::Options;
     use crate::sample::Direction;
 
-    /// What a second of 400 flows costs, and a row takes. Prints; `cargo test -p rocescope --lib cost_of_400 -- --ignored
-    /// --nocapture`.
-    #[test]
-    #[ignore = "measures"]
-    fn cost_of_400_flows() {
-        const FLOWS: u32 = 400;
-        const SECONDS: u64 = 300;
-        let dir = tempfile::tempdir().unwrap();
+    /// A recorder that keeps everything in one file of each table.
+    fn started(dir: &std::path::Path) -> Recorder {
         let settings = Settings {
-            dir: dir.path().to_owned(),
+            dir: dir.to_owned(),
             origin: Origin {
                 host: "node1".into(),
                 job: None,
@@ -163,7 +157,18 @@ mod tests {
             rollup_ns: None,
             clickhouse: None,
         };
-        let (mut recorder, _) = Recorder::start(settings).unwrap();
+        Recorder::start(settings).unwrap().0
+    }
+
+    /// What a second of 400 flows costs, and a row takes. Prints; `cargo test -p rocescope --lib cost_of_400 -- --ignored
+    /// --nocapture`.
+    #[test]
+    #[ignore = "measures"]
+    fn cost_of_400_flows() {
+        const FLOWS: u32 = 400;
+        const SECONDS: u64 = 300;
+        let dir = tempfile::tempdir().unwrap();
+        let mut recorder = started(dir.path());
         let (mut reports_ns, mut rows_ns) = (0, 0);
         // A generator of numbers that no encoding foresees.
         let mut seed = 4791u64;
@@ -209,7 +214,6 @@ mod tests {
 
     /// A sequence of an agent whose clock is set forwards by an hour and back by two, through the recording and the metrics.
     #[test]
-    #[expect(clippy::too_many_lines, reason = "one sequence, and all that it leaves")]
     fn a_clock_that_jumps_costs_no_count_and_is_reported() {
         use std::collections::BTreeMap;
 
@@ -220,21 +224,7 @@ mod tests {
 
         const HOUR: i64 = 3_600_000_000_000;
         let dir = tempfile::tempdir().unwrap();
-        let settings = Settings {
-            dir: dir.path().to_owned(),
-            origin: Origin {
-                host: "node1".into(),
-                job: None,
-                job_of: |_| None,
-                kernel: None,
-                clock: || None,
-            },
-            rotate: Rotate { time_ns: u64::MAX, bytes: u64::MAX },
-            keep: Keep::default(),
-            rollup_ns: None,
-            clickhouse: None,
-        };
-        let (mut recorder, _) = Recorder::start(settings).unwrap();
+        let mut recorder = started(dir.path());
         let mut exporter = Exporter::new(crate::export::Options::default());
         let mut said = Vec::new();
         let mut before: BTreeMap<String, f64> = BTreeMap::new();

@@ -3,6 +3,8 @@
 //! A port says nothing certain, but senders do not choose it at random either. Each rule here is a
 //! formula of a sender's; that it holds by chance has a probability of 1 in 16,384 or less.
 
+use super::system::KernelVersion;
+
 /// Lowest port that a hashed flow label gives.
 pub const FIRST_HASHED_PORT: u16 = 0xC000;
 
@@ -45,8 +47,8 @@ const USERS: [&str; 9] =
 /// Those among them that had another rule before [`SHARED_SINCE`].
 const LATE_USERS: [&str; 2] = ["irdma", "rxe"];
 
-/// First kernel, major and minor, in which [`LATE_USERS`] use the shared rule.
-const SHARED_SINCE: (u32, u32) = (5, 17);
+/// First kernel in which [`LATE_USERS`] use the shared rule.
+const SHARED_SINCE: KernelVersion = KernelVersion::new(5, 17, 0);
 
 /// Whether the source port of a queue pair is computed for this driver: the others leave it to the firmware.
 #[must_use]
@@ -54,17 +56,17 @@ pub fn is_computed(driver: &str) -> bool {
     USERS.contains(&driver)
 }
 
-/// The UDP source port of a queue pair (`rdma_get_udp_sport` of rdma/ib_verbs.h) on a kernel, major and minor; `None` for
+/// The UDP source port of a queue pair (`rdma_get_udp_sport` of rdma/ib_verbs.h) on a kernel; `None` for
 /// drivers that do not use that rule there.
 #[must_use]
 pub fn udp_source_port(
     driver: &str,
-    kernel: (u32, u32),
+    kernel: Option<KernelVersion>,
     flow_label: u32,
     lqpn: u32,
     rqpn: u32,
 ) -> Option<u16> {
-    if !is_computed(driver) || LATE_USERS.contains(&driver) && kernel < SHARED_SINCE {
+    if !is_computed(driver) || LATE_USERS.contains(&driver) && kernel < Some(SHARED_SINCE) {
         return None;
     }
     Some(if flow_label == 0 { of_both(lqpn, rqpn) } else { from_flow_label(flow_label) })

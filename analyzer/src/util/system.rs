@@ -1,5 +1,6 @@
 //! Name of the system, by a call that every sandbox allows.
 
+use std::fmt;
 use std::sync::OnceLock;
 
 /// The commit that the program was built from; `None` outside a repository.
@@ -17,16 +18,52 @@ pub fn kernel_release() -> Option<String> {
     text(rustix::system::uname().release())
 }
 
-/// Version of the kernel, major and minor; 0.0 where its release does not begin with two numbers.
+/// Version of the running kernel; `None` where its release does not begin with one.
 #[must_use]
-pub fn kernel_version() -> (u32, u32) {
-    static VERSION: OnceLock<(u32, u32)> = OnceLock::new();
-    *VERSION.get_or_init(|| kernel_release().as_deref().and_then(version).unwrap_or_default())
+pub fn kernel_version() -> Option<KernelVersion> {
+    static VERSION: OnceLock<Option<KernelVersion>> = OnceLock::new();
+    *VERSION.get_or_init(|| KernelVersion::parse(&kernel_release()?))
 }
 
-fn version(release: &str) -> Option<(u32, u32)> {
-    let mut parts = release.split(|c: char| !c.is_ascii_digit());
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+/// A kernel release as numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KernelVersion {
+    major: u16,
+    minor: u16,
+    patch: u16,
+}
+
+impl KernelVersion {
+    /// Version from its three numbers.
+    #[must_use]
+    pub const fn new(major: u16, minor: u16, patch: u16) -> Self {
+        Self { major, minor, patch }
+    }
+
+    /// The version in a release text ("5.15.0-91-generic", "6.18-rc3").
+    #[must_use]
+    pub fn parse(release: &str) -> Option<Self> {
+        let (major, rest) = digits(release);
+        let (minor, rest) = digits(rest.strip_prefix('.')?);
+        let (patch, _) = rest.strip_prefix('.').map_or(("", rest), digits);
+        Some(Self {
+            major: major.parse().ok()?,
+            minor: minor.parse().ok()?,
+            patch: patch.parse().unwrap_or(0),
+        })
+    }
+}
+
+/// The digits a text begins with, and the rest.
+fn digits(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
+}
+
+impl fmt::Display for KernelVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)?;
+        if self.patch == 0 { Ok(()) } else { write!(f, ".{}", self.patch) }
+    }
 }
 
 fn text(of: &std::ffi::CStr) -> Option<String> {
@@ -41,7 +78,9 @@ mod tests {
 
     #[test]
     fn versions_are_the_first_two_numbers_of_a_release() {
-        assert_eq!((version("5.15.0-25-generic"), version("6.18-rc3")), (Some((5, 15)), Some((6, 18))));
+        let version = |release: &str| KernelVersion::parse(release);
+        let known = [Some(KernelVersion::new(5, 15, 0)), Some(KernelVersion::new(6, 18, 0))];
+        assert_eq!([version("5.15.0-25-generic"), version("6.18-rc3")], known);
         assert_eq!((version(""), version("6")), (None, None));
     }
 

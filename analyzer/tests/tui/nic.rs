@@ -30,7 +30,7 @@ fn life(lqpn: u32, start_ns: u64, since: Option<u64>) -> QpLife {
         control: QpControl {
             src: Some(Ipv4Addr::new(192, 0, 2, 1).into()),
             dst: Some(Ipv4Addr::new(192, 0, 2, 20 + u8::try_from(lqpn % 16).unwrap()).into()),
-            udp_port: udp_source_port("mlx5_ib", (6, 1), 0, lqpn, rqpn),
+            udp_port: udp_source_port("mlx5_ib", None, 0, lqpn, rqpn),
             dscp: Some(26),
             path_mtu: Some(4_096),
             timeout_ns: Some(timeout_ns(18)),

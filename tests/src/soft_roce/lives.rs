@@ -1,6 +1,7 @@
 //! Queue pairs on the kernel's control path, held against what perftest asked for and sent.
 
 use anyhow::Result;
+use rocescope::util::system::{KernelVersion, kernel_version};
 use serde_json::Value;
 
 use super::lab::{End, FAR, NEAR, PATH_MTU};
@@ -72,7 +73,8 @@ pub fn check(report: &Value, transfer: &Transferred) -> Result<()> {
 /// Soft-RoCE has a rule of its own.
 #[must_use]
 pub fn computed(port: &Value) -> Value {
-    if rocescope::util::system::kernel_version() < (5, 17) { Value::Null } else { port.clone() }
+    let has_shared_rule = kernel_version() >= Some(KernelVersion::new(5, 17, 0));
+    if has_shared_rule { port.clone() } else { Value::Null }
 }
 
 /// The life of a queue pair that the connection manager set up, from its creation to its end; gives the other end.

@@ -1,6 +1,7 @@
 use super::*;
 use crate::entity::lives::QpControl;
 use crate::util::source_port::udp_source_port;
+use crate::util::system::KernelVersion;
 
 fn life(lqpn: u32) -> QpLife {
     QpLife { device: "rxe0".into(), lqpn, ..QpLife::default() }
@@ -123,16 +124,17 @@ fn what_there_is_no_room_for_is_counted() {
 /// Values computed by hand from the kernel's two functions.
 #[test]
 fn source_ports_are_those_of_the_kernel() {
+    let kernel = |major, minor| Some(KernelVersion::new(major, minor, 0));
     for (label, lqpn, rqpn, expected) in [
         (0x9_0e25, 17, 29, 0xce01),
         // 17 · 29 = 0x1ed.
         (0, 17, 29, 0xc1ed),
         (0, 0x1000, 0x1000, 0xc010),
     ] {
-        let port = udp_source_port("rxe", (6, 1), label, lqpn, rqpn).map(u32::from);
+        let port = udp_source_port("rxe", kernel(6, 1), label, lqpn, rqpn).map(u32::from);
         assert_eq!(port, Some(expected), "{label} {lqpn} {rqpn}");
     }
-    assert_eq!(udp_source_port("bnxt_re", (6, 1), 1, 2, 3), None);
-    let on_5_15 = |driver: &str| udp_source_port(driver, (5, 15), 0, 17, 29);
+    assert_eq!(udp_source_port("bnxt_re", kernel(6, 1), 1, 2, 3), None);
+    let on_5_15 = |driver: &str| udp_source_port(driver, kernel(5, 15), 0, 17, 29);
     assert_eq!((on_5_15("rxe"), on_5_15("mlx5_ib")), (None, Some(0xc1ed)), "Soft-RoCE had a rule of its own");
 }
