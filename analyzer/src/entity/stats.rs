@@ -10,8 +10,6 @@ pub type Stats = FlowCounters<Opcodes, Rarely<Rare>>;
 
 /// Opcodes that need no memory of their own: FIRST, MIDDLE, LAST and ONLY of one operation.
 const FEW: usize = 4;
-/// Room at first for those of a flow with more.
-const MORE: usize = 8;
 /// No opcode: none has these low bits.
 const NONE: u8 = u8::MAX;
 
@@ -19,11 +17,12 @@ const NONE: u8 = u8::MAX;
 #[derive(Clone, Debug)]
 pub struct Opcodes(List);
 
-/// In the order of their first packets.
 #[derive(Clone, Debug)]
 enum List {
+    /// In the order of their first packets.
     Few { codes: [u8; FEW], packets: [u64; FEW] },
-    More(Vec<(u8, u64)>),
+    /// By opcode: a search takes longer than everything else about a packet.
+    All(Box<[u64; OPCODES]>),
 }
 
 impl Default for Opcodes {
@@ -35,11 +34,11 @@ impl Default for Opcodes {
 impl Opcodes {
     /// Opcodes with packets, by their low five bits, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (u8, u64)> {
-        let (few, more) = match &self.0 {
+        let (few, all) = match &self.0 {
             List::Few { codes, packets } => (Some(codes.iter().copied().zip(packets.iter().copied())), None),
-            List::More(list) => (None, Some(list.iter().copied())),
+            List::All(packets) => (None, Some((0..).zip(packets.iter().copied()))),
         };
-        few.into_iter().flatten().chain(more.into_iter().flatten()).filter(|(_, packets)| *packets > 0)
+        few.into_iter().flatten().chain(all.into_iter().flatten()).filter(|(_, packets)| *packets > 0)
     }
 
     /// Packets with these low five bits of the opcode.
@@ -51,38 +50,46 @@ impl Opcodes {
     #[inline]
     fn place(&mut self, low: u8) -> Option<&mut u64> {
         let known = match &self.0 {
-            List::Few { codes, .. } => codes.iter().position(|code| *code == low),
-            List::More(list) => list.iter().position(|(code, _)| *code == low),
+            List::Few { codes, .. } => position(*codes, low),
+            List::All(_) => Some(usize::from(low)),
         };
-        let at = match known {
-            Some(at) => at,
-            None => self.add(low)?,
-        };
+        if known.is_none() {
+            self.add(low)?;
+        }
         match &mut self.0 {
-            List::Few { packets, .. } => packets.get_mut(at),
-            List::More(list) => list.get_mut(at).map(|(_, packets)| packets),
+            List::Few { codes, packets } => packets.get_mut(known.or_else(|| position(*codes, low))?),
+            List::All(packets) => packets.get_mut(usize::from(low)),
         }
     }
 
     /// Makes a place for an opcode that has none.
     #[cold]
-    fn add(&mut self, low: u8) -> Option<usize> {
+    fn add(&mut self, low: u8) -> Option<()> {
         if usize::from(low) >= OPCODES {
             return None;
         }
-        if let List::Few { codes, packets } = &mut self.0 {
-            if let Some(at) = codes.iter().position(|code| *code == NONE) {
-                codes[at] = low;
-                return Some(at);
-            }
-            let mut list = Vec::with_capacity(MORE);
-            list.extend(codes.iter().copied().zip(packets.iter().copied()));
-            self.0 = List::More(list);
+        let List::Few { codes, packets } = &mut self.0 else { return Some(()) };
+        if let Some(free) = codes.iter_mut().find(|code| **code == NONE) {
+            *free = low;
+            return Some(());
         }
-        let List::More(list) = &mut self.0 else { return None };
-        list.push((low, 0));
-        Some(list.len() - 1)
+        let mut all = Box::new([0; OPCODES]);
+        for (code, packets) in codes.iter().zip(packets) {
+            *all.get_mut(usize::from(*code))? = *packets;
+        }
+        self.0 = List::All(all);
+        Some(())
     }
+}
+
+/// The place of an opcode among few. Without a branch for each: which opcode comes next is hard to predict.
+#[inline]
+fn position(codes: [u8; FEW], low: u8) -> Option<usize> {
+    const ONES: u32 = u32::from_le_bytes([1; FEW]);
+    let differ = u32::from_le_bytes(codes) ^ u32::from_le_bytes([low; FEW]);
+    // The highest bit of each byte that is 0; a borrow can add bytes behind the first one only.
+    let equal = differ.wrapping_sub(ONES) & !differ & ONES << 7;
+    (equal != 0).then(|| equal.trailing_zeros() as usize / 8)
 }
 
 impl OpcodeCounts for Opcodes {

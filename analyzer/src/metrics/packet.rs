@@ -1,5 +1,6 @@
 //! Packets in the form that collectors take.
 
+use std::hint::select_unpredictable;
 use std::sync::Arc;
 
 use crate::entity::Stats;
@@ -113,7 +114,8 @@ impl Packet {
         let op = Op::of(frame.opcode);
         let response = op.has(Op::RESPONSE);
         let (id, hops) = network(frame, data);
-        let track = if response { &stats.rare.psn_responses } else { &stats.psn };
+        // Whether a response comes next is hard to predict.
+        let track = select_unpredictable(response, &stats.rare.psn_responses, &stats.psn);
         Self {
             time_ns,
             slot,
