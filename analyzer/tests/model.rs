@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use rocescope::findings::Problem;
 use rocescope::model::history::{BUSIEST, History};
-use rocescope::model::{Basis, Conclusions, FlowVerdicts, Model, Problem, State, TimeRange, conclusions};
+use rocescope::model::{Basis, Conclusions, FlowVerdicts, Model, State, TimeRange, conclusions};
 use rocescope::sample::{Retired, Sample};
 
 #[path = "support/fake.rs"]

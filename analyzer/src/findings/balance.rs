@@ -4,7 +4,9 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::title::{short, title};
-use super::{ByHand, Commands, End, Entry, Episode, Family, Input, Measure, Place, Raise, Unit, ends, label};
+use super::{
+    ByHand, Commands, End, Entry, Episode, Family, Input, Measure, Place, Problem, Raise, Unit, ends, label,
+};
 use crate::analysis::{Flow, Imbalance, QpSpread, direction_name, hashing_case, uneven};
 use crate::findings::order::OVER_NS;
 use crate::findings::{Finding, Severity};
@@ -37,7 +39,7 @@ const ENTROPY_LOW: Entry = Entry {
                (perftest --flow_label, a fixed RDMA CM flow label). With NCCL raise NCCL_IB_QPS_PER_CONNECTION (see NCCL_IB_SPLIT_DATA_ON_QPS), or let the switches \
                hash on the BTH destination QP (SAI hash field RDMA_BTH_DEST_QP, user-defined fields), or use adaptive routing.",
     caveat: "Fabrics that hash on the destination QP, spray packets or route adaptively are not affected. The hash function of the real switches is unknown.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Hashing)
 };
 const LINKS_IMBALANCE: Entry = Entry {
     id: "links.imbalance",
@@ -66,7 +68,7 @@ const LINKS_IMBALANCE: Entry = Entry {
                polarisation between tiers. For rails, check NCCL_IB_HCA, NCCL_CROSS_NIC and the GPU to NIC assignment.",
     caveat: "Groups that share no load by design (--group of unrelated links) are uneven by design, and so are links that a job uses alternately for seconds. Rails \
                are evaluated over the whole run only: an imbalance that began late is reported late.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Imbalance)
 };
 
 /// Step for flows that share source ports.

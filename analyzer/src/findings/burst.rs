@@ -7,7 +7,9 @@ use super::ecn::gaps_at_marks;
 use super::once::{LinkShare, seen_once};
 use super::span::{episodes, spans};
 use super::title::title;
-use super::{ByHand, Commands, End, Entry, Family, Impact, Input, Measure, Need, Place, Raise, ends};
+use super::{
+    ByHand, Commands, End, Entry, Family, Impact, Input, Measure, Need, Place, Problem, Raise, ends,
+};
 use crate::analysis::Flow;
 use crate::findings::Severity;
 use crate::metrics::loss::spells::Signal;
@@ -56,7 +58,7 @@ const INCAST: Entry = Entry {
                buffer shares. On the senders, check that DCQCN is enabled (roce_rp, roce_np).",
     caveat: "CE marks are visible only downstream of the switch that sets them: at the receiver or its port. Gaps are loss upstream of this tap, or reordering by \
                adaptive routing. Damage on the receiver's link may lose packets as well: compare discards and link errors of its switch port.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Incast)
 };
 
 limits! {

@@ -1,7 +1,8 @@
 //! Captures and networks that show packets twice.
 
+use super::span::Span;
 use super::title::{short, title};
-use super::{ByHand, Commands, Entry, Family, Input, Measure, Need, Place, Raise, Unit, label};
+use super::{ByHand, Commands, Entry, Family, Input, Measure, Need, Place, Problem, Raise, Unit, label};
 use crate::analysis::{ByLink, Flow, Link};
 use crate::findings::{Episode, Finding, Severity};
 use crate::metrics::duplicates::{LATE_NS, OnLink, WINDOW_NS};
@@ -16,7 +17,7 @@ pub(super) const FAMILY: Family = Family {
     limits: &[Limits::META],
     evidence: &[
         label("copies", "duplicate packets", Unit::Count),
-        label("copies_ratio", "share of all packets", Unit::Ratio),
+        label("copies_ratio", "share of the packets meanwhile", Unit::Ratio),
         label("delay_mean_ns", "mean time to the copy", Unit::Nanoseconds),
         label("delay_max_ns", "longest time to the copy", Unit::Nanoseconds),
         label("marked_between", "packets CE-marked between the copies", Unit::Count),
@@ -38,7 +39,7 @@ const DUPLICATES: Entry = Entry {
     advice: "Mirror one direction only (`rx`, or the ingress of each port once), or give the files of several interfaces to `rocescope replay` as files of their own, which compares the taps instead. Where the network \
              duplicates packets, look for a loop, flooding of unknown unicast, multicast or packet replication rules, and firmware notes of the switch.",
     caveat: "Live, packets are counted as they arrive. Copies further apart than that count as retransmissions. Copies that come after a whole burst are recognised once 32 bursts have passed, without identifications.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Copies)
 };
 
 limits! {
@@ -58,22 +59,27 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     for (at, link) in input.facts.links.iter().enumerate() {
         let flows = by_link.on(link).to_vec();
         let of_capture = duplicates.link(at);
-        if is_many(input, of_capture.copies.packets, link) {
-            by_capture(input, link, &of_capture, flows, found);
+        let copies = of_capture.copies.packets;
+        let span = Span::between(of_capture.first_ns, of_capture.last_ns);
+        // Retired flows are in the figures of the link alone.
+        let packets =
+            span.all_packets(input.facts, flows.iter().copied()).clamp(copies, link.packets.max(copies));
+        if is_many(input, copies, packets) {
+            by_capture(input, (link, packets), &of_capture, flows, found);
         } else {
             by_network(input, link, flows, found);
         }
     }
 }
 
-fn is_many(input: &Input<'_>, copies: u64, link: &Link) -> bool {
+fn is_many(input: &Input<'_>, copies: u64, packets: u64) -> bool {
     let limits = &input.limits.capture;
-    copies >= limits.packets.max(1) && copies as f64 >= limits.ratio * link.packets as f64
+    copies >= limits.packets.max(1) && copies as f64 >= limits.ratio * packets as f64
 }
 
 fn by_capture(
     input: &Input<'_>,
-    link: &Link,
+    (link, packets): (&Link, u64),
     found_on: &OnLink,
     mut flows: Vec<&Flow>,
     found: &mut Vec<Finding>,
@@ -81,12 +87,9 @@ fn by_capture(
     let copies = found_on.copies.packets;
     flows.retain(|flow| flow.copies().packets > 0);
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.copies().packets));
-    let ratio = copies as f64 / link.packets.max(1) as f64;
-    let diagnosis = format!(
-        "Capture shows packets twice: {} of {}",
-        units::count(copies),
-        plural(link.packets, "packet")
-    );
+    let ratio = copies as f64 / packets.max(1) as f64;
+    let diagnosis =
+        format!("Capture shows packets twice: {} of {}", units::count(copies), plural(packets, "packet"));
     let parts = [format!(" are copies, on {}", short(&link.name))];
     let delay_ns = found_on.delay_sum_ns / copies.max(1);
     let mut raise = Raise::new(&DUPLICATES, Severity::Info, title(diagnosis, parts))
@@ -118,7 +121,7 @@ fn by_capture(
 
 fn by_network(input: &Input<'_>, link: &Link, mut flows: Vec<&Flow>, found: &mut Vec<Finding>) {
     let copies: u64 = flows.iter().copied().map(mirrored).sum();
-    if !is_many(input, copies, link) {
+    if !is_many(input, copies, link.packets) {
         return;
     }
     flows.retain(|flow| mirrored(flow) > 0);

@@ -3,7 +3,7 @@
 use rocescope_common::wire::cm;
 
 use super::title::{self, more, pair, title};
-use super::{Command, Commands, End, Entry, Family, Input, Need, Place, Raise, Unit, ends, label};
+use super::{Command, Commands, End, Entry, Family, Input, Need, Place, Problem, Raise, Unit, ends, label};
 use crate::analysis::Flow;
 use crate::findings::{Episode, Finding, Severity};
 use crate::metrics::setups::{Between, Outcome, Row, SetupKind};
@@ -40,7 +40,7 @@ const REJECTED: Entry = Entry {
     advice: "Invalid service ID: no process listens on that port of the peer, or it listens on another address. Refused by the application: read its log. Stale connection: the peer still has the queue pair of an \
              earlier connection; it goes away after its timewait. No answer: routes, ARP and GIDs of the peer, and filters of UDP port 4791; CM datagrams use QP 1 and the same port as data.",
     caveat: "NCCL, MPI and perftest (without -R) exchange queue pairs over TCP: their set-ups are not visible here.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Silent)
 };
 
 limits! {

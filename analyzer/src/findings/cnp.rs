@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use super::once::{name, once};
 use super::span::{episodes, timed};
 use super::title::{more, pair, title};
-use super::{ByHand, Commands, Entry, Family, Input, Measure, Need, Place, Raise, Unit, ends, label};
+use super::{
+    ByHand, Commands, Entry, Family, Input, Measure, Need, Place, Problem, Raise, Unit, ends, label,
+};
 use crate::analysis::{Flow, FlowId};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
@@ -38,7 +40,7 @@ const WITHOUT_CE: Entry = Entry {
     advice: "To locate the congested switch, capture closer to the receiver: all CE marks are visible at its ingress. Where the receiver itself sends CNPs without \
                CE marks, check its settings (roce_np, cc_params in mlx5 debugfs; slow restart sends CNPs after loss and counts them in roce_slow_restart_cnps).",
     caveat: "Normal for a tap on the sender side of the congested switch. The number of CNPs does not follow from the number of CE marks: NICs pace them.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Notification)
 };
 
 const STORM: Entry = Entry {
@@ -54,7 +56,7 @@ const STORM: Entry = Entry {
     advice: "Capture at the receiver: are its packets marked? Then find the congested queue (its switch port, PCIe or memory of the receiver). If not: check its notification point (roce_np, cc_params/np_* in \
              mlx5 debugfs), slow restart (roce_slow_restart_cnps), and min_time_between_cnps, and the firmware's release notes.",
     caveat: "At a tap on the sender's side of the congested queue no mark is visible, and this is what heavy congestion looks like there.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Notification)
 };
 
 limits! {

@@ -149,6 +149,11 @@ impl<'a> Commands<'a> {
         }
     }
 
+    /// About packets of this priority.
+    pub(super) fn of_priority(self, priority: Option<u8>) -> Self {
+        Self { priority: priority.or(self.priority), ..self }
+    }
+
     /// Drops, discards and pauses that the NIC counts.
     pub(super) fn nic_counters(self) -> Option<Command> {
         // The pauses of a priority are among its own counters.
@@ -161,9 +166,12 @@ impl<'a> Commands<'a> {
         self.with(|dev| format!("mlnx_qos -i {dev}"))
     }
 
-    /// PFC by priority.
+    /// PFC by priority; of one that is known, whether it is on.
     pub(super) fn pfc(self) -> Option<Command> {
-        self.with(|dev| format!("dcb pfc show dev {dev}"))
+        self.with(|dev| match self.priority {
+            Some(priority) => format!("dcb pfc show dev {dev} prio-pfc | grep -o '{priority}:[a-z]*'"),
+            None => format!("dcb pfc show dev {dev}"),
+        })
     }
 
     /// Whether the NIC sends CNPs and obeys them, by priority (mlx5).
@@ -277,7 +285,7 @@ impl<'a> Commands<'a> {
 }
 
 /// The priority of a flow's packets: of its tag, else the one that a DSCP has by default.
-fn priority(flow: &Flow) -> Option<u8> {
+pub(super) fn priority(flow: &Flow) -> Option<u8> {
     flow.pcp.or(flow.dscp.map(|dscp| dscp >> 3))
 }
 

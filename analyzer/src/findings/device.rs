@@ -1,7 +1,7 @@
 //! Findings from device counters, for hosts whose packets are not visible.
 
 use super::title::title;
-use super::{Better, ByHand, Commands, Entry, Family, Input, Measure, Place, Raise, Unit};
+use super::{Better, ByHand, Commands, Entry, Family, Input, Measure, Place, Problem, Raise, Unit};
 use crate::entity::devices::PortSample;
 use crate::findings::{Finding, Severity};
 use crate::util::units;
@@ -27,7 +27,7 @@ const LOSS: Entry = Entry {
     advice: "Timeouts without out_of_sequence at the receivers mean that whole requests or ACKs are lost. Check discards of this port and of every switch port on \
                the path, PFC on the priority in use, and FEC errors. `rocescope live` on a mirror port shows the queue pairs and the location.",
     caveat: "Adaptive routing reorders by design: out_of_sequence then grows without loss.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Device)
 };
 const CONGESTION: Entry = Entry {
     id: "device.congestion",
@@ -40,7 +40,7 @@ const CONGESTION: Entry = Entry {
     advice: "Locate the source: incast, ECMP collisions, or a slow receiver. The findings of the ecn and balance families, from packets of a mirror port or a \
                capture, name it.",
     caveat: "Some NIC firmware counts CE-marked packets of all protocols. CNPs are paced: their number does not follow from the number of CE marks.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Device)
 };
 const NOT_READY: Entry = Entry {
     id: "device.not_ready",
@@ -52,7 +52,7 @@ const NOT_READY: Entry = Entry {
     advice: "The receiving application posts receive buffers too late or too few: it is busy, waits for a GPU, or is misconfigured. rnr_naks_sent means that this \
                host is the receiver.",
     caveat: "",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Device)
 };
 const DISCARDS: Entry = Entry {
     id: "device.discards",
@@ -63,7 +63,7 @@ const DISCARDS: Entry = Entry {
     advice: "Check that PFC is enabled for RoCE's priority on both sides, that its buffer has headroom (dcb buffer show), that PCIe runs at full width and speed, \
                and that the host is not the bottleneck (pcie_read_stalls).",
     caveat: "The port counters do not distinguish RoCE from other traffic.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Device)
 };
 const LINK: Entry = Entry {
     id: "device.link_errors",
@@ -73,7 +73,7 @@ const LINK: Entry = Entry {
     computed: "A warning when fec_uncorrectable or link_downs of the device grew during the run.",
     advice: "Clean or replace cable and transceiver, check their temperature and power (ethtool -m), and check the same counters of the switch port.",
     caveat: "Corrected symbols are normal at 100G per lane and above.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Device)
 };
 const PCIE: Entry = Entry {
     id: "device.pcie_stalls",
@@ -84,7 +84,7 @@ const PCIE: Entry = Entry {
     computed: "Info when pcie_read_stalls and pcie_write_stalls of the device grow by at least device.stalls_per_s per second.",
     advice: "Check PCIe width and speed (rocescope doctor), relaxed ordering, the IOMMU, and whether memory of a remote NUMA node is used.",
     caveat: "Only mlx5 counts them, as events of unknown duration.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Device)
 };
 
 limits! {

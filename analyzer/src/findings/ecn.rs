@@ -6,7 +6,8 @@ use super::once::{LinkShare, once, seen_once};
 use super::span::{Judged, Span, episodes, latest, run, timed};
 use super::title::{more, pair, short, title};
 use super::{
-    Better, ByHand, Commands, Entry, Family, Impact, Input, Lasting, Measure, Place, Raise, Unit, ends,
+    Better, ByHand, Commands, Entry, Family, Impact, Input, Lasting, Measure, Place, Problem, Raise, Unit,
+    ends,
 };
 use crate::analysis::{ByLink, Cnp, Flow, FlowId, Link};
 use crate::findings::{Finding, Severity};
@@ -31,7 +32,7 @@ pub(super) const CONGESTION: Entry = Entry {
                  packets). A warning when they have at least ecn.congestion_marks CE-marked packets together. ACKNOWLEDGE and CNP are excluded. Taps that see the same \
                  packets raise one finding, at the tap with most CE-marked packets. marked_time_ratio is the share of time bins with data that contain CE-marked \
                  packets; peak_ratio is the highest CE ratio of a bin. Figures are those of the latest episode (10 s without a mark end one), over 1 s at least. Where at least the share ecn.drop_share of \
-                 at least ecn.drop_gaps PSN gaps of these flows are followed by a CE-marked packet, and ecn.drop_factor times the CE ratio (gaps_ce_ratio), the queue that marks drops as well: \
+                 at least ecn.drop_gaps PSN gaps of these flows are followed by a CE-marked packet, and ecn.drop_factor times the CE ratio (gaps_ce_ratio; at most ecn.drop_most), the queue that marks drops as well: \
                  loss.before_tap, loss.between_taps and retry.storm of the same hosts then belong to this finding.",
     advice: "Locate the congested queue: incast (several senders to one host, see the flows), or flows hashed onto one uplink (see entropy and imbalance; \
                NCCL_IB_QPS_PER_CONNECTION=4 with NCCL_IB_SPLIT_DATA_ON_QPS=1 adds source ports). On the switch, check that the marking thresholds (Kmin, Kmax, Pmax) \
@@ -39,7 +40,7 @@ pub(super) const CONGESTION: Entry = Entry {
                mlx5 debugfs.",
     caveat: "Some CE marking is normal operation of DCQCN: the CE ratio shows how often the queue exceeded the threshold, not loss. CE marks set downstream of this \
                tap are not visible here.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Congestion)
 };
 const NO_CNP: Entry = Entry {
     id: "ecn.no_cnp",
@@ -56,7 +57,7 @@ const NO_CNP: Entry = Entry {
                switch. np_cnp_sent and np_ecn_marked_roce_packets in hw_counters show whether the NIC sends CNPs.",
     caveat: "Soft-RoCE (rxe) never sends CNPs. CNPs have a source port of their own, so with several uplinks they may return over one that is not captured. DCQCN \
                is not the only congestion control: HPCC, Swift and NIC-specific algorithms need no CNPs.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Notification)
 };
 const NOT_CAPABLE: Entry = Entry {
     id: "ecn.not_capable",
@@ -70,7 +71,7 @@ const NOT_CAPABLE: Entry = Entry {
     advice: "Where DCQCN is used, set ECT in the traffic class: NCCL_IB_TC=106 is DSCP 26 with ECT(0); cma_roce_tos for connections through rdma_cm; `--tclass=106` \
                in perftest; on mlx5 also /sys/class/infiniband/DEV/tc/1/traffic_class.",
     caveat: "Not a fault where the fabric relies on PFC alone, or on another congestion control.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Notification)
 };
 
 limits! {
@@ -101,8 +102,11 @@ limits! {
         "minimum share of the PSN gaps that a CE-marked packet follows",
         "A queue that drops is above its marking threshold, and marks what it still takes";
     drop_factor: f64 = 2.0,
-        "minimum ratio of that share to the CE ratio, up to a share of 0.9",
+        "minimum ratio of that share to the CE ratio",
         "Where most packets are marked, most gaps are followed by a mark whatever made them";
+    drop_most: f64 = 0.9,
+        "share of the PSN gaps from which on the CE ratio does not matter",
+        "Nearly all gaps are followed by a mark only where the queue that marks drops";
     not_capable_packets: u64 = 100,
         "minimum Not-ECT packets to report",
         "A job moves more than that in a step; fewer packets are negligible";
@@ -211,7 +215,7 @@ pub(super) fn gaps_at_marks<'a>(
     }
     let ratio = (gaps > 0).then(|| share(marked, gaps));
     let most = ratio.is_some_and(|ratio| {
-        ratio >= limits.drop_share && ratio >= (limits.drop_factor * share(ce, capable)).min(0.9)
+        ratio >= limits.drop_share && ratio >= (limits.drop_factor * share(ce, capable)).min(limits.drop_most)
     });
     (ratio, gaps >= limits.drop_gaps && most)
 }

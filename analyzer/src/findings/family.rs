@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Finding, Input, Unit};
+use super::{Finding, Input, Problem, Unit};
 use crate::analysis::Flow;
 use crate::entity::lives::Calls;
 use crate::sample::Sample;
@@ -31,6 +31,8 @@ impl fmt::Debug for Family {
 pub struct Entry {
     /// Family and name, joined with a dot: `loss.before_tap`.
     pub id: &'static str,
+    /// Its kind, for the STATE column and the badges of the header.
+    pub problem: Problem,
     /// Place in the order of findings of one severity: causes have lower numbers than their effects. Unique.
     pub rank: u16,
     /// Ids of findings that can cause it, where they name the same hosts at the same time.
@@ -56,21 +58,25 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// What an entry need not state.
-    pub const EMPTY: Self = Self {
-        id: "",
-        rank: u16::MAX,
-        causes: &[],
-        of_queue_pairs: false,
-        lasting: None,
-        needs: &[],
-        measure: None,
-        title: "",
-        meaning: "",
-        computed: "",
-        advice: "",
-        caveat: "",
-    };
+    /// What an entry of this kind need not state.
+    #[must_use]
+    pub const fn of(problem: Problem) -> Self {
+        Self {
+            id: "",
+            problem,
+            rank: u16::MAX,
+            causes: &[],
+            of_queue_pairs: false,
+            lasting: None,
+            needs: &[],
+            measure: None,
+            title: "",
+            meaning: "",
+            computed: "",
+            advice: "",
+            caveat: "",
+        }
+    }
 }
 
 /// Why a kind of finding has no episodes: it does not end with the last packet that shows it.

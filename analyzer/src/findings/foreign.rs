@@ -4,8 +4,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use super::span::{Span, run, scaled};
 use super::title::{more, pair, short, title};
-use super::{ByHand, Commands, Entry, Family, Impact, Input, Measure, Place, Raise, Unit, ends, label};
+use super::{
+    ByHand, Commands, Entry, Family, Impact, Input, Measure, Place, Problem, Raise, Unit, ends, label,
+};
 use crate::analysis::{ByLink, Flow};
 use crate::findings::{Finding, Severity};
 use crate::sample::Address;
@@ -19,7 +22,7 @@ pub(super) const FAMILY: Family = Family {
     evidence: &[
         label("hosts", "hosts of the foreign network", Unit::Count),
         label("other_hosts", "hosts of the rest", Unit::Count),
-        label("share", "share of the RoCE bytes of the link", Unit::Ratio),
+        label("share", "share of the RoCE bytes of the link meanwhile", Unit::Ratio),
         label("network", "their smallest common prefix, or addresses", Unit::Text),
     ],
     check,
@@ -31,12 +34,12 @@ const FOREIGN: Entry = Entry {
     measure: Some(Measure::ratio("share")),
     title: "RoCE of another network on the link",
     meaning: "Hosts of a network that the rest does not use send RoCE over the same link: another tenant or job, or hosts in the wrong VLAN. They share the queues, the lossless class and its pauses, and the bandwidth.",
-    computed: "Per link, over groups of hosts that exchange RoCE with one another, directly or through others of the group. A warning when a group has isolation.share of the RoCE bytes of the link and at least \
+    computed: "Per link, over groups of hosts that exchange RoCE with one another, directly or through others of the group. A warning when a group has isolation.share of the RoCE bytes of the link from its first packet to its last and at least \
                isolation.roce_packets packets, its addresses have another first octet (IPv6: another /32) than all others, all the others together have at least twice its hosts and no other group is as small, and its \
                host parts are not those of other groups. Rails with a subnet each are groups of one size, or have the host parts of one another, and are not reported; nor are routed subnets of one address plan.",
     advice: "Find the hosts (`ip route get ADDRESS`, LLDP, the MAC table of the switch) and whether they belong on this fabric. Separate tenants by VLAN or VRF, give them a traffic class of their own, or limit it with ETS.",
     caveat: "Storage with an address plan of its own on a converged fabric looks the same. A tap that sees few hosts of a rail may take it for foreign.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Foreign)
 };
 
 /// Hosts that exchange RoCE.
@@ -77,19 +80,27 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 
 fn seen<'a>(input: &Input<'a>, link: &'a str, mut groups: Vec<Group<'a>>) -> Option<ForeignTraffic<'a>> {
     let limits = &input.limits.isolation;
-    let all: u64 = groups.iter().map(|group| group.bytes).sum();
     let large = |group: &Group<'_>| {
-        group.bytes as f64 >= limits.share * all as f64 && group.packets >= limits.roce_packets
+        group.packets >= limits.roce_packets && share(input, group, &groups) >= limits.share
     };
     let foreign: Vec<usize> = (0..)
         .zip(&groups)
-        .filter(|(_, group)| large(group) && is_foreign(group, &groups))
+        .filter(|(_, group)| is_foreign(group, &groups) && large(group))
         .map(|(at, _)| at)
         .collect();
     let worst = foreign.iter().copied().max_by_key(|at| groups.get(*at).map(|group| group.bytes))?;
+    let share = share(input, groups.get(worst)?, &groups);
     let worst = groups.swap_remove(worst);
-    let share = worst.bytes as f64 / all.max(1) as f64;
     Some(ForeignTraffic { link, share, more: foreign.len() as u64 - 1, worst, rest: groups })
+}
+
+/// The share of a group in the bytes of all, from its first packet to its last.
+fn share(input: &Input<'_>, group: &Group<'_>, all: &[Group<'_>]) -> f64 {
+    let run = run(group.flows.iter().copied());
+    let span = Span::between(run.first_ns, run.last_ns);
+    let of = |flow: &&Flow| scaled(span.all_packets(input.facts, [*flow]), flow.bytes, flow.packets);
+    let bytes: u64 = all.iter().flat_map(|group| &group.flows).map(of).sum();
+    group.bytes as f64 / bytes.max(group.bytes).max(1) as f64
 }
 
 /// Groups of hosts of one IP version, by the flows between them.

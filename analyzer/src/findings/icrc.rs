@@ -2,9 +2,10 @@
 
 use std::cell::LazyCell;
 
+use super::span::{Span, scaled};
 use super::title::{pair, short, title};
 use super::{ByHand, Commands, Impact, Place, ends};
-use super::{Entry, Family, Input, Measure, Need, Raise, Unit, label};
+use super::{Entry, Family, Input, Measure, Need, Problem, Raise, Unit, label};
 use crate::analysis::{ByLink, Flow, Icrc, Link};
 use crate::findings::{Episode, Finding, Severity};
 use crate::util::units::{self, plural};
@@ -32,13 +33,13 @@ const ERRORS: Entry = Entry {
     title: "Corruption: wrong invariant CRC (ICRC)",
     meaning: "A device between the sender and this tap changes packets in bits that must not change. Ethernet's FCS did not notice, so it happens inside a device: memory of a switch or NIC, a faulty ASIC, or software that rewrites headers. The receiver drops such packets, which looks like loss downstream.",
     computed: "The ICRC is computed over whole frames in replay; frames cut by a snap length are not evaluated. A warning from `icrc.packets` packets with a wrong ICRC \
-                 and the share `icrc.ratio` of a link, else info. Flows in which nearly all packets are wrong (the share `icrc.always` of at least `icrc.always_packets`) are reported separately, as info: there \
+                 and the share `icrc.ratio` of a link from the first to the last of them (over 1 s at least), else info. Flows in which nearly all packets are wrong (the share `icrc.always` of at least `icrc.always_packets`) are reported separately, as info: there \
                  the sender's NIC fills in the ICRC downstream of the capture, or a device on the path rewrites addresses, ports or the IP identification.",
     advice: "Narrow down the location with a second tap: the faulty device is between a tap where the packets are correct and one where they are wrong. Check its \
                memory error and FCS counters (of cut-through switches also the upstream ports) and replace it. On the receiver, rx_icrc_encapsulated and \
                rx_roce_errors count the same packets.",
     caveat: "Address translation breaks the ICRC of all packets that pass it.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Icrc)
 };
 
 limits! {
@@ -109,6 +110,18 @@ fn seen(flows: &[&Flow], ratio: Option<f64>) -> Vec<Episode> {
     both.map(|(first_ns, last_ns)| Episode { first_ns, last_ns, peak: ratio }).into_iter().collect()
 }
 
+/// Packets of a link whose ICRC was checked, from the first wrong one of these flows to the last.
+fn checked_meanwhile(input: &Input<'_>, link: &Link, damaged: &[&Flow]) -> u64 {
+    let [episode] = &seen(damaged, None)[..] else { return u64::MAX };
+    let span = Span::between(episode.first_ns, episode.last_ns);
+    let by_link = ByLink::of(input.facts);
+    let of = |flow: &&Flow| {
+        let checked = flow.icrc.get().map_or(0, |icrc| icrc.checked);
+        scaled(span.all_packets(input.facts, [*flow]), checked, flow.packets)
+    };
+    by_link.on(link).iter().map(of).sum()
+}
+
 /// Some packets of a link are wrong.
 fn corruption(
     input: &Input<'_>,
@@ -121,14 +134,15 @@ fn corruption(
     if bad == 0 {
         return;
     }
-    let ratio = bad as f64 / checked.max(1) as f64;
+    let meanwhile = checked_meanwhile(input, link, &damaged).clamp(bad, checked.max(bad));
+    let ratio = bad as f64 / meanwhile.max(1) as f64;
     let severe = bad >= limits.packets && ratio >= limits.ratio;
     damaged.sort_by_key(|flow| std::cmp::Reverse(bad_of(flow)));
     let diagnosis = format!(
         "Corruption upstream of {}: {} of {} with a wrong ICRC",
         short(&link.name),
         units::count(bad),
-        plural(checked, "packet")
+        plural(meanwhile, "packet")
     );
     let share = format!(" ({})", units::ratio(Some(ratio)));
     let (requester, responder) = ends::of_data(input, damaged.iter().copied());
@@ -211,5 +225,29 @@ mod tests {
             found_on(&facts, "icrc.errors").unwrap().owns
         };
         assert_eq!((owns(1), owns(2)), (&[][..], &["loss.after_tap"][..]));
+    }
+
+    #[test]
+    fn clean_traffic_before_and_behind_does_not_dilute_the_share() {
+        const S: u64 = 1_000_000_000;
+        let ratio = |seconds: u64, wrong_s: (u64, u64)| {
+            let mut facts = Facts::of(&everything(), &Options::default());
+            let packets = 1_000 * seconds;
+            let wrong = Wrong { packets: 10, at_ns: (wrong_s.0 * S, wrong_s.1 * S) };
+            let icrc = Checked { checked: packets, wrong: wrong.into(), unchecked: 0 };
+            let (name, direction) = (facts.flows[0].link.clone(), facts.flows[0].direction);
+            (facts.window.first_ns, facts.window.last_ns) = (Some(S), Some((1 + seconds) * S));
+            facts.flows.truncate(1);
+            let flow = &mut facts.flows[0];
+            (flow.first_ns, flow.last_ns, flow.packets) = (S, (1 + seconds) * S, packets);
+            flow.icrc = Some(icrc.clone()).into();
+            for link in &mut facts.links {
+                link.icrc = (link.name == name && link.direction == direction).then(|| icrc.clone().into());
+            }
+            let found = found_on(&facts, "icrc.errors").unwrap();
+            found.evidence.get("bad_ratio").unwrap().value.as_f64().unwrap()
+        };
+        assert!((ratio(2, (1, 3)) - 0.005).abs() < 1e-9, "{}", ratio(2, (1, 3)));
+        assert!((ratio(60, (10, 12)) - 0.005).abs() < 1e-9, "{}", ratio(60, (10, 12)));
     }
 }

@@ -1,7 +1,7 @@
 //! Stalled jobs.
 
 use super::title::title;
-use super::{Commands, Entry, Episode, Family, Impact, Input, Need, Place, Raise};
+use super::{Commands, Entry, Episode, Family, Impact, Input, Need, Place, Problem, Raise};
 use crate::analysis::ports;
 use crate::findings::{Finding, Severity};
 use crate::util::units::{self, plural};
@@ -32,7 +32,7 @@ const STALLED: Entry = Entry {
                watchdog's timeout. With outstanding_flows above 0 a peer or the path does not respond: check the peer's host, its link and its QP (rdma resource show \
                qp). Check `dmesg` for Xid and mlx5 errors.",
     caveat: "A step that is cut by a capture filter appears unfinished. Where the reverse direction is not captured, no request counts as outstanding.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Stall)
 };
 
 limits! {

@@ -1,7 +1,9 @@
 //! Latency tails.
 
 use super::title::{pair, title};
-use super::{Better, ByHand, Commands, Entry, Family, Input, Measure, Need, Place, Raise, Unit, ends};
+use super::{
+    Better, ByHand, Commands, Entry, Family, Input, Measure, Need, Place, Problem, Raise, Unit, ends,
+};
 use crate::analysis::{Flow, Latency};
 use crate::findings::{Finding, Severity};
 use crate::util::units;
@@ -33,7 +35,7 @@ const TAIL: Entry = Entry {
                points at the fabric.",
     caveat: "Latency is measured between two packets at this tap: close to the sender it includes the network in both directions, close to the receiver only the \
                receiver. Large READs have a high response latency by their size. Soft-RoCE has a tail of its own from the scheduler.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Latency)
 };
 
 limits! {

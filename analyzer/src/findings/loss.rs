@@ -14,7 +14,7 @@ use super::span::{Cost, Judged, Span, Wait, all_of, impact, latest, run, spans};
 use super::title::{self, short};
 use super::tool::own;
 use super::{ByHand, Commands, Place, ends};
-use super::{Entry, Family, Input, Measure, Need, Raise, Unit, label};
+use super::{Entry, Family, Input, Measure, Need, Problem, Raise, Unit, label};
 use crate::analysis::Facts;
 use crate::analysis::loss::Downstream;
 use crate::analysis::{Episodes, Flow, Loss};
@@ -108,7 +108,7 @@ const BEFORE: Entry = Entry {
                over 1 s at least.",
     advice: concat!(upstream!(), " ", lossless!()),
     caveat: "Packets dropped before rocescope saw them look the same where the sender retransmits for another reason; with any of those, the title ends with \"may be capture loss\".",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Loss)
 };
 const AFTER: Entry = Entry {
     id: "loss.after_tap",
@@ -130,7 +130,7 @@ const AFTER: Entry = Entry {
                the receiver is evaluated. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least.",
     advice: concat!(downstream!(), " ", lossless!()),
     caveat: "An episode may be several lost packets: how many is not visible here. Recovery and waiting are counted from the sender's silence before it goes back: until it learns of the loss, time passes unseen here.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Loss)
 };
 pub(super) const BETWEEN: Entry = Entry {
     id: "loss.between_taps",
@@ -144,7 +144,7 @@ pub(super) const BETWEEN: Entry = Entry {
                Raised from `loss.vanished` packets and the share `loss.ratio` on, critical from `loss.critical_ratio`. Not raised from the share `loss.other_way` on: then flows take several paths, and only one is captured.",
     advice: concat!("Look between these two taps. ", lossless!()),
     caveat: "Taps whose order is not known are not compared. For services that retransmit nothing, a packet missed by the second capture looks lost.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Loss)
 };
 
 limits! {

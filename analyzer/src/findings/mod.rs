@@ -54,6 +54,7 @@ mod parallel;
 mod path;
 mod peer;
 mod pfc;
+mod problem;
 mod psn;
 mod qp_context;
 mod qp_settings;
@@ -86,6 +87,7 @@ pub use finding::{
 };
 pub use growth::Growth;
 pub use index::{FlowIndex, FlowSet};
+pub use problem::Problem;
 
 use command::{ByHand, Command, Commands};
 use family::label;

@@ -4,7 +4,7 @@ use super::once::once;
 use super::span::{Judged, Span, latest, run, timed};
 use super::title::{more, pair, title};
 use super::{ByHand, Commands, End, Episode, Place, ends};
-use super::{Entry, Family, Input, Raise, Unit, label};
+use super::{Entry, Family, Input, Problem, Raise, Unit, label};
 use crate::analysis::{Flow, LastNaks, Naks};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
@@ -30,7 +30,7 @@ const ACCESS: Entry = Entry {
     advice: "It is the application's matter, not the network's: a region that was deregistered too early, a wrong remote key, an access beyond the end, a missing permission \
              (IBV_ACCESS_REMOTE_WRITE/READ), or a peer that restarted and still gets requests for its former self. Look at the logs of the process that owns the responder's queue pair.",
     caveat: "",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Refused)
 };
 const OPERATIONAL: Entry = Entry {
     id: "nak.remote_operational_error",
@@ -42,7 +42,7 @@ const OPERATIONAL: Entry = Entry {
     advice: "First compare the length of the message with the posted receive buffers: a completion with a local length error on the responder says so. Else look at the responder's kernel log and firmware events (`dmesg`, `devlink health`), PCIe errors (AER) and memory errors; with GPU memory also at the GPU's (Xid events) and at \
              the peer-memory driver.",
     caveat: "",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Refused)
 };
 const INVALID: Entry = Entry {
     id: "nak.invalid_request",
@@ -55,7 +55,7 @@ const INVALID: Entry = Entry {
     advice: "Compare the two ends' settings: path MTU, max_dest_rd_atomic against max_rd_atomic, the queue pair's access flags, the sizes of posted receive buffers, versions of library and \
              application.",
     caveat: "",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Refused)
 };
 
 const SEQUENCE: Entry = Entry {
@@ -67,7 +67,7 @@ const SEQUENCE: Entry = Entry {
     computed: "Per host pair: NAKs with code 0 (PSN sequence error) from a host to which the other sends no requests at any tap. Info from loss.episodes of them on. Flows with RNR NAKs do not count: a receiver that was not ready also NAKs what follows. Where the requests pass, the findings loss.* decide. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least.",
     advice: "Capture where the requests pass, or both directions of the mirror port: the loss findings then tell on which side of the tap packets are lost. On hosts with several uplinks, watch all of them.",
     caveat: "A receiver sends one NAK for all packets it misses at a time: the number of lost packets is not known.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Loss)
 };
 
 limits! {

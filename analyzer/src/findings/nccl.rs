@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::title::{more, title};
-use super::{ByHand, Command, Commands, Entry, Episode, Family, Input, Place, Raise, Unit, label};
+use super::{ByHand, Command, Commands, Entry, Episode, Family, Input, Place, Problem, Raise, Unit, label};
 use crate::analysis::{Communicator, FlowId, Nccl, NcclRank, RankQp};
 use crate::entity::nccl::{REMOTE_ERROR, RankState};
 use crate::findings::{Finding, Severity};
@@ -42,7 +42,7 @@ const DEAD: Entry = Entry {
     advice: "Look for the process on its host: its log, `dmesg` (Xid, OOM killer), the state of the host. If it runs, dump its stack (`py-spy dump --pid PID`) and check the bootstrap network \
              (NCCL_SOCKET_IFNAME), which is not the RoCE network.",
     caveat: "RAS goes over the bootstrap network: a fault there, while RoCE works, looks the same.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Stall)
 };
 
 const FAILED: Entry = Entry {
@@ -55,7 +55,7 @@ const FAILED: Entry = Entry {
                (qp.died) owns it.",
     advice: "Read the log of that rank (NCCL_DEBUG=WARN): System error is a failed call or a work completion with error, Unhandled CUDA error a GPU fault (`dmesg`: Xid). The other ranks' errors follow \
              from it.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Stall)
 };
 
 const LAGGING: Entry = Entry {
@@ -70,7 +70,7 @@ const LAGGING: Entry = Entry {
     advice: "Dump the stack of the rank's process: `py-spy dump --pid PID` shows whether it computes, waits for data or for the GPU. Check the queue pairs of its process for errors and retries: a \
              collective that cannot end keeps the rank from launching the next one.",
     caveat: "NCCL counts operations when they are launched, not when they end: where all ranks have launched the same, a hang in the network does not show here. A rank that writes a checkpoint lags, too.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Stall)
 };
 
 limits! {

@@ -4,10 +4,11 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::command::Commands;
+use super::command::priority;
 use super::ecn::CONGESTION;
 use super::span::{Span, latest, run, spans};
 use super::title::{short, title};
-use super::{ByHand, Entry, Episode, Family, Impact, Input, Measure, Place, Raise, Unit, label};
+use super::{ByHand, Entry, Episode, Family, Impact, Input, Measure, Place, Problem, Raise, Unit, label};
 use crate::analysis::ways::{Sides, sides};
 use crate::analysis::{Flow, Imbalance, Latency, TapFlow};
 use crate::findings::{Finding, Severity};
@@ -60,7 +61,7 @@ const ONE_OF: Entry = Entry {
     advice: "Check that link and the switch ports at its ends: speed, lanes and FEC errors, egress queue, ECN thresholds and PFC pauses against its peers, and what else is routed over it. \
                Take it out of the ECMP group to confirm.",
     caveat: "The fault may be on the path beyond this link, which its flows share. Latency covers the way of the request and of the ACK that passes the same link.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Congestion)
 };
 
 /// Caveat of a delay on a link that has more load.
@@ -445,7 +446,8 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Ve
         Worse::Marks(here, _) | Worse::Loss(here, _) => Some(here),
         Worse::Delay(..) => None,
     };
-    let here = Commands::on(input, worst.link);
+    let class = worst.flows.first().copied().and_then(priority);
+    let here = Commands::on(input, worst.link).of_priority(class);
     let owner = same_marks(worst, group, found);
     let mut raise = Raise::new(&ONE_OF, Severity::Warning, title(diagnosis, []))
         .evidence("kind", kind)

@@ -7,7 +7,7 @@ use rocescope_common::wire::bth::MASK24;
 
 use super::title::{more, title};
 use super::{Commands, Place, ends};
-use super::{Entry, Family, Input, Need, Raise, Unit, label, once};
+use super::{Entry, Family, Input, Need, Problem, Raise, Unit, label, once};
 use crate::analysis::{Facts, Flow};
 use crate::findings::{Finding, Severity};
 use crate::sample::{Address, Direction, LinkSample, Sample, SourceKind};
@@ -48,7 +48,7 @@ const SILENT: Entry = Entry {
              a filter or ACL drops UDP 4791 one way. NCCL gives up after NCCL_IB_RETRY_CNT times NCCL_IB_TIMEOUT.",
     caveat: "On a tap that sees one direction only, a sender that is stuck for another reason looks the same. Answers may take another path than requests; the rest of the tap's traffic says whether \
              they do, but not for certain.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Silent)
 };
 
 limits! {

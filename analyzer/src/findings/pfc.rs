@@ -1,10 +1,11 @@
 //! Pauses: PFC by priority, from devices' counters and from frames in captures.
 
+use super::command::priority;
 use super::once::once;
 use super::raise::MAX_FLOWS;
 use super::title::{pair, short, title};
 use super::{
-    Better, ByHand, Commands, Entry, Family, Impact, Input, Measure, Need, Place, Raise, Unit, ends,
+    Better, ByHand, Commands, Entry, Family, Impact, Input, Measure, Need, Place, Problem, Raise, Unit, ends,
 };
 use crate::analysis::{Device, Flow, Link, Pause};
 use crate::findings::{Finding, Severity};
@@ -33,7 +34,7 @@ const STORM: Entry = Entry {
                ECN thresholds so that ECN acts before PFC.",
     caveat: "For drivers that count frames but not time (ice, older bnxt_en) only a bound is known: many short pauses, each ended by a resume, look like few long \
                ones. In captures, quanta are converted to time by --link-speed; captures do not contain the link speed.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Pause)
 };
 const WRONG_PRIORITY: Entry = Entry {
     id: "pfc.on_wrong_priority",
@@ -46,7 +47,7 @@ const WRONG_PRIORITY: Entry = Entry {
     advice: "Configure PFC identically on both sides of the link: dcb pfc show dev DEV (mlnx_qos -i DEV) on the host, priority-flow-control on the switch, and the \
                DSCP to priority map on both.",
     caveat: "Without DCB settings of the host and without DCBX in the capture the intended configuration is unknown.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Pause)
 };
 const VICTIM: Entry = Entry {
     id: "pfc.victim",
@@ -64,7 +65,7 @@ const VICTIM: Entry = Entry {
                lower the ECN thresholds so that ECN acts before PFC.",
     caveat: "The priority of a flow is taken from its VLAN tag; without one DSCP / 8 is assumed, and live the priority that the traffic class in use maps to. A \
                sender without data to send at that time is indistinguishable.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Pause)
 };
 
 limits! {
@@ -165,7 +166,7 @@ fn storm(input: &Input<'_>, pause: &Pause, at: &Where<'_>, found: &mut Vec<Findi
     let received = pause.direction == Some("received");
     let place = at.place(input);
     let neighbour = place.switch_port.clone().unwrap_or_else(|| "the neighbour".to_owned());
-    let here = Commands::on(input, at.link.unwrap_or(""));
+    let here = Commands::on(input, at.link.unwrap_or("")).of_priority(pause.priority);
     let severity = if endless { Severity::Critical } else { Severity::Warning };
     let by = format!(", {}", at.by);
     let mut raise = Raise::new(&STORM, severity, title(diagnosis, [by]))
@@ -231,7 +232,7 @@ fn wrong(input: &Input<'_>, pause: &Pause, lossless: u8, at: &Where<'_>, found: 
     let list = if list.is_empty() { "none".into() } else { list.join(", ") };
     let diagnosis = format!("PFC pause on lossy priority {priority}: {}", plural(frames, "frame"));
     let parts = [format!(" {}", at.by), format!(", lossless: {list}")];
-    let here = Commands::on(input, at.link.unwrap_or(""));
+    let here = Commands::on(input, at.link.unwrap_or("")).of_priority(Some(priority));
     Raise::new(&WRONG_PRIORITY, Severity::Warning, title(diagnosis, parts))
         .place(at.place(input))
         .step("Check PFC per priority on the host.", here.pfc())
@@ -288,9 +289,9 @@ fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
     let count = plural(victims.len() as u64, "flow");
     let diagnosis = format!("PFC victims: {count} stalled for up to {}", units::duration(*longest));
     let (requester, responder) = ends::of_data(input, victims.iter().map(|(flow, _)| *flow));
-    let here = Commands::on(input, &worst.link);
     // As the collector of pauses takes it.
-    let priority = worst.pcp.or(worst.dscp.map(|dscp| dscp >> 3));
+    let priority = priority(worst);
+    let here = Commands::on(input, &worst.link).of_priority(priority);
     let links = input.facts.links.iter().filter(|link| link.name == worst.link);
     let pauses = links.flat_map(|link| link.pause.iter().flatten());
     let own = pauses.filter(|pause| pause.priority.is_none() || pause.priority == priority);

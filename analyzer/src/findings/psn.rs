@@ -4,7 +4,7 @@ use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::opcode::Name;
 
 use super::title::{more, pair, title};
-use super::{Commands, Entry, Family, Input, Need, Place, Raise, Unit, ends, label};
+use super::{Commands, Entry, Family, Input, Need, Place, Problem, Raise, Unit, ends, label};
 use crate::analysis::Flow;
 use crate::findings::{Episode, Finding, Severity};
 use crate::metrics::loss::reads::Overlap;
@@ -35,7 +35,7 @@ const OVERLAP: Entry = Entry {
     advice: "This is a fault of the requester's RDMA implementation: NIC firmware, soft-RoCE driver, or a stack of one's own. Update it, or report it with this capture; compare its path MTU with that of the responder, \
              which decides how many PSNs a READ takes.",
     caveat: "Two connections that use one queue pair number within the capture, the second from a PSN within the last READ of the first, look the same.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Silent)
 };
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {

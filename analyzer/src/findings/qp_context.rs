@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::title::{more, pair, title};
-use super::{Command, Commands, Entry, Episode, Family, Input, Lasting, Place, Raise, Unit, ends, label};
+use super::{
+    Command, Commands, Entry, Episode, Family, Input, Lasting, Place, Problem, Raise, Unit, ends, label,
+};
 use crate::analysis::{Device, DeviceQp};
 use crate::findings::{Finding, Severity};
 use crate::util::units::{self, plural};
@@ -56,7 +58,7 @@ const STUCK: Entry = Entry {
     advice: "Follow the 5-tuple: is the peer up, does the path of this source port drop everything (`ping` takes another one), is a priority paused for good (PFC storm), is the process at the other end stopped? \
              The timeouts of the port that are attributed to the queue pair are in the evidence.",
     caveat: READ,
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Silent)
 };
 
 const RETRYING: Entry = Entry {
@@ -69,7 +71,7 @@ const RETRYING: Entry = Entry {
                contexts moved at that time: certain when no other queue pair of the port had a packet in flight, else likely. A queue pair that is stuck is reported as qp.stuck alone.",
     advice: "Look for loss on the path of this 5-tuple: discards on the switch ports, CRC and FEC errors, a bad cable or transceiver, a queue without PFC. With many queue pairs of different paths, look at this host's port first.",
     caveat: READ,
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Silent)
 };
 
 const RECEIVER: Entry = Entry {
@@ -82,7 +84,7 @@ const RECEIVER: Entry = Entry {
                without a buffer. This host as sender: RNR retries were in use in at least that number of contexts.",
     advice: "Look at the process on the receiving end: CPU binding, a proxy thread that shares its core, GPU synchronisation, too few receive buffers (queue depth), a garbage collector.",
     caveat: READ,
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Silent)
 };
 
 const BOND_PORT: Entry = Entry {
@@ -96,7 +98,7 @@ const BOND_PORT: Entry = Entry {
     advice: "Use more queue pairs per connection (NCCL_IB_QPS_PER_CONNECTION, NCCL_IB_SPLIT_DATA_ON_QPS=1), hash mode of the bond (`devlink dev param`, LAG_RESOURCE_ALLOCATION and roce LAG of mlx5), or set the port by queue pair \
              (lag_tx_port_affinity). Check that all members are up.",
     caveat: READ,
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Silent)
 };
 
 const PLANES: Entry = Entry {
@@ -109,7 +111,7 @@ const PLANES: Entry = Entry {
                The load is what each queue pair sent (sent_packets), or one each where that is not known.",
     advice: "Check that all planes are up on this host and on the peers, and how the library chooses planes (NCCL_IB_SPLIT_DATA_ON_QPS, number of queue pairs a multiple of the planes).",
     caveat: READ,
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Silent)
 };
 
 limits! {
@@ -171,7 +173,8 @@ fn stuck(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec<
     let packets = format!(": {} unacknowledged", plural(u64::from(in_flight), "packet"));
     let last_ns = worst.context_ns.unwrap_or(0);
     let episode = Episode { first_ns: last_ns.saturating_sub(stuck_ns), last_ns, peak: None };
-    let here = Commands::on(input, device.interface.as_deref().unwrap_or(""));
+    let priority = worst.control.dscp.map(|dscp| dscp >> 3);
+    let here = Commands::on(input, device.interface.as_deref().unwrap_or("")).of_priority(priority);
     of_one(input, device, worst, Raise::new(&STUCK, severity, with_hosts(diagnosis, worst, &stuck, packets)))
         .evidence("qps", stuck.len())
         .evidence("stuck_ns", stuck_ns)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::title::title;
-use super::{ByHand, Commands, Entry, Family, Input, Lasting, Place, Raise, Unit, ends, label};
+use super::{ByHand, Commands, Entry, Family, Input, Lasting, Place, Problem, Raise, Unit, ends, label};
 use crate::analysis::{Device, DeviceQp};
 use crate::entity::devices::PortSample;
 use crate::findings::{Finding, Severity};
@@ -40,7 +40,7 @@ const DSCP: Entry = Entry {
     advice: "Send with the DSCP of the lossless class: NCCL_IB_TC (106 for DSCP 26), UCX_IB_TRAFFIC_CLASS, `cma_roce_tos` for RDMA CM; for queue pairs of GPU-initiated transports the library's own setting \
              (NVSHMEM_IB_TRAFFIC_CLASS). Or map the DSCP to a lossless priority on hosts and switches.",
     caveat: "Traffic that is meant to be lossy (storage, control) shows here too. The mapping is the host's: switches have their own.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Settings)
 };
 
 const SETTINGS: Entry = Entry {
@@ -55,7 +55,7 @@ const SETTINGS: Entry = Entry {
     advice: "Raise the timeout: NCCL_IB_TIMEOUT=20 (4.3 s) with NCCL_IB_RETRY_CNT=7, UCX_RC_TIMEOUT. The price is a slower recovery from the loss of a message's last packet, which only the timeout repairs. A path MTU is the smaller of what both ends offer: raise the MTU of the other host's interface, \
              or the application's setting (perftest -m, UCX_RC_PATH_MTU).",
     caveat: "Applications that reconnect by themselves want short timeouts. A path to another site may allow no larger MTU.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Settings)
 };
 
 limits! {

@@ -1,7 +1,7 @@
 //! Queue pairs that could not be set up, from the kernel's control path.
 
 use super::title::title;
-use super::{ByHand, Commands, Entry, Episode, Family, Input, Place, Raise, Unit, ends, label};
+use super::{ByHand, Commands, Entry, Episode, Family, Input, Place, Problem, Raise, Unit, ends, label};
 use crate::analysis::{Device, QpEvent};
 use crate::findings::{Finding, Severity};
 use crate::util::units::{self, plural};
@@ -29,7 +29,7 @@ const SETUP_FAILED: Entry = Entry {
     advice: "ETIMEDOUT (110) on the way to RTR: the peer's address was not resolved to a MAC address; check the route, the neighbour entry and the VLAN of the interface. EINVAL (22): the two sides \
              disagree about GID index, MTU or attributes; compare NCCL_IB_GID_INDEX with the GID table. ENOMEM (12) and ENOSPC (28): limits of locked memory (ulimit -l) or of the device's queue pairs.",
     caveat: "The errors are those that the kernel returned to the caller. Libraries that try one setting after another fail on purpose at first.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Silent)
 };
 
 /// Failed calls of one device with the same verb and error.

@@ -7,7 +7,7 @@ use super::span::{Cost, Judged, Span, Wait, impact, latest, run, spans};
 use super::timeouts::nearest_sender;
 use super::title::{pair, title};
 use super::{ByHand, Commands, Place, ends};
-use super::{Entry, Family, Input, Measure, Need, Raise, Unit, label};
+use super::{Entry, Family, Input, Measure, Need, Problem, Raise, Unit, label};
 use crate::analysis::{Facts, Flow, Loss};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::{SPELL_NS, Signal};
@@ -68,7 +68,7 @@ const STORM: Entry = Entry {
         selective!()
     ),
     caveat: "",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Retransmission)
 };
 
 /// What to do first where packets were seen late.

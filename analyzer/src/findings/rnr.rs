@@ -9,7 +9,7 @@ use super::once::once;
 use super::span::{Cost, Judged, Span, Wait, impact, latest, run, timed};
 use super::title::title;
 use super::{ByHand, Commands, Impact, Place, ends};
-use super::{Entry, Family, Input, Measure, Raise, Unit, label};
+use super::{Entry, Family, Input, Measure, Problem, Raise, Unit, label};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
@@ -40,7 +40,7 @@ const SLOW: Entry = Entry {
     advice: "The receiving process is too slow or posts too few receives: look at its CPU (pinning, NUMA node, a busy or paused GPU), at the depth of its receive queue, and at what it waits for. A \
              longer RNR timer only hides it. Where retries run out: rnr_retry 7 means without end.",
     caveat: "A few RNR NAKs at the start of a job are usual: peers do not start at the same time.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::NotReady)
 };
 
 limits! {

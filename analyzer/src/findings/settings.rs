@@ -7,7 +7,8 @@ use rocescope_common::wire::SkipReason;
 use super::once::{self, once};
 use super::title::{short, title};
 use super::{
-    Better, ByHand, Commands, Entry, Family, Input, Lasting, Measure, Place, Raise, Unit, classes, ends,
+    Better, ByHand, Commands, Entry, Family, Input, Lasting, Measure, Place, Problem, Raise, Unit, classes,
+    ends,
 };
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
@@ -37,7 +38,7 @@ const MTU_SMALL: Entry = Entry {
     advice: "Set the interface MTU above the path MTU plus headers (4200 or 9000 for a path MTU of 4096) on hosts and switches, restart the connections, and check \
                active_mtu with `ibv_devinfo`. In applications: perftest -m, UCX_RC_PATH_MTU, the path MTU in the connection request.",
     caveat: "Applications with small messages only do not reveal their path MTU.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Settings)
 };
 pub(super) const DSCP_MIXED: Entry = Entry {
     id: "qos.dscp_mixed",
@@ -53,7 +54,7 @@ pub(super) const DSCP_MIXED: Entry = Entry {
                CM, /sys/class/infiniband/DEVICE/tc/1/traffic_class. Check that no switch rewrites DSCP.",
     caveat: "Two jobs between the same hosts may differ by design. NCCL_IB_FIFO_TC sends small control messages in another class by design; they stay below the \
                share.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Settings)
 };
 pub(super) const DSCP_UNSET: Entry = Entry {
     id: "qos.dscp_unset",
@@ -69,7 +70,7 @@ pub(super) const DSCP_UNSET: Entry = Entry {
     advice: "Set the DSCP that the fabric treats as lossless (often 24 or 26): NCCL_IB_TC=106 for DSCP 26 with ECT(0), UCX_IB_TRAFFIC_CLASS, cma_roce_tos; set the \
                port's trust mode to dscp (mlnx_qos --trust dscp).",
     caveat: "Fabrics that classify by PCP in a VLAN tag, or that treat all traffic as lossless, need no DSCP.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Settings)
 };
 pub(super) const CNP_DSCP: Entry = Entry {
     id: "qos.cnp_dscp",
@@ -82,7 +83,7 @@ pub(super) const CNP_DSCP: Entry = Entry {
     advice: "Give CNPs a DSCP and a strict-priority queue of their own: roce_np cnp_dscp (default 48 on ConnectX), CNP_DSCP_P1 in mlxconfig, np_cnp_dscp in mlx5 \
                debugfs; map it on every switch.",
     caveat: "",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Settings)
 };
 const ROCEV1: Entry = Entry {
     id: "rocev1.present",
@@ -94,7 +95,7 @@ const ROCEV1: Entry = Entry {
     computed: "Info when any RoCEv1 packet is observed; a warning when RoCEv1 carries at least rocev1.share of the RoCE bytes.",
     advice: "Choose a RoCEv2 GID: NCCL_IB_GID_INDEX (show_gids lists them), NCCL_IB_ROCE_VERSION_NUM=2, cma_roce_mode -m 2, `-x` in perftest.",
     caveat: "",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Settings)
 };
 const FOREIGN: Entry = Entry {
     id: "isolation.foreign_traffic",
@@ -109,7 +110,7 @@ const FOREIGN: Entry = Entry {
                with a bandwidth limit (ETS: `dcb ets`, mlnx_qos).",
     caveat: "A capture that was filtered for RoCE cannot show it. On hosts the RoCE of a hardware NIC is not counted, so that all traffic looks like non-RoCE; the \
                minimum of half excludes such links.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Foreign)
 };
 
 limits! {

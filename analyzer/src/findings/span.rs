@@ -73,6 +73,16 @@ impl Span {
         if self.whole { flow.packets } else { self.packets(facts, flow) }
     }
 
+    /// All packets of these flows meanwhile, followed or not; of 1 s at least, as far as there is data.
+    pub(super) fn all_packets<'a>(&self, facts: &Facts, flows: impl IntoIterator<Item = &'a Flow>) -> u64 {
+        let (begin, end) = self.window(facts);
+        let of = |flow: &Flow| {
+            let known = CountTimes { facts, flow, capable: false, total: flow.packets };
+            known.before(end).saturating_sub(known.before(begin))
+        };
+        flows.into_iter().map(of).sum()
+    }
+
     /// ECN-capable data packets of a flow meanwhile; of 1 s at least, as far as there is data.
     pub(super) fn capable(&self, facts: &Facts, flow: &Flow) -> u64 {
         let total = flow.ecn_data.capable();

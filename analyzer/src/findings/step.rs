@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::span::{Span, Wait};
 use super::{
-    ByHand, Commands, Entry, Episode, Family, Input, Measure, Need, Place, Raise, Unit, ends, label,
+    ByHand, Commands, Entry, Episode, Family, Input, Measure, Need, Place, Problem, Raise, Unit, ends, label,
 };
 use crate::analysis::traffic::{StepStraggler, StepStretch, Steps};
 use crate::analysis::{Flow, Latency, ports};
@@ -61,7 +61,7 @@ const STRAGGLER: Entry = Entry {
                on the path to the receiver. NCCL_DEBUG=INFO and the job's own timings confirm it.",
     caveat: "Hosts whose data is not captured cannot be named: capture at several hosts, or at a switch. A host that computes longer in every step from the start \
                is indistinguishable from a pipeline stage.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Step)
 };
 const SLOWER: Entry = Entry {
     id: "step.slower",
@@ -91,7 +91,7 @@ const SLOWER: Entry = Entry {
     advice: "If transfer grew, check CE marks, loss, pauses and link speed since then. If waiting grew, check transport timeouts, the latency of paths downstream of the tap, and step.straggler. If computing grew, it is not this network: \
                check GPU clocks, the data loader and storage. `rocescope diff` of the reports of two parts of the run (replay --from, --to, --output json) shows the changes.",
     caveat: "Longer sequences, evaluation or checkpoints lengthen steps as well. Packets do not show computing: traffic that bypasses this port counts as computing.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Step)
 };
 
 limits! {

@@ -10,7 +10,7 @@ use super::once::{Name, name, once};
 use super::span::{Cost, Judged, Span, Wait, impact, latest, run, spans, timed};
 use super::title::{more, pair, title};
 use super::{ByHand, Commands, Place, ends};
-use super::{Entry, Family, Input, Measure, Need, Raise, Unit, label};
+use super::{Entry, Family, Input, Measure, Need, Problem, Raise, Unit, label};
 use crate::analysis::{Flow, Loss};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
@@ -73,7 +73,7 @@ const TIMEOUTS: Entry = Entry {
     advice: "Find where ACKs or the last packets of messages are lost: compare the drop counters of both directions, ACKs included, which often travel in another class. Look for paths that fail over or pause \
              (link flaps, PFC storms). The ACK timeout is 4.096 us * 2^NCCL_IB_TIMEOUT, at most NCCL_IB_RETRY_CNT times; shorter timers recover earlier, but fail earlier too.",
     caveat: "Live, READ requests that are repeated after a timeout are counted as rereads alone, and their silence is not known: responses may have come meanwhile.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Retransmission)
 };
 
 /// The timeouts of one flow in one episode, or its silences in mid-message.

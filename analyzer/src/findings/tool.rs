@@ -1,6 +1,6 @@
 //! Capture loss.
 
-use super::{ByHand, Entry, Family, Input, Measure, Raise};
+use super::{ByHand, Entry, Family, Input, Measure, Problem, Raise};
 use crate::analysis::Lost;
 use crate::findings::{Finding, Severity};
 use crate::util::units::{self, plural};
@@ -23,7 +23,7 @@ const LOST: Entry = Entry {
                at 1ms. capture_drops: capture with a smaller snap length (-s 128) and a larger buffer (tcpdump -B). interface_drops: check `ethtool -S` for ring \
                overruns and enlarge the ring (ethtool -G).",
     caveat: "The drop counter of libpcap's RDMA sniffer is always 0. On virtual interfaces interface_drops also counts frames of protocols without a handler.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Capture)
 };
 
 limits! {

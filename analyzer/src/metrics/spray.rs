@@ -47,7 +47,8 @@ impl Collector {
     #[inline]
     pub fn packet(&mut self, packet: &Packet, frame: &Frame, data: &[u8]) -> bool {
         let whole = packet.wire_len >= packet.payload;
-        let full = self.largest.get(packet.slot as usize).is_some_and(|largest| packet.payload == (*largest).into());
+        let largest = self.largest.get(packet.slot as usize);
+        let full = largest.is_some_and(|largest| packet.payload == u32::from(*largest));
         // Nearly all packets: without payload, or full ones of a known path MTU.
         if frame.encap == 0 && (packet.payload == 0 || full && whole) {
             return false;

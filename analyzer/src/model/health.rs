@@ -4,7 +4,7 @@ use rocescope_common::account::FlowKey;
 use rocescope_common::wire::frame::Addr;
 
 use super::Row;
-use crate::findings::{Finding, Severity};
+use crate::findings::{Finding, Problem, Severity};
 use crate::sample::{Address, address};
 use crate::util::map::Map;
 
@@ -30,165 +30,8 @@ impl From<Severity> for Level {
     }
 }
 
-/// A kind of finding where there is room for one word only, causes before what they cause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(missing_docs, reason = "each is described in the table below")]
-pub enum Problem {
-    Capture,
-    Copies,
-    Settings,
-    Device,
-    Pause,
-    Icrc,
-    Refused,
-    Loss,
-    LossOrReordering,
-    NotReady,
-    Silent,
-    Retransmission,
-    Incast,
-    Congestion,
-    Notification,
-    Latency,
-    Hashing,
-    Imbalance,
-    Stall,
-    Step,
-    Foreign,
-}
-
-/// A kind with the beginnings of the ids of its findings, its word in the STATE column, its badge, and its meaning.
-type About = (Problem, &'static [&'static str], &'static str, &'static str, &'static str);
-
-const ABOUT: [About; 21] = [
-    (
-        Problem::Capture,
-        &["tool."],
-        "DROP",
-        "CAPTURE INCOMPLETE",
-        "packets missing from the counters of rocescope",
-    ),
-    (Problem::Copies, &["capture."], "DUP", "DUPLICATES", "packets duplicated by the capture or the network"),
-    (
-        Problem::Settings,
-        &["config.", "qos.", "mtu.", "rocev1.", "path.rewritten"],
-        "CONF",
-        "SETTINGS",
-        "settings of host, NIC, switch or traffic class",
-    ),
-    (Problem::Device, &["device."], "NIC", "NIC COUNTERS", "errors or discards counted by the NIC"),
-    (Problem::Pause, &["pfc."], "PFC", "PFC", "priority flow control stops the sender"),
-    (Problem::Icrc, &["icrc."], "ICRC", "ICRC ERRORS", "packets corrupted on the path (invalid ICRC)"),
-    (
-        Problem::Refused,
-        &["nak.remote", "nak.invalid"],
-        "NAK",
-        "NAK",
-        "request refused: remote access, operational or invalid request error",
-    ),
-    (
-        Problem::Loss,
-        &["loss.", "nak.psn", "path.mtu"],
-        "LOSS",
-        "LOSS",
-        "packets lost, or requested again by sequence-error NAKs",
-    ),
-    (
-        Problem::LossOrReordering,
-        &[],
-        "LOS?",
-        "LOSS OR REORDERING",
-        "sequence-error NAKs for packets seen at this tap: lost or reordered downstream",
-    ),
-    (Problem::NotReady, &["rnr."], "RNR", "RNR", "receiver not ready: no receive buffer posted"),
-    (
-        Problem::Silent,
-        &["peer.", "qp.", "cm."],
-        "PEER",
-        "PEER SILENT",
-        "no response from the peer, or a dead queue pair",
-    ),
-    (Problem::Retransmission, &["retry."], "RETX", "RETRANSMISSIONS", "large share of retransmitted packets"),
-    (Problem::Incast, &["burst."], "INCA", "INCAST", "incast: many senders to one receiver at the same time"),
-    (
-        Problem::Congestion,
-        &["ecn.congestion", "links.congested_one_of"],
-        "CE",
-        "CONGESTION",
-        "CE-marked data: a queue on the path is above its ECN threshold",
-    ),
-    (Problem::Notification, &["ecn.", "cnp."], "CNP", "CNP", "CNPs missing, unexpected, or ECN not in use"),
-    (Problem::Latency, &["latency."], "SLOW", "LATENCY", "long tail of request latency"),
-    (
-        Problem::Hashing,
-        &["entropy."],
-        "ECMP",
-        "ECMP HASHING",
-        "few 5-tuples carry most bytes: ECMP cannot balance them",
-    ),
-    (Problem::Imbalance, &["links."], "LOAD", "IMBALANCE", "parallel links carry unequal load"),
-    (
-        Problem::Stall,
-        &["job.", "nccl."],
-        "STOP",
-        "JOB STALLED",
-        "the job stopped communicating, or waits for a rank",
-    ),
-    (Problem::Step, &["step."], "STEP", "STEPS", "straggler, or steps of the job getting longer"),
-    (Problem::Foreign, &["isolation."], "ISOL", "ISOLATION", "traffic of another tenant or application"),
-];
-
-impl Problem {
-    /// Every kind, causes first.
-    pub const ALL: [Self; ABOUT.len()] = {
-        let mut all = [Self::Capture; ABOUT.len()];
-        let mut at = 0;
-        while at < all.len() {
-            all[at] = ABOUT[at].0;
-            at += 1;
-        }
-        all
-    };
-
-    /// The kind of a finding; `None` for an id that is not known.
-    #[must_use]
-    pub fn of(finding: &Finding) -> Option<Self> {
-        let is = |(_, ids, ..): &&About| ids.iter().any(|start| finding.id.starts_with(start));
-        let kind = ABOUT.iter().find(is).map(|(kind, ..)| *kind);
-        match kind {
-            Some(Self::Loss) if finding.evidence["or_reordering"] == true => Some(Self::LossOrReordering),
-            // One of several links is congested, slow or lossy.
-            Some(Self::Congestion) if finding.evidence["kind"] == "loss" => Some(Self::Loss),
-            Some(Self::Congestion) if finding.evidence["kind"] == "delay" => Some(Self::Latency),
-            kind => kind,
-        }
-    }
-
-    fn about(self) -> &'static About {
-        &ABOUT[self as usize]
-    }
-
-    /// Its word in the STATE column.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        self.about().2
-    }
-
-    /// Its badge in the header.
-    #[must_use]
-    pub fn badge(self) -> &'static str {
-        self.about().3
-    }
-
-    /// Meaning of the word, for the help.
-    #[must_use]
-    pub fn meaning(self) -> &'static str {
-        self.about().4
-    }
-
-    const fn bit(self) -> u32 {
-        1 << self as u8
-    }
+const fn bit(kind: Problem) -> u32 {
+    1 << kind as u8
 }
 
 /// The findings that name one flow.
@@ -210,7 +53,7 @@ impl Judged {
 
     /// Takes in a finding, in the order of the report.
     fn add(&mut self, kind: Problem, level: Level, active: bool) {
-        self.kinds |= kind.bit();
+        self.kinds |= bit(kind);
         // The order has active findings first.
         if self.worst.is_none() {
             (self.worst, self.active) = (Some((kind, level)), active);
@@ -282,7 +125,7 @@ impl State {
     /// True if a finding of this kind, active or past, names the row's flow.
     #[must_use]
     pub const fn has(&self, kind: Problem) -> bool {
-        self.judged.kinds & kind.bit() != 0
+        self.judged.kinds & bit(kind) != 0
     }
 
     /// Sorts by severity: larger is worse.
@@ -342,26 +185,6 @@ fn named(finding: &Finding) -> impl Iterator<Item = (Address, Address, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::findings;
-
-    #[test]
-    fn every_finding_has_a_kind_and_every_word_fits_its_column() {
-        let of = |id| Problem::of(&Finding::new(id, Severity::Warning, String::new()));
-        for entry in findings::entries() {
-            assert!(of(entry.id).is_some(), "{}", entry.id);
-        }
-        for (at, kind) in Problem::ALL.into_iter().enumerate() {
-            assert_eq!((kind as usize, kind.about().0), (at, kind));
-            assert!(kind.word().len() <= 4 && !kind.meaning().is_empty(), "{kind:?}");
-        }
-        let document = include_str!("../../../docs/tui.md");
-        for kind in Problem::ALL {
-            let row = format!("| `{}` | {} |", kind.word(), kind.meaning());
-            assert!(document.contains(&row), "docs/tui.md has no row {row}");
-        }
-        assert_eq!(of("loss.before_tap"), Some(Problem::Loss));
-        assert_eq!(of("ecn.no_cnp"), Some(Problem::Notification));
-    }
 
     #[test]
     fn the_worst_active_finding_is_the_state_of_a_flow() {

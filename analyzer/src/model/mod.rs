@@ -37,7 +37,7 @@ use counts::NS_PER_S;
 pub use counts::{Counts, Delta};
 pub use dedup::Dedup;
 pub use detail::Detail;
-pub use health::{FlowVerdicts, Judged, Level, Problem, State};
+pub use health::{FlowVerdicts, Judged, Level, State};
 use history::Names;
 pub use history::{History, Snapshot, TimeRange};
 pub use over_time::OverTime;

@@ -1,8 +1,8 @@
 //! The signals of timelines, and the findings that are about them: the same in every view.
 
 use super::over_time::Series;
-use super::{Counts, Level, Problem};
-use crate::findings::{Finding, Severity};
+use super::{Counts, Level};
+use crate::findings::{Finding, Problem, Severity};
 use crate::metrics::timeline::SignalKind;
 use crate::util::units;
 

@@ -16,7 +16,8 @@ pub use value::{SortKey, Value, ValueKind};
 
 use super::theme;
 use crate::entity::owners::QpOwner;
-use crate::model::{self, Level, LinkRow, Model, Row, State};
+use crate::findings::Problem;
+use crate::model::{Level, LinkRow, Model, Row, State};
 use crate::sample::{Sample, Stats};
 use crate::util::layout::tap_name;
 use crate::util::units;
@@ -136,7 +137,7 @@ impl<'a> Context<'a> {
 /// Names of the states, for filters: without a problem, by problem, and by problem with the sign for more than one.
 fn states() -> &'static [String] {
     static STATES: LazyLock<Vec<String>> = LazyLock::new(|| {
-        let kinds = || model::Problem::ALL.iter().map(|kind| kind.word().to_lowercase());
+        let kinds = || Problem::ALL.iter().map(|kind| kind.word().to_lowercase());
         let healthy = ["ok", "idle"].map(str::to_owned);
         healthy.into_iter().chain(kinds()).chain(kinds().map(|kind| format!("{kind}+"))).collect()
     });
@@ -148,7 +149,7 @@ fn states() -> &'static [String] {
 #[must_use]
 pub(super) fn state_bits(row: &Row) -> u64 {
     const HEALTHY: usize = 2;
-    const KINDS: usize = model::Problem::ALL.len();
+    const KINDS: usize = Problem::ALL.len();
     let state = State::of(row);
     let Some(worst) = state.worst else {
         return match state.active {
@@ -156,7 +157,7 @@ pub(super) fn state_bits(row: &Row) -> u64 {
             _ => u64::from(state.known()),
         };
     };
-    let bits = model::Problem::ALL.iter().enumerate().map(|(at, kind)| {
+    let bits = Problem::ALL.iter().enumerate().map(|(at, kind)| {
         let plain = u64::from(state.has(*kind)) << (HEALTHY + at);
         let more = u64::from(state.more && *kind == worst) << (HEALTHY + KINDS + at);
         plain | more

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use rocescope_common::wire::bth::MASK24;
 
 use super::title::{more, pair, title};
-use super::{Commands, Entry, Episode, Family, Impact, Input, Need, Place, Raise, Unit, label};
+use super::{Commands, Entry, Episode, Family, Impact, Input, Need, Place, Problem, Raise, Unit, label};
 use super::{ends, once};
 use crate::analysis::{Flow, Psn};
 use crate::findings::{Finding, Severity};
@@ -72,7 +72,7 @@ const DIED: Entry = Entry {
     advice: "Read the log of the process on both ends (work completion with error: retry exceeded, remote access error, flush), `dmesg` and `rdma resource show qp` (state ERR), and what \
              happened on the path at that time: link flaps, routes, a firewall. NCCL reports it as `Got completion with error 12` (retry exceeded) or 5 (flushed).",
     caveat: "A capture that loses one path of a sprayed flow, or a filter, looks the same. A flow that resumes after the end of the data was only stalled.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Silent)
 };
 
 limits! {

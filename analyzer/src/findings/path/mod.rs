@@ -3,7 +3,7 @@
 mod black_hole;
 mod rewritten;
 
-use super::{Better, Entry, Family, Input, Measure, Need, Unit, label};
+use super::{Better, Entry, Family, Input, Measure, Need, Problem, Unit, label};
 use crate::findings::Finding;
 
 /// This family.
@@ -43,7 +43,7 @@ pub(super) const REWRITTEN: Entry = Entry {
     advice: "Find the hop between the two taps that rewrites: trust mode of its ports (trust dscp, not trust port or pcp), remarking policies, tunnels that do not copy DSCP and ECN (RFC 6040), firewalls and virtual switches. Make \
              the sender's value survive to the receiver, or map the new value to the lossless, ECN-enabled class at every hop behind it.",
     caveat: "Some fabrics rewrite DSCP by design, at the boundary of a tenant; then check that the new value is lossless and ECN-enabled on the rest of the path.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Settings)
 };
 
 pub(super) const BLACK_HOLE: Entry = Entry {
@@ -61,7 +61,7 @@ pub(super) const BLACK_HOLE: Entry = Entry {
     advice: "Compare the MTU of each port on the path with the path MTU plus headers: 4,096 bytes of payload need an IP MTU of at least 4,156 (IPv4), jumbo frames of 9,000 fit all. Test it with `ping -M do -s 4100`. \
              Raise the MTU of that port, or lower the path MTU of the connections until then (NCCL uses active_mtu of `ibv_devinfo`).",
     caveat: "A filter by size, or a firewall that drops fragments of tunnels, looks the same. At one tap, requests that fail for another reason than their size may look alike.",
-    ..Entry::EMPTY
+    ..Entry::of(Problem::Loss)
 };
 
 limits! {

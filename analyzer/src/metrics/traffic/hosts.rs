@@ -28,34 +28,35 @@ pub type Host = (u8, Addr);
 
 /// One direction between two hosts on one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, align(64))]
 pub struct Pair {
-    /// Index of the link.
-    pub link: u16,
-    /// Host that sends.
-    pub src: Host,
-    /// Host that receives.
-    pub dst: Host,
     /// Packets of every kind.
     pub packets: u64,
     /// Bytes of their outer frames.
     pub bytes: u64,
     /// Outer frames of what is no acknowledgement and no CNP.
     pub data_bytes: u64,
-    /// Time to live, or hop limit, of its first packet; 0 where that is not known.
-    pub hops: u8,
-    target: u32,
     /// The target's turn at the latest packet with data.
     turn: u64,
+    target: u32,
+    /// The other direction between the two, or [`NO_PAIR`].
+    back: u32,
     /// The last bin with data, to count a sender once.
     bin: u64,
     /// The same of bins of data, by their number.
     overlap: u64,
-    /// The other direction between the two, or [`NO_PAIR`].
-    back: u32,
     /// READ requests in this direction whose responses have not ended.
     asked: u32,
-    /// Times at which the first and the last of these were sent.
+    /// Index of the link.
+    pub link: u16,
+    /// Time to live, or hop limit, of its first packet; 0 where that is not known.
+    pub hops: u8,
+    /// Times at which the first and the last of the READ requests were sent.
     asked_ns: (u64, u64),
+    /// Host that sends.
+    pub src: Host,
+    /// Host that receives.
+    pub dst: Host,
 }
 
 impl Pair {
@@ -67,9 +68,9 @@ impl Pair {
 
 /// Bins in which a host had data from this many senders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+// What each packet changes comes first, next to what else of a target it needs: one cache line.
+#[repr(C)]
 pub struct Degree {
-    /// Number of bins.
-    pub bins: u64,
     /// Data packets in them.
     pub packets: u64,
     /// Bytes of their outer frames.
@@ -78,6 +79,8 @@ pub struct Degree {
     pub ce: u64,
     /// Jumps of a PSN ahead.
     pub gaps: u64,
+    /// Number of bins.
+    pub bins: u64,
     /// Outer frames of the data in those of these bins that have gaps.
     pub lossy_bytes: u64,
     /// From the first to the last data packet of these.
@@ -108,7 +111,20 @@ impl std::iter::Sum for Degree {
 
 /// Traffic that a host receives on one link, by the number of senders in a bin.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[repr(C, align(64))]
 pub struct Target {
+    /// Goes up whenever a bin of time or of data begins: in a turn, a sender is counted at its first packet.
+    turn: u64,
+    bin: u64,
+    /// The latest data packet of the open bin of data.
+    last_ns: u64,
+    /// Bytes of the open bin of time with which that of data is full.
+    full_at: u64,
+    open: Degree,
+    open_senders: u32,
+    /// Messages and READ responses to it that have begun and not ended.
+    in_progress: u32,
+    overlap: Overlap,
     /// Index of the link.
     pub link: u16,
     /// Host that receives.
@@ -123,24 +139,19 @@ pub struct Target {
     pub peak_bytes: u64,
     /// Senders in that bin.
     pub peak_senders: u32,
-    /// Goes up whenever a bin of time or of data begins: in a turn, a sender is counted at its first packet.
-    turn: u64,
-    bin: u64,
-    open: Degree,
-    open_senders: u32,
-    overlap: Overlap,
-    /// Messages and READ responses to it that have begun and not ended.
-    in_progress: u32,
 }
+
+const _: () =
+    assert!(std::mem::offset_of!(Target, open.bins) == 64, "what each packet changes is one cache line");
 
 pack! {
     struct Pair {
         link, src, dst, packets, bytes, data_bytes, hops, target, turn, bin, overlap, back, asked, asked_ns,
     }
     struct Target {
-        link, host, senders, degrees, overlaps, peak_bytes, peak_senders, turn, bin, open, open_senders, overlap, in_progress,
+        turn, bin, last_ns, full_at, open, open_senders, in_progress, overlap, link, host, senders, degrees, overlaps, peak_bytes, peak_senders,
     }
-    struct Overlap { number, senders, sum, before, full_at, first_ns, last_ns }
+    struct Overlap { number, senders, sum, before, first_ns }
 }
 
 /// The bin of data that is being filled.
@@ -152,10 +163,7 @@ struct Overlap {
     sum: Degree,
     /// State at the start of the open bin of time.
     before: Degree,
-    /// Bytes of the open bin of time with which it is full.
-    full_at: u64,
     first_ns: u64,
-    last_ns: u64,
 }
 
 fn count(degrees: &mut Vec<Degree>, senders: u32, bin: &Degree) {
@@ -183,7 +191,7 @@ impl Target {
     fn fold(&mut self) {
         self.turn += 1;
         self.overlap.sum = self.overlap();
-        self.overlap.full_at = self.overlap.full_at.saturating_sub(self.open.bytes);
+        self.full_at = self.full_at.saturating_sub(self.open.bytes);
         self.overlap.before = Degree::default();
         let open = Degree { bins: 1, ..std::mem::take(&mut self.open) };
         if open.packets == 0 {
@@ -203,8 +211,7 @@ impl Target {
             self.fold();
             self.bin = bin;
         }
-        if now_ns > self.overlap.last_ns.saturating_add(SILENCE_NS) || self.open.bytes >= self.overlap.full_at
-        {
+        if now_ns > self.last_ns.saturating_add(SILENCE_NS) || self.open.bytes >= self.full_at {
             self.fold_overlap();
             self.overlap.first_ns = now_ns;
         }
@@ -213,7 +220,7 @@ impl Target {
     /// Ends the bin of data before a sender that takes its turn: the others have nothing in progress, and pause. `asked`: the
     /// READ request that it answers, if any, was sent while they had not.
     fn turn(&mut self, pair: &Pair, asked: bool, now_ns: u64) {
-        let Overlap { number, senders, first_ns, last_ns, .. } = self.overlap;
+        let (last_ns, Overlap { number, senders, first_ns, .. }) = (self.last_ns, self.overlap);
         let silence_ns = now_ns.saturating_sub(last_ns);
         if asked || self.in_progress > 0 || senders == 0 || pair.overlap == number || silence_ns <= TURN_NS {
             return;
@@ -246,9 +253,9 @@ impl Target {
     fn fold_overlap(&mut self) {
         self.turn += 1;
         let mut bin = Degree { bins: 1, ..self.overlap() };
-        let Overlap { number, senders, first_ns, last_ns, .. } = self.overlap;
-        let full_at = self.open.bytes.saturating_add(BIN_BYTES);
-        self.overlap = Overlap { number: number + 1, before: self.open, full_at, ..Overlap::default() };
+        let (last_ns, Overlap { number, senders, first_ns, .. }) = (self.last_ns, self.overlap);
+        (self.last_ns, self.full_at) = (0, self.open.bytes.saturating_add(BIN_BYTES));
+        self.overlap = Overlap { number: number + 1, before: self.open, ..Overlap::default() };
         if bin.packets == 0 {
             return;
         }
@@ -321,6 +328,8 @@ impl Pairs {
         // No more than pairs.
         let number = u32::try_from(self.targets.len()).unwrap_or(NO_PAIR);
         self.targets.push(Target {
+            last_ns: 0,
+            full_at: 0,
             link,
             host,
             senders: 0,
@@ -396,15 +405,15 @@ impl Pairs {
         let another = target.bin != seen.bin;
         if another
             || !self.by_flow
-                && (seen.first_ns > target.overlap.last_ns.saturating_add(SILENCE_NS)
-                    || target.open.bytes >= target.overlap.full_at)
+                && (seen.first_ns > target.last_ns.saturating_add(SILENCE_NS)
+                    || target.open.bytes >= target.full_at)
         {
             target.another_bin(seen.bin, seen.first_ns);
         }
         if pair.turn != target.turn {
             let first = pair.data_bytes == seen.data_bytes;
             if !self.by_flow {
-                let (pair, last_ns) = (*pair, target.overlap.last_ns);
+                let (pair, last_ns) = (*pair, target.last_ns);
                 let asked = self.list.get(pair.back as usize).is_some_and(|back| back.is_asked(last_ns));
                 target.turn(&pair, asked, seen.first_ns);
             }
@@ -412,7 +421,7 @@ impl Pairs {
                 target.sender(pair, first);
             }
         }
-        target.overlap.last_ns = target.overlap.last_ns.max(seen.last_ns);
+        target.last_ns = target.last_ns.max(seen.last_ns);
         target.open.packets += seen.data_packets;
         target.open.bytes += seen.data_bytes;
         target.open.ce += seen.ce;

@@ -3,9 +3,9 @@
 use ratatui::buffer::Buffer;
 use ratatui::text::Line;
 
-use crate::findings::{Finding, Health, Severity, Verdict};
+use crate::findings::{Finding, Health, Problem, Severity, Verdict};
 use crate::model::over_time::Series;
-use crate::model::{Basis, Counts, Level, Problem, signals};
+use crate::model::{Basis, Counts, Level, signals};
 use crate::sample::SourceKind;
 use crate::tui::app::App;
 use crate::tui::column::compact;

@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use crate::model::Problem;
+use crate::findings::Problem;
 use crate::tui::column::COLUMNS;
 use crate::tui::column::sets::SETS;
 use crate::tui::key::KEYMAP;

@@ -8,7 +8,8 @@ use serde_json::json;
 
 use super::{Column, Context, bar, compact, link_name, shown_link, state_cell};
 use crate::filter::Unit;
-use crate::model::{self, Delta, Level, LinkRow, Row, State};
+use crate::findings::Problem;
+use crate::model::{Delta, Level, LinkRow, Row, State};
 use crate::sample::Address;
 use crate::tui::theme;
 use crate::util::units;
@@ -248,7 +249,7 @@ impl Column {
     pub fn cell(&self, row: &Row, cx: Context<'_>) -> (String, Style) {
         let state = State::of(row);
         let level = match self.kind {
-            ValueKind::Ratio if state.has(model::Problem::Congestion) => Level::Warning,
+            ValueKind::Ratio if state.has(Problem::Congestion) => Level::Warning,
             ValueKind::Ratio => Level::Fine,
             _ => self.level.min(state.level()),
         };

@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::overview::{self, problems};
 use super::{Effect, Hints, Page, Spans, click_list, cut, empty, line, problem};
-use crate::findings::{DataEnd, Finding, Severity};
-use crate::model::{Level, Model, Problem};
+use crate::findings::{DataEnd, Finding, Problem, Severity};
+use crate::model::{Level, Model};
 use crate::sample::SourceKind;
 use crate::tui::analysis::Analysis;
 use crate::tui::cursor::{Cursor, Move};

@@ -7,8 +7,9 @@ use rocescope_common::account::flow::{DSCP_NONE, SRC_QP_SEVERAL};
 use rocescope_common::account::{Mixed, PsnTrack};
 use rocescope_common::wire::opcode::Name;
 
+use crate::findings::Problem;
 use crate::metrics::latency::Figure;
-use crate::model::{Counts, Delta, Detail, Level, Problem, Row, State};
+use crate::model::{Counts, Delta, Detail, Level, Row, State};
 use crate::packet::syndrome;
 use crate::report::text::{P99_SAMPLES, P999_SAMPLES, enough};
 use crate::tui::column::{self, Context, bar, compact};

@@ -9,7 +9,8 @@ use ratatui::text::Line;
 
 use super::pair::{Pair, length, listed, load, pairs};
 use super::short;
-use crate::model::{Delta, LinkRow, Problem};
+use crate::findings::Problem;
+use crate::model::{Delta, LinkRow};
 use crate::tui::column::compact;
 use crate::tui::cursor::Cursor;
 use crate::tui::data::Data;

@@ -26,7 +26,7 @@ pub(super) use self::chart::{links_over_time, load_of};
 pub use self::grid::Chart;
 use super::{Effect, Hints, Page, Spans, empty, flows, line, select, sheet, trends};
 use crate::analysis::Entropy;
-use crate::model::Problem;
+use crate::findings::Problem;
 use crate::tui::column::{self, bar, compact};
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::data::Data;

@@ -1,0 +1,112 @@
+//! Kinds of findings: a word for where there is room for no more.
+
+use super::{Finding, catalog};
+
+/// Declares the kinds, causes before their effects: each with its word in the STATE column, its badge and its meaning.
+macro_rules! problems {
+    ($($kind:ident: $word:literal, $badge:literal, $meaning:literal;)+) => {
+        /// A kind of finding where there is room for one word only, causes before their effects.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Problem {
+            $(#[doc = $meaning] $kind,)+
+        }
+
+        impl Problem {
+            /// Every kind, causes first.
+            pub const ALL: [Self; [$($word),+].len()] = [$(Self::$kind,)+];
+
+            /// Its word in the STATE column.
+            #[must_use]
+            pub const fn word(self) -> &'static str {
+                match self { $(Self::$kind => $word,)+ }
+            }
+
+            /// Its badge in the header.
+            #[must_use]
+            pub const fn badge(self) -> &'static str {
+                match self { $(Self::$kind => $badge,)+ }
+            }
+
+            /// Meaning of the word, for the help.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$kind => $meaning,)+ }
+            }
+        }
+    };
+}
+
+problems! {
+    Capture: "DROP", "CAPTURE INCOMPLETE",
+        "packets missing from the counters of rocescope";
+    Copies: "DUP", "DUPLICATES",
+        "packets duplicated by the capture or the network";
+    Settings: "CONF", "SETTINGS",
+        "settings of host, NIC, switch or traffic class";
+    Device: "NIC", "NIC COUNTERS",
+        "errors or discards counted by the NIC";
+    Pause: "PFC", "PFC",
+        "priority flow control stops the sender";
+    Icrc: "ICRC", "ICRC ERRORS",
+        "packets corrupted on the path (invalid ICRC)";
+    Refused: "NAK", "NAK",
+        "request refused: remote access, operational or invalid request error";
+    Loss: "LOSS", "LOSS",
+        "packets lost, or requested again by sequence-error NAKs";
+    LossOrReordering: "LOS?", "LOSS OR REORDERING",
+        "sequence-error NAKs for packets seen at this tap: lost or reordered downstream";
+    NotReady: "RNR", "RNR",
+        "receiver not ready: no receive buffer posted";
+    Silent: "PEER", "PEER SILENT",
+        "no response from the peer, or a dead queue pair";
+    Retransmission: "RETX", "RETRANSMISSIONS",
+        "large share of retransmitted packets";
+    Incast: "INCA", "INCAST",
+        "incast: many senders to one receiver at the same time";
+    Congestion: "CE", "CONGESTION",
+        "CE-marked data: a queue on the path is above its ECN threshold";
+    Notification: "CNP", "CNP",
+        "CNPs missing, unexpected, or ECN not in use";
+    Latency: "SLOW", "LATENCY",
+        "long tail of request latency";
+    Hashing: "ECMP", "ECMP HASHING",
+        "few 5-tuples carry most bytes: ECMP cannot balance them";
+    Imbalance: "LOAD", "IMBALANCE",
+        "parallel links carry unequal load";
+    Stall: "STOP", "JOB STALLED",
+        "the job stopped communicating, or waits for a rank";
+    Step: "STEP", "STEPS",
+        "straggler, or steps of the job getting longer";
+    Foreign: "ISOL", "ISOLATION",
+        "traffic of another tenant or application";
+}
+
+impl Problem {
+    /// The kind of a finding; `None` for an id that is not known.
+    #[must_use]
+    pub fn of(finding: &Finding) -> Option<Self> {
+        let evidence = |name: &str| &finding.evidence[name];
+        Some(match catalog::entry(&finding.id)?.problem {
+            Self::Loss if evidence("or_reordering") == true => Self::LossOrReordering,
+            // One of several links is congested, slow or lossy.
+            Self::Congestion if evidence("kind") == "loss" => Self::Loss,
+            Self::Congestion if evidence("kind") == "delay" => Self::Latency,
+            kind => kind,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_fits_its_column_and_is_on_the_page() {
+        let page = include_str!("../../../docs/tui.md");
+        for kind in Problem::ALL {
+            assert!(kind.word().len() <= 4 && !kind.meaning().is_empty(), "{kind:?}");
+            let row = format!("| `{}` | {} |", kind.word(), kind.meaning());
+            assert!(page.contains(&row), "docs/tui.md has no row {row}");
+        }
+    }
+}
