@@ -1,4 +1,4 @@
-//! docs/exporter.md, made from the table.
+//! Generates docs/exporter.md from the registry.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! docs/recording.md, made from the registry.
+//! Generates docs/recording.md from the registry.
 
 use std::fmt::Write as _;
 

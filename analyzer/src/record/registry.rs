@@ -1,14 +1,14 @@
 //! The registry of tables: name, type, unit, meaning and source of every column. The type of a row, the schema of the
-//! Parquet files and docs/recording.md are made from it.
+//! Parquet files and docs/recording.md are generated from it.
 //!
-//! A column that is added is nullable and comes last, so that older files go on to be read. Names, types and meanings do
-//! not change.
+//! A new column is nullable and comes last, so that older files stay readable. Names, types and meanings never
+//! change.
 
 use super::cell::Time;
 use crate::sample::{Address, Direction};
 use crate::util::shared::Shared;
 
-/// A text that may be missing.
+/// A nullable text.
 type Text = Option<Shared>;
 
 tables! {

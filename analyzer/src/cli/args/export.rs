@@ -77,19 +77,19 @@ pub struct ExportArgs {
     /// Options of the source.
     #[command(flatten)]
     pub source: SourceArgs,
-    /// Options that all commands with flows share.
+    /// Options shared by all commands that count flows.
     #[command(flatten)]
     pub common: CommonArgs,
 }
 
 impl ExportArgs {
-    /// The options that it shares with the views: its readings are those of a view that takes each.
+    /// The corresponding output options: an exporter takes every sample, as a view does.
     #[must_use]
     pub fn view(&self) -> ViewArgs {
         ViewArgs {
             output: Some(Output::Jsonl),
             out: None,
-            // At the pace of the views, so that the analysis sees the same.
+            // Sampled at the interval of the views, so that findings are computed from the same readings.
             interval: self.interval.min(Duration::from_secs(1)),
             ecmp: None,
             screen: None,

@@ -66,7 +66,7 @@ pub struct FleetArgs {
 }
 
 impl FleetArgs {
-    /// The rows that are looked at.
+    /// The rows that the question covers.
     #[must_use]
     pub fn chosen(&self) -> Chosen {
         Chosen { job: self.job.clone(), from_s: self.from, to_s: self.to }
@@ -84,7 +84,7 @@ pub enum FleetOutput {
     Html,
 }
 
-/// A time of the calendar, to the second.
+/// Parses a calendar time with a resolution of one second.
 fn parse_second(text: &str) -> Result<u64, String> {
     match parse_time(text)? {
         TimeSpec::Absolute(ns) => Ok(ns / 1_000_000_000),

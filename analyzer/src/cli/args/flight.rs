@@ -42,7 +42,7 @@ pub struct FlightArgs {
 }
 
 impl FlightArgs {
-    /// What the recorder is to do; `None` without `--keep`.
+    /// Settings of the recorder; `None` without `--keep`.
     #[must_use]
     pub fn settings(&self) -> Option<Settings> {
         Some(Settings {

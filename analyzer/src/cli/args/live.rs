@@ -1,4 +1,4 @@
-//! Options of `live`, and those that all live sources share.
+//! Options of `live`, and those shared by all live sources.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,7 +24,7 @@ Examples:
   rocescope live --keep 10m --on 'loss.*|qp.died'  with dumps of the minutes before a problem
   rocescope live --attach                          what the agent of this host counts, without kernel programs of its own";
 
-/// Options of a source, which an agent has its own of.
+/// Source options that conflict with `--attach`: the agent has its own.
 const OF_THE_SOURCE: [&str; 17] = [
     "interface",
     "netns",
@@ -63,12 +63,12 @@ pub struct LiveArgs {
     /// Options of the flight recorder.
     #[command(flatten)]
     pub flight: FlightArgs,
-    /// Options of the view.
+    /// Options of the output.
     #[command(flatten)]
     pub view: ViewArgs,
 }
 
-/// Options of the live source: what is watched, and how.
+/// Options of the live source: interfaces and how they are observed.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(next_help_heading = "Live source")]
 pub struct SourceArgs {
@@ -77,7 +77,7 @@ pub struct SourceArgs {
     /// An RDMA device stands for its network interface. Without -i: all interfaces with an RDMA device.
     #[arg(short, long = "interface", value_name = "IFACE")]
     pub interface: Vec<String>,
-    /// An interface without -i: an error that names the option.
+    /// An interface given without -i; always an error that names the option.
     #[arg(hide = true, value_name = "IFACE", value_parser = parse_misplaced)]
     pub misplaced: Option<String>,
     /// Network namespace of the interfaces: a name, or the PID of a process in it
