@@ -1,4 +1,5 @@
-//! Any bytes as what NCCL's RAS service says: the dialogue, answers in both formats, events, and what becomes of them in a report.
+//! Any bytes as what NCCL's RAS service says: the dialogue, answers in both formats, events, and what becomes of them
+//! in a report.
 #![no_main]
 
 use std::io::{self, Read, Write};

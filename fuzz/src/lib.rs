@@ -13,7 +13,8 @@ use serde_json::Value;
 /// Seeds beyond this length slow a target down more than they teach it.
 pub const LONGEST: usize = 32 << 10;
 
-/// Writes the seeds of a target to the folder that `ROCESCOPE_FUZZ_SEEDS` names, and ends the program; without it does nothing.
+/// Writes the seeds of a target to the folder that `ROCESCOPE_FUZZ_SEEDS` names, and ends the program; without it
+/// does nothing.
 pub fn seeds(make: impl FnOnce() -> Vec<Vec<u8>>) {
     let Some(folder) = env::var_os("ROCESCOPE_FUZZ_SEEDS").map(PathBuf::from) else { return };
     let write = |(number, seed): (usize, &Vec<u8>)| fs::write(folder.join(format!("seed-{number:03}")), seed);

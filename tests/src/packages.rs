@@ -60,7 +60,8 @@ fn missing(test: &str, package: &str) {
     eprintln!("SKIP: {test} needs the package {package}");
 }
 
-/// DuckDB's program: of the Python package that has it, or on `PATH`. Says so when there is none, and fails where there must be.
+/// DuckDB's program: of the Python package that has it, or on `PATH`. Says so when there is none, and fails where
+/// there must be.
 ///
 /// # Panics
 /// Panics if it is missing and `CI` is `true`.
@@ -88,8 +89,8 @@ pub fn collector_or_skip(test: &str) -> Option<PathBuf> {
     found
 }
 
-/// A stand-in for ClickHouse's program over the Python package chdb, which is the engine without programs. Says so when there is none, and
-/// fails where there must be.
+/// A stand-in for ClickHouse's program over the Python package chdb, which is the engine without programs. Says so
+/// when there is none, and fails where there must be.
 ///
 /// # Panics
 /// Panics if it is missing and `CI` is `true`.
@@ -137,7 +138,8 @@ pub struct ClickHouse {
 }
 
 impl ClickHouse {
-    /// With the tables of the recording in `folder`, where there is one; over TLS with the files of a certificate and its key.
+    /// With the tables of the recording in `folder`, where there is one; over TLS with the files of a certificate and
+    /// its key.
     ///
     /// # Errors
     /// It does not start, or names no port.

@@ -63,7 +63,8 @@ fn steps(finding: &Value) -> Option<String> {
     steps.filter(twice).map(Value::to_string).next()
 }
 
-/// No cause that is as bad and as current stands behind its effect, unless an owner has its place or the two name one another.
+/// No cause that is as bad and as current stands behind its effect, unless an owner has its place or the two name one
+/// another.
 fn causes(finding: &Value, behind: &[Value]) -> Option<String> {
     let same = |other: &Value| {
         ["severity", "active"].iter().all(|name| other[name] == finding[name]) && other["owner"].is_null()

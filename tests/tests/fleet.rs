@@ -1,5 +1,5 @@
-//! `rocescope fleet` on real engines: recordings of a simulated fleet with known faults. Each question names the culprit first, and none
-//! where nothing is wrong.
+//! `rocescope fleet` on real engines: recordings of a simulated fleet with known faults. Each question names the
+//! culprit first, and none where nothing is wrong.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -239,7 +239,8 @@ fn dashboard(name: &str) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The queries of a dashboard in this field of its targets, each with the title of its panel, and those of its variables.
+/// The queries of a dashboard in this field of its targets, each with the title of its panel, and those of its
+/// variables.
 fn queries(dashboard: &Value, field: &str) -> Vec<(String, String)> {
     let panels = dashboard["panels"].as_array().unwrap().iter();
     let of_panel = |panel: &Value| {

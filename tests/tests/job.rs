@@ -321,8 +321,8 @@ fn incast_is_a_matter_when_it_costs() {
     assert_eq!(many_to_one(false, |_| false)["incast"][0]["senders_max"], 1);
 }
 
-/// By hand: in a bin of a millisecond three hosts send 1, 2 and 3 packets of 1058 bytes to one; 9 bins later one of them sends
-/// one packet; then, after 10 more, ten packets fill the last.
+/// By hand: in a bin of a millisecond three hosts send 1, 2 and 3 packets of 1058 bytes to one; 9 bins later one of
+/// them sends one packet; then, after 10 more, ten packets fill the last.
 #[test]
 fn bins_by_hand() {
     let mut wire = Wire::default();

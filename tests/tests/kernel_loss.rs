@@ -60,8 +60,8 @@ fn live(frames: &[Frame]) -> Lived {
     live_from(frames, 0)
 }
 
-/// The same where nothing is told before frame number `from`: whoever counts has just begun to listen, and the readings of
-/// counters tell which flows there are.
+/// The same where nothing is told before frame number `from`: whoever counts has just begun to listen, and the
+/// readings of counters tell which flows there are.
 fn live_from(frames: &[Frame], from: usize) -> Lived {
     let mut machine = Machine::new(Hook::TcIngress, MAX_FLOWS).unwrap();
     let clock = WallClock::unix();
@@ -178,7 +178,8 @@ fn loss_is_what_replay_says() {
     assert!(troubled > 5 && sums["lost"] > 10 && sums["retransmitted"] > 100, "{troubled}: {sums:?}");
 }
 
-/// Hops that reorder, and that lose: receivers ask for what is late, too. What is lost, and what may only be late, is the same live.
+/// Hops that reorder, and that lose: receivers ask for what is late, too. What is lost, and what may only be late, is
+/// the same live.
 #[test]
 fn reordering_differs_from_loss_as_in_a_replay() {
     if !available() {

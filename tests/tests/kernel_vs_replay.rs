@@ -141,8 +141,8 @@ const TWICE: [&str; 1] = ["l1_any_sll2.any.pcap"];
 /// One program of each kind; that of XDP is the one which also takes frames of several buffers.
 const BOTH_KINDS: [Hook; 2] = [Hook::XdpFrags, Hook::TcIngress];
 
-/// The other program of each kind: the same code but for a constant, so that a part of the captures is enough. The one that
-/// gets no frame of several buffers is left out where there are some.
+/// The other program of each kind: the same code but for a constant, so that a part of the captures is enough. The
+/// one that gets no frame of several buffers is left out where there are some.
 fn others(frames: &[Frame]) -> Vec<Hook> {
     let several = frames.iter().any(|frame| frame.wire_len as usize > test_run::LINEAR);
     Hook::ALL

@@ -36,7 +36,8 @@ impl Hook {
         }
     }
 
-    /// The hook that is used where this one is asked for: older kernels have no native XDP for frames of several buffers.
+    /// The hook that is used where this one is asked for: older kernels have no native XDP for frames of several
+    /// buffers.
     fn used(self, mtu: u32) -> Self {
         let kernel = KernelFacts::read(Path::new("/")).version.unwrap();
         if self == Self::Native && mtu > ONE_BUFFER_MTU && kernel < FRAGS_SINCE { Self::Tc } else { self }

@@ -167,7 +167,8 @@ fn numbers(report: &Value) -> Vec<(String, Value)> {
     all
 }
 
-/// A second tap that sees the same packets makes them no more: not the findings, nor the flows and packets of their evidence.
+/// A second tap that sees the same packets makes them no more: not the findings, nor the flows and packets of their
+/// evidence.
 #[test]
 fn a_second_tap_changes_no_number() {
     let folder = tempfile::tempdir().unwrap();
@@ -294,8 +295,8 @@ fn lossy_between(before_s: u32, behind_s: u32, seen: bool) -> Made {
     made
 }
 
-/// Ratios of an episode are those of the packets between its first and its last signal: within 1 %, since a loss upstream is known
-/// when it is repaired.
+/// Ratios of an episode are those of the packets between its first and its last signal: within 1 %, since a loss
+/// upstream is known when it is repaired.
 #[test]
 fn clean_traffic_before_and_behind_does_not_dilute_a_loss() {
     for (id, seen) in [("loss.before_tap", false), ("loss.after_tap", true)] {

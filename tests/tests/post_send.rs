@@ -1,5 +1,5 @@
-//! The program that samples `post_send`, attached to a function of this process: every chain, opcode and length that it is
-//! called with is counted, and what cannot be read is counted as that.
+//! The program that samples `post_send`, attached to a function of this process: every chain, opcode and length that
+//! it is called with is counted, and what cannot be read is counted as that.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 #![expect(unsafe_code, reason = "chains of work requests are linked by pointers, as libibverbs has them")]

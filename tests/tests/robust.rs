@@ -1,5 +1,5 @@
-//! What reaches rocescope from others must not stop it, make its figures wrong, or speak in its name: files of processes,
-//! damaged captures, names, extreme counts, limits of the process.
+//! What reaches rocescope from others must not stop it, make its figures wrong, or speak in its name: files of
+//! processes, damaged captures, names, extreme counts, limits of the process.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 

@@ -1,6 +1,6 @@
-//! Samples of `post_send` on Soft-RoCE devices, held against perftest: a process is found as soon as it makes a queue pair, its
-//! messages are those that it sends, its calls are counted up to the limit, and a kill leaves nothing. `cargo xtask vm` runs
-//! these tests.
+//! Samples of `post_send` on Soft-RoCE devices, held against perftest: a process is found as soon as it makes a queue
+//! pair, its messages are those that it sends, its calls are counted up to the limit, and a kill leaves nothing.
+//! `cargo xtask vm` runs these tests.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 

@@ -65,8 +65,9 @@ struct Requester {
     answered: f64,
 }
 
-/// Timeouts by the silence of the peer, their silence of the sender in milliseconds, and those besides in which a sender goes
-/// back to one PSN twice for one NAK. `peer` is the queue pair that the answers to requests for a queue pair go to.
+/// Timeouts by the silence of the peer, their silence of the sender in milliseconds, and those besides in which a
+/// sender goes back to one PSN twice for one NAK. `peer` is the queue pair that the answers to requests for a queue
+/// pair go to.
 fn by_hand(packets: &[Dissected], peer: fn(u32) -> u32) -> (u64, u64, u64) {
     let mut requesters: BTreeMap<((String, String), u32), Requester> = BTreeMap::new();
     let (mut timeouts, mut silence, mut twice) = (0, 0.0, 0);

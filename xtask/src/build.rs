@@ -28,7 +28,8 @@ pub(crate) fn build() -> Result<PathBuf> {
     Ok(binary)
 }
 
-/// The commit, which the program shows in `--version`. Only for programs that people get: each commit would compile tests again.
+/// The commit, which the program shows in `--version`. Only for programs that people get: each commit would compile
+/// tests again.
 pub(crate) fn commit() -> Option<(&'static str, String)> {
     let git =
         |arguments: &[&str]| output_of(Command::new("git").current_dir(workspace_root()).args(arguments));

@@ -72,8 +72,8 @@ impl Target {
         self.rpm() == std::env::consts::ARCH
     }
 
-    /// Variable for rustc by which programs for the target get the paths of this machine replaced, which would differ on the
-    /// next.
+    /// Variable for rustc by which programs for the target get the paths of this machine replaced, which would differ
+    /// on the next.
     fn flags(self) -> (String, String) {
         let name = self.triple().to_uppercase().replace('-', "_");
         let [crates, repository] = REPLACED;
@@ -170,8 +170,8 @@ fn static_program(toolchain: &EbpfToolchain, target: Target) -> Result<PathBuf> 
     Ok(place)
 }
 
-/// Fails when a program has the path of one of this machine's folders in it, kernel programs included: another folder would give
-/// other bytes.
+/// Fails when a program has the path of one of this machine's folders in it, kernel programs included: another folder
+/// would give other bytes.
 fn ensure_no_path(program: &Path) -> Result<()> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let rustup = output_of(Command::new("rustup").args(["show", "home"]));

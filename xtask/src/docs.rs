@@ -1,6 +1,7 @@
 //! `cargo xtask docs`: the links of the documentation, and its site.
 //!
-//! The pages are written to be read where they are, in docs/ and beside it; docs/SUMMARY.md puts them in order, in the form of mdBook.
+//! The pages are written to be read where they are, in docs/ and beside it; docs/SUMMARY.md puts them in order, in
+//! the form of mdBook.
 
 mod links;
 mod site;

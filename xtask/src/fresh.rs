@@ -1,8 +1,10 @@
-//! `cargo xtask fresh`: what the README promises, on machines that have nothing: a bare root of Debian and of Ubuntu, made by debootstrap
-//! in namespaces of its own, with an ordinary user who has sudo. So no installation step can hide in what a developer's machine has.
+//! `cargo xtask fresh`: what the README promises, on machines that have nothing: a bare root of Debian and of Ubuntu,
+//! made by debootstrap in namespaces of its own, with an ordinary user who has sudo. So no installation step can hide
+//! in what a developer's machine has.
 //!
-//! From this machine come the Rust toolchain (read-only), CA certificates, names and settings by which cargo, pip and apt reach
-//! their servers, and the kernel. Everything else is downloaded and built there. Scripts in fresh/ run inside.
+//! From this machine come the Rust toolchain (read-only), CA certificates, names and settings by which cargo, pip and
+//! apt reach their servers, and the kernel. Everything else is downloaded and built there. Scripts in fresh/ run
+//! inside.
 
 use crate::ebpf_toolchain::cache_dir;
 use crate::run::{has_program, output_of, root_command, show, step, target_dir, workspace_root};
@@ -261,8 +263,8 @@ impl Stage {
         self.enter("enter.sh", |command| command.arg(base).arg(&self.files).args(self.rust.iter().flatten()))
     }
 
-    /// Runs a script as root in namespaces of its own. They, and the folder, are gone afterwards; also when this process is killed: the
-    /// pipe that root.sh reads ends with it.
+    /// Runs a script as root in namespaces of its own. They, and the folder, are gone afterwards; also when this
+    /// process is killed: the pipe that root.sh reads ends with it.
     fn enter(&self, script: &str, arguments: impl FnOnce(&mut Command) -> &mut Command) -> Result<()> {
         let mut command = root_command("sh", "a bare root")?;
         command

@@ -59,7 +59,8 @@ enum Task {
         /// Run the tests in a virtual machine instead: the live path on an older kernel, and those of `vm`
         #[arg(long, conflicts_with = "packages")]
         vm: bool,
-        /// Test the packages instead: packed twice, linted, and in a virtual machine with systemd installed, run, upgraded, purged
+        /// Test the packages instead: packed twice, linted, and in a virtual machine with systemd installed, run,
+        /// upgraded, purged
         #[arg(long)]
         packages: bool,
     },
@@ -70,13 +71,13 @@ enum Task {
         /// Build program and tests without optimisation: a minute instead of ten, for work on one test
         #[arg(long)]
         debug: bool,
-        /// The guest's kernel: `backports` (Debian's newer one) or a version that Ubuntu has, as 5.15. Runs the tests that depend on it:
-        /// the programs load and count, and follow queue pairs
+        /// The guest's kernel: `backports` (Debian's newer one) or a version that Ubuntu has, as 5.15. Runs the tests
+        /// that depend on it: the programs load and count, and follow queue pairs
         #[arg(long, value_parser = vm::Kernel::parse, default_value = "distribution")]
         kernel: vm::Kernel,
     },
-    /// Follow the README on a bare Debian and a bare Ubuntu, as a user with sudo: demonstration, tests, and the .deb without Rust.
-    /// Takes an hour or more, and root for namespaces
+    /// Follow the README on a bare Debian and a bare Ubuntu, as a user with sudo: demonstration, tests, and the .deb
+    /// without Rust. Takes an hour or more, and root for namespaces
     Fresh(fresh::Wanted),
     /// Measure performance, compared with other programs and with what is wanted
     Bench {

@@ -1,7 +1,7 @@
 //! `cargo xtask mutate`: rocescope on mutated input, for as long as one likes.
 //!
-//! The mutants are made in the tests' package, whose tests run two minutes of them; this builds it and the program, with
-//! checked arithmetic, and runs them.
+//! The mutants are made in the tests' package, whose tests run two minutes of them; this builds it and the program,
+//! with checked arithmetic, and runs them.
 
 use std::path::PathBuf;
 

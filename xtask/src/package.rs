@@ -1,5 +1,5 @@
-//! `cargo xtask package`: archives, .deb and .rpm of the static programs, with manual pages, completions, units, licences,
-//! an SBOM and checksums. The same commit gives the same bytes.
+//! `cargo xtask package`: archives, .deb and .rpm of the static programs, with manual pages, completions, units,
+//! licences, an SBOM and checksums. The same commit gives the same bytes.
 
 mod archive;
 mod dependencies;
@@ -99,8 +99,9 @@ fn tested_program() -> Result<PathBuf> {
     env::var_os("ROCESCOPE_BIN").map_or_else(dist::native_program, |program| Ok(PathBuf::from(program)))
 }
 
-/// Packs twice, which must give the same bytes; asks the tools of both distributions what they think of the packages; and has
-/// a guest with systemd install, run, upgrade and purge one. Of the program that `ROCESCOPE_BIN` names, else of the static one.
+/// Packs twice, which must give the same bytes; asks the tools of both distributions what they think of the packages;
+/// and has a guest with systemd install, run, upgrade and purge one. Of the program that `ROCESCOPE_BIN` names, else
+/// of the static one.
 ///
 /// # Errors
 /// Names what is wrong, or what is missing for the test.

@@ -90,8 +90,8 @@ impl Programs {
     }
 }
 
-/// Builds the unit tests, in the development profile: to optimise a crate once more for its own tests takes longer than they
-/// take unoptimised.
+/// Builds the unit tests, in the development profile: to optimise a crate once more for its own tests takes longer
+/// than they take unoptimised.
 ///
 /// # Errors
 /// The command that failed.

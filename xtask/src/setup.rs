@@ -113,8 +113,8 @@ pub(crate) fn test_packages() -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// Programs for the tests of `fleet` and `export`, in the folder of the packages: DuckDB, an OTLP collector, and ClickHouse under CI and for
-/// who asks for it.
+/// Programs for the tests of `fleet` and `export`, in the folder of the packages: DuckDB, an OTLP collector, and
+/// ClickHouse under CI and for who asks for it.
 ///
 /// # Errors
 /// Names the package that cannot be had.

@@ -132,8 +132,8 @@ pub(crate) fn test() -> Result<()> {
 
 /// Builds all that is tested, and gives it with the place of the program for aarch64.
 ///
-/// Optimised and other builds lie in folders of their own below `target`, so that cargo lets neither wait for the other.
-/// A compiler uses one processor for much of its time: side by side they end sooner than one after the other.
+/// Optimised and other builds lie in folders of their own below `target`, so that cargo lets neither wait for the
+/// other. A compiler uses one processor for much of its time: side by side they end sooner than one after the other.
 fn builds(tally: &mut Tally, toolchain: Option<&EbpfToolchain>) -> (Result<Programs>, Option<PathBuf>) {
     thread::scope(|scope| {
         let optimised = scope.spawn(|| {
@@ -195,7 +195,8 @@ fn arm(tally: &mut Tally, toolchain: Option<&EbpfToolchain>) -> Option<PathBuf> 
 }
 
 /// Runs the tests that were built: unit tests as this user, integration tests as root, since they make network
-/// namespaces and load programs into the kernel. `places` are environment variables with what else they use, where it is there.
+/// namespaces and load programs into the kernel. `places` are environment variables with what else they use, where it
+/// is there.
 fn all(tally: &mut Tally, programs: &Programs, places: &[(&str, Option<PathBuf>)]) -> Result<()> {
     let mut environment = vec![("ROCESCOPE_BIN".to_owned(), programs.rocescope.display().to_string())];
     let place = |(name, path): &(&str, Option<PathBuf>)| {

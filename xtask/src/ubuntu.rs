@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 /// Address of Ubuntu's packages.
 pub(crate) const ARCHIVE: &str = "http://archive.ubuntu.com/ubuntu";
-/// The key that signs all releases since 18.04, from the package `ubuntu-keyring`: "Ubuntu Archive Automatic Signing Key (2018)",
-/// F6ECB3762474EDA9D21B7022871920D1991BC93C. Debian has no package with it.
+/// The key that signs all releases since 18.04, from the package `ubuntu-keyring`: "Ubuntu Archive Automatic Signing
+/// Key (2018)", F6ECB3762474EDA9D21B7022871920D1991BC93C. Debian has no package with it.
 const KEY: &[u8] = include_bytes!("ubuntu-archive.gpg");
 
 /// Writes the key into a folder, for apt and debootstrap, and gives its place.

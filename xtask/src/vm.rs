@@ -1,9 +1,9 @@
 //! A virtual machine with Debian 12's kernel 6.1, for what this machine's own kernel cannot show.
 //!
-//! `cargo xtask vm`: Soft-RoCE devices, so that the program is compared with real traffic and with the kernel's and other
-//! tools' figures. `cargo xtask vm NAME` runs those of its tests whose names contain NAME. `cargo xtask test --vm`: all of
-//! them, and the live path on an older kernel, which has no TCX, so that TC programs attach as filters, and is stricter with
-//! programs. QEMU emulates the processor: no KVM is needed.
+//! `cargo xtask vm`: Soft-RoCE devices, so that the program is compared with real traffic and with the kernel's and
+//! other tools' figures. `cargo xtask vm NAME` runs those of its tests whose names contain NAME. `cargo xtask test
+//! --vm`: all of them, and the live path on an older kernel, which has no TCX, so that TC programs attach as filters,
+//! and is stricter with programs. QEMU emulates the processor: no KVM is needed.
 
 mod apt;
 mod cpio;
@@ -47,8 +47,8 @@ const OLDER_KERNEL: [(&str, &str); 6] = [
 ];
 /// The tests with Soft-RoCE devices in the guest.
 const SOFT_ROCE: [(&str, &str); 2] = [("soft_roce", "--ignored"), ("soft_roce_posts", "--ignored")];
-/// Tests that run on another kernel, `cargo xtask vm --kernel 5.15`: the programs load, count what a replay counts, and stop;
-/// the lives, faults and posts of queue pairs. Those that are only for older kernels come first.
+/// Tests that run on another kernel, `cargo xtask vm --kernel 5.15`: the programs load, count what a replay counts,
+/// and stop; the lives, faults and posts of queue pairs. Those that are only for older kernels come first.
 const BY_KERNEL: [(&str, &str); 6] = [
     ("old_kernel", "--ignored"),
     ("verifier", ""),
@@ -69,8 +69,8 @@ const LIMIT: &str = "1800";
 /// Beginning of the guest's last line, see `init.sh`.
 const DONE: &str = "guest: done";
 
-/// Everything that runs in guests. There are two at the same time, each of which keeps one processor busy: the tests of one
-/// look at what is loaded in the whole system, and run one after the other.
+/// Everything that runs in guests. There are two at the same time, each of which keeps one processor busy: the tests
+/// of one look at what is loaded in the whole system, and run one after the other.
 ///
 /// # Errors
 /// Names missing prerequisites, or failed tests.
@@ -130,8 +130,9 @@ struct Prepared {
 }
 
 impl Prepared {
-    /// With `tests` and those with Soft-RoCE. In [`CHECKED`] they are from the build that `cargo xtask test` makes: this costs
-    /// nothing after it. Their C library is the guest's too: it is made of the same distribution's packages.
+    /// With `tests` and those with Soft-RoCE. In [`CHECKED`] they are from the build that `cargo xtask test` makes:
+    /// this costs nothing after it. Their C library is the guest's too: it is made of the same distribution's
+    /// packages.
     fn new(profile: &str, kernel: &Kernel, tests: &[(&str, &str)]) -> Result<Self> {
         if !cfg!(target_arch = "x86_64") {
             bail!("the guest is an x86_64 machine: run this on one");
@@ -230,8 +231,8 @@ fn stripped(program: &Path, dir: &Path) -> PathBuf {
     if done.is_some() { copy } else { program.to_path_buf() }
 }
 
-/// Runs the guest to its end and passes its result on. Guest and host share the folder `share`. Its output goes to `log`
-/// first, where there is one.
+/// Runs the guest to its end and passes its result on. Guest and host share the folder `share`. Its output goes to
+/// `log` first, where there is one.
 fn boot(parts: &Parts, image: &Path, share: &Path, log: Option<&PathBuf>) -> Result<()> {
     let mut result = None;
     let mut command = Command::new("timeout");

@@ -83,7 +83,8 @@ pub struct Args {
         hide_short_help = true
     )]
     pub color: Color,
-    /// Keep all privileges after set-up: where a kernel or a container refuses what the sandbox needs (docs/security.md)
+    /// Keep all privileges after set-up: where a kernel or a container refuses what the sandbox needs
+    /// (docs/security.md)
     #[arg(long, global = true, display_order = 901, hide_short_help = true)]
     pub no_sandbox: bool,
 }
@@ -134,7 +135,8 @@ pub enum Verb {
     Replay(ReplayArgs),
     /// Metrics of live interfaces for Prometheus and OpenTelemetry
     ///
-    /// Serve metrics of live interfaces to Prometheus, write them to a file, or push them to an OpenTelemetry collector.
+    /// Serve metrics of live interfaces to Prometheus, write them to a file, or push them to an OpenTelemetry
+    /// collector.
     Export(ExportArgs),
     /// Metrics, recording and flight recorder in one process
     ///
@@ -144,7 +146,8 @@ pub enum Verb {
     Record(RecordArgs),
     /// Show generated RoCE traffic in network namespaces of its own
     ///
-    /// Sends RoCE traffic with problems to find through network namespaces of its own, and shows it live: no NIC is needed.
+    /// Sends RoCE traffic with problems to find through network namespaces of its own, and shows it live: no NIC is
+    /// needed.
     Demo(DemoArgs),
     /// Benchmark the overhead per packet; no interface is touched
     Bench(BenchArgs),
@@ -156,7 +159,8 @@ pub enum Verb {
     Diff(DiffArgs),
     /// Ask about recordings of many hosts: what is slow, lossy, late
     ///
-    /// Questions about the recordings of many hosts: what is slow, lossy, uneven, late. They run on DuckDB or ClickHouse.
+    /// Questions about the recordings of many hosts: what is slow, lossy, uneven, late. They run on DuckDB or
+    /// ClickHouse.
     Fleet(FleetArgs),
     /// Explain a finding: meaning, rule, thresholds, remedy
     ///

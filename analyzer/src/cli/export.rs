@@ -1,4 +1,5 @@
-//! `export`: the live source behind an HTTP server, a file or a collector, with metrics for Prometheus and OpenTelemetry.
+//! `export`: the live source behind an HTTP server, a file or a collector, with metrics for Prometheus and
+//! OpenTelemetry.
 
 use std::fs::{File, Permissions};
 use std::io::{self, ErrorKind, Write as _};

@@ -388,7 +388,7 @@ struct Sticky<K> {
     stays_ns: u64,
     /// When each key was last among the first.
     chosen: Map<K, u64>,
-    /// Those without room in the latest reading.
+    /// Keys without room at the latest sample.
     waiting: Set<K>,
     dropped: u64,
 }
@@ -402,7 +402,7 @@ impl<K: Clone + Eq + std::hash::Hash> Sticky<K> {
         self.chosen.contains_key(key)
     }
 
-    /// Chooses among `ranked`, the first of which deserve it most.
+    /// Chooses among `ranked`, which is in descending order of preference.
     fn choose(&mut self, ranked: impl Iterator<Item = K>, now_ns: u64) {
         let ranked: Vec<K> = ranked.collect();
         let first = ranked.get(..self.most.min(ranked.len())).unwrap_or_default();
@@ -428,7 +428,7 @@ impl<K: Clone + Eq + std::hash::Hash> Sticky<K> {
     }
 }
 
-/// Names of directions, empty where not known.
+/// Name of the direction; empty if unknown.
 #[must_use]
 pub fn direction(link: &LinkId) -> &'static str {
     link.1.map_or("", direction_name)
@@ -451,12 +451,12 @@ mod tests {
         let mut sticky = Sticky::new(2, 10 * SECOND);
         sticky.choose(["a", "b", "c"].into_iter(), 0);
         assert_eq!((chosen(&sticky), sticky.dropped), (["a", "b"].into(), 1));
-        // `c` is first now, but `a` and `b` stay for a while.
+        // `c` ranks first now, but `a` and `b` keep their places for a while.
         sticky.choose(["c", "a", "b"].into_iter(), 10 * SECOND);
         assert_eq!((chosen(&sticky), sticky.dropped), (["a", "b"].into(), 1));
         sticky.choose(["c", "a", "b"].into_iter(), 11 * SECOND);
         assert_eq!((chosen(&sticky), sticky.dropped), (["a", "c"].into(), 2));
-        // Those that are gone keep their place as long.
+        // Keys that disappear keep their places equally long.
         sticky.choose(["d"].into_iter(), 12 * SECOND);
         assert_eq!((chosen(&sticky), sticky.dropped), (["a", "c"].into(), 3));
         sticky.choose(["d"].into_iter(), 30 * SECOND);
@@ -474,11 +474,11 @@ mod tests {
         let mut known = Counts::default();
         assert_eq!(known.rise(&counts(10, None)), counts(10, None));
         assert_eq!(known.rise(&counts(12, Some(5))), counts(2, Some(5)));
-        // Three of the losses were reordering; unknown in between changes nothing.
+        // Three of the losses were reordering; an unknown value in between changes nothing.
         assert_eq!(known.rise(&counts(13, Some(2))), counts(1, Some(0)));
         assert_eq!(known.rise(&counts(14, None)), counts(1, None));
         assert_eq!(known.rise(&counts(15, Some(6))), counts(1, Some(1)));
-        // A new flow of the same name.
+        // A new flow with the same key.
         assert_eq!(known.rise(&counts(3, Some(1))), counts(3, Some(1)));
         let mut sum = counts(1, None);
         sum.add(&counts(2, Some(4)));
@@ -496,7 +496,7 @@ mod tests {
         let mut sum = Distribution([0; BUCKETS]);
         sum.add(&Histogram::default(), &histogram(3, 0));
         sum.add(&histogram(3, 0), &histogram(4, 1));
-        // Of another flow in the same place.
+        // From another flow with the same key.
         sum.add(&histogram(4, 1), &histogram(2, 0));
         assert_eq!((sum.0[0], sum.0[BUCKETS - 1]), (6, 1));
     }

@@ -1,5 +1,5 @@
-//! Metrics for Prometheus and OpenTelemetry: one table of metrics, their values from samples and reports, the exposition,
-//! the server, and what is pushed.
+//! Metrics for Prometheus and OpenTelemetry: one table of metrics, their values from samples and reports, the
+//! exposition, the server, and what is pushed.
 //!
 //! | module | contents |
 //! |---|---|

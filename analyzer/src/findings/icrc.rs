@@ -82,15 +82,15 @@ fn bad_of(flow: &Flow) -> u64 {
     flow.icrc.get().map_or(0, |icrc| icrc.bad)
 }
 
-/// Whether nearly every packet of a flow is wrong.
+/// True if nearly every packet of a flow has a wrong ICRC.
 fn is_always(flow: &Flow, limits: &Limits) -> bool {
     flow.icrc.get().is_some_and(|icrc| {
         icrc.checked >= limits.always_packets && icrc.bad as f64 >= limits.always * icrc.checked as f64
     })
 }
 
-/// Whether each flow of a link has at least as many packets with a wrong ICRC as episodes in which its receiver missed one: a
-/// receiver drops such a packet, and its NAK is what follows.
+/// True if each flow of a link has at least as many packets with a wrong ICRC as loss episodes downstream: a receiver
+/// drops such a packet and then sends a NAK.
 fn explains_loss(input: &Input<'_>, link: &Link) -> bool {
     let mut flows = input.facts.flows.iter();
     flows.all(|flow| {
@@ -99,7 +99,7 @@ fn explains_loss(input: &Input<'_>, link: &Link) -> bool {
     })
 }
 
-/// When packets with a wrong ICRC passed in these flows.
+/// Times of packets with a wrong ICRC in these flows.
 fn seen(flows: &[&Flow], ratio: Option<f64>) -> Vec<Episode> {
     let times = flows
         .iter()
@@ -109,7 +109,7 @@ fn seen(flows: &[&Flow], ratio: Option<f64>) -> Vec<Episode> {
     both.map(|(first_ns, last_ns)| Episode { first_ns, last_ns, peak: ratio }).into_iter().collect()
 }
 
-/// Some packets of a link are wrong.
+/// Some packets of a link have a wrong ICRC.
 fn corruption(
     input: &Input<'_>,
     link: &Link,
@@ -157,7 +157,7 @@ fn corruption(
         .into(found);
 }
 
-/// All packets of some flows are wrong.
+/// All packets of some flows have a wrong ICRC.
 fn rewritten(
     input: &Input<'_>,
     link: &Link,

@@ -1,4 +1,4 @@
-//! Requesters that break the rules of packet sequence numbers.
+//! Requesters that violate the rules of packet sequence numbers.
 
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::opcode::Name;

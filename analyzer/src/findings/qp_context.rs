@@ -1,4 +1,4 @@
-//! Queue pairs that stand still, retry, wait for their receiver or share one path, as the NIC's own contexts show it.
+//! Queue pairs that stall, retry, wait for their receiver or share one path, from the NIC's own contexts.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ pub(super) const FAMILY: Family = Family {
     check,
 };
 
-/// What all of them rest on, for their caveats.
+/// Common caveat of the contexts.
 const READ: &str = "Contexts are read from time to time (`--qp-queries`), so that what happens between two readings is not seen. \
                     Decoders follow the drivers' public definitions and have not run on hardware.";
 
@@ -322,7 +322,7 @@ fn with_hosts(diagnosis: String, worst: &DeviceQp, all: &[&DeviceQp], figure: St
     title(diagnosis, [figure, more(all.len() as u64 - 1, "QP"), hosts])
 }
 
-/// Adds what is known of the queue pair that stands for the others.
+/// Adds the known properties of the queue pair that represents the others.
 fn of_one(input: &Input<'_>, device: &Device, qp: &DeviceQp, raise: Raise) -> Raise {
     let interface = device.interface.as_deref().unwrap_or("");
     let here = Commands::on(input, interface);

@@ -15,8 +15,8 @@ const NS_PER_S: u64 = 1_000_000_000;
 /// A question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Question {
-    /// Host, link with its switch port, switch, path, rail or plane that is slower than the median of its job: latency, CE,
-    /// retransmission
+    /// Host, link with its switch port, switch, path, rail or plane that is slower than the median of its job:
+    /// latency, CE, retransmission
     Slow,
     /// Smallest set of links, hosts, switches and paths that explains the losses
     Loss,

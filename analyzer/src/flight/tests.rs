@@ -162,7 +162,7 @@ fn a_finding_that_begins_makes_one_dump_in_its_cooldown() {
     ended.active = false;
     assert_eq!(fired(&[&ended], 90), 0);
     assert_eq!(triggers.held_back(), 1);
-    // The clock went back by an hour, which ends the cooldown.
+    // The clock stepped back by an hour, which ends the cooldown.
     assert_eq!(triggers.take(std::slice::from_ref(&loss), 100 * S).len(), 1);
 }
 

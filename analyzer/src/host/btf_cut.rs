@@ -4,8 +4,9 @@ use super::tests::Writer;
 use super::{Btf, BtfKind, DEPTH, Entry, Part};
 use crate::util::map::Map;
 
-/// The structures of these names with all their members, in a file of its own; those that a module has, in a second one that
-/// goes with it. Structures that are members lose theirs, unless they are named too or have no name. Pointers lead nowhere.
+/// The structures of these names with all their members, in a file of its own; those that a module has, in a second
+/// one that goes with it. Structures that are members lose theirs, unless they are named too or have no name.
+/// Pointers lead nowhere.
 pub(crate) fn cut(btf: &Btf, wanted: &[&str]) -> (Vec<u8>, Option<Vec<u8>>) {
     let mut base = Cutter { btf, wanted, out: Writer::base(), known: Map::default() };
     base.take(&btf.base);

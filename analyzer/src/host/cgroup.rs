@@ -20,8 +20,8 @@ fn mount(root: &HostRoot) -> Option<&'static str> {
     MOUNTS.into_iter().rev().find(|at| root.exists(&format!("{at}/cgroup.controllers")))
 }
 
-/// True if this process is in the control group of this number now. `None`: it has ended, or its control group is not below
-/// the hierarchy that is mounted here.
+/// True if this process is in the control group of this number now. `None`: it has ended, or its control group is not
+/// below the hierarchy that is mounted here.
 #[must_use]
 pub fn holds(root: &HostRoot, id: u64, pid: u32) -> Option<bool> {
     let text = root.text(&format!("/proc/{pid}/cgroup")).ok()?;
@@ -33,8 +33,8 @@ pub fn holds(root: &HostRoot, id: u64, pid: u32) -> Option<bool> {
     std::fs::metadata(root.path(&format!("{at}/{path}"))).ok().map(|found| found.ino() == id)
 }
 
-/// The line that `/proc/PID/cgroup` has for processes in the control group of this number (its inode); `None` when there is
-/// none any more, or there are too many.
+/// The line that `/proc/PID/cgroup` has for processes in the control group of this number (its inode); `None` when
+/// there is none any more, or there are too many.
 #[must_use]
 pub fn line_of(root: &HostRoot, id: u64) -> Option<String> {
     let at = mount(root)?;

@@ -141,8 +141,8 @@ pub struct Dcb {
     pub ets: Option<Ets>,
     /// Priorities of applications and DSCPs.
     pub apps: Vec<AppPriority>,
-    /// Header fields that select the priority of received packets, in order of precedence: `SELECT_*`; kernels before 6.2
-    /// do not report them.
+    /// Header fields that select the priority of received packets, in order of precedence: `SELECT_*`; kernels before
+    /// 6.2 do not report them.
     pub trust: Option<Vec<u8>>,
     /// Receive buffers of the port.
     pub buffers: Option<Buffers>,

@@ -1,9 +1,9 @@
-//! Queries to a NIC's firmware through fwctl (kernel 6.15 and newer): a second way to the context of a queue pair, and the only one
-//! to those that no list of the kernel has.
+//! Queries to a NIC's firmware through fwctl (kernel 6.15 and newer): a second way to the context of a queue pair,
+//! and the only one to those that no list of the kernel has.
 //!
-//! Sources: include/uapi/fwctl/fwctl.h; drivers/fwctl/mlx5/main.c, which lets QUERY_QP pass in the scope of reading debug
-//! information; `mlx5_ifc_query_qp_in_bits` and `mlx5_ifc_query_qp_out_bits` of include/linux/mlx5/mlx5_ifc.h. bnxt's firmware
-//! answers there in a layout without a public definition. Not run on hardware.
+//! Sources: include/uapi/fwctl/fwctl.h; drivers/fwctl/mlx5/main.c, which lets QUERY_QP pass in the scope of reading
+//! debug information; `mlx5_ifc_query_qp_in_bits` and `mlx5_ifc_query_qp_out_bits` of include/linux/mlx5/mlx5_ifc.h.
+//! bnxt's firmware answers there in a layout without a public definition. Not run on hardware.
 
 use std::fmt::Debug;
 use std::fs::File;

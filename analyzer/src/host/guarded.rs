@@ -1,5 +1,5 @@
-//! Reading files that other users shape: a pipe is not waited for, a link leads nowhere outside, no device is opened, and
-//! nothing takes longer or more memory than it may.
+//! Reading files that other users shape: a pipe is not waited for, a link leads nowhere outside, no device is opened,
+//! and nothing takes longer or more memory than it may.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};

@@ -109,8 +109,8 @@ impl KernelFacts {
     }
 }
 
-/// True where perf_event_open, and with it a probe, takes CAP_SYS_ADMIN: kernels of Debian and Ubuntu know levels above 2 of
-/// kernel.perf_event_paranoid, for which CAP_PERFMON is not enough.
+/// True where perf_event_open, and with it a probe, takes CAP_SYS_ADMIN: kernels of Debian and Ubuntu know levels
+/// above 2 of kernel.perf_event_paranoid, for which CAP_PERFMON is not enough.
 #[must_use]
 pub fn perf_is_for_administrators(root: &Path) -> bool {
     let level = fs::read_to_string(root.join("proc/sys/kernel/perf_event_paranoid"));

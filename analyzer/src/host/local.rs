@@ -30,8 +30,8 @@ fn address(payload: &[u8]) -> Option<IpAddr> {
     v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(|bytes| Ipv6Addr::from(bytes).into())).ok()
 }
 
-/// The number here of a process of this network namespace that has the number `pid` in its own PID namespace; `None` where no
-/// process or several have it.
+/// The number here of a process of this network namespace that has the number `pid` in its own PID namespace; `None`
+/// where no process or several have it.
 #[must_use]
 pub fn process(root: &HostRoot, pid: u32) -> Option<u32> {
     let own = root.link_name("/proc/thread-self/ns/net").ok();
@@ -47,7 +47,8 @@ pub fn process(root: &HostRoot, pid: u32) -> Option<u32> {
     found.next().is_none().then_some(first)
 }
 
-/// True when something listens on a TCP port in the network namespace of the calling thread; `None` when that cannot be read.
+/// True when something listens on a TCP port in the network namespace of the calling thread; `None` when that cannot
+/// be read.
 #[must_use]
 pub fn listens(root: &HostRoot, port: u16) -> Option<bool> {
     /// `TCP_LISTEN` of net/tcp_states.h.
@@ -65,8 +66,8 @@ pub fn listens(root: &HostRoot, port: u16) -> Option<bool> {
     Some(known.flat_map(|table| table.lines()).any(is_it))
 }
 
-/// The number of a process in its own PID namespace, of a `/proc/PID/status`; `None` for threads of the kernel, which have no
-/// memory of their own.
+/// The number of a process in its own PID namespace, of a `/proc/PID/status`; `None` for threads of the kernel, which
+/// have no memory of their own.
 fn innermost(status: &str) -> Option<u32> {
     status.lines().find(|line| line.starts_with("VmSize:"))?;
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;

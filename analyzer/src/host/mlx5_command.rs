@@ -73,8 +73,8 @@ pub fn decode(record: &CommandRecord) -> Option<Command> {
 /// `error_syndrome` of the context's extension (`mlx5_ifc_qp_context_extension_bits`).
 const ERROR_SYNDROME: usize = 0x60 / 8;
 
-/// Number of a queue pair and the reason of its error state, from the driver's query for it (`mlx5_ib_qp_err_syndrome`).
-/// `None`: another command, or the firmware gave no reason.
+/// Number of a queue pair and the reason of its error state, from the driver's query for it
+/// (`mlx5_ib_qp_err_syndrome`). `None`: another command, or the firmware gave no reason.
 #[must_use]
 pub fn reason(record: &CommandRecord) -> Option<(u32, String)> {
     let valid = |bytes: &'_ [u8], len: u32| bytes.len().min(len as usize);

@@ -1,8 +1,9 @@
 //! Reasons that drivers give for a queue pair's error state, in words.
 //!
-//! Sources, Linux 6.12: mlx5: `mlx5_ifc_cqe_error_syndrome_bits` of include/linux/mlx5/mlx5_ifc.h, `MLX5_CQE_SYNDROME_*` of
-//! include/linux/mlx5/device.h; bnxt_re: `creq_qp_error_notification` of drivers/infiniband/hw/bnxt_re/roce_hsi.h (reasons of
-//! the requester and of the responder). None has been compared with hardware.
+//! Sources, Linux 6.12: mlx5: `mlx5_ifc_cqe_error_syndrome_bits` of include/linux/mlx5/mlx5_ifc.h,
+//! `MLX5_CQE_SYNDROME_*` of include/linux/mlx5/device.h; bnxt_re: `creq_qp_error_notification` of
+//! drivers/infiniband/hw/bnxt_re/roce_hsi.h (reasons of the requester and of the responder). None has been compared
+//! with hardware.
 
 /// The reason in an error syndrome of mlx5: 32 bits, in the order of the definition. `None`: there is none.
 #[must_use]

@@ -63,7 +63,8 @@ impl CommandOffsets {
     }
 }
 
-/// Way from the library's part of bnxt_re's queue pair, which its handler is given, to that of the verbs; it may go backwards.
+/// Way from the library's part of bnxt_re's queue pair, which its handler is given, to that of the verbs; it may go
+/// backwards.
 ///
 /// # Errors
 /// The reason for which it is not known.

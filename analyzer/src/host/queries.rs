@@ -41,8 +41,8 @@ pub trait Queries {
     /// # Errors
     /// When the kernel has no RDMA or refuses.
     fn rdma(&self, query: nldev::Query) -> Result<Vec<Vec<u8>>>;
-    /// The same; `between` runs again and again while a long answer is read, so that what the kernel does to give it can be
-    /// followed.
+    /// The same; `between` runs again and again while a long answer is read, so that what the kernel does to give it
+    /// can be followed.
     ///
     /// # Errors
     /// As [`Queries::rdma`].

@@ -1,8 +1,9 @@
 //! Functions of RDMA providers in running processes: the `post_send` that a process calls for a device.
 //!
-//! Provider libraries have no symbols, and `ibv_post_send` is inline: it calls through the operations of the process's
-//! `struct ibv_context`. A context is found in the process's own memory by what cannot be there by chance: the descriptor
-//! of an uverbs device, operations that all lie in the code of one file, and the mark of libibverbs' extended interface.
+//! Provider libraries have no symbols, and `ibv_post_send` is inline: it calls through the operations of the
+//! process's `struct ibv_context`. A context is found in the process's own memory by what cannot be there by chance:
+//! the descriptor of an uverbs device, operations that all lie in the code of one file, and the mark of libibverbs'
+//! extended interface.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,7 +13,8 @@ use std::path::PathBuf;
 
 use super::read::HostRoot;
 
-/// `ibv_context.ops.poll_cq`, then `post_send` and `post_recv`, of libibverbs' stable interface (IBVERBS_1.1). Unit: bytes.
+/// `ibv_context.ops.poll_cq`, then `post_send` and `post_recv`, of libibverbs' stable interface (IBVERBS_1.1). Unit:
+/// bytes.
 const OPERATIONS: [usize; 3] = [96, POST_SEND, 216];
 const POST_SEND: usize = 208;
 /// `ibv_context.cmd_fd`.

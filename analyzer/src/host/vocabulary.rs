@@ -193,8 +193,9 @@ impl Meaning {
 fn of_driver(driver: &str, name: &str) -> Option<Meaning> {
     use Meaning as M;
     Some(match (driver, name) {
-        // irdma counts UDP of RoCE alone (its other protocols have names of their own); bnxt_re the unicast packets of the
-        // function that does RoCE; EFA its own transport (SRD), which is no RoCE and resends by itself on other paths.
+        // irdma counts UDP of RoCE alone (its other protocols have names of their own); bnxt_re the unicast packets
+        // of the function that does RoCE; EFA its own transport (SRD), which is no RoCE and resends by itself on
+        // other paths.
         ("irdma", "RxUDP") | ("bnxt_re" | "efa", "rx_pkts") => M::RxPackets,
         ("irdma", "TxUDP") | ("bnxt_re" | "efa", "tx_pkts") => M::TxPackets,
         ("bnxt_re" | "efa", "rx_bytes") => M::RxBytes,
@@ -295,8 +296,8 @@ pub fn ethernet(name: &str) -> Option<Meaning> {
     })
 }
 
-/// Counter of the traffic in one priority: mlx5e `rx_prio3_packets`, bnxt_en `rx_packets_pri3`. (bnxt_en shows them if its
-/// queues belong to priorities; those by queue, `rx_packets_cos3`, are another thing.)
+/// Counter of the traffic in one priority: mlx5e `rx_prio3_packets`, bnxt_en `rx_packets_pri3`. (bnxt_en shows them
+/// if its queues belong to priorities; those by queue, `rx_packets_cos3`, are another thing.)
 fn load(name: &str) -> Option<Load> {
     let (sent, rest) = match name.strip_prefix("rx_") {
         Some(rest) => (false, rest),

@@ -1,7 +1,7 @@
 //! The flows as rows of a CSV file (`--output csv`).
 //!
-//! Columns are fixed: one declaration has them all, in one order, with the unit in the name. Unknown is empty, and no cell can
-//! be a formula.
+//! Columns are fixed: one declaration has them all, in one order, with the unit in the name. Unknown is empty, and no
+//! cell can be a formula.
 
 use std::io::{self, Write};
 

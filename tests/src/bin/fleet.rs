@@ -64,7 +64,8 @@ fn work() -> Result<()> {
     Ok(())
 }
 
-/// Asks every question over the whole recording, then about the time of each fault that it is about. Gives the number of wrong answers.
+/// Asks every question over the whole recording, then about the time of each fault that it is about. Gives the number
+/// of wrong answers.
 fn measure(fleet: Fleet, folder: &Path, name: &str, engine: &Path) -> Result<usize> {
     let program = binary::path()?;
     let folder = folder.to_str().context("the folder is no text")?;
@@ -99,7 +100,8 @@ fn measure(fleet: Fleet, folder: &Path, name: &str, engine: &Path) -> Result<usi
 fn cpu_of_children() -> Result<f64> {
     const TICKS_PER_S: f64 = 100.0;
     let stat = std::fs::read_to_string("/proc/self/stat").context("/proc/self/stat cannot be read")?;
-    // The name in parentheses may have spaces: fields count from behind it, cutime and cstime are the 14th and 15th there.
+    // The name in parentheses may have spaces: fields count from behind it, cutime and cstime are the 14th and 15th
+    // there.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let ticks = fields.split_whitespace().skip(13).take(2).map(str::parse::<f64>);
     Ok(ticks.sum::<Result<f64, _>>().context("/proc/self/stat is not as expected")? / TICKS_PER_S)

@@ -6,7 +6,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-/// The answer of a question in a time range, in JSON. The source is a folder of recordings or a URL; `engine` is for folders.
+/// The answer of a question in a time range, in JSON. The source is a folder of recordings or a URL; `engine` is for
+/// folders.
 ///
 /// # Errors
 /// The program is missing, or fails.

@@ -1,7 +1,8 @@
 //! Recordings of many hosts with known faults, for `rocescope fleet`.
 //!
-//! A fabric of rails and planes: each host has a port in each plane of each rail, at a leaf switch of its pod. Jobs exchange in rings, in steps
-//! of four seconds. Each fault has a time range of its own in one recording, the first range has none.
+//! A fabric of rails and planes: each host has a port in each plane of each rail, at a leaf switch of its pod. Jobs
+//! exchange in rings, in steps of four seconds. Each fault has a time range of its own in one recording, the first
+//! range has none.
 
 #![expect(
     clippy::cast_possible_wrap,

@@ -82,7 +82,8 @@ pub struct Start<'a> {
     pub nobody: bool,
     /// As the user nobody with these capabilities alone, by their numbers in linux/capability.h.
     pub capabilities: &'a [u8],
-    /// A file system in memory of this many KiB at this folder, which the program alone sees: through `/proc/ID/root` others do.
+    /// A file system in memory of this many KiB at this folder, which the program alone sees: through `/proc/ID/root`
+    /// others do.
     pub disk: Option<(&'a Path, u32)>,
     /// Closes its standard output at once.
     pub closed_output: bool,

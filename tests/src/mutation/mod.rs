@@ -1,8 +1,8 @@
 //! Mutated input for rocescope: files, packets, reports and keys that no capture program writes and no person types.
 //!
-//! A number and a seed make a mutant, the same on every machine. It fails when rocescope panics, dies of a signal, does not
-//! end, writes control characters where a terminal would read them, or a report in which packets do not add up. In a build
-//! with overflow checks (profile `checked`), a count that overflows is a panic.
+//! A number and a seed make a mutant, the same on every machine. It fails when rocescope panics, dies of a signal,
+//! does not end, writes control characters where a terminal would read them, or a report in which packets do not add
+//! up. In a build with overflow checks (profile `checked`), a count that overflows is a panic.
 //!
 //! | kind | mutates | runs |
 //! |---|---|---|

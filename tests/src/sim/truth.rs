@@ -89,8 +89,8 @@ impl Expected {
 }
 
 impl Truth {
-    /// Whether what scenarios of a kind are about happened: packets were lost, timers expired, queue pairs died. True for kinds
-    /// of which this does not tell.
+    /// Whether what scenarios of a kind are about happened: packets were lost, timers expired, queue pairs died. True
+    /// for kinds of which this does not tell.
     #[must_use]
     pub fn happened(&self, kind: &str, name: &str) -> bool {
         let Some((_, first)) = self.counted.first() else { return false };

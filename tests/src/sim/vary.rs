@@ -1,4 +1,5 @@
-//! Traffic beside that of a scenario: what its truth does not depend on is another by a seed, so that no rule can fit it.
+//! Traffic beside that of a scenario: what its truth does not depend on is another by a seed, so that no rule can fit
+//! it.
 
 use super::frame::Addr;
 use super::qp::{Ports, Settings};

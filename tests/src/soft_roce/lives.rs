@@ -69,8 +69,8 @@ pub fn check(report: &Value, transfer: &Transferred) -> Result<()> {
     Ok(())
 }
 
-/// The source port that is computed of a queue pair of Soft-RoCE whose packets have this one: null before kernel 5.17, where
-/// Soft-RoCE has a rule of its own.
+/// The source port that is computed of a queue pair of Soft-RoCE whose packets have this one: null before kernel
+/// 5.17, where Soft-RoCE has a rule of its own.
 #[must_use]
 pub fn computed(port: &Value) -> Value {
     let has_shared_rule = kernel_version() >= Some(KernelVersion::new(5, 17, 0));

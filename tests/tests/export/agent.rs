@@ -178,7 +178,8 @@ fn a_kill_costs_at_most_an_interval_of_the_recording() {
     assert_eq!(next.interrupt().unwrap().status.code(), Some(0));
 }
 
-/// While the disk is full the agent says so once, goes on counting and keeps the rows; with room again it writes all of them.
+/// While the disk is full the agent says so once, goes on counting and keeps the rows; with room again it writes all
+/// of them.
 #[test]
 fn an_agent_outlives_a_full_disk_and_loses_nothing_that_it_can_keep() {
     if !root_or_skip("an_agent_outlives_a_full_disk_and_loses_nothing_that_it_can_keep") {

@@ -1,4 +1,5 @@
-//! What record, export and an agent that does everything at once take of this host at 400 flows, for docs/performance.md.
+//! What record, export and an agent that does everything at once take of this host at 400 flows, for
+//! docs/performance.md.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};

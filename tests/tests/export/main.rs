@@ -1,5 +1,5 @@
-//! `rocescope export` as its users meet it: a real Prometheus scrapes it, other programs' parsers read it, and nothing of it
-//! stays after any end.
+//! `rocescope export` as its users meet it: a real Prometheus scrapes it, other programs' parsers read it, and
+//! nothing of it stays after any end.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 

@@ -164,7 +164,8 @@ fn collected() -> (World, Link, mpsc::Receiver<Arrived>) {
     (world, link, collector(listener))
 }
 
-/// Exports to `url` in this environment, and compares what arrives at [`COLLECTOR`] with the report. What it said at its end.
+/// Exports to `url` in this environment, and compares what arrives at [`COLLECTOR`] with the report. What it said at
+/// its end.
 fn figures_and_findings_arrive(
     (world, link): (&World, &mut Link),
     url: &str,

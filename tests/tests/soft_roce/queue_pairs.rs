@@ -381,8 +381,8 @@ fn the_pod_is_that_of_the_process_when_it_made_the_queue_pair() {
     assert_eq!(life(&report, NEAR, before_number)["pod"], Value::Null);
 }
 
-/// Makes, sets and destroys this many, one after the other; gives the median time of each of the three: of other load on the
-/// machine a mean would say more than of the verbs.
+/// Makes, sets and destroys this many, one after the other; gives the median time of each of the three: of other load
+/// on the machine a mean would say more than of the verbs.
 fn churn(port: &Port, count: usize) -> [Duration; 3] {
     let mut spent = [const { Vec::new() }; 3];
     for _ in 0..count {
@@ -420,7 +420,8 @@ fn a_thousand_short_lives_are_whole_or_counted_and_a_kill_leaves_no_probe() {
     churn(&ends.near, 50);
     let without = churn(&ends.near, LIVES);
     assert_eq!(loaded(), [] as [&str; 0]);
-    // Each report has all of them, which the guest is slow to write and to read: with more of them the latest would be old.
+    // Each report has all of them, which the guest is slow to write and to read: with more of them the latest would
+    // be old.
     let program = live(&["--interval", "10s"]);
     assert!(loaded().iter().any(|name| name.starts_with("rocescope_qp")), "{:?}", loaded());
     let before = program.reported(|_| true).unwrap();
@@ -495,8 +496,8 @@ fn modules_that_are_loaded_again_are_followed() {
         program.reported(wanted).unwrap_or_else(|why| panic!("QP {qpn}, {name}: {why:#}"));
     };
     followed(made(1), "first");
-    // The driver alone, the modules in which the probes are, and for a while none of them. A look at what is loaded is due
-    // every half second.
+    // The driver alone, the modules in which the probes are, and for a while none of them. A look at what is loaded
+    // is due every half second.
     let calls = |report: &Value| count(&report["qp_lives"]["calls"]);
     let mut seen = 0;
     for (modules, pause) in [(&["rdma_rxe"][..], 0), (&["rdma_rxe", "ib_uverbs"], 0), (&["ib_core"], 3)] {

@@ -1,5 +1,5 @@
-//! Queue pairs on kernels that are not as usual: more of them than a list's records have room for, drivers that give reasons,
-//! kernels without types or probes.
+//! Queue pairs on kernels that are not as usual: more of them than a list's records have room for, drivers that give
+//! reasons, kernels without types or probes.
 
 #![expect(unsafe_code, reason = "a program of the kernel's is attached to a function of this test")]
 
@@ -77,8 +77,8 @@ fn attached() -> UProbe {
     probe
 }
 
-/// The kernel has no hardware of bnxt_re, but its driver and its types. Its firmware's notification and the driver's queue pair are
-/// made by hand, at addresses of the kernel; all behind that is as with the hardware.
+/// The kernel has no hardware of bnxt_re, but its driver and its types. Its firmware's notification and the driver's
+/// queue pair are made by hand, at addresses of the kernel; all behind that is as with the hardware.
 #[test]
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn bnxt_re_says_why_a_queue_pair_died() {
@@ -101,7 +101,8 @@ fn bnxt_re_says_why_a_queue_pair_died() {
 
     let mut memory = KernelMemory::new().unwrap();
     let (qp, device) = (64, 1_024);
-    // `struct creq_qp_error_notification`: the requester's reason, transport retry count exceeded, is byte 3; the responder's is byte 11.
+    // `struct creq_qp_error_notification`: the requester's reason, transport retry count exceeded, is byte 3; the
+    // responder's is byte 11.
     memory.write(3, &[2]).unwrap();
     // The kind of event.
     memory.write(9, &[0xc0]).unwrap();

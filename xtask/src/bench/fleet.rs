@@ -1,4 +1,5 @@
-//! `cargo xtask bench fleet`: questions of `rocescope fleet` over the recordings of a simulated fleet with known faults.
+//! `cargo xtask bench fleet`: questions of `rocescope fleet` over the recordings of a simulated fleet with known
+//! faults.
 //!
 //! The simulator and the clock are in the tests' package; this builds them and the program, and runs them.
 

@@ -1,5 +1,5 @@
-//! `cargo xtask bench floor`: what no replay can do without. The file is read, and each header's ends are looked up in a table
-//! of as many entries as there are flows, of one cache line each. Nothing is checked, judged or reported.
+//! `cargo xtask bench floor`: what no replay can do without. The file is read, and each header's ends are looked up
+//! in a table of as many entries as there are flows, of one cache line each. Nothing is checked, judged or reported.
 //!
 //! `bench replay` runs it by turns with the programs it compares.
 

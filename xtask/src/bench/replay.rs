@@ -1,7 +1,7 @@
 //! `cargo xtask bench replay`: the same captures through `rocescope replay` and other programs.
 //!
-//! Programs run alternately, so that other load on the machine affects all of them. Ratios are of medians: of wall-clock
-//! time, for which a user waits, and of processor time, which other load disturbs less.
+//! Programs run alternately, so that other load on the machine affects all of them. Ratios are of medians: of
+//! wall-clock time, for which a user waits, and of processor time, which other load disturbs less.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -114,8 +114,8 @@ struct Case {
 
 /// Connections of the capture with many.
 const MANY: u32 = 20_000;
-/// Flows, frames and connections of the capture that memory is measured with: half of the connections have no packet yet
-/// when there are as many flows.
+/// Flows, frames and connections of the capture that memory is measured with: half of the connections have no packet
+/// yet when there are as many flows.
 const MILLION: u32 = 1_000_000;
 const MILLION_FRAMES: u64 = 8_000_000;
 const MILLION_CONNECTIONS: u32 = 1 << 20;

@@ -1,7 +1,8 @@
 //! `cargo xtask bench screen`: what the terminal UI costs while nobody presses a key.
 //!
-//! Quiet: 64 queue pairs in the time of the capture, screen by screen: bytes written to the terminal, and processor time of
-//! the screen's thread. Watched: a capture at full speed with the terminal UI, beside the same with a report at the end.
+//! Quiet: 64 queue pairs in the time of the capture, screen by screen: bytes written to the terminal, and processor
+//! time of the screen's thread. Watched: a capture at full speed with the terminal UI, beside the same with a report
+//! at the end.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
 //! `cargo xtask docs --site`: the pages as a site, built by mdBook.
 //!
-//! The site has the folders of the repository, so that links work as they do there. A link to what is no page leads to the repository.
+//! The site has the folders of the repository, so that links work as they do there. A link to what is no page leads
+//! to the repository.
 
 use std::fs;
 use std::path::{Path, PathBuf};

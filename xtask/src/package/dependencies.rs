@@ -180,8 +180,8 @@ fn date(epoch: u64) -> (u64, u64, u64) {
     (year_of_era + era * 400 + u64::from(month <= 2), month, day_of_year - (153 * shifted + 2) / 5 + 1)
 }
 
-/// The licences of everything in the program, with the texts that come with the crates; each text once. A crate without a text
-/// of its own has that of Apache-2.0, where this is one of its licences.
+/// The licences of everything in the program, with the texts that come with the crates; each text once. A crate
+/// without a text of its own has that of Apache-2.0, where this is one of its licences.
 pub(crate) fn licences(all: &[Dependency]) -> Result<String> {
     let apache = workspace_root().join("LICENSE-APACHE");
     let apache = fs::read_to_string(&apache).with_context(|| format!("cannot read {}", apache.display()))?;

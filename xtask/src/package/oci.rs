@@ -11,7 +11,8 @@ use sha2::{Digest as _, Sha256};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// rocescope-VERSION-ARCH.oci.tar: `skopeo copy oci-archive:FILE docker://REGISTRY/rocescope`, `podman load`, `ctr image import`.
+/// rocescope-VERSION-ARCH.oci.tar: `skopeo copy oci-archive:FILE docker://REGISTRY/rocescope`, `podman load`, `ctr
+/// image import`.
 pub(crate) fn image(
     release: &Release,
     target: Target,

@@ -47,8 +47,8 @@ pub(super) fn ensure(dir: &Path, (folder, packages): Folder) -> Result<()> {
             "--no-deps",
             "--no-compile",
         ]);
-        // Debian's pip refuses even a folder of its own without the first. By environment: the pip of Ubuntu 22.04 knows neither, and
-        // fails on options that it does not know.
+        // Debian's pip refuses even a folder of its own without the first. By environment: the pip of Ubuntu 22.04
+        // knows neither, and fails on options that it does not know.
         pip.envs([("PIP_BREAK_SYSTEM_PACKAGES", "1"), ("PIP_ROOT_USER_ACTION", "ignore")]);
         pip.arg("--target").arg(&folder).args(packages);
         run(pip.stdin(Stdio::null()))?;

@@ -10,7 +10,8 @@ use std::process::{Command, Stdio};
 
 /// The package that depends on a distribution's current kernel. (That for clouds has fewer modules.)
 const CURRENT: &str = "linux-image-amd64";
-/// The distribution's newer kernel, for what differs between kernels. No package of the machine's own lists is taken from it.
+/// The distribution's newer kernel, for what differs between kernels. No package of the machine's own lists is taken
+/// from it.
 const BACKPORTS: &str = "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] \
                          http://deb.debian.org/debian bookworm-backports main\n";
 /// The releases of Ubuntu whose kernels are taken, the general one of each version.

@@ -1,4 +1,5 @@
-//! The guest's kernel and its shell: packages of Debian and, for other kernels, of Ubuntu, downloaded and unpacked, not installed.
+//! The guest's kernel and its shell: packages of Debian and, for other kernels, of Ubuntu, downloaded and unpacked,
+//! not installed.
 
 use super::apt::{Apt, Kernel};
 use super::userland::{self, Userland};
@@ -28,7 +29,8 @@ const RDMA_MODULES: [&str; 11] = [
     "act_csum",
     "mlx5_core",
 ];
-/// Modules that not every kernel has: another driver without hardware, and checksums, which newer kernels have in a library.
+/// Modules that not every kernel has: another driver without hardware, and checksums, which newer kernels have in a
+/// library.
 const PERHAPS: [&str; 3] = ["bnxt_re", "crc32_generic", "crc32c_generic"];
 /// The folder that guest and host share.
 const SHARE_MODULES: [&str; 3] = ["virtio_pci", "9pnet_virtio", "9p"];

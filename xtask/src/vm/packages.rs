@@ -33,7 +33,8 @@ pub(crate) fn test(first: &Path, second: &Path) -> Result<()> {
         archive.program("/init", include_bytes!("packages/init.sh"))?;
         archive.device("/dev/console", 5, 1)?;
         archive.program("/busybox/busybox", &read(&parts.busybox)?)?;
-        // systemd moves mount namespaces by pivot_root, which an initramfs does not allow: this becomes a file system of its own.
+        // systemd moves mount namespaces by pivot_root, which an initramfs does not allow: this becomes a file system
+        // of its own.
         archive.copy_all("/tree", &parts.userland)?;
         archive.copy_all(&format!("/tree/usr/lib/modules/{}", parts.release), &parts.modules)?;
         archive.program("/tree/test/run", include_bytes!("packages/test.sh"))?;

@@ -1,5 +1,5 @@
-//! Programs of a guest, with their libraries: Debian's packages, unpacked side by side. Nothing is installed and no maintainer
-//! script runs, so that this takes no root.
+//! Programs of a guest, with their libraries: Debian's packages, unpacked side by side. Nothing is installed and no
+//! maintainer script runs, so that this takes no root.
 
 use super::debian::{download, extract, update};
 use crate::run::{output_of, run, say};

@@ -38,7 +38,8 @@ pub struct ExportArgs {
     pub listen: Vec<Listen>,
     /// Passwords and TLS for TCP, in the format of Prometheus exporters (web-config.yml)
     ///
-    /// basic_auth_users, and tls_server_config in builds with the feature `tls`. Read again when it, a certificate or a key is replaced.
+    /// basic_auth_users, and tls_server_config in builds with the feature `tls`. Read again when it, a certificate or
+    /// a key is replaced.
     #[arg(help_heading = "Metrics")]
     #[arg(long, value_name = "FILE")]
     pub web_config: Option<PathBuf>,

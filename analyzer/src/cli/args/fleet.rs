@@ -59,8 +59,8 @@ pub struct FleetArgs {
     pub print_sql: bool,
     /// Program to run the SQL
     ///
-    /// A name on PATH or a path; names that begin with clickhouse are started as clickhouse local [default: duckdb, else
-    /// clickhouse].
+    /// A name on PATH or a path; names that begin with clickhouse are started as clickhouse local [default: duckdb,
+    /// else clickhouse].
     #[arg(long, value_name = "PROGRAM")]
     pub engine: Option<PathBuf>,
 }

@@ -16,7 +16,8 @@ use crate::source::replay::time::parse_duration;
 pub struct FlightArgs {
     /// Hold the last minutes, such as 10m, for dumps
     ///
-    /// Held in memory, and written as a dump on SIGUSR1, D in the terminal view, POST /dump on a unix socket of --listen, or --on.
+    /// Held in memory, and written as a dump on SIGUSR1, D in the terminal view, POST /dump on a unix socket of
+    /// --listen, or --on.
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub keep: Option<Duration>,
     /// Write a dump when one of these findings begins

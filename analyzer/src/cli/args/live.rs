@@ -91,12 +91,12 @@ pub struct SourceArgs {
     /// Most queries per second for the NIC's own context of queue pairs (mlx5, hns); 0 disables them [default: 50]
     #[arg(long, value_name = "N")]
     pub qp_queries: Option<u32>,
-    /// Query the firmware of mlx5 NICs for contexts, too, through /dev/fwctl (kernel 6.15 and newer), within --qp-queries: of
-    /// queue pairs that GPUs drive, and where the kernel hands out none
+    /// Query the firmware of mlx5 NICs for contexts, too, through /dev/fwctl (kernel 6.15 and newer), within
+    /// --qp-queries: of queue pairs that GPUs drive, and where the kernel hands out none
     #[arg(long)]
     pub fwctl: bool,
-    /// Sample the work requests that processes post, by probes of their providers' post_send (100 ms in 10 s unless given):
-    /// opcodes, message sizes and rates per queue pair
+    /// Sample the work requests that processes post, by probes of their providers' post_send (100 ms in 10 s unless
+    /// given): opcodes, message sizes and rates per queue pair
     #[arg(long, value_name = "WINDOW/PERIOD", num_args = 0..=1, require_equals = true, value_parser = parse_windows)]
     #[arg(default_missing_value = "100ms/10s", hide_default_value = true)]
     pub sample_posts: Option<(Duration, Duration)>,

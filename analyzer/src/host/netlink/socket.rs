@@ -161,8 +161,8 @@ impl RouteSocket {
     }
 }
 
-/// Hands the answers to the request `sequence` in one datagram to `each`: message type and payload. `interrupted` becomes true
-/// when one says that a dump was interrupted by a change. The end of the request, when it is among them.
+/// Hands the answers to the request `sequence` in one datagram to `each`: message type and payload. `interrupted`
+/// becomes true when one says that a dump was interrupted by a change. The end of the request, when it is among them.
 pub fn answers(
     action: &str,
     sequence: u32,

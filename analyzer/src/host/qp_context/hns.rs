@@ -2,8 +2,9 @@
 //!
 //! It is `struct hns_roce_v2_qp_context` (in newer kernels followed by the congestion context, whose fields are not
 //! public and stay unread); the first kernels with it gave a list of 34 chosen fields. Source: Linux 6.12,
-//! drivers/infiniband/hw/hns/hns_roce_hw_v2.h (`QPC_*`: highest and lowest bit); which of them are set to the first PSN
-//! and to the retry counts: `hns_roce_v2_modify_qp` and its helpers in hns_roce_hw_v2.c. Little-endian words; bit 0 is the lowest of the first.
+//! drivers/infiniband/hw/hns/hns_roce_hw_v2.h (`QPC_*`: highest and lowest bit); which of them are set to the first
+//! PSN and to the retry counts: `hns_roce_v2_modify_qp` and its helpers in hns_roce_hw_v2.c. Little-endian words; bit
+//! 0 is the lowest of the first.
 
 use super::{Field, QpContext, address, byte, field, fill, mtu};
 

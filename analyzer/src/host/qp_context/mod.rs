@@ -50,8 +50,8 @@ pub struct QpContext {
     pub acked_psn: Option<u32>,
     /// PSN expected next from the peer.
     pub next_recv_psn: Option<u32>,
-    /// True when it has sent anything: the counter of send work begun is not 0 (it wraps, so that a queue pair in use seems
-    /// unused once in 65,536 values).
+    /// True when it has sent anything: the counter of send work begun is not 0 (it wraps, so that a queue pair in use
+    /// seems unused once in 65,536 values).
     pub used: Option<bool>,
     /// Send work posted and not begun. Unit: the driver's blocks of work requests (mlx5: of 64 bytes).
     pub unsent: Option<u32>,

@@ -97,8 +97,8 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// The same JSON without characters of markup and without any that change how the source is shown: they stand in strings
-/// only, where an escape means the same.
+/// The same JSON without characters of markup and without any that change how the source is shown: they stand in
+/// strings only, where an escape means the same.
 fn inert(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {

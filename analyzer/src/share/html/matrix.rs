@@ -1,4 +1,5 @@
-//! Who talks to whom: a cell for each pair of hosts, darker with more data, marked where a finding names a flow of the pair.
+//! Who talks to whom: a cell for each pair of hosts, darker with more data, marked where a finding names a flow of
+//! the pair.
 
 use super::markup::Markup;
 use super::problems::{class, listed, sign};

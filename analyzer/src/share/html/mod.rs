@@ -1,7 +1,8 @@
 //! The report as one HTML file (`--output html`): everything in it, nothing loaded, readable without its script.
 //!
-//! The order is that of questions: what is wrong, since when, at what cost, what to do; then the evidence over time, who is
-//! concerned, and all figures. Views decide nothing: findings, verdict and sentences are those of every other view.
+//! The order is that of questions: what is wrong, since when, at what cost, what to do; then the evidence over time,
+//! who is concerned, and all figures. Views decide nothing: findings, verdict and sentences are those of every other
+//! view.
 //!
 //! The content security policy allows one style and one script, by their hashes, and no request of any kind.
 

@@ -1,4 +1,5 @@
-//! Traffic, signals and findings on one clock axis, drawn as SVG. The script adds zoom and the values under the pointer.
+//! Traffic, signals and findings on one clock axis, drawn as SVG. The script adds zoom and the values under the
+//! pointer.
 
 use std::fmt::Write as _;
 

@@ -16,11 +16,11 @@ use super::scenario::{Scenario, Scheduled, Truth, Uplink};
 use crate::sample::Direction;
 use crate::util::time::nanos;
 
-/// The longest sleep, and so the longest reaction time to a request to stop.
+/// Longest sleep, and therefore the longest reaction time to a stop request.
 const MAX_SLEEP: Duration = Duration::from_millis(20);
-/// Frames due within this time are sent at once; a sleep would take longer.
+/// Frames due within this time are sent at once, since a sleep would take longer.
 const SOON: Duration = Duration::from_micros(60);
-/// If sending is late by more (a suspended machine), the rest is delayed instead of sent in a burst.
+/// If sending is behind by more (a suspended machine), the rest is delayed instead of sent as a burst.
 const LAG_LIMIT: Duration = Duration::from_millis(250);
 
 /// An interface's sending end: a packet socket that receives nothing.

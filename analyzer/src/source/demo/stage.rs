@@ -1,7 +1,7 @@
 //! The demo's network: unnamed network namespaces and two links between them.
 //!
-//! Nothing else on the host changes, and the kernel removes the namespaces with their last descriptor, however the
-//! process ends.
+//! Nothing else on the host changes, and the kernel removes the namespaces with their last file descriptor, however
+//! the process ends.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -121,7 +121,7 @@ fn listen(index: u32) -> Result<OwnedFd> {
 mod tests {
     use super::*;
 
-    /// Whether the test can run; says so when it cannot, and fails where it must.
+    /// True if the test can run; prints a reason if it cannot, and fails if it must run.
     fn root(test: &str) -> bool {
         // SAFETY: has no preconditions.
         let root = unsafe { libc::geteuid() } == 0;

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-/// Time after which a read gives up.
+/// Timeout of a read.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A pipe, socket or terminal. A read that gets no data for a tenth of a second fails with
@@ -26,7 +26,7 @@ impl Stream {
         Ok(Self { file: io::stdin().as_fd().try_clone_to_owned()?.into() })
     }
 
-    /// A file, when it is one whose reads may block (a named pipe, say); else `None`. Does not wait for a writer.
+    /// Opens a file if its reads may block (such as a named pipe); else `None`. Does not wait for a writer.
     ///
     /// # Errors
     /// When it cannot be opened.

@@ -39,7 +39,7 @@ impl Pending {
 /// Reason why [`TapReader::frames`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Halt {
-    /// The next frame is in [`TapReader::pending`]: frames of other taps come first, or something is due before it.
+    /// The next frame is in [`TapReader::pending`]: frames of other taps come first, or an action is due before it.
     FrameWaits,
     /// A stream has no data at the moment.
     NoData,
@@ -275,7 +275,7 @@ impl TapReader {
                 }
                 self.reader = Some(reader);
             }
-            // The file existed at the start: the counts so far are still worth a report.
+            // The file existed at the start; the counts so far still make a report.
             Err(error) => {
                 messages.failure.get_or_insert(error);
             }
@@ -289,7 +289,7 @@ fn stream(file: &Path) -> Result<Option<Stream>> {
     if file.as_os_str() == STDIN {
         return Ok(Some(Stream::stdin()?));
     }
-    // An error of a file is reported by the reader of files.
+    // The file reader reports errors of a file.
     Ok(Stream::open(file).unwrap_or(None))
 }
 

@@ -19,8 +19,8 @@ const QP: u32 = 0x900;
 const PEER: u32 = 0x800;
 const TIMEOUT: u64 = 17 * MS;
 
-/// SENDs of one packet from host 0 to host 1 on a queue pair of its own, one each 2 ms, each with its ACK; gives the time
-/// and PSN after the last.
+/// SENDs of one packet from host 0 to host 1 on a queue pair of its own, one each 2 ms, each with its ACK; gives the
+/// time and PSN after the last.
 fn sends(lab: &mut Lab, from_ns: u64, first_psn: u64, count: u64) -> (u64, u64) {
     for at in 0..count {
         request(lab, from_ns + at * 2 * MS, first_psn + at);

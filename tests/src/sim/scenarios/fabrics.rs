@@ -159,7 +159,8 @@ fn multipath(lab: &mut Lab, ports: u16, planes: u16) {
     lab.world.run();
 }
 
-/// Packets of many source ports, of which a switch trims some instead of dropping them; the receiver sends a NAK for each.
+/// Packets of many source ports, of which a switch trims some instead of dropping them; the receiver sends a NAK for
+/// each.
 fn trimmed(lab: &mut Lab) {
     lab.world.line(10 * GBIT);
     let way = Fault::always(

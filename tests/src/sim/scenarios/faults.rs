@@ -118,8 +118,8 @@ fn no_reply(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// Host 0 asks hosts 1 and 2 for the queue pairs that take datagrams for a service: host 1 names one, host 2 answers with that
-/// status, or not at all.
+/// Host 0 asks hosts 1 and 2 for the queue pairs that take datagrams for a service: host 1 names one, host 2 answers
+/// with that status, or not at all.
 fn unresolved(lab: &mut Lab, status: Option<u8>) {
     lab.world.star(3, 10 * GBIT);
     for at in 0..5 {

@@ -119,8 +119,8 @@ fn lost_ratio(report: &Value) -> Option<f64> {
     report["steps"]["trend"]["lost_ratio"].as_f64()
 }
 
-/// All ports of the switch fall to a third of their speed: transfers of 6 ms take 19. Before the switch, hosts are seen to wait for
-/// what is queued behind it.
+/// All ports of the switch fall to a third of their speed: transfers of 6 ms take 19. Before the switch, hosts are
+/// seen to wait for what is queued behind it.
 fn slower_by_network(lab: &mut Lab, tapped: Option<usize>) {
     ring(lab, 4, 40, compute(20 * MS));
     for host in 0..4 {

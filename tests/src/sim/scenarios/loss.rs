@@ -126,7 +126,8 @@ fn lossy_line(lab: &mut Lab, qps: usize, side: Side, set: &Settings, verb: Verb)
     }
 }
 
-/// Marks upstream of both taps and between them, and loss between them: the retransmission of a marked packet is not marked.
+/// Marks upstream of both taps and between them, and loss between them: the retransmission of a marked packet is not
+/// marked.
 fn marked(lab: &mut Lab) {
     lab.world.line(25 * GBIT);
     let data = Match { data: Some(true), ..Match::default() };

@@ -85,8 +85,8 @@ fn dead_path(lab: &mut Lab, at: usize) {
     lab.world.run();
 }
 
-/// The way of the data dies, seen at the receiver: every packet that passes the tap is new, before the silence and behind it. That
-/// the silence is in mid-message distinguishes it from a compute phase. Another host goes on.
+/// The way of the data dies, seen at the receiver: every packet that passes the tap is new, before the silence and
+/// behind it. That the silence is in mid-message distinguishes it from a compute phase. Another host goes on.
 fn dead_path_at_receiver(lab: &mut Lab) {
     lab.world.star(3, 10 * GBIT);
     let range = (400 * MS, 700 * MS);
@@ -108,7 +108,8 @@ fn said(report: &serde_json::Value, name: &str) -> Option<f64> {
     all.find(|finding| finding["id"] == "retry.timeouts")?["evidence"][name].as_f64()
 }
 
-/// More packets are lost than one retransmission repairs: some go-back-N runs lose their first packet again, and a timeout repairs that.
+/// More packets are lost than one retransmission repairs: some go-back-N runs lose their first packet again, and a
+/// timeout repairs that.
 fn go_back_lost_again(lab: &mut Lab, at: usize) {
     lab.world.line(10 * GBIT);
     let data = Match { data: Some(true), ..Match::default() };
@@ -126,7 +127,8 @@ fn go_back_lost_again(lab: &mut Lab, at: usize) {
     }
 }
 
-/// The last packets of READ responses are lost, and each READ is repeated after a timeout; the tap is at the responder, or at both.
+/// The last packets of READ responses are lost, and each READ is repeated after a timeout; the tap is at the
+/// responder, or at both.
 fn reads_lost(lab: &mut Lab, taps: &[usize]) {
     lab.world.line(10 * GBIT);
     let last = Match { opcode: Some(op::READ_LAST), ..Match::default() };
