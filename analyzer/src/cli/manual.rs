@@ -11,7 +11,7 @@ use super::{help, output};
 /// Prints the completions for a shell.
 ///
 /// # Errors
-/// When standard output cannot be written.
+/// If standard output cannot be written.
 pub(super) fn completions(shell: Shell) -> Result<()> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut help::command(), "rocescope", &mut text);
@@ -21,7 +21,7 @@ pub(super) fn completions(shell: Shell) -> Result<()> {
 /// Writes a manual page for the program and for each command into a folder.
 ///
 /// # Errors
-/// When a page cannot be written.
+/// If a page cannot be written.
 pub(super) fn pages(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let command = help::command();

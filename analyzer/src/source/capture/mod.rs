@@ -170,7 +170,7 @@ impl Opening {
     /// The reader, once the bytes that identify the format have arrived (24 at most).
     ///
     /// # Errors
-    /// When the stream fails, is empty, or is not a capture. An input that [would block](CaptureError::would_block)
+    /// If the stream fails, is empty, or is not a capture. An input that [would block](CaptureError::would_block)
     /// may be read later.
     pub fn poll(&mut self) -> Result<Reader, CaptureError> {
         let Self { name, window, .. } = self;
@@ -225,7 +225,7 @@ impl Reader {
     /// Opens a capture file; compression and format are recognised by content, not by name.
     ///
     /// # Errors
-    /// When there is no such file, it may not be read, is a directory, is empty, or is not a capture.
+    /// If there is no such file, it may not be read, is a directory, is empty, or is not a capture.
     pub fn open(path: &Path) -> Result<Self, CaptureError> {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|e| CaptureError::from_io(&name, e))?;
@@ -242,7 +242,7 @@ impl Reader {
     /// Blocks until the bytes that identify the format have arrived (24 at most), not longer.
     ///
     /// # Errors
-    /// When the stream fails, is empty, or is not a capture.
+    /// If the stream fails, is empty, or is not a capture.
     pub fn from_read(name: &str, input: Box<dyn Read + Send>) -> Result<Self, CaptureError> {
         Opening::new(name, input).poll()
     }

@@ -31,7 +31,7 @@ impl Port {
     /// Opens interface `index` of the calling thread's network namespace for sending.
     ///
     /// # Errors
-    /// When the kernel refuses: it needs CAP_NET_RAW, and the interface must exist.
+    /// If the kernel refuses: it needs CAP_NET_RAW, and the interface must exist.
     pub fn open(index: u32) -> io::Result<Self> {
         // Protocol 0: the socket takes part in no receiving.
         // SAFETY: no pointers; the result is checked before it is used.
@@ -128,7 +128,7 @@ impl Player {
     /// Starts sending, for `limit` of the scenario's time or until stopped.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// If no thread can be started.
     pub fn start(scenario: Scenario, ports: Ports, limit: Option<Duration>) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
@@ -177,7 +177,7 @@ impl Player {
     /// Waits for the end.
     ///
     /// # Errors
-    /// When the thread has panicked.
+    /// If the thread has panicked.
     pub fn join(mut self) -> io::Result<Played> {
         let Some(thread) = self.thread.take() else {
             return Err(io::Error::other("bug: the demo's traffic thread was joined twice"));

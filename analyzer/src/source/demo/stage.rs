@@ -37,7 +37,7 @@ impl Stage {
     /// Creates the namespaces and the links between them, and sets the links up.
     ///
     /// # Errors
-    /// When the kernel refuses; it needs root.
+    /// If the kernel refuses; it needs root.
     pub fn new() -> Result<Self> {
         let observed = NetNs::anonymous()?;
         let far = NetNs::anonymous()?;
@@ -75,7 +75,7 @@ impl Stage {
     /// is dropped last.
     ///
     /// # Errors
-    /// When the kernel refuses the packet sockets, or no thread can be started.
+    /// If the kernel refuses the packet sockets, or no thread can be started.
     pub fn start(&self, scenario: Scenario, limit: Option<Duration>) -> Result<Player> {
         let open = |netns: &NetNs, index: u32| {
             netns

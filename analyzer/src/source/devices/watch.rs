@@ -121,7 +121,7 @@ impl Watch {
         self.ports.iter().map(|port| format!("{}/{}", port.device, port.number)).collect()
     }
 
-    /// True when there is no RoCE port.
+    /// True if there is no RoCE port.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ports.is_empty()

@@ -175,7 +175,7 @@ impl Bins {
     /// any kind, if known.
     ///
     /// # Errors
-    /// When a map cannot be read.
+    /// If a map cannot be read.
     pub fn metrics(
         &self,
         programs: &Programs,

@@ -64,7 +64,7 @@ impl Times {
     /// An empty assignment of this number of entries; `None` if the programs have no such map.
     ///
     /// # Errors
-    /// When the map cannot be mapped into memory.
+    /// If the map cannot be mapped into memory.
     pub(crate) fn new(map: Option<MapData>, entries: u32) -> io::Result<Self> {
         let map = map.map(|map| Entries::map(map, entries)).transpose()?;
         let most = map.as_ref().map_or(0, |map| u16::try_from(map.count).unwrap_or(u16::MAX));
@@ -110,7 +110,7 @@ impl Times {
         own.into_iter().chain(self.answering.get(&slot).copied())
     }
 
-    /// Measures the requests in one slot by the responses in another from now on; without an response flow only
+    /// Measures the requests in one slot by the responses in another from now on; without a response flow only
     /// repeats are followed. False if there is no room, or if one of the flows is already in use.
     ///
     /// # Errors If there is no such slot.
@@ -166,7 +166,7 @@ impl Times {
     /// Ends the measurement of these request flows. Their results are kept.
     ///
     /// # Errors
-    /// When there is no such slot.
+    /// If there is no such slot.
     pub(crate) fn release(&mut self, slots: &Slots, requests: &[u32]) -> io::Result<()> {
         let mut gone = Vec::new();
         for slot in requests {

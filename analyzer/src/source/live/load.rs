@@ -39,9 +39,9 @@ pub struct LoadOptions {
     pub max_flows: u32,
     /// Indices of the watched interfaces.
     pub interfaces: Vec<u32>,
-    /// True when programs send events.
+    /// True if programs send events.
     pub events: bool,
-    /// True when the kernel has `bpf_xdp_get_buff_len`.
+    /// True if the kernel has `bpf_xdp_get_buff_len`.
     pub xdp_buff_len: bool,
     /// True for exact times and latency measurement (see `bench` for the cost); false for the time of the latest
     /// timer tick.
@@ -120,7 +120,7 @@ impl LinkHash {
     /// Finds a hash without collisions among `interfaces`, with as few links as possible.
     ///
     /// # Errors
-    /// When there are more interfaces than links.
+    /// If there are more interfaces than links.
     pub fn find(interfaces: &[u32]) -> Result<Self> {
         let most = MAX_LINKS / 2;
         if interfaces.len() > most as usize {
@@ -180,7 +180,7 @@ pub struct Programs {
     pub max_flows: u32,
     /// Maximum number of flows whose latency is measured at once.
     timed: u32,
-    /// True when flows report bins.
+    /// True if flows report bins.
     pub(crate) timing: bool,
 }
 
@@ -194,7 +194,7 @@ impl Programs {
     /// Creates the maps. Programs are loaded when first used.
     ///
     /// # Errors
-    /// When the kernel refuses a map.
+    /// If the kernel refuses a map.
     pub fn load(options: &LoadOptions) -> Result<Self> {
         #[cfg(feature = "test-clock")]
         let object = if options.test_clock { TEST_OBJECT } else { OBJECT };
@@ -206,7 +206,7 @@ impl Programs {
     /// The same with another build of the kernel programs, to compare the two.
     ///
     /// # Errors
-    /// When this is no such object, or the kernel refuses a map.
+    /// If this is no such object, or the kernel refuses a map.
     pub fn load_object(options: &LoadOptions, object: &[u8]) -> Result<Self> {
         Self::load_from(options, object, false)
     }
@@ -296,7 +296,7 @@ impl Programs {
     /// The XDP program with this name, loaded on demand.
     ///
     /// # Errors
-    /// When the kernel refuses it.
+    /// If the kernel refuses it.
     pub fn xdp(&mut self, name: &str) -> Result<&mut Xdp> {
         self.program(name, |xdp: &Xdp| xdp.fd().is_ok(), Xdp::load)
     }
@@ -304,7 +304,7 @@ impl Programs {
     /// The TC program with this name, loaded on demand.
     ///
     /// # Errors
-    /// When the kernel refuses it.
+    /// If the kernel refuses it.
     pub fn tc(&mut self, name: &str) -> Result<&mut SchedClassifier> {
         self.program(name, |tc: &SchedClassifier| tc.fd().is_ok(), SchedClassifier::load)
     }
@@ -362,7 +362,7 @@ impl Programs {
     /// need not be in use yet. False if there is no room.
     ///
     /// # Errors
-    /// When there is no such slot.
+    /// If there is no such slot.
     pub fn pair(&mut self, requests: u32, answers: u32) -> Result<bool> {
         self.times
             .assign(&self.slots, requests, Some(answers))
@@ -378,7 +378,7 @@ impl Programs {
     /// Compares the programs' clock with the kernel's, and sets it again if ticks were lost. Call it periodically.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub(crate) fn keep_clock(&mut self) -> Result<()> {
         ticks::keep(&mut self.ebpf, &mut self.drift)
     }
@@ -386,7 +386,7 @@ impl Programs {
     /// Sets the operation of the `bench` programs before counting a packet.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn set_bench_step(&mut self, step: BenchStep) -> Result<()> {
         let map = self.ebpf.map_mut(maps::BENCH_STEP).context("this object has no programs for bench")?;
         let mut steps: aya::maps::Array<&mut MapData, Data<BenchStep>> = map.try_into()?;
@@ -396,7 +396,7 @@ impl Programs {
     /// Sets the time of the next frame, in the build for tests.
     ///
     /// # Errors
-    /// When this is not that build.
+    /// If this is not that build.
     #[cfg(feature = "test-clock")]
     pub fn set_test_clock(&mut self, now: u64) -> Result<()> {
         let map = self.ebpf.map_mut(maps::TEST_CLOCK).context("this object has no test clock")?;

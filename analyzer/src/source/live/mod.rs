@@ -80,15 +80,15 @@ pub struct Config {
     pub idle: Option<Duration>,
     /// Time between samples, in the data's time.
     pub interval: Duration,
-    /// True when samples are wanted before the end.
+    /// True if samples are wanted before the end.
     pub samples: bool,
     /// Filter of the flows to show; `None` for all. Packets of other flows are counted as filtered.
     pub filter: Option<Filter>,
     /// Duration after which the run ends; `None` for no limit.
     pub duration: Option<Duration>,
-    /// True when the programs send events (connection management is read from them too).
+    /// True if the programs send events (connection management is read from them too).
     pub events: bool,
-    /// True when the view receives the events.
+    /// True if the view receives the events.
     pub events_to_view: bool,
     /// True for exact times and latency measurement; false for the time of the latest timer tick, which costs less.
     pub precise_clock: bool,
@@ -192,7 +192,7 @@ pub fn start(config: Config) -> Result<Running> {
 /// Opens the network namespace that the user named.
 ///
 /// # Errors
-/// When it does not exist or cannot be opened.
+/// If it does not exist or cannot be opened.
 pub fn netns(name: &str) -> Result<NetNs> {
     source::open_netns(name)
 }

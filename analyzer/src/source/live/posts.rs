@@ -68,7 +68,7 @@ impl std::fmt::Debug for Probe {
 pub struct WindowState {
     /// Counts of the window.
     pub window: PostWindow,
-    /// True when the program has closed it.
+    /// True if the program has closed it.
     pub is_stopped: bool,
 }
 
@@ -117,7 +117,7 @@ impl Probe {
     /// Opens the window until `until_ns` of the monotonic clock, or for `most_calls` calls.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn open(&mut self, until_ns: u64, most_calls: u64) -> Result<()> {
         let window = PostWindow { until_ns, most_calls, ..PostWindow::default() };
         self.window.set(0, Data(window), 0).context("cannot open the window of the post_send probe")
@@ -126,7 +126,7 @@ impl Probe {
     /// Counts of the window so far.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn state(&self) -> Result<WindowState> {
         let Data(window) = self.window.get(&0, 0).context("cannot read the window of the post_send probe")?;
         Ok(WindowState { window, is_stopped: window.stopped_ns != 0 })

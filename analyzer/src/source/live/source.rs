@@ -94,7 +94,7 @@ impl Loaded {
     /// Loads the programs and attaches them to `targets`.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub(super) fn attach(
         config: &Config,
         targets: Vec<Target>,

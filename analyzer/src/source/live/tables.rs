@@ -53,7 +53,7 @@ impl Tables {
     /// Reads all flows in use.
     ///
     /// # Errors
-    /// When a map cannot be read.
+    /// If a map cannot be read.
     pub fn read(&mut self, programs: &Programs) -> Result<Reading> {
         let mut reading = Reading { flows: self.spare.list(self.flows), ..Reading::default() };
         if reading.flows.capacity() < self.flows {
@@ -98,7 +98,7 @@ impl Tables {
     /// Retires flows without a packet since `before` (in the kernel's clock). Returns their number.
     ///
     /// # Errors
-    /// When a map cannot be read or written.
+    /// If a map cannot be read or written.
     pub fn retire_idle(
         &mut self,
         programs: &mut Programs,
@@ -154,7 +154,7 @@ impl Tables {
     /// Discards all flows and all sums of retired flows.
     ///
     /// # Errors
-    /// When a map cannot be written.
+    /// If a map cannot be written.
     pub fn reset(&mut self, programs: &mut Programs, flows: &[FlowSample]) -> Result<()> {
         self.retire_idle(programs, flows, u64::MAX)?;
         *self = Self { high: self.high, ..Self::default() };
@@ -241,7 +241,7 @@ fn extra(programs: &Programs) -> Result<Map<u32, Extra>> {
 /// Counters of one link other than those of flows, summed over CPUs.
 ///
 /// # Errors
-/// When the map cannot be read.
+/// If the map cannot be read.
 pub fn link_counters(programs: &Programs, link: u32) -> Result<LinkCounters> {
     let mut sum = LinkCounters::default();
     let values = programs.links.get(&link, 0).context("cannot read a link's counters")?;

@@ -33,7 +33,7 @@ const FRAME: [u8; 14] = [0; 14];
 /// Sets the clock of the kernel programs.
 ///
 /// # Errors
-/// When the kernel rejects the tick program, or refuses to run it.
+/// If the kernel rejects the tick program, or refuses to run it.
 pub(super) fn set(ebpf: &mut Ebpf) -> Result<()> {
     let tick_ns = tick_ns()?;
     let program: &mut SchedClassifier = ebpf

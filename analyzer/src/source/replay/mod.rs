@@ -102,7 +102,7 @@ impl Default for Options {
 /// Opens all inputs and starts a replay in a separate thread.
 ///
 /// # Errors
-/// When an input cannot be read, or is given twice. An error of a stream shows later, in
+/// If an input cannot be read, or is given twice. An error of a stream shows later, in
 /// [`crate::source::feed::Update::Ended`].
 pub fn start(options: Options) -> Result<Feed> {
     let opened = open(&options)?;

@@ -21,7 +21,7 @@ impl Stream {
     /// Standard input.
     ///
     /// # Errors
-    /// When standard input is closed.
+    /// If standard input is closed.
     pub fn stdin() -> io::Result<Self> {
         Ok(Self { file: io::stdin().as_fd().try_clone_to_owned()?.into() })
     }
@@ -29,7 +29,7 @@ impl Stream {
     /// Opens a file if its reads may block (such as a named pipe); else `None`. Does not wait for a writer.
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// If it cannot be opened.
     pub fn open(path: &Path) -> io::Result<Option<Self>> {
         let kind = std::fs::metadata(path)?.file_type();
         if kind.is_file() || kind.is_dir() {
@@ -42,7 +42,7 @@ impl Stream {
     /// Waits up to `PATIENCE` for data or for the end; false when there is neither.
     ///
     /// # Errors
-    /// When poll(2) fails.
+    /// If poll(2) fails.
     fn ready(&self) -> io::Result<bool> {
         let mut poll = libc::pollfd { fd: self.file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let patience = i32::try_from(PATIENCE.as_millis()).unwrap_or(i32::MAX);

@@ -81,7 +81,7 @@ impl TapReader {
     /// Opens the files of a tap; several files are sorted by the time of their first frame.
     ///
     /// # Errors
-    /// When a file cannot be read, or has no supported link type.
+    /// If a file cannot be read, or has no supported link type.
     pub fn open(tap: TapFiles) -> Result<Self> {
         let mut opened = Self {
             links: TapLinks::new(tap.name),
@@ -173,7 +173,7 @@ impl TapReader {
     /// Adds new interfaces. To be called after [`Halt::FrameWaits`] and at the end.
     ///
     /// # Errors
-    /// When no interface of a file has a supported link type.
+    /// If no interface of a file has a supported link type.
     pub fn learn(&mut self, table: &mut FlowTable, messages: &mut Messages) -> Result<()> {
         let Some(reader) = &self.reader else { return Ok(()) };
         let refused = self.links.learn(reader.interfaces(), table);
@@ -194,7 +194,7 @@ impl TapReader {
     /// Passes frames to `take` while `go_on` accepts their times.
     ///
     /// # Errors
-    /// When a stream is not a readable capture.
+    /// If a stream is not a readable capture.
     #[inline]
     pub fn frames(
         &mut self,
