@@ -10,15 +10,15 @@ use aya::programs::ProgramInfo;
 /// One map.
 #[derive(Clone, Debug)]
 pub struct MapCost {
-    /// Most entries it can have.
+    /// Maximum number of entries.
     pub entries: u32,
-    /// Bytes of kernel memory, as the kernel itself accounts for them.
+    /// Bytes of kernel memory, according to the kernel.
     pub bytes: u64,
     /// True if every CPU has its own values.
     pub per_cpu: bool,
 }
 
-/// The maps that programs use, by name. Global variables of the programs count too.
+/// The maps used by programs, by name, including global variables of the programs.
 ///
 /// # Errors
 /// Fails if the kernel does not report it.
