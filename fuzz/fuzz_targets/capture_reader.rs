@@ -67,7 +67,7 @@ fn read(input: Box<dyn Read + Send>) -> Option<Vec<Record>> {
     }
     assert_eq!(reader.records(), records.len() as u64);
     assert!(records.iter().all(|(_, interface, ..)| (*interface as usize) < reader.interfaces().len()));
-    assert!(matches!(reader.next(), Ok(None)), "the end is the end");
+    assert!(matches!(reader.next(), Ok(None)), "a record after the end");
     Some(records)
 }
 

@@ -58,7 +58,7 @@ const fn libc_stats64() -> u16 {
 fn read(payload: &[u8]) {
     let attrs = Attrs::new(payload);
     let whole: usize = attrs.iter().map(|(_, value)| value.len() + 4).sum();
-    assert!(whole <= payload.len(), "attributes are longer than what they are in");
+    assert!(whole <= payload.len(), "attributes are longer than their message");
     for (kind, value) in attrs.iter() {
         assert!(attrs.get(kind).is_some_and(|first| first.len() == value.len() || first != value));
     }

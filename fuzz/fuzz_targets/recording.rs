@@ -90,7 +90,7 @@ fn play(bytes: &[u8]) {
             _ => {}
         }
     }
-    assert!(ended, "the playback ended without saying so: its thread panicked");
+    assert!(ended, "the playback ended without an update: its thread panicked");
 }
 
 fn init() {

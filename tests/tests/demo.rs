@@ -151,7 +151,10 @@ fn what_is_counted_is_what_was_sent() {
     }
     assert_eq!(ours.len(), theirs.len());
     all_episodes_show(&truth.total());
-    assert_eq!(report["totals"]["lost"]["interface_drops"], 0, "nothing of the demo is dropped by its links");
+    assert_eq!(
+        report["totals"]["lost"]["interface_drops"], 0,
+        "frames dropped by the links of the demonstration"
+    );
 }
 
 /// The command as a user runs it: it ends, shows every episode, and its figures match those of the generator up to
@@ -179,7 +182,7 @@ fn the_command_shows_every_episode_and_cleans_up() {
         let all = report["imbalance"].as_array().unwrap();
         let entry = all.iter().find(|entry| entry["direction"] == direction).unwrap();
         assert_eq!(entry["links"], serde_json::json!(["rail0", "rail1"]));
-        assert!(entry["max_over_mean"].as_f64().unwrap() > 1.05, "bad hashing does not show: {entry}");
+        assert!(entry["max_over_mean"].as_f64().unwrap() > 1.05, "bad hashing is not reported: {entry}");
     }
 
     // The generator's traffic up to the last frame in the report. The two links are not detached at the same moment,

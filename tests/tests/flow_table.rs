@@ -114,7 +114,7 @@ fn idle_flows_retire_without_taking_a_count_along() {
     let reading = machine.tables.read(&machine.programs).unwrap();
     let before = START + 5_000 * MILLISECOND;
     let retired = machine.tables.retire_idle(&mut machine.programs, &reading.flows, before).unwrap();
-    assert_eq!(retired, 7, "all but the one that was heard of late");
+    assert_eq!(retired, 7, "all but the one whose event came late");
     let after = report(&mut machine);
     let mut sent: Vec<&Frame> = early.iter().chain([&late]).collect();
     conserved(&after, &sent);

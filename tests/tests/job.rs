@@ -173,8 +173,8 @@ fn the_host_that_computes_longer_is_named_where_it_is_seen() {
     }
     for host in [1, 2] {
         let report = wire.report(&[host]);
-        let found = finding(&report, "step.straggler").expect("somebody is waited for");
-        assert_eq!(found["evidence"]["host"], Value::Null, "{host}: it sends nothing here");
+        let found = finding(&report, "step.straggler").expect("no straggler");
+        assert_eq!(found["evidence"]["host"], Value::Null, "{host}: straggler without packets at this tap");
     }
 }
 

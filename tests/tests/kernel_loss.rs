@@ -172,7 +172,7 @@ fn loss_is_what_replay_says() {
             }
         }
     }
-    println!("{known} flows, {troubled} with something lost or sent again: {sums:?}; {naks} NAKs");
+    println!("{known} flows, {troubled} with loss or retransmissions: {sums:?}; {naks} NAKs");
     assert!(naks > 50, "{naks}");
     assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
     assert!(troubled > 5 && sums["lost"] > 10 && sums["retransmitted"] > 100, "{troubled}: {sums:?}");
@@ -201,7 +201,7 @@ fn reordering_differs_from_loss_as_in_a_replay() {
         assert_eq!(
             lived.known.as_ref().unwrap().len(),
             lived.flows.len(),
-            "{name}: each that has trouble is known"
+            "{name}: every flow with loss is followed"
         );
         let mut doubted = (0, 0);
         for slot in replay.flows.keys() {

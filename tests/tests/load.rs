@@ -29,7 +29,7 @@ fn rocescope_counts_what_the_interface_received() {
     let several = usage::cpus().unwrap().len() > 1;
     for receiver in [Receiver::SameCpu, Receiver::OwnCpu] {
         if receiver == Receiver::OwnCpu && !several {
-            println!("SKIP nothing can receive on a CPU of its own where there is only one");
+            println!("SKIP a receiving end on a separate CPU: there is only one CPU");
             continue;
         }
         for state in [State::Xdp, State::Tc] {
@@ -62,7 +62,7 @@ impl Heard {
     fn listen(&mut self, updates: &std::sync::mpsc::Receiver<Update>, enough: impl Fn(&Self) -> bool) {
         let late = Instant::now() + PATIENCE;
         while !enough(self) {
-            assert!(Instant::now() < late, "the live source does not come to an end");
+            assert!(Instant::now() < late, "the live source does not end");
             match updates.recv_timeout(PATIENCE).unwrap() {
                 Update::Sample(sample) => self.sample = Some(sample),
                 Update::Events(events) => {
@@ -122,9 +122,9 @@ fn every_event_is_reported_or_counted_as_dropped() {
         drop(running.feed);
         running.thread.join().unwrap();
         let dropped = heard.sample.as_ref().and_then(|sample| sample.events_dropped).unwrap();
-        println!("{received} received, {} told, {dropped} dropped", heard.events);
+        println!("{received} received, {} reported, {dropped} dropped", heard.events);
         assert_eq!(heard.packets(), received, "packets in flows");
-        assert_eq!(heard.events + dropped, received, "told and dropped");
+        assert_eq!(heard.events + dropped, received, "reported plus dropped");
         assert_eq!(heard.events, heard.naks, "every one is a NAK");
         assert!(heard.events > 0);
         assert!(!deaf || dropped > 0, "the ring buffer holds some 3,000 events");

@@ -477,7 +477,7 @@ fn timeouts_cost_time_though_nothing_is_seen_to_be_lost() {
         made.report()
     };
     assert_eq!(found(&waited(&[5, 5])), [], "two short ones");
-    assert_eq!(ids(&waited(&[1_200])), ["retry.timeouts"], "one that a step feels");
+    assert_eq!(ids(&waited(&[1_200])), ["retry.timeouts"], "one long timeout");
     let report = waited(&[4, 8, 16]);
     assert_eq!(ids(&report), ["retry.timeouts"]);
     assert_eq!(evidence(&report, "retry.timeouts", "timeouts"), 3);
@@ -510,8 +510,8 @@ fn a_queue_pair_that_worked_and_gives_up_has_died() {
     let finding = &report["findings"][0]["evidence"];
     assert_eq!(finding["cause"], "retries exhausted");
     assert_eq!((&finding["last_acked_psn"], &finding["retries"]), (&199.into(), &7.into()));
-    assert_eq!(ids(&died(7, Some(203))), ["retry.timeouts"], "it got through at last");
-    assert_eq!(ids(&died(3, None)), ["retry.timeouts"], "it may go on");
+    assert_eq!(ids(&died(7, Some(203))), ["retry.timeouts"], "the request was acknowledged in the end");
+    assert_eq!(ids(&died(3, None)), ["retry.timeouts"], "the queue pair may continue");
 }
 
 #[test]
@@ -540,7 +540,7 @@ fn a_queue_pair_that_stops_in_mid_message_while_its_siblings_go_on_has_died() {
     assert_eq!(evidence["last_sent_psn"], 107);
     assert_eq!(finding["flows"][0]["dest_qp"], 17, "{finding:#}");
     assert_eq!(stopped(2, 200), None, "the message ended");
-    assert_eq!(stopped(1, 50), None, "it may still go on");
+    assert_eq!(stopped(1, 50), None, "the queue pair may still continue");
 }
 
 #[test]

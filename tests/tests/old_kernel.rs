@@ -147,7 +147,11 @@ fn what_a_killed_run_left_goes_with_the_next() {
     let handle = killed.id();
     assert_eq!(killed.end().unwrap().status.code(), None);
     let left = filters(&world, link.index);
-    assert_eq!(left.len(), 2, "filters outlive a kill, else this test is pointless: {left:?}");
+    assert_eq!(
+        left.len(),
+        2,
+        "filters must outlive a kill on this kernel, or the test proves nothing: {left:?}"
+    );
     assert!(left.iter().all(|filter| filter.is_ours() && filter.handle == handle), "{left:?}");
 
     let next = Program::live(&world.near, &options).unwrap();

@@ -67,7 +67,7 @@ fn a_loss_costs_what_its_timeouts_cost() {
     // Some of its timeouts are seen at one tap, some at the other.
     assert!(finding(&both, "retry.timeouts")["where"]["link"].is_null());
     let far = replay(&["h6_rping_loss.h1.pcap.gz"]);
-    assert!(finding(&far, "retry.timeouts")["evidence"]["acks_lost"].is_null(), "one tap does not tell");
+    assert!(finding(&far, "retry.timeouts")["evidence"]["acks_lost"].is_null(), "unknown from one tap");
 }
 
 /// Headline, list of flows and finding use the same words for loss downstream of a tap.

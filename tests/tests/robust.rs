@@ -233,7 +233,7 @@ fn names_of_others_do_not_reach_the_terminal_as_they_are() {
     ] {
         let output = output(&mut rocescope(arguments));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!said.is_empty(), "{arguments:?} says nothing, and this shows nothing");
+        assert!(!said.is_empty(), "{arguments:?} prints nothing, so the test proves nothing");
         assert!(!said.contains(is_hostile), "{arguments:?}: {said:?}");
         assert!(!said.lines().any(|line| line == "rocescope: fine"), "{arguments:?}: {said:?}");
     }
@@ -274,7 +274,10 @@ fn names_in_captures_reach_no_output_as_they_are() {
         let output = output(&mut rocescope(&["replay", &name, "--output", format]));
         assert!(output.status.success(), "{format}: {}", said(&output));
         let shown = String::from_utf8(output.stdout).unwrap();
-        assert!(shown.contains("owned"), "{format} does not show the name, and this shows nothing: {shown}");
+        assert!(
+            shown.contains("owned"),
+            "{format} does not show the name, so the test proves nothing: {shown}"
+        );
         // Machine-readable formats escape control characters, and leave text direction to the reader.
         let is_bad = |c: char| match format {
             "text" | "csv" => is_hostile(c),
@@ -360,13 +363,17 @@ fn figures_by_flow_say_what_a_full_table_leaves_out() {
     assert_eq!(number(&report["totals"]["roce_packets"]), 5_246);
     let cells = report["pattern"]["matrix"].as_array().unwrap().iter();
     let told: u64 = cells.map(|cell| number(&cell["packets"])).sum();
-    assert!(told < 5_246, "the table was not full, and this shows nothing");
+    assert!(told < 5_246, "the table was not full, so the test proves nothing");
     for (what, missing) in [
         ("pattern", &report["pattern"]["left_out_packets"]),
         ("bursts", &report["bursts"][0]["left_out_packets"]),
         ("links", &report["links"][0]["left_out_packets"]),
     ] {
-        assert_eq!(told + number(missing), 5_246, "{what}: packets in no figure, and nothing says so");
+        assert_eq!(
+            told + number(missing),
+            5_246,
+            "{what}: packets missing from the figures without a notice"
+        );
     }
 }
 
@@ -451,7 +458,7 @@ fn limits_of_the_process_are_named_with_what_raises_them() {
         assert!(said.contains("ulimit -n"), "{limit} files: {said}");
         assert!(!said.contains("--max-flows") && !said.contains("please report"), "{limit} files: {said}");
     }
-    assert!(refused > 1, "no limit was too small, and this shows nothing");
+    assert!(refused > 1, "no limit was too small, so the test proves nothing");
 }
 
 #[test]

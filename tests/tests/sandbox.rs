@@ -58,7 +58,7 @@ fn the_threads_of_live_keep_what_their_sources_need_and_nothing_else() {
         assert!(all.len() >= 3, "{all:?}");
         for thread in &all {
             assert!(is_confined(thread), "{all:?}");
-            assert_ne!(thread.user, 0, "nothing is written, so nobody's rights are enough: {all:?}");
+            assert_ne!(thread.user, 0, "rights beyond those of nobody although nothing is written: {all:?}");
             // The program is in a namespace that /sys does not show.
             let kept = if thread.name == "devices" || thread.name == "file" {
                 1 << (Capability::SysAdmin as u32)
@@ -69,7 +69,11 @@ fn the_threads_of_live_keep_what_their_sources_need_and_nothing_else() {
         }
         let ended = program.interrupt().unwrap();
         assert!(ended.status.success(), "{ended:?}");
-        assert!(!ended.err.contains("privileges:"), "this kernel has all of it: {}", ended.err);
+        assert!(
+            !ended.err.contains("privileges:"),
+            "a sandbox feature is missing on this kernel: {}",
+            ended.err
+        );
     }
 }
 
@@ -156,7 +160,10 @@ fn the_same_parser_does_as_it_likes_without_the_sandbox() {
         hijacked(&["replay", capture.to_str().unwrap(), "--output", "json", "--no-sandbox"], folder.path());
     let said = String::from_utf8_lossy(&output.stderr);
     for what in ["connect", "exec", "send"] {
-        assert!(said.contains(&format!("hijack in replay: {what}: done")), "the attempts are real: {said}");
+        assert!(
+            said.contains(&format!("hijack in replay: {what}: done")),
+            "the attempts have no effect without a sandbox: {said}"
+        );
     }
     assert!(listener.accept().is_ok());
     // Created by the attempt; it may belong to another user's test.

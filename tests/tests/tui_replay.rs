@@ -93,7 +93,7 @@ fn keys_write_files_and_reset_and_the_mouse_sorts() {
     let before = terminal.screen().unwrap();
     fs::write(terminal.device().unwrap(), "\u{1b}[10;10Hsomebody writes here").unwrap();
     terminal.until("the disturbance", said("somebody writes")).unwrap();
-    terminal.press_until("C-l", "the screen as it was", |screen| screen == before).unwrap();
+    terminal.press_until("C-l", "the screen redrawn", |screen| screen == before).unwrap();
 
     terminal.press_until("r", "why there is nothing to count from zero", said("the data has ended")).unwrap();
     terminal.press_until("?", "help", said("choose and order the columns")).unwrap();
@@ -129,7 +129,7 @@ fn a_replay_goes_back_to_what_is_no_longer_kept() {
         start((100, 30), "LC_ALL=C.UTF-8", &format!("replay --speed max {}", capture.display()));
     terminal.until("the end", |screen| screen.contains("ENDED") && screen.contains("12:29:5")).unwrap();
     let title = |screen: &str| screen.lines().next().unwrap_or("").to_owned();
-    terminal.press_until("g", "the question where to", |screen| screen.contains("go to:")).unwrap();
+    terminal.press_until("g", "the prompt for a time", |screen| screen.contains("go to:")).unwrap();
     terminal.type_text("12:01:00").unwrap();
     let there = |screen: &str| title(screen).contains("12:01:00.000") && title(screen).contains("PAUSED");
     terminal.press_until("Enter", "the second minute, read again", there).unwrap();
@@ -141,7 +141,7 @@ fn a_replay_goes_back_to_what_is_no_longer_kept() {
     let (terminal, _files) =
         start((100, 30), "LC_ALL=C.UTF-8", &format!("replay - < <(cat {})", capture.display()));
     terminal.until("the end", |screen| screen.contains("ENDED") && screen.contains("12:29:5")).unwrap();
-    terminal.press_until("g", "the question where to", |screen| screen.contains("go to:")).unwrap();
+    terminal.press_until("g", "the prompt for a time", |screen| screen.contains("go to:")).unwrap();
     terminal.type_text("+60").unwrap();
     terminal
         .press_until("Enter", "why not", |screen| screen.contains("a stream cannot be read again"))

@@ -49,9 +49,9 @@ impl Session {
 
     /// The shell is back, and the terminal is restored.
     fn is_restored(&self, status: &str) {
-        let screen = self
-            .terminal
-            .until("what was there before", |screen| screen.contains(BEFORE) && last_line(screen) == PROMPT);
+        let screen = self.terminal.until("text on the screen before", |screen| {
+            screen.contains(BEFORE) && last_line(screen) == PROMPT
+        });
         assert_eq!(self.terminal.modes().unwrap(), (false, true), "alternate screen, cursor: {screen:?}");
         assert_eq!(self.terminal.status().unwrap(), status, "{screen:?}");
         let settings = self.terminal.settings(&self.file("after")).unwrap();
@@ -80,7 +80,7 @@ fn shows_queue_pairs(screen: &str) -> bool {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one walk through the whole program")]
+#[expect(clippy::too_many_lines, reason = "one test of the whole terminal UI")]
 fn every_screen_key_and_size() {
     if !root_or_skip("every_screen_key_and_size") || !tmux_or_skip("every_screen_key_and_size") {
         return;
@@ -155,13 +155,13 @@ fn every_screen_key_and_size() {
     // The screen may have been read while it was drawn.
     let mut paused = terminal.screen().unwrap();
     terminal
-        .until("a picture that stands still", |screen| {
+        .until("a screen that does not change", |screen| {
             screen == std::mem::replace(&mut paused, screen.to_owned())
         })
         .unwrap();
     let end = Instant::now() + Duration::from_millis(1_300);
     while Instant::now() < end {
-        assert_eq!(terminal.screen().unwrap(), paused, "a view that is paused moves");
+        assert_eq!(terminal.screen().unwrap(), paused, "the paused view changes");
         std::thread::sleep(Duration::from_millis(100));
     }
     // Back in time and forward again.
@@ -196,7 +196,9 @@ fn every_screen_key_and_size() {
         assert!(screen.lines().all(|line| line.chars().count() <= usize::from(columns)), "{screen}");
     }
     terminal.resize(50, 10).unwrap();
-    terminal.until("what is too small", |screen| screen.contains("60x15 shows more")).unwrap();
+    terminal
+        .until("the message that the terminal is too small", |screen| screen.contains("60x15 shows more"))
+        .unwrap();
     terminal.resize(120, 40).unwrap();
     terminal.until("details again", detail).unwrap();
     terminal.press_until("Escape", "no details", |screen| !detail(screen) && rows(screen) > 4).unwrap();

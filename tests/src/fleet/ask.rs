@@ -34,5 +34,5 @@ pub fn ask(
             String::from_utf8_lossy(&output.stderr).trim()
         );
     }
-    serde_json::from_slice(&output.stdout).context("the answer is no JSON")
+    serde_json::from_slice(&output.stdout).context("the answer is not JSON")
 }

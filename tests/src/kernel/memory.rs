@@ -26,7 +26,7 @@ pub fn maps(programs: &[ProgramInfo]) -> Result<BTreeMap<String, MapCost>> {
     const BPF_MAP_TYPE_PERCPU_ARRAY: u64 = 6;
     let mut found = BTreeMap::new();
     for program in programs {
-        for id in program.map_ids()?.context("the kernel does not say which maps a program uses")? {
+        for id in program.map_ids()?.context("the kernel does not report the maps of a program")? {
             let info = MapInfo::from_id(id)?;
             let fd = info.fd()?;
             let path = format!("/proc/self/fdinfo/{}", fd.as_fd().as_raw_fd());

@@ -42,7 +42,7 @@ fn replay(frames: &[Frame]) -> Result<(Sample, Vec<EventSample>)> {
     let feed = replay::start(options)?;
     let (mut last, mut events) = (None, Vec::new());
     loop {
-        match feed.updates.recv().context("the replay broke off")? {
+        match feed.updates.recv().context("the replay ended unexpectedly")? {
             Update::Sample(sample) => last = Some(*sample),
             Update::Events(more) => events.extend(more),
             Update::Notice(_) | Update::Restarted => {}

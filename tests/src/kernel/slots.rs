@@ -26,7 +26,7 @@ impl Slots {
     /// # Errors
     /// Fails if the kernel does not report it, or does not map.
     pub fn of(program: &ProgramInfo) -> Result<Self> {
-        for id in program.map_ids()?.context("the kernel does not say which maps a program uses")? {
+        for id in program.map_ids()?.context("the kernel does not report the maps of a program")? {
             let info = MapInfo::from_id(id)?;
             if info.name_as_str() != Some(maps::SLOTS) {
                 continue;

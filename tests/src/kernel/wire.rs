@@ -79,7 +79,7 @@ pub fn take(running: Running, packets: u64) -> Result<Sample> {
     let mut last = None;
     let mut stopping = false;
     loop {
-        let update = running.feed.updates.recv_timeout(PATIENCE).context("the live source is silent")?;
+        let update = running.feed.updates.recv_timeout(PATIENCE).context("no update from the live source")?;
         match update {
             Update::Sample(sample) => {
                 let counted: u64 = sample.flows.iter().map(|flow| flow.stats.packets).sum();

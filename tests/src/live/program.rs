@@ -116,7 +116,7 @@ impl Ended {
     ///
     /// # Errors Fails for any other output.
     pub fn report(&self) -> Result<Value> {
-        schema::read(&self.out).with_context(|| format!("no report; it said: {}", self.err))
+        schema::read(&self.out).with_context(|| format!("no report; standard error: {}", self.err))
     }
 
     /// The reports of `--output jsonl`, one per line.
@@ -215,7 +215,7 @@ impl Program {
     ///
     /// # Errors Fails after a timeout, or if the program ends before.
     pub fn said<T>(&self, found: impl Fn(&str) -> Option<T>) -> Result<T> {
-        let said = || anyhow!("what was waited for was not said, but: {}", self.err.text());
+        let said = || anyhow!("the expected message was not printed; standard error: {}", self.err.text());
         self.err.wait(found).ok_or_else(said)
     }
 
@@ -230,7 +230,10 @@ impl Program {
         let found = self.out.wait(|text| last(text).filter(&wanted));
         let found = found.ok_or_else(|| {
             let totals = last(&self.out.text()).map(|report| report["totals"].to_string());
-            anyhow!("no report as waited for; the last is {totals:?}; it said: {}", self.err.text())
+            anyhow!(
+                "no report satisfies the condition; the last is {totals:?}; standard error: {}",
+                self.err.text()
+            )
         })?;
         schema::check(&found)?;
         Ok(found)
@@ -255,7 +258,7 @@ impl Program {
                 break status;
             }
             if Instant::now() > late {
-                bail!("rocescope does not end; it said: {}", self.err.text());
+                bail!("rocescope does not end; standard error: {}", self.err.text());
             }
             std::thread::sleep(Duration::from_millis(5));
         };

@@ -96,7 +96,7 @@ impl Counters {
         let stats = attrs.get(libc::IFLA_STATS64).context("an interface without counters")?;
         let at = |field: usize| -> Result<u64> {
             let bytes = stats.get(field * 8..).and_then(|rest| rest.first_chunk());
-            Ok(u64::from_ne_bytes(*bytes.context("counters are cut off")?))
+            Ok(u64::from_ne_bytes(*bytes.context("truncated counters")?))
         };
         Ok(Counted {
             received: at(0)?,

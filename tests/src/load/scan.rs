@@ -144,7 +144,7 @@ fn complete(programs: &mut Programs, new: u32) -> Result<()> {
     let without = rocescope::source::live::tables::link_counters(programs, link)?.flow_table_full.packets;
     ensure!(
         scanned + without == u64::from(new),
-        "{new} packets of new flows: {scanned} in flows, {without} without a place"
+        "{new} packets of new flows: {scanned} in flows, {without} without a slot"
     );
     Ok(())
 }
@@ -232,7 +232,7 @@ fn even(report: &Value, received: u64) -> Result<(u64, u64)> {
     let retired = number(&totals["retired"]["packets"])?;
     ensure!(
         roce == in_flows + retired + without + contended,
-        "{roce} packets of RoCE: {in_flows} in flows, {retired} retired, {without} without a place, {contended} \
+        "{roce} packets of RoCE: {in_flows} in flows, {retired} retired, {without} without a slot, {contended} \
          contended"
     );
     Ok((number(&totals["retired"]["flows"])?, without))
@@ -279,6 +279,6 @@ pub fn bench(rounds: usize, time: Duration) -> Result<()> {
             mib(seen.memory[1]),
         );
     }
-    println!("  packets = in flows + retired + without a place = received by the interface, each time");
+    println!("  packets = in flows + retired + without a slot = received by the interface, each time");
     Ok(())
 }

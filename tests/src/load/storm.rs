@@ -108,7 +108,7 @@ pub fn run(view: View, time: Duration) -> Result<FloodRun> {
 fn attached(bench: &mut FloodLink) -> Result<()> {
     let late = Instant::now() + PATIENCE;
     while bench.link.near_counted()?.promiscuity == 0 {
-        ensure!(Instant::now() < late, "rocescope does not attach");
+        ensure!(Instant::now() < late, "rocescope did not attach");
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok(())

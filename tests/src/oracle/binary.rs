@@ -17,7 +17,7 @@ pub fn path() -> Result<PathBuf> {
     if let Some(chosen) = std::env::var_os("ROCESCOPE_BIN") {
         let chosen = PathBuf::from(chosen);
         if !chosen.is_file() {
-            bail!("ROCESCOPE_BIN names {}, which is no file: correct or unset it", chosen.display());
+            bail!("ROCESCOPE_BIN names {}, which is not a file: correct or unset it", chosen.display());
         }
         return Ok(chosen);
     }
@@ -54,7 +54,7 @@ where
     let report = serde_json::from_slice(&output.stdout)
         .with_context(|| format!("rocescope replay {} did not print a JSON report", what()))?;
     schema::check(&report)
-        .with_context(|| format!("the report of rocescope replay {} is not as published", what()))?;
+        .with_context(|| format!("the report of rocescope replay {} does not match the schema", what()))?;
     Ok(report)
 }
 

@@ -84,7 +84,7 @@ pub fn plain(path: &Path) -> Result<Option<PlainPcap>> {
             bail!("a record without header")
         };
         let end = at + 16 + usize::try_from(kept)?;
-        frames.push((file.get(at + 16..end).context("a record that is cut off")?.to_vec(), length));
+        frames.push((file.get(at + 16..end).context("a truncated record")?.to_vec(), length));
         at = end;
     }
     Ok(Some(PlainPcap { link_type, frames }))

@@ -304,7 +304,8 @@ fn behind_bth(row: &Row, bytes: &[u8], udp_length: Option<u64>) -> Result<Packet
     let field = |name: &str, offset: usize, count: usize| {
         row.number(name, 0).or_else(|| own(offset, count)).with_context(|| format!("no {name}"))
     };
-    let code = u8::try_from(field("infiniband.bth.opcode", 0, 1)?).context("an opcode beyond eight bits")?;
+    let code =
+        u8::try_from(field("infiniband.bth.opcode", 0, 1)?).context("an opcode of more than eight bits")?;
     let opcode = opcode::lookup(code);
     let pad = match row.number("infiniband.bth.padcnt", 0) {
         Some(pad) => pad,

@@ -132,7 +132,7 @@ impl Row {
     /// # Errors
     /// Fails if tshark printed something other than seconds and a fraction.
     pub fn time_ns(&self) -> Result<u64> {
-        let text = self.text("frame.time_epoch", 0).context("tshark gave a frame no time")?;
+        let text = self.text("frame.time_epoch", 0).context("no frame time from tshark")?;
         let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
         let nanos = format!("{fraction:0<9}");
         let parse =

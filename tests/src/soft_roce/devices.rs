@@ -58,7 +58,7 @@ pub fn as_the_driver(report: &Value, end: End, counted: &Value) -> Result<()> {
         let ours = &entry["counters"][common_name(name)];
         ensure!(
             ours == value,
-            "{name} of {}: the driver says {value}, the report {ours}: {entry}",
+            "{name} of {}: {value} in the driver, {ours} in the report: {entry}",
             end.device
         );
     }

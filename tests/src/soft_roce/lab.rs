@@ -247,7 +247,7 @@ pub fn gid_index(end: End) -> Result<u32> {
 pub fn statistic(end: End) -> Result<Value> {
     let port = format!("{}/1", end.device);
     let shown = json("rdma", &["-j", "statistic", "show", "link", &port])?;
-    shown.get(0).cloned().with_context(|| format!("`rdma statistic` shows nothing of {port}: {shown}"))
+    shown.get(0).cloned().with_context(|| format!("`rdma statistic` does not show {port}: {shown}"))
 }
 
 /// Adds queueing disciplines to the egress of [`NEAR`], each given as the words after its interface, and removes them

@@ -84,7 +84,7 @@ pub fn read() -> Result<Vec<Qp>> {
 /// # Errors Fails if none with a known peer appears before the program's end.
 pub fn while_running(program: &mut Tool, wanted: impl Fn(&Qp) -> bool) -> Result<Vec<Qp>> {
     let mut found = BTreeSet::new();
-    wait_for("the end of a program whose queue pairs are looked at", || {
+    wait_for("the end of a program while its queue pairs are listed", || {
         found.extend(shown()?.into_iter().filter(|qp| wanted(qp) && qp.rqpn.is_some()));
         Ok((!program.is_running()?).then_some(()))
     })?;

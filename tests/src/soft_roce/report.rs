@@ -15,7 +15,7 @@ const PSNS: u64 = 1 << 24;
 #[must_use]
 #[track_caller]
 pub fn count(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| panic!("{value} is no count"))
+    value.as_u64().unwrap_or_else(|| panic!("{value} is not a count"))
 }
 
 /// The flow to a queue pair, on the interface of an end.

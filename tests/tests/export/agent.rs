@@ -225,7 +225,7 @@ fn an_agent_outlives_a_full_disk_and_loses_nothing_that_it_can_keep() {
     let ended = agent.interrupt().unwrap();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.err);
     assert!(ended.err.contains("rows recorded") && !ended.err.contains("panicked"), "{}", ended.err);
-    assert!(!ended.err.contains(" rows lost"), "what waited in memory was written: {}", ended.err);
+    assert!(!ended.err.contains(" rows lost"), "rows kept in memory were not written: {}", ended.err);
     let held = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&held));
     assert_eq!(packets(Path::new(&held)), all, "{}", ended.err);
     Hooks::until_gone(&world, &mut link).unwrap();

@@ -114,7 +114,7 @@ fn check_size(recording: &Path) {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one run, and all who counted it")]
+#[expect(clippy::too_many_lines, reason = "one run with all its consumers")]
 fn metrics_recording_view_and_report_of_the_demonstration_agree() {
     const TEST: &str = "metrics_recording_view_and_report_of_the_demonstration_agree";
     if !root_or_skip(TEST) {
@@ -220,7 +220,7 @@ fn metrics_recording_view_and_report_of_the_demonstration_agree() {
     }
     // Files sent during the run, some of them twice, and the rest at its end.
     if let Some(server) = server {
-        assert!(ended.err.contains("cannot send to ClickHouse"), "an answer was lost: {}", ended.err);
+        assert!(ended.err.contains("cannot send to ClickHouse"), "no response was lost: {}", ended.err);
         for table in ["flow_seconds", "link_seconds"] {
             assert_eq!(of_server(near, server.port, table), expected, "ClickHouse over HTTP, {table}");
         }

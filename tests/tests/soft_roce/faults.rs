@@ -126,7 +126,10 @@ fn lost_acks_are_timeouts() {
     }
     let timeouts = told.evidence("replay", "retry.timeouts");
     // If a retransmission crosses an ACK, a capture does not show to which packet it belongs.
-    assert!(count(&timeouts["acks_lost"]) * 4 >= dropped * 3, "the packets had arrived: {timeouts}");
+    assert!(
+        count(&timeouts["acks_lost"]) * 4 >= dropped * 3,
+        "timeouts not attributed to lost ACKs: {timeouts}"
+    );
     assert_eq!(told.evidence("replay", "loss.between_taps")["vanished"], dropped);
     // Only the reverse path lost packets.
     let sent = on_link(&told.seen.report, NEAR, "egress").unwrap();
@@ -162,7 +165,7 @@ fn a_path_dead_for_a_while_is_timeouts() {
         });
     });
     for (way, _) in told.both() {
-        assert_eq!(told.finding(way, "qp.died"), None, "{way}: both went on");
+        assert_eq!(told.finding(way, "qp.died"), None, "{way}: both queue pairs continued");
         let timeouts = told.evidence(way, "retry.timeouts");
         assert_eq!(timeouts["queue_pairs"], 2, "{way}: {timeouts}");
         // Each waits as long as the path is dead, and then for its timer.
@@ -198,7 +201,8 @@ fn a_peer_killed_in_a_message_is_a_death() {
         sibling.write_all(&ends.far, 20, 4096).unwrap();
     });
     for (way, _) in told.both() {
-        let died = told.finding(way, "qp.died").unwrap_or_else(|| panic!("{way} finds no death"));
+        let died =
+            told.finding(way, "qp.died").unwrap_or_else(|| panic!("{way} does not find the dead queue pair"));
         let evidence = &died["evidence"];
         assert_eq!(
             (&evidence["cause"], count(&evidence["retries"])),
@@ -252,7 +256,7 @@ fn merged_captures_show_packets_twice_and_count_them_once() {
     assert!(findings(&report).any(|one| one["id"] == "capture.duplicates"), "{}", report["findings"]);
     let (packets, copies) =
         (count(&report["totals"]["roce_packets"]), count(&report["totals"]["copied"]["packets"]));
-    assert!(copies * 100 >= packets * 49, "{copies} copies of {packets} packets");
+    assert!(copies * 100 >= packets * 49, "{copies} duplicates of {packets} packets");
 }
 
 /// Merges two captures of tcpdump by time.
@@ -315,12 +319,12 @@ fn reordering_is_no_loss() {
         on_link(&told.seen.report, NEAR, "egress").unwrap(),
         on_link(&told.seen.report, FAR, "ingress").unwrap(),
     );
-    assert_eq!(sent, arrived, "nothing was lost, else this shows nothing");
+    assert_eq!(sent, arrived, "packets were lost, so the test proves nothing");
     let naks = |report: &Value| {
         let flows = report["flows"].as_array().into_iter().flatten();
         flows.map(|flow| count(&flow["ack"]["naks"]["psn_sequence_error"])).sum::<u64>()
     };
-    assert!(naks(&told.seen.report) > 0, "nothing was reordered, so that this shows nothing");
+    assert!(naks(&told.seen.report) > 0, "nothing was reordered, so the test proves nothing");
     for (way, report) in told.both() {
         // Live runs have no IPv4 identification: late packets may be reported as reordering or loss, but nothing as
         // certain loss.

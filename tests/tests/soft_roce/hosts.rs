@@ -34,6 +34,10 @@ fn roce_of_a_foreign_network_is_named() {
         let share = foreign["share"].as_f64().unwrap();
         assert!((0.45..0.55).contains(&share), "half of the messages: {foreign}");
         let worse = findings(report).filter(|one| one["severity"] != "info").count();
-        assert_eq!(worse, 1, "both directions of both links are one fact, {way}: {}", report["findings"]);
+        assert_eq!(
+            worse, 1,
+            "more than one finding for both directions of both links, {way}: {}",
+            report["findings"]
+        );
     }
 }

@@ -122,7 +122,7 @@ fn conserved(report: &Value) {
     let lost = count(&totals["lost"]["flow_table_full"]) + count(&totals["lost"]["contended"]);
     let elsewhere = count(&totals["retired"]["packets"]) + lost;
     assert_eq!(count(&totals["roce_packets"]), flows + elsewhere, "{totals}");
-    assert_eq!(elsewhere, 0, "nothing was idle for long, and there was room for all: {totals}");
+    assert_eq!(elsewhere, 0, "a flow was retired, or the table was full: {totals}");
 }
 
 /// Messages of a WRITE or SEND test match perftest's parameters at the sender, and at the receiver unless packets
@@ -133,7 +133,7 @@ fn carried(report: &Value, transfer: &Transferred, unharmed: bool) {
     assert_eq!(
         (transfer.size, each),
         (transfer.wanted.size, transfer.wanted.iterations),
-        "{name} did something else than it was asked for"
+        "{name} did not run with the requested parameters"
     );
     for ((near, first_psn), (far, _)) in transfer.near.iter().zip(&transfer.far) {
         let sent = flow(report, NEAR, "egress", FAR, *far).unwrap();
@@ -146,19 +146,23 @@ fn carried(report: &Value, transfer: &Transferred, unharmed: bool) {
         assert_eq!(
             count(&sent["payload_bytes"]),
             each * transfer.size + repeats * PATH_MTU,
-            "iterations × size, and what was repeated: {place}"
+            "payload is not iterations × size plus retransmissions: {place}"
         );
         let first = with_opcodes(sent, &["RC_SEND_FIRST", "RC_RDMA_WRITE_FIRST"]);
         let last = with_opcodes(sent, &["RC_SEND_LAST", "RC_RDMA_WRITE_LAST"]);
         for messages in [first, last] {
             assert!((each..=each + repeats).contains(&messages), "{messages} of {each} messages: {place}");
         }
-        assert_eq!(count(&sent["ecn"]["ect0"]), count(&sent["packets"]), "marked only later: {place}");
+        assert_eq!(
+            count(&sent["ecn"]["ect0"]),
+            count(&sent["packets"]),
+            "marks upstream of the tap: {place}"
+        );
         assert_eq!(count(&sent["dscp"]), ECN_CAPABLE >> 2, "{place}");
         if unharmed {
             let arrived = flow(report, FAR, "ingress", FAR, *far).unwrap();
             for figure in ["packets", "bytes", "payload_bytes", "psn", "opcodes", "ecn", "src_ports"] {
-                assert_eq!(arrived[figure], sent[figure], "{figure} at the other end: {place}");
+                assert_eq!(arrived[figure], sent[figure], "unexpected {figure}: {place}");
             }
         }
     }
@@ -173,11 +177,15 @@ fn read_back(report: &Value, transfer: &Transferred) {
         let place = format!("ib_read_bw, QP {near} to {far}: {requests}, {answers}");
         assert_eq!(count(&requests["psn"]["first"]), *first_psn, "first PSN as printed: {place}");
         let asked = with_opcodes(requests, &["RC_RDMA_READ_REQUEST"]);
-        assert_eq!(asked, count(&requests["packets"]), "nothing but requests: {place}");
+        assert_eq!(asked, count(&requests["packets"]), "packets other than requests: {place}");
         assert_eq!(asked, each + count(&requests["psn"]["repeats"]), "{place}");
         assert_eq!(count(&requests["payload_bytes"]), 0, "{place}");
         let psn = &answers["psn_responses"];
-        assert_eq!(count(&psn["first"]), *first_psn, "answers take the PSNs of their requests: {place}");
+        assert_eq!(
+            count(&psn["first"]),
+            *first_psn,
+            "responses do not have the PSNs of their requests: {place}"
+        );
         assert_eq!(used(psn), transfer.packets(), "{place}");
         let repeats = count(&psn["repeats"]);
         assert_eq!(count(&answers["payload_bytes"]), each * transfer.size + repeats * PATH_MTU, "{place}");
@@ -323,13 +331,13 @@ fn followed(seen: &SessionResult, transfers: &[Transferred]) {
         );
         return;
     }
-    assert!(sum(|one| one.moved) > 0, "no queue pair was ever seen to move: {followed:?}");
+    assert!(sum(|one| one.moved) > 0, "no queue pair advanced: {followed:?}");
 }
 
 /// Packets that left and did not arrive are those dropped by the queue.
 fn losses(report: &Value, transfer: &Transferred, netem: &Value) {
     let dropped = count(&netem["drops"]);
-    assert!(dropped > 0, "netem dropped nothing, so that this shows nothing: {netem}");
+    assert!(dropped > 0, "netem dropped nothing, so the test proves nothing: {netem}");
     let (sent, arrived) =
         (on_link(report, NEAR, "egress").unwrap(), on_link(report, FAR, "ingress").unwrap());
     assert_eq!(sent - arrived, dropped, "{sent} left, {arrived} arrived: {netem}");
@@ -338,18 +346,18 @@ fn losses(report: &Value, transfer: &Transferred, netem: &Value) {
         let arrived = flow(report, FAR, "ingress", FAR, *far).unwrap();
         missing += count(&arrived["psn"]["missing"]);
         let sent = flow(report, NEAR, "egress", FAR, *far).unwrap();
-        assert!(count(&sent["psn"]["repeats"]) > 0, "what was lost had to be sent again: {sent}");
+        assert!(count(&sent["psn"]["repeats"]) > 0, "lost packets were not retransmitted: {sent}");
     }
     // If a retransmission is lost too, there is no new gap.
     assert!((1..=dropped).contains(&missing), "{missing} missing, {dropped} dropped");
     let backward = (on_link(report, FAR, "egress").unwrap(), on_link(report, NEAR, "ingress").unwrap());
-    assert_eq!(backward.0, backward.1, "nothing was lost the other way");
+    assert_eq!(backward.0, backward.1, "loss in the reverse direction");
 }
 
 /// Packets that arrived with CE are those marked by the queue.
 fn marks(report: &Value, transfer: &Transferred, red: &Value) {
     let marked = count(&red["marked"]);
-    assert!(marked > 0, "RED marked nothing, so that this shows nothing: {red}");
+    assert!(marked > 0, "RED marked nothing, so the test proves nothing: {red}");
     let ce = |direction, end| sum(report, end, direction, |flow| count(&flow["ecn"]["ce"]));
     assert_eq!(ce("ingress", FAR), marked, "{red}");
     assert_eq!((ce("egress", NEAR), ce("ingress", NEAR), ce("egress", FAR)), (0, 0, 0));
@@ -366,7 +374,7 @@ fn marks(report: &Value, transfer: &Transferred, red: &Value) {
 fn info<'a>(text: &'a str, name: &str) -> &'a str {
     let mut lines = text.lines().filter_map(|line| line.trim().split_once(':'));
     let found = lines.find(|(field, _)| *field == name);
-    found.unwrap_or_else(|| panic!("`ibv_devinfo` says nothing of {name}: {text}")).1.trim()
+    found.unwrap_or_else(|| panic!("`ibv_devinfo` does not show {name}: {text}")).1.trim()
 }
 
 /// Index, address and version of each "GID[  1]:  ::ffff:10.0.0.1, RoCE v2".
@@ -510,7 +518,11 @@ fn killed_amid_traffic() {
     FAST.run().unwrap();
     assert_eq!(killer.join().unwrap().status.code(), None);
     for end in ENDS {
-        assert_eq!(filters(end.interface), 2, "filters outlive a kill here, else this shows nothing");
+        assert_eq!(
+            filters(end.interface),
+            2,
+            "filters must outlive a kill on this kernel, or the test proves nothing"
+        );
     }
 }
 
@@ -536,7 +548,7 @@ fn what_a_kill_leaves_is_cleaned_by_doctor() {
         let all = page["host"]["interfaces"].as_array().unwrap();
         let interface = all.iter().find(|interface| interface["name"] == end.interface).unwrap();
         assert_eq!(interface["stale_filters"], 2, "{interface}");
-        assert_eq!(filters(end.interface), 2, "doctor changes nothing unless told to");
+        assert_eq!(filters(end.interface), 2, "doctor changes nothing without --clean");
     }
     doctor(&["--clean"]);
     nothing_is_left();
@@ -555,12 +567,12 @@ fn what_a_kill_leaves_is_cleaned_by_the_next_run() {
     )
     .unwrap();
     for end in ENDS {
-        assert_eq!(filters(end.interface), 2, "those of the next run alone");
+        assert_eq!(filters(end.interface), 2, "filters of the next run only");
     }
     // Another run recognises them, whatever the name of the program's file.
     let beside =
         Program::watching(Start::default(), &["live", "-i", NEAR.interface, "--hook", "tc"]).unwrap();
-    assert_eq!(filters(NEAR.interface), 4, "those of both runs");
+    assert_eq!(filters(NEAR.interface), 4, "filters of both runs");
     assert!(beside.interrupt().unwrap().status.success());
     let transferred = FAST.run().unwrap();
     let ended = next.interrupt().unwrap();
