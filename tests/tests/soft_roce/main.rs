@@ -153,11 +153,7 @@ fn carried(report: &Value, transfer: &Transferred, unharmed: bool) {
         for messages in [first, last] {
             assert!((each..=each + repeats).contains(&messages), "{messages} of {each} messages: {place}");
         }
-        assert_eq!(
-            count(&sent["ecn"]["ect0"]),
-            count(&sent["packets"]),
-            "marks upstream of the tap: {place}"
-        );
+        assert_eq!(count(&sent["ecn"]["ect0"]), count(&sent["packets"]), "marked upstream: {place}");
         assert_eq!(count(&sent["dscp"]), ECN_CAPABLE >> 2, "{place}");
         if unharmed {
             let arrived = flow(report, FAR, "ingress", FAR, *far).unwrap();
@@ -181,11 +177,7 @@ fn read_back(report: &Value, transfer: &Transferred) {
         assert_eq!(asked, each + count(&requests["psn"]["repeats"]), "{place}");
         assert_eq!(count(&requests["payload_bytes"]), 0, "{place}");
         let psn = &answers["psn_responses"];
-        assert_eq!(
-            count(&psn["first"]),
-            *first_psn,
-            "responses do not have the PSNs of their requests: {place}"
-        );
+        assert_eq!(count(&psn["first"]), *first_psn, "PSN of responses: {place}");
         assert_eq!(used(psn), transfer.packets(), "{place}");
         let repeats = count(&psn["repeats"]);
         assert_eq!(count(&answers["payload_bytes"]), each * transfer.size + repeats * PATH_MTU, "{place}");
@@ -518,11 +510,7 @@ fn killed_amid_traffic() {
     FAST.run().unwrap();
     assert_eq!(killer.join().unwrap().status.code(), None);
     for end in ENDS {
-        assert_eq!(
-            filters(end.interface),
-            2,
-            "filters must outlive a kill on this kernel, or the test proves nothing"
-        );
+        assert_eq!(filters(end.interface), 2, "filters did not outlive the kill");
     }
 }
 
