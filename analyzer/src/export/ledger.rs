@@ -1,9 +1,9 @@
 //! Counters over flows that keep their values after flows have left, and the choice of the few flows and peers that
 //! get series of their own.
 //!
-//! A report has a flow's loss, NAKs and latency while the flow is in the flow table. A Prometheus counter for
-//! Prometheus must not decrease, so each reading adds what is new of each flow to its link, its peer and its queue
-//! pair. A figure that a later packet corrects downwards (a loss that proves to be reordering) stays as it was.
+//! A report has a flow's loss, NAKs and latency while the flow is in the flow table. A Prometheus counter must not
+//! decrease, so each sample adds the increase of each flow to its link, its peer and its queue pair. A loss count that
+//! a later packet corrects downwards (it proves to be reordering) is not reduced.
 
 use std::collections::BTreeMap;
 

@@ -152,7 +152,7 @@ pub const REGISTRY: &[Metric] = &[
         "implied_psn_errors",
         None,
         "implied_psn_errors",
-        "Gaps that the requester concluded from responses."
+        "PSN gaps that the requester inferred from responses."
     ),
     device!("duplicate_requests", None, "duplicate_requests", "Requests received that had arrived before."),
     device!("local_ack_timeouts", None, "local_ack_timeouts", "Transport timeouts: no ACK arrived in time."),
@@ -187,7 +187,7 @@ pub const REGISTRY: &[Metric] = &[
     device!("slow_restarts", None, "slow_restarts", "Slow restarts after a loss."),
     device!("rx_discards", None, "rx_discards", "RoCE packets received and discarded."),
     device!("icrc_errors", None, "icrc_errors", "Packets received with a wrong invariant CRC."),
-    device!("port_discards", None, "port_discards", "Frames received that the port had no room for."),
+    device!("port_discards", None, "port_discards", "Frames discarded on receipt: no buffer space."),
     device!("tx_discards", None, "tx_discards", "Frames discarded on sending."),
     device!(
         "fec_uncorrectable",
@@ -332,7 +332,7 @@ pub const REGISTRY: &[Metric] = &[
         None,
         &["link", "direction", "reason"],
         "totals.skipped (by link)",
-        "Frames that are no RoCE, by reason, of those that occurred.",
+        "Frames other than RoCE, by reason; reasons that did not occur are absent.",
         read::link_skipped
     ),
     gauge!(
@@ -490,7 +490,7 @@ pub const REGISTRY: &[Metric] = &[
         None,
         &["where"],
         "totals.lost",
-        "Packets and events that rocescope did not count in full, by place. Absent: not known.",
+        "Packets and events that rocescope did not count completely, by place. Absent: not known.",
         read::lost
     ),
     counter!(
@@ -498,7 +498,7 @@ pub const REGISTRY: &[Metric] = &[
         None,
         &["family"],
         "process",
-        "Peers and queue pairs without a series of their own, each counted when it began to wait for one.",
+        "Peers and queue pairs without a series of their own because of the limit, each counted again whenever it begins to lack one.",
         read::dropped
     ),
     counter!(
@@ -506,7 +506,7 @@ pub const REGISTRY: &[Metric] = &[
         None,
         &["signal", "result"],
         "process",
-        "Requests to the OTLP collector: sent (accepted), retried (each time), dropped (the queue was full), refused (an error that sending again does not cure). Absent: no --otlp.",
+        "Requests to the OTLP collector: sent (accepted), retried (each time), dropped (the queue was full), refused (an error after which there is no retry). Absent: no --otlp.",
         read::otlp_requests
     ),
     counter!(
@@ -530,7 +530,7 @@ pub const REGISTRY: &[Metric] = &[
         SECONDS,
         &[],
         "window.last_ns",
-        "Unix time of the reading that these metrics are made of.",
+        "Unix time of the sample from which these metrics are computed.",
         read::reading_time
     ),
     counter!(
@@ -538,7 +538,7 @@ pub const REGISTRY: &[Metric] = &[
         SECONDS,
         &[],
         "process",
-        "Processor time used by rocescope in user space.",
+        "CPU time used by rocescope in user space.",
         read::cpu
     ),
     gauge!(

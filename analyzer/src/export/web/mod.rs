@@ -192,7 +192,7 @@ mod tests {
         assert!(web.guard().users.is_none());
         let hash = bcrypt::hash("x", 4).unwrap();
         replace(&format!("basic_auth_users: {{a: {hash}}}\n"));
-        assert!(web.guard().users.is_none(), "looked at twice within a second");
+        assert!(web.guard().users.is_none(), "the file was checked twice within a second");
         hurry(&web);
         let with_users = web.guard();
         assert!(with_users.users.is_some());
