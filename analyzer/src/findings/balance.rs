@@ -32,7 +32,7 @@ const ENTROPY_LOW: Entry = Entry {
                  warning when the queue pairs amount to at least entropy.min_flows effective flows, and the 5-tuples to at most entropy.ratio of that. With --ecmp N \
                  also a warning when hashing the 5-tuples over N uplinks puts at least entropy.ecmp times the mean on the busiest (median over hash seeds), while a \
                  source port per queue pair, or more queue pairs, would keep it below. More than 8 such hosts are one finding; its figures are those of the host \
-                 with the least of its flows left.",
+                 with the lowest ratio of effective flows by 5-tuple to those by queue pair.",
     advice: "Use a source port per queue pair: the driver derives the port from the flow label or from both QP numbers, so check that the flow label is not fixed \
                (perftest --flow_label, a fixed RDMA CM flow label). With NCCL raise NCCL_IB_QPS_PER_CONNECTION (see NCCL_IB_SPLIT_DATA_ON_QPS), or let the switches \
                hash on the BTH destination QP (SAI hash field RDMA_BTH_DEST_QP, user-defined fields), or use adaptive routing.",

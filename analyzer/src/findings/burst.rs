@@ -91,13 +91,13 @@ limits! {
         "The others send credits and small messages";
     incast_compared: f64 = 0.02,
         "minimum packets in bins with few senders, over those with many, to compare with",
-        "What trickles in after a round is no traffic without incast";
+        "A few packets after a round of incast do not represent traffic without incast";
     incast_deviations: f64 = 3.0,
         "standard deviations by which gaps are fewer in bins with few senders",
-        "Less is chance, and of so few gaps that chance may leave out all, one there says that no queue is needed for them";
+        "A smaller difference may be chance; where chance may leave no gap at all in those bins, a single gap there shows that gaps need no full queue";
     incast_run: f64 = 2.0,
         "minimum mean of the PSNs missing at a gap, where nothing compares",
-        "Bit errors hit single packets; a full queue turns away what comes until it has drained";
+        "Bit errors hit single packets; a full queue drops all arriving packets until it has drained";
 }
 
 /// Effects of growing queues.

@@ -151,8 +151,8 @@ of its own are taken as evenly spread between the marks that are kept every 10 s
 
 const ORDER: &str = "\
 The order is the same everywhere (text, JSON, screen): active findings, critical before warning; then those that ended (`last_seen_ns` 10 s or more before the end of the
-data); then info. Findings of one severity are in the order of their impact (the share of packets or of time that they cost); those that cost the same in the order of cause and
-effect. A finding that names a cause as bad and as current as itself stands behind it. A finding that another owns (`owner`) counts with that one and follows it. Cause and effect: ";
+data); then info. Findings of one severity are in the order of their impact (the share of packets or of time that they cost); those with equal impact in the order of cause and
+effect. A finding follows a cause that it names if both have the same severity and the same state (active or ended). A finding that another owns (`owner`) is counted as part of that one and follows it. Cause and effect: ";
 
 #[cfg(test)]
 mod tests {

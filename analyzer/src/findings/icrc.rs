@@ -55,7 +55,7 @@ limits! {
         "Corruption does not hit nearly every packet of a flow that goes on";
     always_packets: u64 = 5,
         "minimum packets of such a flow",
-        "A damaged packet may make up a flow that is not there";
+        "A packet with a damaged header may look like a flow of its own";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {

@@ -99,16 +99,16 @@ limits! {
         "A queue is empty at times, and even one that a window keeps filled varies by a third";
     pairs: usize = 2,
         "minimum host pairs with the signal",
-        "One alone may have a trouble of its own";
+        "A single pair may have a problem of its own";
     flows: usize = 3,
         "minimum flows with the signal",
         "As pairs";
     slow_pairs: usize = 3,
         "minimum host pairs of which latencies are compared",
-        "Of two, one says nothing about the other";
+        "Of two pairs, neither shows which one is unusual";
     flows_alone: usize = 4,
         "minimum flows on the link, and on its peers, where there are fewer host pairs",
-        "Trouble of single flows hits the four on one link and none of four others with a chance of one in seventy";
+        "If four of eight flows have a problem at random, the probability that they are the four on one link is one in seventy";
     agree: f64 = 0.75,
         "minimum share of the flows or host pairs that must agree",
         "What a link does, it does to nearly all that it carries";

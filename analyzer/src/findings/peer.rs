@@ -62,7 +62,7 @@ limits! {
         "NICs acknowledge by themselves, within microseconds; software stacks under load take a few milliseconds";
     longest_timer_ms: u64 = 20_000,
         "maximum time that a reliable sender goes on without any answer, in milliseconds",
-        "The longest timer in use, NCCL's NCCL_IB_TIMEOUT=22 (4.096 µs · 2^22), is over by then: who goes on gets answers by another way";
+        "The longest timer in use, NCCL's NCCL_IB_TIMEOUT=22 (4.096 µs · 2^22), has expired by then: a sender that continues gets answers on another path";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {

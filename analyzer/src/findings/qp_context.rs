@@ -129,10 +129,10 @@ limits! {
         "A queue that is empty for a moment at the start of a step is normal";
     bond_qps: u64 = 4,
         "minimum queue pairs on one port of a bond",
-        "The driver deals ports out in turn: four on one port are not explained by the order";
+        "The driver assigns ports in turn: four on one port cannot result from this order";
     plane_qps: u64 = 8,
         "minimum queue pairs with a plane",
-        "With fewer, an uneven count of queue pairs is all there is to see";
+        "With fewer, an unequal number of queue pairs per plane explains an uneven load";
     planes_ratio: f64 = 1.5,
         "minimum load of the busiest plane, as a multiple of the mean",
         "As for links: half more than the mean is beyond what a few long flows make";
