@@ -2,7 +2,7 @@
 //!
 //! The SQL is the same text for every engine: it uses only what DuckDB and ClickHouse both support, and a test runs
 //! it on both. Names of results differ from names of columns, because ClickHouse substitutes result names in
-//! expressions. Each common table expression is read once where possible, because ClickHouse evaluates it anew for
+//! expressions. Each common table expression is read once where possible, because ClickHouse evaluates it again for
 //! each reference.
 
 use clap::ValueEnum;

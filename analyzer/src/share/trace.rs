@@ -4,8 +4,8 @@
 //! |---|---|
 //! | findings | one per finding: its episodes as slices |
 //! | job | steps as slices |
-//! | one per link | one per flow, which is one direction of a queue pair: its time as a slice, events as instants; counters of the link |
-//! | the same | of a replay, below each flow of requests: its messages as slices, on as many threads as go on at once |
+//! | one per link | one per flow: its time as a slice, events as instants; counters of the link |
+//! | the same | replay only, below each flow of requests: messages as slices, on one thread per concurrent message |
 //!
 //! Times are Unix microseconds with three decimals, as in traces of PyTorch and NCCL, so that traces can be merged.
 //! Of messages, the longest are included, from the first packet to the response; the number left out is in

@@ -51,7 +51,7 @@ const OF_THE_SOURCE: [&str; 17] = [
 pub struct LiveArgs {
     /// Show what the agent of this host counts
     ///
-    /// Through its unix socket, without kernel programs of its own; needs no right but access to it
+    /// Through its unix socket, without kernel programs of its own; needs only access to it
     /// [default: /run/rocescope/agent.sock].
     #[arg(help_heading = "Live source")]
     #[arg(long, value_name = "SOCKET", num_args = 0..=1, conflicts_with_all = OF_THE_SOURCE)]

@@ -87,7 +87,7 @@ pub enum Answer {
     Accepted,
     /// To be retried, after the time that the collector asked for.
     Again(Option<Duration>),
-    /// Refused for good; a retry does not help.
+    /// Rejected permanently; a retry does not help.
     Refused,
 }
 

@@ -285,7 +285,7 @@ impl Work {
         if self.watch.is_empty() {
             return;
         }
-        // Mounted anew each time, since a lasting mount would keep the namespace alive.
+        // Mounted again each time, since a lasting mount would keep the namespace alive.
         if let Ok(root) = self.host.root() {
             let before = self.watch.given_up();
             self.watch.read_counters(&root, self.host.ask(), now_ns());

@@ -35,7 +35,7 @@ pub(crate) struct Slots {
 /// A flow's unreported bin.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hand {
-    /// The bin at hand.
+    /// The current bin.
     pub(crate) bin: FlowBin,
     /// Latest request and response.
     pub(crate) exchange: LastExchange,
