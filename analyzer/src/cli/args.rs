@@ -140,7 +140,7 @@ pub enum Verb {
     Export(ExportArgs),
     /// Metrics, recording and flight recorder in one process
     ///
-    /// What runs on a host all the time: with one set of kernel programs and one configuration file.
+    /// Meant to run on a host permanently, with one set of kernel programs and one configuration file.
     Agent(Box<AgentArgs>),
     /// Record live interfaces, or captures, to Parquet files
     Record(RecordArgs),
@@ -157,7 +157,7 @@ pub enum Verb {
     ///
     /// Lists metrics and findings that improved or regressed.
     Diff(DiffArgs),
-    /// Ask about recordings of many hosts: what is slow, lossy, late
+    /// Query recordings of many hosts: what is slow, lossy, late
     ///
     /// Questions about the recordings of many hosts: what is slow, lossy, uneven, late. They run on DuckDB or
     /// ClickHouse.

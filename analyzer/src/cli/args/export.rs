@@ -58,7 +58,7 @@ pub struct ExportArgs {
     pub otlp: Option<String>,
     /// Interval of the metrics
     ///
-    /// A scrape gets the latest: at most the interval of the scrapes.
+    /// A scrape returns the latest metrics: use at most the interval of the scrapes.
     #[arg(help_heading = "Metrics")]
     #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "15s")]
     pub interval: Duration,

@@ -21,7 +21,7 @@ The questions run on duckdb or clickhouse, whichever is on PATH, or on the serve
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_long_help = FLEET_EXAMPLES)]
 pub struct FleetArgs {
-    /// What is asked
+    /// The question
     #[arg(value_enum, value_name = "QUESTION")]
     pub question: Question,
     /// Folders of recordings, or the URL of a ClickHouse server
@@ -48,9 +48,9 @@ pub struct FleetArgs {
     /// Instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Most rows of the answer
+    /// Maximum rows of the answer
     ///
-    /// Of timeline all are written.
+    /// The answer of timeline always has all rows.
     #[arg(long, value_name = "N", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub top: u64,

@@ -74,7 +74,7 @@ pub struct LiveArgs {
 pub struct SourceArgs {
     /// Network interface, or RDMA device; repeatable
     ///
-    /// An RDMA device stands for its network interface. Without -i: all interfaces with an RDMA device.
+    /// An RDMA device selects its network interface. Without -i: all interfaces with an RDMA device.
     #[arg(short, long = "interface", value_name = "IFACE")]
     pub interface: Vec<String>,
     /// An interface given without -i; always an error that names the option.
@@ -83,7 +83,7 @@ pub struct SourceArgs {
     /// Network namespace of the interfaces: a name, or the PID of a process in it
     #[arg(long, value_name = "NAME|PID")]
     pub netns: Option<String>,
-    /// Ask the NCCL job on this host for its ranks every 10 s or more, through its RAS service (NCCL 2.24 and newer)
+    /// Query the NCCL job on this host for its ranks every 10 s or more, through its RAS service (NCCL 2.24 and newer)
     /// [default without HOST:PORT: localhost:28028]
     #[arg(long, value_name = "HOST:PORT", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "localhost", hide_default_value = true)]
@@ -92,7 +92,7 @@ pub struct SourceArgs {
     #[arg(long, value_name = "N")]
     pub qp_queries: Option<u32>,
     /// Query the firmware of mlx5 NICs for contexts, too, through /dev/fwctl (kernel 6.15 and newer), within
-    /// --qp-queries: of queue pairs that GPUs drive, and where the kernel hands out none
+    /// --qp-queries: of queue pairs that GPUs drive, and where the kernel provides none
     #[arg(long)]
     pub fwctl: bool,
     /// Sample the work requests that processes post, by probes of their providers' post_send (100 ms in 10 s unless

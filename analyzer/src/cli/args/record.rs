@@ -42,7 +42,7 @@ pub struct TablesArgs {
     pub host: Option<String>,
     /// Also send the files to this ClickHouse
     ///
-    /// They wait in a queue on disk while it is away.
+    /// While it is unreachable, they are queued on disk.
     #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "URL")]
     pub clickhouse: Option<Server>,
